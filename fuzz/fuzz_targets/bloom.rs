@@ -1,8 +1,8 @@
 //! Pages of bloom filters: `BloomView` and its check.
 //!
 //! Strategy: the input is keys that are put into a page, then bytes of it that are overwritten.
-//! Invariants: no panic; in a page that nobody damaged every key is found and the check has nothing to say; a page with
-//! a damaged header does not pass its check.
+//! Invariants: no panic; in an undamaged page every key is found and the check has nothing to say;
+//! a page with a damaged header does not pass its check.
 #![no_main]
 
 use alluvium_filters::{BloomGeometry, BloomPage, BloomView, hash};

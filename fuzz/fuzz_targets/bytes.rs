@@ -1,8 +1,8 @@
 //! `base::bytes::Reader` against any bytes and any calls.
 //!
 //! Strategy: the first half of the input chooses the calls, the second half is what they read.
-//! Invariants: no call panics; the position never passes the end; a failed call moves nothing but a varint's own
-//! bytes; an integer that was read is the one that the same bytes spell by hand.
+//! Invariants: no call panics; the position never passes the end; a failed call moves nothing but a
+//! varint's own bytes; an integer that was read is the one that the same bytes spell by hand.
 #![no_main]
 
 use alluvium_base::bytes::{Reader, Writer};

@@ -1,4 +1,5 @@
-//! Messages at the management socket: no bytes panic, and what is read is written and read the same again.
+//! Messages at the management socket: no bytes panic, and what is read is written and read the same
+//! again.
 
 #![no_main]
 

@@ -1,11 +1,12 @@
 //! `Extents::open` against any map file and any pointer to it.
 //!
-//! Strategy: either the input is the pointer and the file as they are; or it is a list of (tier, generation, how many
-//! entries, length, entries), each of which is given a header, a checksum and its link in the chain, so that the
-//! entries are reached. Entries that claim millions of units under a valid checksum cost what they claim, so sealed
-//! ones are tame: a record of one entry may say anything but "repeated", in others no integer is above 255.
-//! Invariants: no panic, and memory in proportion to the file; what is opened accounts for every unit of the tiers,
-//! and is opened equal once it was frozen and written again.
+//! Strategy: either the input is the pointer and the file as they are; or it is a list of (tier,
+//! generation, how many entries, length, entries), each of which is given a header, a checksum and
+//! its link in the chain, so that the entries are reached. Entries that claim millions of units
+//! under a valid checksum cost what they claim, so sealed ones are tame: a record of one entry may
+//! say anything but "repeated", in others no integer is above 255. Invariants: no panic, and memory
+//! in proportion to the file; what is opened accounts for every unit of the tiers, and is opened
+//! equal once it was frozen and written again.
 #![no_main]
 
 use alluvium_base::bytes::Reader;

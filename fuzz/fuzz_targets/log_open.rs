@@ -1,11 +1,12 @@
 //! `Log::open` and `Log::repair` against any segments.
 //!
-//! Strategy: the input tells of a few segments: the fields of each header, then its records, sealed for their place so
-//! that they verify, with bytes as they are in between. Most numbers stand for themselves, the highest ones for those
-//! around the highest possible and the highest of 64 bits; but a sound record far above all others is left out, for
-//! repair writes down what is missing between them, which costs what that record claims.
-//! Invariants: no panic, no memory that the segments do not justify; what is replayed ascends, does not overlap, and
-//! lies above the position asked for; opening again replays the same; repair always leaves a log that opens.
+//! Strategy: the input tells of a few segments: the fields of each header, then its records, sealed
+//! for their place so that they verify, with bytes as they are in between. Most numbers stand for
+//! themselves, the highest ones for those around the highest possible and the highest of 64 bits;
+//! but a sound record far above all others is left out, for repair writes down what is missing
+//! between them, which costs what that record claims. Invariants: no panic, no memory that the
+//! segments do not justify; what is replayed ascends, does not overlap, and lies above the position
+//! asked for; opening again replays the same; repair always leaves a log that opens.
 #![no_main]
 
 use alluvium_base::Purpose;
@@ -29,7 +30,8 @@ const OPTIONS: LogOptions = LogOptions {
     identity: 0,
 };
 
-/// What is asked of an opening: replay from here, of this generation, with this much known to be synced.
+/// What is asked of an opening: replay from here, of this generation, with this much known to be
+/// synced.
 struct Start {
     from: u64,
     generation: u64,
@@ -189,8 +191,8 @@ fn write_record(out: &mut Vec<u8>, seed: u64, input: &mut &[u8]) {
     out.resize((position + record_len(payload.len() as u64)) as usize, 0);
 }
 
-/// A byte as 64 bits: the highest eight bytes are the highest of all numbers, and eight below those high ones that are
-/// possible, as those that follow from them are.
+/// A byte as 64 bits: the highest eight bytes are the highest of all numbers, and eight below those
+/// high ones that are possible, as those that follow from them are.
 fn wide(byte: u8) -> u64 {
     match byte {
         0..240 => byte.into(),

@@ -1,8 +1,9 @@
 //! The reader of memcached requests against any bytes.
 //!
-//! Strategy: requests are read off the input as a connection does, until it is used up.
-//! Invariants: no panic; words and blocks lie within the input; every step goes on; a request that is cut short is asked for again, never
-//! misread: what is read of a request's beginning is nothing, or what is read of the whole.
+//! Strategy: requests are read off the input as a connection does, until it is used up. Invariants:
+//! no panic; words and blocks lie within the input; every step goes on; a request that is cut short
+//! is asked for again, never misread: what is read of a request's beginning is nothing, or what is
+//! read of the whole.
 #![no_main]
 
 use alluvium_server::memcached::request::{Found, binary_refusal, read};

@@ -1,9 +1,11 @@
-//! Pages of quotient filters and maplets: `Geometry::decode`, `Image`, `PageView`, `Maplet::from_image`.
+//! Pages of quotient filters and maplets: `Geometry::decode`, `Image`, `PageView`,
+//! `Maplet::from_image`.
 //!
-//! Strategy: the input chooses a geometry, entries that are put into a sound filter, and bytes of it that are then
-//! overwritten. (The rest of the input is also read as a geometry as it stands.)
-//! Invariants: no panic, no endless loop, no memory that the pages do not justify; in a filter that nobody damaged
-//! every entry is found and the check has nothing to say; one that passes its check becomes a maplet with the very same bytes.
+//! Strategy: the input chooses a geometry, entries that are put into a sound filter, and bytes of
+//! it that are then overwritten. (The rest of the input is also read as a geometry as it stands.)
+//! Invariants: no panic, no endless loop, no memory that the pages do not justify; in an undamaged
+//! filter every entry is found and the check has nothing to say; one that passes its check becomes
+//! a maplet with the very same bytes.
 #![no_main]
 
 use alluvium_filters::quotient::{Chunk, Image};

@@ -1,4 +1,5 @@
-//! What a log record and the catalog say: no bytes panic, and what is read is written the same again.
+//! What a log record and the catalog say: no bytes panic, and what is read is written the same
+//! again.
 
 #![no_main]
 
@@ -25,7 +26,8 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     if sound {
-        // Lengths may be written with more bytes than they need, and an expiry of zero as such: the writes are the same.
+        // Lengths may be written with more bytes than they need, and an expiry of zero as such: the
+        // writes are the same.
         let twice: Vec<_> = Writes::new(&again).map(Result::unwrap).collect();
         assert_eq!(Writes::new(input).map(Result::unwrap).collect::<Vec<_>>(), twice);
     }

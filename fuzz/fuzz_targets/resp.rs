@@ -1,8 +1,9 @@
 //! The parser of Redis requests against any bytes.
 //!
-//! Strategy: the first byte says how the rest is cut into pieces as a network would; the same bytes are also parsed at once.
-//! Invariants: no panic; arguments lie within what has come; both ways read the same requests and fail alike; nothing is allocated because a
-//! length says so; what was read and is encoded anew is read as the same.
+//! Strategy: the first byte says how the rest is cut into pieces as a network would; the same bytes
+//! are also parsed at once. Invariants: no panic; arguments lie within what has come; both ways
+//! read the same requests and fail alike; no length in the input sizes an allocation; a request
+//! that is read and encoded is read as the same again.
 #![no_main]
 
 use alluvium_server::resp::{BadRequest, Limits, Parser, Requests};

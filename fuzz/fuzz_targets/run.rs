@@ -1,9 +1,9 @@
 //! Leaves, index nodes, footers and heads of long nodes: `run::examine` against any bytes.
 //!
-//! Strategy: the first byte chooses the page size, the second how many of the last bytes overwrite others; the rest is
-//! a node. (The seeds are nodes of real runs, so that what is overwritten is inside a sound one.)
-//! Invariants: no panic, no endless loop, no memory that the node does not justify; counts are ones that the node's length can
-//! hold.
+//! Strategy: the first byte chooses the page size, the second how many of the last bytes overwrite
+//! others; the rest is a node. (The seeds are nodes of real runs, so that what is overwritten is
+//! inside a sound one.) Invariants: no panic, no endless loop, no memory that the node does not
+//! justify; counts are ones that the node's length can hold.
 #![no_main]
 
 use alluvium_storage::PageSize;

@@ -1,7 +1,7 @@
 //! Writes a first corpus: for each target a few inputs that lead to valid encodings.
 //!
-//! `fuzz/run` calls it before the targets. The inputs are made by the encoders themselves, so that a new format
-//! version needs no new files.
+//! `fuzz/run` calls it before the targets. The inputs are made by the encoders themselves, so that
+//! a new format version needs no new files.
 #![allow(clippy::disallowed_methods)]
 
 use alluvium_base::bytes::Writer;
@@ -196,8 +196,8 @@ fn superblocks() -> Vec<Vec<u8>> {
     vec![[&[2][..], &sealed].concat(), [&[3][..], open].concat()]
 }
 
-/// A map as it stands in its file behind its pointer, and records for the target to seal: three extents in a row, then
-/// one of them gone.
+/// A map as it stands in its file behind its pointer, and records for the target to seal: three
+/// extents in a row, then one of them gone.
 fn extent_maps() -> Vec<Vec<u8>> {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let tiers = Arc::new(Tiers::create(directory.as_ref(), 2).expect("memory"));
@@ -260,8 +260,8 @@ fn log_formats() -> Vec<Vec<u8>> {
     vec![sealed, open, [&[0], &record[..]].concat()]
 }
 
-/// Two segments on one boot: a note and three records in the first, a record above a gap in the second; the same on
-/// another boot, sealed.
+/// Two segments on one boot: a note and three records in the first, a record above a gap in the
+/// second; the same on another boot, sealed.
 fn logs() -> Vec<Vec<u8>> {
     let mut inputs = Vec::new();
     for boot in [0u8, 1] {
@@ -350,7 +350,8 @@ fn maplet_directories() -> Vec<Vec<u8>> {
     vec![trimmed(&whole), trimmed(&apart)]
 }
 
-/// The first leaf, an index node and the footer of runs of several kinds of records, and the head of a long leaf.
+/// The first leaf, an index node and the footer of runs of several kinds of records, and the head
+/// of a long leaf.
 fn runs() -> Vec<Vec<u8>> {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let options = StoreOptions {
@@ -398,7 +399,8 @@ fn runs() -> Vec<Vec<u8>> {
     inputs
 }
 
-/// A node of two pivots over a group of three runs, and a payload, each behind the byte that chooses it.
+/// A node of two pivots over a group of three runs, and a payload, each behind the byte that
+/// chooses it.
 fn trunks() -> Vec<Vec<u8>> {
     let at = |offset| NodePointer {
         offset,

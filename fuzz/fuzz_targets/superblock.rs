@@ -1,8 +1,9 @@
 //! `superblock::format::Slot::decode` against any bytes.
 //!
-//! Strategy: the first byte says for which slot the rest is read, and whether it is first given the length and the
-//! checksum of a slot, so that the fields behind the checksum are reached too.
-//! Invariants: no panic; what is accepted is read back equal from its own encoding, and from its own slot only.
+//! Strategy: the first byte says for which slot the rest is read, and whether it is first given the
+//! length and the checksum of a slot, so that the fields behind the checksum are reached too.
+//! Invariants: no panic; what is accepted is read back equal from its own encoding, and from its
+//! own slot only.
 #![no_main]
 
 use alluvium_base::checksum;

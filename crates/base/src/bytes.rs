@@ -1,4 +1,5 @@
-//! Reading and writing fixed-width little-endian bytes. The only users are files called `format.rs`.
+//! Reading and writing fixed-width little-endian bytes. The only users are files called
+//! `format.rs`.
 
 use thiserror::Error;
 

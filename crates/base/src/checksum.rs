@@ -3,10 +3,10 @@
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 
-/// The checksum of `bytes`: XXH3-64 with seed 0.
+/// Returns the checksum of `bytes`: XXH3-64 with seed 0.
 ///
-/// A 64-bit checksum lets one damaged block in 2⁶⁴ pass. Whatever must also be bound to a *place* (a log record
-/// to its segment and position) uses [`seeded`].
+/// A 64-bit checksum lets one damaged block in 2⁶⁴ pass. Whatever must also be bound to a *place*
+/// (a log record to its segment and position) uses [`seeded`].
 ///
 /// ```
 /// assert_eq!(alluvium_base::checksum(b""), 0x2d06_8005_38d3_94c2);
@@ -17,7 +17,8 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// The checksum of `bytes` under a seed, so that equal bytes at another place have another checksum.
+/// Returns the checksum of `bytes` under a seed, so that equal bytes at another place have another
+/// checksum.
 ///
 /// ```
 /// use alluvium_base::checksum::seeded;
@@ -28,7 +29,8 @@ pub fn seeded(seed: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 
-/// The checksum of two parts, one behind the other, under a seed: that of both in one piece, without putting them together.
+/// Returns the checksum of two parts, one behind the other, under a seed: that of both in one
+/// piece, without putting them together.
 ///
 /// ```
 /// use alluvium_base::checksum::{seeded, seeded_parts};

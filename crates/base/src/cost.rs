@@ -1,4 +1,5 @@
-//! The cost clock: what an I/O costs, as a contract. `model` implements it; a simulated or throttled device charges it.
+//! The cost clock: what an I/O costs, as a contract. `model` implements it; a simulated or
+//! throttled device charges it.
 
 use thiserror::Error;
 
@@ -24,8 +25,8 @@ pub enum AccessKind {
     Write,
 }
 
-/// Two accesses met on one block in one step, and one of them was a write (PDAM is CREW: concurrent read,
-/// exclusive write; Bender et al. 2021, Definition 1).
+/// Two accesses met on one block in one step, and one of them was a write (PDAM is CREW: concurrent
+/// read, exclusive write; Bender et al. 2021, Definition 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("two accesses to block {block} of file {file} in one step of the device, one of them a write")]
 pub struct CostFault {
@@ -37,9 +38,9 @@ pub struct CostFault {
 
 /// Charges simulated time for accesses. All times are nanoseconds since the clock began.
 ///
-/// The caller submits accesses in order, each with the time at which it was issued; the clock answers when it is
-/// done. An implementation keeps whatever state it needs (the step being filled, the moment the arm is free), and
-/// never banks what an idle device did not do.
+/// The caller submits accesses in order, each with the time at which it was issued; the clock
+/// answers when it is done. An implementation keeps whatever state it needs (the step being filled,
+/// the moment the arm is free), and never banks what an idle device did not do.
 pub trait CostClock: Send {
     /// Charges one access issued at `now_ns` and returns when it completes (`≥ now_ns`).
     ///

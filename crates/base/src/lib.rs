@@ -1,18 +1,22 @@
-//! The words that every room speaks.
+//! Types and contracts that every crate shares.
 //!
-//! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed, what an I/O is
-//! for, what an I/O may cost, what a dictionary is told about a key, and how the processor is asked for a line early.
+//! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed,
+//! what an I/O is for, what an I/O may cost, what a dictionary is told about a key, and how the
+//! processor is asked for a line early.
 //!
 //! *Does not know*: files, pages, threads, clocks.
 //!
-//! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`message`], [`prefetch()`].
+//! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`message`],
+//! [`prefetch()`].
 //!
-//! A thing enters this room only with two users.
+//! An item enters this crate only with two users.
 //!
 //! Invariants:
 //!
-//! - **B1** Everything on disk is little-endian and of a fixed width: no `usize`, no host byte order.
-//! - **B2** A [`bytes::Reader`] never panics and never reads outside its slice, whatever the bytes are.
+//! - **B1** Everything on disk is little-endian and of a fixed width: no `usize`, no host byte
+//!   order.
+//! - **B2** A [`bytes::Reader`] never panics and never reads outside its slice, whatever the bytes
+//!   are.
 
 pub mod bytes;
 pub mod checksum;

@@ -51,7 +51,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// A put that never expires.
+    /// Returns a put that never expires.
     #[must_use]
     pub fn put(sequence: Sequence, value: &'a [u8]) -> Message<'a> {
         Message {
@@ -62,7 +62,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// A delete.
+    /// Returns a delete.
     #[must_use]
     pub fn delete(sequence: Sequence) -> Message<'a> {
         Message {
@@ -73,7 +73,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// A merge.
+    /// Returns a merge.
     #[must_use]
     pub fn merge(sequence: Sequence, operand: &'a [u8]) -> Message<'a> {
         Message {

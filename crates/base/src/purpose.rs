@@ -56,7 +56,7 @@ impl Purpose {
         Purpose::Other,
     ];
 
-    /// A short name for tables and metrics.
+    /// Returns a short name for tables and metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

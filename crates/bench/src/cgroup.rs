@@ -1,8 +1,8 @@
-//! Control groups (version 1): a child is put into one of the memory controller with a limit, which counts its page cache as well, and into one of the
-//! block controller, which counts its reads.
+//! Control groups (version 1): a child is put into one of the memory controller with a limit, which
+//! counts its page cache as well, and into one of the block controller, which counts its reads.
 //!
-//! A group is made below the one that this process is in, and removed when it is dropped. One that was left by a runner that was killed is removed by the
-//! next.
+//! A group is made below the one that this process is in, and removed when it is dropped. One that
+//! was left by a runner that was killed is removed by the next.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -30,7 +30,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// A group of the memory controller whose processes may take so many bytes together, page cache included.
+    /// Makes a group of the memory controller whose processes may take this many bytes together,
+    /// page cache included.
     ///
     /// # Errors
     /// Where control groups of version 1 are not there, or may not be made.
@@ -43,7 +44,8 @@ impl Group {
         Ok(group)
     }
 
-    /// A group of the block controller, for counting what the device under a directory is asked for.
+    /// Returns a group of the block controller, for counting what the device under a directory is
+    /// asked for.
     ///
     /// # Errors
     /// As [`Group::memory`].
@@ -105,7 +107,8 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What its processes left in the page cache goes first, so that nothing of it is charged to anybody else.
+        // What its processes left in the page cache goes first, so that nothing of it is charged to
+        // another group.
         let _ = fs::write(self.path.join("memory.force_empty"), "0");
         let began = Instant::now();
         while let Err(error) = fs::remove_dir(&self.path) {
@@ -121,7 +124,7 @@ impl Drop for Group {
     }
 }
 
-/// The group of this process in the hierarchy of a controller.
+/// Returns the group of this process in the hierarchy of a controller.
 fn own_path<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
     groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -164,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_process_is_kept_within_its_cap_and_the_group_is_removed() {
-        // Only root may make groups; everybody else is told so.
+        // Only root may make groups; other users are told so.
         let group = match Group::memory("test", 32 << 20) {
             Ok(group) => group,
             Err(error) => {

@@ -12,7 +12,7 @@ pub struct Setup {
     pub cap: u64,
     /// Whether the process is kept within it.
     pub kept: Kept,
-    /// The memory that the engine is told to use, where somebody says so.
+    /// The memory that the engine is told to use, if a size was chosen.
     pub memory: Option<u64>,
     /// Whether writes are logged.
     pub log: Log,
@@ -27,7 +27,7 @@ pub struct Setup {
 /// Whether something keeps a process within its cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// A control group does: whoever asks the machine for its memory is told the cap.
+    /// A control group does: an engine that asks the machine for its memory is told the cap.
     WithinCap,
     /// Nothing does: an engine that asks the machine is told all of it.
     Free,
@@ -46,7 +46,7 @@ pub enum Log {
 
 /// An engine that is open. All threads share it; each has a [`Session`].
 pub trait Engine: Send + Sync {
-    /// What one thread reads and writes through.
+    /// Returns what one thread reads and writes through.
     ///
     /// # Errors
     /// As the engine says.
@@ -58,7 +58,7 @@ pub trait Engine: Send + Sync {
     /// As the engine says.
     fn flush(&self) -> Result<()>;
 
-    /// How it was set up, each setting with its value.
+    /// Returns how it was set up, each setting with its value.
     fn settings(&self) -> Vec<(String, String)>;
 
     /// What the engine itself has to say at the end of a phase, for people; empty if nothing.
@@ -84,19 +84,20 @@ pub trait Session: Send {
     /// As the engine says.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Hands out the key's value, if it has one. Whether it has.
+    /// Hands out the key's value, if it has one. Returns whether it has.
     ///
     /// # Errors
     /// As the engine says.
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Hands out up to `limit` pairs from a key on, in order. How many there were.
+    /// Hands out up to `limit` pairs from a key on, in order. Returns how many there were.
     ///
     /// # Errors
     /// As the engine says.
     fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize>;
 
-    /// Hands out the values of many keys, each with its place among them. Engines that cannot do it at once do it one by one.
+    /// Hands out the values of many keys, each with its place among them. Engines that cannot do it
+    /// at once do it one by one.
     ///
     /// # Errors
     /// As the engine says.

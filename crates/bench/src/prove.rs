@@ -1,4 +1,5 @@
-//! An adapter against a map: random operations, and every answer compared. Adapters of all rooms are tested with it.
+//! An adapter against a map: random operations, and every answer compared. Adapters of all crates
+//! are tested with it.
 
 use crate::engine::{Engine, Entry, Kept, Log, Setup};
 use crate::workload::keys::{Key, Keys};
@@ -9,7 +10,8 @@ use std::path::Path;
 /// How many different keys there are.
 const KEYS: u64 = 500;
 
-/// Does so many random operations in a directory, compares, opens it again and compares everything.
+/// Does `operations` random operations in a directory, compares, opens it again and compares
+/// everything.
 ///
 /// # Errors
 /// With the first answer that is not the map's; as the engine says.

@@ -11,7 +11,8 @@ use std::path::PathBuf;
 
 /// A write-optimised key-value store.
 ///
-/// Every command works on the store in a directory: `--db PATH`, or the environment variable ALLUVIUM_DB, or ./alluvium-data.
+/// Every command works on the store in a directory: `--db PATH`, or the environment variable
+/// ALLUVIUM_DB, or ./alluvium-data.
 #[derive(Debug, Parser)]
 #[command(name = "alluvium", version, after_help = TABLE, max_term_width = 110)]
 pub struct Arguments {
@@ -27,7 +28,8 @@ pub struct Arguments {
     /// Print JSON for programs instead of text for people.
     #[arg(long, global = true)]
     pub json: bool,
-    /// The memory that the store may take in all, as in 512M or 2G [default: a quarter of what the machine has, or half of its container's].
+    /// The memory that the store may take in all, as in 512M or 2G [default: a quarter of what the
+    /// machine has, or half of its container's].
     #[arg(long, global = true, value_name = "SIZE", value_parser = sizes::parse)]
     pub memory: Option<Bytes>,
     /// What to do.

@@ -21,12 +21,13 @@ pub struct Encoding {
 }
 
 impl Encoding {
-    /// The bytes that an argument means.
+    /// Returns the bytes that an argument means.
     pub(crate) fn read(self, text: &OsStr) -> Result<Vec<u8>> {
         self.decode(text.as_bytes())
     }
 
-    /// The bytes that a text means. Blanks around it do not count where they cannot be part of it.
+    /// Returns the bytes that a text means. Blanks around it do not count where they cannot be part
+    /// of it.
     pub(crate) fn decode(self, text: &[u8]) -> Result<Vec<u8>> {
         let wrong = |why: &dyn std::fmt::Display| {
             let text = text.escape_ascii().to_string();
@@ -55,7 +56,7 @@ impl Encoding {
         !self.hex && !self.base64
     }
 
-    /// Bytes for a line of text: as chosen, or with what is not printable escaped.
+    /// Returns the bytes for a line of text: as chosen, or with what is not printable escaped.
     pub(crate) fn show(self, bytes: &[u8]) -> String {
         if self.hex {
             hex::encode(bytes)
@@ -67,7 +68,8 @@ impl Encoding {
     }
 }
 
-/// Text as it is; a backslash, control characters, and what is no text as in `\n`, `\\`, `\x1b`. Never a tab or a line end.
+/// Text as it is; a backslash, control characters, and what is no text as in `\n`, `\\`, `\x1b`.
+/// Never a tab or a line end.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -14,26 +14,29 @@ const LEAST_MEMORY: u64 = 1 << 20;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "What clients may take")]
 pub struct ClientLimits {
-    /// The memory that all clients may hold together, within --memory: requests, replies that they have not taken, transactions. The
-    /// slowest readers are closed when it is used up [default: a quarter of --memory, 8M at least].
+    /// The memory that all clients may hold together, within --memory: requests, replies that they
+    /// have not taken, transactions. The slowest readers are closed when it is used up [default: a
+    /// quarter of --memory, 8M at least].
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub client_memory: Option<Bytes>,
     /// Clients at once.
     #[arg(long, value_name = "COUNT", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_clients: u32,
-    /// Bytes of replies that one client may leave untaken; one that leaves more is closed.
+    /// Bytes of replies that a client may leave untaken; a client that leaves more is closed.
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = sizes::parse)]
     pub client_output_limit: Bytes,
     /// How long a client may be idle, as in 15m; 0 for ever.
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = sizes::parse_duration)]
     pub client_timeout: Duration,
-    /// After how long a silence the system asks whether a client is still there, as in 5m; 0 for never.
+    /// After how long a silence the system asks whether a client is still there, as in 5m; 0 for
+    /// never.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = sizes::parse_duration)]
     pub tcp_keepalive: Duration,
 }
 
 impl ClientLimits {
-    /// The options of a server with these limits, whose store has so much memory if that is said.
+    /// Returns the options of a server with these limits, whose store has so much memory if that is
+    /// said.
     pub(crate) fn options(&self, memory: Option<u64>) -> Result<ServerOptions> {
         let client_memory = self.client_memory.map(|memory| memory.0);
         if let Some(bytes) = client_memory {

@@ -38,7 +38,7 @@ impl Context {
         self.form == Form::Json
     }
 
-    /// How the store is opened.
+    /// Returns how the store is opened.
     pub(crate) fn options(&self) -> Options {
         let options = Options::new();
         match self.memory {
@@ -77,7 +77,8 @@ impl Context {
         self.or_served(self.open_own())
     }
 
-    /// The same for reading: it is opened for reading only where nothing can be written, which is said.
+    /// The same for reading: it is opened for reading only where nothing can be written, which is
+    /// said.
     pub(crate) fn open_to_read(&self) -> Result<Store> {
         self.check_store()?;
         self.or_served(self.open_own_to_read())
@@ -120,7 +121,7 @@ impl Context {
         Ok(db)
     }
 
-    /// The store that was opened, or the process that has it open already.
+    /// Returns the store that was opened, or the process that has it open already.
     fn or_served(&self, opened: Result<Db>) -> Result<Store> {
         match opened {
             Ok(db) => Ok(Store::own(db)),
@@ -159,7 +160,7 @@ fn busy(error: Error, refused: &io::Error) -> Error {
     error.context(why)
 }
 
-/// What cannot be done with a store that another process has open.
+/// Returns what cannot be done with a store that another process has open.
 pub(crate) fn not_while_open(error: Error, verb: &str, way: &str) -> Error {
     if exit::classify(&error) != Exit::Busy {
         return error;

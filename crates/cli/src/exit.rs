@@ -64,7 +64,7 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// An error with its exit code.
+/// Returns an error with its exit code.
 pub(crate) fn failure(exit: Exit, text: impl Into<String>) -> anyhow::Error {
     let text = text.into();
     anyhow::Error::new(Failure { exit, text })
@@ -79,7 +79,7 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
     exit
 }
 
-/// An error and its causes, each once: some say their causes themselves.
+/// Returns an error and its causes, each once: some say their causes themselves.
 fn sentence(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
@@ -95,7 +95,7 @@ fn sentence(error: &anyhow::Error) -> String {
     text
 }
 
-/// The error of the library in the words of the command line, if it says what to write in a
+/// Returns the error of the library in the words of the command line, if it says what to write in a
 /// program.
 fn in_flags(error: &Error) -> Option<String> {
     Some(match error {

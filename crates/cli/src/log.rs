@@ -1,4 +1,4 @@
-//! The log on standard error: what happens where nobody waits for it is said as well.
+//! The log on standard error: what happens in the background is reported as well.
 
 use alluvium_server::LogLevel;
 use std::sync::LazyLock;
@@ -9,7 +9,7 @@ use tracing::{Event, Metadata, Subscriber};
 /// How much is printed. `serve` lets clients change it.
 static LEVEL: LazyLock<LogLevel> = LazyLock::new(LogLevel::warning);
 
-/// The level of this process.
+/// Returns the level of this process.
 pub(crate) fn level() -> LogLevel {
     LEVEL.clone()
 }

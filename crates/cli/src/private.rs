@@ -8,8 +8,8 @@ use std::path::Path;
 /// The mode of a new file. The process' file mode creation mask may take more away.
 const MODE: u32 = 0o600;
 
-/// Opens a file to be written, which is made for its owner alone if it is not there. One that is there
-/// keeps its mode.
+/// Opens a file to be written, which is made for its owner alone if it is not there. One that is
+/// there keeps its mode.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)

@@ -9,12 +9,12 @@ use std::time::Duration;
 const RATE: u8 = 8;
 const TICK: Duration = Duration::from_millis(250);
 
-/// A bar of bytes; without a total it only says how many and how fast.
+/// Returns a bar of bytes; without a total it only says how many and how fast.
 pub(crate) fn bytes(what: &str, total: Option<u64>) -> ProgressBar {
     bytes_from(what, total, 0)
 }
 
-/// A bar of a job that goes on behind so many bytes: how fast it is says what it does now.
+/// Returns a bar of a job that begins behind `first` bytes: its speed counts what this run does.
 pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(RATE);
     let bar = ProgressBar::with_draw_target(total, target)
@@ -45,7 +45,7 @@ pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> Progress
     bar
 }
 
-/// How many bytes a second a job does that began behind so many.
+/// Returns how many bytes a second a job does that began behind `first` bytes.
 pub(crate) fn per_second(position: u64, first: u64, elapsed: Duration) -> u64 {
     (position.saturating_sub(first) as f64 / elapsed.as_secs_f64().max(1e-3)) as u64
 }

@@ -45,7 +45,7 @@ impl Range {
     }
 }
 
-/// The least key that is greater than all that begin with these bytes, if there is one.
+/// Returns the least key that is greater than all that begin with these bytes, if there is one.
 pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=kept].to_vec();

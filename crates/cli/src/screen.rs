@@ -1,4 +1,5 @@
-//! What is printed, and where: data to standard output, everything else to standard error; colours and columns for terminals only.
+//! What is printed, and where: data to standard output, everything else to standard error; colours
+//! and columns for terminals only.
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
@@ -29,12 +30,12 @@ impl Output {
         }
     }
 
-    /// Whether a person looks at it.
+    /// Returns whether a person looks at it.
     pub(crate) fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// The text in a style where styles are wanted.
+    /// Returns the text in a style where styles are wanted.
     pub(crate) fn styled(&self, style: Style, text: &str) -> String {
         if self.is_coloured {
             format!("{style}{text}{style:#}")
@@ -57,8 +58,8 @@ impl Output {
         Ok(self.inner.write_all(b"\n")?)
     }
 
-    /// Rows whose columns stand below each other on a terminal, and are separated by tabs elsewhere. The first row names the columns;
-    /// it is for people alone.
+    /// Rows whose columns stand below each other on a terminal, and are separated by tabs
+    /// elsewhere. The first row names the columns; it is for people alone.
     pub(crate) fn table(&mut self, head: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
         if !self.is_terminal {
             for row in rows {

@@ -62,7 +62,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(wrong)
 }
 
-/// A number of bytes for people: three figures and a unit.
+/// Returns a number of bytes for people: three figures and a unit.
 pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -84,7 +84,7 @@ pub(crate) fn human(bytes: u64) -> String {
     format!("{amount:.digits$} {}", UNITS[unit])
 }
 
-/// A count for people, its digits in groups of three.
+/// Returns a count for people, its digits in groups of three.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

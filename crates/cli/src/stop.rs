@@ -1,4 +1,5 @@
-//! Ctrl-C: the first asks a job to stop at the next place where nothing is lost, the second ends the process at once.
+//! Ctrl-C: the first asks a job to stop at the next place where nothing is lost, the second ends
+//! the process at once.
 
 use crate::Exit;
 use crate::screen;
@@ -20,12 +21,13 @@ pub(crate) fn listen() -> Result<()> {
     .context("asking for signals")
 }
 
-/// Whether somebody wants the job to stop.
+/// Returns whether the user wants the job to stop.
 pub(crate) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed) > 0
 }
 
-/// Hears how far a job has come that changes nothing until it is done, and ends the process when somebody asks for it.
+/// Follows the progress of a job that changes nothing until it is done, and ends the process when
+/// the user asks for it.
 pub(crate) fn or<'b>(
     bar: &'b ProgressBar,
     said: &'b str,

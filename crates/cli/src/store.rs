@@ -1,4 +1,5 @@
-//! The store that a verb works on: opened by this process, or by another that is asked over its socket. Verbs do not tell the two apart.
+//! The store that a verb works on: opened by this process, or by another that is asked over its
+//! socket. Verbs do not tell the two apart.
 
 use crate::exit::{Exit, failure};
 use crate::range::Bounds;
@@ -14,12 +15,12 @@ use std::cell::{Cell, RefCell};
 
 /// A store.
 pub(crate) struct Store {
-    way: Way,
+    backend: Backend,
     /// Whether something was changed that is to be durable when the verb ends.
     has_changed: Cell<bool>,
 }
 
-enum Way {
+enum Backend {
     Own(Db, Box<RefCell<Session>>),
     Served(RefCell<Client>),
 }
@@ -41,27 +42,27 @@ pub(crate) enum Holder {
 }
 
 impl Store {
-    /// The store that this process has open.
+    /// Returns the store that this process has open.
     pub(crate) fn own(db: Db) -> Store {
         let session = Box::new(RefCell::new(Session::new(&db)));
         Store {
-            way: Way::Own(db, session),
+            backend: Backend::Own(db, session),
             has_changed: Cell::new(false),
         }
     }
 
-    /// The store that another process has open.
+    /// Returns the store that another process has open.
     pub(crate) fn served(client: Client) -> Store {
         Store {
-            way: Way::Served(RefCell::new(client)),
+            backend: Backend::Served(RefCell::new(client)),
             has_changed: Cell::new(false),
         }
     }
 
     pub(crate) fn holder(&self) -> Holder {
-        match &self.way {
-            Way::Own(..) => Holder::Us,
-            Way::Served(_) => Holder::Others,
+        match &self.backend {
+            Backend::Own(..) => Holder::Us,
+            Backend::Served(_) => Holder::Others,
         }
     }
 
@@ -74,9 +75,9 @@ impl Store {
                 Error::Unheard
             })
         };
-        let answered = match &self.way {
-            Way::Own(_, session) => session.borrow_mut().answer(request, &mut heard),
-            Way::Served(client) => client.borrow_mut().ask(request, &mut heard),
+        let answered = match &self.backend {
+            Backend::Own(_, session) => session.borrow_mut().answer(request, &mut heard),
+            Backend::Served(client) => client.borrow_mut().ask(request, &mut heard),
         };
         match answered {
             Ok(()) => Ok(()),
@@ -87,7 +88,7 @@ impl Store {
         }
     }
 
-    /// The error in the words of the command line.
+    /// Returns the error in the words of the command line.
     fn explained(&self, error: Error) -> anyhow::Error {
         match error {
             Error::Store(alluvium::Error::NoSuchKeyspace { name }) => {
@@ -108,7 +109,7 @@ impl Store {
         }
     }
 
-    /// Whether a server keeps keys of Redis clients in it.
+    /// Returns whether a server keeps keys of Redis clients in it.
     fn is_of_server(&self) -> bool {
         self.keyspaces()
             .is_ok_and(|all| all.iter().any(|keyspace| keyspace["name"] == "redis"))
@@ -129,7 +130,7 @@ impl Store {
         self.ask(request, &mut |_| Ok(()))
     }
 
-    /// The one reply of an operation.
+    /// Returns the one reply of an operation.
     fn one<T>(&self, request: &Request, read: impl Fn(Reply) -> Option<T>) -> Result<T> {
         let mut found = None;
         self.ask(request, &mut |reply| {
@@ -141,7 +142,7 @@ impl Store {
         })
     }
 
-    /// The one reply of an operation that changes something: yes or no.
+    /// Returns the one reply of an operation that changes something: yes or no.
     pub(crate) fn is_changed(&self, request: &Request) -> Result<bool> {
         self.has_changed.set(true);
         self.one(request, |reply| match reply {
@@ -165,8 +166,9 @@ impl Store {
         })
     }
 
-    /// Does a long job while a bar shows how far it is; its last reply. Ctrl-C ends it with `stopped`, and this process with it where the job cannot be
-    /// stopped and changes nothing until it is done; another process goes on with it.
+    /// Does a long job while a bar shows how far it is; its last reply. Ctrl-C ends it with
+    /// `stopped`, and this process with it where the job cannot be stopped and changes nothing
+    /// until it is done; another process goes on with it.
     pub(crate) fn work(&self, request: &Request, bar: &ProgressBar, stopped: &str) -> Result<Reply> {
         let mut last = None;
         let done = self.ask(request, &mut |reply| {
@@ -213,12 +215,12 @@ impl Store {
         self.values(name, &[]).map(|_| ())
     }
 
-    /// Makes sure that there is such a keyspace; whether it was created for that.
+    /// Makes sure that there is such a keyspace. Returns whether it was created for that.
     pub(crate) fn wanted(&self, name: &str) -> Result<bool> {
         self.is_changed(&Request::EnsureKeyspace(name.to_owned()))
     }
 
-    /// The values of keys.
+    /// Returns the values of keys.
     pub(crate) fn values(&self, keyspace: &str, keys: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>> {
         let request = Request::Get {
             keyspace: keyspace.to_owned(),
@@ -302,15 +304,16 @@ impl Store {
         Ok(Ok(replies))
     }
 
-    /// Closes the store, so that the next opening is fast; or sees to it that what was changed is durable.
+    /// Closes the store, so that the next opening is fast; or sees to it that what was changed is
+    /// durable.
     pub(crate) fn close(self) -> Result<()> {
-        match self.way {
-            Way::Own(db, session) => {
+        match self.backend {
+            Backend::Own(db, session) => {
                 drop(session);
                 db.close().context("closing the store")
             }
-            Way::Served(_) if !self.has_changed.get() => Ok(()),
-            Way::Served(client) => {
+            Backend::Served(_) if !self.has_changed.get() => Ok(()),
+            Backend::Served(client) => {
                 let synced = client.borrow_mut().tell(&Request::Sync);
                 synced.map_err(|error| anyhow::Error::new(error).context("making what was changed durable"))
             }
@@ -330,7 +333,7 @@ pub(crate) enum Typed {
     Elements(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
-/// A walk over part of a keyspace.
+/// Returns a walk over part of a keyspace.
 pub(crate) fn walk(keyspace: &str, bounds: Bounds, direction: Direction, what: What) -> Scan {
     Scan {
         keyspace: keyspace.to_owned(),

@@ -1,4 +1,5 @@
-//! Keys of Redis clients as people and programs read them: with their types, their elements, and when they expire.
+//! Keys of Redis clients as people and programs read them: with their types, their elements, and
+//! when they expire.
 
 use crate::bytes::{self, Encoding};
 use crate::exit::{Exit, failure};
@@ -16,7 +17,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Whose keys a verb works on.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct Database {
-    /// Keys are those of Redis clients in this database, 0 to 15, with their types; without it they are the raw bytes of a keyspace.
+    /// Keys are those of Redis clients in this database, 0 to 15, with their types; without it they
+    /// are the raw bytes of a keyspace.
     #[arg(long = "redis-db", value_name = "NUMBER", conflicts_with = "keyspace", value_parser = clap::value_parser!(u8).range(0..=15))]
     pub redis_db: Option<u8>,
 }
@@ -55,7 +57,7 @@ impl<'o> Printer<'o> {
         }
     }
 
-    /// Where it prints.
+    /// Returns where it prints.
     pub(crate) fn out(&mut self) -> &mut Output {
         self.out
     }
@@ -290,7 +292,7 @@ impl Writer {
     }
 }
 
-/// The command that adds elements to a key.
+/// Returns the command that adds elements to a key.
 fn words<'e>(key: &'e [u8], kind: RedisKind, elements: &'e Elements) -> Vec<&'e [u8]> {
     let name: &[u8] = match kind {
         RedisKind::String => b"SET",

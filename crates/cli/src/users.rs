@@ -25,14 +25,15 @@ impl UserFile for Users {
         fs::read(&self.0)
     }
 
-    /// Writes it beside the file, which then takes its place, with the mode of the file that was there.
+    /// Writes it beside the file, which then takes its place, with the mode of the file that was
+    /// there.
     fn write(&self, text: &[u8]) -> io::Result<()> {
         // A link stays one: what it leads to is replaced.
         let path = fs::canonicalize(&self.0).unwrap_or_else(|_| self.0.clone());
         let mut name = path.as_os_str().to_owned();
         name.push(".partial");
         let partial = PathBuf::from(name);
-        // It is not there, unless a process died while it wrote; that one's mode is nothing to go by.
+        // It is not there, unless a process died while it wrote; its mode means nothing then.
         let _ = fs::remove_file(&partial);
         let mut file = private::create(&partial)?;
         let written = file.write_all(text).and_then(|()| {

@@ -21,14 +21,16 @@ fn main() -> Result<()> {
     let rivers = db.keyspace("rivers")?;
     rivers.put("Elbe", "1094 km")?;
 
-    // Writing may go on meanwhile: the copy holds all that was acknowledged before it was asked for.
+    // Writing may go on meanwhile: the copy holds all that was acknowledged before it was asked
+    // for.
     let at = db.checkpoint_to_with(&backup, report)?;
     println!("the backup holds every commit up to number {at}");
 
     rivers.delete("Elbe")?;
     db.close()?;
 
-    // The backup is a store like any other. Restoring copies it and reads all of it once, so that damage is found now.
+    // The backup is a store like any other. Restoring copies it and reads all of it once, so that
+    // damage is found now.
     alluvium::Options::new().restore(&backup, &restored, report)?;
     let db = Db::open(&restored)?;
     let value = db

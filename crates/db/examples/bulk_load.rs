@@ -1,4 +1,5 @@
-//! Loads sorted records at the speed of the device: `cargo run --release --example bulk_load -p alluvium [MEBIBYTES [DIRECTORY]]`.
+//! Loads sorted records at the speed of the device: `cargo run --release --example bulk_load -p
+//! alluvium [MEBIBYTES [DIRECTORY]]`.
 
 use alluvium::Db;
 use std::time::Instant;

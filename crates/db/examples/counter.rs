@@ -1,4 +1,5 @@
-//! Counters that are added to without being read: `cargo run --release --example counter -p alluvium`.
+//! Counters that are added to without being read:
+//! `cargo run --release --example counter -p alluvium`.
 
 use alluvium::{Db, KeyspaceOptions};
 

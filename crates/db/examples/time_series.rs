@@ -1,4 +1,5 @@
-//! Measurements by sensor and time, of which the old ones go: `cargo run --release --example time_series -p alluvium`.
+//! Measurements by sensor and time, of which the old ones go:
+//! `cargo run --release --example time_series -p alluvium`.
 
 use alluvium::{Db, Keyspace};
 use std::time::{Duration, SystemTime};

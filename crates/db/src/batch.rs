@@ -82,7 +82,8 @@ impl WriteBatch {
     /// Adds a put: see [`Keyspace::put`].
     ///
     /// # Errors
-    /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`]. The batch is as it was.
+    /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`]. The batch is as it
+    /// was.
     pub fn put(
         &mut self,
         keyspace: &Keyspace,
@@ -169,7 +170,7 @@ impl WriteBatch {
         Ok(())
     }
 
-    /// The keyspaces that it writes to.
+    /// Returns the keyspaces that it writes to.
     pub(crate) fn owners(&self) -> Owners<'_> {
         Owners::Batch(&self.members)
     }
@@ -194,7 +195,7 @@ impl WriteBatch {
     }
 }
 
-/// An operand from so many bytes on is lent to a commit of one write, not copied.
+/// From this many bytes on an operand is lent to a commit of one write, not copied.
 const LENT: usize = 64 << 10;
 
 impl<'a> Commit<'a> {
@@ -228,7 +229,7 @@ impl<'a> Commit<'a> {
     }
 }
 
-/// A moment, in milliseconds since 1970; never zero, which means never.
+/// Returns a moment, in milliseconds since 1970; never zero, which means never.
 pub(crate) fn expiry_ms(expires: SystemTime) -> u64 {
     let since = expires.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1)

@@ -1,4 +1,5 @@
-//! How much of the device and of the processors the background may take. Nothing here does anything, or looks at a clock.
+//! How much of the device and of the processors the background may take. Nothing here does
+//! anything, or looks at a clock.
 
 use crate::{Error, Result};
 use alluvium_base::MIB;
@@ -13,8 +14,10 @@ const SHORTEST_REST: Duration = Duration::from_millis(1);
 /// One who may not go on asks again after so long at most.
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
-/// Caps on what the background takes. Compactions keep to them while they can be put off; when so many are due that writers would be held back, they
-/// do not, and [`Stats::cap_yields`](crate::Stats::cap_yields) counts it. Writing memtables out, checkpoints and the log are never put off.
+/// Caps on what the background takes. Compactions keep to them while they can be put off. When so
+/// much work is due that writers would be held back, they do not, and
+/// [`Stats::cap_yields`](crate::Stats::cap_yields) counts it. Writing memtables out, checkpoints
+/// and the log are never put off.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -38,16 +41,16 @@ impl Background {
         Background::default()
     }
 
-    /// So many bytes a second are read and written by compactions and by memtables that are written out, on the average of a second; at least a
-    /// mebibyte.
+    /// Sets how many bytes a second compactions, and memtables that are written out, may read and
+    /// write, on the average of a second; at least a mebibyte.
     #[must_use]
     pub fn bytes_per_second(mut self, bytes: u64) -> Background {
         self.bytes_per_second = Some(bytes);
         self
     }
 
-    /// Of each thread that compacts, so many hundredths of the time are used, from 1 to 100. How many threads there are
-    /// [`Options::workers`](crate::Options::workers) says.
+    /// Sets how many hundredths of the time each thread that compacts may use, from 1 to 100. How
+    /// many threads there are [`Options::workers`](crate::Options::workers) says.
     #[must_use]
     pub fn cpu_percent(mut self, percent: u32) -> Background {
         self.cpu_percent = Some(percent);
@@ -71,19 +74,19 @@ impl Background {
     }
 }
 
-/// Whether one who compacts may do another slice.
+/// Whether a compaction may do another slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// He may.
+    /// It may.
     Go,
-    /// He must, whatever the cap says, for writers would be held back.
+    /// It must, whatever the cap says, for writers would be held back.
     Yield,
-    /// He rests for so long and asks again.
+    /// It rests for this long and asks again.
     Rest(Duration),
 }
 
-/// A bucket into which as many bytes flow as the cap allows, and out of which everything is taken that was moved. It holds those of a quarter of a
-/// second, and what was taken too much is owed.
+/// A bucket into which as many bytes flow as the cap allows, and out of which everything is taken
+/// that was moved. It holds those of a quarter of a second, and what was taken too much is owed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bucket {
     level: i64,
@@ -93,7 +96,7 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// Asks at a time, when so many bytes have been moved in all.
+    /// Asks at a time, when `moved` bytes have been moved in all.
     pub(crate) fn ask(&mut self, caps: &Background, now: Duration, moved: u64, hurries: bool) -> Leave {
         let Some(rate) = caps.bytes_per_second else {
             return Leave::Go;
@@ -117,7 +120,7 @@ impl Bucket {
     }
 }
 
-/// How long to rest after a slice that took so long.
+/// Returns how long to rest after a slice that took so long.
 pub(crate) fn rest_after(caps: &Background, slice: Duration) -> Option<Duration> {
     let percent = caps.cpu_percent.filter(|&percent| percent < 100)?;
     Some((slice * (100 - percent) / percent).min(LONGEST_REST))

@@ -99,7 +99,7 @@ impl Members {
     }
 }
 
-/// The catalog. Whoever changes it holds the lock of the engine's schema changes.
+/// The catalog. To change it, hold the lock of the engine's schema changes.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     /// How many drops have begun.

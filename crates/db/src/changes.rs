@@ -52,7 +52,7 @@ pub enum Change {
         /// The first one that is not deleted; none when all that follow are.
         end: Option<Vec<u8>>,
     },
-    /// Records were ingested, which the log does not have: read the range anew.
+    /// Records were ingested, which the log does not have: read the range again.
     Ingest {
         /// The keyspace.
         keyspace: String,
@@ -144,7 +144,8 @@ impl Changes {
         Ok(())
     }
 
-    /// A write as a user sees it; none if it is the store's own, or of a keyspace that is not known any more.
+    /// Returns a write as a user sees it; none if it is the store's own, or of a keyspace that is
+    /// not known any more.
     fn change(&self, write: &Write<'_>) -> Option<Change> {
         let (Write::One { key, .. } | Write::Range { start: key, .. } | Write::Ingest { first: key, .. }) =
             write;

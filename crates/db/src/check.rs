@@ -8,7 +8,8 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Everything that is wrong, a sentence each, with the file and the offset; nothing if the store is whole.
+    /// Everything that is wrong, a sentence each, with the file and the offset; nothing if the
+    /// store is whole.
     ///
     /// These are the first thousand, [`CheckReport::unlisted`] counts the others.
     pub findings: Vec<String>,
@@ -66,19 +67,19 @@ impl CheckReport {
         }
     }
 
-    /// Whether nothing is wrong.
+    /// Returns whether nothing is wrong.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// How many findings there are, listed or not.
+    /// Returns how many findings there are, listed or not.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.findings.len() as u64 + self.unlisted
     }
 
-    /// What is wrong, and a last sentence for what is not listed.
+    /// Returns what is wrong, and a last sentence for what is not listed.
     pub(crate) fn into_sentences(self) -> Vec<String> {
         let mut findings = self.findings;
         if self.unlisted > 0 {

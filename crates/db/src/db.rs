@@ -378,7 +378,7 @@ impl Db {
     /// Makes every acknowledged write survive a loss of power.
     ///
     /// # Errors
-    /// As the device says: after a failure the store takes no writes until it is opened anew.
+    /// As the device says: after a failure the store takes no writes until it is opened again.
     pub fn sync(&self) -> Result<()> {
         self.shared.healthy()?;
         self.engine().health()?;
@@ -618,7 +618,7 @@ impl Db {
         self.engine().count_memory_beside(bytes)
     }
 
-    /// Returns the room on the file system that the store lies on.
+    /// Returns the space on the file system that the store lies on.
     ///
     /// # Errors
     /// As the operating system says.

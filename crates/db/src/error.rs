@@ -255,7 +255,7 @@ pub enum Error {
     },
     /// The log no longer holds all commits that a follower asks for.
     #[error(
-        "the log no longer has the commits after number {after}, but those after {oldest}: begin anew from a copy (`Db::checkpoint_to`), and keep more log (`Options::keep_log`)"
+        "the log no longer has the commits after number {after}, but those after {oldest}: start again from a copy (`Db::checkpoint_to`), and keep more log (`Options::keep_log`)"
     )]
     ChangesGone {
         /// The number of the last commit that the follower has.

@@ -1,4 +1,5 @@
-//! The bytes that this room alone knows, version 2: keys with their keyspace, what a log record says, and the catalog.
+//! The bytes that this crate alone knows, version 2: keys with their keyspace, what a log record
+//! says, and the catalog.
 //!
 //! A key of the tree. Keyspaces are ranges of the tree, in the order of their numbers; number 0 is the catalog.
 //!
@@ -134,7 +135,7 @@ pub fn encode_one(out: &mut Vec<u8>, prefix: &[u8], key: &[u8], kind: Kind, expi
     }
 }
 
-/// Appends a write to a record but for its operand of so many bytes, which is to stand behind it.
+/// Appends a write to a record but for its operand of `operand` bytes, which is to stand behind it.
 #[inline]
 pub fn encode_head(
     out: &mut Vec<u8>,

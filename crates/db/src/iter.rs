@@ -22,7 +22,8 @@ pub struct Iter {
     front: Option<Scan>,
     /// Apart, for most walks have none.
     back: Option<Box<Scan>>,
-    /// The last keys that either end has handed out, empty before the first: the ends have met when they cross.
+    /// The last keys that either end has handed out, empty before the first: the ends have met when
+    /// they cross.
     front_key: Vec<u8>,
     back_key: Vec<u8>,
     /// Whether the front is before its key, not behind it: there was a seek, and nothing was
@@ -47,7 +48,7 @@ impl fmt::Debug for Iter {
 
 /// The tree's range for bounds on a keyspace's keys.
 pub(crate) fn bounds<K: AsRef<[u8]>>(definition: &Definition, range: &impl RangeBounds<K>) -> KeyRange {
-    // The first key behind another is that one with a zero byte.
+    // The first key behind another is the same key with a zero byte.
     let behind = |key: &K| {
         let mut key = format::tree_key(&definition.prefix, key.as_ref());
         key.push(0);

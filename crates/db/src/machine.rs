@@ -6,17 +6,19 @@ use alluvium_device::machine;
 pub(crate) use alluvium_device::machine::stand_back;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a store takes when nobody says how much.
+/// Returns the memory that a store takes by default.
 pub(crate) fn memory_budget() -> u64 {
     budget(machine::memory(), machine::container_memory())
 }
 
-/// What a container has beyond a store's memory and a quarter of it: for the program, and for pages of files that count as the container's.
+/// What a container has beyond a store's memory and a quarter of it: for the program, and for pages
+/// of files that count as the container's.
 const BESIDE: u64 = 48 * MIB;
 
-/// Returns a quarter of the machine's memory, which others use as well, or half of a container's, which is there for this one program: whichever
-/// is less. Of a container under 128 MiB it is less than half, so that the store and what stands beside it fit; it is never below the least
-/// that a store works with.
+/// Returns a quarter of the machine's memory, which others use as well, or half of a container's,
+/// which is there for this one program: whichever is less. Of a container under 128 MiB it is less
+/// than half, so that the store and what stands beside it fit; it is never below the least that a
+/// store works with.
 fn budget(machine: Option<u64>, container: Option<u64>) -> u64 {
     let of_container = |bytes: u64| (bytes / 2).min(bytes.saturating_sub(BESIDE) / 5 * 4);
     let parts = [machine.map(|bytes| bytes / 4), container.map(of_container)];
@@ -24,7 +26,7 @@ fn budget(machine: Option<u64>, container: Option<u64>) -> u64 {
     least.unwrap_or(256 * MIB).max(MIN_MEMORY)
 }
 
-/// How many threads work in the background when nobody says how many.
+/// Returns how many threads work in the background by default.
 pub(crate) fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4))
 }

@@ -1,4 +1,4 @@
-//! How a store is opened: every default is right for a machine that nobody has described.
+//! How a store is opened: every default is right for a machine of which nothing is said.
 
 use crate::caps::Background;
 use crate::simulation::{OpenIn as _, Scale};
@@ -21,12 +21,13 @@ use std::time::Duration;
 ///
 /// | word | acknowledged once | survives |
 /// |---|---|---|
-/// | `Memory` | everybody sees it | nothing in particular |
+/// | `Memory` | it is visible | nothing in particular |
 /// | `Process` | the log has it in the page cache | the death of the process; the loss of power costs at most the last [`Options::sync_interval`] |
 /// | `Disk` | the log is synced | the loss of power |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// Everybody sees it. It is in the log, too, and as safe as `Process` on Linux, but nothing is promised.
+    /// It is visible. It is in the log, too, and as safe as `Process` on Linux, but nothing is
+    /// promised.
     Memory,
     /// It survives the death of the process.
     #[default]
@@ -337,7 +338,7 @@ impl Options {
         self.memory.unwrap_or_else(machine::memory_budget)
     }
 
-    /// The scale of a store with so much memory.
+    /// Returns the scale of a store with so much memory.
     fn scale(&self) -> Result<Scale> {
         let bad = |option, why| Err(Error::BadOption { option, why });
         let memory = self.total();
@@ -350,14 +351,15 @@ impl Options {
             let why = format!("{log} bytes is less than {}, two memtables", 2 * memtable);
             return bad("log limit", why);
         }
-        // When the disk is full, what is in memory can be written out, and so can the deletes that come then; as much is for compactions. Whatever
-        // is written takes a few units of space, be it ever so little.
+        // When the disk is full, what is in memory can be written out, and so can the deletes that
+        // come then; as much is for compactions. Whatever is written takes a few units of space, be
+        // it ever so little.
         let reserve = 6 * memtable.max(LEAST_RESERVED);
         Ok(Scale {
             id: fastrand::u128(..),
             memtable,
-            // Memtables (one that fills, two on their way out) and the log come off the top; a sixteenth is for the trunk and
-            // what else has no place of its own.
+            // Memtables (one that fills, two on their way out) and the log come off the top; a
+            // sixteenth is for the trunk and what else has no place of its own.
             cache: memory
                 .saturating_sub(3 * memtable + log + memory / 16)
                 .max(memory / 8),
@@ -379,7 +381,7 @@ impl Options {
     }
 }
 
-/// However small memtables are, the reserve is one for those of so many bytes.
+/// The reserve is at least that for memtables of this many bytes.
 const LEAST_RESERVED: u64 = 2 * MIB;
 
 /// Whether a store must be there, or must not.

@@ -31,7 +31,7 @@ impl Progress {
         }
     }
 
-    /// How much of the stage is done, from 0 to 1.
+    /// Returns how much of the stage is done, from 0 to 1.
     #[must_use]
     pub fn fraction(&self) -> f64 {
         match self.total_bytes {

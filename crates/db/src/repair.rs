@@ -19,12 +19,13 @@ pub struct RepairReport {
     pub done: Vec<String>,
     /// What was acknowledged, perhaps, and is gone.
     pub lost: Vec<String>,
-    /// What is still damaged: reads of it fail with an error that says so, everything else can be read.
+    /// What is still damaged: reads of it fail with an error that says so, everything else can be
+    /// read.
     pub left: Vec<String>,
 }
 
 impl RepairReport {
-    /// Whether nothing was lost and nothing is damaged.
+    /// Returns whether nothing was lost and nothing is damaged.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.lost.is_empty() && self.left.is_empty()
@@ -84,11 +85,14 @@ impl fmt::Display for RepairReport {
     }
 }
 
-/// Opens a damaged store as far as it goes, and makes it one that opens: records of the log that are sound are kept and damage among them is
-/// skipped; where the newest generation leads to damage, the one before is taken. What is lost by that, and what remains damaged, the report
-/// says. Nothing else ever skips damage, and nothing calls this by itself: copy the directory first.
+/// Opens a damaged store as far as it goes, and makes it one that opens: records of the log that
+/// are sound are kept and damage among them is skipped; where the newest generation leads to
+/// damage, the one before is taken. What is lost by that, and what remains damaged, the report
+/// says. Nothing else ever skips damage, and nothing calls this by itself: copy the directory
+/// first.
 ///
-/// [`Options::repair`] is for stores with merge operators or compaction filters of the program's own.
+/// [`Options::repair`] is for stores with merge operators or compaction filters of the program's
+/// own.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -110,8 +114,9 @@ impl Options {
     /// As [`repair()`], with these options.
     ///
     /// # Errors
-    /// [`Error::Storage`]: with the damage that makes it hopeless, for neither of the two generations that a store keeps leads anywhere (nothing was
-    /// changed then: restore a backup); when somebody has the store open; as the device says.
+    /// [`Error::Storage`]: with the damage, when neither of the two generations that a store keeps
+    /// can be read (nothing was changed then: restore a backup); when the store is open elsewhere;
+    /// as the device says.
     pub fn repair(&self, path: impl AsRef<Path>) -> Result<RepairReport> {
         self.repair_with(path, |_| ())
     }
@@ -128,7 +133,8 @@ impl Options {
         self.repair_on(Arc::new(FileDirectory::open(path)?), progress)
     }
 
-    /// What [`Options::repair`] would do and report, without changing anything: what it writes stays in memory.
+    /// Returns what [`Options::repair`] would do and report, without changing anything: what it
+    /// writes stays in memory.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -178,8 +184,9 @@ struct Attempt {
     keeps_log_to: Option<u64>,
 }
 
-/// Says before which generation the one must be that is taken: the newest, unless it leads nowhere, or loses what the one before has and the
-/// log has the rest of. Tried in memory: the older generation is not written over before the newest is known to lead somewhere.
+/// Says before which generation the one must be that is taken: the newest, unless it leads nowhere,
+/// or loses what the one before has and the log has the rest of. Tried in memory: the older
+/// generation is not written over before the newest is known to lead somewhere.
 fn choose(
     directory: &Arc<dyn Directory>,
     options: &Options,
@@ -226,7 +233,7 @@ fn choose(
     }
 }
 
-/// What is lost, keyspace by keyspace.
+/// Returns what is lost, keyspace by keyspace.
 fn told(lost: &Lost, engine: &Engine) -> Vec<String> {
     let catalog = &engine.catalog;
     let of_keyspace = |name: String| {

@@ -9,10 +9,12 @@ use alluvium_storage::superblock;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Makes a store of a backup: copies it into a directory that is made if there is none and holds no files, and checks all of what it copied.
-/// The backup is any store that nobody has open; it is only read, so it may be on a medium that cannot be written.
+/// Makes a store of a backup: copies it into a directory that is made if there is none and holds no
+/// files, and checks all of what it copied. The backup is any store that is not open; it is only
+/// read, so it may be on a medium that cannot be written.
 ///
-/// [`Options::restore`] is for stores with merge operators or compaction filters of the program's own.
+/// [`Options::restore`] is for stores with merge operators or compaction filters of the program's
+/// own.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -36,8 +38,9 @@ impl Options {
     /// As [`restore()`], with these options, and says how far it has come.
     ///
     /// # Errors
-    /// [`Error::BadBackup`] when what was copied is damaged; [`Error::Storage`] when `from` holds no store or one that somebody has open, when
-    /// `to` holds files, or as the devices say. What was copied is removed then, as far as possible.
+    /// [`Error::BadBackup`] when what was copied is damaged; [`Error::Storage`] when `from` holds
+    /// no store or one that is open, when `to` holds files, or as the devices say. What was copied
+    /// is removed then, as far as possible.
     pub fn restore(
         &self,
         from: impl AsRef<Path>,
@@ -76,7 +79,7 @@ impl Options {
         }
     }
 
-    /// What is wrong with a copy.
+    /// Returns what is wrong with a copy.
     fn findings(&self, copy: &Arc<dyn Directory>, progress: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
         let copy = Db::open_in(Arc::clone(copy), self, Existing::Open)?;
         let findings = copy.check_report(progress)?.into_sentences();

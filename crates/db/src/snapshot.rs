@@ -10,14 +10,15 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-/// A place in the commit order that somebody reads at: what is seen there is kept until he is done.
+/// A place in the commit order that a reader reads at: what is seen there is kept until the reader
+/// is done.
 pub(crate) struct Pinned {
     shared: Arc<Shared>,
     at: Sequence,
 }
 
 impl Pinned {
-    /// At what everybody sees now.
+    /// At what is visible now.
     pub(crate) fn now(shared: &Arc<Shared>) -> Pinned {
         let at = shared.engine.open_snapshot();
         Pinned {
@@ -116,7 +117,7 @@ impl Snapshot {
         keyspace.multi_get_at(keys, self.at(keyspace)?)
     }
 
-    /// The place to read at, for a keyspace of the same store.
+    /// Returns the place to read at, for a keyspace of the same store.
     pub(crate) fn pinned_for(&self, keyspace: &Keyspace) -> Result<Arc<Pinned>> {
         self.at(keyspace).map(|_| Arc::clone(&self.pinned))
     }

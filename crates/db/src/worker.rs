@@ -1,9 +1,12 @@
-//! The threads: one writes memtables out, one makes checkpoints, some compact; one has log and memory ready for writers, one keeps the log synced and
-//! looks after space.
+//! The threads: one writes memtables out, one makes checkpoints, some compact; one has log and
+//! memory ready for writers, one keeps the log synced and looks after space.
 //!
-//! As many as there are workers use a processor: while a memtable is written out, one who compacts rests between two of his slices, unless compactions
-//! are so far behind that writers would be held back for them. The others wait for the device most of the time, and nobody waits behind them. All of them stand back behind the threads of the user, who would wait for a whole slice
-//! of the scheduler otherwise; when they fall behind for it, it is the writers who wait (`engine/throttle.rs`).
+//! At most `workers` threads are CPU-bound. While a memtable is being written out, compaction
+//! threads rest between slices, unless compactions are so far behind that writers would be held
+//! back. The other threads wait for the device most of the time, and no thread waits behind them.
+//! All of them have a lower priority than the user's threads, which would otherwise wait for a
+//! whole slice of the scheduler. When the workers fall behind because of that, writers wait
+//! (`engine/throttle.rs`).
 
 use crate::caps::{self, Background, Bucket, Leave};
 use crate::engine::{Duty, Engine, Worked};
@@ -16,7 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a worker sleeps when there is nothing to do, at most: nobody calls it for what becomes due by itself.
+/// How long a worker sleeps when there is nothing to do, at most: it is not called for what becomes
+/// due by itself.
 const REST: Duration = Duration::from_millis(20);
 
 /// How long who prepares sleeps between two looks at writers: a few hundred KiB.
@@ -33,18 +37,20 @@ const MAINTENANCE_PER_ROUND: u64 = 8 * MIB;
 /// The same while everything fits into the cache: there is little of it then.
 const CACHED_MAINTENANCE_PER_ROUND: u64 = 64 * MIB;
 
-/// How long deletes wait in a memtable that is not full: until it is written out, they free no space.
+/// How long deletes wait in a memtable that is not full: until it is written out, they free no
+/// space.
 const MOST_DELETES_WAIT: Duration = Duration::from_secs(5);
 
-/// How long log that no memtable needs any more waits for a checkpoint, and for how many rounds the memory of a memtable for the next one, where
-/// little is written: until then both take memory that would hold pages and records.
+/// How long log that no memtable needs any more waits for a checkpoint, and for how many rounds the
+/// memory of a memtable for the next one, where little is written: until then both take memory that
+/// would hold pages and records.
 const MOST_LOG_WAITS: Duration = Duration::from_secs(2);
 const MOST_IDLE_ROUNDS: u64 = 20;
 
 /// How often the shares of the caches are looked at.
 const BALANCE: Duration = Duration::from_secs(1);
 
-/// Up to where everybody saw commits at some moments, oldest first.
+/// Up to where commits were visible at some moments, oldest first.
 #[derive(Debug, Default)]
 struct Seen {
     moments: VecDeque<(Instant, Sequence)>,
@@ -57,7 +63,7 @@ impl Seen {
         self.moments.push_back((now, visible));
     }
 
-    /// The last commit that was seen so long before the last moment.
+    /// Returns the last commit that was seen so long before the last moment.
     fn until(&mut self, age: Duration) -> Sequence {
         let now = self.moments.back().map(|&(moment, _)| moment);
         while let (Some(now), Some(&(moment, visible))) = (now, self.moments.front())
@@ -77,7 +83,8 @@ struct Keeping {
     balanced: Instant,
     busy_until: Instant,
     deletes_since: Option<Instant>,
-    /// Up to where the newest checkpoint holds everything while the tree holds more, and since when.
+    /// Up to where the newest checkpoint holds everything while the tree holds more, and since
+    /// when.
     outgrown: (Option<Sequence>, Instant),
 }
 
@@ -92,7 +99,7 @@ pub(crate) struct Workers {
 struct Shared {
     engine: Arc<Engine>,
     stop: AtomicBool,
-    /// What went wrong, until somebody is told.
+    /// What went wrong, until a writer is told.
     failure: Mutex<Option<String>>,
     has_failed: AtomicBool,
     lock: Mutex<()>,
@@ -104,7 +111,7 @@ struct Shared {
 }
 
 impl Workers {
-    /// Starts so many workers, and a keeper. With none, there is no thread at all.
+    /// Starts `workers` workers, and a keeper. With none, there is no thread at all.
     pub(crate) fn start(
         engine: &Arc<Engine>,
         workers: usize,
@@ -207,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Compacts while nobody writes a memtable out, or while it presses.
+    /// Compacts while no memtable is written out, or while compactions are urgent.
     fn compact_in_between(&self) {
         while !self.is_stopped() {
             let calls = self.engine.calls();
@@ -233,7 +240,7 @@ impl Shared {
         }
     }
 
-    /// Rests when compactions have used up what they may; whether it did.
+    /// Rests when compactions have used up what they may. Returns whether it did.
     fn is_capped(&self) -> bool {
         let (engine, now) = (&self.engine, self.started.elapsed());
         let hurries = engine.hurries();
@@ -271,7 +278,7 @@ impl Shared {
         self.pause(rest);
     }
 
-    /// A full disk is waited for; anything else is told to whoever writes next.
+    /// Waits when the disk is full; anything else is told to the next writer.
     fn failed(&self, error: &Error) {
         if !error.is_full() {
             tracing::error!(%error, "work in the background failed");

@@ -1,9 +1,12 @@
-//! Reads and writes of a real file against `fio`, in the same run: `cargo bench -p alluvium-device`.
+//! Reads and writes of a real file against `fio`, in the same run:
+//! `cargo bench -p alluvium-device`.
 //!
-//! Each line is a median of three rounds in which fio and each of our modes alternate. The modes of random reads differ in
-//! how the depth is kept: *batches* waits for a whole batch before it submits the next, so the queue runs empty at the end
-//! of each; *halves* and *eighths* keep two batches of half the depth in flight, or eight of an eighth; *window* submits one read for each that came back. Words on the
-//! command line choose lines: `cargo bench -p alluvium-device -- "depth 32"`.
+//! Each line is a median of three rounds in which fio and each of our modes alternate. The modes of
+//! random reads differ in how the depth is kept: *batches* waits for a whole batch before it
+//! submits the next, so the queue runs empty at the end of each; *halves* and *eighths* keep two
+//! batches of half the depth in flight, or eight of an eighth; *window* submits one read for each
+//! that came back. Words on the command line choose lines:
+//! `cargo bench -p alluvium-device -- "depth 32"`.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use alluvium_base::Purpose;
@@ -283,7 +286,8 @@ impl Bench {
         figure
     }
 
-    /// Waits for the oldest, takes everything else that is there, and submits as many again in one batch each.
+    /// Waits for the oldest, takes everything else that is there, and submits as many again in one
+    /// batch each.
     fn window(&mut self, depth: usize) -> Figure {
         let mut in_flight = VecDeque::new();
         for buffer in self.arena.buffers(depth, PAGE) {
@@ -390,8 +394,8 @@ fn fio_run(path: &Path, len: u64, each: Duration, extra: &[&str]) -> Option<Figu
         .args(extra)
         .output()
         .ok()?;
-    // The documented terse format 3: 8 and 49 are the read and write rates, 88 and 89 the percentages of user and
-    // system time, counted from one.
+    // The documented terse format 3: 8 and 49 are the read and write rates, 88 and 89 the
+    // percentages of user and system time, counted from one.
     let text = String::from_utf8_lossy(&output.stdout);
     let fields: Vec<&str> = text
         .lines()
@@ -451,8 +455,9 @@ impl Arena {
 
     fn buffer(&self, at: usize, len: usize) -> Buffer {
         assert!(at + len <= self.len);
-        // SAFETY: inside the arena, asserted above, aligned, disjoint from the others of its generation; the buffers of
-        // earlier generations have been dropped, and the keeper is never looked into.
+        // SAFETY: inside the arena, asserted above, aligned, disjoint from the others of its
+        // generation; the buffers of earlier generations have been dropped, and the keeper is never
+        // looked into.
         unsafe { Buffer::from_region(self.start.add(at), len, self.keeper.clone()) }
     }
 }

@@ -1,7 +1,8 @@
-//! How fast the simulated machine makes images and performs requests: what bounds the crash points of a second.
+//! How fast the simulated machine makes images and performs requests: what bounds the crash points
+//! of a second.
 //!
-//! `cargo bench -p alluvium-device --bench simulated` prints medians of three. Under `cargo test` every case runs once with
-//! few rounds.
+//! `cargo bench -p alluvium-device --bench simulated` prints medians of three. Under `cargo test`
+//! every case runs once with few rounds.
 
 use alluvium_base::Purpose;
 use alluvium_device::simulated::{SimDirectory, Survival};

@@ -35,7 +35,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// What the request is for.
+    /// Returns what the request is for.
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         match self {
@@ -56,7 +56,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The buffer of a request that went well.
+    /// Returns the buffer of a request that went well.
     ///
     /// # Errors
     /// The request's error.
@@ -84,13 +84,13 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// An empty batch.
+    /// Creates an empty batch.
     #[must_use]
     pub fn new() -> Batch {
         Batch::default()
     }
 
-    /// An empty batch with room for `capacity` requests.
+    /// Creates an empty batch with space for `capacity` requests.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Batch {
         Batch {
@@ -127,19 +127,19 @@ impl Batch {
         self
     }
 
-    /// How many requests there are.
+    /// Returns how many requests there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// The requests, for the implementations of `Device`.
+    /// Returns the requests, for the implementations of `Device`.
     #[must_use]
     pub fn into_requests(self) -> Vec<Request> {
         self.requests
@@ -148,7 +148,8 @@ impl Batch {
 
 /// Waits for a batch. Outcomes come in the order of the batch's requests.
 ///
-/// A ticket may move between threads. Dropping it abandons the outcomes, not the requests (invariant D1).
+/// A ticket may move between threads. Dropping it abandons the outcomes, not the requests
+/// (invariant D1).
 #[derive(Debug)]
 pub struct Ticket {
     shared: Arc<InFlight>,
@@ -165,7 +166,7 @@ pub struct InFlight {
 }
 
 impl InFlight {
-    /// A record for `requests` requests, none of them complete.
+    /// Creates a record for `requests` requests, none of them complete.
     #[must_use]
     pub fn new(requests: usize) -> Arc<InFlight> {
         InFlight::at(requests, 0)
@@ -193,14 +194,15 @@ impl InFlight {
             previous.is_none(),
             "request {index} of a batch was completed twice"
         );
-        // Release: whoever sees zero with Acquire sees the outcomes and the buffers' bytes. Under the lock, so that
-        // `Ticket::block` cannot see a pending request and then miss the notification.
+        // Release: a thread that reads zero with Acquire sees the outcomes and the buffers' bytes.
+        // The lock is held, so that `Ticket::block` cannot read a pending request and then miss the
+        // notification.
         if self.pending.fetch_sub(1, Ordering::Release) == 1 {
             self.completed.notify_all();
         }
     }
 
-    /// The ticket that waits for this record.
+    /// Returns the ticket that waits for this record.
     #[must_use]
     pub fn ticket(self: &Arc<Self>) -> Ticket {
         Ticket {
@@ -210,7 +212,7 @@ impl InFlight {
 }
 
 impl Ticket {
-    /// A ticket of a batch whose outcomes are known already.
+    /// Returns a ticket of a batch whose outcomes are known already.
     #[must_use]
     pub fn ready(outcomes: Vec<Outcome>) -> Ticket {
         Ticket {
@@ -223,13 +225,14 @@ impl Ticket {
         }
     }
 
-    /// Whether every request is complete. It asks only memory: `Device::poll` makes progress.
+    /// Returns whether every request is complete. It asks only memory: `Device::poll` makes
+    /// progress.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.shared.pending.load(Ordering::Acquire) == 0
     }
 
-    /// The outcomes, in the order of the requests.
+    /// Returns the outcomes, in the order of the requests.
     ///
     /// # Panics
     /// When the ticket is not complete: wait for it first.
@@ -246,7 +249,7 @@ impl Ticket {
             .collect()
     }
 
-    /// The buffers of a batch in which every request went well.
+    /// Returns the buffers of a batch in which every request went well.
     ///
     /// # Errors
     /// The first error among the outcomes.
@@ -262,19 +265,21 @@ impl Ticket {
         Ok(buffers)
     }
 
-    /// Another ticket of the same batch, to wait with. The outcomes are for whoever takes them first.
+    /// Returns a second ticket of the same batch, to wait with. The outcomes go to the ticket that
+    /// takes them first.
     #[must_use]
     pub fn another(&self) -> Ticket {
         self.shared.ticket()
     }
 
-    /// How many requests are not complete.
+    /// Returns how many requests are not complete.
     pub(crate) fn pending(&self) -> usize {
         self.shared.pending.load(Ordering::Acquire)
     }
 
-    /// The part of the device that carries the batch. Of tickets that have the same, one thread can wait for all: whoever waits for
-    /// one ([`Device::wait_some`](crate::Device::wait_some)) sees to it that the others complete, too.
+    /// Returns the part of the device that carries the batch. One thread can wait for all tickets
+    /// with the same home: waiting for one ([`Device::wait_some`](crate::Device::wait_some))
+    /// completes the others, too.
     #[must_use]
     pub fn home(&self) -> usize {
         self.shared.home
@@ -288,7 +293,7 @@ impl Ticket {
         }
     }
 
-    /// Whether this ticket waits for `in_flight`, for the implementations of `Device`.
+    /// Returns whether this ticket waits for `in_flight`, for the implementations of `Device`.
     #[must_use]
     pub fn waits_for(&self, in_flight: &Arc<InFlight>) -> bool {
         Arc::ptr_eq(&self.shared, in_flight)

@@ -1,4 +1,4 @@
-//! Memory that a device may read and write: aligned, and kept alive by whoever owns it.
+//! Memory that a device may read and write: aligned, and kept alive by its owner.
 
 use crate::slabs::{self, SLAB};
 use crate::{BLOCK, BUFFER_ALIGNMENT};
@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 /// Exclusive, aligned memory for one request.
 ///
-/// A buffer either owns heap memory or borrows a part of a larger region (a cache's arena) that it keeps alive.
+/// A buffer either owns heap memory or borrows a part of a larger region (a cache's arena) that it
+/// keeps alive.
 ///
 /// ```
 /// use alluvium_device::Buffer;
@@ -26,8 +27,9 @@ pub struct Buffer {
     memory: Memory,
 }
 
-/// Buffers of more bytes are not the allocator's, which would keep what dozens of streams have used for a moment, in each thread: they are
-/// pieces of slabs, and those that are larger than a slab memory of their own from the system.
+/// Buffers of more bytes are not the allocator's, which would keep what dozens of streams have used
+/// for a moment, in each thread: they are pieces of slabs, and those that are larger than a slab
+/// memory of their own from the system.
 const LARGE: usize = 128 << 10;
 
 enum Memory {
@@ -37,8 +39,9 @@ enum Memory {
     Region { _keeper: Arc<dyn Any + Send + Sync> },
 }
 
-// SAFETY: a buffer is exclusive memory (from the allocator, or by the promise given to `from_region`); moving it to
-// another thread moves that exclusivity. The keeper is `Send + Sync` by its type.
+// SAFETY: a buffer is exclusive memory (from the allocator, or by the promise given to
+// `from_region`); moving it to another thread moves that exclusivity. The keeper is `Send + Sync`
+// by its type.
 unsafe impl Send for Buffer {}
 // SAFETY: `&Buffer` allows reading only.
 unsafe impl Sync for Buffer {}
@@ -83,7 +86,8 @@ impl Buffer {
         })
     }
 
-    /// A buffer holding `bytes`, zero-padded to a multiple of [`BLOCK`] (of at least one block).
+    /// Returns a buffer holding `bytes`, zero-padded to a multiple of [`BLOCK`] (of at least one
+    /// block).
     #[must_use]
     pub fn padded(bytes: &[u8]) -> Buffer {
         let mut buffer = Buffer::zeroed(bytes.len().max(1).next_multiple_of(BLOCK as usize));
@@ -91,11 +95,11 @@ impl Buffer {
         buffer
     }
 
-    /// A part of a larger region, which `keeper` keeps alive.
+    /// Returns a part of a larger region, which `keeper` keeps alive.
     ///
     /// # Safety
-    /// `start..start + len` is initialised memory inside what `keeper` owns, aligned to [`BLOCK`], and until the
-    /// buffer is dropped nothing else reads or writes it.
+    /// `start..start + len` is initialised memory inside what `keeper` owns, aligned to [`BLOCK`],
+    /// and until the buffer is dropped nothing else reads or writes it.
     #[must_use]
     pub unsafe fn from_region(start: NonNull<u8>, len: usize, keeper: Arc<dyn Any + Send + Sync>) -> Buffer {
         debug_assert_eq!(start.as_ptr() as usize % BLOCK as usize, 0);
@@ -106,13 +110,13 @@ impl Buffer {
         }
     }
 
-    /// The first byte's address, for the implementations of `Device`.
+    /// Returns the first byte's address, for the implementations of `Device`.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr()
     }
 
-    /// The first byte's address, for the implementations of `Device`.
+    /// Returns the first byte's address, for the implementations of `Device`.
     #[must_use]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start.as_ptr()
@@ -139,7 +143,8 @@ impl Drop for Buffer {
             // SAFETY: it was taken with this length, and is given back once.
             Memory::Slab => unsafe { slabs::give_back(self.start, self.len) },
             Memory::Mapped => {
-                // SAFETY: the memory was mapped with this length, is unmapped once, and nobody else knows it.
+                // SAFETY: the memory was mapped with this length, is unmapped once, and has no
+                // other owner.
                 let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
                 debug_assert!(unmapped.is_ok(), "{unmapped:?}");
             }
@@ -172,8 +177,8 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// A long-lived region of memory whose parts will be used as buffers again and again, so that an implementation may
-/// register it with the kernel once.
+/// A long-lived region of memory whose parts will be used as buffers again and again, so that an
+/// implementation may register it with the kernel once.
 #[derive(Clone)]
 pub struct MemoryRegion {
     /// The first byte.
@@ -184,7 +189,8 @@ pub struct MemoryRegion {
     pub keeper: Arc<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the region is an address and a keeper that is itself `Send + Sync`; it gives no access to the bytes.
+// SAFETY: the region is an address and a keeper that is itself `Send + Sync`; it gives no access to
+// the bytes.
 unsafe impl Send for MemoryRegion {}
 // SAFETY: as above.
 unsafe impl Sync for MemoryRegion {}

@@ -1,4 +1,4 @@
-//! The two traits of the room: a directory of files, and a file of blocks.
+//! The two traits of the crate: a directory of files, and a file of blocks.
 
 use crate::{Batch, Buffer, Counters, MemoryRegion, Operation, Result, Ticket};
 use alluvium_base::Purpose;
@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 /// Whether requests go through the operating system's page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Caching {
-    /// Past it (`O_DIRECT`): offsets and lengths are multiples of [`BLOCK`](crate::BLOCK). Where a file system
-    /// refuses, the implementation falls back to buffered and says so in [`Directory::notes`].
+    /// Past it (`O_DIRECT`): offsets and lengths are multiples of [`BLOCK`](crate::BLOCK). Where a
+    /// file system refuses, the implementation falls back to buffered and says so in
+    /// [`Directory::notes`].
     Direct,
     /// Through it. Only such files can be mapped.
     Buffered,
@@ -59,12 +60,12 @@ impl FileOptions {
     }
 }
 
-/// Names one boot of one machine: equal while the machine has not been restarted, so that what the page cache held
-/// is still there.
+/// Names one boot of one machine: equal while the machine has not been restarted, so that what the
+/// page cache held is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BootId(pub [u8; 16]);
 
-/// Room on a file system, in bytes.
+/// Space on a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// What an unprivileged process may still allocate.
@@ -73,13 +74,14 @@ pub struct Space {
     pub total: u64,
 }
 
-/// An exclusive claim on a directory, given back when dropped (and by the operating system when the process dies).
+/// An exclusive claim on a directory, given back when dropped (and by the operating system when the
+/// process dies).
 pub struct Lock {
     _held: Box<dyn Any + Send + Sync>,
 }
 
 impl Lock {
-    /// A lock that is given back when `held` is dropped.
+    /// Creates a lock that is given back when `held` is dropped.
     #[must_use]
     pub fn new(held: impl Any + Send + Sync) -> Lock {
         Lock {
@@ -96,7 +98,8 @@ impl fmt::Debug for Lock {
 
 /// A directory of files: what a store's path names.
 ///
-/// Names are plain file names, without separators. Changes of names are durable after [`Directory::sync`] (D7).
+/// Names are plain file names, without separators. Changes of names are durable after
+/// [`Directory::sync`] (D7).
 pub trait Directory: Send + Sync + fmt::Debug {
     /// Creates an empty file.
     ///
@@ -122,7 +125,7 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// `NotFound`, or as the operating system says.
     fn remove(&self, name: &str) -> Result<()>;
 
-    /// The names of all files, sorted.
+    /// Returns the names of all files, sorted.
     ///
     /// # Errors
     /// As the operating system says.
@@ -131,7 +134,8 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// Makes every change of names so far durable.
     ///
     /// # Errors
-    /// As the operating system says. Poisons the directory like D4: later creates, renames, removes and syncs fail.
+    /// As the operating system says. Poisons the directory like D4: later creates, renames, removes
+    /// and syncs fail.
     fn sync(&self) -> Result<()>;
 
     /// Takes the exclusive lock with this name, creating its file.
@@ -140,39 +144,41 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// `Locked` when another process, or another handle in this one, has it.
     fn lock(&self, name: &str) -> Result<Lock>;
 
-    /// Takes the lock with this name together with others who take it like this. Where no file can be created, because the file system is
-    /// for reading only, and there is none, nobody else can have it either.
+    /// Takes the lock with this name, shared with others that take it by this call. On a read-only
+    /// file system where the lock's file does not exist, it succeeds: no process can hold the lock
+    /// there.
     ///
     /// # Errors
-    /// `Locked` when somebody has it for himself.
+    /// `Locked` when another holder has the lock exclusively.
     fn lock_shared(&self, name: &str) -> Result<Lock>;
 
-    /// The room on the file system.
+    /// Returns the space on the file system.
     ///
     /// # Errors
     /// As the operating system says.
     fn space(&self) -> Result<Space>;
 
-    /// Which boot of which machine this is.
+    /// Returns which boot of which machine this is.
     fn boot_id(&self) -> BootId;
 
-    /// What was counted for all files of this directory, by purpose.
+    /// Returns what was counted for all files of this directory, by purpose.
     fn counters(&self) -> &Counters;
 
-    /// What a user should know about how the directory works here, a sentence each ("O_DIRECT is refused by …").
+    /// Returns what a user should know about how the directory works here, a sentence each
+    /// ("O_DIRECT is refused by …").
     fn notes(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Offers a region whose parts will be used as buffers, so that it may be registered with the kernel. A hint: it
-    /// changes speed only.
+    /// Offers a region whose parts will be used as buffers, so that it may be registered with the
+    /// kernel. A hint: it changes speed only.
     ///
-    /// Registering makes every page of the region resident and pins it until the directory and its files are dropped: a
-    /// region must not be given back to the operating system in parts (`madvise`) meanwhile, because requests would go on
-    /// using the old pages.
+    /// Registering makes every page of the region resident and pins it until the directory and its
+    /// files are dropped: a region must not be given back to the operating system in parts
+    /// (`madvise`) meanwhile, because requests would go on using the old pages.
     fn register_memory(&self, _region: MemoryRegion) {}
 
-    /// A path or another name of the place, for error texts.
+    /// Returns a path or another name of the place, for error texts.
     fn describe(&self) -> String;
 }
 
@@ -184,13 +190,14 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     /// When a request is misaligned on a direct file (D2).
     fn submit(&self, batch: Batch) -> Ticket;
 
-    /// Makes what progress is possible without blocking; whether the ticket is complete.
+    /// Makes what progress is possible without blocking. Returns whether the ticket is complete.
     fn poll(&self, ticket: &Ticket) -> bool;
 
     /// Blocks until the ticket is complete.
     fn wait(&self, ticket: &Ticket);
 
-    /// Hands several batches over, each with a ticket of its own, at the cost of one where the device can.
+    /// Hands several batches over, each with a ticket of its own, at the cost of one where the
+    /// device can.
     ///
     /// # Panics
     /// As [`Device::submit`].
@@ -198,28 +205,30 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
         batches.into_iter().map(|batch| self.submit(batch)).collect()
     }
 
-    /// Blocks until something has completed that the same part of the device carries as the ticket ([`Ticket::home`]): the ticket, or another.
-    /// It may return earlier, and does when the ticket is complete. Devices without such parts wait for the ticket.
+    /// Blocks until something has completed that the same part of the device carries as the ticket
+    /// ([`Ticket::home`]): the ticket, or another. It may return earlier, and does when the ticket
+    /// is complete. Devices without such parts wait for the ticket.
     fn wait_some(&self, ticket: &Ticket) {
         self.wait(ticket);
     }
 
-    /// The file's length in bytes.
+    /// Returns the file's length in bytes.
     fn len(&self) -> u64;
 
-    /// Whether the file has no bytes.
+    /// Returns whether the file has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Extends the file to `len` bytes, with its space allocated on the file system, reading as zeros. Shorter than
-    /// the current length: nothing happens.
+    /// Extends the file to `len` bytes, with its space allocated on the file system, reading as
+    /// zeros. Shorter than the current length: nothing happens.
     ///
     /// # Errors
     /// `DiskFull` with nothing changed.
     fn grow(&self, len: u64) -> Result<()>;
 
-    /// Allocates space for a range inside the file that a hole may have taken; what was there stays.
+    /// Allocates space for a range inside the file that a hole may have taken; what was there
+    /// stays.
     ///
     /// # Errors
     /// `DiskFull` with nothing changed.
@@ -241,24 +250,26 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     /// As the operating system says.
     fn truncate(&self, len: u64) -> Result<()>;
 
-    /// Gives a range back to the file system: it reads as zeros, the length stays. Where holes are not supported,
-    /// nothing happens.
+    /// Gives a range back to the file system: it reads as zeros, the length stays. Where holes are
+    /// not supported, nothing happens.
     ///
     /// # Errors
     /// As the operating system says.
     fn punch_hole(&self, range: Range<u64>) -> Result<()>;
 
-    /// Maps a range of a buffered file into memory, shared: what is stored there survives the process at once, and
-    /// the machine after a sync.
+    /// Maps a range of a buffered file into memory, shared: what is stored there survives the
+    /// process at once, and the machine after a sync.
     ///
     /// # Errors
     /// `Unsupported` for direct files and where the file system copies on write.
     fn map(&self, range: Range<u64>) -> Result<Mapping>;
 
-    /// Copies a range of another file, of whatever directory, to the same place here. It lies within both files. Where one file system holds
-    /// both and can let them share the blocks, nothing is moved.
+    /// Copies a range of another file, of whatever directory, to the same place here. It lies
+    /// within both files. Where one file system holds both and can let them share the blocks,
+    /// nothing is moved.
     ///
-    /// Nothing writes to the range of either file meanwhile. What was copied is durable after a sync.
+    /// Nothing writes to the range of either file meanwhile. What was copied is durable after a
+    /// sync.
     ///
     /// # Errors
     /// As reading there and writing here; some of the range may have been copied then.
@@ -266,7 +277,8 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
         copy(self, source, range, purpose)
     }
 
-    /// The file's name within its directory, for error texts (the name it was opened under).
+    /// Returns the file's name within its directory, for error texts (the name it was opened
+    /// under).
     fn name(&self) -> &str;
 
     /// Submits one batch and waits for it.
@@ -350,9 +362,11 @@ pub(crate) fn copy<D: Device + ?Sized>(
     Ok(())
 }
 
-/// What stands behind a [`Mapping`]: a real mapping, or memory that the simulator persists page by page.
+/// What stands behind a [`Mapping`]: a real mapping, or memory that the simulator persists page by
+/// page.
 pub trait MappingBacking: Send + Sync {
-    /// Makes the pages of a range (relative to the mapping) durable. A failure poisons the file (D4).
+    /// Makes the pages of a range (relative to the mapping) durable. A failure poisons the file
+    /// (D4).
     ///
     /// # Errors
     /// As the operating system says.
@@ -364,7 +378,8 @@ pub trait MappingBacking: Send + Sync {
     /// As the operating system says.
     fn populate(&self, range: Range<u64>) -> Result<()>;
 
-    /// Takes the pages of a range out of this process's memory. The page cache keeps what they hold. A hint.
+    /// Takes the pages of a range out of this process's memory. The page cache keeps what they
+    /// hold. A hint.
     fn let_go(&self, _range: Range<u64>) {}
 }
 
@@ -378,13 +393,14 @@ pub struct Mapping {
     broken: Option<&'static AtomicBool>,
 }
 
-// SAFETY: the mapping gives access to its bytes only through `unsafe` functions whose callers coordinate.
+// SAFETY: the mapping gives access to its bytes only through `unsafe` functions whose callers
+// coordinate.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// A mapping of `len` bytes at `start`, alive while `backing` is.
+    /// Creates a mapping of `len` bytes at `start`, alive while `backing` is.
     ///
     /// # Safety
     /// `start..start + len` stays valid for reads and writes while `backing` lives.
@@ -407,9 +423,9 @@ impl Mapping {
         }
     }
 
-    /// Whether a store failed, so that what was stored last may be nowhere: the file system or the
-    /// device has failed, or the file was shortened. A writer asks this before relying on it.
-    /// The next sync fails, too.
+    /// Returns whether a store failed, so that what was stored last may be nowhere: the file system
+    /// or the device has failed, or the file was shortened. A writer asks this before relying on
+    /// it. The next sync fails, too.
     #[must_use]
     #[inline]
     pub fn is_broken(&self) -> bool {
@@ -425,7 +441,7 @@ impl Mapping {
         self.len
     }
 
-    /// The first byte's address.
+    /// Returns the first byte's address.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
@@ -466,8 +482,8 @@ impl Mapping {
         self.backing.populate(range)
     }
 
-    /// Takes the pages of `range` out of this process's memory, for a writer who is done with them. The page cache keeps
-    /// what they hold. A hint.
+    /// Takes the pages of `range` out of this process's memory, for a writer who is done with them.
+    /// The page cache keeps what they hold. A hint.
     pub fn let_go(&self, range: Range<u64>) {
         self.backing.let_go(range);
     }

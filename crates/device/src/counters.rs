@@ -1,4 +1,5 @@
-//! What reached a device, by purpose. Cheap enough to be always on: one relaxed addition or two a request.
+//! What reached a device, by purpose. Cheap enough to be always on: one relaxed addition or two a
+//! request.
 
 use alluvium_base::Purpose;
 use std::sync::Arc;
@@ -97,7 +98,7 @@ impl Counters {
             .fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// The counters now. Rows are read one after the other, not at one instant.
+    /// Returns the counters now. Rows are read one after the other, not at one instant.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let mut counts = [Counts::default(); Purpose::COUNT];
@@ -122,13 +123,13 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// What was counted for one purpose.
+    /// Returns what was counted for one purpose.
     #[must_use]
     pub fn of(&self, purpose: Purpose) -> Counts {
         self.counts[purpose as usize]
     }
 
-    /// What was counted for all of them.
+    /// Returns what was counted for all of them.
     #[must_use]
     pub fn total(&self) -> Counts {
         self.counts
@@ -136,7 +137,7 @@ impl Snapshot {
             .fold(Counts::default(), |sum, &count| sum.each(count, |a, b| a + b))
     }
 
-    /// What was counted since an earlier snapshot.
+    /// Returns what was counted since an earlier snapshot.
     #[must_use]
     pub fn since(&self, earlier: &Snapshot) -> Snapshot {
         let mut counts = self.counts;

@@ -94,7 +94,7 @@ pub enum Error {
         /// The process that holds it, where it could be told.
         holder: Option<u32>,
     },
-    /// The file system has no room. Nothing was changed; free space and try again.
+    /// The file system is full. Nothing was changed; free space and try again.
     #[error("the disk is full: {operation} {file} wanted {wanted} more bytes; free some space and try again")]
     DiskFull {
         /// What was tried.
@@ -104,7 +104,7 @@ pub enum Error {
         /// How many bytes were asked for.
         wanted: u64,
     },
-    /// The process or the machine has run out of something that is not room on the file system.
+    /// The process or the machine has run out of a resource other than space on the file system.
     /// Nothing was changed.
     #[error("{operation} {file}: {source}; {remedy}, and try again")]
     Exhausted {
@@ -149,7 +149,8 @@ pub enum Error {
         /// The file's name.
         file: String,
     },
-    /// An earlier sync failed, so what the file holds is unknown until it is opened anew (invariant D4).
+    /// An earlier sync failed, so what the file holds is unknown until it is opened again
+    /// (invariant D4).
     #[error(
         "{operation} {file}: an earlier sync of it failed, so nothing more is accepted; close the store and open it again"
     )]
@@ -159,7 +160,8 @@ pub enum Error {
         /// The file's name.
         file: String,
     },
-    /// This implementation cannot do it (mapping on a file system that refuses, for one). The caller has another way.
+    /// This implementation cannot do it (mapping on a file system that refuses, for one). The
+    /// caller has another way.
     #[error("{operation} {file} is not supported here: {why}")]
     Unsupported {
         /// What was tried.
@@ -235,15 +237,15 @@ impl Error {
         }
     }
 
-    /// Whether room on the file system would have helped.
+    /// Returns whether free space on the file system would have helped.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Error::DiskFull { .. })
     }
 
-    /// Whether something ran short, room on the file system or a resource of the process or the
-    /// machine: nothing was changed, and the same request may succeed later. It is no failure of
-    /// the device.
+    /// Returns whether a resource ran short: space on the file system, or a resource of the process
+    /// or the machine. Nothing was changed, and the same request may succeed later. It is no
+    /// failure of the device.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         matches!(self, Error::DiskFull { .. } | Error::Exhausted { .. })

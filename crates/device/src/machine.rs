@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 /// What a control group without a limit says, and more.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Bytes of the machine's memory, if the operating system says so.
+/// Returns the bytes of the machine's memory, if the operating system says so.
 #[must_use]
 pub fn memory() -> Option<u64> {
     total(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// Returns the bytes of memory that the operating system counts under a name for this process, as Linux has them in `/proc/self/status`: `VmHWM` is the most
-/// that it has ever had, `RssFile` what it has of files.
+/// Returns the bytes of memory that the operating system counts under a name for this process, as
+/// Linux has them in `/proc/self/status`: `VmHWM` is the most that it has ever had, `RssFile` what
+/// it has of files.
 #[must_use]
 pub fn memory_of_process(name: &str) -> Option<u64> {
     counted(&fs::read_to_string("/proc/self/status").ok()?, name)
@@ -39,14 +40,15 @@ pub fn processor_time() -> Option<ProcessorTime> {
     times(&fs::read_to_string("/proc/self/stat").ok()?, ticks)
 }
 
-/// Returns the version of the operating system's kernel, as Linux has it in `/proc/sys/kernel/osrelease`.
+/// Returns the version of the operating system's kernel, as Linux has it in
+/// `/proc/sys/kernel/osrelease`.
 #[must_use]
 pub fn kernel() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     Some(text.trim().to_owned())
 }
 
-/// The times of a process, which follow its name in parentheses.
+/// Returns the times of a process, which follow its name in parentheses.
 fn times(text: &str, ticks_per_second: u64) -> Option<ProcessorTime> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);
@@ -62,14 +64,15 @@ fn times(text: &str, ticks_per_second: u64) -> Option<ProcessorTime> {
     })
 }
 
-/// Bytes of memory that this process's container may use: the least that its control groups say, if any says something.
+/// Returns the bytes of memory that this process's container may use: the least that its control groups
+/// say, if any says something.
 #[must_use]
 pub fn container_memory() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     least_limit(&groups, Path::new("/sys/fs/cgroup"))
 }
 
-/// The least limit that the groups of a process say.
+/// Returns the least limit that the groups of a process say.
 fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
     let limits = group_files(groups, mount)
         .into_iter()
@@ -77,21 +80,23 @@ fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
     limits.min()
 }
 
-/// How far a thread of the background stands back, as a nice value: while a processor is wanted by others it has a third of what they have.
+/// How far a thread of the background stands back, as a nice value: while a processor is wanted by
+/// others it has a third of what they have.
 const STANDS_BACK: i32 = 5;
 
-/// The calling thread leaves the processors to others when they are all wanted; where the system does not allow that, nothing changes.
+/// The calling thread leaves the processors to others when they are all wanted; where the system
+/// does not allow that, nothing changes.
 pub fn stand_back() {
     // On Linux nice values are those of threads.
     let _ = rustix::process::setpriority_process(None, STANDS_BACK);
 }
 
-/// The machine's memory, from `/proc/meminfo`.
+/// Returns the machine's memory, from `/proc/meminfo`.
 fn total(text: &str) -> Option<u64> {
     counted(text, "MemTotal")
 }
 
-/// The bytes that a line with this name says in KiB.
+/// Returns the bytes that a line with this name says in KiB.
 fn counted(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines();
     let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -103,8 +108,9 @@ fn limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|&bytes| bytes < NO_LIMIT)
 }
 
-/// The files that may hold a limit for a process of these groups (`/proc/self/cgroup`): its group's and those above it, in both
-/// versions of control groups. In a container the group's path is not there, and the mount's root is the group.
+/// Returns the files that may hold a limit for a process of these groups (`/proc/self/cgroup`): its
+/// group's and those above it, in both versions of control groups. In a container the group's path
+/// is not there, and the mount's root is the group.
 fn group_files(groups: &str, mount: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {

@@ -1,7 +1,8 @@
-//! A directory in memory: the fastest device, the simplest implementation, and the one to read first.
+//! A directory in memory: the fastest device, the simplest implementation, and the one to read
+//! first.
 //!
-//! Nothing survives the last handle; syncs succeed and are counted. Files are vectors behind a lock, except where a
-//! range is mapped: a mapped file's bytes live in memory that never moves.
+//! Nothing survives the last handle; syncs succeed and are counted. Files are vectors behind a
+//! lock, except where a range is mapped: a mapped file's bytes live in memory that never moves.
 
 use crate::contract::check_alignment;
 use crate::locks::{Locks, Sharing};
@@ -57,8 +58,8 @@ struct State {
 }
 
 impl State {
-    /// Calls `visit` with each piece of `range` that lies in one chunk: chunk number, range within it, range within
-    /// the request.
+    /// Calls `visit` with each piece of `range` that lies in one chunk: chunk number, range within
+    /// it, range within the request.
     fn pieces(range: Range<u64>, mut visit: impl FnMut(u64, Range<usize>, Range<usize>)) {
         let mut at = range.start;
         while at < range.end {
@@ -116,7 +117,8 @@ impl State {
     }
 }
 
-/// Memory that stands in for a mapped range. It outlives the mapping: what was stored belongs to the file.
+/// Memory that stands in for a mapped range. It outlives the mapping: what was stored belongs to
+/// the file.
 #[derive(Debug)]
 struct MappedMemory {
     start: NonNull<u8>,
@@ -124,8 +126,9 @@ struct MappedMemory {
     counters: Counters,
 }
 
-// SAFETY: the bytes are reached through raw copies only; callers of `Mapping::write` coordinate, and a read of a
-// file beside a store into its mapping is as racy here as it is on a real machine, which is why the log never does it.
+// SAFETY: the bytes are reached through raw copies only; callers of `Mapping::write` coordinate,
+// and a read of a file beside a store into its mapping is as racy here as it is on a real machine,
+// which is why the log never does it.
 unsafe impl Send for MappedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for MappedMemory {}
@@ -140,7 +143,8 @@ impl MappedMemory {
         }
     }
 
-    /// Where `offset..offset + len` of the file meets this mapping of `start..`: (in the mapping, in the request, how long).
+    /// Returns where `offset..offset + len` of the file meets this mapping of `start..`: (in the
+    /// mapping, in the request, how long).
     fn overlap(&self, start: u64, offset: u64, len: usize) -> Option<(usize, usize, usize)> {
         let from = offset.max(start);
         let to = (offset + len as u64).min(start + self.len as u64);
@@ -155,7 +159,8 @@ impl MappedMemory {
 
     fn copy_out(&self, start: u64, offset: u64, out: &mut [u8]) {
         if let Some((mine, theirs, len)) = self.overlap(start, offset, out.len()) {
-            // SAFETY: both ranges are in bounds by `overlap`; a racing store is excluded by `Mapping::write`'s contract.
+            // SAFETY: both ranges are in bounds by `overlap`; a racing store is excluded by
+            // `Mapping::write`'s contract.
             unsafe {
                 std::ptr::copy_nonoverlapping(self.start.as_ptr().add(mine), out[theirs..].as_mut_ptr(), len);
             }
@@ -191,7 +196,7 @@ impl MappingBacking for MappedMemory {
 }
 
 impl MemoryDirectory {
-    /// An empty directory.
+    /// Creates an empty directory.
     #[must_use]
     pub fn new() -> MemoryDirectory {
         MemoryDirectory::default()

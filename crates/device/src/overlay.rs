@@ -1,7 +1,8 @@
 //! A directory over another one that it never changes: what is written stays in memory.
 //!
-//! Files are opened for reading only below, so that a store can be opened, recovered and read without a byte of it being touched, also where
-//! nothing can be written. What is written goes when the last handle does; the memory that it takes is the caller's to bound. The lock is taken
+//! Files are opened for reading only below, so that a store can be opened, recovered and read
+//! without a byte of it being touched, also where nothing can be written. What is written goes when
+//! the last handle does; the memory that it takes is the caller's to bound. The lock is taken
 //! together with others who only read.
 //!
 //! Writes, syncs and holes reach no device and are not counted (D6). Mapping is refused.
@@ -217,7 +218,7 @@ impl Changes {
         self.len.unwrap_or(0)
     }
 
-    /// Whether a range is as it is below.
+    /// Returns whether a range is as it is below.
     fn is_below(&self, range: &Range<u64>) -> bool {
         let written = self
             .pages
@@ -347,7 +348,7 @@ impl OverlayFile {
         })
     }
 
-    /// Whether all that is asked for is as it is below.
+    /// Returns whether all that is asked for is as it is below.
     fn asks_below(&self, requests: &[Request]) -> bool {
         let changes = self.contents.changes.read();
         requests.iter().all(|request| match request {

@@ -1,7 +1,9 @@
-//! Memory for large buffers: pieces of slabs, each of which is one huge page where the system has one.
+//! Memory for large buffers: pieces of slabs, each of which is one huge page where the system has
+//! one.
 //!
-//! A device is told of memory page by page: 64 for a quarter of a mebibyte of ordinary pages, which the kernel pins and gives back one by one,
-//! in the interrupt that completes the request too, and one for a part of a huge page. And what was used for one stream is there for the next.
+//! A device is told of memory page by page: 64 for a quarter of a mebibyte of ordinary pages, which
+//! the kernel pins and gives back one by one, in the interrupt that completes the request too, and
+//! one for a part of a huge page. And what was used for one stream is there for the next.
 //!
 //! A slab goes back to the system when no piece of it is used, but for one, which is kept.
 
@@ -25,15 +27,16 @@ struct Slab {
     touched: u32,
 }
 
-// SAFETY: a slab is memory that nobody knows but those to whom its pieces were given.
+// SAFETY: a slab is memory that only the owners of its pieces can reach.
 unsafe impl Send for Slab {}
 
-/// The first bits, as many as a buffer has pieces.
+/// Returns the first bits, as many as a buffer has pieces.
 fn pieces(len: usize) -> u32 {
     u32::MAX >> (u32::BITS - len.div_ceil(PIECE) as u32)
 }
 
-/// Zeroed memory, aligned to a piece, that nobody else has until it is given back; none where the system has none.
+/// Takes zeroed memory, aligned to a piece, for one owner until it is given back. Returns none
+/// where the system has none.
 ///
 /// # Panics
 /// When `len` is zero or more than a slab.
@@ -63,7 +66,7 @@ pub(super) fn take(len: usize) -> Option<NonNull<u8>> {
 /// Takes back what was taken.
 ///
 /// # Safety
-/// `start` was taken with this `len`, is given back once, and nobody uses it any more.
+/// `start` was taken with this `len`, is given back once, and is not used any more.
 pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
     let address = start.as_ptr() as usize;
     let over = {
@@ -77,7 +80,7 @@ pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
         };
         slabs[at].used &= !(pieces(len) << ((address - slabs[at].address()) / PIECE));
         let is_spare = |slab: &Slab| slab.used == 0;
-        // Of two that nobody uses one is enough.
+        // Keep one unused slab, no more.
         (is_spare(&slabs[at]) && slabs.iter().filter(|slab| is_spare(slab)).count() > 1)
             .then(|| slabs.remove(at))
     };
@@ -87,7 +90,7 @@ pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
 }
 
 impl Slab {
-    /// A new one; its memory is paid for when it is touched.
+    /// Returns a new one; its memory is paid for when it is touched.
     fn map() -> Option<Slab> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: the address is the system's choice, so that nothing that is in use is replaced.
@@ -97,12 +100,14 @@ impl Slab {
         let start = unsafe { mapping.cast::<u8>().add(before) };
         for (at, len) in [(0, before), (before + SLAB, SLAB - before)] {
             if len > 0 {
-                // SAFETY: what lies before and behind the slab in its mapping, which nobody knows of.
+                // SAFETY: the range lies before or behind the slab in its mapping, and nothing
+                // refers to it.
                 let unmapped = unsafe { munmap(mapping.cast::<u8>().add(at).cast(), len) };
                 debug_assert!(unmapped.is_ok(), "{unmapped:?}");
             }
         }
-        // SAFETY: advice for memory that was just mapped. Where there are no huge pages, it is as it was.
+        // SAFETY: advice for memory that was just mapped. Where there are no huge pages, it is as
+        // it was.
         let _ = unsafe { madvise(start.cast(), SLAB, Advice::LinuxHugepage) };
         Some(Slab {
             start: NonNull::new(start)?,
@@ -115,7 +120,7 @@ impl Slab {
         self.start.as_ptr() as usize
     }
 
-    /// Where these pieces are free in a row.
+    /// Returns where these pieces are free in a row.
     fn place(&self, pieces: u32) -> Option<u32> {
         (0..=pieces.leading_zeros()).find(|&shift| self.used & (pieces << shift) == 0)
     }
@@ -131,7 +136,8 @@ impl Slab {
     }
 
     fn unmap(self) {
-        // SAFETY: the slab was mapped with this length, is unmapped once, and nobody has a piece of it.
+        // SAFETY: the slab was mapped with this length, is unmapped once, and none of its pieces is
+        // in use.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), SLAB) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
     }

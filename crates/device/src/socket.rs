@@ -24,18 +24,18 @@ fn identity(stat: &Stat) -> (u64, u64) {
 }
 
 impl SocketFile {
-    /// Listens at a path, without blocking. What a server has left there that ended without removing it is replaced. The file's
-    /// mode is `mode`, which says who may connect.
+    /// Listens at a path, without blocking. What a server has left there that ended without
+    /// removing it is replaced. The file's mode is `mode`, which says who may connect.
     ///
     /// # Errors
-    /// `AddrInUse` if a server listens there, `AlreadyExists` if something is there that is no socket, or as the operating
-    /// system says.
+    /// `AddrInUse` if a server listens there, `AlreadyExists` if something is there that is no
+    /// socket, or as the operating system says.
     pub fn listen(path: impl AsRef<Path>, mode: u32) -> Result<(UnixListener, SocketFile)> {
         let path = path.as_ref();
         let address = SocketAddrUnix::new(path)?;
         clear(path, &address)?;
         let socket = new_socket()?;
-        // Until the mode is what was asked for, nobody but the owner can connect.
+        // Until the mode is what was asked for, only the owner can connect.
         rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
         rustix::net::bind(&socket, &address)?;
         let stat = rustix::fs::lstat(path)?;
@@ -59,7 +59,8 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let is_own = rustix::fs::lstat(&self.path).is_ok_and(|stat| identity(&stat) == self.identity);
         if is_own {
-            // If it stays, the next server finds nobody behind it.
+            // If the file stays, the next server finds that no process listens on it and removes
+            // it.
             let _ = rustix::fs::unlink(&self.path);
         }
     }

@@ -1,12 +1,14 @@
-//! A directory in real time on slower hardware: every request takes as long as a cost clock says, at least.
+//! A directory in real time on slower hardware: every request takes as long as a cost clock says,
+//! at least.
 //!
 //! *Knows*: when a request was submitted, and when the clock says that it is done.
 //!
 //! *Does not know*: what does the work: any other directory.
 //!
-//! It turns an SSD into a hard disk of another year for experiments. The clock is the one server: accesses of all files
-//! queue at it in the order of submission. A ticket is complete when its requests are, on the inner device, and their time
-//! has come. Only reads and writes cost; syncs, names and mapped stores pass.
+//! It turns an SSD into a hard disk of another year for experiments. The clock is the one server:
+//! accesses of all files queue at it in the order of submission. A ticket is complete when its
+//! requests are, on the inner device, and their time has come. Only reads and writes cost; syncs,
+//! names and mapped stores pass.
 
 use crate::batch::InFlight;
 use crate::{
@@ -26,7 +28,8 @@ use std::time::{Duration, Instant};
 /// ```
 /// use alluvium_base::Purpose;
 /// use alluvium_base::cost::{Access, CostClock, CostFault};
-/// use alluvium_device::{Buffer, Device, Directory, FileOptions, ThrottledDirectory, memory::MemoryDirectory};
+/// use alluvium_device::memory::MemoryDirectory;
+/// use alluvium_device::{Buffer, Device, Directory, FileOptions, ThrottledDirectory};
 /// use std::{sync::Arc, time::Instant};
 /// struct Slow(u64);
 /// impl CostClock for Slow {
@@ -204,7 +207,7 @@ struct ThrottledFile {
     inner: Arc<dyn Device>,
     file: u64,
     server: Arc<Server>,
-    /// Batches whose outcomes nobody has yet.
+    /// Batches whose outcomes have not been collected yet.
     queue: Mutex<Vec<Queued>>,
 }
 

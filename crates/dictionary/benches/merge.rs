@@ -1,7 +1,8 @@
-//! The merge's speed: eight sorted sources of 24-byte keys and 100-byte values through `Merged` and `Folder`.
+//! The merge's speed: eight sorted sources of 24-byte keys and 100-byte values through `Merged` and
+//! `Folder`.
 //!
-//! Every tenth key is in two sources. What remains is copied to where a leaf would be built. Prints medians of five. Without
-//! `--bench` (under `cargo test`) it runs on a small input.
+//! Every tenth key is in two sources. What remains is copied to where a leaf would be built. Prints
+//! medians of five. Without `--bench` (under `cargo test`) it runs on a small input.
 
 use alluvium_base::Message;
 use alluvium_base::message::LAST;

@@ -1,4 +1,4 @@
-//! The values that a scan's batch lacks: read together, as many as there are.
+//! Values that a scan's batch refers to but does not hold yet: read together, as many as there are.
 
 use crate::batch::{Apart, Batch};
 use crate::fetch::{Blocking, Brought, Fetch, found};
@@ -8,14 +8,16 @@ use alluvium_storage::Error;
 /// Bytes of the nodes that are read together, and stay until their values are copied.
 const AT_ONCE: usize = 1 << 20;
 
-/// Brings all values that a batch lacks. Where one cannot be read, the batch ends before it; then its key, and why.
+/// Reads all values that are still missing from a batch. If one cannot be read, the batch ends
+/// before it; the error names its key and the cause.
 pub fn bring(batch: &mut Batch, from: &Blocking<'_>) -> Result<(), (Vec<u8>, Error)> {
     let lacking = batch.take_lacking();
     let mut rest = &lacking[..];
     while !rest.is_empty() {
         let (some, behind) = rest.split_at(fitting(rest));
         let mut brought = Brought::default();
-        // Where that fails, those before the one that cannot be read are good all the same: they are read one by one.
+        // Where that fails, those before the one that cannot be read are good all the same: they
+        // are read one by one.
         let _ = brought.wait(*from, some.iter().map(|value| value.pointer.node).collect());
         for value in some {
             bring_one(batch, value, from, &brought).map_err(|error| (batch.cut(value), error))?;
@@ -25,7 +27,7 @@ pub fn bring(batch: &mut Batch, from: &Blocking<'_>) -> Result<(), (Vec<u8>, Err
     Ok(())
 }
 
-/// How many of the first values are read together.
+/// Returns how many of the first values are read together.
 fn fitting(lacking: &[Apart]) -> usize {
     let mut bytes = 0;
     let fits = |value: &&Apart| {

@@ -1,15 +1,17 @@
-//! Records that a scan has decided and nobody has taken yet.
+//! Records that a scan has decided and its caller has not taken yet.
 
 use crate::values::ValuePointer;
 use std::ops::Range;
 
 /// Bytes of keys and values after which a batch takes no more.
 const ENOUGH: usize = 64 << 10;
-/// The same where values are kept apart from their leaves: the more of them are read together, the less each waits for the device.
+/// The same where values are kept apart from their leaves: the more of them are read together, the
+/// less each waits for the device.
 const ENOUGH_APART: usize = 256 << 10;
 /// A value longer than this is moved, not copied, and ends its batch.
 const LONG: usize = 16 << 10;
-/// The most records that a batch takes where memory is scarce, and bytes after which it takes no more, for each of them.
+/// The most records that a batch takes where memory is scarce, and bytes after which it takes no
+/// more, for each of them.
 pub const FEW: usize = 8;
 const LITTLE: usize = 64;
 
@@ -32,7 +34,7 @@ pub struct Batch {
     from: usize,
 }
 
-/// A value that is kept apart from its leaf, and has room in the batch.
+/// A value that is kept apart from its leaf, with reserved space in the batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Apart {
     /// Where the value is.
@@ -72,23 +74,24 @@ impl Batch {
         self.ends.len()
     }
 
-    /// How many were taken.
+    /// Returns how many were taken.
     pub fn taken(&self) -> usize {
         self.next
     }
 
-    /// Whether there is nothing to be taken.
+    /// Returns whether there is nothing to be taken.
     pub fn is_over(&self) -> bool {
         self.next == self.ends.len()
     }
 
-    /// So many records are wanted from now on.
+    /// Sets how many records are wanted from now on.
     pub fn want(&mut self, records: usize) {
         self.wanted = records;
         self.enough = [ENOUGH, ENOUGH_APART];
     }
 
-    /// The same where memory is scarce: what memory it has beyond these few records is given back. To be called after [`Batch::clear`].
+    /// The same where memory is scarce: what memory it has beyond these few records is given back.
+    /// To be called after [`Batch::clear`].
     #[cold]
     pub fn want_little(&mut self, records: usize) {
         let enough = LITTLE * records;
@@ -100,14 +103,14 @@ impl Batch {
         self.enough = [enough; 2];
     }
 
-    /// How many bytes of memory it takes.
+    /// Returns how many bytes of memory it takes.
     pub fn memory_bytes(&self) -> u64 {
         let long = self.long.as_ref().map_or(0, Vec::capacity);
         let lists = self.ends.capacity() * size_of::<(usize, usize)>();
         (self.bytes.capacity() + lists + long) as u64
     }
 
-    /// Whether it takes no more.
+    /// Returns whether it takes no more.
     pub fn is_full(&self) -> bool {
         let enough = self.enough[usize::from(!self.lacking.is_empty())];
         self.len() >= self.wanted || self.bytes.len() >= enough || self.long.is_some()
@@ -140,7 +143,8 @@ impl Batch {
         }
     }
 
-    /// The same with a value that is to be brought before anybody takes it; false if it is too long for that. One that is not lies in one node.
+    /// The same with a value that is to be read before the caller takes it; false if it is too long
+    /// for that. A value that is not lies in one node.
     pub fn push_apart(&mut self, key: &[u8], pointer: ValuePointer) -> bool {
         let len = pointer.len as usize;
         if len > LONG {
@@ -156,12 +160,12 @@ impl Batch {
         true
     }
 
-    /// What is to be brought, in the order of the records.
+    /// Returns what is to be brought, in the order of the records.
     pub fn take_lacking(&mut self) -> Vec<Apart> {
         std::mem::take(&mut self.lacking)
     }
 
-    /// Gives a record the value that it lacks.
+    /// Stores the value of a record that was kept apart.
     ///
     /// # Panics
     /// If the value is not as long as its pointer said.
@@ -179,19 +183,19 @@ impl Batch {
         key
     }
 
-    /// Where a record's key is.
+    /// Returns where a record's key is.
     fn key_of(&self, record: usize) -> Range<usize> {
         let before = record.checked_sub(1);
         before.map_or(0, |before| self.ends[before].1)..self.ends[record].0
     }
 
-    /// The key that was pushed last.
+    /// Returns the key that was pushed last.
     pub fn last_key(&self) -> Option<&[u8]> {
         let last = self.ends.len().checked_sub(1)?;
         Some(&self.bytes[self.key_of(last)])
     }
 
-    /// The next record.
+    /// Returns the next record.
     #[inline]
     pub fn take(&mut self) -> Option<(&[u8], &[u8])> {
         let &(key_end, end) = self.ends.get(self.next)?;

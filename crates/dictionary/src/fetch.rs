@@ -1,4 +1,5 @@
-//! Where a lookup's nodes come from: one that waits for them and one that does not are the same code.
+//! Where a lookup's nodes come from: one that waits for them and one that does not are the same
+//! code.
 
 use alluvium_base::Purpose;
 use alluvium_storage::{Cache, Guard, NodePointer, NodeRef, Residence, Result};
@@ -6,9 +7,10 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::task::{Poll, ready};
 
-/// A source of nodes. `Pending` means that one is not there and was noted: whoever asked brings it, and begins anew.
+/// A source of nodes. `Pending` means that a node is not there and was noted: the caller has it
+/// read, and starts again.
 pub trait Fetch {
-    /// A node that is there.
+    /// Returns a node that is there.
     fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>>;
 
     /// Asks the processor for what [`Fetch::peek`] reads first. A hint.
@@ -28,18 +30,20 @@ pub trait Fetch {
     /// Nodes that are not there, in the order of their pointers.
     fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>>;
 
-    /// The same for nodes that say where others are, which are counted: a lookup should find them in memory.
+    /// The same for nodes that say where others are, which are counted: a lookup should find them
+    /// in memory.
     #[cold]
-    fn miss_guides(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
+    fn miss_index_pages(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
         let Blocking { cache, guard, .. } = self.blocking();
         cache.missed_guides(pointers.len() as u64, guard);
         self.miss(pointers)
     }
 
-    /// The cache, the guard and the purpose, for what is so rare that it is waited for in any case.
+    /// Returns the cache, the guard and the purpose, for what is so rare that it is waited for in
+    /// any case.
     fn blocking(&self) -> &Blocking<'_>;
 
-    /// A node.
+    /// Returns a node.
     #[inline]
     fn node(&self, pointer: &NodePointer) -> Poll<Result<NodeRef<'_>>> {
         match self.peek(pointer) {
@@ -48,13 +52,13 @@ pub trait Fetch {
         }
     }
 
-    /// A node that says where others are.
+    /// Returns a node that says where others are.
     #[inline]
-    fn guide(&self, pointer: &NodePointer) -> Poll<Result<NodeRef<'_>>> {
+    fn index_page(&self, pointer: &NodePointer) -> Poll<Result<NodeRef<'_>>> {
         match self.peek(pointer) {
             Some(node) => Poll::Ready(Ok(node)),
             None => Poll::Ready(Ok(
-                ready!(self.miss_guides(std::slice::from_ref(pointer)))?.remove(0)
+                ready!(self.miss_index_pages(std::slice::from_ref(pointer)))?.remove(0)
             )),
         }
     }
@@ -90,7 +94,7 @@ impl Fetch for Blocking<'_> {
     }
 }
 
-/// What a source that waits has found.
+/// Returns what a source that waits has found.
 pub fn found<T>(poll: Poll<T>) -> T {
     match poll {
         Poll::Ready(value) => value,
@@ -105,8 +109,9 @@ pub struct Peeking<'g> {
     missing: RefCell<Vec<NodePointer>>,
 }
 
-/// Nodes that were waited for, whether or not the cache has kept them. They stay until whoever wants them is done: a search that went
-/// without the one while it waits for the other would never end where the cache has room for neither.
+/// Nodes that were waited for, whether or not the cache has kept them. They stay until the search
+/// that wants them is done. Otherwise a search that needs two nodes could lose the first while it
+/// waits for the second, and would never end where the cache can hold neither.
 #[derive(Default)]
 pub struct Brought<'g> {
     /// In the order of their places.
@@ -151,7 +156,7 @@ impl<'g> Peeking<'g> {
         }
     }
 
-    /// What was not there.
+    /// Returns what was not there.
     pub fn into_missing(self) -> Vec<NodePointer> {
         self.missing.into_inner()
     }

@@ -4,7 +4,8 @@ use alluvium_storage::FrameRef;
 use std::fmt;
 use std::ops::Deref;
 
-/// The bytes of a value that was found: its own, or a part of a page of the cache, which keeps the page meanwhile.
+/// The bytes of a value that was found: its own, or a part of a page of the cache, which keeps the
+/// page meanwhile.
 #[derive(Clone)]
 pub struct Found(Bytes);
 
@@ -31,7 +32,7 @@ pub struct Room<'v> {
 }
 
 impl Part {
-    /// Bytes of a page that has them.
+    /// Creates bytes of a page that has them.
     pub fn new(page: FrameRef, at: usize, len: usize) -> Part {
         assert!(at + len <= page.len(), "a part is inside its page");
         Part { page, at, len }
@@ -47,18 +48,19 @@ impl Deref for Part {
 }
 
 impl Found {
-    /// A value that is a part of a page.
+    /// Returns a value that is a part of a page.
     pub fn part(part: Part) -> Found {
         Found(Bytes::Page(part))
     }
 
-    /// Whether it is a part of a page: as long as it is there, the cache has that much less room.
+    /// Returns whether it is a part of a page: the cache cannot reuse that page's memory while it
+    /// is held.
     #[must_use]
     pub fn is_in_page(&self) -> bool {
         matches!(self.0, Bytes::Page(_))
     }
 
-    /// The bytes, which are copied if they are a part of a page.
+    /// Returns the bytes, which are copied if they are a part of a page.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

@@ -1,4 +1,5 @@
-//! What is known of a key while its messages come, newest first, until older ones make no difference.
+//! What is known of a key while its messages come, newest first, until older ones make no
+//! difference.
 
 use crate::fetch;
 use crate::found::{Found, Part, Room};
@@ -14,7 +15,8 @@ use std::task::{Poll, ready};
 /// The value of a key, or none.
 pub type Answer = Option<Vec<u8>>;
 
-/// What is known of a key so far: it is fed messages newest first, from memtables and then from the tree, until it needs no more.
+/// What is known of a key so far: it is fed messages newest first, from memtables and then from the
+/// tree, until it needs no more.
 ///
 /// ```
 /// use alluvium_base::{Message, message::LAST};
@@ -50,7 +52,8 @@ pub struct Known {
     deleted: Sequence,
     /// Whether a record was met that expires, or has expired.
     expires: bool,
-    /// Operands of merges, newest first, in the first `count`; the memory of the others is used again.
+    /// Operands of merges, newest first, in the first `count`; the memory of the others is used
+    /// again.
     operands: Vec<Vec<u8>>,
     count: usize,
     outcome: Outcome,
@@ -74,8 +77,8 @@ enum Outcome {
 }
 
 impl<'op> Gather<'op> {
-    /// A reader at `at`, to whom puts that expire at or before `now_ms` are gone, of a key with this merge operator. Without one a
-    /// merge message stands for its operand.
+    /// Creates a reader at `at`, to whom puts that expire at or before `now_ms` are gone, of a key
+    /// with this merge operator. Without one a merge message stands for its operand.
     #[must_use]
     pub fn new(at: Sequence, now_ms: u64, operator: Option<&'op dyn Operator>) -> Gather<'op> {
         let mut known = Known::default();
@@ -83,7 +86,7 @@ impl<'op> Gather<'op> {
         Gather { operator, known }
     }
 
-    /// Begins anew, with the memory that it has.
+    /// Starts again for another key, with the memory that it has.
     pub fn reset(&mut self, at: Sequence, now_ms: u64, operator: Option<&'op dyn Operator>) {
         self.operator = operator;
         self.known.reset(at, now_ms);
@@ -96,20 +99,20 @@ impl<'op> Gather<'op> {
         self
     }
 
-    /// Whether older messages make no difference any more.
+    /// Returns whether older messages make no difference any more.
     #[must_use]
     pub fn is_decided(&self) -> bool {
         self.known.is_decided()
     }
 
-    /// Whether nothing that was fed so far says anything about the key.
+    /// Returns whether nothing that was fed so far says anything about the key.
     #[must_use]
     pub fn is_untouched(&self) -> bool {
         let known = &self.known;
         !known.is_decided() && known.count == 0 && known.deleted == 0
     }
 
-    /// Whether the answer may change by the mere passing of time.
+    /// Returns whether the answer may change by the mere passing of time.
     #[must_use]
     pub fn expires(&self) -> bool {
         self.known.expires
@@ -120,7 +123,7 @@ impl<'op> Gather<'op> {
         self.known.range_deleted(sequence);
     }
 
-    /// The next older message, out of memory.
+    /// Returns the next older message, out of memory.
     pub fn message(&mut self, message: &Message<'_>) -> ControlFlow<()> {
         self.known.message(message, self.operator)
     }
@@ -130,9 +133,8 @@ impl<'op> Gather<'op> {
         self.known.memtable(memtable, key, self.operator);
     }
 
-    /// The value, when there is nothing older than what was fed; none where the operator refuses
-    /// it, which [`Gather::found`] tells. Nothing more can be
-    /// fed then, until a reset.
+    /// Returns the value, when there is nothing older than what was fed; none where the operator
+    /// refuses it, which [`Gather::found`] tells. Nothing more can be fed then, until a reset.
     pub fn value(&mut self) -> Option<&[u8]> {
         self.known.settle(self.operator).ok().flatten()
     }
@@ -143,7 +145,7 @@ impl<'op> Gather<'op> {
         self.found().ok().flatten().map(Found::into_vec)
     }
 
-    /// The value of `key`, when there is nothing older than what was fed.
+    /// Returns the value of `key`, when there is nothing older than what was fed.
     ///
     /// # Errors
     /// [`Error::BadBase`](alluvium_storage::Error::BadBase) where the operator refuses the value
@@ -153,8 +155,8 @@ impl<'op> Gather<'op> {
         Ok(found.map(Found::into_vec))
     }
 
-    /// The value, when there is nothing older than what was fed, without a copy where it is in a
-    /// page.
+    /// Returns the value, when there is nothing older than what was fed, without a copy where it is
+    /// in a page.
     ///
     /// # Errors
     /// What the operator says of a value that operands lie upon and that it refuses.
@@ -217,7 +219,8 @@ impl Known {
             .expect("an operand in memory is loaded already")
     }
 
-    /// The next older message, out of a run. `load` brings a value that is kept apart; where it fails or is pending nothing has changed.
+    /// The next older message, out of a run. `load` brings a value that is kept apart; where it
+    /// fails or is pending nothing has changed.
     pub fn record(
         &mut self,
         record: &Record<'_>,
@@ -290,7 +293,8 @@ impl Known {
         Ok((self.outcome == Outcome::Value).then_some(value))
     }
 
-    /// The value that was settled, to be moved elsewhere: that of a reader who does not hold pages.
+    /// Returns the value that was settled, to be moved elsewhere: that of a reader who does not
+    /// hold pages.
     pub fn value_mut(&mut self) -> &mut Vec<u8> {
         &mut self.value
     }

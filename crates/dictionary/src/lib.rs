@@ -1,12 +1,15 @@
 //! What every dictionary of a store shares.
 //!
-//! *Knows*: messages about keys in memory, how messages of several sources merge and fold, what is known of a key while they come, where
-//! nodes and long values come from, the rules of keyspaces.
+//! *Knows*: messages about keys in memory, how messages of several sources merge and fold, what is
+//! known of a key while they come, where nodes and long values come from, the rules of keyspaces.
 //!
-//! *Does not know*: how any one dictionary keeps its records; transactions, threads, clocks; who assigned a sequence number.
+//! *Does not know*: how any one dictionary keeps its records; transactions, threads, clocks; who
+//! assigned a sequence number.
 //!
-//! *Read in this order*: [`range`], [`deletes`], [`memtable`], [`memtables`], [`record`], [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from),
-//! [`found`] (what it finds), [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided), [`read`] (what a check reads).
+//! *Read in this order*: [`range`], [`deletes`], [`memtable`], [`memtables`], [`record`],
+//! [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from), [`found`]
+//! (what it finds), [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided),
+//! [`read`] (what a check reads).
 //!
 //! Invariants:
 //!

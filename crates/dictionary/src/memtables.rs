@@ -1,4 +1,5 @@
-//! What lies above a dictionary: memtables that are not written out yet, and which of them it has already.
+//! What lies above a dictionary: memtables that are not written out yet, and which of them it has
+//! already.
 
 use crate::memtable::Memtable;
 use alluvium_base::Sequence;
@@ -10,7 +11,8 @@ use std::sync::Arc;
 pub struct MemtableEntry {
     /// The memtable.
     pub memtable: Arc<Memtable>,
-    /// It holds commits above this one only: everything up to it is in older memtables or in the dictionaries.
+    /// It holds commits above this one only: everything up to it is in older memtables or in the
+    /// dictionaries.
     pub base: Sequence,
 }
 
@@ -19,15 +21,17 @@ pub type MemtableList = Arc<Vec<MemtableEntry>>;
 
 /// Keeps the memtables above the dictionaries.
 ///
-/// A memtable leaves the list only after its incorporation has ended. Readers load the list first and look at the dictionary then; what
-/// has been incorporated between the two they leave out, by its base.
+/// A memtable leaves the list only after its incorporation has ended. Readers load the list first
+/// and look at the dictionary then; what has been incorporated between the two they leave out, by
+/// its base.
 pub trait Memtables: Send + Sync + fmt::Debug {
-    /// The current list.
+    /// Returns the current list.
     fn newest_first(&self) -> MemtableList;
 }
 
-/// Returns the memtables of a list that a dictionary with every commit up to `cut` does not have, and in which a reader at `at` could
-/// find anything. The list must have been loaded before the cut was looked at.
+/// Returns the memtables of a list that a dictionary with every commit up to `cut` does not have,
+/// and in which a reader at `at` could find anything. The list must have been loaded before the cut
+/// was looked at.
 pub fn above(
     list: Option<&MemtableList>,
     cut: Sequence,

@@ -9,7 +9,7 @@ pub trait Nodes {
     /// Hands the bytes of each node to `visit`, in order.
     fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
-    /// The page size of the store.
+    /// Returns the page size of the store.
     fn page_size(&self) -> PageSize;
 }
 

@@ -21,7 +21,7 @@ pub struct KeyRange {
 }
 
 impl KeyRange {
-    /// The range from `low` up to but without `high`.
+    /// Creates the range from `low` up to but without `high`.
     #[must_use]
     pub fn new(low: &[u8], high: Option<&[u8]>) -> KeyRange {
         KeyRange {
@@ -36,37 +36,37 @@ impl KeyRange {
         KeyRange::new(&[], None)
     }
 
-    /// Whether no key is in the range.
+    /// Returns whether no key is in the range.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.high.as_ref().is_some_and(|high| **high <= *self.low)
     }
 
-    /// Whether a key is in the range.
+    /// Returns whether a key is in the range.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         *self.low <= *key && !self.ends_before(key)
     }
 
-    /// Whether a key lies behind the range's end.
+    /// Returns whether a key lies behind the range's end.
     #[must_use]
     pub fn ends_before(&self, key: &[u8]) -> bool {
         self.high.as_ref().is_some_and(|high| **high <= *key)
     }
 
-    /// Whether a key from `low` to `high`, both included, is in the range.
+    /// Returns whether a key from `low` to `high`, both included, is in the range.
     #[must_use]
     pub fn overlaps(&self, low: &[u8], high: &[u8]) -> bool {
         *self.low <= *high && !self.ends_before(low) && !self.is_empty()
     }
 
-    /// Whether every key of `other` is in this range.
+    /// Returns whether every key of `other` is in this range.
     #[must_use]
     pub fn covers(&self, other: &KeyRange) -> bool {
         other.is_empty() || (self.low <= other.low && self.least_high(other) == other.high.as_deref())
     }
 
-    /// The keys that are in both.
+    /// Returns the keys that are in both.
     #[must_use]
     pub fn intersect(&self, other: &KeyRange) -> KeyRange {
         KeyRange {

@@ -6,7 +6,7 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, PageSize, Result, Tiers};
 use std::ops::AddAssign;
 
-/// The data files of a store, whether or not anyone has it open. Everything is read past the cache.
+/// The data files of a store, whether or not it is open. Everything is read past the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Files<'f> {
     /// The data files.

@@ -16,7 +16,7 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// The value's length in bytes.
+    /// Returns the value's length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
@@ -25,7 +25,7 @@ impl Value<'_> {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Returns whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -35,7 +35,7 @@ impl Value<'_> {
 /// A message without its key, as a run holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When it was committed; 0 where nobody can ask any more.
+    /// When it was committed; 0 where no reader can ask any more.
     pub sequence: Sequence,
     /// What it does.
     pub kind: Kind,

@@ -5,7 +5,8 @@ use alluvium_storage::Codec;
 use std::fmt;
 use std::sync::Arc;
 
-/// What the tree must know about keys and cannot know itself. A keyspace is all keys that begin with its prefix.
+/// What the tree must know about keys and cannot know itself. A keyspace is all keys that begin
+/// with its prefix.
 ///
 /// ```
 /// use alluvium_storage::Codec;
@@ -27,22 +28,25 @@ use std::sync::Arc;
 /// assert_eq!(schema.rules(b"\x01key").codec, Codec::Lz4);
 /// ```
 pub trait Schema: Send + Sync + fmt::Debug {
-    /// How many bytes at the beginning of a key name its keyspace; not more than it has. No keyspace's prefix is the beginning of
-    /// another's.
+    /// Returns how many bytes at the beginning of a key name its keyspace; not more than it has. No
+    /// keyspace's prefix is the beginning of another's.
     fn prefix_len(&self, key: &[u8]) -> usize;
 
-    /// The rules of the keyspace that a key is in, as they are now. Whoever walks over keys asks once for each keyspace.
+    /// Returns the rules of the keyspace that a key is in, as they are now. A caller that walks
+    /// over keys asks once for each keyspace.
     fn rules(&self, key: &[u8]) -> Arc<KeyspaceRules>;
 }
 
-/// How the records of a keyspace are kept. All of it may change at any time: what is written then follows it.
+/// How the records of a keyspace are kept. All of it may change at any time: what is written then
+/// follows it.
 #[derive(Clone, Debug, Default)]
 pub struct KeyspaceRules {
     /// The merge operator; without one, a merge message stands for its operand.
     pub operator: Option<Arc<dyn Operator>>,
     /// How leaves and separate values are encoded.
     pub codec: Codec,
-    /// Values longer than this, in bytes, are kept apart from their keys; a quarter of a page if absent, four pages at most.
+    /// Values longer than this, in bytes, are kept apart from their keys; a quarter of a page if
+    /// absent, four pages at most.
     pub value_threshold: Option<usize>,
     /// What a user says of values that compactions meet.
     pub filter: Option<Arc<dyn CompactionFilter>>,
@@ -115,13 +119,13 @@ impl Keyspace {
         self.rules.as_deref()
     }
 
-    /// The rules of the last key's keyspace.
+    /// Returns the rules of the last key's keyspace.
     #[inline]
     pub fn rules(&self) -> &KeyspaceRules {
         self.rules.as_deref().expect("a key was entered")
     }
 
-    /// The last key, or one of the same keyspace, without its prefix.
+    /// Returns the last key, or one of the same keyspace, without its prefix.
     #[inline]
     pub fn user_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         &key[self.prefix.len()..]

@@ -1,11 +1,13 @@
-//! The atomics of this crate: the standard ones, or the model checker's under `--cfg alluvium_model_check`.
+//! The atomics of this crate: the standard ones, or the model checker's under
+//! `--cfg alluvium_model_check`.
 
 #[cfg(alluvium_model_check)]
 pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 #[cfg(not(alluvium_model_check))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// How often a thread looks again before it gives the processor away: whoever it waits for may not be running.
+/// How often a thread looks again before it gives the processor away: the thread that it waits for
+/// may not be running.
 #[cfg(not(alluvium_model_check))]
 const SPINS: u32 = 64;
 

@@ -13,8 +13,8 @@ const _: () = assert!(
     "an entry is one word"
 );
 
-/// The highest bits of a key's hash, left-aligned in a word. Their number is fixed for a store, so that filters can be
-/// merged without their keys: merging never lengthens a fingerprint.
+/// The highest bits of a key's hash, left-aligned in a word. Their number is fixed for a store, so
+/// that filters can be merged without their keys: merging never lengthens a fingerprint.
 ///
 /// ```
 /// use alluvium_filters::Fingerprint;
@@ -26,7 +26,7 @@ const _: () = assert!(
 pub struct Fingerprint(pub(crate) u64);
 
 impl Fingerprint {
-    /// The first `bits` of a hash.
+    /// Returns the first `bits` of a hash.
     ///
     /// # Panics
     /// When `bits` is 0 or above [`MAX_FINGERPRINT_BITS`].
@@ -40,7 +40,7 @@ impl Fingerprint {
         Fingerprint(hash & u64::MAX << (64 - bits))
     }
 
-    /// The fingerprint whose `bits` bits are this number.
+    /// Returns the fingerprint whose `bits` bits are this number.
     ///
     /// # Panics
     /// When `bits` is 0 or above [`MAX_FINGERPRINT_BITS`], or the number needs more.
@@ -54,7 +54,7 @@ impl Fingerprint {
         Fingerprint(number << (64 - bits))
     }
 
-    /// The fingerprint as a number of `bits` bits.
+    /// Returns the fingerprint as a number of `bits` bits.
     #[must_use]
     #[inline]
     pub fn number(self, bits: u32) -> u64 {
@@ -68,8 +68,9 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A fingerprint and its value in one word. Entries sort by fingerprint, and under one fingerprint by value from the
-/// greatest to the least: runs are numbered from the oldest, so the newest comes first.
+/// A fingerprint and its value in one word. Entries sort by fingerprint, and under one fingerprint
+/// by value from the greatest to the least: runs are numbered from the oldest, so the newest comes
+/// first.
 ///
 /// ```
 /// use alluvium_filters::{Entry, Fingerprint};
@@ -82,21 +83,21 @@ impl fmt::Debug for Fingerprint {
 pub struct Entry(pub(crate) u64);
 
 impl Entry {
-    /// A fingerprint with a value.
+    /// Creates a fingerprint with a value.
     #[must_use]
     #[inline]
     pub fn new(fingerprint: Fingerprint, value: u16) -> Entry {
         Entry(fingerprint.0 | u64::from(!value))
     }
 
-    /// The fingerprint.
+    /// Returns the fingerprint.
     #[must_use]
     #[inline]
     pub fn fingerprint(self) -> Fingerprint {
         Fingerprint(self.0 & !u64::from(u16::MAX))
     }
 
-    /// The value.
+    /// Returns the value.
     #[must_use]
     #[inline]
     pub fn value(self) -> u16 {
@@ -110,7 +111,7 @@ impl Entry {
         Entry::new(self.fingerprint(), value)
     }
 
-    /// The word itself, in which entries sort. For error texts and radix sorts.
+    /// Returns the word itself, in which entries sort. For error texts and radix sorts.
     #[must_use]
     #[inline]
     pub fn bits(self) -> u64 {

@@ -44,7 +44,8 @@ pub enum Error {
         /// The filter's value bits.
         bits: u32,
     },
-    /// Filters of different fingerprint lengths cannot be merged, compared or resized into one another.
+    /// Filters of different fingerprint lengths cannot be merged, compared or resized into one
+    /// another.
     #[error("fingerprints of {found} bits where {expected} were expected: the length is fixed for a store")]
     FingerprintBits {
         /// The length wanted.

@@ -2,10 +2,11 @@
 
 use alluvium_base::checksum::seeded;
 
-/// The hash of `key` under a store's seed: XXH3-64.
+/// Returns the hash of `key` under a store's seed: XXH3-64.
 ///
-/// A filter never sees keys, only these hashes; a [`crate::Fingerprint`] is the hash's highest bits. The seed is drawn once
-/// per store, so that nobody who does not know it can choose keys that collide.
+/// A filter never sees keys, only these hashes; a [`crate::Fingerprint`] is the hash's highest
+/// bits. The seed is drawn once per store, so that a client that does not know it cannot choose
+/// keys that collide.
 ///
 /// ```
 /// use alluvium_filters::hash;

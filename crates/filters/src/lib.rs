@@ -1,9 +1,11 @@
 //! Compact answers to "might this key be here, and where".
 //!
-//! *Knows*: fingerprints of hashed keys, how to pack them with small values into pages, how to look them up, merge them and
-//! check them. Everything is a function of byte slices: whoever owns the pages reads, caches and writes them.
+//! *Knows*: fingerprints of hashed keys, how to pack them with small values into pages, how to look
+//! them up, merge them and check them. Everything is a function of byte slices: the owner of the
+//! pages reads, caches and writes them.
 //!
-//! *Does not know*: keys (but to hash them), what a value means, pages' places, caches, devices, threads, clocks.
+//! *Does not know*: keys (but to hash them), what a value means, pages' places, caches, devices,
+//! threads, clocks.
 //!
 //! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`].
 //!
@@ -11,14 +13,16 @@
 //!
 //! - **F1** No input or output, no thread, no clock: the same arguments give the same bytes.
 //! - **F2** A fingerprint that was put in, and not taken out as often, is found.
-//! - **F3** No bytes make a reader panic, read outside its slice, loop for ever or allocate more than a page's entries; wrong bytes
-//!   give an error or a wrong answer.
-//! - **F4** A filter's bytes depend on its entries and its geometry alone, not on the order or the way they came: building in bulk, inserting,
-//!   removing, merging and resizing meet in the same bytes.
-//! - **F5** A page holds whatever there is about its range of fingerprints, but for the runs that spilled, and says which those
-//!   are: a lookup reads one page, and rarely a second.
+//! - **F3** No bytes make a reader panic, read outside its slice, loop for ever or allocate more
+//!   than a page's entries; wrong bytes give an error or a wrong answer.
+//! - **F4** A filter's bytes depend on its entries and its geometry alone, not on the order or the
+//!   way they came: building in bulk, inserting, removing, merging and resizing meet in the same
+//!   bytes.
+//! - **F5** A page holds whatever there is about its range of fingerprints, but for the runs that
+//!   spilled, and says which those are: a lookup reads one page, and rarely a second.
 //! - **F6** Merging, dropping and resizing need no key and keep every bit of a fingerprint.
-//! - **F7** Entries are in rising order: by fingerprint, then from the newest (greatest) value to the oldest.
+//! - **F7** Entries are in rising order: by fingerprint, then from the newest (greatest) value to
+//!   the oldest.
 //! - **F8** A bloom filter finds every key that was put in.
 
 pub mod bloom;

@@ -10,8 +10,8 @@ const BUCKET: usize = 1 << 9;
 
 /// Sorts entries into the order in which a [`crate::Builder`] takes them.
 ///
-/// Fingerprints are spread evenly, so one pass that deals the entries into buckets by their highest bits nearly sorts them; each bucket
-/// is then sorted by itself. Takes as much memory again.
+/// Fingerprints are spread evenly, so one pass that deals the entries into buckets by their highest
+/// bits nearly sorts them; each bucket is then sorted by itself. Takes as much memory again.
 ///
 /// ```
 /// use alluvium_filters::{Entry, Fingerprint, sort};

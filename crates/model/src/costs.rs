@@ -22,7 +22,7 @@ pub struct Dam {
 }
 
 impl Dam {
-    /// A device that moves a block of `block` bytes in `transfer_ns` nanoseconds.
+    /// Creates a device that moves a block of `block` bytes in `transfer_ns` nanoseconds.
     ///
     /// # Panics
     /// When `block` is zero.
@@ -45,8 +45,8 @@ impl CostClock for Dam {
     }
 }
 
-/// The affine model: an access of x bytes costs a setup and x times a transfer, and accesses wait for each other (a disk
-/// has one arm).
+/// The affine model: an access of x bytes costs a setup and x times a transfer, and accesses wait
+/// for each other (a disk has one arm).
 ///
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind, CostClock};
@@ -66,8 +66,8 @@ pub struct Affine {
 }
 
 impl Affine {
-    /// A device with a setup of `setup_ns` that then moves `unit` bytes in `transfer_ns`. A part of a nanosecond counts
-    /// as a whole one.
+    /// Creates a device with a setup of `setup_ns` that then moves `unit` bytes in `transfer_ns`. A
+    /// part of a nanosecond counts as a whole one.
     ///
     /// # Panics
     /// When `unit` is zero.
@@ -82,14 +82,15 @@ impl Affine {
         }
     }
 
-    /// What one access of `bytes` costs, in nanoseconds.
+    /// Returns what one access of `bytes` costs, in nanoseconds.
     #[must_use]
     pub fn cost_ns(&self, bytes: u64) -> u64 {
         let transfer = (u128::from(bytes) * u128::from(self.transfer_ns)).div_ceil(u128::from(self.unit));
         self.setup_ns + u64::try_from(transfer).expect("an access takes less than five centuries")
     }
 
-    /// The size in bytes at which the transfer costs as much as the setup, 1/α in bytes, rounded down.
+    /// Returns the size in bytes at which the transfer costs as much as the setup, 1/α in bytes,
+    /// rounded down.
     ///
     /// # Panics
     /// When the transfer costs nothing: there is no such size.
@@ -109,11 +110,12 @@ impl CostClock for Affine {
 
 /// The parallel disk-access machine: time goes in steps, and each step moves at most P blocks.
 ///
-/// A step has P slots; a block that is read takes one, a block that is written takes `write_weight` of them. An access takes
-/// slots from the step in which it is issued while there are any, then from later ones, never from earlier ones: the slots
-/// of an idle step are lost. It is complete at the end of the step of its last block. Accesses are CREW: a block that is
-/// written in a step is accessed by nobody else in that step, and an access that would is a [`CostFault`]; its blocks before that
-/// one stay charged.
+/// A step has P slots; a block that is read takes one, a block that is written takes `write_weight`
+/// of them. An access takes slots from the step in which it is issued while there are any, then
+/// from later ones, never from earlier ones: the slots of an idle step are lost. It is complete at
+/// the end of the step of its last block. Accesses are CREW: in the step in which a block is
+/// written, no other access may touch it. An access that would is a [`CostFault`]; its blocks
+/// before that block stay charged.
 ///
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind, CostClock};
@@ -138,7 +140,8 @@ pub struct Pdam {
 }
 
 impl Pdam {
-    /// A device that moves `slots` blocks of `block` bytes in a step of `step_ns`, reads and writes alike.
+    /// Creates a device that moves `slots` blocks of `block` bytes in a step of `step_ns`, reads
+    /// and writes alike.
     ///
     /// # Panics
     /// When any of them is zero.
@@ -176,7 +179,7 @@ impl Pdam {
         self.slots
     }
 
-    /// The length of a step in nanoseconds.
+    /// Returns the length of a step in nanoseconds.
     #[must_use]
     pub fn step_ns(&self) -> u64 {
         self.step_ns
@@ -188,7 +191,7 @@ impl Pdam {
         self.moving.clear();
     }
 
-    /// Whether another access of this step excludes one of `kind` to `block`.
+    /// Returns whether another access of this step excludes one of `kind` to `block`.
     fn excluded(&self, file: u64, block: u64, kind: AccessKind) -> bool {
         let other = self.moving.get(&(file, block));
         other.is_some_and(|&other| other == AccessKind::Write || kind == AccessKind::Write)
@@ -228,7 +231,7 @@ impl CostClock for Pdam {
     }
 }
 
-/// The numbers of the blocks that an access touches.
+/// Returns the numbers of the blocks that an access touches.
 pub(crate) fn blocks(access: &Access, block: u64) -> std::ops::Range<u64> {
     if access.len == 0 {
         return 0..0;

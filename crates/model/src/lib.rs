@@ -1,19 +1,21 @@
 //! Pure arithmetic: what storage costs.
 //!
-//! *Knows*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses, how a sequence of
-//! accesses translates from one model to another, and the parameters of real devices.
+//! *Knows*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses,
+//! how a sequence of accesses translates from one model to another, and the parameters of real
+//! devices.
 //!
 //! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is told.
 //!
 //! *Read in this order*: [`costs`], [`translate`], [`presets`].
 //!
-//! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM Transactions on Parallel
-//! Computing 8(3), 2021; cited below as *Bender*.
+//! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
+//! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*.
 //!
 //! Invariants:
 //!
 //! - **M1** Costs are exact integers of nanoseconds: no rounding depends on the order of charges.
-//! - **M2** A clock never charges an access for time before it was issued: what an idle device did not do is lost.
+//! - **M2** A clock never charges an access for time before it was issued: what an idle device did
+//!   not do is lost.
 
 pub mod costs;
 pub mod presets;

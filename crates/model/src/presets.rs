@@ -1,4 +1,5 @@
-//! Real devices, as measured by Bender: hard disks under the affine model (Table 2), SSDs under PDAM (Table 1).
+//! Real devices, as measured by Bender: hard disks under the affine model (Table 2), SSDs under
+//! PDAM (Table 1).
 
 use crate::{Affine, Pdam};
 use alluvium_base::{KIB, MIB};
@@ -25,7 +26,7 @@ pub struct HardDisk {
 }
 
 impl HardDisk {
-    /// The disk as a clock.
+    /// Returns the disk as a clock.
     ///
     /// ```
     /// use alluvium_model::presets::SEAGATE_250GB_2006;
@@ -59,8 +60,9 @@ pub struct SolidState {
 }
 
 impl SolidState {
-    /// The SSD as a clock. A step has the whole number of slots next to P, and is as long as these many blocks of 64 KiB take
-    /// at the saturated throughput: so the plateau Pβ is exact, and the knee is off by the rounding of P, at most 11 %.
+    /// Returns the SSD as a clock. A step has the whole number of slots next to P, and is as long
+    /// as these many blocks of 64 KiB take at the saturated throughput: so the plateau Pβ is exact,
+    /// and the knee is off by the rounding of P, at most 11 %.
     ///
     /// ```
     /// use alluvium_model::presets::SAMSUNG_970_EVO;

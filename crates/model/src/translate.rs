@@ -1,14 +1,17 @@
-//! Lemma 1 of Bender: an algorithm for one model is an algorithm for the other, at a constant factor.
+//! Lemma 1 of Bender: an algorithm for one model is an algorithm for the other, at a constant
+//! factor.
 //!
-//! With blocks of B = 1/α, the half-bandwidth size, and the affine setup as the unit of both:
-//! an affine algorithm of cost C becomes a DAM algorithm of cost at most 4C that needs two more blocks of memory, and a DAM
-//! algorithm of cost C becomes an affine one of cost 2C in the same memory. The tests check both on random accesses.
+//! With blocks of B = 1/α, the half-bandwidth size, and the affine setup as the unit of both: an
+//! affine algorithm of cost C becomes a DAM algorithm of cost at most 4C that needs two more blocks
+//! of memory, and a DAM algorithm of cost C becomes an affine one of cost 2C in the same memory.
+//! The tests check both on random accesses.
 
 use crate::costs::blocks;
 use alluvium_base::cost::{Access, AccessKind};
 
-/// The whole blocks that a DAM algorithm accesses in place of one access of any size: a read becomes a read of every
-/// block it touches; a write reads back the blocks at its ends that it covers in part, then writes every block it touches.
+/// Returns the whole blocks that a DAM algorithm accesses in place of one access of any size: a
+/// read becomes a read of every block it touches; a write reads back the blocks at its ends that it
+/// covers in part, then writes every block it touches.
 ///
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind};
@@ -48,7 +51,7 @@ pub fn to_blocks(access: &Access, block: u64) -> Vec<Access> {
     accesses
 }
 
-/// The affine accesses of a DAM algorithm: one for every block, of a block's size.
+/// Returns the affine accesses of a DAM algorithm: one for every block, of a block's size.
 ///
 /// # Panics
 /// When `block` is zero.

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::ptr;
 
 #[cfg(any(feature = "rocksdb", feature = "leveldb"))]
-/// The error of a call, in the manner of LevelDB and RocksDB: a text that `malloc` has made, or nothing.
+/// The error of a call, in the manner of LevelDB and RocksDB: a text that `malloc` has made, or
+/// nothing.
 #[derive(Debug)]
 pub(crate) struct Failure(*mut c_char);
 
@@ -19,7 +20,7 @@ impl Default for Failure {
 
 #[cfg(any(feature = "rocksdb", feature = "leveldb"))]
 impl Failure {
-    /// Where a call puts its error.
+    /// Returns where a call puts its error.
     pub(crate) fn slot(&mut self) -> *mut *mut c_char {
         &raw mut self.0
     }
@@ -35,7 +36,8 @@ impl Failure {
         if self.0.is_null() {
             return Ok(());
         }
-        // SAFETY: the library has put a text there that ends with zero and was made by `malloc`; it is freed once, for the pointer is forgotten.
+        // SAFETY: the library has put a text there that ends with zero and was made by `malloc`; it
+        // is freed once, for the pointer is forgotten.
         let text = unsafe {
             let text = CStr::from_ptr(self.0).to_string_lossy().into_owned();
             libc_free(self.0.cast());
@@ -62,21 +64,21 @@ pub(crate) unsafe fn free(pointer: *mut c_char) {
     unsafe { libc_free(pointer.cast()) };
 }
 
-/// A path as C wants it.
+/// Returns a path as C wants it.
 pub(crate) fn c_path(path: &Path) -> Result<CString> {
     use std::os::unix::ffi::OsStrExt;
     CString::new(path.as_os_str().as_bytes()).context("a path with a zero byte in it")
 }
 
-/// Bytes as C wants them.
+/// Returns the bytes as C wants them.
 pub(crate) fn chars(bytes: &[u8]) -> *const c_char {
     bytes.as_ptr().cast()
 }
 
-/// What a library points to.
+/// Returns what a library points to.
 ///
 /// # Safety
-/// There are so many bytes, and they stay as they are as long as the slice is used.
+/// At least `bytes` bytes are there, and they do not change as long as the slice is used.
 pub(crate) unsafe fn slice<'a>(pointer: *const c_char, bytes: usize) -> &'a [u8] {
     if bytes == 0 {
         return &[];

@@ -1,6 +1,8 @@
-//! Adapters to the engines that Alluvium is compared with, each behind a feature of its name; `all` has all of them.
+//! Adapters to the engines that Alluvium is compared with, each behind a feature of its name; `all`
+//! has all of them.
 //!
-//! *Knows*: how each engine is opened, tuned as its own documentation recommends for the memory there is, and used.
+//! *Knows*: how each engine is opened, tuned as its own documentation recommends for the memory
+//! there is, and used.
 //!
 //! *Does not know*: workloads, accounting.
 //!
@@ -8,8 +10,9 @@
 //!
 //! Invariants:
 //!
-//! - **V1** The same durability for all: what was written survives the death of the process, nothing is synced for each write. An engine that has no such
-//!   mode takes the nearest, and its settings say so.
+//! - **V1** The same durability for all: what was written survives the death of the process,
+//!   nothing is synced for each write. An engine that has no such mode takes the nearest, and its
+//!   settings say so.
 //! - **V2** No engine compresses: the values of the workloads do not compress.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]

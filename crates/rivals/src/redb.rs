@@ -1,7 +1,8 @@
 //! redb, a copy-on-write B-tree in Rust.
 //!
-//! It has no log. A commit is durable when it is synced, or else survives nothing until one that is: here each put is a commit of its own, and once a
-//! second one is durable. So the death of the process costs up to a second, more than with engines that have a log.
+//! It has no log. A commit is durable when it is synced, or else survives nothing until one that
+//! is: here each put is a commit of its own, and once a second one is durable. So the death of the
+//! process costs up to a second, more than with engines that have a log.
 
 use alluvium_bench::engine::{EachPair, Engine, Session, Setup};
 use anyhow::Result;
@@ -50,7 +51,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
 }
 
 impl Redb {
-    /// Whether the next commit is a durable one.
+    /// Returns whether the next commit is a durable one.
     fn is_due(&self) -> bool {
         let Ok(mut synced) = self.synced.lock() else {
             return true;

@@ -1,7 +1,8 @@
 //! SQLite, the system's library.
 //!
-//! Set up as its documentation says for a table that is used as a map: `WITHOUT ROWID`, a write-ahead log, `synchronous = NORMAL` (the log survives the
-//! death of the process; it is synced at checkpoints only), a cache of half of the memory, shared out to the connections.
+//! Set up as its documentation says for a table that is used as a map: `WITHOUT ROWID`, a
+//! write-ahead log, `synchronous = NORMAL` (the log survives the death of the process; it is synced
+//! at checkpoints only), a cache of half of the memory, shared out to the connections.
 
 use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
 use anyhow::{Result, anyhow, bail};

@@ -1,4 +1,5 @@
-//! Serves a store to clients of Redis and memcached until the process is ended: `serve DIRECTORY [REDIS-ADDRESS [MEMCACHED-ADDRESS]]`.
+//! Serves a store to clients of Redis and memcached until the process is ended:
+//! `serve DIRECTORY [REDIS-ADDRESS [MEMCACHED-ADDRESS]]`.
 //!
 //! ```sh
 //! cargo run --release -p alluvium-server --example serve -- /tmp/rivers 127.0.0.1:6379 &

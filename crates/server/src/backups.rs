@@ -1,7 +1,7 @@
 //! Backups that clients ask for by BGSAVE and SAVE: where they go, and how the last one went.
 //!
-//! A backup is made beside the older one, under another name, and takes its place once all of it was read and is whole: at every moment
-//! there is a whole one, if there ever was.
+//! A backup is made beside the older one, under another name, and takes its place once all of it
+//! was read and is whole: at every moment there is a whole one, if there ever was.
 
 use crate::error::Failure;
 use crate::shared::Shared;
@@ -59,7 +59,7 @@ impl Backups {
         }
     }
 
-    /// Where backups go.
+    /// Returns where backups go.
     pub(crate) fn directory(&self) -> Option<PathBuf> {
         self.directory.read().clone()
     }
@@ -97,7 +97,7 @@ impl Backups {
         })
     }
 
-    /// The lines of INFO.
+    /// Returns the lines of INFO.
     pub(crate) fn lines(&self, sequence: u64) -> Vec<(&'static str, String)> {
         let seconds = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64).to_string();
         let last = self.last.lock().clone();

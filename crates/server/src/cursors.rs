@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// How many walks may be under way; the oldest are forgotten.
 const WALKS: usize = 16 << 10;
 
-/// Which numbers stand for which places. A number stands for the same place as long as it is known, so that a client may ask twice.
+/// Which numbers stand for which places. A number stands for the same place as long as it is known,
+/// so that a client may ask twice.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
     state: Mutex<State>,
@@ -20,7 +21,7 @@ struct State {
 }
 
 impl Cursors {
-    /// A number for the walk of a database that goes on at a key.
+    /// Returns a number for the walk of a database that goes on at a key.
     pub(crate) fn keep(&self, database: u8, key: Vec<u8>) -> u64 {
         let mut state = self.state.lock();
         state.last += 1;
@@ -35,7 +36,7 @@ impl Cursors {
         number
     }
 
-    /// Where a walk goes on.
+    /// Returns where a walk goes on.
     pub(crate) fn place(&self, database: u8, number: u64) -> Option<Vec<u8>> {
         let state = self.state.lock();
         let (of, key) = state.places.get(&number)?;

@@ -1,9 +1,10 @@
 //! Patterns of names: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a sign that means itself.
 
-/// Whether all of `text` fits a pattern, as Redis has it.
+/// Returns whether all of `text` fits a pattern, as Redis has it.
 #[must_use]
 pub(crate) fn fits(pattern: &[u8], text: &[u8]) -> bool {
-    // Where to go on when the last star takes one byte more: that is enough, an earlier star can take no more than it has.
+    // Where to go on when the last star takes one byte more: that is enough, an earlier star can
+    // take no more than it has.
     let mut retry: Option<(usize, usize)> = None;
     let (mut p, mut t) = (0, 0);
     loop {
@@ -32,7 +33,7 @@ pub(crate) fn fits(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Where the pattern goes on if what stands at `p` fits a byte.
+/// Returns where the pattern goes on if what stands at `p` fits a byte.
 fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     match pattern[p] {
         b'?' => Some(p + 1),
@@ -73,7 +74,7 @@ fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
     (is_in != is_negated).then_some(p)
 }
 
-/// The bytes that everything begins with that fits.
+/// Returns the bytes that everything begins with that fits.
 #[must_use]
 pub(crate) fn literal_prefix(pattern: &[u8]) -> &[u8] {
     let end = pattern.iter().position(|byte| b"*?[\\".contains(byte));

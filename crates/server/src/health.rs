@@ -81,11 +81,12 @@ impl Vitals {
     }
 }
 
-/// Below so many bytes a disk is nearly full, however large it is.
+/// With fewer free bytes than this a disk is nearly full, however large it is.
 const LITTLE_ROOM: u64 = 1 << 30;
 const NO_ROOM: u64 = 128 << 20;
 
-/// Resident memory may exceed the budget by this: the program itself, and what the allocator has not given back.
+/// Resident memory may exceed the budget by this: the program itself, and what the allocator has
+/// not given back.
 const BESIDE_BUDGET: u64 = 64 << 20;
 
 fn mib(bytes: u64) -> u64 {

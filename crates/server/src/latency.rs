@@ -31,7 +31,8 @@ pub(crate) struct Latencies {
 }
 
 impl Latencies {
-    /// Notes an event if it took as long as the threshold says. Of several in one second the longest is kept.
+    /// Notes an event if it took as long as the threshold says. Of several in one second the
+    /// longest is kept.
     pub(crate) fn note(&self, name: &'static str, at_s: impl FnOnce() -> u64, took: Duration) {
         let threshold = self.threshold_ms.load(Ordering::Relaxed);
         let took_ms = took.as_millis() as u64;
@@ -59,7 +60,7 @@ impl Latencies {
             .collect()
     }
 
-    /// Forgets an event, whatever the spelling of its name; whether there was one.
+    /// Forgets an event, whatever the spelling of its name. Returns whether there was one.
     pub(crate) fn reset(&self, name: &[u8]) -> bool {
         let mut events = self.events.lock();
         let before = events.len();
@@ -67,7 +68,7 @@ impl Latencies {
         events.len() < before
     }
 
-    /// Forgets all events; how many there were.
+    /// Forgets all events. Returns how many there were.
     pub(crate) fn reset_all(&self) -> usize {
         let mut events = self.events.lock();
         let count = events.len();

@@ -1,16 +1,21 @@
 //! A durable server over the crate `alluvium` that speaks the protocols of Redis and memcached.
 //!
-//! *Knows*: sockets and threads, both protocols, what their commands mean, how their types lie in ordered keys.
+//! *Knows*: sockets and threads, both protocols, what their commands mean, how their types lie in
+//! ordered keys.
 //!
-//! *Does not know*: how keys and values are kept; that is the crate `alluvium`'s. Files, command lines, signals.
+//! *Does not know*: how keys and values are kept; that is the crate `alluvium`'s. Files, command
+//! lines, signals.
 //!
-//! *Read in this order*: `server.rs` ([`Server`]) and `options.rs`; `access/` (who may do what); then bytes, requests, commands, keys, from outside in: `net/` (sockets and threads),
-//! `resp/` (the codec), `redis/` (the commands) with `redis/session.rs` first, `store/` (what they read and write through), `model/` (how
-//! types lie in keys); `memcached/`; `web/` (a page and answers for programs, which only read); `control/` (management while it runs).
+//! *Read in this order*: `server.rs` ([`Server`]) and `options.rs`; `access/` (who may do what);
+//! then bytes, requests, commands, keys, from outside in: `net/` (sockets and threads), `resp/`
+//! (the codec), `redis/` (the commands) with `redis/session.rs` first, `store/` (what they read and
+//! write through), `model/` (how types lie in keys); `memcached/`; `web/` (a page and answers for
+//! programs, which only read); `control/` (management while it runs).
 //!
 //! Invariants of each folder are in its header; those of all:
 //!
-//! - **S9** Replies of a connection come in the order of its requests, one for each, whatever is executed together.
+//! - **S9** Replies of a connection come in the order of its requests, one for each, whatever is
+//!   executed together.
 //! - **S10** No bytes from a socket make the server panic, or take more memory than its limits say.
 
 mod access;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 
-/// A connection that has not taken so many bytes of what it is shown is ended.
+/// A connection that leaves this many bytes of what it is shown untaken is ended.
 const MOST_BYTES: usize = 1 << 20;
 
 /// What one connection is to be shown.
@@ -32,7 +32,8 @@ impl Feed {
         self.is_overrun.load(Ordering::Acquire)
     }
 
-    /// Moves what is to be shown behind `output`; false if the connection was too slow and must end.
+    /// Moves what is to be shown behind `output`; false if the connection was too slow and must
+    /// end.
     pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
         let lines = std::mem::take(&mut *self.lines.lock());
         output.extend_from_slice(&lines);

@@ -15,7 +15,7 @@ pub enum Exposure {
     /// This machine alone: a server that others could reach does not start.
     #[default]
     Protected,
-    /// Everybody who can reach it. Whoever says this has a network that keeps strangers out.
+    /// Every client that can reach it. Choose it in a network that keeps strangers out.
     Unprotected,
 }
 
@@ -26,8 +26,8 @@ pub struct Tls {
     pub certificate: Vec<u8>,
     /// Its private key, as PEM.
     pub key: Vec<u8>,
-    /// Certificates, as PEM: clients must show one that one of these has signed. Without it every client may
-    /// encrypt, so that encryption does not keep clients out.
+    /// Certificates, as PEM: clients must show a certificate signed by one of these. Without
+    /// it every client may encrypt, so that encryption does not keep clients out.
     pub client_authority: Option<Vec<u8>>,
 }
 
@@ -48,12 +48,12 @@ pub struct Limits {
     pub arguments: usize,
     /// Commands of one connection that are executed as one batch. More are sent on behind them.
     pub batch: usize,
-    /// Bytes of replies that one connection has not taken.
+    /// Bytes of replies that a connection has not taken.
     pub output: usize,
     /// Bytes of commands between MULTI and EXEC.
     pub transaction: usize,
-    /// Bytes that all connections hold together: requests, replies, commands between MULTI and EXEC. They count within the memory
-    /// of the store. A quarter of it, if absent.
+    /// Bytes that all connections hold together: requests, replies, commands between MULTI and
+    /// EXEC. They count within the memory of the store. A quarter of it, if absent.
     pub memory: Option<usize>,
 }
 
@@ -98,8 +98,8 @@ pub struct ServerOptions {
     pub redis: Option<SocketAddr>,
     /// Where the memcached protocol is spoken, if it is.
     pub memcached: Option<SocketAddr>,
-    /// A socket of the file system where the Redis protocol is spoken as well, without TLS. The file is made when the server
-    /// starts and removed when it ends.
+    /// A socket of the file system where the Redis protocol is spoken as well, without TLS. The
+    /// file is made when the server starts and removed when it ends.
     pub redis_socket: Option<PathBuf>,
     /// The same for the memcached protocol.
     pub memcached_socket: Option<PathBuf>,
@@ -111,9 +111,11 @@ pub struct ServerOptions {
     pub web_names: Vec<String>,
     /// How many loops serve connections: one for each processor, if absent.
     pub loops: Option<usize>,
-    /// What Redis clients must say to AUTH, and memcached clients as `set` of `default PASSWORD`, if anything.
+    /// What Redis clients must say to AUTH, and memcached clients as `set` of `default PASSWORD`,
+    /// if anything.
     pub password: Option<String>,
-    /// More users than `default`, and what each of them may do; or another password and other rules for `default`.
+    /// More users than `default`, and what each of them may do; or another password and other rules
+    /// for `default`.
     pub users: Option<Arc<dyn UserFile>>,
     /// The time that clients who give wrong passwords wait by: the system's, if absent.
     pub clock: Option<Arc<dyn Clock>>,
@@ -123,14 +125,17 @@ pub struct ServerOptions {
     pub exposure: Exposure,
     /// What clients may ask for at most.
     pub limits: Limits,
-    /// The directory that BGSAVE and SAVE put a backup into, absolute; they are refused without one. `CONFIG SET dir` changes it.
+    /// The directory that BGSAVE and SAVE put a backup into, absolute; they are refused without
+    /// one. `CONFIG SET dir` changes it.
     pub backup_directory: Option<PathBuf>,
-    /// What the program that runs the server prints of its log, if `CONFIG SET loglevel` may change that.
+    /// What the program that runs the server prints of its log, if `CONFIG SET loglevel` may change
+    /// that.
     pub log_level: Option<LogLevel>,
     /// After how long an idle connection is closed, in whole seconds: never, if absent.
     pub idle_timeout: Option<Duration>,
-    /// After how long a silence the system asks whether a peer is still there, in whole seconds; never, if absent. Who does not answer is
-    /// closed after three more questions within the same time.
+    /// After how long a silence the system asks whether a peer is still there, in whole seconds;
+    /// never, if absent. Who does not answer is closed after three more questions within the same
+    /// time.
     pub keepalive: Option<Duration>,
     /// How long connections have for taking their replies when the server stops.
     pub grace: Duration,

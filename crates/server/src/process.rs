@@ -1,4 +1,5 @@
-//! What the operating system says of this process and the machine. Zero or none where it says nothing.
+//! What the operating system says of this process and the machine. Zero or none where it says
+//! nothing.
 
 use alluvium_device::machine;
 
@@ -9,7 +10,8 @@ pub(crate) fn resident_bytes() -> Option<u64> {
     machine::memory_of_process("VmRSS")
 }
 
-/// Returns the bytes of memory that this process may have: those of its container, or of the machine.
+/// Returns the bytes of memory that this process may have: those of its container, or of the
+/// machine.
 pub(crate) fn system_bytes() -> Option<u64> {
     let parts = [machine::memory(), machine::container_memory()];
     parts.into_iter().flatten().min()

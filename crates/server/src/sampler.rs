@@ -1,4 +1,5 @@
-//! A thread that looks at the counters several times a second, so that rates and peaks can be told; it also ends pauses in time.
+//! A thread that looks at the counters several times a second, so that rates and peaks can be told;
+//! it also ends pauses in time.
 
 use crate::shared::Shared;
 use parking_lot::Mutex;
@@ -16,7 +17,7 @@ const TICKS_PER_PEAK: u32 = 10;
 /// How many of these looks are kept.
 const PRESSURE_LOOKS: usize = 10;
 
-/// Rates are means over so many looks.
+/// Rates are means over this many looks.
 const LOOKS: usize = 16;
 
 /// The counters at one moment.
@@ -45,7 +46,8 @@ pub(crate) struct Pressure {
     pub(crate) seconds: u64,
 }
 
-/// What the store had counted at one moment: stops of writers, and microseconds for which they were held back.
+/// What the store had counted at one moment: stops of writers, and microseconds for which they were
+/// held back.
 type Held = (Instant, u64, u64);
 
 /// The last looks, and the most that was seen.

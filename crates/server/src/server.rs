@@ -111,8 +111,8 @@ impl Server {
     /// Starts to serve a store.
     ///
     /// # Errors
-    /// [`Error::Unprotected`] for an address that others can reach while neither a password nor certificates of clients are
-    /// asked for; [`Error::Listen`]; [`Error::Tls`];
+    /// [`Error::Unprotected`] for an address that others can reach while neither a password nor
+    /// certificates of clients are asked for; [`Error::Listen`]; [`Error::Tls`];
     /// [`Error::BackupDirectory`]; [`Error::Store`].
     pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
         let access = access(&options)?;
@@ -201,8 +201,8 @@ impl Server {
         self.running.web.as_ref().map(Web::address)
     }
 
-    /// Lets other processes of this user manage the store while the server runs, at a socket in the store's directory: see
-    /// [`control`](crate::control). It ends with the server.
+    /// Lets other processes of this user manage the store while the server runs, at a socket in the
+    /// store's directory: see [`control`](crate::control). It ends with the server.
     ///
     /// # Errors
     /// As the system says, when there can be no socket in the directory, or no thread.
@@ -226,13 +226,15 @@ impl Server {
         self.running.shared.clients.len()
     }
 
-    /// Begins to stop, and returns at once: nobody is accepted any more; what has been received is executed; connections end when their
-    /// replies are sent, at the latest after [`ServerOptions::grace`]. May be called by any thread, more than once.
+    /// Begins to stop, and returns at once: no connection is accepted any more; what has been
+    /// received is executed; connections end when their replies are sent, at the latest after
+    /// [`ServerOptions::grace`]. May be called by any thread, more than once.
     pub fn stop(&self) {
         self.running.stop();
     }
 
-    /// Waits until somebody stops the server, and then until it has stopped. The store stays open.
+    /// Waits until the server is stopped, by any thread, and then until it has ended. The store
+    /// stays open.
     ///
     /// # Errors
     /// As the store says when what was acknowledged is synced at the end.
@@ -365,8 +367,8 @@ fn listen_at_files(options: &ServerOptions, listeners: &mut Vec<Listener>) -> Re
     Ok(files)
 }
 
-/// Refuses addresses that others can reach when nothing keeps them out. Encryption alone does not: every
-/// client may encrypt.
+/// Refuses addresses that others can reach when nothing keeps them out. Encryption alone does not:
+/// every client may encrypt.
 fn protected(options: &ServerOptions, access: &Access) -> Result<()> {
     if options.exposure == Exposure::Unprotected {
         return Ok(());

@@ -1,4 +1,5 @@
-//! What is counted of commands: calls, the time they took, refusals and failures; and errors by their kinds.
+//! What is counted of commands: calls, the time they took, refusals and failures; and errors by
+//! their kinds.
 //!
 //! Counting is a few relaxed additions for each batch of neighbours that are the same command.
 
@@ -11,7 +12,7 @@ use std::time::Duration;
 const LEAST_NS: u64 = 1 << LEAST_BITS;
 const LEAST_BITS: u32 = 10;
 
-/// Each power of two has so many buckets.
+/// Buckets of each power of two.
 const PARTS: u64 = 4;
 const PART_BITS: u32 = 2;
 
@@ -56,8 +57,8 @@ impl CommandFigures {
         0.0
     }
 
-    /// Returns pairs of microseconds, which are powers of two times 1.024, and how many calls took at most that long. Only
-    /// those are listed at which calls were added.
+    /// Returns pairs of microseconds, which are powers of two times 1.024, and how many calls took
+    /// at most that long. Only those are listed at which calls were added.
     pub(crate) fn cumulative(&self) -> Vec<(u64, u64)> {
         let (mut pairs, mut seen, mut told) = (Vec::new(), 0, 0);
         for (index, count) in self.buckets.iter().enumerate() {
@@ -151,7 +152,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Returns counts of zero for so many commands.
+    /// Returns counts of zero for `commands` commands.
     pub(crate) fn new(commands: usize) -> Tally {
         Tally {
             commands: (0..commands).map(|_| CommandCounts::new()).collect(),

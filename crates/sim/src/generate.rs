@@ -1,8 +1,9 @@
-//! Draws the steps of a run from a seed: commits over a small and a large key space, and what a store does besides.
+//! Draws the steps of a run from a seed: commits over a small and a large key space, and what a
+//! store does besides.
 //!
-//! Keys come from three circles: a handful that is written again and again, a few dozen, and a wide range that makes the store
-//! grow. Values are mostly small and sometimes several pages; no two commits write the same value, so that what is found
-//! after a crash names the commit it came from.
+//! Keys come from three circles: a handful that is written again and again, a few dozen, and a wide
+//! range that makes the store grow. Values are mostly small and sometimes several pages; no two
+//! commits write the same value, so that what is found after a crash names the commit it came from.
 
 use crate::reference::{Durability, Write};
 use crate::story::Step;
@@ -11,7 +12,8 @@ use alluvium_device::simulated::Survival;
 use fastrand::Rng;
 use std::ops::RangeInclusive;
 
-/// What a user or a background worker does to a store of keys and values. Stories with more of their own wrap it.
+/// What a user or a background worker does to a store of keys and values. Stories with more of
+/// their own wrap it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Commits one write, or a batch of them.
@@ -103,8 +105,8 @@ fn weighted(random: &mut Rng, weights: &[u32]) -> usize {
     0
 }
 
-/// A value that names its origin: no two (`origin`, `key`) give the same one of eight bytes or more. Half of it repeats,
-/// so that codecs have something to do.
+/// Returns a value that names its origin: no two (`origin`, `key`) give the same one of eight bytes
+/// or more. Half of it repeats, so that codecs have something to do.
 #[must_use]
 pub fn value(origin: u64, key: &[u8], len: usize) -> Vec<u8> {
     let mut random = Rng::with_seed(seeded(origin, key));
@@ -122,7 +124,7 @@ pub fn value(origin: u64, key: &[u8], len: usize) -> Vec<u8> {
 }
 
 impl Mix {
-    /// The steps of a run.
+    /// Returns the steps of a run.
     ///
     /// ```
     /// use alluvium_sim::generate::Mix;
@@ -168,7 +170,7 @@ impl Mix {
         }
     }
 
-    /// A commit of as many writes as `puts` has entries, each a put or a delete.
+    /// Returns a commit of as many writes as `puts` has entries, each a put or a delete.
     fn commit(&self, random: &mut Rng, puts: Vec<bool>, origin: u64) -> Step<Action> {
         let durability = match weighted(random, &self.durabilities) {
             0 => Durability::Memory,
@@ -189,7 +191,7 @@ impl Mix {
         })
     }
 
-    /// A key: short and hot, or longer and rarer.
+    /// Returns a key: short and hot, or longer and rarer.
     fn key(&self, random: &mut Rng) -> Vec<u8> {
         let circle = weighted(random, &self.circle_weights);
         let number = random.u32(0..self.circles[circle].max(1));

@@ -1,16 +1,20 @@
-//! Simulation: operation generator, reference model, crash driver, shrinker. It knows contracts, not engines.
+//! Simulation: operation generator, reference model, crash driver, shrinker. It knows contracts,
+//! not engines.
 //!
-//! *Knows*: what a store of keys and values promises, how a machine may die, and how to try many ways of dying.
+//! *Knows*: what a store of keys and values promises, how a machine may die, and how to try many
+//! ways of dying.
 //!
 //! *Does not know*: any engine. A system under test comes as a [`Story`].
 //!
-//! *Read in this order*: [`story`] (what a system must offer), [`mod@reference`] (what a crash may leave), [`generate`] (steps
-//! from a seed), [`driver`] (crashes, and devices that fail), `shrink` (small failures), [`replay`] (one line), [`environment`],
-//! [`saboteur`] (planted bugs, for tests of tests), [`coverage`].
+//! *Read in this order*: [`story`] (what a system must offer), [`mod@reference`] (what a crash may
+//! leave), [`generate`] (steps from a seed), [`driver`] (crashes, and devices that fail), `shrink`
+//! (small failures), [`replay`] (one line), [`environment`], [`saboteur`] (planted bugs, for tests
+//! of tests), [`coverage`].
 //!
 //! Invariants:
 //!
-//! - **X1** A run is a function of its story, its settings and its seed: the same again gives the same trace.
+//! - **X1** A run is a function of its story, its settings and its seed: the same again gives the
+//!   same trace.
 //! - **X2** Whatever is found comes with one line that replays it.
 
 pub mod coverage;

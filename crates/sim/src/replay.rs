@@ -1,11 +1,14 @@
-//! The one line that replays a failure: which story, which seed, which of its steps, and which crashes.
+//! The one line that replays a failure: which story, which seed, which of its steps, and which
+//! crashes.
 //!
 //! ```text
-//! ALLUVIUM_SIM="story=toy seed=17 steps=0-3,7 path=123:none:ab12/4:random:77" cargo test -p alluvium-sim -- toy
+//! ALLUVIUM_SIM="story=toy seed=17 steps=0-3,7 path=123:none:ab12/4:random:77" \
+//!     cargo test -p alluvium-sim -- toy
 //! ```
 //!
-//! `path` lists the crashes: before which device operation of its life, what survived, and the seed of the image. The
-//! first life is the run; each image begins the next one. `-` is a failure without a crash. `fault` names a device fault.
+//! `path` lists the crashes: before which device operation of its life, what survived, and the seed
+//! of the image. The first life is the run; each image begins the next one. `-` is a failure
+//! without a crash. `fault` names a device fault.
 
 use alluvium_device::Operation;
 use alluvium_device::simulated::{Failure, Fault, SimDirectory, Survival};
@@ -21,7 +24,8 @@ pub const LOUD: &str = "ALLUVIUM_SIM_LOUD";
 /// One crash: a life ended before one of its device operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Turn {
-    /// The operation of that life, counted from 0; one past the last for a crash after the last step.
+    /// The operation of that life, counted from 0; one past the last for a crash after the last
+    /// step.
     pub call: u64,
     /// What survived.
     pub survival: Survival,
@@ -49,7 +53,7 @@ pub enum FaultKind {
     Io,
     /// No space.
     Full,
-    /// The disk has so many bytes as [`FaultAt::call`] says; the operation does not matter.
+    /// The disk has as many bytes as [`FaultAt::call`] says; the operation does not matter.
     Capacity,
 }
 
@@ -278,7 +282,8 @@ impl FromStr for Target {
     }
 }
 
-/// The target that the environment asks for. While there is one, nothing else is run, in whichever story it is.
+/// Returns the target that the environment asks for. While there is one, nothing else is run, in
+/// whichever story it is.
 ///
 /// # Panics
 /// When the variable is set to something that is no target: better than testing something else.

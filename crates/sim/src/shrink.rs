@@ -1,8 +1,9 @@
 //! Makes a finding small: fewer steps, fewer crashes, a simpler survival.
 //!
-//! What fails lies in the last step that is kept, so a candidate with fewer steps is tried with every device operation
-//! of its last step as the crash point, and a few seeds each (delta debugging after Zeller and Hildebrandt 2002 over the
-//! steps before it). Any finding counts: a smaller history that fails in another way is as good.
+//! What fails lies in the last step that is kept, so a candidate with fewer steps is tried with
+//! every device operation of its last step as the crash point, and a few seeds each (delta
+//! debugging after Zeller and Hildebrandt 2002 over the steps before it). Any finding counts: a
+//! smaller history that fails in another way is as good.
 
 use crate::driver::{Bad, Explorer, Finding, Plan, Settings, kept};
 use crate::replay::Turn;
@@ -15,7 +16,8 @@ const CANDIDATES: u32 = 300;
 /// How many images of one candidate are judged at most.
 const POINTS: u64 = 3000;
 
-/// The seeds with which the crash at this depth of a path is tried: its own, and at the end of the path some more.
+/// Returns the seeds with which the crash at this depth of a path is tried: its own, and at the end
+/// of the path some more.
 pub(crate) fn seeds_at(path: &[Turn], depth: usize) -> Vec<u64> {
     let more = if depth + 1 == path.len() { 10 } else { 0 };
     path.get(depth)
@@ -25,8 +27,8 @@ pub(crate) fn seeds_at(path: &[Turn], depth: usize) -> Vec<u64> {
         .collect()
 }
 
-/// The smallest failing run that was found, starting from run `seed`, which fails with `bad`; at most
-/// `effort` images are judged for it.
+/// Returns the smallest failing run that was found, starting from run `seed`, which fails with
+/// `bad`; at most `effort` images are judged for it.
 pub(crate) fn shrink<S: Story>(story: &S, settings: &Settings, seed: u64, effort: u64, bad: Bad) -> Finding {
     let all = story.steps(seed, settings.steps);
     let places: Vec<usize> = (0..all.len().min(bad.step + 1)).collect();

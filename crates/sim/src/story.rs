@@ -21,8 +21,9 @@ pub enum Step<A> {
 
 /// A system under test, with what is done to it.
 ///
-/// A story is stateless: everything that changes lives in its `System`, in the directory and in the ledger. It must be
-/// deterministic: the same seed gives the same steps, and the same steps the same device calls.
+/// A story is stateless: everything that changes lives in its `System`, in the directory and in the
+/// ledger. It must be deterministic: the same seed gives the same steps, and the same steps the
+/// same device calls.
 pub trait Story: Send + Sync + 'static {
     /// What a user, or a background worker, may do.
     type Action: Clone + fmt::Debug + Send + Sync;
@@ -32,7 +33,8 @@ pub trait Story: Send + Sync + 'static {
     /// A short name, for replay lines.
     fn name(&self) -> &'static str;
 
-    /// The steps of a run. A step must make sense without the ones before it: the shrinker leaves some out.
+    /// The steps of a run. A step must make sense without the ones before it: the shrinker leaves
+    /// some out.
     fn steps(&self, seed: u64, count: usize) -> Vec<Step<Self::Action>>;
 
     /// Creates a store in a directory that holds none (or what an interrupted creation left).
@@ -50,7 +52,8 @@ pub trait Story: Send + Sync + 'static {
     /// Does one action, telling the ledger of each commit before it begins and when it is answered.
     ///
     /// # Errors
-    /// What went wrong. The ledger must have been told what became of the commit (in doubt, or withdrawn).
+    /// What went wrong. The ledger must have been told what became of the commit (in doubt, or
+    /// withdrawn).
     fn apply(&self, system: &mut Self::System, action: &Self::Action, world: &World) -> Result<(), Trouble>;
 
     /// Everything that a scan shows.
@@ -143,7 +146,8 @@ impl Ledger {
         self.state().reference.cover(number);
     }
 
-    /// What the system is in the middle of from now on, if anything: crashes meanwhile are counted under this name.
+    /// What the system is in the middle of from now on, if anything: crashes meanwhile are counted
+    /// under this name.
     pub fn amid(&self, what: Option<&'static str>) {
         self.state().amid = what;
     }
@@ -182,11 +186,11 @@ impl Ledger {
 /// What kind of error a system answered with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// There is no room; nothing was changed.
+    /// The disk is full; nothing was changed.
     Full,
     /// The device failed.
     Device,
-    /// Refused because of an earlier failure, until the store is opened anew.
+    /// Refused because of an earlier failure, until the store is opened again.
     Poisoned,
     /// What was read is not what was written, and the system noticed.
     Damaged,

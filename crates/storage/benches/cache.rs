@@ -1,5 +1,6 @@
-//! What the cache costs: hits, hits of two threads, misses, insertions. `cargo bench -p alluvium-storage --bench cache`
-//! prints medians of three; without `--bench` it runs with tiny inputs, so that it cannot rot.
+//! What the cache costs: hits, hits of two threads, misses, insertions.
+//! `cargo bench -p alluvium-storage --bench cache` prints medians of three; without `--bench` it
+//! runs with tiny inputs, so that it cannot rot.
 
 use alluvium_base::{Purpose, checksum};
 use alluvium_device::{Buffer, Directory, memory::MemoryDirectory};
@@ -85,8 +86,8 @@ fn shuffled(count: usize, below: usize, seed: u64) -> Vec<u32> {
 const HITS: usize = 10_000;
 const MISSES: usize = 512;
 
-/// The median of three runs, each the median of its slices, in nanoseconds per operation: a slice in which the system
-/// let another process run counts no more than any other.
+/// The median of three runs, each the median of its slices, in nanoseconds per operation: a slice
+/// in which the system let another process run counts no more than any other.
 fn median_of_slices<T>(items: &[T], slice: usize, mut run: impl FnMut(&[T])) -> f64 {
     median((0..3).map(|_| slices(items, slice, &mut run)))
 }

@@ -1,7 +1,8 @@
 //! What the extents of a large store cost: `cargo bench -p alluvium-storage --bench extents`.
 //!
-//! A tier of 1 TiB in memory, of which nothing is written, is filled in three ways; then the map's costs and those of
-//! single calls are measured. Each figure is a median of three. Under `cargo test` the tier has 1 GiB.
+//! A tier of 1 TiB in memory, of which nothing is written, is filled in three ways; then the map's
+//! costs and those of single calls are measured. Each figure is a median of three. Under
+//! `cargo test` the tier has 1 GiB.
 
 use alluvium_base::{GIB, KIB, MIB, Purpose, TIB};
 use alluvium_device::Directory;
@@ -159,7 +160,7 @@ impl Bench {
         (pointer, cut, written)
     }
 
-    /// A checkpoint after so many changes.
+    /// Writes a checkpoint after `changes` changes.
     fn delta(&mut self, changes: usize) -> (MapPointer, Duration, Duration) {
         for _ in 0..changes {
             let extent = self.live[self.random.usize(..self.live.len())];

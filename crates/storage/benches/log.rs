@@ -1,8 +1,10 @@
-//! The log on a real file system: `cargo bench -p alluvium-storage --bench log -- [append] [disk] [longest]`.
+//! The log on a real file system: `cargo bench -p alluvium-storage --bench log -- [append] [disk]
+//! [longest]`.
 //!
-//! *append*: nanoseconds per record of 130 bytes at `Process`, mapped and written, while another thread prepares and
-//! releases. *disk*: commits per second at `Disk`, and syncs per commit, beside what the device gives. *longest*: every
-//! append of 10⁸ timed alone. Each line is a median of three rounds; under `cargo test` the inputs are tiny.
+//! *append*: nanoseconds per record of 130 bytes at `Process`, mapped and written, while another
+//! thread prepares and releases. *disk*: commits per second at `Disk`, and syncs per commit, beside
+//! what the device gives. *longest*: every append of 10⁸ timed alone. Each line is a median of
+//! three rounds; under `cargo test` the inputs are tiny.
 
 use alluvium_base::Purpose;
 use alluvium_device::file::FileDirectory;
@@ -94,7 +96,8 @@ fn tend(log: &Log, stop: &AtomicBool) {
     }
 }
 
-/// Appends a record; a full log is released first, which happens when the background thread got no processor.
+/// Appends a record; a full log is released first, which happens when the background thread got no
+/// processor.
 fn append(log: &Log, sequence: u64, durability: Durability) {
     while let Err(error) = log.append(sequence, 1, &PAYLOAD, durability) {
         assert!(error.is_full(), "{error}");
@@ -270,8 +273,8 @@ impl Histogram {
     }
 }
 
-/// How often this thread has lost its processor to another one. (A thread that waits for a page or a lock gives it up
-/// by itself, which is not counted.)
+/// How often this thread has lost its processor to another one. (A thread that waits for a page or
+/// a lock gives it up by itself, which is not counted.)
 #[allow(unsafe_code)]
 fn preemptions() -> i64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -291,7 +294,7 @@ fn longest(place: &Path, settings: &Settings) {
     let stop = AtomicBool::new(false);
     let mut times = Histogram::new();
     let mut clock = Histogram::new();
-    // The longest appends during which nobody took the processor away.
+    // The longest appends during which this thread kept its processor.
     let mut own = Histogram::new();
     let begun = Instant::now();
     std::thread::scope(|scope| {

@@ -1,8 +1,9 @@
 //! How fast nodes are written: `cargo bench -p alluvium-storage --bench nodes`.
 //!
-//! One thread packs nodes into extents on the memory device: compression, checksum, the copy into the extent's buffer and
-//! the device's own copy. Beside it stand the parts alone. Each figure is a median of three; a round writes to the space
-//! that the round before gave up. Under `cargo test` a round is 2 MiB.
+//! One thread packs nodes into extents on the memory device: compression, checksum, the copy into
+//! the extent's buffer and the device's own copy. Beside it stand the parts alone. Each figure is a
+//! median of three; a round writes to the space that the round before gave up. Under `cargo test` a
+//! round is 2 MiB.
 
 use alluvium_base::{MIB, Purpose, checksum};
 use alluvium_device::memory::MemoryDirectory;

@@ -1,10 +1,12 @@
-//! What the ground floors do, told step by step: a store is created, written, killed, recovered, damaged and checked.
+//! What the lower layers do, told step by step: a store is created, written, killed, recovered,
+//! damaged and checked.
 //!
 //! ```text
 //! cargo run --release -p alluvium-storage --example tour [DIRECTORY]
 //! ```
 //!
-//! Without a directory it works in a temporary one and removes it. The directory must be empty or new.
+//! Without a directory it works in a temporary one and removes it. The directory must be empty or
+//! new.
 
 use alluvium_base::bytes::Reader;
 use alluvium_base::{MIB, Purpose};
@@ -162,7 +164,8 @@ fn doomed(path: &Path) -> Outcome<()> {
 /// How many nodes hold the pages' pointers.
 const ROOTS: usize = (PAGES as usize * NodePointer::BYTES).div_ceil(16 * 4096);
 
-/// Writes the pages' pointers into nodes of their own. The payload is the pointers to those and every extent in use.
+/// Writes the pages' pointers into nodes of their own. The payload is the pointers to those and
+/// every extent in use.
 fn write_root(store: &Store, pointers: &[NodePointer], extents: &[(Extent, u64)]) -> Outcome<Vec<u8>> {
     let mut writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Freeing))?;
     let node_bytes = store.page_size().node_bytes(16);

@@ -120,8 +120,8 @@ pub enum Error {
         /// The version that can be read.
         supported: u32,
     },
-    /// The newest superblock is gone: what can be opened is older than what the log has seen. Opening it would
-    /// silently undo commits.
+    /// The newest superblock is gone: what can be opened is older than what the log has seen.
+    /// Opening it would silently undo commits.
     #[error(
         "the newest readable superblock has generation {opened}, but the log has seen generation {named}: \
          the newer superblock is damaged or stale; restore from a backup, or run `alluvium repair` to accept the older state"
@@ -145,7 +145,7 @@ pub enum Error {
         /// What is wrong with the value.
         why: String,
     },
-    /// There is no room in the store for what was asked, and nothing was changed.
+    /// The store has no space for what was asked, and nothing was changed.
     #[error("the store is full: {wanted} bytes were wanted, {free} are free{}; delete something or free disk space", if *reserve { " (the rest is kept for deletes and checkpoints)" } else { "" })]
     Full {
         /// Bytes asked for.
@@ -155,8 +155,9 @@ pub enum Error {
         /// Whether a reserve remains that this request may not use.
         reserve: bool,
     },
-    /// The log has reached its limit, and nothing was written. The sequences that were to be appended are still open:
-    /// append them again once there is room, or give them up with `Log::void`.
+    /// The log has reached its limit, and nothing was written. The sequences that were to be
+    /// appended are still open: append them again once the log has space, or give them up with
+    /// `Log::void`.
     #[error(
         "the log is full: {live} of {limit} bytes hold records that no checkpoint covers{}, and {wanted} more were \
          wanted; checkpoint and release the log",
@@ -198,8 +199,8 @@ impl Error {
         }
     }
 
-    /// Whether room on the disk or in the store would have helped, or more open files or memory
-    /// than the system gave: nothing was changed, and it may go better later.
+    /// Returns whether a resource ran short: space on the disk or in the store, open files, or
+    /// memory. Nothing was changed, and the same request may succeed later.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {

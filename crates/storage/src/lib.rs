@@ -1,23 +1,25 @@
 //! Turns devices into crash-safe, reference-counted, cached pages.
 //!
-//! *Knows*: superblocks and generations, extents and who refers to them, nodes and how they are encoded, the cache,
-//! the log's mechanics, and in which order all of these reach the device.
+//! *Knows*: superblocks and generations, extents and who refers to them, nodes and how they are
+//! encoded, the cache, the log's mechanics, and in which order all of these reach the device.
 //!
 //! *Does not know*: keys, messages, trees, transactions; what a log record means.
 //!
-//! *Read in this order*: [`node`], [`extents`], [`superblock`], [`epoch`], [`memory`], [`cache`], [`watermark`], [`log`], [`store`].
+//! *Read in this order*: [`node`], [`extents`], [`superblock`], [`epoch`], [`memory`], [`cache`],
+//! [`watermark`], [`log`], [`store`].
 //!
 //! Invariants:
 //!
 //! - **S1** A block that the durable superblock reaches is never overwritten.
-//! - **S2** Order of a checkpoint: data, sync, superblock, sync, and only then reuse of extents, hole punching and
-//!   recycling of log.
-//! - **S3** Every pointer verifies what it points to: a flipped, misdirected, stale or zeroed block is found when it
-//!   is read.
-//! - **S4** A freed extent is reused only once a later generation is durable and no guard or read in flight can
-//!   reach its old content.
+//! - **S2** Order of a checkpoint: data, sync, superblock, sync, and only then reuse of extents,
+//!   hole punching and recycling of log.
+//! - **S3** Every pointer verifies what it points to: a flipped, misdirected, stale or zeroed block
+//!   is found when it is read.
+//! - **S4** A freed extent is reused only once a later generation is durable and no guard or read
+//!   in flight can reach its old content.
 //! - **S5** A full disk is an error before anything is written or installed.
-//! - **S6** After a failed write or sync the store refuses further changes until it is opened anew; reads go on.
+//! - **S6** After a failed write or sync the store refuses further changes until it is opened
+//!   again; reads go on.
 
 pub mod cache;
 pub mod epoch;
@@ -39,6 +41,6 @@ pub use log::{Durability, Log, LogOptions};
 pub use node::{Codec, NodePointer, PageSize};
 pub use tiers::Tiers;
 
-/// No sequence, generation or other number that only grows is as high: whatever says so is damaged. So neither sums nor
-/// successors of what was read overflow.
+/// No sequence, generation or other number that only grows is as high: whatever says so is damaged.
+/// So neither sums nor successors of what was read overflow.
 pub const IMPOSSIBLE: u64 = 1 << 62;

@@ -1,7 +1,8 @@
-//! Anonymous memory straight from the operating system: reserved at once, paid for from the first touch.
+//! Anonymous memory straight from the operating system: reserved at once, paid for from the first
+//! touch.
 //!
-//! The only module of the floors above `device` that asks the system for anything. No storage I/O happens here: files are
-//! `device`'s alone (rule 1 of the house), anonymous memory is nobody's.
+//! Above `device`, no other module asks the system for anything. It does no storage I/O: files are
+//! `device`'s alone (rule 1 of `docs/architecture.md`). Anonymous memory is no file.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -11,7 +12,8 @@ use std::slice;
 /// The size of a huge page: reservations begin at a multiple of it.
 pub const HUGE_PAGE: usize = 2 << 20;
 
-/// A reservation of address space, given back as a whole when it is dropped. Bytes read as zero until they are written.
+/// A reservation of address space, given back as a whole when it is dropped. Bytes read as zero
+/// until they are written.
 ///
 /// ```
 /// use alluvium_storage::memory::{Anonymous, HUGE_PAGE};
@@ -27,7 +29,7 @@ pub struct Anonymous {
     mapping_len: usize,
 }
 
-// SAFETY: this is an address range; whoever reaches bytes through its start answers for that.
+// SAFETY: this is an address range; code that reaches bytes through its start answers for that.
 unsafe impl Send for Anonymous {}
 // SAFETY: as above.
 unsafe impl Sync for Anonymous {}
@@ -39,7 +41,8 @@ impl Anonymous {
     /// What the system says when it refuses.
     pub fn reserve(len: usize) -> io::Result<Anonymous> {
         let mapping_len = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that exists.
+        // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that
+        // exists.
         let mapping = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -65,21 +68,22 @@ impl Anonymous {
         })
     }
 
-    /// The first byte; readable and writable, with [`Anonymous::len`] bytes from there on, as long as this lives.
+    /// Returns the first byte; readable and writable, with [`Anonymous::len`] bytes from there on,
+    /// as long as this lives.
     #[must_use]
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// How many bytes are reserved.
+    /// Returns how many bytes are reserved.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no bytes are reserved.
+    /// Returns whether no bytes are reserved.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -105,7 +109,8 @@ impl Anonymous {
         }
     }
 
-    /// Has the system provide the memory of a range now, so that nobody waits at its first touch. A hint, which changes no contents.
+    /// Has the system provide the memory of a range now, so that the first touch does not wait. A
+    /// hint, which changes no contents.
     ///
     /// # Panics
     /// When the range is not inside the reservation.
@@ -124,10 +129,12 @@ impl Anonymous {
     /// When the range is not inside the reservation.
     ///
     /// # Safety
-    /// Nobody relies on the contents of the range, and no reference to non-atomic data in it is alive.
+    /// The contents of the range are not needed any more, and no reference to non-atomic data in it
+    /// is alive.
     pub unsafe fn give_back(&self, at: usize, len: usize) {
         self.check(at, len);
-        // SAFETY: the range is inside the mapping; that its contents may go is the caller's promise.
+        // SAFETY: the range is inside the mapping; that its contents may go is the caller's
+        // promise.
         let failed = unsafe { libc::madvise(self.start.add(at).as_ptr().cast(), len, libc::MADV_DONTNEED) };
         assert_eq!(failed, 0, "memory of an anonymous mapping can be given back");
     }
@@ -135,16 +142,18 @@ impl Anonymous {
 
 impl Drop for Anonymous {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `reserve` with this length; whoever refers to it keeps this alive.
+        // SAFETY: the mapping was made by `reserve` with this length; every reference to it keeps
+        // this alive.
         unsafe { libc::munmap(self.mapping.as_ptr().cast(), self.mapping_len) };
     }
 }
 
-/// So many bytes are worth a mapping of their own.
+/// From this many bytes on memory gets a mapping of its own.
 const MAPPED: usize = 64 << 10;
 
-/// Bytes of one owner, zero at first, which cost memory from the first touch until they are dropped: where they are many, they are not the
-/// allocator's, which would keep what is given back for later, and what is asked for later may be longer.
+/// Bytes of one owner, zero at first, which cost memory from the first touch until they are
+/// dropped: where they are many, they are not the allocator's, which would keep what is given back
+/// for later, and what is asked for later may be longer.
 ///
 /// ```
 /// use alluvium_storage::memory::Bytes;
@@ -162,7 +171,7 @@ enum Owned {
 }
 
 impl Bytes {
-    /// So many bytes.
+    /// Returns `len` zero bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> Bytes {
         let mapped = (len >= MAPPED).then(|| Anonymous::reserve(len));
@@ -186,7 +195,8 @@ impl Deref for Bytes {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            // SAFETY: the reservation has so many bytes, initialised (zero at first), which only this owner reaches.
+            // SAFETY: the reservation has `len` bytes, initialised (zero at first), which only this
+            // owner reaches.
             Owned::Mapped(memory) => unsafe { slice::from_raw_parts(memory.start().as_ptr(), memory.len()) },
             Owned::Heap(bytes) => bytes,
         }
@@ -197,7 +207,7 @@ impl DerefMut for Bytes {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.0 {
-            // SAFETY: as above; and this owner is borrowed by nobody else.
+            // SAFETY: as above; and this owner is borrowed exclusively.
             Owned::Mapped(memory) => unsafe {
                 slice::from_raw_parts_mut(memory.start().as_ptr(), memory.len())
             },

@@ -1,8 +1,10 @@
-//! The atomics, fences and locks of the lock-free cores, so that a model checker can stand in for them.
+//! The atomics, fences and locks of the lock-free cores, so that a model checker can stand in for
+//! them.
 //!
-//! Built with `RUSTFLAGS="--cfg alluvium_model_check"`, the names below are those of `loom`, which runs a test under
-//! every schedule and every value that the memory model lets a load return (up to its preemption bound). Otherwise
-//! they are those of the standard library and of `parking_lot`. One command runs all model checks:
+//! Built with `RUSTFLAGS="--cfg alluvium_model_check"`, the names below are those of `loom`, which
+//! runs a test under every schedule and every value that the memory model lets a load return (up to
+//! its preemption bound). Otherwise they are those of the standard library and of `parking_lot`.
+//! One command runs all model checks:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model LOOM_MAX_PREEMPTIONS=3 \

@@ -65,7 +65,8 @@ impl Tiers {
         Tiers { files }
     }
 
-    /// The file of a tier. The number may come from a damaged pointer, so an unknown one is an error.
+    /// Returns the file of a tier. The number may come from a damaged pointer, so an unknown one is
+    /// an error.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when there is no such tier.
@@ -80,7 +81,7 @@ impl Tiers {
         })
     }
 
-    /// How many tiers there are.
+    /// Returns how many tiers there are.
     #[must_use]
     pub fn count(&self) -> usize {
         self.files.len()

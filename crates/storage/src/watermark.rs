@@ -1,13 +1,15 @@
-//! Which sequences are complete: a ring of completions that arrive out of order from many threads. The log counts what is appended
-//! with it, and the floors above may count what else happens to their sequences.
+//! Which sequences are complete: a ring of completions that arrive out of order from many threads.
+//! The log counts what is appended with it, and higher layers may count what else happens to their
+//! sequences.
 //!
-//! A completion of `first..=last` writes `last` into the slot of `first`; the watermark moves from `w` to the value in
-//! the slot of `w + 1` as long as that value is above `w`. A slot never needs to be cleared: what an earlier lap left
-//! there is at most the watermark that the lap ended at, so it is not above `w`. (InnoDB's link buffer, without its
-//! cleaning.)
+//! A completion of `first..=last` writes `last` into the slot of `first`; the watermark moves from
+//! `w` to the value in the slot of `w + 1` as long as that value is above `w`. A slot never needs
+//! to be cleared: what an earlier lap left there is at most the watermark that the lap ended at, so
+//! it is not above `w`. (InnoDB's link buffer, without its cleaning.)
 //!
-//! *Bounded*: a completion may begin at most [`WINDOW`] sequences above the watermark; who comes earlier waits until
-//! the lower sequences are complete. This is the back-pressure on a writer that falls behind the others.
+//! *Bounded*: a completion may begin at most [`WINDOW`] sequences above the watermark; who comes
+//! earlier waits until the lower sequences are complete. This is the back-pressure on a writer that
+//! falls behind the others.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -19,10 +21,11 @@ const _: () = assert!(WINDOW.is_power_of_two());
 /// Bytes that a watermark takes in memory.
 pub const BYTES: u64 = WINDOW * 8;
 
-/// Stands where one access must not overtake another. Of two threads that complete neighbours, one fills a slot and looks at
-/// the watermark, the other moves the watermark and looks at the slot: one must see the other. All four accesses are
-/// sequentially consistent, which says just that and costs nothing beside the compare-and-swap. The model checker
-/// knows sequential consistency of fences only.
+/// Stands where one access must not overtake another. Of two threads that complete neighbours, one
+/// fills a slot and looks at the watermark, the other moves the watermark and looks at the slot:
+/// one must see the other. All four accesses are sequentially consistent, which says just that and
+/// costs nothing beside the compare-and-swap. The model checker knows sequential consistency of
+/// fences only.
 pub(crate) fn order() {
     #[cfg(alluvium_model_check)]
     crate::sync::fence(Ordering::SeqCst);
@@ -49,7 +52,7 @@ pub struct Watermark {
 struct Padded(AtomicU64);
 
 impl Watermark {
-    /// A watermark at which everything up to `start` is complete.
+    /// Creates a watermark at which everything up to `start` is complete.
     #[must_use]
     pub fn new(start: u64) -> Watermark {
         Watermark {
@@ -64,7 +67,7 @@ impl Watermark {
         self.completed.0.load(Ordering::SeqCst)
     }
 
-    /// Whether a record that begins at `first` is inside the window.
+    /// Returns whether a record that begins at `first` is inside the window.
     #[must_use]
     pub fn has_room(&self, first: u64) -> bool {
         first <= self.completed() + WINDOW
@@ -74,22 +77,24 @@ impl Watermark {
         &self.slots[(first % WINDOW) as usize]
     }
 
-    /// Marks `first..=last` complete; whether the watermark moved.
+    /// Marks `first..=last` complete. Returns whether the watermark moved.
     ///
     /// # Panics
-    /// When the range is empty, outside the window, or complete already: a bug of whoever assigns sequences.
+    /// When the range is empty, outside the window, or complete already: a bug of the code that
+    /// assigns sequences.
     pub fn complete(&self, first: u64, last: u64) -> bool {
         let completed = self.completed();
         assert!(
             first <= last && first > completed && first <= completed + WINDOW,
             "sequences {first} to {last} are completed, but the watermark is {completed}"
         );
-        // In order, as almost always: nobody else can move the watermark over `first`, so its slot is not needed.
+        // In order, as almost always: no other thread can move the watermark over `first`, so its
+        // slot is not needed.
         if completed + 1 == first && self.try_move(completed, last).is_ok() {
             self.advance(last);
             return true;
         }
-        // Whoever moves the watermark over this slot takes the record's bytes with it.
+        // The thread that moves the watermark over this slot also publishes the record's bytes.
         self.slot(first).store(last, Ordering::SeqCst);
         order();
         self.advance(self.completed())

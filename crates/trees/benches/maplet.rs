@@ -1,4 +1,5 @@
-//! The maplet's speed in a store on the memory device: built, merged, and asked one at a time and a path at once.
+//! The maplet's speed in a store on the memory device: built, merged, and asked one at a time and a
+//! path at once.
 //!
 //! Prints medians of five. Without `--bench` (under `cargo test`) it runs on a small input.
 

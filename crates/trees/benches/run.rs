@@ -1,8 +1,9 @@
-//! What runs cost: `cargo bench -p alluvium-trees --bench run` prints medians of three, of one thread on the memory device;
-//! without `--bench` it runs with tiny inputs, so that it cannot rot.
+//! What runs cost: `cargo bench -p alluvium-trees --bench run` prints medians of three, of one
+//! thread on the memory device; without `--bench` it runs with tiny inputs, so that it cannot rot.
 //!
-//! Records are 24-byte random keys and 100-byte values half of it random, unless said otherwise; a user's
-//! bytes are those 124. Cursors look at keys and know where values are, but nothing reads the values.
+//! Records are 24-byte random keys and 100-byte values half of it random, unless said otherwise; a
+//! user's bytes are those 124. Cursors look at keys and know where values are, but nothing reads
+//! the values.
 
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Purpose};

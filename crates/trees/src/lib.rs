@@ -4,7 +4,8 @@
 //!
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
-//! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`], [`tiered`].
+//! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
+//! [`tiered`].
 //!
 //! Invariants:
 //!

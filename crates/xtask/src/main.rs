@@ -1,4 +1,4 @@
-//! `cargo run -p xtask -- tidy`: checks that the house is in order.
+//! `cargo run -p xtask -- tidy`: checks the rules of the project.
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -16,7 +16,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Check the rules of the house that text can show; print every finding and fail if there is one.
+    /// Check the rules of the project that text can show; print every finding and fail if there is
+    /// one.
     Tidy {
         /// First lower the numbers in crates/xtask/ratchet.toml to what the workspace holds today.
         #[arg(long)]
@@ -48,6 +49,7 @@ fn main() -> Result<ExitCode> {
             let mut workspace = Workspace::load(&std::env::current_dir()?)?;
             if update_ratchet {
                 tidy::ratchet::lower(&mut workspace)?;
+                tidy::language::lower(&mut workspace)?;
             }
             let findings = tidy::check(&workspace);
             for finding in &findings {

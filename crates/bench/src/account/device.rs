@@ -1,9 +1,12 @@
 //! What the device did, from three places that see different things:
 //!
-//! - the *process* (`io` of proc(5)): bytes that it made the device read, and bytes of pages that it made dirty or wrote past the page cache, less those
-//!   that were dropped before they were written. Nobody else's are in it; what the file system adds for itself is not, either.
-//! - the *group* (the block controller of control groups, version 1): reads and their bytes, exactly; of writes only those past the page cache.
-//! - the *block device* (`/proc/diskstats`): everything, and everybody's.
+//! - the *process* (`io` of proc(5)): bytes that it made the device read, and bytes of pages that
+//!   it made dirty or wrote past the page cache, less those that were dropped before they were
+//!   written. Bytes of other processes are not in it; what the file system adds for itself is not,
+//!   either.
+//! - the *group* (the block controller of control groups, version 1): reads and their bytes,
+//!   exactly; of writes only those past the page cache.
+//! - the *block device* (`/proc/diskstats`): all processes together.
 //!
 //! Headlines take reads from the group, or else from the block device, and bytes from the process.
 
@@ -62,7 +65,7 @@ impl Counted {
         }
     }
 
-    /// What was done since an earlier moment.
+    /// Returns what was done since an earlier moment.
     #[must_use]
     pub fn since(&self, before: &Counted) -> Counted {
         let since = |now: Option<Traffic>, before: Option<Traffic>| Some(now?.since(before?));
@@ -79,7 +82,7 @@ impl Counted {
         self.group.or(self.block).map_or(0, |traffic| traffic.reads)
     }
 
-    /// Bytes that were read.
+    /// Returns the bytes that were read.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
         self.process
@@ -88,7 +91,7 @@ impl Counted {
             .map_or(0, |traffic| traffic.read_bytes)
     }
 
-    /// Bytes that were written.
+    /// Returns the bytes that were written.
     #[must_use]
     pub fn write_bytes(&self) -> u64 {
         self.process
@@ -97,7 +100,7 @@ impl Counted {
     }
 }
 
-/// A device's major and minor number, as the C library takes them apart.
+/// Returns a device's major and minor number, as the C library takes them apart.
 pub(crate) fn split(device: u64) -> (u32, u32) {
     (libc::major(device), libc::minor(device))
 }

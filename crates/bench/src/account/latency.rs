@@ -77,19 +77,19 @@ impl Recorder {
         }
     }
 
-    /// How many operations there were.
+    /// Returns how many operations there were.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// How many ended in each interval.
+    /// Returns how many ended in each interval.
     #[must_use]
     pub fn series(&self) -> &[u64] {
         &self.counts
     }
 
-    /// The latencies that are reported.
+    /// Returns the latencies that are reported.
     #[must_use]
     pub fn percentiles(&self) -> Percentiles {
         let us = |ns: u64| ns as f64 / 1000.0;

@@ -18,7 +18,7 @@ pub struct Memory {
     pub group_refusals: Option<u64>,
 }
 
-/// Begins anew with the marks of the most.
+/// Starts again, with the marks of the most.
 pub fn reset(process: &Process, group: Option<&Path>) {
     // Where that is not allowed, the mark is that of the whole run, which says no less.
     let _ = fs::write(process.place.join("clear_refs"), "5");

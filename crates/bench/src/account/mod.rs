@@ -30,7 +30,7 @@ impl Process {
         }
     }
 
-    /// The one of this number.
+    /// Returns the one of this number.
     #[must_use]
     pub fn of(number: u32) -> Process {
         Process {
@@ -43,7 +43,8 @@ impl Process {
         std::fs::read_to_string(self.place.join(name)).unwrap_or_default()
     }
 
-    /// Microseconds of processor time that it has taken, user and system, all threads; to ten milliseconds.
+    /// Microseconds of processor time that it has taken, user and system, all threads; to ten
+    /// milliseconds.
     #[must_use]
     pub fn cpu_us(&self) -> u64 {
         // SAFETY: it reads a constant of the system.
@@ -106,7 +107,7 @@ pub fn cpu_us() -> u64 {
     us(usage.ru_utime) + us(usage.ru_stime)
 }
 
-/// Bytes that a directory and all in it take on the device.
+/// Returns the bytes that a directory and all in it take on the device.
 #[must_use]
 pub fn disk_bytes(directory: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;

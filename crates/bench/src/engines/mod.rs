@@ -23,7 +23,7 @@ pub const OWN: [Entry; 2] = [
     },
 ];
 
-/// The engine of a name.
+/// Returns the engine of a name.
 #[must_use]
 pub fn find(engines: &[Entry], name: &str) -> Option<Entry> {
     engines.iter().find(|entry| entry.name == name).copied()

@@ -1,4 +1,5 @@
-//! An engine that does nothing but what a caller sees of one: what remains is the cost of measuring.
+//! An engine that does nothing but what a caller sees of one: what remains is the cost of
+//! measuring.
 
 use crate::engine::{EachPair, Engine, Session, Setup};
 use crate::workload::values::Values;

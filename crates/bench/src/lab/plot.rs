@@ -11,7 +11,7 @@ use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (640, 380);
 const FONT: &str = "sans-serif";
-/// Room below the axis for the names of the lines, each.
+/// Height below the axis for the name of each line.
 const LEGEND: u32 = 20;
 
 /// Colours that can be told apart on dark and on light, published values first.

@@ -56,7 +56,8 @@ const FIGURES: [Figure; 8] = [
     }),
 ];
 
-/// Every figure of a phase that both have and that differs by more than a part, such as 0.05; the worst first.
+/// Every figure of a phase that both have and that differs by more than a part, such as 0.05; the
+/// worst first.
 #[must_use]
 pub fn compare(before: &Report, after: &Report, by: f64) -> Vec<Difference> {
     let mut differences = Vec::new();

@@ -26,7 +26,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The one that this runs on, with files in a directory.
+    /// Returns the one that this runs on, with files in a directory.
     #[must_use]
     pub fn here(directory: &Path) -> Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -69,7 +69,7 @@ impl Machine {
     }
 }
 
-/// The block device and the file system below a directory.
+/// Returns the block device and the file system below a directory.
 fn below(directory: &Path) -> (String, String) {
     use std::os::unix::fs::MetadataExt;
     let Ok(metadata) = fs::metadata(directory) else {

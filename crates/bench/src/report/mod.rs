@@ -67,7 +67,8 @@ impl Report {
         }
     }
 
-    /// Adds another one, whose engines have `name` added to theirs where both have measured the same.
+    /// Adds another one, whose engines have `name` added to theirs where both have measured the
+    /// same.
     pub fn join(&mut self, mut other: Report, name: &str) {
         let is_same = |one: &Row, row: &Row| {
             (&one.engine, &one.phase, one.threads) == (&row.engine, &row.phase, row.threads)
@@ -123,7 +124,8 @@ impl Report {
     }
 }
 
-/// For every engine and phase the median of each figure by itself; percentile curves and throughput over time are those of the repetition in the middle.
+/// For every engine and phase the median of each figure by itself; percentile curves and throughput
+/// over time are those of the repetition in the middle.
 fn medians(rows: &[Row]) -> Vec<Row> {
     let mut results: Vec<Row> = Vec::new();
     for row in rows {
@@ -142,7 +144,7 @@ fn medians(rows: &[Row]) -> Vec<Row> {
     results
 }
 
-/// The median of rows that are sorted by their throughput.
+/// Returns the median of rows that are sorted by their throughput.
 fn median(group: &[&Row]) -> Row {
     let middle = group[group.len() / 2];
     let real = |of: fn(&Row) -> f64| {
@@ -183,7 +185,7 @@ mod tests {
     use super::*;
     use crate::account::latency::Percentiles;
 
-    /// A report of two phases.
+    /// Returns a report of two phases.
     pub(super) fn tiny(engines: &[&str]) -> Report {
         let mut results = Vec::new();
         for phase in ["load", "c"] {

@@ -1,10 +1,11 @@
-//! One page of HTML that holds everything: the machine, the settings, the table, the plots. It needs nothing from elsewhere.
+//! One page of HTML that holds everything: the machine, the settings, the table, the plots. It
+//! needs nothing from elsewhere.
 
 use super::plots::Plot;
 use super::{Report, table};
 use std::fmt::Write;
 
-/// The page.
+/// Returns the page.
 #[must_use]
 pub fn page(report: &Report, plots: &[Plot]) -> String {
     let mut page = String::from(

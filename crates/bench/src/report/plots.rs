@@ -199,7 +199,8 @@ fn legend(area: &Area<'_>, engines: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Latencies by percentile, of the first phase that reads; both axes are logarithmic: each step to the right is ten times rarer.
+/// Latencies by percentile, of the first phase that reads; both axes are logarithmic: each step to
+/// the right is ten times rarer.
 fn latency(report: &Report, engines: &[String], phases: &[String]) -> Result<Option<String>> {
     let Some(phase) = phases
         .iter()
@@ -212,7 +213,7 @@ fn latency(report: &Report, engines: &[String], phases: &[String]) -> Result<Opt
         let curve = row.latency.curve.iter();
         curve.map(|&(percentile, us)| (rarity(percentile), us)).collect()
     });
-    let title = format!("latency, microseconds: one of so many operations of {phase} takes longer");
+    let title = format!("latency, microseconds: one operation of {phase} in this many takes longer");
     draw_lines(&title, engines, &lines, Scale::Logarithmic)
 }
 

@@ -22,7 +22,7 @@ const HEAD: [&str; 15] = [
     "rss MiB",
 ];
 
-/// A table of the results, phase by phase, engines below each other.
+/// Returns a table of the results, phase by phase, engines below each other.
 #[must_use]
 pub fn table(report: &Report) -> String {
     let mut phases: Vec<&str> = Vec::new();
@@ -89,8 +89,9 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-/// The results in Markdown, for a page: a line for each phase, a column for each engine; thousand operations a second, microseconds of processor time and
-/// reads of the device for an operation, bytes written for each of the user's.
+/// Returns the results in Markdown, for a page: a line for each phase, a column for each engine;
+/// thousand operations a second, microseconds of processor time and reads of the device for an
+/// operation, bytes written for each of the user's.
 #[must_use]
 pub fn markdown(report: &Report) -> String {
     let mut engines: Vec<&str> = Vec::new();
@@ -119,7 +120,7 @@ pub fn markdown(report: &Report) -> String {
     text
 }
 
-/// A result in a few words.
+/// Returns a result in a few words.
 fn short(row: &Row) -> String {
     let mut words = Vec::new();
     if row.operations > 0 {

@@ -23,7 +23,7 @@ pub fn child(entries: &[Entry]) -> ExitCode {
     let say = |event: &Event| {
         let mut out = std::io::stdout().lock();
         let line = serde_json::to_string(event).expect("an event is JSON");
-        // Whom nobody listens to has nothing to do any more.
+        // The parent does not listen any more: there is nothing left to do.
         if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
             std::process::exit(1);
         }
@@ -84,7 +84,7 @@ pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Resu
         say,
     };
     if !job.is_loaded && !job.phases.iter().any(|phase| phase.task == Task::Load) {
-        // Somebody wants to see what follows only.
+        // Only what follows is wanted.
         state.load_silently()?;
     }
     for phase in &job.phases {
@@ -107,7 +107,7 @@ struct State<'a> {
     say: &'a mut dyn FnMut(Event),
 }
 
-/// What the workers of a pass have written and read.
+/// Returns what the workers of a pass have written and read.
 fn bytes(workers: &[Worker<'_>]) -> (u64, u64) {
     workers.iter().fold((0, 0), |(written, read), worker| {
         (written + worker.written, read + worker.read)
@@ -218,7 +218,7 @@ impl<'a> State<'a> {
         Snapshot::take(&self.job.directory, self.job.groups.blkio.as_deref())
     }
 
-    /// What holds of every row.
+    /// Returns what holds of every row.
     fn row(&self, name: &str, before: &Snapshot, after: &Snapshot) -> Row {
         let device = after.device.since(&before.device);
         let memory = Memory::now(&Process::own(), self.job.groups.memory.as_deref());
@@ -241,7 +241,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// After a load: what is in memory goes to the device, and the engine may work in the background until it rests.
+    /// After a load: what is in memory goes to the device, and the engine may work in the
+    /// background until it rests.
     fn settle(&mut self, load: &mut Row) -> Result<()> {
         memory::reset(&Process::own(), self.job.groups.memory.as_deref());
         let before = self.snapshot();

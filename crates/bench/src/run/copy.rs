@@ -1,4 +1,5 @@
-//! A copy of an engine's files that nothing of is in the page cache: whoever is measured on it finds it as cold as what it has written itself.
+//! A copy of an engine's files of which nothing is in the page cache: an engine that is measured on
+//! it finds it as cold as what it has written itself.
 
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};

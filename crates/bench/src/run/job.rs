@@ -9,7 +9,7 @@ use crate::workload::phase::Phase;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Everything that one engine is to do in one process.
+/// Everything that an engine is to do in one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
     /// The engine.
@@ -36,11 +36,11 @@ pub struct Job {
     pub log: Log,
     /// What the process may use of memory, in bytes.
     pub cap: u64,
-    /// What the engine is told to use, if somebody says so.
+    /// What the engine is told to use, if a size was chosen.
     pub memory: Option<u64>,
     /// How long the engine may go on by itself after the load, in milliseconds.
     pub settle_ms: u64,
-    /// Of so many reads one is proven; at least 1.
+    /// Every how many reads one is proven; at least 1.
     pub verify_every: u64,
     /// The length of an interval of the throughput over time, in milliseconds.
     pub interval_ms: u64,
@@ -58,7 +58,7 @@ pub struct Groups {
 }
 
 impl Job {
-    /// A small one without phases, for tests.
+    /// Returns a small one without phases, for tests.
     #[cfg(test)]
     pub(crate) fn tiny() -> Job {
         Job {
@@ -82,7 +82,7 @@ impl Job {
         }
     }
 
-    /// Bytes of a record.
+    /// Returns the bytes of a record.
     #[must_use]
     pub fn record_bytes(&self) -> u64 {
         (KEY_BYTES + self.value_bytes) as u64
@@ -149,7 +149,8 @@ pub struct Row {
     pub user_bytes: u64,
     /// Those that were written.
     pub user_written_bytes: u64,
-    /// Bytes written to the device for each that the user wrote; that of `settle` counts the load as well.
+    /// Bytes written to the device for each that the user wrote; that of `settle` counts the load
+    /// as well.
     pub write_amplification: Option<f64>,
     /// Bytes read from the device for each that the user read.
     pub read_amplification: Option<f64>,
@@ -163,13 +164,14 @@ pub struct Row {
     pub device: Counted,
     /// Which repetition this is, from 1 on; of a median, how many there were.
     pub repetition: usize,
-    /// How far the fastest repetition is from the slowest, as a part of the median; of a median only.
+    /// How far the fastest repetition is from the slowest, as a part of the median; of a median
+    /// only.
     pub spread: Option<f64>,
     /// How many operations were measured.
     pub operations: u64,
     /// For how long.
     pub seconds: f64,
-    /// The operations a second that were meant to begin, if somebody said so.
+    /// The operations a second that were meant to begin, if a rate was chosen.
     pub target_per_s: Option<f64>,
     /// How many records there were at the end.
     pub records: u64,

@@ -1,4 +1,5 @@
-//! All threads over one window: for so long, or so many operations; as fast as they can, or by a schedule.
+//! All threads over one window: for a time or a number of operations; as fast as they can, or by a
+//! schedule.
 
 use super::worker::Worker;
 use crate::account::latency::Recorder;

@@ -2,19 +2,20 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Records are numbered from 0 on. A thread takes the next number, puts the record and says so; readers see only numbers below the least that is not
-/// acknowledged.
+/// Records are numbered from 0 on. A thread takes the next number, puts the record and says so;
+/// readers see only numbers below the least that is not acknowledged.
 #[derive(Debug)]
 pub(super) struct Records {
     next: AtomicU64,
-    /// For each thread, a number that is not above the one that it is putting; `NOTHING` if it is not.
+    /// For each thread, a number that is not above the one that it is putting; `NOTHING` if it is
+    /// not.
     pending: Vec<AtomicU64>,
 }
 
 const NOTHING: u64 = u64::MAX;
 
 impl Records {
-    /// The first so many are there.
+    /// The first `records` records are there.
     pub(super) fn new(records: u64, threads: usize) -> Records {
         Records {
             next: AtomicU64::new(records),
@@ -22,9 +23,10 @@ impl Records {
         }
     }
 
-    /// The number of a new record, which a thread puts now.
+    /// Returns the number of a new record, which a thread puts now.
     pub(super) fn begin(&self, thread: usize) -> u64 {
-        // Said before the number is taken: whoever sees the number taken sees that it is pending.
+        // Stored before the number is taken: a thread that sees the number taken sees that it is
+        // pending.
         self.pending[thread].store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         self.pending[thread].store(number, Ordering::SeqCst);

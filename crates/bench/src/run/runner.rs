@@ -1,4 +1,5 @@
-//! The runner: for every repetition and engine a directory, control groups, a child; in the end nothing of them is left.
+//! The runner: for every repetition and engine a directory, control groups, a child; in the end
+//! nothing of them is left.
 
 use super::copy::copy;
 use super::job::{Event, Groups, Job, Row};
@@ -19,7 +20,8 @@ use std::time::Duration;
 pub enum Cap {
     /// By a control group.
     Group,
-    /// Not at all: engines are told how much they may take, and the page cache is whatever there is.
+    /// Not at all: engines are told how much they may take, and the page cache is whatever there
+    /// is.
     None,
 }
 
@@ -45,8 +47,8 @@ pub struct Orders {
 pub enum Loads {
     /// In every repetition, as its phases say.
     Each,
-    /// In a process of its own before the first repetition; each works on a copy of what that has left. For engines that load for longer than they
-    /// are measured.
+    /// In a process of its own before the first repetition; each works on a copy of what that has
+    /// left. For engines that load for longer than they are measured.
     Once,
 }
 
@@ -91,7 +93,7 @@ impl std::fmt::Display for Failure {
 
 /// Who hears what happens.
 pub trait Listener: Sync {
-    /// Whether somebody wants it to stop.
+    /// Returns whether the user wants it to stop.
     fn is_stopped(&self) -> bool;
 
     /// Something has happened.
@@ -103,7 +105,7 @@ pub trait Listener: Sync {
 
 /// What the runner needs of its surroundings.
 pub trait Runner: Listener {
-    /// The program, with its arguments, that is the child for an engine.
+    /// Returns the program, with its arguments, that is the child for an engine.
     ///
     /// # Errors
     /// When there is none.
@@ -130,8 +132,9 @@ pub fn run(orders: &Orders, runner: &dyn Runner) -> Result<Outcome> {
 /// What is done for one repetition of one engine.
 pub(crate) type One<'a> = &'a mut dyn FnMut(&str, usize, &mut Outcome) -> Result<()>;
 
-/// Does something for every engine, repetition by repetition, so that what changes on the machine meanwhile meets all of them. One that fails is among the
-/// failures, and the others go on: an engine that is killed for its memory after an hour takes nobody's figures with it.
+/// Does something for every engine, repetition by repetition, so that what changes on the machine
+/// meanwhile meets all of them. An engine that fails is among the failures, and the others go on:
+/// if one is killed for its memory after an hour, the figures of the others are kept.
 ///
 /// # Errors
 /// When nothing could be measured at all: why the first failed.
@@ -297,7 +300,8 @@ fn run_one(
             let name = format!("{engine}-{repetition}");
             (
                 Some(Group::memory(&name, orders.job.cap)?),
-                // Some machines have no block controller; the block device's own counters are there anyhow.
+                // Some machines have no block controller; the block device's own counters are there
+                // anyhow.
                 Group::blkio(&name, &place.path).ok(),
             )
         }
@@ -393,7 +397,7 @@ fn listen(
     for line in output.lines() {
         let Ok(line) = line else { break };
         let event: Event = serde_json::from_str(&line).with_context(|| {
-            format!("the child said {line:?}, which nobody understands: are both programs of one version?")
+            format!("the child said {line:?}, which is no message of this version: are both programs of one version?")
         })?;
         runner.hear(engine, repetition, &event);
         match event {

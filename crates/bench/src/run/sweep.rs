@@ -30,7 +30,7 @@ pub struct Point {
     pub job: Job,
 }
 
-/// All sweeps with their names, and the points if nobody says others.
+/// All sweeps with their names, and the points they have by default.
 pub const SWEEPS: [(&str, Sweep, &[u64]); 6] = [
     ("sequential", Sweep::Sequential, &[0, 25, 50, 75, 100]),
     ("threads", Sweep::Threads, &[1, 2, 4]),
@@ -45,7 +45,7 @@ pub const SWEEPS: [(&str, Sweep, &[u64]); 6] = [
 ];
 
 impl Sweep {
-    /// The points of a sweep, from a job that has everything else.
+    /// Returns the points of a sweep, from a job that has everything else.
     ///
     /// # Errors
     /// When a point makes no sense.

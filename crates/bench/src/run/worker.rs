@@ -142,7 +142,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Whether the value that is read next is proven.
+    /// Returns whether the value that is read next is proven.
     fn proves(&mut self) -> bool {
         self.reads += 1;
         self.reads.is_multiple_of(self.job.verify_every)

@@ -1,4 +1,5 @@
-//! Connections that ask a server, each so many requests at a time, as soon as those before are answered.
+//! Connections that ask a server. Each sends a fixed number of requests at a time, as soon as those
+//! before are answered.
 
 use super::protocol::{Protocol, Reply};
 use crate::account::latency::Recorder;
@@ -57,7 +58,7 @@ pub struct Asked {
     pub seconds: f64,
 }
 
-/// Of so many values one is proven to its last byte.
+/// Every how many values one is compared to its last byte.
 const PROVE_EVERY: u64 = 8;
 
 /// How long a server may be silent.
@@ -184,7 +185,7 @@ impl Shared<'_> {
         Ok(teller.recorder)
     }
 
-    /// How many requests come next, and the number of the first; none at the end.
+    /// Returns how many requests come next, and the number of the first; none at the end.
     fn next(&self, now: Instant) -> std::ops::Range<u64> {
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             return 0..0;
@@ -238,7 +239,7 @@ impl Connection {
         })
     }
 
-    /// Sends the next requests. Whether there were any.
+    /// Sends the next requests. Returns whether there were any.
     fn begin(&mut self, shared: &Shared<'_>, teller: &mut Teller) -> Result<bool> {
         let client = shared.client;
         self.request.clear();
@@ -276,7 +277,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Its socket is ready: sends what is left, takes what has come, and goes on when all is answered. Whether it still asks.
+    /// Its socket is ready: sends what is left, takes what has come, and goes on when all is
+    /// answered. Returns whether it still asks.
     fn turn(&mut self, shared: &Shared<'_>, teller: &mut Teller) -> Result<bool> {
         if self.keys.is_empty() {
             // It had ended before, and was counted then.

@@ -1,13 +1,16 @@
 //! Servers on this machine, asked over loopback by many connections at once.
 //!
-//! *Knows*: the processes of servers, both protocols as a client speaks them, closed loops of pipelined requests.
+//! *Knows*: the processes of servers, both protocols as a client speaks them, closed loops of
+//! pipelined requests.
 //!
 //! *Does not know*: what a server does inside; how figures are shown.
 //!
-//! *Read in this order*: this file, `process.rs` (servers), `protocol.rs` (requests and replies), `client.rs` (who asks).
+//! *Read in this order*: this file, `process.rs` (servers), `protocol.rs` (requests and replies),
+//! `client.rs` (who asks).
 //!
-//! Client and server share the processors of the machine, so that a server which takes more of them slows its own client. What a server costs by itself is
-//! the processor time of its process for each request.
+//! Client and server share the processors of the machine, so that a server which takes more of them
+//! slows its own client. What a server costs by itself is the processor time of its process for
+//! each request.
 
 pub mod client;
 mod process;

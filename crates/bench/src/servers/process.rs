@@ -1,4 +1,5 @@
-//! Servers as processes of this machine: started on a free port, asked whether they are there, ended.
+//! Servers as processes of this machine: started on a free port, asked whether they are there,
+//! ended.
 
 use super::protocol::Protocol;
 use anyhow::{Context, Result, bail};
@@ -124,7 +125,7 @@ pub struct Server {
 }
 
 impl Kind {
-    /// The server of a name.
+    /// Returns the server of a name.
     ///
     /// # Errors
     /// When there is none.
@@ -171,8 +172,8 @@ impl Kind {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        // A runner that was killed takes its servers with it.
-        // SAFETY: between fork and exec it makes one call of the system, which sets a number of the process.
+        // A runner that was killed takes its servers with it. SAFETY: between fork and exec it
+        // makes one call of the system, which sets a number of the process.
         unsafe {
             command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
                 0 => Ok(()),
@@ -210,7 +211,7 @@ impl Kind {
 }
 
 impl Server {
-    /// The number of its process.
+    /// Returns the number of its process.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.child.id()

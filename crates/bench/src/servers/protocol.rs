@@ -1,4 +1,5 @@
-//! The two protocols as a client speaks them: requests that set and get one key, and the replies to these.
+//! The two protocols as a client speaks them: requests that set and get one key, and the replies to
+//! these.
 
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -56,7 +57,8 @@ impl Protocol {
         request.extend_from_slice(b"\r\n");
     }
 
-    /// The reply at the beginning of what was received, and how long it is; none while it is not whole.
+    /// Returns the reply at the beginning of what was received, and how long it is; none while it
+    /// is not whole.
     ///
     /// # Errors
     /// When it is an error, or no reply to such a request.
@@ -78,7 +80,7 @@ impl Protocol {
     }
 }
 
-/// The first line, without its end.
+/// Returns the first line, without its end.
 fn line(received: &[u8]) -> Result<Option<&[u8]>> {
     let within = &received[..received.len().min(LONGEST_LINE)];
     match within.iter().position(|&byte| byte == b'\r') {
@@ -88,7 +90,7 @@ fn line(received: &[u8]) -> Result<Option<&[u8]>> {
     }
 }
 
-/// A value of so many bytes that begins at `start`, and what comes behind it.
+/// Reads a value of as many bytes as `digits` say that begins at `start`, and what comes behind it.
 fn value(received: &[u8], start: usize, digits: &[u8], behind: &[u8]) -> Result<Option<(usize, Reply)>> {
     let len: Option<usize> = std::str::from_utf8(digits)
         .ok()

@@ -1,7 +1,10 @@
-//! What a cache of records can answer at best, whoever made it: the wall in front of every skewed workload.
+//! What a cache of records can answer at best, whatever its policy: the limit of every skewed
+//! workload.
 //!
-//! Records are drawn as a phase draws them. A cache that has seen what was asked for while it warmed up knows no more than how often and when that was; the
-//! best use of the former is to keep what was asked for most often. Nobody can answer at once what nobody has asked for before.
+//! Records are drawn as a phase draws them. A cache that has seen the operations of the warm-up
+//! knows no more than how often and when each record was asked for. The best use of the counts is
+//! to keep the records with the highest ones. No cache can answer at once what was never asked for
+//! before.
 
 use super::choose::Chooser;
 use super::mix::{Kind, Mix};
@@ -28,9 +31,10 @@ pub struct Draws {
 pub struct Ceiling {
     /// How many records the cache keeps.
     pub kept: u64,
-    /// A cache without bounds: it lacks only what comes for the first time.
+    /// A cache without bounds: it misses only records that come for the first time.
     pub endless: f64,
-    /// The records that were asked for or written most often during the warm-up, of those as often the latest.
+    /// The records that were asked for or written most often during the warm-up, of those as often
+    /// the latest.
     pub counted: f64,
     /// The records that were asked for or written last.
     pub recent: f64,
@@ -68,11 +72,12 @@ impl Operations {
     }
 }
 
-/// What caches of so many records could do with a phase. It takes twelve bytes for each record, and one more for each record and size.
+/// Returns what caches of these sizes, in records, could do with a phase. It takes twelve bytes for
+/// each record, and one more for each record and size.
 ///
 /// # Errors
-/// With what is wrong with the phase or the numbers: it has scans or batches, there is nothing to count, or there are more than four thousand million of
-/// something.
+/// With what is wrong with the phase or the numbers: it has scans or batches, there is nothing to
+/// count, or there are more than four thousand million of something.
 pub fn ceilings(phase: &Phase, draws: Draws, sizes: &[u64]) -> Result<Vec<Ceiling>, String> {
     let Task::Mix { mix, distribution } = phase.task else {
         return Err(format!("{:?} asks for nothing", phase.name));
@@ -111,7 +116,8 @@ pub fn ceilings(phase: &Phase, draws: Draws, sizes: &[u64]) -> Result<Vec<Ceilin
     Ok(sizes.iter().zip(&counted).map(ceiling).collect())
 }
 
-/// How often a cache without bounds lacks a record, and caches of so many of those that were touched most often.
+/// Counts how often a cache without bounds misses, and caches of these sizes that keep the records
+/// touched most often.
 fn by_history(mut operations: Operations, draws: Draws, numbers: usize, sizes: &[u64]) -> (u64, Vec<u64>) {
     let (mut times, mut last) = (vec![0u32; numbers], vec![0u32; numbers]);
     for now in 1..=draws.warm {
@@ -145,7 +151,7 @@ fn by_history(mut operations: Operations, draws: Draws, numbers: usize, sizes: &
     (endless, counted)
 }
 
-/// How often a cache of those that were touched last lacks a record.
+/// Counts how often a cache misses that keeps the records that were touched last.
 fn by_age(mut operations: Operations, draws: Draws, numbers: usize, size: u64) -> u64 {
     let mut last = vec![0u32; numbers];
     // Every touch in order; only the last one of a record counts.

@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 pub enum Distribution {
     /// Each as often as any other.
     Uniform,
-    /// Zipf, 0.99, over as many ranks as there are records; ranks are scattered over the records by a hash.
+    /// Zipf, 0.99, over as many ranks as there are records; ranks are scattered over the records by
+    /// a hash.
     Zipf,
-    /// As the published YCSB client does it: Zipf, 0.99, over ten thousand million ranks, folded onto the records by a hash. Less skewed.
+    /// As the published YCSB client does it: Zipf, 0.99, over ten thousand million ranks, folded
+    /// onto the records by a hash. Less skewed.
     Ycsb,
     /// Zipf, 0.99, from the newest record back.
     Latest,
@@ -34,13 +36,13 @@ pub fn fnv(number: u64) -> u64 {
 /// Chooses records, for one thread.
 #[derive(Clone, Debug)]
 pub struct Chooser {
-    way: Way,
+    draw: Draw,
     /// How many records there were at the beginning.
     records: u64,
 }
 
 #[derive(Clone, Debug)]
-enum Way {
+enum Draw {
     Uniform,
     Scrambled(Zipf),
     Latest(Zipf),
@@ -51,21 +53,22 @@ impl Chooser {
     #[must_use]
     pub fn new(distribution: Distribution, records: u64) -> Chooser {
         let records = records.max(1);
-        let way = match distribution {
-            Distribution::Uniform => Way::Uniform,
-            Distribution::Zipf => Way::Scrambled(Zipf::new(records)),
-            Distribution::Ycsb => Way::Scrambled(Zipf::new(YCSB_RANKS)),
-            Distribution::Latest => Way::Latest(Zipf::new(records)),
+        let draw = match distribution {
+            Distribution::Uniform => Draw::Uniform,
+            Distribution::Zipf => Draw::Scrambled(Zipf::new(records)),
+            Distribution::Ycsb => Draw::Scrambled(Zipf::new(YCSB_RANKS)),
+            Distribution::Latest => Draw::Latest(Zipf::new(records)),
         };
-        Chooser { way, records }
+        Chooser { draw, records }
     }
 
-    /// The number of the next record, of those below `limit`: the records at the beginning and those that were put since.
+    /// Returns the number of the next record, of those below `limit`: the records at the beginning
+    /// and those that were put since.
     pub fn draw(&mut self, random: &mut fastrand::Rng, limit: u64) -> u64 {
-        match &mut self.way {
-            Way::Uniform => random.u64(..limit),
-            Way::Scrambled(zipf) => fnv(zipf.draw(random)) % self.records,
-            Way::Latest(zipf) => {
+        match &mut self.draw {
+            Draw::Uniform => random.u64(..limit),
+            Draw::Scrambled(zipf) => fnv(zipf.draw(random)) % self.records,
+            Draw::Latest(zipf) => {
                 zipf.grow(limit);
                 limit - 1 - zipf.draw(random).min(limit - 1)
             }

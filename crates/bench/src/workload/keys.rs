@@ -1,4 +1,5 @@
-//! Keys: `user` and twenty digits, 24 bytes. The number of a record is scattered over all of them, so that records come in hashed order.
+//! Keys: `user` and twenty digits, 24 bytes. The number of a record is scattered over all of them,
+//! so that records come in hashed order.
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 24;
@@ -6,7 +7,8 @@ pub const KEY_BYTES: usize = 24;
 /// A record's key.
 pub type Key = [u8; KEY_BYTES];
 
-/// A bijection that scatters numbers (the finalizer of SplitMix64): two records never have one key.
+/// Returns a bijection that scatters numbers (the finalizer of SplitMix64): two records never have
+/// one key.
 #[must_use]
 pub fn scatter(number: u64) -> u64 {
     let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -18,12 +20,13 @@ pub fn scatter(number: u64) -> u64 {
 /// Which keys records have: some share of them in the order of their numbers, the others scattered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Keys {
-    /// How many of a hundred records follow each other; which ones is decided by their number alone.
+    /// How many of a hundred records follow each other; which ones is decided by their number
+    /// alone.
     pub sequential_percent: u8,
 }
 
 impl Keys {
-    /// The key of a record.
+    /// Returns the key of a record.
     #[must_use]
     pub fn of(&self, number: u64) -> Key {
         let scattered = scatter(number);

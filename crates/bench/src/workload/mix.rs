@@ -50,7 +50,8 @@ const fn mix(read: u8, update: u8, insert: u8, scan: u8, read_modify_write: u8, 
     }
 }
 
-/// A workload of YCSB's core package: Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, table 2.
+/// A workload of YCSB's core package: Cooper et al., "Benchmarking cloud serving systems with
+/// YCSB", SoCC 2010, table 2.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
     /// Its letter.
@@ -101,7 +102,7 @@ pub const WORKLOADS: [Workload; 7] = [
 ];
 
 impl Mix {
-    /// What the next operation does.
+    /// Returns what the next operation does.
     pub fn draw(&self, random: &mut fastrand::Rng) -> Kind {
         let mut left = random.u8(..100);
         for (share, kind) in [

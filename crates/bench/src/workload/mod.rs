@@ -4,8 +4,9 @@
 //!
 //! *Does not know*: engines, clocks, threads.
 //!
-//! *Read in this order*: `keys.rs`, `values.rs`, `zipf.rs`, `choose.rs` (which record), `mix.rs` (what to do with it), `phase.rs` (how it is typed),
-//! `ceiling.rs` (what a cache could do with it), `trace/`.
+//! *Read in this order*: `keys.rs`, `values.rs`, `zipf.rs`, `choose.rs` (which record), `mix.rs`
+//! (what to do with it), `phase.rs` (how it is typed), `ceiling.rs` (what a cache could do with
+//! it), `trace/`.
 
 pub mod ceiling;
 pub mod choose;

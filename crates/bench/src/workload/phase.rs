@@ -1,4 +1,5 @@
-//! Phases as they are typed: `load`, `c`, `c:uniform`, `a:warm=20M+run=8s`, `e:scan=1000+rate=5000`, `load:mix=50`.
+//! Phases as they are typed: `load`, `c`, `c:uniform`, `a:warm=20M+run=8s`,
+//! `e:scan=1000+rate=5000`, `load:mix=50`.
 
 use super::choose::Distribution;
 use super::mix::{Mix, WORKLOADS};
@@ -9,14 +10,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
-    /// So many operations, of all threads together.
+    /// This many operations, of all threads together.
     Operations(u64),
-    /// So many milliseconds.
+    /// This many milliseconds.
     Milliseconds(u64),
 }
 
 impl Amount {
-    /// Whether it is nothing at all.
+    /// Returns whether it is nothing at all.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         matches!(self, Amount::Operations(0) | Amount::Milliseconds(0))
@@ -99,7 +100,8 @@ pub struct Phase {
     pub warm: Amount,
     /// What is measured.
     pub run: Amount,
-    /// Operations a second that are meant to begin, of all threads together; as many as can, if none.
+    /// Operations a second that are meant to begin, of all threads together; as many as can, if
+    /// none.
     pub rate: Option<f64>,
 }
 
@@ -107,14 +109,14 @@ pub struct Phase {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lengths {
-    /// Each from one record to so many, as often as any other: as in YCSB.
+    /// Each from one record to this many, as often as any other: as in YCSB.
     Uniform(usize),
-    /// Exactly so many.
+    /// Exactly this many.
     Exactly(usize),
 }
 
 impl Lengths {
-    /// The next length.
+    /// Returns the next length.
     pub fn draw(self, random: &mut fastrand::Rng) -> usize {
         match self {
             Lengths::Uniform(most) => random.usize(1..=most),

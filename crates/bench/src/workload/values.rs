@@ -1,4 +1,5 @@
-//! Values: random bytes that do not compress and end with a checksum over themselves and their key, so that a wrong answer is seen.
+//! Values: random bytes that do not compress and end with a checksum over themselves and their key,
+//! so that a wrong answer is seen.
 
 use twox_hash::XxHash3_64;
 
@@ -29,7 +30,7 @@ impl Values {
         value[body..].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Whether this is a value that was made for the key.
+    /// Returns whether this is a value that was made for the key.
     #[must_use]
     pub fn is_of(value: &[u8], key: &[u8]) -> bool {
         value

@@ -1,9 +1,11 @@
-//! Zipf's distribution, as YCSB draws it: Gray et al., "Quickly generating billion-record synthetic databases", SIGMOD 1994.
+//! Zipf's distribution, as YCSB draws it: Gray et al., "Quickly generating billion-record synthetic
+//! databases", SIGMOD 1994.
 
 /// The exponent that YCSB uses.
 pub const THETA: f64 = 0.99;
 
-/// Draws ranks so that rank r, from 0 on, comes in proportion to (r + 1)^-0.99. The number of ranks may grow.
+/// Draws ranks so that rank r, from 0 on, comes in proportion to (r + 1)^-0.99. The number of ranks
+/// may grow.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     count: u64,
@@ -24,7 +26,7 @@ impl Zipf {
         }
     }
 
-    /// From now on there are so many ranks; never fewer than before.
+    /// Sets the number of ranks from now on; never fewer than before.
     pub fn grow(&mut self, count: u64) {
         if count <= self.count {
             return;
@@ -36,7 +38,7 @@ impl Zipf {
         self.eta = eta(count, self.zeta);
     }
 
-    /// The next rank.
+    /// Returns the next rank.
     pub fn draw(&self, random: &mut fastrand::Rng) -> u64 {
         let uniform = random.f64();
         let scaled = uniform * self.zeta;
@@ -55,7 +57,8 @@ fn eta(count: u64, zeta_of_all: f64) -> f64 {
     (1.0 - (2.0 / count as f64).powf(1.0 - THETA)) / (1.0 - zeta(2) / zeta_of_all)
 }
 
-/// The sum of r^-theta for r from 1 to `count`: the first ones one by one, the others by Euler and Maclaurin.
+/// Returns the sum of r^-theta for r from 1 to `count`: the first ones one by one, the others by
+/// Euler and Maclaurin.
 fn zeta(count: u64) -> f64 {
     const EXACT: u64 = 1000;
     let one = |rank: u64| (rank as f64).powf(-THETA);
@@ -96,7 +99,8 @@ mod tests {
         for _ in 0..DRAWS {
             counts[zipf.draw(&mut random) as usize] += 1;
         }
-        // The first two are exact, what follows is Gray's approximation, which has a tenth too much near the top.
+        // The first two are exact, what follows is Gray's approximation, which has a tenth too much
+        // near the top.
         let mass = |ranks: std::ops::Range<usize>| {
             let law: f64 = ranks.clone().map(|rank| ((rank + 1) as f64).powf(-THETA)).sum();
             let found: u64 = counts[ranks].iter().sum();

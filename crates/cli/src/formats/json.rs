@@ -12,7 +12,8 @@ use std::io::{self, Write};
 /// How an object becomes a key and a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// It has a field `key` and a field `value`, or `key_base64` and `value_base64`, as the writer makes them.
+    /// It has a field `key` and a field `value`, or `key_base64` and `value_base64`, as the writer
+    /// makes them.
     Pairs,
     /// The key is made of fields, and the value is a field, or the line as it stands.
     Fields(Template, Option<String>),
@@ -25,14 +26,14 @@ pub struct JsonReader {
 }
 
 impl JsonReader {
-    /// A reader.
+    /// Creates a reader.
     #[must_use]
     pub fn new(shape: Shape) -> JsonReader {
         JsonReader { shape }
     }
 }
 
-/// The bytes that a value means: a text's own, and the JSON of anything else.
+/// Returns the bytes that a value means: a text's own, and the JSON of anything else.
 fn bytes(value: &Value) -> Vec<u8> {
     match value {
         Value::String(text) => text.as_bytes().to_vec(),
@@ -40,7 +41,8 @@ fn bytes(value: &Value) -> Vec<u8> {
     }
 }
 
-/// A field; `a.b` is the field `b` of the object in `a`, unless there is a field of that whole name.
+/// Returns a field; `a.b` is the field `b` of the object in `a`, unless there is a field of that
+/// whole name.
 fn field<'a>(object: &'a Map<String, Value>, path: &str) -> Result<&'a Value, String> {
     if let Some(found) = object.get(path) {
         return Ok(found);

@@ -79,7 +79,8 @@ impl WriteRows for Lines {
             Parts::Both(separator) => {
                 one_line("key", key)?;
                 one_line("value", value)?;
-                // The first separator of the line must be this one, even where its end looks like its beginning.
+                // The first separator of the line must be this one, even where its end looks like
+                // its beginning.
                 let line = [key, separator].concat();
                 if memchr::memmem::find(&line, separator) != Some(key.len()) {
                     let shown = crate::bytes::escape(key);

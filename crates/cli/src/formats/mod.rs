@@ -1,15 +1,18 @@
-//! Formats of import and export: how rows are found in a stream of bytes, and how keys and values become one.
+//! Formats of import and export: how rows are found in a stream of bytes, and how keys and values
+//! become one.
 //!
-//! *Knows*: CSV, TSV, JSON Lines, plain lines, length-prefixed binary, Redis protocol; which bytes are one row, and what it says.
+//! *Knows*: CSV, TSV, JSON Lines, plain lines, length-prefixed binary, Redis protocol; which bytes
+//! are one row, and what it says.
 //!
-//! *Does not know*: stores. A row becomes [`Changes`]; whoever reads applies them.
+//! *Does not know*: stores. A row becomes [`Changes`]; the caller applies them.
 //!
-//! *Read in this order*: `source.rs` (bytes as they come), `changes.rs` (what rows say), `lines.rs` (the simplest format), then any; `template.rs`
-//! (keys made of fields).
+//! *Read in this order*: `source.rs` (bytes as they come), `changes.rs` (what rows say), `lines.rs`
+//! (the simplest format), then any; `template.rs` (keys made of fields).
 //!
 //! Invariants:
 //!
-//! - **C5** A reader that begins at the offset where another stopped says what that one would have said.
+//! - **C5** A reader that begins at the offset where another stopped says what the other would have
+//!   said.
 //! - **C6** What a writer has written, its reader reads byte for byte, or the writer refuses it.
 
 pub mod binary;
@@ -60,7 +63,7 @@ impl Format {
         }
     }
 
-    /// What a file's name says.
+    /// Returns what a file's name says.
     #[must_use]
     pub fn of_file(path: &Path) -> Option<Format> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
@@ -86,7 +89,8 @@ pub enum Next {
     End,
 }
 
-/// Finds rows in a stream. When it returns, the bytes of the row are at the beginning of the source: the caller takes them away.
+/// Finds rows in a stream. When it returns, the bytes of the row are at the beginning of the
+/// source: the caller takes them away.
 pub trait ReadRows {
     /// Finds the next row: `row` is set to how many bytes it takes, or, with an error, to the place
     /// of what is wrong. What it says is added to `changes`.
@@ -121,7 +125,7 @@ pub trait WriteRows {
     }
 }
 
-/// The error of a stream in which nothing more can be understood.
+/// Returns the error of a stream in which nothing more can be understood.
 pub(crate) fn broken(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }

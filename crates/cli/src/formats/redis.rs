@@ -1,5 +1,5 @@
-//! Redis protocol: commands as clients send them and as `redis-cli --pipe` takes them. Those are understood that set or delete plain values without
-//! asking what there is.
+//! Redis protocol: commands as clients send them and as `redis-cli --pipe` takes them. Those are
+//! understood that set or delete plain values without asking what there is.
 
 use super::{Changes, Next, ReadRows, Source, WriteRows, broken};
 use alluvium::{MAX_KEY, MAX_VALUE};
@@ -18,13 +18,14 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// A reader or writer.
+    /// Creates a reader or writer.
     #[must_use]
     pub fn new() -> Redis {
         Redis::default()
     }
 
-    /// A reader that takes all commands, as [`Change::Command`](super::Change::Command), for who executes them.
+    /// Returns a reader that takes all commands, as [`Change::Command`](super::Change::Command),
+    /// for who executes them.
     #[must_use]
     pub fn of_commands() -> Redis {
         Redis {
@@ -33,7 +34,7 @@ impl Redis {
         }
     }
 
-    /// A line that begins at `at`: where it ends, without and with its line end.
+    /// Returns a line that begins at `at`: where it ends, without and with its line end.
     fn line(source: &mut Source, at: usize) -> io::Result<Option<(usize, usize)>> {
         let mut seen = at;
         loop {
@@ -54,7 +55,7 @@ impl Redis {
         }
     }
 
-    /// The number on the line at `at`, behind a sign; and where the next line begins.
+    /// Returns the number on the line at `at`, behind a sign; and where the next line begins.
     fn number(source: &mut Source, at: usize, sign: u8, most: usize) -> io::Result<(usize, usize)> {
         let Some((end, next)) = Self::line(source, at)? else {
             return Err(broken(
@@ -77,7 +78,8 @@ impl Redis {
         }
     }
 
-    /// The words of the command at the beginning of the source; how many bytes it takes, none at the end.
+    /// Returns the words of the command at the beginning of the source; how many bytes it takes,
+    /// none at the end.
     fn command(&mut self, source: &mut Source) -> io::Result<usize> {
         self.words.clear();
         if source.at_least(1)?.is_empty() {
@@ -197,7 +199,7 @@ impl ReadRows for Redis {
     }
 }
 
-/// A command as clients send it.
+/// Returns a command as clients send it.
 #[must_use]
 pub fn encode(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
@@ -209,7 +211,7 @@ pub fn encode(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// The words of a command that [`encode`] has written.
+/// Returns the words of a command that [`encode`] has written.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
@@ -224,7 +226,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// The number on the first line, and what is behind it.
+/// Returns the number on the first line, and what is behind it.
 fn line(bytes: &[u8]) -> (Option<usize>, &[u8]) {
     let Some(end) = memchr::memmem::find(bytes, b"\r\n") else {
         return (None, &[]);

@@ -37,7 +37,7 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// A stream, of which so many bytes were taken away already.
+    /// Creates a stream of which `offset` bytes were taken away already.
     #[must_use]
     pub fn new(reader: Box<dyn Read + Send>, offset: u64) -> Source {
         Source {
@@ -60,19 +60,19 @@ impl Source {
         self
     }
 
-    /// Where in the stream it is.
+    /// Returns where in the stream it is.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// What has been read and not been taken away.
+    /// Returns what has been read and not been taken away.
     #[must_use]
     pub fn rest(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Reads more; whether there was any.
+    /// Reads more. Returns whether there was any.
     ///
     /// # Errors
     /// As the stream says; when a row does not end.
@@ -114,7 +114,7 @@ impl Source {
         }
     }
 
-    /// At least so many bytes, unless the stream ends before.
+    /// Returns at least `bytes` bytes, unless the stream ends before.
     ///
     /// # Errors
     /// As [`Source::fill`].
@@ -130,7 +130,7 @@ impl Source {
         self.offset += bytes as u64;
     }
 
-    /// What was taken away last, up to [`TAIL`] bytes.
+    /// Returns what was taken away last, up to [`TAIL`] bytes.
     #[must_use]
     pub fn tail(&self) -> Vec<u8> {
         let taken = &self.buffer[self.start.saturating_sub(TAIL)..self.start];

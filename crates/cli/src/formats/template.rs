@@ -72,7 +72,7 @@ impl Template {
         })
     }
 
-    /// The text that it was read from.
+    /// Returns the text that it was read from.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text

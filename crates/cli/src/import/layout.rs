@@ -80,7 +80,7 @@ impl Layout {
     }
 }
 
-/// The prefix of everything that is remembered of imports into a keyspace, but its layout.
+/// Returns the prefix of everything that is remembered of imports into a keyspace, but its layout.
 fn progress_prefix(keyspace: &str) -> Vec<u8> {
     format!("progress\0{keyspace}\0").into_bytes()
 }
@@ -113,7 +113,7 @@ pub(crate) fn rename(store: &Store, from: &str, to: &str) -> Result<()> {
     Ok(())
 }
 
-/// A change of what is remembered of imports.
+/// Returns a change of what is remembered of imports.
 pub(super) fn set(key: Vec<u8>, value: Option<Vec<u8>>) -> Change {
     Change {
         keyspace: PROGRESS.to_owned(),
@@ -123,7 +123,7 @@ pub(super) fn set(key: Vec<u8>, value: Option<Vec<u8>>) -> Change {
     }
 }
 
-/// The keys of what imports have left about a keyspace.
+/// Returns the keys of what imports have left about a keyspace.
 fn keys(store: &Store, keyspace: &str) -> Result<Vec<Vec<u8>>> {
     let prefix = progress_prefix(keyspace);
     let bounds = Bounds {

@@ -1,6 +1,7 @@
 //! An import: rows of a stream into a keyspace, with a place in the store that says how far it is.
 //!
-//! *Knows*: how rows become blocks on one thread and are written on another, the progress that is committed with them, bad rows, how to go on after a kill.
+//! *Knows*: how rows become blocks on one thread and are written on another, the progress that is
+//! committed with them, bad rows, how to go on after a kill.
 //!
 //! *Does not know*: formats; what is shown meanwhile.
 //!
@@ -41,7 +42,7 @@ pub(crate) struct Job<'a> {
 pub(crate) enum End {
     /// Everything is in the store.
     Complete,
-    /// Somebody asked it to stop; the same command goes on.
+    /// The user asked it to stop; the same command goes on.
     Stopped,
 }
 

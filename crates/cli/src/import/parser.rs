@@ -9,9 +9,9 @@ use crate::stop;
 use alluvium::{MAX_KEY, MAX_VALUE};
 use anyhow::Result;
 
-/// A block is full when it has so many bytes.
+/// A block is full when it has this many bytes.
 const FULL: usize = 1 << 20;
-/// What a row may write at most: there is room for the progress beside it.
+/// What a row may write at most: the progress fits beside it.
 const MAX_WRITTEN: usize = MAX_VALUE - (64 << 10);
 /// What a change costs beside its key and value, about.
 const EXTRA: usize = 32;
@@ -75,7 +75,8 @@ impl Order {
 }
 
 impl Parser {
-    /// A parser that compares keys with those before them in about so many bytes of memory.
+    /// Creates a parser that compares keys with those before them in about `memory` bytes of
+    /// memory.
     pub(crate) fn new(
         source: Source,
         reader: Box<dyn ReadRows + Send>,
@@ -150,7 +151,7 @@ impl Parser {
         }
     }
 
-    /// What became of the rows before the one that ends the import.
+    /// Returns what became of the rows before the one that ends the import.
     fn kept(&self) -> &'static str {
         match self.saved.rows {
             0 => "nothing is imported",
@@ -158,7 +159,7 @@ impl Parser {
         }
     }
 
-    /// The line of what stands `at` so many bytes behind the beginning of the source. Line ends
+    /// Returns the line of what stands `at` bytes behind the beginning of the source. Line ends
     /// before a row of CSV belong to the row before.
     fn line(&self, at: usize) -> u64 {
         let is_table = matches!(self.format, Format::Csv | Format::Tsv);
@@ -182,7 +183,8 @@ impl Parser {
         format!("{}, line {}", self.name, self.line(at))
     }
 
-    /// Counts a row whose changes begin at `mark`, or says why it cannot be imported. What does not fit beside others gets a block of its own.
+    /// Counts a row whose changes begin at `mark`, or says why it cannot be imported. What does not
+    /// fit beside others gets a block of its own.
     fn admit(
         &mut self,
         block: &mut Block,
@@ -265,7 +267,8 @@ impl Parser {
         Err(failure(Exit::BadRows, text))
     }
 
-    /// Sends a block with how far the import is when it is in the store, and begins another one; whether anybody wants more.
+    /// Sends a block with how far the import is when it is in the store, and begins another one.
+    /// Returns whether the writer wants more.
     fn send(&mut self, block: &mut Block, send: &dyn Fn(Block) -> bool) -> Result<bool> {
         if let Some(rejects) = &mut self.rejects {
             self.saved.rejects_bytes = rejects.kept()?;

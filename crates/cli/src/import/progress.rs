@@ -53,7 +53,8 @@ pub(crate) struct Saved {
     pub(crate) pending: Option<Box<Pending>>,
 }
 
-/// A load that takes effect at once, as it is remembered before that: whether it has taken effect, one of its keys tells.
+/// A load that takes effect at once, as it is remembered before that: whether it has taken effect,
+/// one of its keys tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pending {
     /// The key.
@@ -143,7 +144,8 @@ impl Saved {
         })
     }
 
-    /// How far the import really is: where rows were being loaded all at once, what the store holds tells whether that was done.
+    /// Returns how far the import really is: where rows were being loaded all at once, what the
+    /// store holds tells whether that was done.
     pub(crate) fn settled(mut self, store: &Store, keyspace: &str) -> Result<Saved> {
         let Some(pending) = self.pending.take() else {
             return Ok(self);

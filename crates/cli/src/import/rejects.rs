@@ -1,4 +1,5 @@
-//! The file for rows that cannot be imported: their bytes, so that it can be corrected and imported itself.
+//! The file for rows that cannot be imported: their bytes, so that it can be corrected and imported
+//! itself.
 
 use crate::{private, screen};
 use anyhow::{Context, Result};
@@ -6,7 +7,7 @@ use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// So many are reported one by one.
+/// How many are reported one by one.
 const REPORTED: u64 = 10;
 
 /// Rejected rows.
@@ -20,7 +21,7 @@ pub(crate) struct Rejects {
 }
 
 impl Rejects {
-    /// Opens the file as it was when so many bytes of it were remembered; the rest of it goes away.
+    /// Opens the file as it was when `bytes` bytes of it were remembered; the rest of it goes away.
     pub(crate) fn open(path: &Path, bytes: u64) -> Result<Rejects> {
         let what = || format!("opening {} for rejected rows", path.display());
         let mut file = private::open(path).with_context(what)?;

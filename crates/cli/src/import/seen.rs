@@ -29,7 +29,7 @@ impl Hasher for Plain {
 }
 
 /// Keys that were there. Of keys that ascend, the last says that they are new; of others their
-/// fingerprints do, as many as there is room for.
+/// fingerprints do, as many as fit.
 #[derive(Default)]
 pub(super) struct Seen {
     greatest: Option<Vec<u8>>,
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Seen {
 }
 
 impl Seen {
-    /// Remembers keys in about so many bytes.
+    /// Remembers keys in about `bytes` bytes.
     pub(super) fn new(bytes: usize) -> Seen {
         Seen {
             most: (bytes / EACH).max(LEAST),
@@ -96,7 +96,7 @@ impl Seen {
         }
     }
 
-    /// Whether the fingerprint is new.
+    /// Returns whether the fingerprint is new.
     fn remember(&mut self, key: &[u8]) -> bool {
         let fingerprint = fingerprint(key);
         if self.fingerprints.len() < self.most {

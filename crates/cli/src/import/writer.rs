@@ -1,8 +1,10 @@
 //! Blocks into the store, in order: as batches, or, while keys ascend, straight into runs.
 //!
-//! A batch is a commit of rows together with how far the import is. Rows in the order of their keys are loaded (`Keyspace::begin_ingest`): written once, at the
-//! speed of the device, and in effect all at once. A load is a commit of its own, so what it will have done is remembered before it takes effect
-//! ([`Pending`]); whoever goes on after a kill looks whether it has. It is done again otherwise, and only what it says anyway is written again.
+//! A batch is a commit of rows together with how far the import is. Rows in the order of their keys
+//! are loaded (`Keyspace::begin_ingest`): written once, at the speed of the device, and in effect
+//! all at once. A load is a commit of its own, so what it will have done is remembered before it
+//! takes effect ([`Pending`]). An import that goes on after a kill looks whether the load took
+//! effect. If not, the load is done again, which writes the same rows once more.
 
 use super::layout::{Layout, layout_key, set};
 use super::parser::{Block, Order};
@@ -16,11 +18,12 @@ use anyhow::Result;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Rows are loaded once so many bytes of them came in order.
+/// Rows are loaded once this many bytes of them came in order.
 const ENOUGH: usize = 2 << 20;
-/// Every time the order breaks, twice as many are needed, up to so many.
+/// Every time the order breaks, twice as many are needed, up to this many.
 const MOST_ENOUGH: usize = 256 << 20;
-/// A load takes effect when it has so many bytes, or is so old: what is done again after a kill.
+/// Bytes of a load, at most, before it takes effect; it also ends at [`LOAD_AGE`]. What is done
+/// again after a kill.
 const LOAD: usize = 512 << 20;
 const LOAD_AGE: Duration = Duration::from_secs(3);
 
@@ -269,7 +272,8 @@ impl<'a> Writer<'a> {
         set(self.identity.key(), saved.map(Saved::encode))
     }
 
-    /// Commits a block together with how far the import is then; nothing is left to be remembered after the last.
+    /// Commits a block together with how far the import is then; nothing is left to be remembered
+    /// after the last.
     fn batch(&mut self, block: &Block) -> Result<()> {
         let progress = self.progress((!block.is_last).then_some(&block.saved));
         match &self.to {
@@ -312,7 +316,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The command that makes a change in a database.
+/// Returns the command that makes a change in a database.
 fn command(change: Change<'_>) -> Vec<Vec<u8>> {
     match change {
         Change::Put(key, value, None) => vec![b"SET".to_vec(), key.to_vec(), value.to_vec()],
@@ -333,7 +337,7 @@ mod tests {
     use super::*;
     use crate::formats::Changes;
 
-    /// A block of so many rows with keys from `first` on.
+    /// Returns a block of `rows` rows with keys from `first` on.
     fn block(first: u32, rows: u32) -> Block {
         let mut changes = Changes::new();
         for number in first..first + rows {

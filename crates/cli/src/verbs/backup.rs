@@ -49,10 +49,10 @@ pub struct Restore {
     pub from: PathBuf,
 }
 
-/// What is said when somebody stops it.
-const INCOMPLETE: &str = "stopped: what was copied is no store; the same command begins anew";
+/// What is said when the user stops it.
+const INCOMPLETE: &str = "stopped: what was copied is no store; the same command starts from the beginning";
 
-/// A bar that shows how far a job has come.
+/// Returns a bar that shows how far a job has come.
 pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
     move |progress| {
         let message = match progress.stage {

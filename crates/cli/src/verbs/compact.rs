@@ -17,7 +17,8 @@ Example:
 
 It writes the whole store once. Ctrl-C stops it; what is not done yet stays as it was.";
 
-/// Rewrite everything, so that what was deleted or replaced takes no space. The store does what is worth it by itself.
+/// Rewrite everything, so that what was deleted or replaced takes no space. The store does what is
+/// worth it by itself.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Compact {}
@@ -30,7 +31,8 @@ impl Compact {
         let stopped = "stopped: what is not done yet stays as it was, run it again to finish";
         let compacted = store.work(&Request::Compact, &bar, stopped);
         if compacted.is_err() && stop::asked() && store.holder() == Holder::Us {
-            // The work stands in the middle of a step; the log and the last checkpoint hold everything.
+            // The work stands in the middle of a step; the log and the last checkpoint hold
+            // everything.
             store.change(&Request::Sync)?;
         }
         let compacted = compacted?;

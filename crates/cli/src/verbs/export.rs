@@ -224,7 +224,7 @@ impl Export {
         Ok(CsvWriter::new(separator, rows, header)?)
     }
 
-    /// The layout of the table that the keyspace was imported from.
+    /// Returns the layout of the table that the keyspace was imported from.
     fn layout(&self, store: &Store) -> Result<Option<Layout>> {
         // Without imports there is no such keyspace.
         if !store.has_keyspace(PROGRESS)? {
@@ -234,7 +234,7 @@ impl Export {
         kept.map(|kept| Layout::decode(&kept)).transpose()
     }
 
-    /// Where the rows go. A file that is there already is not replaced unasked.
+    /// Returns where the rows go. A file that is there already is not replaced unasked.
     fn destination(&self) -> Result<To> {
         if self.file.as_os_str() == "-" {
             return Ok(To::Output);
@@ -277,7 +277,8 @@ impl Export {
             Ok(written)
         });
         if written.is_err() {
-            // Nobody needs half of it; if it cannot be removed, it is not under the file's name at least.
+            // Half of it is of no use; if it cannot be removed, it is not under the file's name at
+            // least.
             let _ = fs::remove_file(&partial);
         }
         written
@@ -327,7 +328,7 @@ impl Rows<'_> {
 }
 
 impl Written {
-    /// Counts bytes, and ends the export when somebody asks for it.
+    /// Counts bytes, and ends the export when the user asks for it.
     fn count(&mut self, bytes: usize, bar: &ProgressBar) -> Result<()> {
         self.bytes += bytes as u64;
         self.looks += 1;

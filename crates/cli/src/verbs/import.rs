@@ -40,8 +40,9 @@ were is said. A row may be as long as --memory. The exit code is 4 if there were
 
 /// Put the rows of a file into the store.
 ///
-/// Formats: csv and tsv (with a header), jsonl (an object a line), lines (a key a line, or key and value around --separator), binary (as
-/// `export` writes it), redis (commands as `redis-cli --pipe` takes them: SET, SETEX, PSETEX, MSET, DEL, UNLINK; all commands on keys with --redis-db).
+/// Formats: csv and tsv (with a header), jsonl (an object a line), lines (a key a line, or key and
+/// value around --separator), binary (as `export` writes it), redis (commands as `redis-cli --pipe`
+/// takes them: SET, SETEX, PSETEX, MSET, DEL, UNLINK; all commands on keys with --redis-db).
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Import {
@@ -54,10 +55,12 @@ pub struct Import {
     /// The keyspace, created if it is not there.
     #[arg(short, long, default_value = "default", value_name = "NAME")]
     pub keyspace: String,
-    /// The column or field that is the key, or a template of several: '{country}/{city}' [default: key].
+    /// The column or field that is the key, or a template of several: '{country}/{city}' [default:
+    /// key].
     #[arg(long, value_name = "COLUMN", value_parser = Template::parse)]
     pub key: Option<Template>,
-    /// The column or field that is the value [default: the other of two columns; the row or line as it stands of more].
+    /// The column or field that is the value [default: the other of two columns; the row or line as
+    /// it stands of more].
     #[arg(long, value_name = "COLUMN", conflicts_with = "value_as")]
     pub value: Option<String>,
     /// The value is the whole row of CSV: as it stands, or as a JSON object.
@@ -93,7 +96,7 @@ pub enum ValueAs {
     Json,
 }
 
-/// The separator of fields, one byte.
+/// Returns the separator of fields, one byte.
 pub(crate) fn field_separator(format: Format, chosen: Option<&str>) -> Result<u8> {
     match (chosen.map(str::as_bytes), format) {
         (Some([byte]), _) if !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
@@ -106,7 +109,7 @@ pub(crate) fn field_separator(format: Format, chosen: Option<&str>) -> Result<u8
     }
 }
 
-/// The format that was chosen, or that a file's name says.
+/// Returns the format that was chosen, or that a file's name says.
 pub(crate) fn format_of(chosen: Option<Format>, file: &Path) -> Result<Format> {
     chosen.or_else(|| Format::of_file(file)).ok_or_else(|| {
         let text = format!(
@@ -117,12 +120,13 @@ pub(crate) fn format_of(chosen: Option<Format>, file: &Path) -> Result<Format> {
     })
 }
 
-/// Part of the memory, as one of so many, in which keys of earlier rows are remembered.
+/// The divisor of the memory: the part in which keys of earlier rows are remembered.
 const SEEN: u64 = 8;
 /// The least length that a row may have, in bytes.
 const LEAST_ROW: u64 = 16 << 20;
 
-/// Part of the memory that keys are remembered in while another process has the store open, and how much that is taken to be.
+/// Part of the memory that keys are remembered in while another process has the store open, and how
+/// much that is taken to be.
 const MEMORY: u64 = 256 << 20;
 
 /// What an import has created for itself.
@@ -301,7 +305,7 @@ impl Import {
         Ok(())
     }
 
-    /// The stream, its length if that is known, and its name for later.
+    /// Returns the stream, its length if that is known, and its name for later.
     fn input(&self) -> Result<(Input, Option<u64>, String)> {
         if self.file.as_os_str() == "-" {
             return Ok((Input::Pipe, None, "-".to_owned()));
@@ -356,8 +360,8 @@ impl Import {
         text
     }
 
-    /// How far an earlier import of the same input is. One that has no row stands in no other's
-    /// way.
+    /// Returns how far an earlier import of the same input is. One that has no row stands in no
+    /// other's way.
     fn earlier(&self, store: Option<&Store>, identity: &Identity, format: Format) -> Result<Saved> {
         let options = self.options(format);
         let begun = Saved {
@@ -400,7 +404,7 @@ impl Import {
         Job::new(store, to.clone(), identity, layout, uniqueness)
     }
 
-    /// The file for rejected rows, if there is one.
+    /// Returns the file for rejected rows, if there is one.
     fn rejects(&self, saved: &Saved) -> Result<Option<Rejects>> {
         let Some(path) = self.rejects.as_deref() else {
             return Ok(None);
@@ -510,7 +514,7 @@ enum Input {
 }
 
 impl Input {
-    /// The stream at the place up to which it was imported, if it is the same.
+    /// Returns the stream at the place up to which it was imported, if it is the same.
     fn at(self, saved: &Saved) -> Result<Source> {
         let before = saved.offset - saved.tail_bytes.min(saved.offset);
         let mut reader: Box<dyn Read + Send> = match self {

@@ -23,7 +23,8 @@ Each line is a node of the trunk or one of its children: the range of its keys, 
 what has sunk is its own, what has not been compacted yet is pending. Keys begin with the number of their keyspace. Runs are named by their group and \
 their place in it; --json and the web page say them.";
 
-/// Draw the tree: which runs hold which keys, and where. Or say what a run holds, and which parts of the files it needs.
+/// Draw the tree: which runs hold which keys, and where. Or say what a run holds, and which parts
+/// of the files it needs.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Inspect {
@@ -72,7 +73,7 @@ impl Inspect {
     }
 }
 
-/// The bytes of a field, as they are shown.
+/// Returns the bytes of a field, as they are shown.
 fn shown(of: &Value, name: &str) -> String {
     let text = of[name].as_str().map(|text| text.as_bytes().to_vec());
     let bytes = text.or_else(|| STANDARD.decode(of[format!("{name}_base64")].as_str()?).ok());

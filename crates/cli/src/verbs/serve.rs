@@ -78,7 +78,7 @@ pub struct Serve {
     /// Its private key, as PEM.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_key: Option<PathBuf>,
-    /// Certificates, as PEM: clients must show one that one of these has signed.
+    /// Certificates, as PEM: clients must show a certificate signed by one of these.
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub tls_client_ca: Option<PathBuf>,
     /// The directory that BGSAVE and SAVE put a backup into; CONFIG SET dir changes it.

@@ -1,4 +1,5 @@
-//! What every format's writer writes, its reader reads, whatever the bytes are and however they arrive.
+//! What every format's writer writes, its reader reads, whatever the bytes are and however they
+//! arrive.
 
 use alluvium_cli::formats::binary::Binary;
 use alluvium_cli::formats::csv::{self, CsvReader, CsvWriter, Head, Header, LineEnd, Rows};

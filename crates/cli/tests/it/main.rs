@@ -125,7 +125,7 @@ impl Place {
             .expect("the binary runs");
         let mut stdin = child.stdin.take().expect("it is piped");
         let input = input.to_vec();
-        // Whoever stops reading early says why in its own words.
+        // A command that stops reading early says why in its own words.
         let feeding = std::thread::spawn(move || drop(stdin.write_all(&input)));
         let said = child.wait_with_output().expect("it ends").into();
         feeding.join().expect("the input is fed");

@@ -287,7 +287,7 @@ fn another_user_is_not_answered() {
     place.done(["put", "a", "1"]);
     std::fs::set_permissions(place.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
     std::fs::set_permissions(place.path("store"), std::fs::Permissions::from_mode(0o777)).unwrap();
-    // Even where the socket's file lets everybody in.
+    // Even where the socket's file lets all users in.
     for mode in [0o600, 0o777] {
         std::fs::set_permissions(socket(&place), std::fs::Permissions::from_mode(mode)).unwrap();
         let Some(mut other) = as_other_user(&place.command(["put", "a", "2"])) else {
@@ -300,7 +300,7 @@ fn another_user_is_not_answered() {
             .unwrap()
             .into();
         if std::fs::metadata("/proc/self").unwrap().uid() != 0 {
-            // The same user: nobody else could be had.
+            // The same user: no other one could be had.
             return;
         }
         assert_ne!(said.code, Some(0), "{said:?}");

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
-/// A file of so many rows, and what an export of it is.
+/// A file of `count` rows, and what an export of it is.
 fn rows(place: &Place, count: u32) -> (PathBuf, String) {
     let mut text = String::from("key,value\n");
     for i in 0..count {
@@ -31,7 +31,7 @@ fn interrupted(place: &Place, file: &Path, signal: i32, wait: Duration) -> Said 
         .expect("the binary runs");
     thread::sleep(wait);
     let pid = i32::try_from(child.id()).expect("a process");
-    // SAFETY: it is our own child, which nobody has waited for yet.
+    // SAFETY: it is our own child, which was not waited for yet.
     unsafe { libc::kill(pid, signal) };
     child.wait_with_output().expect("it ends").into()
 }
@@ -43,7 +43,7 @@ fn ctrl_c_ends_an_import_in_order_and_the_same_command_goes_on() {
     let mut is_stopped = false;
     for wait in [60, 90, 120] {
         let said = interrupted(&place, &file, libc::SIGINT, Duration::from_millis(wait));
-        // On a fast machine it may be done before, and the next one begins anew.
+        // On a fast machine it may be done before, and the next one starts from the beginning.
         is_stopped = said.code == Some(130) && said.err.contains("goes on from here");
     }
     let said = place.done(import(&file));

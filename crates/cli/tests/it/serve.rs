@@ -49,7 +49,7 @@ impl Served {
     /// It gets a signal; its exit code.
     pub(crate) fn ended(mut self, signal: i32) -> Option<i32> {
         let pid = i32::try_from(self.child.id()).expect("a process");
-        // SAFETY: it is our own child, which nobody has waited for yet.
+        // SAFETY: it is our own child, which was not waited for yet.
         unsafe { libc::kill(pid, signal) };
         self.child.wait().expect("it ends").code()
     }

@@ -13,7 +13,7 @@ fn on_a_terminal(place: &Place, arguments: &[&str], environment: &[(&str, &str)]
     // SAFETY: both pointers are to integers that the call fills; the others may be null.
     let opened = unsafe { libc::openpty(&raw mut ours, &raw mut theirs, none, none.cast(), none.cast()) };
     assert_eq!(opened, 0, "a terminal can be had");
-    // SAFETY: both descriptors were just opened and belong to nobody else.
+    // SAFETY: both descriptors were just opened and have no other owner.
     let (mut ours, theirs) = unsafe { (File::from_raw_fd(ours), File::from_raw_fd(theirs)) };
     let mut command = place.command(arguments);
     command

@@ -1,4 +1,5 @@
-//! Uniform reads of data that is not in memory, against `fio` reading the same file in the same run: one thread, many keys at a time.
+//! Uniform reads of data that is not in memory, against `fio` reading the same file in the same
+//! run: one thread, many keys at a time.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use crate::{Sizes, cpu, key, mix, place, processor, value};
@@ -130,7 +131,8 @@ fn fio(path: &Path, seconds: u64, batched: &[&str]) -> Option<Figure> {
         .arg(format!("--runtime={seconds}"))
         .output()
         .ok()?;
-    // The documented terse format 3: 8 is the read rate, 88 and 89 the percentages of user and system time, counted from one.
+    // The documented terse format 3: 8 is the read rate, 88 and 89 the percentages of user and
+    // system time, counted from one.
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find(|line| line.starts_with("3;"))?;
     let fields: Vec<&str> = line.split(';').collect();

@@ -1,11 +1,14 @@
-//! What the store does in a second, and how long it takes at worst: `cargo bench -p alluvium --bench db [PART…]`.
+//! What the store does in a second, and how long it takes at worst:
+//! `cargo bench -p alluvium --bench db [PART…]`.
 //!
-//! *memory* puts and gets records that fit a memtable; *pages* gets records from cached pages; *skew* reads data eight times the memory under a Zipf
-//! distribution, with the record cache and without; *cold* reads keys uniformly, many
-//! at a time, against `fio`; *load* puts more than fits the memory, at full speed,
-//! and *open* at 70 % of that rate, on a schedule that does not wait for slow answers (so that what waits behind one is counted); *commit* times commits at
-//! `Disk`. Records have keys of 24 and values of 100 bytes. `ALLUVIUM_DB_RECORDS`, `ALLUVIUM_DB_MEMORY` (bytes), `ALLUVIUM_DB_SECONDS`,
-//! `ALLUVIUM_DB_RATE` (puts a second, for *open*) and `ALLUVIUM_DB_DIRECTORY` change what is done; without `--bench` everything is tiny.
+//! *memory* puts and gets records that fit a memtable; *pages* gets records from cached pages;
+//! *skew* reads data eight times the memory under a Zipf distribution, with the record cache and
+//! without; *cold* reads keys uniformly, many at a time, against `fio`; *load* puts more than fits
+//! the memory, at full speed, and *open* at 70 % of that rate, on a schedule that does not wait for
+//! slow answers (so that what waits behind one is counted); *commit* times commits at `Disk`.
+//! Records have keys of 24 and values of 100 bytes. `ALLUVIUM_DB_RECORDS`, `ALLUVIUM_DB_MEMORY`
+//! (bytes), `ALLUVIUM_DB_SECONDS`, `ALLUVIUM_DB_RATE` (puts a second, for *open*) and
+//! `ALLUVIUM_DB_DIRECTORY` change what is done; without `--bench` everything is tiny.
 
 mod cold;
 mod skew;
@@ -247,8 +250,8 @@ fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("these bounds are possible")
 }
 
-/// Bytes that the kernel charges the process for having written: also through mappings, whether or not they were dropped before they
-/// reached the device.
+/// Bytes that the kernel charges the process for having written: also through mappings, whether or
+/// not they were dropped before they reached the device.
 fn charged_bytes() -> f64 {
     usage(libc::RUSAGE_SELF).ru_oublock as f64 * 512.0
 }
@@ -269,7 +272,8 @@ fn cpu() -> f64 {
     user + system
 }
 
-/// Seconds of processor time that the process, or the calling thread, has taken: its own and the system's for it.
+/// Seconds of processor time that the process, or the calling thread, has taken: its own and the
+/// system's for it.
 fn processor(who: libc::c_int) -> (f64, f64) {
     let usage = usage(who);
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
@@ -337,7 +341,8 @@ fn open(sizes: &Sizes) {
     };
     let gap = Duration::from_secs_f64(1.0 / rate);
     let place = place(sizes, &Options::new());
-    // How late an operation begins though none is before it: that is nobody's fault but the schedule's own, or the system's.
+    // How late an operation begins though none is before it: only the schedule itself, or the
+    // system, can cause that.
     let (mut latencies, mut lateness) = (histogram(), histogram());
     // Of each tenth of the time: how many operations took longer than 30 us, and the longest.
     let mut tenths = [(0_u64, 0_u64); 10];

@@ -1,4 +1,5 @@
-//! Reads under skew: of data eight times the memory, and of a few records that are always there, with the record cache and without.
+//! Reads under skew: of data eight times the memory, and of a few records that are always there,
+//! with the record cache and without.
 
 use crate::{RECORD, Sizes, key, mix, rate, value};
 use alluvium::{Keyspace, MIN_MEMORY, Options};
@@ -9,7 +10,8 @@ use std::time::Instant;
 /// How many times the memory the data is.
 const TIMES: u64 = 8;
 
-/// Draws ranks so that rank r comes about r^-0.99 times as often as the first (Gray et al., SIGMOD 1994).
+/// Draws ranks so that rank r comes about r^-0.99 times as often as the first (Gray et al., SIGMOD
+/// 1994).
 struct Zipf {
     count: f64,
     zeta: f64,

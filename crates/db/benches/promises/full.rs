@@ -1,4 +1,4 @@
-//! A disk that is filled, and freed by deletes, again and again, without opening the store anew.
+//! A disk that is filled, and freed by deletes, again and again, without closing the store.
 
 use super::{MIB, Sizes, key, mib, value};
 use alluvium::Options;
@@ -22,7 +22,8 @@ pub(super) fn run(sizes: &Sizes) {
     for cycle in 0..sizes.cycles {
         let first = next;
         let mut refused_since: Option<Instant> = None;
-        // Full is what stays full: what is refused for a while only waits for space that comes back.
+        // Full is what stays full: what is refused for a while only waits for space that comes
+        // back.
         let refused = loop {
             match keyspace.put(key(next), value(next, VALUE)) {
                 Ok(()) => {

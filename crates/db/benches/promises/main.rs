@@ -1,12 +1,16 @@
-//! What the store promises beside speed, measured on a real device: `cargo bench -p alluvium --bench promises [PART…]`.
+//! What the store promises beside speed, measured on a real device:
+//! `cargo bench -p alluvium --bench promises [PART…]`.
 //!
-//! *resident* is the most memory that a process takes over a load, reads, scans, a thousand keyspaces, two hundred open iterators, values of 16
-//! MiB and a recovery, for three budgets; *reopen* is how long a store takes to open after its process was killed, and after a clean close; *shrink*
-//! is what a store takes on the disk once nine tenths of it were deleted; *full* fills a disk and frees some of it, again and again.
+//! *resident* is the most memory that a process takes over a load, reads, scans, a thousand
+//! keyspaces, two hundred open iterators, values of 16 MiB and a recovery, for three budgets;
+//! *reopen* is how long a store takes to open after its process was killed, and after a clean
+//! close; *shrink* is what a store takes on the disk once nine tenths of it were deleted; *full*
+//! fills a disk and frees some of it, again and again.
 //!
-//! `ALLUVIUM_DB_DIRECTORY` says where (for *full*, a small file system of its own; otherwise a store is limited to 256 MiB),
-//! `ALLUVIUM_DB_BYTES` how much *reopen* and *shrink* store, `ALLUVIUM_DB_MEMORY` with how much memory, and `ALLUVIUM_DB_CYCLES` how often *full*
-//! fills. Without `--bench` everything is tiny.
+//! `ALLUVIUM_DB_DIRECTORY` says where (for *full*, a small file system of its own; otherwise a
+//! store is limited to 256 MiB), `ALLUVIUM_DB_BYTES` how much *reopen* and *shrink* store,
+//! `ALLUVIUM_DB_MEMORY` with how much memory, and `ALLUVIUM_DB_CYCLES` how often *full* fills.
+//! Without `--bench` everything is tiny.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod full;

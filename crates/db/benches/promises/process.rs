@@ -18,7 +18,7 @@ const TASKS: [(&str, Task); 3] = [
     ("recovery", resident::recovery),
 ];
 
-/// Does what a child is for; `false` in the process that somebody started.
+/// Does what a child is for; `false` in the process that the user started.
 pub(super) fn is_child() -> bool {
     let Ok(task) = std::env::var(TASK) else {
         return false;

@@ -1,4 +1,5 @@
-//! Memory moves between the cache of pages and that of records, a little now and then, to where it saves more reads.
+//! Memory moves between the cache of pages and that of records, a little now and then, to where it
+//! saves more reads.
 
 use super::Engine;
 use super::records::share::{self, Trend, View};
@@ -15,12 +16,14 @@ pub(crate) struct Seen {
     scan_reads: u64,
     guides: u64,
     trend: Trend,
-    /// What records were given, and both caches together, when that was decided: their share while the whole changes.
+    /// What records were given, and both caches together, when that was decided: their share while
+    /// the whole changes.
     decided: Option<(u64, u64)>,
 }
 
 impl Seen {
-    /// What records have when both caches take so many bytes, where they have `now`. Small differences are left alone.
+    /// Returns the share of the records when both caches take `both` bytes, and records have `now`.
+    /// Small differences are left alone.
     pub(super) fn share_of_records(&mut self, now: u64, both: u64, caches: u64) -> u64 {
         let (records, all) = *self.decided.get_or_insert((now, both));
         let wanted = share::in_proportion(records, all, caches);
@@ -30,7 +33,8 @@ impl Seen {
 }
 
 impl Engine {
-    /// Looks at the shares of the two caches, and changes them if that is worth while. A share that the user chose stays.
+    /// Looks at the shares of the two caches, and changes them if that is worth while. A share that
+    /// the user chose stays.
     pub(crate) fn balance(&self) -> Result<()> {
         if !self.plan.balances {
             return Ok(());

@@ -10,8 +10,8 @@
 //!   acknowledged
 //! ```
 //!
-//! A commit is seen before it is synced: a reader may see what the loss of power then undoes. Whatever he writes upon it is undone
-//! with it, for the log keeps a prefix.
+//! A commit is seen before it is synced: a reader may see what the loss of power then undoes. What
+//! the reader writes upon it is undone with it, for the log keeps a prefix.
 
 use super::Engine;
 use super::guard::Committing;
@@ -27,7 +27,8 @@ use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How often a commit waits for a checkpoint to free log before it is refused: others may take what was freed.
+/// How often a commit waits for a checkpoint to free log before it is refused: others may take what
+/// was freed.
 pub(super) const LOG_TURNS: u32 = 20;
 
 /// How long it does so at least where the background has threads of its own: large writes of
@@ -50,7 +51,7 @@ pub(crate) struct Commit<'a> {
 }
 
 impl Commit<'_> {
-    /// How many bytes the record has in the log.
+    /// Returns how many bytes the record has in the log.
     pub(crate) fn len(&self) -> u64 {
         (self.record.len() + self.tail.len()) as u64
     }
@@ -61,7 +62,7 @@ impl Commit<'_> {
     }
 }
 
-/// What a commit depends on. Nobody writes to its keys while it is asked.
+/// What a commit depends on. Its keys are not written while it is asked.
 pub(crate) type Condition<'a> = dyn Fn() -> Result<Verdict> + 'a;
 
 /// What a condition says about going on.
@@ -80,7 +81,7 @@ struct Refusals {
     since: Option<Instant>,
 }
 
-/// Whether a checkpoint would help.
+/// Returns whether a checkpoint would help.
 pub(super) fn is_log_full(error: &Error) -> bool {
     matches!(error.storage(), Some(alluvium_storage::Error::LogFull { .. }))
 }
@@ -105,9 +106,8 @@ impl Engine {
         Ok(at.expect("there is no condition"))
     }
 
-    /// Commits if a condition holds once no other writer can write to the same keys. None when it does
-    /// not; what the condition has seen is
-    /// visible then.
+    /// Commits if a condition holds once no other writer can write to the same keys. None when it
+    /// does not; what the condition has seen is visible then.
     pub(crate) fn commit_if(
         &self,
         commit: &Commit,
@@ -146,7 +146,8 @@ impl Engine {
                     drop(turn.take());
                     self.wait_until_visible(last)?;
                     if self.has_gaps.load(Ordering::Acquire) && self.store.log().completed() < last {
-                        // A recovery would cut the log at the gap: this commit is not acknowledged before it is filled.
+                        // A recovery would cut the log at the gap: this commit is not acknowledged
+                        // before it is filled.
                         self.fill_gaps()?;
                     }
                     if durability == Durability::Disk {
@@ -159,7 +160,7 @@ impl Engine {
         }
     }
 
-    /// Waits until everybody sees what was written up to `at`.
+    /// Waits until what was written up to `at` is visible.
     fn wait_until_visible(&self, at: Sequence) -> Result<()> {
         if self.visible.wait_for(at) {
             return Ok(());
@@ -168,7 +169,8 @@ impl Engine {
         Err(Error::Closed)
     }
 
-    /// After a commit was refused for so many times: has it succeed the next time, or says why it does not.
+    /// Handles a refused commit, after `turns` refusals: has it succeed the next time, or returns
+    /// why it does not.
     fn make_way(&self, error: Error, commit: &Commit, refusals: &mut Refusals) -> Result<()> {
         refusals.turns += 1;
         let turns = refusals.turns;
@@ -200,7 +202,7 @@ impl Engine {
         turn: Option<&Turn<'_>>,
         condition: Option<&Condition<'_>>,
     ) -> Result<Tried> {
-        // What an ingest has attached is read by conditions before anybody may act on it.
+        // What an ingest has attached is read by conditions before a client may act on it.
         let _no_ingest = condition.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
         // A drop of one of them from here on waits for this commit, and deletes what it writes.
@@ -237,7 +239,7 @@ impl Engine {
             return Err(error.into());
         }
         if apply_all(&place.slot.memtable, commit.writes(), place.first).is_err() {
-            // It is in the log and cannot be shown: whoever opens the store anew finds it.
+            // It is in the log and cannot be shown: the next opening of the store finds it.
             self.visible.stop();
             let cause = format!("a memtable has no room for {bytes} bytes that were reserved");
             return Ok(self
@@ -273,7 +275,7 @@ impl Engine {
         }
     }
 
-    /// Nothing comes of these numbers: the log is told, or will be once the disk has room for that much.
+    /// Gives these numbers up: the log is told, or will be once the disk has space for the note.
     pub(super) fn give_up(&self, first: Sequence, count: u32) -> alluvium_storage::Result<()> {
         match self.store.judge(self.store.log().void(first, count)) {
             Err(error) if error.is_full() => {
@@ -285,7 +287,8 @@ impl Engine {
         }
     }
 
-    /// Tells the log of numbers that it could not be told of before. Until then nothing above them can be synced.
+    /// Tells the log of numbers that it could not be told of before. Until then nothing above them
+    /// can be synced.
     pub(crate) fn fill_gaps(&self) -> Result<()> {
         let mut gaps = self.gaps.lock();
         while let Some(&(first, count)) = gaps.last() {
@@ -303,19 +306,20 @@ impl Engine {
     }
 }
 
-/// Bytes of a memtable that a commit needs, at most.
+/// Returns the bytes of a memtable that a commit needs, at most.
 fn room_for(commit: &Commit) -> u64 {
     let records = commit.kinds.iter().map(|&count| u64::from(count)).sum();
     let ranges = u64::from(commit.count).saturating_sub(records);
     room(commit.len(), records, ranges)
 }
 
-/// Bytes of a memtable that a record of the log needs, at most, which is `bytes` long and has so many writes to single keys and to ranges.
+/// Returns how many bytes of a memtable a record of the log needs, at most, that is `bytes` long
+/// and has this many writes to single keys and to ranges.
 pub(super) fn room(bytes: u64, records: u64, ranges: u64) -> u64 {
     bytes + records * RECORD_OVERHEAD + ranges * RANGE_OVERHEAD as u64
 }
 
-/// The error for a commit that may have no more than so many bytes.
+/// Returns the error for a commit that may have no more than `most` bytes.
 pub(super) fn too_long(commit: &Commit, most: u64) -> Error {
     Error::TooLong {
         what: "batch",
@@ -348,7 +352,7 @@ fn apply_all(memtable: &Memtable, writes: Writes<'_>, first: Sequence) -> std::r
                 },
             )?,
             Write::Range { start, end } => memtable.delete_range(start, end, sequence)?,
-            // The tree has it, or nobody was told of it.
+            // The tree has it, or it was never acknowledged.
             Write::Ingest { .. } => {}
         }
     }

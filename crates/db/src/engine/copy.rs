@@ -33,7 +33,7 @@ impl Engine {
         }
     }
 
-    /// What is wrong with a copy that nobody has open.
+    /// Returns what is wrong with a copy that is not open.
     fn findings(&self, target: &dyn Directory, tell: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
         let copy = Copy::open(target)?;
         let files = Files {
@@ -69,7 +69,7 @@ impl Engine {
         target: &Arc<dyn Directory>,
         tell: &mut dyn FnMut(Progress),
     ) -> Result<Sequence> {
-        // Whoever closes the store waits for it, and ends it at its next step.
+        // A thread that closes the store waits for it, and ends it at its next step.
         let _copying = self.copying.read();
         // Of a store that is read only, what is in memory goes no further than what the copy is made from.
         self.is_open()?;

@@ -1,7 +1,7 @@
 //! Panics: of a merge operator or a compaction filter, of a device, or of the store itself.
 //!
-//! A step that unwinds leaves its work half done. What it worked on refuses to go on, and the store takes no more changes: what was acknowledged
-//! is in the log, where the next opening finds it.
+//! A step that unwinds leaves its work half done. What it worked on refuses to go on, and the store
+//! takes no more changes: what was acknowledged is in the log, where the next opening finds it.
 
 use super::Engine;
 use crate::{Error, Result};
@@ -9,9 +9,11 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Engine {
-    /// Does a step of the background, in whatever thread. A panic in it is an error, after which the store takes no more changes.
+    /// Does a step of the background, in whatever thread. A panic in it is an error, after which
+    /// the store takes no more changes.
     pub(crate) fn guarded<T>(&self, what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
-        // What the step may have left half done is not used again: every step asks for the store's health first.
+        // What the step may have left half done is not used again: every step asks for the store's
+        // health first.
         catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| Err(self.panicked(what, &*panic)))
     }
 
@@ -31,14 +33,15 @@ impl Engine {
             Ok(()) => Error::Closed,
             Err(error) => error.into(),
         };
-        // Whoever waits for a step to be done learns that none will be.
+        // Threads that wait for a step to be done learn that none will be.
         self.pressure.relieved();
         self.pressure.call_all();
         error
     }
 }
 
-/// A commit between its numbers and its end. Dropped by a panic, it has everybody know that nothing above it will ever be seen.
+/// A commit between its numbers and its end. Dropped by a panic, it tells all waiting commits that
+/// nothing above it will ever be seen.
 pub(super) struct Committing<'e> {
     engine: &'e Engine,
 }

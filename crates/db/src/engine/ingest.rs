@@ -41,7 +41,7 @@ pub(crate) struct Ingests {
     pub(crate) attaching: RwLock<()>,
 }
 
-/// One ingest. Its runs are gone once it has ended, whoever ended it.
+/// One ingest. Its runs are gone once it has ended, by its owner or by the store.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     runs: Mutex<Option<tiered::Ingest>>,
@@ -104,7 +104,7 @@ impl Engine {
         all.retain(|one| one.strong_count() > 0);
         all.push(Arc::downgrade(&under_way));
         drop(all);
-        // Whoever closes the store says so first, and ends what is in the list then.
+        // A thread that closes the store says so first, and ends what is in the list then.
         self.health()?;
         Ok(under_way)
     }
@@ -179,7 +179,7 @@ impl Engine {
         while !self.queue.is_oldest(&place.slot) {
             self.store.health()?;
             if self.incorporate_slice(usize::MAX)? == super::Worked::Nothing {
-                // Somebody else is at it, or a commit is on its way into its memtable.
+                // Another thread is at it, or a commit is on its way into its memtable.
                 std::thread::yield_now();
             }
         }
@@ -214,7 +214,8 @@ impl Engine {
                     self.pressure.nap();
                 }
                 Err(error) => {
-                    // Whoever waits behind it is told of a store that takes no changes; opened anew, it is without the ingest.
+                    // Commits that wait behind it are told of a store that takes no changes; opened
+                    // again, the store is without the ingest.
                     let cause = error.to_string();
                     let poisoned = alluvium_storage::Error::Poisoned { cause };
                     let _ = self.store.judge::<()>(Err(poisoned));

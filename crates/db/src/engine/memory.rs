@@ -1,8 +1,9 @@
 //! One number for the memory: who takes what of it, and what is left for pages.
 //!
-//! Memtables and the log have what they have needed within the last seconds, and some more, for they fill fast; where nobody writes, pages and
-//! records have their room. What the tree keeps in memory grows with the data: as soon as it needs more than its sixteenth, the cache of
-//! pages gives way.
+//! Memtables and the log have what they have needed within the last seconds, and some more, for
+//! they fill fast; without writes, pages and records have that memory. What the tree keeps in
+//! memory grows with the data: as soon as it needs more than its sixteenth, the cache of pages
+//! gives way.
 
 use super::Engine;
 use super::commit::{Commit, too_long};
@@ -62,14 +63,15 @@ pub(crate) struct Claim {
     needed: Option<Instant>,
 }
 
-/// How long they keep what they have needed. Whoever writes in bursts, or fills a memtable in a few seconds, would have pages read again after each
-/// otherwise, and the system asked for their memory again.
+/// How long they keep what they have needed. Otherwise a program that writes in bursts, or fills a
+/// memtable in a few seconds, would have pages read again after each burst, and the system asked
+/// for their memory again.
 const HOLD: Duration = Duration::from_secs(10);
 /// They have so large a part of their shares beyond what they use: some of what may be written before anybody looks again.
 const AHEAD: u64 = 16;
 
 impl Claim {
-    /// What they keep when they use so many bytes, of `share` that they may.
+    /// Returns what they keep when they use `used` bytes, of `share` that they may.
     fn update(&mut self, used: u64, share: u64, now: Instant) -> u64 {
         let wanted = (used + share / AHEAD).min(share);
         let is_held = self.needed.is_some_and(|needed| now < needed + HOLD);
@@ -110,7 +112,8 @@ pub(super) struct Turn<'e> {
 }
 
 impl Turn<'_> {
-    /// Waits until the memtable of the commit before is gone, which takes the system a while once nobody needs it.
+    /// Waits until the memtable of the commit before is gone, which takes the system a while once
+    /// it is not needed any more.
     pub(super) fn wait_for_memory(&self, engine: &Engine) {
         let mut naps = 0;
         while engine.plan.workers > 0 && naps < MOST_NAPS && self.long.before.lock().strong_count() > 0 {
@@ -132,13 +135,13 @@ impl Drop for Turn<'_> {
 }
 
 impl Engine {
-    /// Waits for the turn of a long commit, and has the caches make room for it.
+    /// Waits for the turn of a long commit, and has the caches give memory back for it.
     #[cold]
     pub(super) fn turn_of_long(&self, commit: &Commit<'_>) -> Result<Turn<'_>> {
         let beside = u64::from(commit.count) * PER_WRITE;
         let budget = self.memory.load(Ordering::Relaxed);
         let most = (budget / 2 + BATCH_AT_LEAST).saturating_sub(beside);
-        // A single value cannot be divided; whoever has many writes can.
+        // A single value cannot be divided; a batch of many writes can.
         if budget > 0 && commit.count > 1 && commit.len() > most {
             return Err(too_long(commit, most));
         }
@@ -183,7 +186,7 @@ impl Engine {
         let share = self.share_of_writes();
         let used = now.memtables + now.log;
         let writes = match self.plan.workers {
-            // Nobody looks again.
+            // There are no workers that would look again.
             0 => share,
             _ => (self.claim.lock()).update(used, share, Instant::now()),
         };
@@ -211,7 +214,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives back the memory of memtables that has waited for the next one for so many calls.
+    /// Gives back the memory of memtables that has waited for the next one for this many calls.
     pub(crate) fn give_back_memtables(&self, calls: u64) {
         self.queue.give_back(calls);
     }
@@ -222,13 +225,15 @@ impl Engine {
         Cache::least_budget(self.plan.page_size).max(budget / TREE_SHARE)
     }
 
-    /// So many bytes are held beside the store, and count within its budget: the caches give way.
+    /// Notes that this many bytes are held beside the store, and count within its budget: the
+    /// caches give way.
     pub(crate) fn count_memory_beside(&self, bytes: u64) -> Result<()> {
         self.beside.store(bytes, Ordering::Relaxed);
         self.fit_memory()
     }
 
-    /// From now on all of it together takes so many bytes. Memtables and log stay as large as they are until the next opening.
+    /// Limits all of it together to `bytes` bytes from now on. Memtables and log stay as large as
+    /// they are until the next opening.
     pub(crate) fn set_memory(&self, bytes: u64) -> Result<()> {
         let writes = self.share_of_writes();
         let least = writes + writes / 4;

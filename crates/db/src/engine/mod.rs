@@ -114,7 +114,7 @@ pub(crate) struct Engine {
     closed: AtomicBool,
     /// Whether it refuses all changes: what is below it must stay as it is.
     reads_only: bool,
-    /// Shared by whoever copies the store elsewhere.
+    /// Shared by the threads that copy the store elsewhere.
     copying: RwLock<()>,
 }
 
@@ -128,7 +128,7 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Every commit up to this one is seen by whoever begins to read now.
+    /// Returns the newest commit that a reader which begins now sees; it sees all before it, too.
     pub(crate) fn visible(&self) -> Sequence {
         self.visible.at()
     }
@@ -138,20 +138,20 @@ impl Engine {
         (self.clock)()
     }
 
-    /// Somebody reads at what everybody sees now, until he says that he does not. No compaction that begins meanwhile asks filters, for
-    /// what they remove he has seen.
+    /// Pins what is visible now for a reader, until [`Engine::close_snapshot`]. No compaction that
+    /// begins meanwhile asks filters, for the reader has seen what they remove.
     pub(crate) fn open_snapshot(&self) -> Sequence {
         self.tree.horizon().hold_filters();
         self.snapshots.open(|| self.visible.at())
     }
 
-    /// Somebody reads at a place that is kept otherwise.
+    /// Pins a place for a reader that is kept otherwise.
     pub(crate) fn open_snapshot_at(&self, at: Sequence) {
         self.tree.horizon().hold_filters();
         self.snapshots.open(|| at);
     }
 
-    /// Nobody reads there any more, as far as this one goes.
+    /// Releases a place that a reader has pinned.
     pub(crate) fn close_snapshot(&self, at: Sequence) {
         self.snapshots.close(at);
         self.tree.horizon().release_filters();
@@ -183,7 +183,7 @@ impl Engine {
             .iter_with(memtables, range, direction, at, self.now_ms())
     }
 
-    /// Whether there is work that somebody waits for.
+    /// Returns whether there is work that writers wait for.
     pub(crate) fn is_busy(&self) -> bool {
         self.queue.sealed() > 0 || self.compactions() > 0
     }
@@ -193,7 +193,7 @@ impl Engine {
         self.queue.sealed()
     }
 
-    /// At how many places somebody reads.
+    /// Returns how many places readers have pinned.
     pub(crate) fn snapshots(&self) -> usize {
         self.snapshots.len()
     }
@@ -260,7 +260,8 @@ impl Engine {
             }
         }
         self.drop_steps();
-        // Whoever has begun to read is done before somebody else may open the store; so is what nobody has come back for.
+        // All readers that have begun are done before another process may open the store; so are
+        // reads whose callers have not come back for them.
         stripes::grace(self.store.epochs(), || self.store.cache().finish_arrived());
         Ok(self.store.close()?)
     }

@@ -227,11 +227,11 @@ pub(crate) struct Salvaged {
     pub(crate) cut: Sequence,
     /// What became of the log.
     pub(crate) report: RepairReport,
-    /// What was wrong with the extent map, if it was made anew.
+    /// What was wrong with the extent map, if it was rebuilt.
     pub(crate) map_damage: Option<String>,
     /// Keys of which the tree has lost something, as the tree names them.
     pub(crate) lost: Vec<Lost>,
-    /// What of the tree was made anew.
+    /// What of the tree was rebuilt.
     pub(crate) mended: Vec<String>,
 }
 
@@ -297,7 +297,8 @@ fn survey(opening: &mut Opening) -> Result<(Option<Salvage>, Option<String>)> {
     Ok((Some(salvage).filter(Salvage::is_needed), damage))
 }
 
-/// Makes the extent map anew where it is damaged: it only says what the superblock's payload reaches. What was wrong with it.
+/// Rebuilds the extent map where it is damaged: it only says what the superblock's payload reaches.
+/// Returns what was wrong with it.
 fn rebuild_map(opening: &mut Opening) -> Result<Option<String>> {
     let Some(damage) = opening.map_damage().map(ToString::to_string) else {
         return Ok(None);

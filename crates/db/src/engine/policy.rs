@@ -8,18 +8,19 @@ use alluvium_base::MIB;
 pub(crate) struct View {
     /// Memtables that are sealed and may be written out.
     pub(crate) sealed: usize,
-    /// Somebody is writing one out.
+    /// Whether a worker is writing one out.
     pub(crate) incorporating: bool,
     /// Bytes of log that no checkpoint covers, and how many there may be.
     pub(crate) log_bytes: u64,
     pub(crate) log_limit: u64,
     /// The tree holds commits that the newest checkpoint does not.
     pub(crate) uncovered: bool,
-    /// Somebody wants one, so that the log takes less memory.
+    /// Whether one is asked for, so that the log takes less memory.
     pub(crate) wanted: bool,
-    /// Somebody is making a checkpoint.
+    /// Whether a checkpoint is being made.
     pub(crate) checkpointing: bool,
-    /// Bytes of the disk that are in use, and those that only wait for the next checkpoint to come free.
+    /// Bytes of the disk that are in use, and those that only wait for the next checkpoint to come
+    /// free.
     pub(crate) live_bytes: u64,
     pub(crate) dying_bytes: u64,
 }
@@ -35,7 +36,8 @@ pub(crate) enum Task {
     Compact,
 }
 
-/// What one thread of the background does. Each has its own, so that what is urgent waits neither for a device nor for what is not.
+/// What one thread of the background does. Each has its own, so that what is urgent waits neither
+/// for a device nor for what is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
     /// Has log and memory ready for what is written next.
@@ -51,21 +53,23 @@ pub(crate) enum Duty {
 /// A checkpoint is made when the log has filled to this part of its limit, in hundredths.
 const CHECKPOINT_AT: u64 = 40;
 
-/// It is also made when this part of the space in use, and at least so many bytes, wait for nothing else.
+/// It is also made when this part of the space in use, and at least [`LEAST_DYING`] bytes, wait for
+/// nothing else.
 const DYING_PART: u64 = 16;
 const LEAST_DYING: u64 = 4 * MIB;
 
 /// Memtables that may wait to be written out, at most.
 pub(crate) const MOST_SEALED: usize = 2;
 
-/// Whether a checkpoint is due. It costs little, and nothing else frees log, or space that compactions have left.
+/// Returns whether a checkpoint is due. It costs little, and nothing else frees log, or space that
+/// compactions have left.
 pub(crate) fn checkpoint_is_due(view: &View) -> bool {
     let log_is_long = view.log_bytes * 100 >= view.log_limit * CHECKPOINT_AT;
     let frees_space = view.dying_bytes > LEAST_DYING.max(view.live_bytes / DYING_PART);
     (view.uncovered && (log_is_long || view.wanted) || frees_space) && !view.checkpointing
 }
 
-/// What is to be done next, most urgent first, by who does everything.
+/// Returns what is to be done next, most urgent first, by who does everything.
 pub(crate) fn next(view: &View) -> Task {
     if checkpoint_is_due(view) {
         return Task::Checkpoint;
@@ -85,12 +89,13 @@ pub(crate) struct Debt {
     pub(crate) parts: u64,
     /// Compactions that are due.
     pub(crate) compactions: usize,
-    /// How many runs a lookup may meet, in hundredths of what there should be at most. Compactions that are due do not show it: while one waits,
-    /// its pivot may get any number of runs.
+    /// How many runs a lookup may meet, in hundredths of what there should be at most. Compactions
+    /// that are due do not show it: while one waits, its pivot may get any number of runs.
     pub(crate) crowding: u64,
 }
 
-/// Compactions that may be due before writers help, where there is no background, and at which they help most.
+/// Compactions that may be due before writers help, where there is no background, and at which they
+/// help most.
 const EASY: usize = 24;
 const HARD: usize = 96;
 
@@ -102,19 +107,21 @@ const HARD_CROWDING: u64 = 200;
 const PRESSING_CROWDING: u64 = 75;
 const _: () = assert!(PRESSING_CROWDING < EASY_CROWDING);
 
-/// Whether compactions are so far behind that they go on at once: beside a memtable that is written out, though that may want the same processor.
+/// Returns whether compactions are so far behind that they go on at once: beside a memtable that is
+/// written out, though that may want the same processor.
 pub(crate) fn presses(debt: &Debt) -> bool {
     debt.crowding >= PRESSING_CROWDING
 }
 
-/// Whether caps on the background must yield, so that nobody is held back.
+/// Returns whether caps on the background must yield, so that no writer is held back.
 pub(crate) fn hurries(debt: &Debt) -> bool {
     debt.sealed >= MOST_SEALED || presses(debt)
 }
 
-/// How many slices of work a writer does for each part of a memtable that he fills, in hundredths, where there is no background; more with
-/// every compaction that is due, so that writing slows down smoothly and never stops. How many runs lie in the way of a
-/// lookup does not count here.
+/// Returns how many slices of work a writer does for each part of a memtable that it fills, in
+/// hundredths, where there is no background. More with every compaction that is due, so that
+/// writing slows down smoothly and never stops. How many runs lie in the way of a lookup does not
+/// count here.
 pub(crate) fn share(debt: &Debt) -> u64 {
     let compactions = compactions(debt) * 400 / WHOLE;
     let sealed = match debt.sealed {
@@ -124,15 +131,18 @@ pub(crate) fn share(debt: &Debt) -> u64 {
     compactions + sealed
 }
 
-/// The delays that a writer takes at most for each part of a memtable that he fills, in microseconds: for runs that compactions have left in the way of
-/// lookups, and for memtables that wait. A part takes about a millisecond to fill, so that at the end nine tenths of the speed are gone.
+/// The longest delays of a writer for each part of a memtable that it fills, in microseconds: for
+/// runs that compactions have left in the way of lookups, and for memtables that wait. A part takes
+/// about a millisecond to fill, so that at the end nine tenths of the speed are gone.
 ///
-/// How many compactions are due is no reason: keys that are overwritten evenly fill all leaves at once, so that they come in waves, of as many as there are
-/// leaves. They may take until the next wave, and what runs they leave meanwhile shows whether they do.
+/// How many compactions are due is no reason: keys that are overwritten evenly fill all leaves at
+/// once, so that they come in waves, of as many as there are leaves. They may take until the next
+/// wave, and what runs they leave meanwhile shows whether they do.
 const MOST_DELAY_US: u64 = 8000;
 
-/// From this many parts of memtables on that are not written out, writers are held back, and most while there still is room: whoever finds none
-/// waits until the oldest memtable has gone, a tenth of a second where the processors are busy.
+/// From [`EASY_PARTS`] parts of memtables on that are not written out, writers are held back, and
+/// most at [`HARD_PARTS`], before the memtables are full. A writer that finds them full waits until
+/// the oldest memtable has gone, a tenth of a second where the processors are busy.
 const EASY_PARTS: u64 = 5 * PARTS / 4;
 const HARD_PARTS: u64 = 9 * PARTS / 4;
 const _: () = assert!(HARD_PARTS < (MOST_SEALED as u64 + 1) * PARTS);
@@ -152,8 +162,9 @@ pub(crate) enum Cause {
 
 pub(crate) const CAUSES: usize = Cause::Memtables as usize + 1;
 
-/// How long a writer rests for each part of a memtable that he fills, in microseconds, and what for most. It begins long before there is no
-/// room for more and grows smoothly with what is not written out, part by part, so that nobody comes to a stop.
+/// Returns how long a writer rests for each part of a memtable that it fills, in microseconds, and
+/// the main cause. The delay begins long before the memtables are full and grows smoothly with what
+/// is not written out, part by part, so that no writer comes to a stop.
 pub(crate) fn delay(debt: &Debt) -> (u64, Cause) {
     let over = debt.parts.clamp(EASY_PARTS, HARD_PARTS) - EASY_PARTS;
     let crowding = debt.crowding.clamp(EASY_CROWDING, HARD_CROWDING) - EASY_CROWDING;
@@ -165,13 +176,13 @@ pub(crate) fn delay(debt: &Debt) -> (u64, Cause) {
 
 const WHOLE: u64 = 10_000;
 
-/// How far compactions are between easy and hard, squared.
+/// Returns how far compactions are between easy and hard, squared.
 fn compactions(debt: &Debt) -> u64 {
     let over = debt.compactions.clamp(EASY, HARD) - EASY;
     square(over as u64, (HARD - EASY) as u64)
 }
 
-/// The square of a share.
+/// Returns the square of a share.
 fn square(part: u64, whole: u64) -> u64 {
     part * part * WHOLE / (whole * whole)
 }

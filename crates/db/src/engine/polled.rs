@@ -1,8 +1,10 @@
-//! Point reads that wait for nobody: what they need and is not in memory is being read between two polls.
+//! Point reads that do not block: nodes that they need and that are not in memory are read between
+//! two polls.
 //!
-//! Between its polls a read holds neither a version nor a memtable. It goes on where it was while the tree has the version in which it began, and
-//! begins anew in another: at the same place, or at a newer one if what the place needs may have been folded away (E3). Most of what it needs is in
-//! the cache then.
+//! Between its polls a read holds neither a version nor a memtable. It goes on where it was while
+//! the tree has the version in which it began, and starts again in another: at the same place, or
+//! at a newer one if what the place needs may have been folded away (E3). Most of what it needs is
+//! in the cache then.
 
 use super::Engine;
 use super::read::{At, is_kept, seen};
@@ -88,7 +90,7 @@ impl Polled {
         }
     }
 
-    /// Whether the device was asked for what it lacks.
+    /// Returns whether the device was asked for what is missing.
     pub(crate) fn is_asked(&self) -> bool {
         self.pending.is_some()
     }
@@ -119,8 +121,8 @@ impl Polled {
 }
 
 impl Engine {
-    /// Goes on, and asks the device for what is missing. While it is pending the waker is woken once it is worth while to poll again, if whoever is
-    /// handed what is to be watched has it waited for.
+    /// Goes on, and asks the device for what is missing. The waker fires when the read can
+    /// progress, provided that a thread waits for each handle that `watch` receives.
     pub(crate) fn poll(
         &self,
         polled: &mut Polled,
@@ -140,7 +142,7 @@ impl Engine {
         }
     }
 
-    /// Asks the device for what one read lacks.
+    /// Asks the device for what is missing of one read.
     pub(crate) fn request(&self, polled: &mut Polled) -> Result<()> {
         let missing = polled.missing();
         let cache = self.store.cache();

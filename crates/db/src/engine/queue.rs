@@ -1,8 +1,9 @@
 //! The memtables that are not in the tree yet, and the counter that gives every write its place.
 //!
-//! One word holds the number of the newest memtable and the last sequence number that was given out. A writer takes his numbers
-//! and learns the memtable they belong to by one compare-and-swap; a seal changes the memtable's number in the same word. So the
-//! cut between two memtables is exact, and neither side waits for the other.
+//! One word holds the number of the newest memtable and the last sequence number that was given
+//! out. A writer takes its numbers and learns the memtable they belong to by one compare-and-swap;
+//! a seal changes the memtable's number in the same word. So the cut between two memtables is
+//! exact, and neither side waits for the other.
 //!
 //! ```text
 //!   counter   ┌ number of the newest memtable: 8 bits ┬ last sequence given out: 56 bits ┐
@@ -10,8 +11,9 @@
 //!             (900, …]  (400, 900]          (200, 400]
 //! ```
 //!
-//! Room in a memtable is reserved before a number is taken, by an upper bound of what the writes can need, so that a write that is
-//! in the log always fits. What needs more than a part of a memtable gets one of its own.
+//! Space in a memtable is reserved before a number is taken, by an upper bound of what the writes
+//! can need, so that a write that is in the log always fits. What needs more than a part of a
+//! memtable gets one of its own.
 
 use super::policy::MOST_SEALED;
 use alluvium_base::Sequence;
@@ -27,10 +29,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SEQUENCE_BITS: u32 = 56;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 
-/// What a record takes in a memtable beside its key and operand, at most: its header, and its share of nodes that split.
+/// What a record takes in a memtable beside its key and operand, at most: its header, and its share
+/// of nodes that split.
 pub(crate) const RECORD_OVERHEAD: u64 = 160;
 
-/// Bytes that the writers of a memtable may have taken ahead, beyond what was reserved: little of a small one, which is worth no huge pages.
+/// Returns the bytes that the writers of a memtable may have taken ahead, beyond what was reserved:
+/// little of a small one, which is worth no huge pages.
 fn ahead(room: u64) -> u64 {
     if room < 1 << 20 { 2 << 20 } else { 8 << 20 }
 }
@@ -60,7 +64,7 @@ pub(crate) struct Slot {
     rounds: AtomicU64,
 }
 
-/// A memtable in which so many bytes may be reserved.
+/// Makes a memtable in which `room` bytes may be reserved.
 fn memtable(room: u64) -> Memtable {
     let limit = (room + room / 4 + ahead(room)).clamp(1 << 20, 16 << 30);
     Memtable::new(limit as usize)
@@ -85,24 +89,24 @@ impl Slot {
         self.base.load(Ordering::Acquire)
     }
 
-    /// The last commit that it holds, once it is sealed.
+    /// Returns the last commit that it holds, once it is sealed.
     pub(crate) fn cut(&self) -> Option<Sequence> {
         Some(self.cut.load(Ordering::Acquire)).filter(|&cut| cut != UNKNOWN)
     }
 
-    /// So many of its messages were written out.
+    /// Notes that this many of its messages were written out.
     pub(crate) fn note_written_out(&self, messages: usize) {
         let parts = messages as u64 * PARTS / self.memtable.len().max(1) as u64;
         self.written_out.store(parts.min(PARTS), Ordering::Relaxed);
     }
 
-    /// The memtable, empty again, if nobody else has it.
+    /// Returns the memtable, emptied, if it has no other users.
     fn into_cleared(self: Arc<Slot>) -> Option<Memtable> {
         let memtable = Arc::into_inner(self)?.memtable;
         Arc::into_inner(memtable).map(Memtable::cleared)
     }
 
-    /// Whether nobody has it but who asks, and so nobody ever will.
+    /// Returns whether only the caller has it, so that it gets no other users any more.
     fn is_forgotten(self: &Arc<Slot>) -> bool {
         Arc::strong_count(self) == 1 && Arc::strong_count(&self.memtable) == 1
     }
@@ -111,7 +115,7 @@ impl Slot {
         self.reserved.load(Ordering::Relaxed).saturating_add(bytes) <= self.room
     }
 
-    /// Takes room for so many bytes, if there is any.
+    /// Reserves this many bytes, if they fit. Returns whether they did.
     fn reserve(&self, bytes: u64) -> bool {
         let before = self.reserved.fetch_add(bytes, Ordering::Relaxed);
         let fits = before.saturating_add(bytes) <= self.room;
@@ -136,19 +140,22 @@ pub(crate) struct Queue {
     counter: CachePadded<AtomicU64>,
     /// Held while the list changes.
     sealing: Mutex<()>,
-    /// Memtables that are in the tree now. The next one takes the memory of one that nobody reads any more: the system would clear
-    /// every page of a new one first, and whoever writes to it would wait for that.
+    /// Memtables that are in the tree now. The next one takes the memory of one that has no readers
+    /// any more. Otherwise the system would clear every page of a new one first, and writers would
+    /// wait for that.
     retired: Mutex<Vec<Arc<Slot>>>,
-    /// An empty memtable for when there is none of those: whoever made it at a seal would wait for the system.
+    /// An empty memtable for when there is none of those: a writer that made one at a seal would
+    /// wait for the system.
     spare: Mutex<Option<Memtable>>,
-    /// Room of an ordinary memtable.
+    /// Bytes that may be reserved in an ordinary memtable.
     room: u64,
-    /// Bytes that the last ordinary memtable took of its own: less than its room, for what is reserved is an upper bound.
+    /// Bytes that the last ordinary memtable took of its own: fewer than may be reserved, for
+    /// reservations are upper bounds.
     usual: AtomicU64,
 }
 
 impl Queue {
-    /// A queue with one empty memtable that holds what comes after `cut`.
+    /// Creates a queue with one empty memtable that holds what comes after `cut`.
     pub(crate) fn new(room: u64, cut: Sequence) -> Queue {
         let slot = Slot::new(0, room, None);
         slot.base.store(cut, Ordering::Relaxed);
@@ -163,18 +170,18 @@ impl Queue {
         }
     }
 
-    /// The memtables, newest first, for the length of a call.
+    /// Returns the memtables, newest first, for the length of a call.
     pub(crate) fn slots(&self) -> arc_swap::Guard<Arc<Vec<Arc<Slot>>>> {
         self.slots.load()
     }
 
-    /// The last sequence number that was given out.
+    /// Returns the last sequence number that was given out.
     pub(crate) fn last(&self) -> Sequence {
         self.counter.load(Ordering::Acquire) & SEQUENCE_MASK
     }
 
-    /// Whether so many bytes more would seal a memtable while as many as may be are sealed already, or need one of their own while those that
-    /// are sealed leave no room for it.
+    /// Returns whether `bytes` bytes more would seal a memtable while as many as may be are sealed
+    /// already, or need one of their own while those that are sealed leave no memory for it.
     pub(crate) fn is_full(&self, bytes: u64) -> bool {
         let slots = self.slots();
         let sealed = slots.len() - 1;
@@ -190,13 +197,13 @@ impl Queue {
             || (sealed > 0 && self.is_large(bytes) && reserved() + bytes > room)
     }
 
-    /// Whether so many bytes get a memtable of their own.
+    /// Returns whether this many bytes get a memtable of their own.
     #[inline]
     pub(crate) fn is_large(&self, bytes: u64) -> bool {
         bytes > self.room / 2
     }
 
-    /// How much is in memtables and not written out, in thirty-seconds of one.
+    /// Returns how much is in memtables and not written out, in thirty-seconds of one.
     pub(crate) fn filled(&self) -> u64 {
         let slots = self.slots();
         let (newest, oldest) = (&slots[0], &slots[slots.len() - 1]);
@@ -205,8 +212,8 @@ impl Queue {
         filled - oldest.written_out.load(Ordering::Relaxed)
     }
 
-    /// Has the system provide memory that writers will need next, in the newest memtable or for the one after it; whether any was wanted. One thread
-    /// at a time.
+    /// Has the system provide memory that writers will need next, in the newest memtable or for the
+    /// one after it. Returns whether any was wanted. One thread at a time.
     pub(crate) fn provide(&self) -> bool {
         let slots = self.slots();
         let (newest, most) = (&slots[0], self.usual.load(Ordering::Relaxed));
@@ -223,12 +230,12 @@ impl Queue {
         is_due
     }
 
-    /// How many memtables are sealed and not in the tree.
+    /// Returns how many memtables are sealed and not in the tree.
     pub(crate) fn sealed(&self) -> usize {
         self.slots().len() - 1
     }
 
-    /// Numbers up to `last` are given to nobody: at an opening, those that were used before.
+    /// Skips numbers up to `last`, which were used before this opening.
     pub(crate) fn skip_to(&self, last: Sequence) {
         let skip = |old: u64| (old & SEQUENCE_MASK < last).then_some(old & !SEQUENCE_MASK | last);
         // An error means that they were given out.
@@ -237,8 +244,8 @@ impl Queue {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, skip);
     }
 
-    /// Takes numbers for `count` writes of at most `bytes` in memory. When the newest memtable is full it is sealed, and then
-    /// `sealed` is called.
+    /// Takes numbers for `count` writes of at most `bytes` in memory. When the newest memtable is
+    /// full it is sealed, and then `sealed` is called.
     pub(crate) fn assign(&self, count: u64, bytes: u64, mut sealed: impl FnMut()) -> Place {
         loop {
             let slot = Arc::clone(&self.slots()[0]);
@@ -256,13 +263,15 @@ impl Queue {
         }
     }
 
-    /// Takes numbers for writes whose bytes are reserved in a memtable; none, and nothing is reserved, when it was sealed meanwhile.
+    /// Takes numbers for writes whose bytes are reserved in a memtable; none, and nothing is
+    /// reserved, when it was sealed meanwhile.
     fn settle(&self, slot: &Arc<Slot>, count: u64, bytes: u64) -> Option<Place> {
         let Some(first) = self.take(slot.number, count) else {
             slot.reserved.fetch_sub(bytes, Ordering::Relaxed);
             return None;
         };
-        // A memtable's number comes round after 256 seals. Whoever has taken a number after the last of them sees the cut of the first.
+        // A memtable's number comes round after 256 seals. A writer that has taken a number after
+        // the last of them sees the cut of the first.
         if slot.cut.load(Ordering::Acquire) >= first {
             let slot = Arc::clone(slot);
             return Some(Place { slot, first });
@@ -270,11 +279,12 @@ impl Queue {
         Some(self.settle_late(slot, first, bytes))
     }
 
-    /// Finds the memtable that numbers belong to which were taken with the number of one that was sealed long ago.
+    /// Finds the memtable that numbers belong to which were taken with the number of one that was
+    /// sealed long ago.
     #[cold]
     fn settle_late(&self, sealed: &Slot, first: Sequence, bytes: u64) -> Place {
         sealed.reserved.fetch_sub(bytes, Ordering::Relaxed);
-        // Nobody seals: every cut but the newest memtable's is known.
+        // No seal is under way: every cut but the newest memtable's is known.
         let _sealing = self.sealing.lock();
         let slots = self.slots();
         let slot = slots
@@ -282,7 +292,8 @@ impl Queue {
             .rev()
             .find(|slot| slot.cut.load(Ordering::Acquire) >= first);
         let slot = Arc::clone(slot.expect("a memtable stays until every commit that it holds is seen"));
-        // There may be less room than that: what a memtable takes beyond what may be reserved is enough for a few who come late.
+        // There may be less room than that: what a memtable takes beyond what may be reserved is
+        // enough for a few who come late.
         slot.reserved.fetch_add(bytes, Ordering::Relaxed);
         Place { slot, first }
     }
@@ -313,7 +324,7 @@ impl Queue {
         self.assign_alone(1, 1)
     }
 
-    /// Numbers in a memtable that nobody else uses.
+    /// Takes numbers in a memtable without other users.
     fn assign_alone(&self, count: u64, bytes: u64) -> Place {
         let sealing = self.sealing.lock();
         let slot = self.open(&sealing, bytes);
@@ -332,7 +343,8 @@ impl Queue {
         is_newest
     }
 
-    /// Seals the newest memtable, unless nothing was ever written to it. Returns the last sequence number before the next memtable.
+    /// Seals the newest memtable, unless nothing was ever written to it. Returns the last sequence
+    /// number before the next memtable.
     pub(crate) fn seal(&self) -> Sequence {
         let sealing = self.sealing.lock();
         let base = self.slots()[0].base();
@@ -349,7 +361,7 @@ impl Queue {
         let memory = (room == self.room).then(|| self.take_spare()).flatten();
         let next = Arc::new(Slot::new(newest.number.wrapping_add(1), room, memory));
         let list = std::iter::once(&next).chain(slots.iter()).cloned().collect();
-        // Whoever gets a number of the next memtable must find it in the list.
+        // A writer that gets a number of the next memtable must find it in the list.
         self.slots.store(Arc::new(list));
         let number = u64::from(next.number) << SEQUENCE_BITS;
         let renumber = |old: u64| Some(number | old & SEQUENCE_MASK);
@@ -363,7 +375,7 @@ impl Queue {
         next
     }
 
-    /// The oldest memtable, if it is sealed.
+    /// Returns the oldest memtable, if it is sealed.
     pub(crate) fn oldest_sealed(&self) -> Option<Arc<Slot>> {
         let slots = self.slots();
         let oldest = slots.last().expect("there is always one");
@@ -372,7 +384,7 @@ impl Queue {
             .filter(|slot| slot.cut().is_some())
     }
 
-    /// Whether all memtables before this one are in the tree.
+    /// Returns whether all memtables before this one are in the tree.
     pub(crate) fn is_oldest(&self, slot: &Arc<Slot>) -> bool {
         self.slots()
             .last()
@@ -400,7 +412,8 @@ impl Queue {
         }
     }
 
-    /// The memory of a memtable that nobody reads any more, or what was made to spare, if there is either.
+    /// Returns the memory of a memtable that has no readers any more, or what was made to spare, if
+    /// there is either.
     fn take_spare(&self) -> Option<Memtable> {
         let mut retired = self.retired.lock();
         let forgotten = retired.iter().position(Slot::is_forgotten);
@@ -408,8 +421,8 @@ impl Queue {
         cleared.or_else(|| self.spare.lock().take())
     }
 
-    /// Gives back the memory of memtables that has waited for the next one so many calls long: where they fill slowly, it is of more use
-    /// elsewhere.
+    /// Gives back the memory of memtables that has waited for the next one for `most` calls: where
+    /// they fill slowly, it is of more use elsewhere.
     pub(crate) fn give_back(&self, most: u64) {
         let waits_too_long = |slot: &Slot| slot.rounds.fetch_add(1, Ordering::Relaxed) >= most;
         // The system takes a while to take it back: meanwhile others may have the list.
@@ -421,7 +434,7 @@ impl Queue {
         drop(old);
     }
 
-    /// Bytes of all memtables, those included whose memory waits for the next one.
+    /// Returns the bytes of all memtables, those included whose memory waits for the next one.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let bytes = |slot: &Arc<Slot>| slot.memtable.memory_bytes() as u64;
         let retired: u64 = self.retired.lock().iter().map(bytes).sum();
@@ -436,8 +449,8 @@ impl Memtables for Queue {
         let older = slots.iter().skip(1).map(|slot| slot.base()).chain([UNKNOWN]);
         let entry = |(slot, older): (&Arc<Slot>, Sequence)| MemtableEntry {
             memtable: Arc::clone(&slot.memtable),
-            // While it is being opened its base is not known. It is not below that of the one before, which is not in the tree, for its
-            // cut is not known either.
+            // While it is being opened its base is not known. It is not below that of the one
+            // before, which is not in the tree, for its cut is not known either.
             base: Some(slot.base()).filter(|&base| base != UNKNOWN).unwrap_or(older),
         };
         Arc::new(slots.iter().zip(older).map(entry).collect())
@@ -511,7 +524,7 @@ mod tests {
             queue.give_back(2);
             assert_eq!(queue.memory_bytes(), waits);
         }
-        // The next one has it, and waits anew.
+        // The next one has it, and waits from the beginning.
         write_one_out();
         write_one_out();
         let waits = queue.memory_bytes();

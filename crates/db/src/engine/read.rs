@@ -17,11 +17,12 @@ const AHEAD: usize = 8;
 /// Where a reader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// At what everybody sees when he begins.
+    /// At what is visible when the read begins.
     Now,
-    /// At a place that is kept for him.
+    /// At a place that is pinned for the reader.
     Kept(Sequence),
-    /// At whatever is in the memtables: for a writer who holds the locks of the keys that he reads.
+    /// At whatever is in the memtables: for a writer that holds the locks of the keys that it
+    /// reads.
     Newest,
 }
 
@@ -180,8 +181,9 @@ impl Engine {
         }
     }
 
-    /// Whether what the reader took a place for may have been folded away since: somebody has begun to fold up to a later place (E3). He
-    /// takes a new one, then. A place that is kept is never forgotten.
+    /// Returns whether what the reader needs at its place may have been folded away since: a
+    /// compaction has begun to fold up to a later place (E3). Then the reader takes a new place. A
+    /// place that is pinned is never forgotten.
     pub(super) fn is_forgotten(&self, at: At, place: Sequence) -> bool {
         at == At::Now && self.tree.horizon().sequence() > place
     }
@@ -192,8 +194,9 @@ pub(super) fn is_kept(rules: &KeyspaceRules, at: At) -> bool {
     at == At::Now && rules.filter.is_none()
 }
 
-/// Up to where a reader knows that he has found in memtables what there is about the key above his version: to his place when he found
-/// nothing, to his version's end when he found something that older messages are folded into.
+/// Returns up to where the reader has found, in memtables, all there is about the key above its
+/// version. That is its place when it found nothing, and its version's end when it found something
+/// that older messages are folded into.
 pub(super) fn seen(gather: &Gather<'_>, place: Sequence, cut: Sequence) -> Sequence {
     if gather.is_untouched() {
         place

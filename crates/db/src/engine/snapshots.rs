@@ -14,7 +14,7 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Somebody reads at what `now` says, from now on.
+    /// Pins the place that `now` returns for a reader.
     pub(crate) fn open(&self, now: impl FnOnce() -> Sequence) -> Sequence {
         let mut open = self.open.lock();
         // Under the lock, so that the horizon cannot pass in between.
@@ -45,7 +45,8 @@ impl Snapshots {
         left.map(|(at, _)| at).collect()
     }
 
-    /// Hands every place that anyone reads at, ascending, and then `now` to `raise`; nobody begins to read meanwhile.
+    /// Hands every pinned place, ascending, and then `now` to `raise`; no reader can begin
+    /// meanwhile.
     pub(crate) fn raise(
         &self,
         now: impl FnOnce() -> Sequence,
@@ -55,7 +56,7 @@ impl Snapshots {
         raise(&mut open.keys().copied(), now());
     }
 
-    /// How many places are read at, without those of snapshots that were removed.
+    /// Returns how many places are read at, without those of snapshots that were removed.
     pub(crate) fn len(&self) -> usize {
         let leaving = self.leaving.lock().len();
         self.open.lock().values().sum::<usize>() - leaving

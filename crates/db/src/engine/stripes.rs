@@ -1,8 +1,8 @@
 //! Locks over keys, for writes that depend on what they have read.
 //!
-//! Ordinary writes do not take them, until somebody writes conditionally for the first time: then everybody does, from a moment on at
-//! which no write is under way that did not know of it (a grace period of the epochs). So a store that is never asked for conditional writes
-//! does not pay for them.
+//! Ordinary writes do not take them, until the first conditional write: then all writes do, from a
+//! moment on at which no write is under way that did not know of it (a grace period of the epochs).
+//! So a store without conditional writes does not pay for them.
 
 use crate::format::{Write, Writes};
 use alluvium_base::checksum;
@@ -51,7 +51,8 @@ impl Stripes {
         }
     }
 
-    /// The locks of every key of some writes. Nobody writes to them while they are held, once [`Stripes::want`] has returned.
+    /// Takes the locks of every key of some writes. No other writer can write to them while they
+    /// are held, once [`Stripes::want`] has returned.
     pub(crate) fn lock(&self, writes: Writes<'_>) -> Held<'_> {
         let mut stripes: SmallVec<[usize; 4]> = SmallVec::new();
         for write in writes.flatten() {
@@ -68,7 +69,7 @@ impl Stripes {
         stripes.iter().map(|&stripe| self.locks[stripe].lock()).collect()
     }
 
-    /// Somebody is about to write conditionally; he has no guard of `writers`.
+    /// Announces a conditional write; its thread has no guard of `writers`.
     pub(crate) fn want(&self, writers: &Epochs) {
         if !self.settled.load(Ordering::Acquire) {
             self.wanted.store(true, Ordering::SeqCst);

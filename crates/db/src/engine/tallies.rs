@@ -88,7 +88,7 @@ impl Tallies {
         for (tally, count) in counts {
             let counter = &line[tally as usize];
             if number < OWN {
-                // Nobody else writes this line.
+                // This line has no other writer.
                 counter.store(
                     counter.load(Ordering::Relaxed).wrapping_add(count),
                     Ordering::Relaxed,
@@ -116,7 +116,7 @@ impl Tallies {
         ]);
     }
 
-    /// A sum over all threads.
+    /// Returns a sum over all threads.
     pub(crate) fn of(&self, tally: Tally) -> u64 {
         let counts = self
             .lines

@@ -1,4 +1,5 @@
-//! Who must wait: writers, as far as the background is behind, and those for whom the disk has no room.
+//! Who must wait: writers, as far as the background is behind, and commits for which the disk has
+//! no space.
 
 use super::Engine;
 use super::commit::Commit;
@@ -13,16 +14,16 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long somebody sleeps when there is nothing that he could do, until he looks again: he is woken when a memtable has gone.
+/// Poll interval of a blocked writer; it is also woken when a memtable has gone.
 const NAP: Duration = Duration::from_millis(2);
 
-/// How many naps a delete waits on a full disk for room to be made, before it is refused: five seconds.
+/// How many naps a delete waits on a full disk for space, before it is refused: five seconds.
 pub(super) const FULL_TURNS: u32 = 2500;
 
 /// What is in the way.
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
-    /// The disk had no room for something that may not use the reserve.
+    /// The disk had no space for something that may not use the reserve.
     full: AtomicBool,
     /// It had none for a compaction that was due.
     blocked: AtomicBool,
@@ -42,7 +43,8 @@ pub(crate) struct Pressure {
     calls: AtomicU64,
 }
 
-/// What many add to, until somebody finds that it is enough and takes it: whatever was added is taken once.
+/// A sum of many threads, until one of them finds that it is enough and takes it: whatever was
+/// added is taken once.
 #[derive(Debug, Default)]
 struct Sum(AtomicU64);
 
@@ -70,7 +72,7 @@ impl Pressure {
         }
     }
 
-    /// Whether the disk had no room.
+    /// Returns whether the disk was full.
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
@@ -88,20 +90,20 @@ impl Pressure {
         self.blocked.fetch_or(error.is_full(), Ordering::Relaxed);
     }
 
-    /// There is room again.
+    /// Notes that the disk has space again.
     pub(crate) fn has_room(&self) {
         if self.full.swap(false, Ordering::AcqRel) {
             tracing::info!("there is room on the disk again: writes resume");
         }
     }
 
-    /// Whoever waits looks again.
+    /// Wakes blocked writers, so that they look again.
     pub(crate) fn relieved(&self) {
         drop(self.lock.lock());
         self.relieved.notify_all();
     }
 
-    /// Sleeps a little, until somebody else has done something.
+    /// Sleeps a little, until another thread has done something.
     pub(crate) fn nap(&self) {
         let mut guard = self.lock.lock();
         self.relieved.wait_for(&mut guard, NAP);
@@ -122,12 +124,13 @@ impl Pressure {
         self.wanted.notify_all();
     }
 
-    /// How often the workers were called: whoever is about to look for work remembers it, so that he misses no call.
+    /// Returns how often the workers were called. A worker that is about to look for work remembers
+    /// the number, so that it misses no call.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Acquire)
     }
 
-    /// Sleeps until there was a call after so many, or for so long.
+    /// Sleeps until there was a call after the first `calls`, or for at most `most`.
     pub(crate) fn rest(&self, calls: u64, most: Duration) {
         let mut guard = self.lock.lock();
         if self.calls() == calls {
@@ -170,7 +173,7 @@ impl Engine {
             self.tallies.waits.fetch_add(1, Ordering::Relaxed);
             match self.make_memtable_room() {
                 Ok(()) => {}
-                // Whoever deletes waits until the background has freed what his deletes are to free.
+                // A delete waits until the background has freed what its deletes are to free.
                 Err(error)
                     if error.is_full() && !commit.grows && self.plan.workers > 0 && turns < FULL_TURNS =>
                 {
@@ -187,7 +190,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Does something for a memtable to be written out, or waits for whoever does.
+    /// Helps to write a memtable out, or waits for the thread that does.
     fn make_memtable_room(&self) -> Result<()> {
         if self.plan.workers == 0 {
             self.help(1)?;
@@ -197,8 +200,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Has the log get space on a full disk: of what is free in the data files, or by a checkpoint. Where there is no space for that, somebody compacts
-    /// first what was deleted before: the background, if there is one.
+    /// Has the log get space on a full disk: of what is free in the data files, or by a checkpoint.
+    /// Where there is no space for that, what was deleted before is compacted first: by the
+    /// background, if there is one.
     pub(super) fn make_log_room_on_a_full_disk(&self) -> Result<()> {
         if self.store.make_log_space(self.pressure.class())? {
             return Ok(());
@@ -219,7 +223,7 @@ impl Engine {
         }
     }
 
-    /// A writer does slices of work, where nobody else does.
+    /// Has a writer do slices of work, where there are no workers.
     fn help(&self, slices: u64) -> Result<()> {
         for _ in 0..slices {
             if self.work()? == Worked::Nothing && self.queue.sealed() > 0 {
@@ -269,12 +273,12 @@ impl Engine {
         }
     }
 
-    /// A memtable was sealed: somebody should write it out.
+    /// Notes that a memtable was sealed, and calls the workers to write it out.
     pub(crate) fn note_sealed(&self) {
         self.pressure.call_all();
     }
 
-    /// A commit was refused for lack of room.
+    /// Notes that a commit was refused because the disk was full.
     pub(crate) fn note_full(&self, error: &Error) {
         if let Some(error) = error.storage() {
             self.pressure.note(error);
@@ -291,7 +295,7 @@ impl Engine {
         self.pressure.calls()
     }
 
-    /// Sleeps until the background is called after so many calls, or for so long.
+    /// Sleeps until the background is called again after `calls` calls, or for at most `most`.
     pub(crate) fn rest(&self, calls: u64, most: Duration) {
         self.pressure.rest(calls, most);
     }
@@ -324,7 +328,8 @@ impl Engine {
         self.reclaim()
     }
 
-    /// Whether there is room again, after there was none: as much is asked for as writing a memtable out takes.
+    /// Looks whether a full disk has space again: it is asked for as much as writing a memtable out
+    /// takes.
     pub(crate) fn look_for_room(&self) {
         if !self.pressure.is_full() {
             return;

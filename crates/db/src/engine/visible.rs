@@ -1,11 +1,13 @@
-//! Which commits everybody sees: all up to a watermark, which moves only over commits that are in their memtable.
+//! Which commits are visible: all up to a watermark, which moves only over commits that are in
+//! their memtable.
 
 use alluvium_base::Sequence;
 use alluvium_storage::watermark::Watermark;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-/// How often a writer looks at the watermark before it gives the processor away, and before it sleeps.
+/// How often a writer looks at the watermark before it gives the processor away, and before it
+/// sleeps.
 const SPINS: u32 = 100;
 const YIELDS: u32 = 20;
 
@@ -31,7 +33,7 @@ impl Visible {
         }
     }
 
-    /// Every commit up to this one is seen by whoever begins to read now.
+    /// Returns the newest commit that a reader which begins now sees; it sees all before it, too.
     pub(crate) fn at(&self) -> Sequence {
         self.watermark.completed()
     }
@@ -44,13 +46,14 @@ impl Visible {
         }
     }
 
-    /// Waits until everything up to `at` is seen; whether it is (it never will be after a failure).
+    /// Waits until everything up to `at` is seen. Returns whether it is (it never will be after a
+    /// failure).
     pub(crate) fn wait_for(&self, at: Sequence) -> bool {
         self.wait(|| self.at() >= at);
         self.at() >= at
     }
 
-    /// Nobody waits any longer for what never comes.
+    /// Ends every wait for a commit that never becomes visible.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         drop(self.lock.lock());
@@ -61,7 +64,8 @@ impl Visible {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// The watermark moves, then this looks for sleepers; a sleeper counts himself, then looks at the watermark: one sees the other.
+    /// The watermark moves, then this looks for sleepers; a sleeper counts himself, then looks at
+    /// the watermark: one sees the other.
     fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {

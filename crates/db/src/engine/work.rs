@@ -1,4 +1,4 @@
-//! The steps: each call does a slice of one, and whoever has time may call.
+//! The steps: each call does a slice of one, and any thread with time may call.
 
 use super::Engine;
 use super::policy::{self, Duty, Task, View};
@@ -23,7 +23,8 @@ pub(crate) const SLICE: usize = 8 << 10;
 /// Slices after which the compaction of a leaf is not waited for any longer.
 const MOST_SLICES: usize = 100_000;
 
-/// What is alive fits into the cache when this fraction of it more does: pages that nobody needs any more take room for a while.
+/// All live pages fit into the cache when they and this fraction of them do: pages that are not
+/// needed any more take memory for a while.
 const FIT_SLACK: u64 = 8;
 
 /// A slice of a reclaim.
@@ -50,9 +51,9 @@ pub(crate) struct Work {
     checkpoint: Mutex<()>,
     /// What the newest checkpoint holds.
     covered: AtomicU64,
-    /// Whether somebody wants one, though nothing else calls for it.
+    /// Whether a checkpoint was asked for, though nothing else calls for it.
     checkpoint_is_wanted: AtomicBool,
-    /// Compactions that nobody works on right now.
+    /// Compactions that no worker works on right now.
     parked: Mutex<Vec<Step>>,
     /// A digest that is being made. Locked by who works on it.
     digesting: Mutex<Option<Digesting>>,
@@ -79,7 +80,7 @@ impl Work {
         }
     }
 
-    /// Whoever changes the tree has a share, for that long.
+    /// Taken by a thread for as long as it changes the tree.
     pub(crate) fn slice(&self) -> RwLockReadGuard<'_, ()> {
         self.rest.read()
     }
@@ -153,7 +154,7 @@ impl Engine {
         }
     }
 
-    /// Whether somebody writes a memtable out right now.
+    /// Returns whether a memtable is being written out right now.
     pub(crate) fn is_incorporating(&self) -> bool {
         self.work.incorporation.is_locked()
     }
@@ -240,7 +241,7 @@ impl Engine {
         (self.tree.cut() > covered).then_some(covered)
     }
 
-    /// Has whoever makes checkpoints make one, though the log may grow yet.
+    /// Asks for a checkpoint, though the log may grow yet.
     pub(crate) fn want_checkpoint(&self) {
         self.work.checkpoint_is_wanted.store(true, Ordering::Relaxed);
         self.call_all();
@@ -261,7 +262,7 @@ impl Engine {
         self.tree.horizon().tick(self.now_ms());
     }
 
-    /// A slice of writing the oldest sealed memtable out, unless somebody else is at it.
+    /// Writes a slice of the oldest sealed memtable out, unless another thread is at it.
     pub(crate) fn incorporate_slice(&self, records: usize) -> Result<Worked> {
         self.guarded("writing a memtable out", || self.incorporate_some(records))
     }
@@ -309,7 +310,8 @@ impl Engine {
                 self.pressure.call_all();
             }
             Err(error) => {
-                // It begins anew, and where it was the first to find that the disk is full, it has the reserve.
+                // It starts again, and where it was the first to find that the disk is full, it has
+                // the reserve.
                 step.slot.note_written_out(0);
                 *under_way = None;
                 let was_full = self.pressure.is_full();
@@ -322,7 +324,7 @@ impl Engine {
         Ok(Worked::Something)
     }
 
-    /// A checkpoint, unless somebody else makes one.
+    /// Makes a checkpoint, unless another thread makes one.
     pub(crate) fn try_checkpoint(&self) -> Result<Worked> {
         let Some(_alone) = self.work.checkpoint.try_lock() else {
             return Ok(Worked::Nothing);
@@ -355,7 +357,7 @@ impl Engine {
         while self.tree.cut() < cut {
             self.store.health()?;
             if self.incorporate_slice(usize::MAX)? == Worked::Nothing {
-                // Somebody else is at it.
+                // Another thread is at it.
                 std::thread::yield_now();
             }
         }
@@ -492,14 +494,14 @@ impl Engine {
         fits
     }
 
-    /// What is under way is given up: it begins anew at the next opening.
+    /// Gives up what is under way: it starts again at the next opening.
     pub(crate) fn drop_steps(&self) {
         *self.work.incorporation.lock() = None;
         *self.work.digesting.lock() = None;
         self.work.parked.lock().clear();
     }
 
-    /// Room for one more commit of ordinary size in the log, by a checkpoint.
+    /// Frees space for one more commit of ordinary size in the log, by a checkpoint.
     pub(crate) fn make_log_room(&self) -> Result<()> {
         self.checkpoint_everything()
     }

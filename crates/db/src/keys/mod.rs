@@ -16,7 +16,8 @@
 //! # Ok::<(), alluvium::keys::BadKey>(())
 //! ```
 //!
-//! The first parts of a tuple are a prefix of the whole: `keyspace.prefix(encode(&("berlin",)))` walks over one city.
+//! The first parts of a tuple are a prefix of the whole: `keyspace.prefix(encode(&("berlin",)))`
+//! walks over one city.
 
 mod format;
 
@@ -32,7 +33,8 @@ pub struct BadKey {
     pub at: usize,
 }
 
-/// A part that can be written so that its bytes are in the order of its values, and none is the beginning of another's.
+/// A part that can be written so that its bytes are in the order of its values, and none is the
+/// beginning of another's.
 pub trait EncodePart {
     /// Appends its bytes.
     fn encode_part(&self, out: &mut Vec<u8>);
@@ -61,7 +63,7 @@ impl<'a> Parts<'a> {
         Parts { bytes: key, at: 0 }
     }
 
-    /// The next bytes.
+    /// Returns the next bytes.
     ///
     /// # Errors
     /// [`BadKey`] when there are fewer.
@@ -71,13 +73,13 @@ impl<'a> Parts<'a> {
         Ok(taken)
     }
 
-    /// What is left.
+    /// Returns what is left.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// The error of what stands here.
+    /// Returns the error of what stands here.
     #[must_use]
     pub fn bad(&self, expected: &'static str) -> BadKey {
         BadKey {
@@ -87,7 +89,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The key of a part, or of a tuple of parts.
+/// Returns the key of a part, or of a tuple of parts.
 #[must_use]
 pub fn encode(key: &impl EncodePart) -> Vec<u8> {
     let mut out = Vec::with_capacity(32);
@@ -95,7 +97,7 @@ pub fn encode(key: &impl EncodePart) -> Vec<u8> {
     out
 }
 
-/// What a key says, all of it.
+/// Returns what a key says, all of it.
 ///
 /// # Errors
 /// [`BadKey`] when it says something else, or more.
@@ -145,7 +147,8 @@ mod tests {
     use super::*;
     use std::fmt::Debug;
 
-    /// Values in ascending order: their keys are, too, none is the beginning of another, and they are read back.
+    /// Values in ascending order: their keys are, too, none is the beginning of another, and they
+    /// are read back.
     fn ascend<K: EncodePart + DecodePart + Debug>(values: &[K]) {
         let keys: Vec<Vec<u8>> = values.iter().map(encode).collect();
         for (pair, values) in keys.windows(2).zip(values.windows(2)) {

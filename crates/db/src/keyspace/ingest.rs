@@ -32,7 +32,7 @@ pub struct Ingest {
     under_way: Arc<UnderWay>,
     first: Option<TreeKey>,
     last: TreeKey,
-    /// The key that comes now: swapped with the last one, so that neither is made anew.
+    /// The key that comes now: swapped with the last one, so that neither is allocated again.
     next: TreeKey,
     records: u64,
 }
@@ -62,7 +62,8 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Unsorted`], which names the key; as [`Ingest::put`] and [`Ingest::finish`]. Nothing was changed then.
+    /// [`Error::Unsorted`], which names the key; as [`Ingest::put`] and [`Ingest::finish`]. Nothing
+    /// was changed then.
     pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         records: impl IntoIterator<Item = (K, V)>,
@@ -96,8 +97,9 @@ impl Ingest {
     /// Adds a record. Its key must be above all keys before.
     ///
     /// # Errors
-    /// [`Error::Unsorted`], [`Error::TooLong`]: the ingest is as it was. [`Error::is_full`] when the disk is, or as the device says: it can only be
-    /// dropped then, and fails with [`Error::IngestEnded`].
+    /// [`Error::Unsorted`], [`Error::TooLong`]: the ingest is as it was. [`Error::is_full`] when
+    /// the disk is, or as the device says: it can only be dropped then, and fails with
+    /// [`Error::IngestEnded`].
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.take(key.as_ref(), value.as_ref(), 0)
     }
@@ -156,8 +158,9 @@ impl Ingest {
     /// before do not see the records.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`], [`Error::IngestEnded`], [`Error::is_full`], or as the device says. None of the records takes effect then, unless the
-    /// device failed so late that only opening the store anew shows whether they have.
+    /// [`Error::KeyspaceDropped`], [`Error::IngestEnded`], [`Error::is_full`], or as the device
+    /// says. None of the records takes effect then, unless the device failed so late that only
+    /// opening the store again shows whether they have.
     pub fn finish(self) -> Result<u64> {
         let shared = &self.keyspace.shared;
         shared.healthy()?;

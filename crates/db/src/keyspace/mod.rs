@@ -124,7 +124,8 @@ impl Keyspace {
     /// Sets the value of a key.
     ///
     /// # Errors
-    /// [`Error::TooLong`]; [`Error::KeyspaceDropped`]; [`Error::is_full`] when the disk is; [`Error::Background`]; as the device says.
+    /// [`Error::TooLong`]; [`Error::KeyspaceDropped`]; [`Error::is_full`] when the disk is;
+    /// [`Error::Background`]; as the device says.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), Kind::Put, 0, value.as_ref())
     }

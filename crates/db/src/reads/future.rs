@@ -48,7 +48,8 @@ impl Drop for Asked {
 
 /// A key's value, some day: what [`Keyspace::get_async`] gives.
 ///
-/// It is independent of executors and may be dropped at any time. It must not be polled again after it was ready.
+/// It is independent of executors and may be dropped at any time. It must not be polled again after
+/// it was ready.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Get {
     asked: Asked,

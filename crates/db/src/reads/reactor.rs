@@ -117,7 +117,8 @@ impl Lane {
                 }
                 under_way.append(&mut queue.arrivals);
             }
-            // The oldest: what came later is carried by the same part of the device, and completes meanwhile.
+            // The oldest: what came later is carried by the same part of the device, and completes
+            // meanwhile.
             under_way[0].wait_some();
             under_way.retain(|watched| !watched.settle());
         }

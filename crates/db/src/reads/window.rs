@@ -1,4 +1,4 @@
-//! Many reads under way for whoever has one thread and no executor.
+//! Many reads under way for a single thread without an executor.
 
 use crate::db::Shared;
 use crate::engine::{At, Polled, Tally};
@@ -9,11 +9,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Reads that are under way together, each with a tag by which its answer is known. Answers come in the order in which they become known.
+/// Reads that are under way together, each with a tag by which its answer is known. Answers come in
+/// the order in which they become known.
 ///
-/// What is asked for between two calls of [`Reads::poll`] or [`Reads::wait`] goes to the device at once, so that a thread which asks for a new key
-/// for every answer that it takes costs the processor little more than one that reads whole batches, and the device never rests. Whoever drops it
-/// drops the reads that are under way.
+/// What is asked for between two calls of [`Reads::poll`] or [`Reads::wait`] goes to the device at
+/// once. So a thread which asks for a new key for every answer that it takes costs the processor
+/// little more than one that reads whole batches, and the device never rests. Dropping it drops the
+/// reads that are under way.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -62,7 +64,8 @@ impl<T> Reads<T> {
     /// Begins to read a key as it is now.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`], [`Error::OtherStore`]. What goes wrong later comes as the answer.
+    /// [`Error::KeyspaceDropped`], [`Error::OtherStore`]. What goes wrong later comes as the
+    /// answer.
     pub fn get(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, tag: T) -> Result<()> {
         self.begin(keyspace, key.as_ref(), tag, None)
     }
@@ -106,19 +109,19 @@ impl<T> Reads<T> {
         Ok(())
     }
 
-    /// How many were begun whose answers have not been taken.
+    /// Returns how many were begun whose answers have not been taken.
     #[must_use]
     pub fn len(&self) -> usize {
         self.under_way.len() + self.done.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// An answer that is known, if there is one. It does not wait.
+    /// Returns an answer that is known, if there is one. It does not wait.
     pub fn poll(&mut self) -> Option<(T, Result<Option<Value>>)> {
         if self.done.is_empty() {
             self.look();
@@ -126,7 +129,8 @@ impl<T> Reads<T> {
         self.done.pop_front()
     }
 
-    /// The next answer, or none when all have been taken. It waits for the device while none is known.
+    /// Returns the next answer, or none when all have been taken. It waits for the device while
+    /// none is known.
     pub fn wait(&mut self) -> Option<(T, Result<Option<Value>>)> {
         if self.done.is_empty() {
             self.look();

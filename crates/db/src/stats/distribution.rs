@@ -1,4 +1,5 @@
-//! How many operations took how long: counts below bounds that never change, so that two of them can be subtracted.
+//! How many operations took how long: counts below bounds that never change, so that two of them
+//! can be subtracted.
 
 /// Bounds for each doubling of a time.
 const STEPS: usize = 4;
@@ -7,12 +8,14 @@ const DOUBLINGS: usize = 27;
 const BOUNDS: usize = STEPS * DOUBLINGS + 1;
 /// The first bound, in nanoseconds.
 const FIRST_NS: u64 = 128;
-/// What each step of a doubling multiplies by, in 65,536ths: the fourth roots of two, of four and of eight.
+/// What each step of a doubling multiplies by, in 65,536ths: the fourth roots of two, of four and
+/// of eight.
 const ROOTS: [u64; STEPS] = [65_536, 77_936, 92_682, 110_218];
 
 const _: () = assert!(FIRST_NS << DOUBLINGS < u64::MAX >> 17, "a bound and its root fit");
 
-/// How long operations of one kind took, as far as they were timed: how many took no longer than each of some bounds.
+/// How long operations of one kind took, as far as they were timed: how many took no longer than
+/// each of some bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
     /// One more than there are bounds; empty before the first operation.
@@ -57,20 +60,21 @@ impl Distribution {
         self.sum_ns += ns as f64 * count as f64;
     }
 
-    /// How many operations were timed.
+    /// Returns how many operations were timed.
     #[must_use]
     pub fn timed(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// How long all of them took together, in nanoseconds.
+    /// Returns how long all of them took together, in nanoseconds.
     #[must_use]
     pub fn sum_ns(&self) -> f64 {
         self.sum_ns
     }
 
-    /// Each bound, in nanoseconds, and how many operations took no longer. Both ascend; longer ones than the last bound are only in
-    /// [`Distribution::timed`]. The bounds are the same always, four for each doubling.
+    /// Each bound, in nanoseconds, and how many operations took no longer. Both ascend; longer ones
+    /// than the last bound are only in [`Distribution::timed`]. The bounds are the same always,
+    /// four for each doubling.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut sum = 0;
         (0..BOUNDS).map(move |index| {
@@ -79,7 +83,7 @@ impl Distribution {
         })
     }
 
-    /// What was added since an earlier one of the same store.
+    /// Returns what was added since an earlier one of the same store.
     #[must_use]
     pub fn since(&self, earlier: &Distribution) -> Distribution {
         let before = |index| earlier.counts.get(index).copied().unwrap_or(0);
@@ -105,7 +109,8 @@ impl Distribution {
         }
     }
 
-    /// The time that this share of the operations did not exceed, in nanoseconds, within a tenth; none if nothing was timed.
+    /// Returns the time that this share of the operations did not exceed, in nanoseconds, within a
+    /// tenth; none if nothing was timed.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

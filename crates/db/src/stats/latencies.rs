@@ -1,7 +1,9 @@
 //! How long operations took: a sample of them, in histograms that are always on.
 //!
-//! One operation in about 64 is timed, at intervals that are drawn, so that no rhythm of the program falls in with them. Each thread records in one of a
-//! few histograms of a kind, whose sum is told. A histogram is made when the first operation of its kind is recorded in it, and takes about 16 KiB.
+//! One operation in about 64 is timed, at intervals that are drawn, so that no rhythm of the
+//! program falls in with them. Each thread records in one of a few histograms of a kind, whose sum
+//! is told. A histogram is made when the first operation of its kind is recorded in it, and takes
+//! about 16 KiB.
 
 use super::distribution::{Distribution, Distributions};
 use crate::engine::thread_number;
@@ -12,7 +14,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Instant;
 
-/// One operation in so many is timed, on the average.
+/// Every how many operations one is timed, on the average.
 const SAMPLED: u32 = 64;
 
 /// Histograms of one kind.

@@ -105,7 +105,8 @@ fn join(of: &str, name: &str) -> String {
 }
 
 impl Stats {
-    /// All numbers, each with its name and its unit, in a fixed order. A ratio is missing while there is nothing to divide by.
+    /// All numbers, each with its name and its unit, in a fixed order. A ratio is missing while
+    /// there is nothing to divide by.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -336,7 +337,7 @@ impl fmt::Display for Figure {
 }
 
 impl fmt::Display for Stats {
-    /// A table: a line for each group, without what is zero.
+    /// Returns a table: a line for each group, without what is zero.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut group = String::new();
         for figure in self.list().iter().filter(|figure| figure.value != 0.0) {

@@ -2,7 +2,7 @@
 //!
 //! *Knows*: what was counted where, how long a sample of operations took, how all of it is called.
 //!
-//! *Does not know*: what to make of it; that is for people, and for whoever exports it.
+//! *Does not know*: what to make of it; that is for people, and for the exporters.
 //!
 //! *Read in this order*: this file, `latencies.rs` (what is timed, and how it stays cheap), `distribution.rs` (the same, counted by how long), `list.rs` (all numbers as a list, and as a table), `publish.rs`
 //! (the list for the `metrics` crate, behind the feature of that name).
@@ -23,7 +23,7 @@ use crate::{CacheStats, DeviceStats, LogUsage, MemoryUse, SpaceUsage, TreeDebt, 
 use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
 
-/// Room on the file system that a store lies on.
+/// Space on the file system that a store lies on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskSpace {

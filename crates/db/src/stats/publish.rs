@@ -3,8 +3,9 @@
 use super::{Nature, Stats, Unit};
 
 impl Stats {
-    /// Sets a counter or a gauge of the [`metrics`] crate for every number of the [list](Stats::list), named `alluvium.` and its name, with a label
-    /// `store` that tells stores apart. Call it now and then, from whatever thread exports metrics.
+    /// Sets a counter or a gauge of the [`metrics`] crate for every number of the
+    /// [list](Stats::list), named `alluvium.` and its name, with a label `store` that tells stores
+    /// apart. Call it now and then, from whatever thread exports metrics.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

@@ -25,7 +25,8 @@ fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
         .collect()
 }
 
-/// A store with something in it of every sort: compressed, apart from its key, deleted, in the log only.
+/// A store with something in it of every sort: compressed, apart from its key, deleted, in the log
+/// only.
 fn filled(options: &Options, directory: Arc<dyn Directory>, count: u32) -> Db {
     let db = options.create_in(directory).unwrap();
     let squeezed = KeyspaceOptions::new().compression(Compression::Lz4);
@@ -272,7 +273,7 @@ fn a_store_is_restored_from_any_copy_with_its_log() {
     let (wanted, died) = {
         let db = filled(&small(), memory(), 2000);
         db.checkpoint_to_in(&backup, |_| ()).unwrap();
-        // Somebody has used the copy and died.
+        // The copy was used, and its process died.
         let copy = small().open_existing_in(Arc::clone(&backup)).unwrap();
         copy.keyspace("plain").unwrap().put("in the log", "only").unwrap();
         let wanted = contents(&copy);

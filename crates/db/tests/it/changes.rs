@@ -62,7 +62,7 @@ fn a_follower_sees_every_commit_whole_and_in_its_order() {
     assert!(
         matches!(&set.changes[..], [Change::Ingest { first, last, .. }] if first == b"x" && last == b"z")
     );
-    // What the store keeps for itself is nobody's business.
+    // What the store keeps for itself is not shown.
     db.keyspace("another").unwrap();
     assert!(changes.next().is_none());
     let sequence = db.sequence();

@@ -16,10 +16,10 @@ use alluvium_storage::log::Access;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// How many images are judged when nobody says how many.
+/// How many images are judged by default.
 const POINTS: u64 = 1500;
 
-/// From so many on, every situation that matters must have been met a thousand times.
+/// From this many on, every situation that matters must have been met a thousand times.
 const LARGE: u64 = 200_000;
 
 const COMMAND: &str = "cargo test -p alluvium --test it -- the_store_survives_every_crash --nocapture";

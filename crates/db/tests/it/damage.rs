@@ -1,7 +1,8 @@
-//! Damage of every sort to every structure: a reader gets an error or what was written, `check` names what a reader could meet, a backup
-//! of it is refused, and a repair saves what is intact.
+//! Damage of every sort to every structure: a reader gets an error or what was written, `check`
+//! names what a reader could meet, a backup of it is refused, and a repair saves what is intact.
 //!
-//! `ALLUVIUM_DAMAGE_FLIPS` and `ALLUVIUM_DAMAGE_CASES` are how many cases the two campaigns try; a small number by default.
+//! `ALLUVIUM_DAMAGE_FLIPS` and `ALLUVIUM_DAMAGE_CASES` are how many cases the two campaigns try; a
+//! small number by default.
 
 mod campaign;
 mod flips;

@@ -1,4 +1,4 @@
-//! Walks that nobody finishes.
+//! Walks that are not finished.
 
 use alluvium::Options;
 

@@ -16,8 +16,8 @@ use tempfile::TempDir;
 
 const DIRECTORY: &str = "ALLUVIUM_FILE_SYSTEM_DIRECTORY";
 
-/// How long a store may take to write again once there is room.
-/// Five seconds are the promise, on a machine that has nothing else to do.
+/// How long a store may take to write again once the disk has space. Five seconds are the promise,
+/// on a machine that has nothing else to do.
 const HEALING: Duration = Duration::from_secs(30);
 
 /// How long a step may take altogether before it counts as stuck.
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const VALUE: usize = 8000;
 
-/// How much room a row has, in bytes: more takes longer and shows nothing else.
+/// How much space a row has, in bytes: more takes longer and shows nothing else.
 const ROOM: u64 = 56 << 20;
 
 /// Records of the first step.
@@ -35,12 +35,12 @@ const SOME: u64 = 600;
 const DELETED: u64 = 100;
 
 /// What a row promises beyond what all promise: no process dies, nothing acknowledged is lost, and
-/// writes go on once there is room.
+/// writes go on once there is space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Promise {
     /// On the full disk the store opens and deletes.
     OpensAndDeletes,
-    /// It opens, but once the store itself has filled the disk, room must be made: what is
+    /// It opens, but once the store itself has filled the disk, space must be freed: what is
     /// rewritten goes to a new place, so that only the log has space in reserve.
     NeedsRoom,
     /// Every block is shared with a copy, so that each change needs a new one: on the full disk the
@@ -141,8 +141,8 @@ impl Volume {
         Some(self)
     }
 
-    /// Takes all room that is left. What one call leaves over because of a reservation, a later one
-    /// gets.
+    /// Takes all space that is left. What one call leaves over because of a reservation, a later
+    /// one gets.
     fn fill(&self) {
         let all = "for bs in 1M 4096 4096 512 1 1; do \
                    dd if=/dev/zero of=filler bs=$bs oflag=append conv=notrunc; sync filler; done";

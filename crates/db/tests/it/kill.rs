@@ -1,4 +1,5 @@
-//! A real process that writes, killed from outside again and again: what it had acknowledged is there, and batches are whole.
+//! A real process that writes, killed from outside again and again: what it had acknowledged is
+//! there, and batches are whole.
 //!
 //! Five kills in `cargo test`; `ALLUVIUM_KILLS=200` asks for more.
 

@@ -1,7 +1,9 @@
-//! What a store promises of memory: a process that does nothing else has no more than 1.10 times the budget and 32 MiB resident, whatever it does.
+//! What a store promises of memory: a process that does nothing else has no more than 1.10 times
+//! the budget and 32 MiB resident, whatever it does.
 //!
-//! Each kind of work is done by a process of its own, whose peak Linux counts. What is the caller's comes on top: a batch that he has filled, the
-//! values that he hands over. `ALLUVIUM_MEMORY_FULL=1` does more of everything, with data of four times the budget.
+//! Each kind of work is done by a process of its own, whose peak Linux counts. What is the caller's
+//! comes on top: a batch that it has filled, the values that it hands over.
+//! `ALLUVIUM_MEMORY_FULL=1` does more of everything, with data of four times the budget.
 
 use alluvium::simulation::{OpenIn as _, Simulated as _};
 use alluvium::{Db, Error, Keyspace, Options, Snapshot, WriteBatch};
@@ -337,7 +339,7 @@ fn peak() -> u64 {
     machine::memory_of_process("VmHWM").expect("Linux says how much memory a process has had")
 }
 
-/// Tells whoever has started this process its peak, and what of it is the caller's.
+/// Tells the parent process the peak, and what of it is the caller's.
 fn tell(own: u64) {
     println!("peak {} {own}", peak());
 }

@@ -1,4 +1,5 @@
-//! Thousands of range deletes that overlap: a log that is trimmed from its start, a history that is cut off, batches of them.
+//! Thousands of range deletes that overlap: a log that is trimmed from its start, a history that is
+//! cut off, batches of them.
 //!
 //! `ALLUVIUM_RANGE_DELETES` is how often the log is trimmed, 20,000 times otherwise.
 

@@ -46,7 +46,8 @@ impl Wake for Number {
     }
 }
 
-/// An executor of one thread: so many of `futures` are under way at a time. What `done` is told of, and how many polls were pending.
+/// An executor of one thread, which has `at_once` of `futures` under way at a time. Returns what
+/// `done` is told of, and how many polls were pending.
 fn run<F: Future + Unpin>(
     mut futures: impl Iterator<Item = (u64, F)>,
     at_once: usize,
@@ -309,7 +310,7 @@ fn reads_that_nobody_wants_any_more_keep_nobody_waiting() {
         let _ = reads.poll();
     }
     assert!(kept.len() > 100, "{} wait for the device", kept.len());
-    // Nobody polls them; the store goes on, and closes.
+    // They are not polled; the store goes on, and closes.
     for number in 0..50_000 {
         keyspace.put(key(number), value(number + 1)).unwrap();
     }
@@ -409,7 +410,7 @@ fn long_values_are_read_where_they_are_and_copied_when_somebody_keeps_many() {
     assert!(!keyspace.get(key(10_001)).unwrap().unwrap().is_in_page());
     let owned = found.clone().into_owned();
     assert!(!owned.is_in_page() && owned == found && Vec::from(found) == picture(1));
-    // Whoever keeps all of them leaves room for others.
+    // A caller that keeps all of them leaves memory for others.
     let mut kept = Vec::new();
     for number in 0..1_500 {
         kept.push(keyspace.get(key(number)).unwrap().unwrap());

@@ -14,7 +14,8 @@ fn store() -> Db {
     options.open_in(Arc::new(MemoryDirectory::new())).unwrap()
 }
 
-/// A key's history: commit n puts n, or deletes when five divides n. A reader can say between which commits he read.
+/// A key's history: commit n puts n, or deletes when five divides n. A reader can say between which
+/// commits it read.
 struct Histories {
     begun: Vec<AtomicU64>,
     done: Vec<AtomicU64>,
@@ -83,7 +84,8 @@ fn write(keyspace: &Keyspace, histories: &Histories, writer: usize, enough: &Ato
             });
             continue;
         }
-        // Some more often than others, so that there are keys that no memtable has, and keys that several have.
+        // Some more often than others, so that there are keys that no memtable has, and keys that
+        // several have.
         let key = own.start + random.usize(0..OWN) * random.usize(0..OWN) / OWN;
         histories.advance(key..key + 1, at, || {
             if at.is_multiple_of(5) {
@@ -275,7 +277,7 @@ fn what_fits_into_memory_is_read_from_nowhere_however_often_it_is_rewritten() {
         for key in 0..KEYS {
             keyspace.put(key.to_be_bytes(), [round; 100]).unwrap();
         }
-        // So that what is alive always fits, whenever somebody looks.
+        // So that what is alive always fits, at every look.
         db.compact().unwrap();
         if round % 10 != 9 {
             continue;

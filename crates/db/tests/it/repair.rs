@@ -18,7 +18,8 @@ fn shared(world: &SimDirectory) -> Arc<dyn Directory> {
     Arc::new(world.clone())
 }
 
-/// A store with two checkpoints behind it and something in its log, left as by a dead process; and what is in it.
+/// A store with two checkpoints behind it and something in its log, left as by a dead process; and
+/// what is in it.
 fn filled() -> (SimDirectory, Pairs) {
     let world = SimDirectory::new(5);
     let db = small().create_in(shared(&world)).unwrap();

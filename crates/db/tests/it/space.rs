@@ -1,4 +1,4 @@
-//! Space that nobody needs any more comes back without being asked for.
+//! Space that is not needed any more comes back without being asked for.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Options};
@@ -70,7 +70,7 @@ fn of_a_range_that_was_deleted_at_once() {
     comes_back(&db);
 }
 
-/// Deletes go on where nothing else does, and then there is room again.
+/// Deletes go on where nothing else does, and then the disk has space again.
 #[test]
 fn on_a_full_disk_everything_can_be_deleted() {
     for value_bytes in [4000, 16_000] {

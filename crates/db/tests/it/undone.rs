@@ -1,4 +1,5 @@
-//! Keyspaces and named snapshots of which a change has failed, or was not acknowledged: all of it or nothing, now and after an opening.
+//! Keyspaces and named snapshots of which a change has failed, or was not acknowledged: all of it
+//! or nothing, now and after an opening.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Durability, Error, Options, WriteBatch};
@@ -61,7 +62,7 @@ fn a_drop_that_fails_leaves_all_of_the_keyspace_or_nothing() {
                 assert_eq!(operation, Operation::Write);
                 continue;
             }
-            // It is listed, and whoever holds it is not told that it was dropped.
+            // It is listed, and its holders are not told that it was dropped.
             assert_eq!(db.keyspaces(), ["rivers"]);
             WriteBatch::new().put(&keyspace, "20", "new").unwrap();
             let written = keyspace.put("20", "new");

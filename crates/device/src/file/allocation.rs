@@ -1,9 +1,9 @@
 //! The space behind a file: taken from the file system, looked for, and given back.
 //!
-//! What `fallocate` answers differs. Of a range that has its space already ext4 says that it is
-//! there, XFS on a full disk that there is no room; file systems without extents refuse the call
-//! and punch holes all the same. So a refusal for lack of room is looked into, and what was refused
-//! once is remembered: a hole is never made where it could not be filled.
+//! The answers of `fallocate` differ between file systems. For a range that is allocated already,
+//! ext4 succeeds, but XFS on a full disk reports no space. File systems without extents refuse the
+//! call and punch holes all the same. So an error for want of space is checked against the file's
+//! map, and a refusal is remembered: a hole is never made where it could not be filled.
 
 use super::open_file::OpenFile;
 use super::placement;
@@ -124,7 +124,7 @@ impl OpenFile {
         true
     }
 
-    /// The first place from `at` on that has no data; the end of the file counts as one.
+    /// Returns the first place from `at` on that has no data; the end of the file counts as one.
     fn next_hole(&self, at: u64) -> Result<u64, Errno> {
         rustix::fs::seek(&self.descriptor, SeekFrom::Hole(at))
     }
@@ -165,7 +165,7 @@ impl OpenFile {
     }
 }
 
-/// Whether the file system does not know the call.
+/// Returns whether the file system does not know the call.
 fn is_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS)
 }

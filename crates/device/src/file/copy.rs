@@ -6,8 +6,9 @@ use alluvium_base::Purpose;
 use rustix::io::Errno;
 use std::ops::Range;
 
-/// File systems whose `copy_file_range` shares blocks, or copies where the files are, by the numbers that they give themselves
-/// (`linux/magic.h`). On the others it moves the bytes through the kernel piece by piece, and batches of requests are faster.
+/// File systems whose `copy_file_range` shares blocks, or copies where the files are, by the
+/// numbers that they give themselves (`linux/magic.h`). On the others it moves the bytes through
+/// the kernel piece by piece, and batches of requests are faster.
 const SHARING: [u64; 5] = [
     0x9123_683e, // Btrfs
     0x5846_5342, // XFS
@@ -16,7 +17,7 @@ const SHARING: [u64; 5] = [
     0x0000_6969, // NFS
 ];
 
-/// The most bytes that one call is asked for.
+/// The most bytes that a single call is asked to copy.
 const MOST: u64 = 1 << 30;
 
 /// Copies as much of the front of a range as the file system does by itself; where it stopped.

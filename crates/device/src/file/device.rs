@@ -1,4 +1,5 @@
-//! One real file as a [`Device`]: sorts a batch into what is refused, what is done at once, and what an engine carries.
+//! One real file as a [`Device`]: sorts a batch into what is refused, what is done at once, and
+//! what an engine carries.
 
 use super::copy;
 use super::mapping;
@@ -14,8 +15,8 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The longest buffered write that `submit` makes at once, in bytes. It is a copy into the page cache, and handing it over
-/// would cost more than the copy.
+/// The longest buffered write that `submit` makes at once, in bytes. It is a copy into the page
+/// cache, and handing it over would cost more than the copy.
 const COPIED_AT_ONCE: usize = 64 << 10;
 
 /// What carries requests to the kernel.
@@ -36,7 +37,7 @@ pub(super) struct FileDevice {
 }
 
 /// What is done with a request.
-enum Way {
+enum Route {
     /// It completes within `submit`.
     AtOnce(Outcome),
     /// The workers sync.
@@ -46,25 +47,25 @@ enum Way {
 }
 
 impl FileDevice {
-    fn way(&self, request: Request) -> Way {
+    fn route(&self, request: Request) -> Route {
         if let Err(error) = self.file.admit(&request) {
             let buffer = match request {
                 Request::Read { buffer, .. } | Request::Write { buffer, .. } => Some(buffer),
                 Request::Sync { .. } => None,
             };
-            return Way::AtOnce(Outcome {
+            return Route::AtOnce(Outcome {
                 buffer,
                 result: Err(error),
             });
         }
         match request {
-            Request::Sync { .. } => Way::Sync,
+            Request::Sync { .. } => Route::Sync,
             Request::Write { ref buffer, .. }
                 if self.file.options.caching == Caching::Buffered && buffer.len() <= COPIED_AT_ONCE =>
             {
-                Way::AtOnce(self.file.perform(request, 0))
+                Route::AtOnce(self.file.perform(request, 0))
             }
-            request => Way::Carry(request),
+            request => Route::Carry(request),
         }
     }
 
@@ -78,10 +79,10 @@ impl FileDevice {
         let in_flight = InFlight::at(requests.len(), home);
         let mut carried = Vec::with_capacity(requests.len());
         for (index, request) in requests.into_iter().enumerate() {
-            match self.way(request) {
-                Way::AtOnce(outcome) => in_flight.complete(index, outcome),
-                Way::Sync => self.push_sync(&in_flight, index),
-                Way::Carry(request) => carried.push((index, request)),
+            match self.route(request) {
+                Route::AtOnce(outcome) => in_flight.complete(index, outcome),
+                Route::Sync => self.push_sync(&in_flight, index),
+                Route::Carry(request) => carried.push((index, request)),
             }
         }
         (in_flight, carried)
@@ -105,13 +106,13 @@ impl FileDevice {
     /// Performs one request in this thread.
     fn perform_one(&self, request: Request) -> Outcome {
         self.file.check_alignment(&request);
-        match self.way(request) {
-            Way::AtOnce(outcome) => outcome,
-            Way::Sync => Outcome {
+        match self.route(request) {
+            Route::AtOnce(outcome) => outcome,
+            Route::Sync => Outcome {
                 buffer: None,
                 result: self.file.sync_blocking(),
             },
-            Way::Carry(request) => self.file.perform(request, 0),
+            Route::Carry(request) => self.file.perform(request, 0),
         }
     }
 }

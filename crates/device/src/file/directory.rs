@@ -25,7 +25,8 @@ use std::sync::{Arc, OnceLock};
 
 /// A directory of real files.
 ///
-/// Clones share everything. Dropping the last handle of the directory and of its files waits for what is in flight.
+/// Clones share everything. Dropping the last handle of the directory and of its files waits for
+/// what is in flight.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -59,8 +60,8 @@ struct Shared {
     notes: Arc<Notes>,
 }
 
-/// The mode of files that are made here: their owner alone reads and writes them. The process' file mode
-/// creation mask may take more away. Files that exist keep theirs.
+/// The mode of files that are made here: their owner alone reads and writes them. The process' file
+/// mode creation mask may take more away. Files that exist keep theirs.
 pub(super) const OWN_FILE: Mode = Mode::from_raw_mode(0o600);
 
 /// The mode of directories that are made here.
@@ -82,8 +83,8 @@ impl Notes {
 }
 
 impl FileDirectory {
-    /// Makes the directory, and those above it that are missing, and makes them durable. A directory that exists is
-    /// opened.
+    /// Makes the directory, and those above it that are missing, and makes them durable. A
+    /// directory that exists is opened.
     ///
     /// # Errors
     /// `PermissionDenied`, `DiskFull`, or as the operating system says.
@@ -169,7 +170,7 @@ impl FileDirectory {
         })
     }
 
-    /// The engine at work: [`Engine::Uring`] or [`Engine::Threads`].
+    /// Returns the engine at work: [`Engine::Uring`] or [`Engine::Threads`].
     #[must_use]
     pub fn engine(&self) -> Engine {
         match self.shared.carrier {
@@ -178,7 +179,7 @@ impl FileDirectory {
         }
     }
 
-    /// The directory's path.
+    /// Returns the directory's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.shared.path
@@ -198,7 +199,8 @@ impl FileDirectory {
         Ok(())
     }
 
-    /// Wraps an open descriptor: finds out whether it can be direct, and gives the kernel its advice.
+    /// Wraps an open descriptor: finds out whether it can be direct, and gives the kernel its
+    /// advice.
     fn device(&self, name: &str, options: FileOptions, descriptor: OwnedFd) -> Result<Arc<dyn Device>> {
         let failed = |errno| Self::failed(Operation::Open, name, errno);
         let stat = rustix::fs::fstat(&descriptor).map_err(failed)?;
@@ -214,8 +216,9 @@ impl FileDirectory {
             Caching::Buffered => None,
         };
         if alignment.is_none() {
-            // Reads here are of blocks whose neighbours are not wanted, and who reads in order asks for much at a time;
-            // the kernel's own read-ahead would multiply the bytes. A hint: failing changes nothing.
+            // Reads here are of blocks whose neighbours are not wanted, and who reads in order asks
+            // for much at a time; the kernel's own read-ahead would multiply the bytes. A hint:
+            // failing changes nothing.
             let _ = rustix::fs::fadvise(&descriptor, 0, None, Advice::Random);
         }
         let file = Arc::new(OpenFile {
@@ -242,8 +245,8 @@ impl FileDirectory {
         }))
     }
 
-    /// Makes a descriptor go past the page cache. Answers the alignment that its requests need, or `None`, with a note,
-    /// when the file system refuses.
+    /// Makes a descriptor go past the page cache. Answers the alignment that its requests need, or
+    /// `None`, with a note, when the file system refuses.
     fn make_direct(&self, descriptor: &OwnedFd) -> Option<u64> {
         let refused = |how: &str| {
             self.shared.notes.add(format!(
@@ -252,7 +255,8 @@ impl FileDirectory {
             ));
             None
         };
-        // Set afterwards rather than when opening, because a refused open with O_CREAT leaves the file behind.
+        // Set afterwards rather than when opening, because a refused open with O_CREAT leaves the
+        // file behind.
         let flags = match rustix::fs::fcntl_getfl(descriptor) {
             Ok(flags) => flags,
             Err(errno) => return refused(&format!("the flags of a file are not told ({errno})")),
@@ -311,7 +315,8 @@ impl FileDirectory {
 impl Directory for FileDirectory {
     fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
         self.accepts(Operation::Create, name)?;
-        // Creating for reading only makes an empty file that stays so; the operating system needs no write access to it.
+        // Creating for reading only makes an empty file that stays so; the operating system needs
+        // no write access to it.
         let descriptor =
             self.open_descriptor(Operation::Create, name, options, OFlags::CREATE | OFlags::EXCL)?;
         self.device(name, options, descriptor)
@@ -338,7 +343,8 @@ impl Directory for FileDirectory {
             .map_err(|errno| Self::failed(Operation::Remove, name, errno))
     }
 
-    /// Names that are not UTF-8, and what is not a regular file, are no files of ours and are left out.
+    /// Names that are not UTF-8, and what is not a regular file, are no files of ours and are left
+    /// out.
     fn list(&self) -> Result<Vec<String>> {
         let failed = |errno| Self::failed(Operation::List, &self.describe(), errno);
         let mut names = Vec::new();
@@ -450,7 +456,8 @@ fn check_name(operation: Operation, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes a directory and those above it that are missing; each new one is durable because the one above it is synced.
+/// Makes a directory and those above it that are missing; each new one is durable because the one
+/// above it is synced.
 fn make_durably(path: &Path) -> io::Result<()> {
     match make_own(path) {
         Ok(()) => {}
@@ -462,7 +469,7 @@ fn make_durably(path: &Path) -> io::Result<()> {
                 .ok_or(error)?;
             make_durably(above)?;
             match make_own(path) {
-                // Somebody else was faster.
+                // Another thread or process was faster.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
                 made => made?,
             }
@@ -481,16 +488,16 @@ fn make_own(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().mode(OWN_DIRECTORY).create(path)
 }
 
-/// The kernel's name for this boot.
+/// Returns the kernel's name for this boot.
 fn boot_id() -> std::result::Result<BootId, String> {
     let path = "/proc/sys/kernel/random/boot_id";
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     parse_boot_id(&text).ok_or_else(|| format!("{path} holds {text:?}"))
 }
 
-/// The name for this boot and the mount that the directory is on: a file system that was mounted
-/// again may have lost its page cache. Kernels before 6.8 use the names of mounts again, so there
-/// the two may look alike.
+/// Returns the name for this boot and the mount that the directory is on: a file system that was
+/// mounted again may have lost its page cache. Kernels before 6.8 use the names of mounts again, so
+/// there the two may look alike.
 fn on_mount(boot: BootId, directory: &OwnedFd) -> std::result::Result<BootId, String> {
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let mount = |flags: StatxFlags| {
@@ -512,7 +519,7 @@ fn on_mount(boot: BootId, directory: &OwnedFd) -> std::result::Result<BootId, St
     Ok(BootId(id))
 }
 
-/// A UUID's sixteen bytes.
+/// Returns a UUID's sixteen bytes.
 fn parse_boot_id(text: &str) -> Option<BootId> {
     let digits: String = text.trim().chars().filter(|&digit| digit != '-').collect();
     if digits.len() != 32 || !digits.is_ascii() {
@@ -525,7 +532,8 @@ fn parse_boot_id(text: &str) -> Option<BootId> {
     Some(BootId(id))
 }
 
-/// A name that no other opening has, from the randomness that the standard library keys its hash tables with.
+/// Returns a name that no other opening has, from the randomness that the standard library keys its
+/// hash tables with.
 fn unique_boot_id() -> BootId {
     let mut id = [0; 16];
     for half in id.chunks_mut(8) {

@@ -88,12 +88,12 @@ impl Guard {
         Guard { watched }
     }
 
-    /// The mark that a store failed. Valid as a mark of this range while the guard lives.
+    /// Returns the mark that a store failed. Valid as a mark of this range while the guard lives.
     pub(super) fn mark(&self) -> &'static AtomicBool {
         &self.watched.broken
     }
 
-    /// Whether a store failed.
+    /// Returns whether a store failed.
     pub(super) fn is_broken(&self) -> bool {
         self.watched.broken.load(Ordering::Acquire)
     }

@@ -1,9 +1,10 @@
-//! The lock on a directory: an advisory lock on a file, with the holder's process number written in it.
+//! The lock on a directory: an advisory lock on a file, with the holder's process number written in
+//! it.
 //!
-//! *A killed process may still be writing.* Requests in a ring go on after the process has gone, and
-//! may write what the next holder has written since. So each ring holds the lock's file, too: the
-//! kernel closes that with the ring, behind its last request, and the lock is free only then. The
-//! next holder waits for this where the process that is named has gone.
+//! *A killed process may still be writing.* Requests in a ring go on after the process has gone,
+//! and may write what the next holder has written since. So each ring holds the lock's file, too:
+//! the kernel closes that with the ring, behind its last request, and the lock is free only then.
+//! The next holder waits for this where the process that is named has gone.
 
 use super::directory::OWN_FILE;
 use crate::uring::{Rings, Slot};
@@ -30,8 +31,8 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // So that whoever takes the lock next is not told of us, should it be asked before it has written its own
-        // number. When this fails the text is stale for a moment, nothing else.
+        // Removes our process number, so that a later holder that has not written its own yet is
+        // not reported as us. If this fails, the text is stale for a moment, nothing else.
         let _ = rustix::fs::ftruncate(&self.file, 0);
         self.rings = None;
         // A ring may let go of the file later. If this fails, the lock goes with the file.
@@ -39,8 +40,8 @@ impl Drop for Held {
     }
 }
 
-/// Takes the lock. `flock` locks belong to the open file description, so a second handle of this process is refused like
-/// any other process.
+/// Takes the lock. `flock` locks belong to the open file description, so a second handle of this
+/// process is refused like any other process.
 pub(super) fn take(directory: BorrowedFd<'_>, name: &str, rings: Option<&Arc<Rings>>) -> Result<Lock> {
     let failed = |errno: Errno| Error::from_io(Operation::Lock, name, 0, 0, io::Error::from(errno));
     let file = rustix::io::retry_on_intr(|| {
@@ -57,13 +58,15 @@ pub(super) fn take(directory: BorrowedFd<'_>, name: &str, rings: Option<&Arc<Rin
         rings: rings.and_then(|rings| rings.register(file.as_raw_fd())),
         file,
     };
-    // Who cannot be told of the holder is told of the lock all the same: on a full disk the store must still open.
+    // Who cannot be told of the holder is told of the lock all the same: on a full disk the store
+    // must still open.
     let _ = rustix::fs::ftruncate(&held.file, 0);
     let _ = rustix::io::pwrite(&held.file, std::process::id().to_string().as_bytes(), 0);
     Ok(Lock::new(held))
 }
 
-/// Takes the lock together with others who do. Its file is opened for reading only, for that is all that a file system may allow.
+/// Takes the lock together with others who do. Its file is opened for reading only, for that is all
+/// that a file system may allow.
 pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<Lock> {
     let failed = |errno: Errno| Error::from_io(Operation::Lock, name, 0, 0, io::Error::from(errno));
     let open = |flags: OFlags| {
@@ -72,7 +75,7 @@ pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<Lock>
     };
     let file = match open(OFlags::RDONLY) {
         Err(Errno::NOENT) => match open(OFlags::RDONLY | OFlags::CREATE) {
-            // Nobody can write here, so nobody needs to be kept from it.
+            // No process can write here, so no process needs to be locked out.
             Err(Errno::ROFS | Errno::ACCESS | Errno::PERM) => return Ok(Lock::new(())),
             created => created,
         },
@@ -111,7 +114,7 @@ fn has_gone(process: u32) -> bool {
     process.is_none_or(|process| rustix::process::test_kill_process(process) == Err(Errno::SRCH))
 }
 
-/// The process that wrote its number into the lock file, if that is what is in it.
+/// Returns the process that wrote its number into the lock file, if that is what is in it.
 fn holder(file: &OwnedFd) -> Option<u32> {
     let mut bytes = [0; LONGEST_HOLDER];
     let len = rustix::io::pread(file, &mut bytes, 0).ok()?;

@@ -82,7 +82,7 @@ fn page_size() -> usize {
 }
 
 impl MappedRange {
-    /// The whole pages that hold `range` of the mapping.
+    /// Returns the whole pages that hold `range` of the mapping.
     ///
     /// # Panics
     /// When the range is outside the mapping.

@@ -10,7 +10,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, OnceLock};
 
-/// The most bytes one system call moves: the kernel cuts longer ones, so longer requests are moved in pieces.
+/// The most bytes one system call moves: the kernel cuts longer ones, so longer requests are moved
+/// in pieces.
 pub(crate) const MAX_TRANSFER: usize = 1 << 30;
 
 /// How often a transfer is tried again, a millisecond later, that a file system says to try again.
@@ -25,14 +26,15 @@ pub(crate) struct OpenFile {
     pub(super) options: FileOptions,
     /// Whether `descriptor` really goes past the page cache; false where the file system refused.
     pub(super) direct: bool,
-    /// The block that direct transfers must be multiples of: [`BLOCK`], or more on devices with larger ones.
+    /// The block that direct transfers must be multiples of: [`BLOCK`], or more on devices with
+    /// larger ones.
     pub(super) alignment: u64,
-    /// Where the rings know the file, once it was registered with them. Before the descriptor, so that it is given back
-    /// before the descriptor is closed.
+    /// Where the rings know the file, once it was registered with them. Before the descriptor, so
+    /// that it is given back before the descriptor is closed.
     pub(super) slot: OnceLock<Slot>,
     pub(super) descriptor: OwnedFd,
-    /// The same file through the page cache, opened when a request does not suit `alignment`. The kernel keeps the two
-    /// views coherent.
+    /// The same file through the page cache, opened when a request does not suit `alignment`. The
+    /// kernel keeps the two views coherent.
     pub(super) twin: OnceLock<OwnedFd>,
     pub(super) state: Arc<FileState>,
     pub(super) counters: Counters,
@@ -74,7 +76,8 @@ impl OpenFile {
     }
 
     /// # Panics
-    /// When the request is misaligned on a direct file (D2), also where the file system made it a buffered one.
+    /// When the request is misaligned on a direct file (D2), also where the file system made it a
+    /// buffered one.
     pub(super) fn check_alignment(&self, request: &Request) {
         let (operation, offset, len) = match request {
             Request::Read { offset, buffer, .. } => (Operation::Read, *offset, buffer.len()),
@@ -116,7 +119,8 @@ impl OpenFile {
         Error::from_io(operation, &self.name, offset, len, io::Error::from(errno))
     }
 
-    /// The descriptor and registration that a ring may use for a transfer; none when the transfer needs the twin.
+    /// Returns the descriptor and registration that a ring may use for a transfer; none when the
+    /// transfer needs the twin.
     pub(crate) fn ring_target(&self, offset: u64, len: usize) -> Option<(RawFd, Option<u32>)> {
         self.suits(offset, len)
             .then(|| (self.descriptor.as_raw_fd(), self.slot.get().map(Slot::index)))
@@ -128,7 +132,7 @@ impl OpenFile {
         debug_assert!(first.is_ok(), "{} was registered twice", self.name);
     }
 
-    /// Whether a transfer may go through `descriptor`.
+    /// Returns whether a transfer may go through `descriptor`.
     fn suits(&self, offset: u64, len: usize) -> bool {
         !self.direct || (offset.is_multiple_of(self.alignment) && (len as u64).is_multiple_of(self.alignment))
     }
@@ -148,7 +152,7 @@ impl OpenFile {
         Ok(self.twin.get_or_init(|| opened).as_fd())
     }
 
-    /// A descriptor for transfers of any alignment.
+    /// Returns a descriptor for transfers of any alignment.
     pub(super) fn through_cache(&self) -> std::result::Result<BorrowedFd<'_>, Errno> {
         if self.direct {
             self.twin()
@@ -200,8 +204,8 @@ impl OpenFile {
         )
     }
 
-    /// Calls `step(descriptor, from, to)` until all bytes are moved: short transfers go on where they stopped, and so do
-    /// those that a signal interrupted.
+    /// Calls `step(descriptor, from, to)` until all bytes are moved: short transfers go on where
+    /// they stopped, and so do those that a signal interrupted.
     fn transfer(
         &self,
         operation: Operation,
@@ -239,7 +243,8 @@ impl OpenFile {
                 Err(Errno::AGAIN) if operation == Operation::Write => {
                     return Err(self.failed(operation, at, (len - done) as u64, Errno::NOSPC));
                 }
-                // The device's blocks are larger than the kernel could tell when the file was opened.
+                // The device's blocks are larger than the kernel could tell when the file was
+                // opened.
                 Err(Errno::INVAL) if self.direct && !through_cache => through_cache = true,
                 Err(errno) => return Err(self.failed(operation, at, (len - done) as u64, errno)),
             }

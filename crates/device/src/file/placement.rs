@@ -10,9 +10,9 @@
 //!   file below;
 //! - tmpfs.
 //!
-//! XFS is not among them, although it writes in place: anybody may share the blocks of a file with
-//! a copy of it at any time (`cp --reflink`), and from then on a store needs new ones. What is not
-//! known here counts as copying on write.
+//! XFS is not among them, although it writes in place: any program may share the blocks of a file
+//! with a copy of it at any time (`cp --reflink`), and from then on a store needs new ones. What is
+//! not known here counts as copying on write.
 
 use rustix::io::Errno;
 use std::os::fd::AsFd;

@@ -1,4 +1,5 @@
-//! Whole directories of files: one takes the place of another at once, and what is not needed any more goes.
+//! Whole directories of files: one takes the place of another at once, and what is not needed any
+//! more goes.
 
 use crate::{Error, Operation, Result};
 use rustix::fs::{
@@ -9,10 +10,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Gives the directory `new` the name `name`; both are in the same directory. What had that name is removed once the new one has it and that is durable.
+/// Gives the directory `new` the name `name`; both are in the same directory. What had that name is
+/// removed once the new one has it and that is durable.
 ///
-/// At every moment one of the two has the name, where the file system can exchange names (ext4, XFS, Btrfs, tmpfs). Elsewhere the old one is called
-/// `name.old` for an instant.
+/// At every moment one of the two has the name, where the file system can exchange names (ext4,
+/// XFS, Btrfs, tmpfs). Elsewhere the old one is called `name.old` for an instant.
 ///
 /// # Errors
 /// As the operating system says. Then the one or the other has the name, and is whole.
@@ -39,7 +41,8 @@ pub fn replace_directory(new: &Path, name: &Path) -> Result<()> {
     }
 }
 
-/// Removes a directory with the files in it. One that is not there is none to remove; one that holds other directories stays.
+/// Removes a directory with the files in it. One that is not there is none to remove; one that
+/// holds other directories stays.
 ///
 /// # Errors
 /// As the operating system says.
@@ -62,7 +65,7 @@ pub fn remove_directory(path: &Path) -> Result<()> {
     unlinkat(CWD, path, AtFlags::REMOVEDIR).map_err(failed)
 }
 
-/// The name that an old directory has while another takes its place.
+/// Returns the name that an old directory has while another takes its place.
 fn beside(name: &Path) -> PathBuf {
     let mut old = name.as_os_str().to_owned();
     old.push(".old");

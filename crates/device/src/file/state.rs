@@ -65,14 +65,16 @@ impl FileState {
     }
 }
 
-/// The states of the files that are open, by device and inode, so that two handles of one file share one.
+/// The states of the files that are open, by device and inode, so that two handles of one file
+/// share one.
 #[derive(Debug, Default)]
 pub(super) struct FileStates {
     open: Mutex<HashMap<(u64, u64), Weak<FileState>>>,
 }
 
 impl FileStates {
-    /// The state of the file with this identity; a new one of length `len` when no handle of it is open.
+    /// Returns the state of the file with this identity; a new one of length `len` when no handle
+    /// of it is open.
     pub(super) fn of(&self, device: u64, inode: u64, len: u64) -> Arc<FileState> {
         let mut open = self.open.lock();
         if let Some(state) = open.get(&(device, inode)).and_then(Weak::upgrade) {
@@ -87,11 +89,12 @@ impl FileStates {
 
 /// At most one sync of a file is in the kernel at a time, and one serves all that waited for it.
 ///
-/// Why one at a time: the kernel reports a failed write-back once for each open file description. Of two syncs in the kernel
-/// together, the second could return success for writes whose failure only the first was told of, and be acknowledged
-/// before the first has poisoned the file (D4).
+/// Why one at a time: the kernel reports a failed write-back once for each open file description.
+/// Of two syncs in the kernel together, the second could return success for writes whose failure
+/// only the first was told of, and be acknowledged before the first has poisoned the file (D4).
 ///
-/// Why one for all: a sync that *begins* after a request arrived covers everything the request must cover (D3).
+/// Why one for all: a sync that *begins* after a request arrived covers everything the request must
+/// cover (D3).
 #[derive(Debug, Default)]
 pub(super) struct SyncTurn {
     turn: Mutex<Turn>,
@@ -123,7 +126,8 @@ impl SyncFailure {
     pub(super) fn into_error(self, operation: Operation, file: &str, len: u64) -> Error {
         let file = file.to_owned();
         match self {
-            // Never `DiskFull`: a full disk that shows at a sync has lost writes that were taken for complete.
+            // Never `DiskFull`: a full disk that shows at a sync has lost writes that were taken
+            // for complete.
             SyncFailure::Failed(errno) => Error::Io {
                 operation,
                 file,
@@ -141,7 +145,8 @@ impl SyncTurn {
         self.poisoned.load(Ordering::Acquire)
     }
 
-    /// Syncs the whole file with `sync`, or waits for a sync that another thread begins after this call began.
+    /// Syncs the whole file with `sync`, or waits for a sync that another thread begins after this
+    /// call began.
     pub(super) fn whole(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), SyncFailure> {
         let mut turn = self.turn.lock();
         let needed = turn.begun + 1;
@@ -229,8 +234,8 @@ mod tests {
         assert!(!error.is_disk_full(), "{error}");
     }
 
-    /// Starts one sync, lets `waiters` more arrive while it is in the kernel, and answers what those returned and how
-    /// many calls there were in all.
+    /// Starts one sync, lets `waiters` more arrive while it is in the kernel, and answers what
+    /// those returned and how many calls there were in all.
     fn pile_up(waiters: usize, later: Result<(), Errno>) -> (Vec<Result<(), SyncFailure>>, usize) {
         let turn = SyncTurn::default();
         let (calls, arriving) = (AtomicUsize::new(0), AtomicUsize::new(0));

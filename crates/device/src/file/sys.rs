@@ -16,8 +16,8 @@ pub(super) struct Pages {
     len: usize,
 }
 
-// SAFETY: the pages are reached only through raw pointers, whose users coordinate (see `Mapping::write`), and through
-// system calls, which may come from any thread.
+// SAFETY: the pages are reached only through raw pointers, whose users coordinate (see
+// `Mapping::write`), and through system calls, which may come from any thread.
 unsafe impl Send for Pages {}
 // SAFETY: as above.
 unsafe impl Sync for Pages {}
@@ -25,7 +25,7 @@ unsafe impl Sync for Pages {}
 impl Pages {
     /// Maps `len` bytes from `offset`, both multiples of the page size.
     pub(super) fn map(descriptor: BorrowedFd<'_>, offset: u64, len: usize) -> Result<Pages, Errno> {
-        // SAFETY: the kernel picks an unused address, so no memory that anyone uses is replaced.
+        // SAFETY: the kernel picks an unused address, so no memory in use is replaced.
         let start = unsafe {
             mmap(
                 std::ptr::null_mut(),
@@ -40,17 +40,17 @@ impl Pages {
         Ok(Pages { start, len })
     }
 
-    /// The first byte.
+    /// Returns the first byte.
     pub(super) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// The address of byte `at`, after checking that `range` lies inside.
+    /// Returns the address of byte `at`, after checking that `range` lies inside.
     fn address(&self, range: &Range<usize>) -> *mut u8 {
         assert!(
             range.start <= range.end && range.end <= self.len,
@@ -77,19 +77,23 @@ impl Pages {
         })
     }
 
-    /// Takes the pages of a page-aligned range out of the process's memory; the page cache keeps them. Whether the kernel did.
+    /// Takes the pages of a page-aligned range out of the process's memory; the page cache keeps
+    /// them. Whether the kernel did.
     pub(super) fn let_go(&self, range: Range<usize>) -> Result<(), Errno> {
         let address = self.address(&range);
-        // SAFETY: the range is mapped while `self` lives, shared with its file: what was stored stays in the page cache.
+        // SAFETY: the range is mapped while `self` lives, shared with its file: what was stored
+        // stays in the page cache.
         unsafe { madvise(address.cast(), range.len(), Advice::LinuxDontNeed) }
     }
 
-    /// Does what [`Pages::populate`] does, for kernels before 5.14: one store of what is there into every page.
+    /// Does what [`Pages::populate`] does, for kernels before 5.14: one store of what is there into
+    /// every page.
     pub(super) fn touch(&self, range: Range<usize>, page: usize) {
         self.address(&range);
         for at in range.step_by(page) {
-            // SAFETY: `at` is inside the mapping by the assertion in `address`. The atomic exchange stores what is there
-            // (or nothing), so it does not lose a store that another thread makes meanwhile.
+            // SAFETY: `at` is inside the mapping by the assertion in `address`. The atomic exchange
+            // stores what is there (or nothing), so it does not lose a store that another thread
+            // makes meanwhile.
             let byte = unsafe { AtomicU8::from_ptr(self.start.as_ptr().add(at)) };
             let _ = byte.compare_exchange(0, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -110,7 +114,7 @@ pub(super) struct FileExtent {
 /// How many extents one call asks for.
 const EXTENTS: usize = 32;
 
-/// `struct fiemap` of `linux/fiemap.h`, with room for extents behind it.
+/// `struct fiemap` of `linux/fiemap.h`, with space for extents behind it.
 #[repr(C)]
 struct ExtentMap {
     start: u64,
@@ -172,7 +176,8 @@ pub(super) fn extents(descriptor: impl AsFd, range: Range<u64>) -> Result<Vec<Fi
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped in `map` with this length, unmapped once; whoever holds addresses holds this value too.
+        // SAFETY: mapped in `map` with this length, unmapped once; a holder of addresses holds this
+        // value too.
         let unmapped = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "unmapping {self:?}: {unmapped:?}");
     }

@@ -1,8 +1,8 @@
 //! A bounded pool of threads that perform blocking calls.
 //!
-//! It is the whole engine where the kernel refuses io_uring, and does what a ring does badly elsewhere: syncs, and the
-//! rests of transfers that came back short. Threads are started as work piles up and end when the pool is dropped, which
-//! waits for all work.
+//! It is the whole engine where the kernel refuses io_uring, and does what a ring does badly
+//! elsewhere: syncs, and the rests of transfers that came back short. Threads are started as work
+//! piles up and end when the pool is dropped, which waits for all work.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ struct Queue {
 }
 
 impl Workers {
-    /// A pool that never runs more than `most` threads, and none before there is work.
+    /// Creates a pool that never runs more than `most` threads, and none before there is work.
     ///
     /// # Panics
     /// When `most` is zero.
@@ -46,7 +46,7 @@ impl Workers {
         }
     }
 
-    /// How many threads were started.
+    /// Returns how many threads were started.
     pub(crate) fn started(&self) -> usize {
         self.shared.queue.lock().threads.len()
     }
@@ -62,7 +62,7 @@ impl Workers {
                 .spawn(move || shared.work());
             match started {
                 Ok(thread) => {
-                    // Counted as idle from now on, so that one job does not start two threads.
+                    // Counted as idle from now on, so that a single job does not start two threads.
                     queue.idle += 1;
                     queue.threads.push(thread);
                 }
@@ -112,7 +112,8 @@ impl Drop for Workers {
         self.shared.work.notify_all();
         let current = std::thread::current().id();
         for thread in threads {
-            // A job may hold the last handle of the pool; its thread cannot wait for itself and ends on its own.
+            // A job may hold the last handle of the pool; its thread cannot wait for itself and
+            // ends on its own.
             if thread.thread().id() != current {
                 // A job that panicked has said so on its own thread.
                 let _ = thread.join();

@@ -1,4 +1,4 @@
-//! Virtual time: it moves only when somebody waits.
+//! Virtual time: it moves only when a thread waits.
 
 use alluvium_base::cost::{Access, CostClock};
 
@@ -13,7 +13,7 @@ impl Time {
     /// When an access issued now is done.
     ///
     /// # Panics
-    /// When the model forbids it beside another one: a bug of whoever issued the two.
+    /// When the model forbids it beside another one: a bug of the caller that issued the two.
     pub(super) fn charge(&mut self, file: &str, access: &Access) -> u64 {
         let Some(clock) = &mut self.clock else {
             return self.now_ns;

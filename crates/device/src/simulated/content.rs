@@ -1,7 +1,9 @@
-//! One version of a file's bytes: pages of 4 KiB that versions share until one of them changes (copy on write).
+//! One version of a file's bytes: pages of 4 KiB that versions share until one of them changes
+//! (copy on write).
 //!
-//! A clone costs one reference count, whatever the file's size; a change copies the page it touches and the path to
-//! it. Every page carries a sum of its bytes, so that the sum of a version is known without reading it.
+//! A clone costs one reference count, whatever the file's size; a change copies the page it touches
+//! and the path to it. Every page carries a sum of its bytes, so that the sum of a version is known
+//! without reading it.
 
 use alluvium_base::checksum;
 use std::ops::Range;
@@ -41,7 +43,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// A page of zeros.
+    /// Returns a page of zeros.
     pub(super) fn zeroed() -> Page {
         Page {
             bytes: ZEROS,
@@ -97,7 +99,7 @@ impl Page {
     }
 }
 
-/// The mask of the sectors that a range within a page touches.
+/// Returns the mask of the sectors that a range within a page touches.
 pub(super) fn sectors_of(range: Range<usize>) -> u8 {
     if range.is_empty() {
         return 0;
@@ -152,7 +154,7 @@ pub(super) struct Content {
     leaves: Arc<Vec<Option<Arc<Leaf>>>>,
 }
 
-/// The parts of a byte range, page by page: the page's number and the range within it.
+/// Returns the parts of a byte range, page by page: the page's number and the range within it.
 pub(super) fn pages_of(range: Range<u64>) -> impl Iterator<Item = (u64, Range<usize>)> {
     let last = if range.is_empty() {
         0
@@ -171,12 +173,12 @@ impl Content {
         self.len
     }
 
-    /// Bytes of allocated space.
+    /// Returns the bytes of allocated space.
     pub(super) fn allocated(&self) -> u64 {
         self.allocated * PAGE
     }
 
-    /// A sum of the length and of every byte; equal contents have equal sums.
+    /// Returns a sum of the length and of every byte; equal contents have equal sums.
     pub(super) fn sum(&self) -> u64 {
         self.sum.wrapping_add(term(!self.len, 0x1e57))
     }
@@ -197,7 +199,7 @@ impl Content {
         }
     }
 
-    /// How many bytes a write or an allocation of `range` would have to allocate.
+    /// Returns how many bytes a write or an allocation of `range` would have to allocate.
     pub(super) fn missing(&self, range: Range<u64>) -> u64 {
         pages_of(range)
             .filter(|&(page, _)| !self.is_allocated(page))
@@ -246,7 +248,7 @@ impl Content {
     /// Changes one page through `change`, which must leave its sums right.
     pub(super) fn edit(&mut self, page: u64, change: impl FnOnce(&mut Page)) {
         let leaf = self.leaf(page);
-        // Taken out, so that a page nobody else shares is changed in place.
+        // Taken out of its slot, so that a page without other owners is changed in place.
         let slot = leaf.pages[page as usize % LEAF].take();
         let before = slot.as_ref().map_or(0, |data| term(data.sum, page));
         let mut data = slot.unwrap_or_else(|| Arc::new(Page::zeroed()));

@@ -1,4 +1,4 @@
-//! Damage to what is stored: what disks do while nobody looks.
+//! Damage to stored bytes: what disks do silently.
 
 use super::SimDirectory;
 use super::content::{Content, PAGE, pages_of};
@@ -22,7 +22,8 @@ pub enum Corruption {
         /// The range in bytes.
         range: Range<u64>,
     },
-    /// A write meant for one place landed in another: `to` holds what belongs at `from`, and `from` what it held before.
+    /// A write meant for one place landed in another: `to` holds what belongs at `from`, and `from`
+    /// what it held before.
     Misdirect {
         /// Where it belongs.
         from: u64,
@@ -31,7 +32,8 @@ pub enum Corruption {
         /// How many bytes.
         len: u64,
     },
-    /// The last write of these bytes was lost: the version before it is there (zeros where there was none).
+    /// The last write of these bytes was lost: the version before it is there (zeros where there
+    /// was none).
     Stale {
         /// The range in bytes.
         range: Range<u64>,
@@ -56,8 +58,9 @@ pub enum Corruption {
 }
 
 impl SimDirectory {
-    /// Damages a file, both what is durable and what a process reads (but not the memory of a mapping), and answers whether
-    /// any byte, the length or the file's being there really changed. It is no operation: not counted, not hooked.
+    /// Damages a file, both what is durable and what a process reads (but not the memory of a
+    /// mapping), and answers whether any byte, the length or the file's being there really changed.
+    /// It is no operation: not counted, not hooked.
     ///
     /// ```
     /// use alluvium_base::Purpose;

@@ -17,7 +17,8 @@ impl SimDirectory {
         }
     }
 
-    /// An operation on names: a crash point, refused after a failed sync of the directory, failed if planned.
+    /// Returns an operation on names: a crash point, refused after a failed sync of the directory,
+    /// failed if planned.
     fn name_operation(&self, operation: Operation, name: &str) -> Result<MutexGuard<'_, World>> {
         let mut world = self.point(operation, name, 0, 0, Purpose::Other)?;
         if world.failed_syncs > self.failed_syncs {
@@ -62,8 +63,9 @@ impl SimDirectory {
         Arc::new(SimFile::new(self.clone(), file, name, options, failed_syncs))
     }
 
-    /// The machine booted anew after a crash now: what survived, as [`Survival`] and `seed` decide. The image is a world
-    /// of its own, with no faults, hooks, clock, locks or handles; its seed follows from `seed`.
+    /// Returns the machine as it boots after a crash now; [`Survival`] and `seed` decide what
+    /// survived. The image is a world of its own, with no faults, hooks, clock, locks or handles.
+    /// Its seed follows from `seed`.
     ///
     /// Called from within a hook it is of the crash point, else of this moment.
     #[must_use]

@@ -5,11 +5,13 @@ use crate::Operation;
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The device fails (EIO). A write that fails leaves each of its sectors old or new. A sync that fails poisons (D4);
-    /// each sector it covered is durable or not, and what is not is no longer dirty: reads still show it, but no later sync
-    /// makes it durable, as on Linux since the page cache marks failed pages clean.
+    /// The device fails (EIO). A write that fails leaves each of its sectors old or new. A sync
+    /// that fails poisons (D4); each sector it covered is durable or not, and what is not is no
+    /// longer dirty: reads still show it, but no later sync makes it durable, as on Linux since the
+    /// page cache marks failed pages clean.
     Io,
-    /// The disk is full, whatever [`SimDirectory::set_capacity`](super::SimDirectory::set_capacity) says.
+    /// The disk is full, whatever [`SimDirectory::set_capacity`](super::SimDirectory::set_capacity)
+    /// says.
     Full,
     /// The process has as many open files as it may (EMFILE).
     Short,
@@ -20,7 +22,7 @@ pub enum Failure {
 /// How long a fault lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasting {
-    /// That one call.
+    /// The chosen call only.
     Once,
     /// That call and every later one.
     Sticky,
@@ -54,7 +56,7 @@ enum Files {
 }
 
 impl Fault {
-    /// The next call of this operation fails.
+    /// Creates the next call of this operation fails.
     #[must_use]
     pub fn new(operation: Operation, failure: Failure) -> Fault {
         Fault {
@@ -66,25 +68,25 @@ impl Fault {
         }
     }
 
-    /// The next call of this operation fails with EIO.
+    /// Returns the next call of this operation fails with EIO.
     #[must_use]
     pub fn failing(operation: Operation) -> Fault {
         Fault::new(operation, Failure::Io)
     }
 
-    /// The next call of this operation finds the disk full.
+    /// Returns the next call of this operation finds the disk full.
     #[must_use]
     pub fn full(operation: Operation) -> Fault {
         Fault::new(operation, Failure::Full)
     }
 
-    /// The next call of this operation finds that no more files can be opened.
+    /// Returns the next call of this operation finds that no more files can be opened.
     #[must_use]
     pub fn short(operation: Operation) -> Fault {
         Fault::new(operation, Failure::Short)
     }
 
-    /// The next read answers with flipped bits.
+    /// Returns the next read answers with flipped bits.
     #[must_use]
     pub fn flipped_bits(bits: u32) -> Fault {
         Fault::new(Operation::Read, Failure::FlippedBits(bits))
@@ -108,7 +110,7 @@ impl Fault {
         }
     }
 
-    /// The `call`-th matching call from now on fails, counted from 1.
+    /// Returns the `call`-th matching call from now on fails, counted from 1.
     ///
     /// # Panics
     /// When `call` is zero.
@@ -153,12 +155,13 @@ impl FaultPlan {
         self.planned.clear();
     }
 
-    /// How many calls were made to fail so far.
+    /// Returns how many calls were made to fail so far.
     pub(super) fn hits(&self) -> u64 {
         self.hits
     }
 
-    /// Counts a call and answers whether it fails; when several faults hit it, the first injected wins.
+    /// Counts a call and answers whether it fails; when several faults hit it, the first injected
+    /// wins.
     pub(super) fn meet(&mut self, operation: Operation, file: &str) -> Option<Failure> {
         if self.planned.is_empty() {
             return None;

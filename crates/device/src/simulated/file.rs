@@ -31,8 +31,8 @@ pub(super) struct FileState {
     pub(super) handles: u32,
 }
 
-/// The sectors that a write of `bytes` at `offset` changes, each with all its bytes; `current` gives those of a sector
-/// that the write covers in part.
+/// Returns the sectors that a write of `bytes` at `offset` changes, each with all its bytes;
+/// `current` gives those of a sector that the write covers in part.
 pub(super) fn patches(current: &Content, offset: u64, bytes: &[u8]) -> Vec<Patch> {
     let mut patches = Vec::with_capacity(bytes.len() / PAGE as usize + 2);
     for (page, within) in pages_of(offset..offset + bytes.len() as u64) {
@@ -49,7 +49,7 @@ pub(super) fn patches(current: &Content, offset: u64, bytes: &[u8]) -> Vec<Patch
 }
 
 impl FileState {
-    /// A file whose content is durable, nothing else being known of it.
+    /// Returns a file whose content is durable, nothing else being known of it.
     pub(super) fn settled(content: Content, older: Content) -> FileState {
         FileState {
             durable: content.clone(),
@@ -81,11 +81,12 @@ impl FileState {
         }
     }
 
-    /// A sync of a mapped range: the range's pages and the file's own attributes (its length, its holes) become
-    /// durable.
+    /// A sync of a mapped range: the range's pages and the file's own attributes (its length, its
+    /// holes) become durable.
     pub(super) fn make_range_durable(&mut self, range: &Range<u64>) {
         let destroys = |pending: &Pending| matches!(*pending.change, Change::Punch(_) | Change::Truncate(_));
-        // What was there before a hole must not come back after it, so everything up to it goes along.
+        // What was there before a hole must not come back after it, so everything up to it goes
+        // along.
         if let Some(last) = self.pending.iter().rev().find(|pending| destroys(pending)) {
             self.make_durable(last.order + 1);
         }
@@ -145,7 +146,7 @@ impl FileState {
     }
 }
 
-/// The part of a patch within some sectors; nothing when none is left.
+/// Returns the part of a patch within some sectors; nothing when none is left.
 pub(super) fn masked(patch: &Patch, mask: u8) -> Option<Patch> {
     let mask = patch.mask & mask;
     (mask != 0).then(|| Patch {
@@ -155,7 +156,7 @@ pub(super) fn masked(patch: &Patch, mask: u8) -> Option<Patch> {
     })
 }
 
-/// The sectors in which two versions of a page differ.
+/// Returns the sectors in which two versions of a page differ.
 pub(super) fn differing(one: &[u8], other: &[u8]) -> u8 {
     let mut mask = 0;
     for (sector, (a, b)) in one.chunks(512).zip(other.chunks(512)).enumerate() {

@@ -157,7 +157,7 @@ impl SimDirectory {
         }
     }
 
-    /// Completes what is due at `now_ns`; whether there was anything.
+    /// Completes what is due at `now_ns`. Returns whether there was anything.
     pub(super) fn finish_due(&self, now_ns: u64) -> bool {
         let mut any = false;
         loop {
@@ -168,8 +168,8 @@ impl SimDirectory {
         }
     }
 
-    /// Lets time pass until the next request is due and completes it; `false` when every request in flight is in another
-    /// thread's hands.
+    /// Lets time pass until the next request is due and completes it; `false` when every request in
+    /// flight is in another thread's hands.
     pub(super) fn finish_next(&self) -> bool {
         let next = {
             let mut world = self.shared.world.lock();

@@ -51,7 +51,7 @@ impl SimFile {
         }
     }
 
-    /// A request enters the world: counted, charged, in flight. Answers its number.
+    /// Returns a request enters the world: counted, charged, in flight. Answers its number.
     fn launch(&self, world: &mut World, request: Request, done: &Arc<InFlight>, index: usize) -> u64 {
         let (mut change, mut due_ns) = (None, world.time.now_ns);
         let mut charge = |world: &mut World, kind, offset, len| {
@@ -99,7 +99,8 @@ impl SimFile {
         id
     }
 
-    /// An operation that is no request: a crash point, then `change` under the world's lock.
+    /// Returns an operation that is no request: a crash point, then `change` under the world's
+    /// lock.
     fn at_once<R>(
         &self,
         operation: Operation,

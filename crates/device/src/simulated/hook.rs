@@ -35,7 +35,7 @@ pub struct CrashPoint<'a> {
 }
 
 impl CrashPoint<'_> {
-    /// The machine booted anew after a crash at this point, as [`SimDirectory::image`].
+    /// Returns the machine as it boots after a crash at this point, as [`SimDirectory::image`].
     #[must_use]
     pub fn image(&self, survival: Survival, seed: u64) -> SimDirectory {
         self.directory.image(survival, seed)
@@ -43,11 +43,13 @@ impl CrashPoint<'_> {
 }
 
 impl SimDirectory {
-    /// Calls `hook` immediately before each operation that [`SimDirectory::operations`] counts takes effect. The world is
-    /// not locked meanwhile: the hook may take images, open stores on them and hook those; it may also
-    /// [`crash`](SimDirectory::crash) this directory, and then the operation fails.
+    /// Calls `hook` immediately before each operation that [`SimDirectory::operations`] counts
+    /// takes effect. The world is not locked meanwhile: the hook may take images, open stores on
+    /// them and hook those; it may also [`crash`](SimDirectory::crash) this directory, and then the
+    /// operation fails.
     ///
-    /// A hook must not hold a clone of the directory it is set on, or neither is ever freed: use [`CrashPoint::directory`].
+    /// A hook must not hold a clone of the directory it is set on, or neither is ever freed: use
+    /// [`CrashPoint::directory`].
     ///
     /// # Panics
     /// When called from within the hook.
@@ -72,8 +74,8 @@ impl SimDirectory {
         assert!(old.is_ok(), "a hook cannot replace itself");
     }
 
-    /// Every operation passes here before it takes effect: it is counted and traced, and the hook is called. The world comes
-    /// back locked.
+    /// Every operation passes here before it takes effect: it is counted and traced, and the hook
+    /// is called. The world comes back locked.
     pub(super) fn point(
         &self,
         operation: Operation,

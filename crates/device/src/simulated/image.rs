@@ -10,18 +10,20 @@ use std::sync::Arc;
 /// How a machine ends, and so what its disk holds afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Survival {
-    /// The process was killed (`kill -9`). Everything complete survives, also in the page cache and in mapped memory, and is as
-    /// little durable as before; requests in flight are done wholly, in part or not at all. The boot stays the same.
+    /// The process was killed (`kill -9`). Everything complete survives, also in the page cache and
+    /// in mapped memory, and is as little durable as before; requests in flight are done wholly, in
+    /// part or not at all. The boot stays the same.
     Process,
     /// Power was lost, and by luck everything had reached the disk, requests in flight too.
     All,
     /// Power was lost, and nothing survives but what was synced.
     None,
-    /// Power was lost. Names, lengths and holes survive up to some moment, as a journal keeps them; of every write that was not
-    /// synced any sectors.
+    /// Power was lost. Names, lengths and holes survive up to some moment, as a journal keeps them;
+    /// of every write that was not synced any sectors.
     Random,
-    /// Power was lost, and later changes survive where earlier ones do not: names without contents, lengths without bytes
-    /// (which read as zeros), contents without names, only the last changes, or any of them.
+    /// Power was lost, and later changes survive where earlier ones do not: names without contents,
+    /// lengths without bytes (which read as zeros), contents without names, only the last changes,
+    /// or any of them.
     Reordered,
 }
 
@@ -161,7 +163,7 @@ impl Tear {
     }
 }
 
-/// A part of a write, as its interruption leaves it.
+/// Returns a part of a write, as its interruption leaves it.
 pub(super) fn torn(rng: &mut fastrand::Rng, change: &Change) -> Change {
     let Change::Write(patches) = change else {
         unreachable!("only writes are torn");
@@ -175,7 +177,7 @@ pub(super) fn torn(rng: &mut fastrand::Rng, change: &Change) -> Change {
 }
 
 impl World {
-    /// The world after a crash now.
+    /// Returns the world after a crash now.
     pub(super) fn survivor(&self, survival: Survival, seed: u64) -> World {
         let own = seed ^ self.options.seed.rotate_left(17) ^ (survival as u64) << 56;
         let mut options = self.options;
@@ -218,7 +220,7 @@ impl World {
         first.unwrap_or(self.order)
     }
 
-    /// The writes in flight.
+    /// Returns the writes in flight.
     fn unfinished(&self) -> Vec<(FileId, Arc<Change>)> {
         if self.crashed {
             return self.interrupted.clone();
@@ -278,7 +280,7 @@ impl World {
 }
 
 impl FileState {
-    /// The file when no process knows it any more.
+    /// Returns the file when no process knows it any more.
     fn after_kill(&self) -> FileState {
         FileState {
             durable: self.durable.clone(),

@@ -1,9 +1,10 @@
-//! Mapped ranges: memory that a caller stores into without telling anyone.
+//! Mapped ranges: memory that a caller stores into without a call.
 //!
-//! A store through a mapping is no operation, so the world finds out by comparing: a page that differs from the file's
-//! content was stored into. It compares when it must know (before an image, at a sync, when the mapping goes away), and
-//! a page chosen by the seed at some operations, as a kernel that writes back a dirty page at any moment. Each page
-//! noticed is a change of its own: a crash keeps or loses it independently of every other.
+//! A store through a mapping is no operation, so the world finds out by comparing: a page that
+//! differs from the file's content was stored into. It compares when it must know (before an image,
+//! at a sync, when the mapping goes away), and a page chosen by the seed at some operations, as a
+//! kernel that writes back a dirty page at any moment. Each page noticed is a change of its own: a
+//! crash keeps or loses it independently of every other.
 
 use super::content::{Change, Content, PAGE, Page, Patch, WHOLE, pages_of};
 use super::file::differing;
@@ -21,8 +22,8 @@ pub(super) struct Memory {
     layout: Layout,
 }
 
-// SAFETY: the bytes are reached through raw copies only. Who stores through a mapping promises, by the contract of
-// `Mapping::write`, that nothing else touches that range of the file meanwhile.
+// SAFETY: the bytes are reached through raw copies only. Who stores through a mapping promises, by
+// the contract of `Mapping::write`, that nothing else touches that range of the file meanwhile.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -38,10 +39,11 @@ impl Memory {
         }
     }
 
-    /// A page of it.
+    /// Returns a page of it.
     fn page(&self, at: usize) -> &[u8] {
         assert!(at + PAGE as usize <= self.layout.size());
-        // SAFETY: inside the allocation, asserted above; not stored into meanwhile, by the contract of the mapping.
+        // SAFETY: inside the allocation, asserted above; not stored into meanwhile, by the contract
+        // of the mapping.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(at), PAGE as usize) }
     }
 
@@ -108,7 +110,8 @@ impl Region {
         unsafe { self.memory.start.add(at) }
     }
 
-    /// What was stored into a page since `content`, if anything. Bytes behind the file's end are nobody's.
+    /// Returns what was stored into a page since `content`, if anything. Bytes behind the file's
+    /// end are ignored.
     pub(super) fn changed(&self, page: u64, content: &Content) -> Option<Patch> {
         if page * PAGE >= content.len() {
             return None;

@@ -1,25 +1,28 @@
 //! A simulated machine: a directory whose every crash, fault and delay is drawn from one seed.
 //!
-//! *Knows*: which bytes, lengths and names are durable, which a crash may lose, and in which states; which requests are in
-//! flight; what a cost clock charges; what faults were planned.
+//! *Knows*: which bytes, lengths and names are durable, which a crash may lose, and in which
+//! states; which requests are in flight; what a cost clock charges; what faults were planned.
 //!
 //! *Does not know*: what the bytes mean; threads (it is as deterministic as its callers are).
 //!
-//! *Read in this order*: [`SimDirectory`] and [`SimOptions`] here, [`Survival`] (`image`), then `content` (pages that
-//! versions share), `file` (durable, pending, current), `names`, `world`, `handle` and `flight` (requests), `mapping`, `faults`,
-//! `corrupt`, `clock`, `hook`.
+//! *Read in this order*: [`SimDirectory`] and [`SimOptions`] here, [`Survival`] (`image`), then
+//! `content` (pages that versions share), `file` (durable, pending, current), `names`, `world`,
+//! `handle` and `flight` (requests), `mapping`, `faults`, `corrupt`, `clock`, `hook`.
 //!
 //! Invariants:
 //!
-//! - **S1** A file is a durable version and the changes since, in the order of their completion; applied in that order
-//!   they give what a process sees. A sync that was submitted at some moment moves the changes before that moment over.
-//! - **S2** An image is the durable version and a part of the changes: each sector of each write, each change of a
-//!   length, of a hole, of a name alone. It never holds anything else.
+//! - **S1** A file is a durable version and the changes since, in the order of their completion;
+//!   applied in that order they give what a process sees. A sync that was submitted at some moment
+//!   moves the changes before that moment over.
+//! - **S2** An image is the durable version and a part of the changes: each sector of each write,
+//!   each change of a length, of a hole, of a name alone. It never holds anything else.
 //! - **S3** The same seed and the same calls give the same images, faults, orders and the same
-//!   [`trace_hash`](SimDirectory::trace_hash). Images and hooks change no fault, order or trace; of a mapped file they only
-//!   add to the versions that may survive, those of the moments at which they looked.
+//!   [`trace_hash`](SimDirectory::trace_hash). Images and hooks change no fault, order or trace; of
+//!   a mapped file they only add to the versions that may survive, those of the moments at which
+//!   they looked.
 //! - **S4** An image costs what changed since the last syncs, not what is stored.
-//! - **S5** Nothing that a hook does to images, and nothing that is done to an image, touches the world it came from.
+//! - **S5** Nothing that a hook does to images, and nothing that is done to an image, touches the
+//!   world it came from.
 //!
 //! ```
 //! use alluvium_base::Purpose;
@@ -73,7 +76,8 @@ use world::World;
 pub enum Completion {
     /// In the order of submission: without a cost clock at once, with one as time passes.
     InOrder,
-    /// When polled or waited for, in an order drawn from the seed (with a cost clock: among those due together).
+    /// When polled or waited for, in an order drawn from the seed (with a cost clock: among those
+    /// due together).
     Shuffled,
 }
 
@@ -86,13 +90,14 @@ pub struct SimOptions {
     pub completion: Completion,
     /// The size of the file system in bytes; space is allocated in pages of 4 KiB.
     pub capacity: u64,
-    /// How many changes of one file may wait for a sync; beyond that the older half becomes durable by itself, as a kernel
-    /// writes back what has been dirty for long.
+    /// How many changes of one file may wait for a sync; beyond that the older half becomes durable
+    /// by itself, as a kernel writes back what has been dirty for long.
     pub pending_limit: usize,
 }
 
 impl SimOptions {
-    /// Requests complete at once, a disk of 16 TiB, at most 65,536 changes of a file without a sync.
+    /// Requests complete at once, a disk of 16 TiB, at most 65,536 changes of a file without a
+    /// sync.
     #[must_use]
     pub fn new(seed: u64) -> SimOptions {
         SimOptions {
@@ -104,8 +109,8 @@ impl SimOptions {
     }
 }
 
-/// A handle on a simulated directory. Clones share everything, also the memory of a failed sync of the directory (D4):
-/// [`SimDirectory::reopen`] gives a handle that has forgotten.
+/// A handle on a simulated directory. Clones share everything, also the memory of a failed sync of
+/// the directory (D4): [`SimDirectory::reopen`] gives a handle that has forgotten.
 #[derive(Clone)]
 pub struct SimDirectory {
     shared: Arc<Shared>,
@@ -120,13 +125,13 @@ struct Shared {
 }
 
 impl SimDirectory {
-    /// An empty directory with the options of [`SimOptions::new`].
+    /// Creates an empty directory with the options of [`SimOptions::new`].
     #[must_use]
     pub fn new(seed: u64) -> SimDirectory {
         SimDirectory::with(SimOptions::new(seed))
     }
 
-    /// An empty directory.
+    /// Returns an empty directory.
     #[must_use]
     pub fn with(options: SimOptions) -> SimDirectory {
         SimDirectory::of(World::new(options))
@@ -144,8 +149,8 @@ impl SimDirectory {
         }
     }
 
-    /// Another handle on the same directory, as a process gets it that opens the directory anew: an earlier failed sync of
-    /// the directory no longer counts.
+    /// Returns another handle on the same directory, as a process gets it that opens the directory
+    /// afresh: an earlier failed sync of the directory no longer counts.
     #[must_use]
     pub fn reopen(&self) -> SimDirectory {
         SimDirectory {
@@ -154,8 +159,8 @@ impl SimDirectory {
         }
     }
 
-    /// From now on every operation fails with [`Error::Crashed`](crate::Error::Crashed). Images can still be taken: they
-    /// are of this moment.
+    /// From now on every operation fails with [`Error::Crashed`](crate::Error::Crashed). Images can
+    /// still be taken: they are of this moment.
     pub fn crash(&self) {
         let mut world = self.shared.world.lock();
         if world.crashed {
@@ -171,27 +176,30 @@ impl SimDirectory {
         world.crashed = true;
     }
 
-    /// Whether [`SimDirectory::crash`] was called.
+    /// Returns whether [`SimDirectory::crash`] was called.
     #[must_use]
     pub fn is_crashed(&self) -> bool {
         self.shared.world.lock().crashed
     }
 
-    /// How many operations began that change the device: writes, syncs (of files, mapped ranges and the directory), growth,
-    /// allocation, truncation, holes, creates, renames, removes. Reads do not count.
+    /// Returns how many operations began that change the device: writes, syncs (of files, mapped
+    /// ranges and the directory), growth, allocation, truncation, holes, creates, renames, removes.
+    /// Reads do not count.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.shared.world.lock().operations
     }
 
-    /// A sum of everything that was done, in order: equal for equal seeds and equal calls (S3).
+    /// Returns a sum of everything that was done, in order: equal for equal seeds and equal calls
+    /// (S3).
     #[must_use]
     pub fn trace_hash(&self) -> u64 {
         self.shared.world.lock().trace
     }
 
-    /// A sum of all names, lengths and bytes that a process sees; equal directories have equal sums. It costs a step per
-    /// file, not per byte. A hole equals zeros; stores through mappings count.
+    /// Returns a sum of all names, lengths and bytes that a process sees; equal directories have
+    /// equal sums. It costs a step per file, not per byte. A hole equals zeros; stores through
+    /// mappings count.
     #[must_use]
     pub fn content_hash(&self) -> u64 {
         let mut world = self.shared.world.lock();
@@ -209,7 +217,7 @@ impl SimDirectory {
         self.shared.world.lock().faults.clear();
     }
 
-    /// How many calls a planned fault has hit.
+    /// Returns how many calls a planned fault has hit.
     #[must_use]
     pub fn faults_hit(&self) -> u64 {
         self.shared.world.lock().faults.hits()
@@ -227,26 +235,26 @@ impl SimDirectory {
         self.shared.world.lock().boot = boot;
     }
 
-    /// Bytes allocated to files.
+    /// Returns the bytes allocated to files.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.shared.world.lock().used()
     }
 
-    /// How many requests are submitted and not complete.
+    /// Returns how many requests are submitted and not complete.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.shared.world.lock().flights.len()
     }
 
-    /// Charges every later read and write to this clock, in virtual time that begins at [`SimDirectory::now_ns`]. Images have
-    /// no clock.
+    /// Charges every later read and write to this clock, in virtual time that begins at
+    /// [`SimDirectory::now_ns`]. Images have no clock.
     pub fn set_clock(&self, clock: Box<dyn CostClock>) {
         self.shared.world.lock().time.clock = Some(clock);
     }
 
-    /// The virtual time in nanoseconds. It moves when somebody waits for a request, to the request's completion; a poll that
-    /// finds nothing due moves it to the next completion.
+    /// Returns the virtual time in nanoseconds. Waiting for a request moves it to the request's
+    /// completion; a poll that finds nothing due moves it to the next completion.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.shared.world.lock().time.now_ns

@@ -101,12 +101,13 @@ impl Names {
         self.pending.clear();
     }
 
-    /// The order of the first change that is not durable.
+    /// Returns the order of the first change that is not durable.
     pub(super) fn first_pending(&self) -> Option<u64> {
         self.pending.first().map(|pending| pending.order)
     }
 
-    /// The names that a power loss leaves when the changes that `survives` chooses were durable.
+    /// Returns the names that a power loss leaves when the changes that `survives` chooses were
+    /// durable.
     pub(super) fn survivor(&self, mut survives: impl FnMut(u64) -> bool) -> Names {
         let mut map = Arc::clone(&self.durable);
         for pending in &self.pending {
@@ -121,7 +122,7 @@ impl Names {
         }
     }
 
-    /// The names, all of them durable as they are now.
+    /// Returns the names, all of them durable as they are now.
     pub(super) fn as_now(&self) -> Names {
         Names {
             durable: Arc::clone(&self.current),

@@ -12,7 +12,7 @@ use crate::{Buffer, Device, Directory, FileOptions};
 use alluvium_base::Purpose;
 use std::sync::Arc;
 
-/// A directory whose requests complete when somebody waits.
+/// A directory whose requests complete when a thread waits.
 fn shuffled(seed: u64) -> SimDirectory {
     SimDirectory::with(SimOptions {
         completion: Completion::Shuffled,

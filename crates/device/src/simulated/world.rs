@@ -1,4 +1,4 @@
-//! The world behind a simulated directory: everything that one machine and its disk hold.
+//! The world behind a simulated directory: what a machine and its disk hold.
 
 use super::clock::Time;
 use super::content::{Change, PAGE, term};
@@ -112,14 +112,14 @@ impl World {
             .expect("a file lives while a handle, a name or a request knows it")
     }
 
-    /// Bytes allocated to files that have a name or a handle.
+    /// Returns the bytes allocated to files that have a name or a handle.
     pub(super) fn used(&self) -> u64 {
         let lives = |id: &FileId, file: &FileState| file.handles > 0 || self.names.is_named(*id);
         let files = self.files.iter().filter(|(id, file)| lives(id, file));
         files.map(|(_, file)| file.current.allocated()).sum()
     }
 
-    /// Whether there is room for the pages that `range` of a file lacks.
+    /// Fails if the disk has no space for the pages of `range` that the file has not allocated yet.
     pub(super) fn room(
         &mut self,
         operation: Operation,
@@ -201,8 +201,8 @@ impl World {
         }
     }
 
-    /// A sync of a file failed: which sectors reached the disk is up to the seed, and what did not is not dirty any more,
-    /// so that no later sync writes it either.
+    /// A sync of a file failed: which sectors reached the disk is up to the seed, and what did not
+    /// is not dirty any more, so that no later sync writes it either.
     pub(super) fn fail_sync(&mut self, id: FileId, covers: u64) {
         let mut rng = self.rng.fork();
         let file = self.file(id);
@@ -264,12 +264,13 @@ impl World {
         }
     }
 
-    /// Where a request in flight is.
+    /// Returns where a request in flight is.
     pub(super) fn flight(&self, id: u64) -> Option<usize> {
         self.flights.binary_search_by_key(&id, |flight| flight.id).ok()
     }
 
-    /// The request to complete next among those due: by time where a clock runs, then by the seed or in order.
+    /// Returns the request to complete next among those due: by time where a clock runs, then by
+    /// the seed or in order.
     pub(super) fn choose_flight(&mut self, due_ns: u64) -> Option<u64> {
         let open = |flight: &&Flight| !flight.claimed && flight.due_ns <= due_ns;
         let first = self
@@ -293,7 +294,7 @@ impl World {
             .map(|flight| flight.id)
     }
 
-    /// The sectors that a write in flight would change.
+    /// Returns the sectors that a write in flight would change.
     pub(super) fn change_of(&self, flight: &Flight) -> Option<Arc<Change>> {
         let Request::Write { offset, buffer, .. } = &flight.request else {
             return None;
@@ -312,7 +313,7 @@ impl World {
         })
     }
 
-    /// A sum of all names, lengths and bytes that a process sees now.
+    /// Returns a sum of all names, lengths and bytes that a process sees now.
     pub(super) fn content_hash(&self) -> u64 {
         self.names.iter().fold(0, |sum: u64, (name, file)| {
             let content = self.files.get(&file).map_or(0, |file| file.current.sum());
@@ -321,7 +322,7 @@ impl World {
     }
 }
 
-/// A boot's name: a function of the seed and of what happened before.
+/// Returns a boot's name: a function of the seed and of what happened before.
 pub(super) fn boot_id(seed: u64, salt: u64) -> BootId {
     let mut rng = fastrand::Rng::with_seed(seed ^ salt.rotate_left(32) ^ 0xb007);
     let mut boot = [0; 16];

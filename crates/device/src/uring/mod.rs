@@ -2,30 +2,35 @@
 //!
 //! *Knows*: rings, who enters the kernel and who waits, which files and memory are registered.
 //!
-//! *Does not know*: syncs, poison, short transfers; it hands the latter to the workers of [`file`](crate::file).
+//! *Does not know*: syncs, poison, short transfers; it hands the latter to the workers of
+//! [`file`](crate::file).
 //!
-//! *Read in this order*: `ring` (one ring, and all of the `unsafe`), `station` (many threads on one ring), then this file (a
-//! pool of them).
+//! *Read in this order*: `ring` (one ring, and all of the `unsafe`), `station` (many threads on one
+//! ring), then this file (a pool of them).
 //!
 //! Invariants:
 //!
-//! - **U1** A request in the kernel is owned by its ring's table until its completion was taken (D1).
-//! - **U2** Nobody holds a lock that a submission needs while waiting in the kernel.
-//! - **U3** At most one thread of a ring waits in the kernel, and only it takes completions; when it leaves, one of those
-//!   that wait for it goes in. So no completion is taken by one thread while another sleeps for it.
+//! - **U1** A request in the kernel is owned by its ring's table until its completion was taken
+//!   (D1).
+//! - **U2** No thread waits in the kernel while it holds a lock that a submission needs.
+//! - **U3** At most one thread of a ring waits in the kernel, and only it takes completions; when
+//!   it leaves, one of those that wait for it goes in. So no completion is taken by one thread
+//!   while another sleeps for it.
 //! - **U4** Dropping the pool waits for what is in flight.
 //! - **U5** A ring that the kernel refuses to enter loses no request: each is completed by the
 //!   kernel if it had been handed over, else by the workers.
 //!
-//! Why a pool: two threads on one ring contend for the kernel's lock on it. A thread keeps to the ring with its own number
-//! modulo the number of rings, so with fewer threads than rings none is shared; a ticket remembers its ring, so that any
-//! thread may wait for it. Rings are made when a thread first comes to them.
+//! Why a pool: two threads on one ring contend for the kernel's lock on it. A thread keeps to the
+//! ring with its own number modulo the number of rings, so with fewer threads than rings none is
+//! shared; a ticket remembers its ring, so that any thread may wait for it. Rings are made when a
+//! thread first comes to them.
 
 //!
-//! What it saves: a blocking 4 KiB read costs 21–30 µs of processor time here (a small virtual machine with a virtio disk),
-//! one of a batch of 32 costs 2.3–3.5 µs, nearly all of it in the kernel's block layer and in notifying the device. A
-//! single read costs the same through a ring as by a blocking call, so a batch of one that is waited for at once never
-//! comes here and disturbs nobody's ring. Syncs do not come here either: the kernel runs those of a ring on threads too, and at
+//! What it saves: a blocking 4 KiB read costs 21–30 µs of processor time here (a small virtual
+//! machine with a virtio disk), one of a batch of 32 costs 2.3–3.5 µs, nearly all of it in the
+//! kernel's block layer and in notifying the device. A single read costs the same through a ring as
+//! by a blocking call. So a batch of one that is waited for at once never comes here, and disturbs
+//! no ring. Syncs do not come here either: the kernel runs those of a ring on threads too, and at
 //! most one of a file may run (`file`, F1).
 
 mod ring;
@@ -64,7 +69,7 @@ struct Registry {
 }
 
 impl Rings {
-    /// A pool with its first ring.
+    /// Creates a pool with its first ring.
     ///
     /// # Errors
     /// As the kernel says when it refuses.
@@ -119,7 +124,7 @@ impl Rings {
         station.expect("a ticket's home was given out by `home`")
     }
 
-    /// The ring of this thread.
+    /// Returns the ring of this thread.
     pub(crate) fn home(&self) -> usize {
         let home = thread_number() % self.stations.len();
         let station = self.stations[home].get_or_init(|| {
@@ -134,7 +139,7 @@ impl Rings {
         if station.is_some() { home } else { 0 }
     }
 
-    /// What a ring is to carry of a batch; the workers do the rest.
+    /// Returns what a ring is to carry of a batch; the workers do the rest.
     pub(crate) fn flights(
         &self,
         file: &Arc<OpenFile>,
@@ -184,7 +189,8 @@ impl Rings {
         }
     }
 
-    /// Hands requests to the kernel and waits for their ticket, in one entrance where nobody else waits on the ring.
+    /// Hands requests to the kernel and waits for their ticket, in a single system call where no
+    /// other thread waits on the ring.
     pub(crate) fn submit_and_wait(
         &self,
         home: usize,
@@ -204,19 +210,21 @@ impl Rings {
         self.station(ticket.home()).poll();
     }
 
-    /// Waits until no request of the ticket is in its ring. Those that went on to the workers may still be pending.
+    /// Waits until no request of the ticket is in its ring. Those that went on to the workers may
+    /// still be pending.
     pub(crate) fn wait(&self, ticket: &Ticket) {
         if !ticket.is_complete() {
             self.station(ticket.home()).wait(ticket);
         }
     }
 
-    /// Waits until something on the ticket's ring has completed; false when the ticket is not complete and its ring is empty.
+    /// Waits until something on the ticket's ring has completed; false when the ticket is not
+    /// complete and its ring is empty.
     pub(crate) fn wait_some(&self, ticket: &Ticket) -> bool {
         ticket.is_complete() || self.station(ticket.home()).wait_some(ticket)
     }
 
-    /// Registers a file with all rings, if there is room.
+    /// Registers a file with all rings, if a slot is free.
     pub(crate) fn register_file(self: &Arc<Self>, file: &Arc<OpenFile>) {
         if let Some((descriptor, None)) = file.ring_target(0, 0)
             && let Some(slot) = self.register(descriptor)
@@ -225,7 +233,7 @@ impl Rings {
         }
     }
 
-    /// Registers a descriptor with all rings, if there is room. The kernel keeps what it names open
+    /// Registers a descriptor with all rings, if a slot is free. The kernel keeps the file open
     /// until the slot is dropped, or the last request of a dead process has ended.
     pub(crate) fn register(self: &Arc<Self>, descriptor: RawFd) -> Option<Slot> {
         let mut registry = self.registry.lock();

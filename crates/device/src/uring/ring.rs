@@ -1,11 +1,12 @@
 //! One io_uring, and the requests that are in it.
 //!
-//! All of the rings' `unsafe` is here, behind functions that are safe because of one rule, U1 of the pool: a request that
-//! is handed to the kernel is moved into `table`, with its buffer and its file, and leaves it only when its completion was
-//! taken from the completion queue. So the kernel never holds an address of memory that anyone else may use or free (D1).
+//! All of the rings' `unsafe` is here, behind functions that are safe because of one rule, U1 of
+//! the pool: a request that is handed to the kernel is moved into `table`, with its buffer and its
+//! file, and leaves it only when its completion was taken from the completion queue. So the kernel
+//! never holds an address of memory that another owner may use or free (D1).
 //!
-//! The submission queue is touched only under `state`, the completion queue only under `reaper`; entering the kernel
-//! needs neither.
+//! The submission queue is touched only under `state`, the completion queue only under `reaper`;
+//! entering the kernel needs neither.
 //!
 //! A kernel that refuses to be entered (a ring that something closed, a filter of system calls)
 //! breaks the ring for good: what it was not handed is taken back, and what it has completes by
@@ -51,7 +52,8 @@ pub(crate) struct Flight {
     pub(super) context: Arc<Context>,
     pub(super) index: usize,
     pub(super) request: Request,
-    /// What the kernel is told of the file: its descriptor, and its place among the registered files.
+    /// What the kernel is told of the file: its descriptor, and its place among the registered
+    /// files.
     pub(super) target: (RawFd, Option<u32>),
 }
 
@@ -98,13 +100,14 @@ pub(super) struct Reaper<'a> {
 }
 
 impl Ring {
-    /// A ring without registered files or memory.
+    /// Creates a ring without registered files or memory.
     ///
     /// # Errors
     /// `ENOSYS`, `EPERM` and the like where the kernel or its administrator refuses.
     pub(super) fn new() -> io::Result<Ring> {
-        // Neither DEFER_TASKRUN nor COOP_TASKRUN: they save an interrupt by completing requests only when the thread that
-        // submitted them enters the kernel, and here another thread may be the one that waits.
+        // Neither DEFER_TASKRUN nor COOP_TASKRUN: they save an interrupt by completing requests
+        // only when the thread that submitted them enters the kernel, and here another thread may
+        // be the one that waits.
         let kernel = IoUring::builder().dontfork().build(CAPACITY as u32)?;
         if !kernel.params().is_feature_nodrop() || !kernel.params().is_feature_submit_stable() {
             return Err(io::Error::new(
@@ -142,7 +145,8 @@ impl Ring {
         self.launch(&mut state);
     }
 
-    /// Moves requests from the backlog to the submission queue while there is room. Answers how many.
+    /// Moves requests from the backlog to the submission queue while it has free entries. Returns
+    /// how many.
     fn launch(&self, state: &mut State) -> usize {
         if self.is_broken() {
             return 0;
@@ -156,10 +160,11 @@ impl Ring {
             let mut flight = state.backlog.pop_front().expect("the backlog is not empty");
             let entry = self.entry(&state.pieces, &mut flight).user_data(u64::from(slot));
             state.table[slot as usize] = Some(flight);
-            // SAFETY: the entry's buffer and descriptor belong to the flight that the table now holds, until the kernel
-            // has completed it (U1).
+            // SAFETY: the entry's buffer and descriptor belong to the flight that the table now
+            // holds, until the kernel has completed it (U1).
             let pushed = unsafe { queue.push(&entry) };
-            // Every entry in the queue has a slot in the table, and there are no more slots than entries.
+            // Every entry in the queue has a slot in the table, and there are no more slots than
+            // entries.
             assert!(pushed.is_ok(), "the submission queue has room for every slot");
             let place = state.next % CAPACITY;
             state.queued[place] = slot;
@@ -169,7 +174,7 @@ impl Ring {
         launched
     }
 
-    /// What the kernel is told about a request.
+    /// Returns what the kernel is told about a request.
     fn entry(&self, pieces: &[Piece], flight: &mut Flight) -> Entry {
         let (descriptor, slot) = flight.target;
         match (&mut flight.request, slot.filter(|_| self.fixed_files)) {
@@ -221,7 +226,8 @@ impl Ring {
         }
     }
 
-    /// Hands the queue to the kernel and waits until at least `want` completions can be taken. May return early.
+    /// Hands the queue to the kernel and waits until at least `want` completions can be taken. May
+    /// return early.
     ///
     /// # Errors
     /// When the kernel refuses to be entered: the ring is broken from then on, and the
@@ -240,7 +246,7 @@ impl Ring {
         outcome
     }
 
-    /// Whether the kernel refused to be entered.
+    /// Returns whether the kernel refused to be entered.
     pub(super) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::SeqCst)
     }
@@ -295,12 +301,12 @@ impl Ring {
         }
     }
 
-    /// How many requests the kernel has or will be given at the next `enter`.
+    /// Returns how many requests the kernel has or will be given at the next `enter`.
     pub(super) fn in_flight(&self) -> usize {
         CAPACITY - self.state.lock().free.len()
     }
 
-    /// Whether requests wait for room.
+    /// Returns whether requests wait for a free entry of the submission queue.
     pub(super) fn has_backlog(&self) -> bool {
         !self.state.lock().backlog.is_empty()
     }
@@ -311,7 +317,7 @@ impl Ring {
         Some(Reaper { ring: self, scratch })
     }
 
-    /// Whether some thread has the right to take completions.
+    /// Returns whether some thread has the right to take completions.
     pub(super) fn is_reaped(&self) -> bool {
         self.reaper.is_locked()
     }
@@ -353,8 +359,8 @@ impl Ring {
             iov_base: piece.start as *mut libc::c_void,
             iov_len: piece.len,
         };
-        // SAFETY: the piece lies in the region, asserted above, whose memory the pool keeps alive as long as this ring
-        // (it holds the region's keeper).
+        // SAFETY: the piece lies in the region, asserted above, whose memory the pool keeps alive
+        // as long as this ring (it holds the region's keeper).
         unsafe {
             self.kernel
                 .submitter()
@@ -378,7 +384,7 @@ impl Ring {
     }
 }
 
-/// The registered piece that holds a buffer.
+/// Returns the registered piece that holds a buffer.
 fn piece_of(pieces: &[Piece], start: usize, len: usize) -> Option<u16> {
     pieces
         .iter()
@@ -391,7 +397,8 @@ fn piece_of(pieces: &[Piece], start: usize, len: usize) -> Option<u16> {
 }
 
 impl Reaper<'_> {
-    /// Takes what has completed, moves the backlog up, and answers the requests with the kernel's results.
+    /// Takes what has completed, moves the backlog up, and answers the requests with the kernel's
+    /// results.
     ///
     /// `launched` tells whether requests were queued that an `enter` must hand over.
     pub(super) fn reap(&mut self, done: &mut Vec<(Flight, i32)>) -> bool {
@@ -418,8 +425,8 @@ impl Reaper<'_> {
 }
 
 impl Drop for Ring {
-    /// The pool has waited for everything; what is left here can only be there because the kernel failed, and is leaked:
-    /// it may still be written to.
+    /// The pool has waited for everything; what is left here can only be there because the kernel
+    /// failed, and is leaked: it may still be written to.
     fn drop(&mut self) {
         for flight in self.state.get_mut().table.drain(..).flatten() {
             std::mem::forget(flight);

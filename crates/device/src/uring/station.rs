@@ -102,7 +102,8 @@ impl Station {
                 return self.lead(reaper, ticket);
             }
             let mut followers = self.followers.lock();
-            // Who has the reaper notifies under this lock after giving it back, so the notification cannot be missed.
+            // Who has the reaper notifies under this lock after giving it back, so the notification
+            // cannot be missed.
             if !ticket.is_complete() && self.ring.is_reaped() {
                 *followers += 1;
                 self.changed.wait(&mut followers);
@@ -111,7 +112,8 @@ impl Station {
         }
     }
 
-    /// Waits until anything on the ring has completed, or nearly; false when there is nothing on it and the ticket is not complete.
+    /// Waits until anything on the ring has completed, or nearly; false when there is nothing on it
+    /// and the ticket is not complete.
     pub(super) fn wait_some(&self, ticket: &Ticket) -> bool {
         let Some(mut reaper) = self.ring.reaper() else {
             let mut followers = self.followers.lock();
@@ -132,7 +134,8 @@ impl Station {
             self.enter(0);
         }
         self.hand_over(reaper);
-        // The kernel may have been left without anything, because of a signal: the ticket may still be there.
+        // The kernel may have been left without anything, because of a signal: the ticket may still
+        // be there.
         taken > 0 || carries || ticket.is_complete()
     }
 
@@ -147,8 +150,8 @@ impl Station {
                 }
                 break;
             }
-            // The ticket cannot be complete before as many completions have come as it is waiting for. Those who follow
-            // may be waiting for the very next one.
+            // The ticket cannot be complete before as many completions have come as it is waiting
+            // for. Those who follow may be waiting for the very next one.
             let want = if *self.followers.lock() > 0 {
                 1
             } else {
@@ -167,7 +170,8 @@ impl Station {
         }
     }
 
-    /// Takes what has completed and settles it; whether requests were queued that an `enter` must hand over.
+    /// Takes what has completed and settles it. Returns whether requests were queued that an
+    /// `enter` must hand over.
     fn take(&self, reaper: &mut Reaper<'_>) -> bool {
         self.take_all(reaper).1
     }
@@ -206,8 +210,9 @@ impl Station {
             Ok(moved) if moved >= len => Ok(()),
             Ok(moved) => return finish_blocking(&self.workers, &context, index, request, moved),
             Err(_) => match Errno::from_raw_os_error(-result) {
-                // CANCELED: the thread that submitted it ended before the kernel began. INVAL and FAULT: an alignment or a
-                // registered buffer that does not suit; a blocking call needs neither.
+                // CANCELED: the thread that submitted it ended before the kernel began. INVAL and
+                // FAULT: an alignment or a registered buffer that does not suit; a blocking call
+                // needs neither.
                 Errno::INTR
                 | Errno::AGAIN
                 | Errno::CANCELED
@@ -246,7 +251,7 @@ pub(super) fn finish_blocking(
 }
 
 impl Drop for Station {
-    /// Waits for everything that was submitted (U4): nobody else can be waiting any more.
+    /// Waits for everything that was submitted (U4): no other thread can be waiting any more.
     fn drop(&mut self) {
         while self.ring.in_flight() > 0 {
             let Some(mut reaper) = self.ring.reaper() else {

@@ -308,7 +308,7 @@ fn a_dropped_ticket_leaves_its_writes_on_their_way(place: &Place) {
             batch.write(number * 512, block(number + 64 + round), OTHER);
         }
         drop(file.submit(batch));
-        // Reads into memory that nobody waits for: it must not be freed under the device.
+        // Reads whose tickets are dropped: their memory must not be freed under the device.
         drop(file.submit(reads(0..64)));
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {

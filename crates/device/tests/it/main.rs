@@ -1,4 +1,5 @@
-//! The room's integration tests: the contract on every implementation, and what only real files can show.
+//! The crate's integration tests: the contract on every implementation, and what only real files
+//! can show.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod contract;

@@ -26,7 +26,7 @@ impl Place {
         Place::new(Arc::new(SimDirectory::new(0xa11u64)), caching, None)
     }
 
-    /// Requests complete when somebody waits, in an order of the seed's choice.
+    /// Requests complete when a thread waits, in an order of the seed's choice.
     pub(crate) fn shuffled(caching: Caching) -> Place {
         let options = SimOptions {
             completion: Completion::Shuffled,
@@ -59,7 +59,8 @@ impl Place {
         Place::files_in(Path::new(env!("CARGO_TARGET_TMPDIR")), engine, caching)
     }
 
-    /// On tmpfs, which has no device: direct requests are either taken by the page cache or refused, by kernel version.
+    /// On tmpfs, which has no device: direct requests are either taken by the page cache or
+    /// refused, by kernel version.
     pub(crate) fn tmpfs(engine: Engine, caching: Caching) -> Place {
         Place::files_in(Path::new("/dev/shm"), engine, caching)
     }
@@ -100,7 +101,8 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts a file system that needs no device; `None`, with the reason printed, where that is not allowed.
+    /// Mounts a file system that needs no device; `None`, with the reason printed, where that is
+    /// not allowed.
     pub(crate) fn nodev(kind: &str, options: &str) -> Option<Mounted> {
         let keeper = tempfile::tempdir().expect("a temporary directory");
         let path = keeper.path().to_owned();
@@ -114,7 +116,8 @@ impl Mounted {
         })
     }
 
-    /// Makes an ext4 file system of `mebibytes` in a sparse image at `image`, on a loop device with the given sector size.
+    /// Makes an ext4 file system of `mebibytes` in a sparse image at `image`, on a loop device with
+    /// the given sector size.
     pub(crate) fn ext4(image: &Path, mebibytes: u64, sector: u32) -> Option<Mounted> {
         std::fs::File::create(image)
             .and_then(|file| file.set_len(mebibytes << 20))
@@ -146,7 +149,7 @@ impl Mounted {
         &self.path
     }
 
-    /// Mounts it anew for reading only.
+    /// Mounts it again, read-only.
     pub(crate) fn make_read_only(&self) -> Option<()> {
         runs(Command::new("mount").args(["-o", "remount,ro"]).arg(&self.path)).map(|_| ())
     }

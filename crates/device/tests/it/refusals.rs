@@ -1,5 +1,6 @@
-//! What the world refuses: full disks, failing devices, missing rights, odd file systems. The tests that need a file system
-//! of their own mount one, and say so when they are skipped because they may not.
+//! What the world refuses: full disks, failing devices, missing rights, odd file systems. The tests
+//! that need a file system of their own mount one, and say so when they are skipped because they
+//! may not.
 
 use crate::places::{Mounted, open};
 use alluvium_base::Purpose;
@@ -109,7 +110,7 @@ fn grow_until_full(directory: &Arc<FileDirectory>) {
     }
 }
 
-/// Takes all room that is left at a path.
+/// Takes all space that is left at a path.
 fn fill(path: &Path) {
     use std::io::Write;
     let mut filler = std::fs::File::create(path.join("filler")).unwrap();
@@ -119,8 +120,9 @@ fn fill(path: &Path) {
     let _ = filler.sync_all();
 }
 
-/// A file on ext4 on a loop device on a sparse image, and what takes the room under the image away: every write to the loop
-/// device that needs a new block of the image fails from then on, as writes to a broken disk do.
+/// A file on ext4, on a loop device, on a sparse image; and a file that takes the space under the
+/// image away. From then on every write to the loop device that needs a new block of the image
+/// fails, as writes to a broken disk do.
 struct BrokenDisk {
     directory: Arc<FileDirectory>,
     file: Arc<dyn Device>,
@@ -506,7 +508,8 @@ fn a_lock_held_by_another_process_names_it_and_ends_with_it() {
 fn a_kernel_that_refuses_io_uring_gets_threads_and_a_note() {
     let place = temporary();
     let path = place.path().to_owned();
-    // A filter binds the thread that installs it and those it starts, so it is put on a thread of its own.
+    // A filter binds the thread that installs it and those it starts, so it is put on a thread of
+    // its own.
     std::thread::spawn(move || {
         if !forbid_io_uring() {
             println!("skipped: this kernel has no seccomp filters");
@@ -567,7 +570,8 @@ fn forbid_io_uring() -> bool {
         len: filter.len() as u16,
         filter: filter.as_mut_ptr(),
     };
-    // SAFETY: the calls read the program, which lives until they return, and change only what this thread may call.
+    // SAFETY: the calls read the program, which lives until they return, and change only what this
+    // thread may call.
     unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(

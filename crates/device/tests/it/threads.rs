@@ -1,4 +1,5 @@
-//! Real files under many threads: shared rings, tickets that change hands, threads and directories that end early.
+//! Real files under many threads: shared rings, tickets that change hands, threads and directories
+//! that end early.
 
 use crate::places::open;
 use alluvium_base::Purpose;
@@ -111,7 +112,8 @@ fn a_thread_may_end_with_its_requests_in_flight() {
                 let ticket = std::thread::spawn(move || {
                     let mut batch = reads(&mine);
                     batch.sync(OTHER);
-                    // Long buffered writes are carried by threads of the kernel, which end with the one that submitted.
+                    // Long buffered writes are carried by threads of the kernel, which end with the
+                    // one that submitted.
                     batch.write(PAGES / 2 * 4096, Buffer::zeroed(1 << 20), OTHER);
                     submitted.submit(batch)
                 })
@@ -169,7 +171,8 @@ fn many_files_come_and_go_while_others_are_read() {
                     }
                     file.run(batch).unwrap();
                     let ticket = file.submit(reads(&(0..16).collect::<Vec<_>>()));
-                    // The handle goes while the reads are in flight; the ticket is waited for through another.
+                    // The handle goes while the reads are in flight; the ticket is waited for
+                    // through another.
                     let other = directory.open(&name, FileOptions::DIRECT).unwrap();
                     drop(file);
                     other.wait(&ticket);
@@ -266,7 +269,7 @@ fn waiting_for_some_completes_all_that_was_handed_over_together() {
             while !ticket.is_complete() {
                 file.wait_some(ticket);
             }
-            // Nobody waits for what is complete.
+            // A complete ticket is not waited for.
             file.wait_some(ticket);
         }
         for (page, ticket) in (0..).zip(tickets) {

@@ -1,4 +1,5 @@
-//! Range deletes before they are indexed: those of several sources together, and what readers can tell apart of them.
+//! Range deletes before they are indexed: those of several sources together, and what readers can
+//! tell apart of them.
 //!
 //! Keys are read once, in order, and are numbers from then on.
 
@@ -58,7 +59,7 @@ impl Ord for Head<'_> {
 }
 
 impl Draft {
-    /// The deletes of a list.
+    /// Returns the deletes of a list.
     #[must_use]
     pub fn of(list: &List) -> Draft {
         let key = |place: u32| {
@@ -81,7 +82,8 @@ impl Draft {
         }
     }
 
-    /// All deletes of several sources, each cut to a range. They need not be sorted again where each source is newer than those after it.
+    /// All deletes of several sources, each cut to a range. They need not be sorted again where
+    /// each source is newer than those after it.
     #[must_use]
     pub fn merged(sources: &[(&RangeDeletes, &KeyRange)]) -> Draft {
         let mut numbers: Vec<Vec<u32>> = Vec::new();
@@ -121,21 +123,22 @@ impl Draft {
         }
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Gives all deletes at or before `place` the number of the oldest of them. For a source that has applied its deletes to its own messages,
-    /// above older ones that hold nothing as new as its oldest delete, and of which nobody reads below `place`: all of them delete the same,
-    /// and ranges that touch become one.
+    /// Gives all deletes at or before `place` the number of the oldest of them: then all of them
+    /// delete the same, and ranges that touch become one. For a source that has applied its deletes
+    /// to its own messages and has no readers below `place`. The sources below it must hold nothing
+    /// as new as its oldest delete.
     pub fn level(&mut self, place: Sequence) {
         let meant = self
             .sequences
@@ -152,8 +155,9 @@ impl Draft {
         }
     }
 
-    /// Leaves what readers can tell apart who read at one of `places`, which ascend, or above the last of them: of the deletes between two places
-    /// only the newest remains for each key. Those above the last place all remain.
+    /// Leaves what readers can tell apart who read at one of `places`, which ascend, or above the
+    /// last of them: of the deletes between two places only the newest remains for each key. Those
+    /// above the last place all remain.
     pub fn fold(&mut self, places: &[Sequence]) {
         let last = places.last().copied();
         if last.is_none() || self.sequences.iter().all(|&sequence| Some(sequence) > last) {
@@ -254,7 +258,8 @@ fn fold_into(mut meant: Vec<Delete>, to: &mut Vec<Delete>) {
     ends.sort_unstable();
     ends.dedup();
     let mut coming = meant.into_iter().peekable();
-    // What covers the keys from the boundary on, the newest at the top; what has ended is taken away when it is there.
+    // What covers the keys from the boundary on, the newest at the top; what has ended is taken
+    // away when it is there.
     let mut open: BinaryHeap<(Sequence, u32)> = BinaryHeap::new();
     let mut last: Option<Delete> = None;
     for cell in ends.windows(2) {

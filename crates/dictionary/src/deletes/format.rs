@@ -1,17 +1,19 @@
-//! The bytes of range deletes, version 1, which a run's footer ends with. All integers are varints: LEB128 of at most 10 bytes.
+//! The bytes of range deletes, version 1, which a run's footer ends with. All integers are varints:
+//! LEB128 of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     -  n: keys at which a delete begins or ends
 //!            -  b: bytes of those keys
-//!            b  the keys, ascending, each once, in groups of 16. Each: how many bytes it shares with the one before (0 for the first of
-//!               a group), the length of the rest, the rest
+//!            b  the keys, ascending, each once, in groups of 16. Each: how many bytes it shares with
+//!               the one before (0 for the first of a group), the length of the rest, the rest
 //!            -  m: deletes, the oldest first
-//!        m × -  each: the number of the key that it begins with, how many keys on it ends, its sequence number without that of the one
-//!               before
+//!        m × -  each: the number of the key that it begins with, how many keys on it ends, its
+//!               sequence number without that of the one before
 //! ```
 //!
-//! The keys are the same in memory. No bytes that are read ask for much more memory than they have themselves.
+//! The keys are the same in memory. No bytes that are read ask for much more memory than they have
+//! themselves.
 
 use super::RangeDeletes;
 use super::draft::Draft;
@@ -43,7 +45,7 @@ pub(super) struct Growing {
 }
 
 impl Growing {
-    /// Room for the keys of several sources.
+    /// Allocates memory for the keys of several sources.
     pub(super) fn with_room<'k>(sources: impl Iterator<Item = &'k Keys> + Clone) -> Growing {
         let groups = sources.clone().map(|keys| keys.groups.len()).sum();
         Growing {

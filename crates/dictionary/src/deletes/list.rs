@@ -18,7 +18,8 @@ pub struct List {
 }
 
 impl List {
-    /// Adds a delete of `start..end`. One that ends at or before its start deletes nothing and is left out.
+    /// Adds a delete of `start..end`. One that ends at or before its start deletes nothing and is
+    /// left out.
     ///
     /// # Panics
     /// When there are 4 GiB of keys.
@@ -36,19 +37,19 @@ impl List {
         self.keys.extend_from_slice(end);
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// A delete's two keys.
+    /// Returns a delete's two keys.
     pub(super) fn keys(&self, number: usize) -> (&[u8], &[u8]) {
         let (entry, next) = (&self.entries[number], self.entries.get(number + 1));
         let end = next.map_or(self.keys.len(), |next| next.at as usize);

@@ -1,15 +1,18 @@
 //! Range deletes that may overlap: kept once each, found by key and by reader.
 //!
-//! *Knows*: which deletes cover a key, which range around it a reader finds deleted, which deletes nobody can tell apart any more.
+//! *Knows*: which deletes cover a key, which range around it a reader finds deleted, which deletes
+//! no reader can tell apart any more.
 //!
 //! *Does not know*: whose deletes they are: a memtable's or a run's.
 //!
-//! *Read in this order*: `list.rs` (deletes as they come), `format.rs` (their keys, in memory and in a run), `draft.rs` (deletes of several sources
-//! together, and what readers can tell apart of them), `packed.rs`, `tree.rs`, this file (the index).
+//! *Read in this order*: `list.rs` (deletes as they come), `format.rs` (their keys, in memory and
+//! in a run), `draft.rs` (deletes of several sources together, and what readers can tell apart of
+//! them), `packed.rs`, `tree.rs`, this file (the index).
 //!
-//! The index is a segment tree (Bentley, 1977). The keys at which any delete begins or ends cut the keys into cells. A delete is entered
-//! at those nodes of a tree over the cells that together are its range: two a level at most. A lookup visits the nodes above one cell, and
-//! in each seeks the newest delete that the reader sees.
+//! The index is a segment tree (Bentley, 1977). The keys at which any delete begins or ends cut the
+//! keys into cells. A delete is entered at those nodes of a tree over the cells that together are
+//! its range: two a level at most. A lookup visits the nodes above one cell, and in each seeks the
+//! newest delete that the reader sees.
 //!
 //! ```text
 //!   deletes    3: a to m    7: g to z
@@ -17,14 +20,18 @@
 //!   tree       each node: the deletes that cover all its cells, and not all its parent's; oldest first
 //! ```
 //!
-//! A snapshot may keep hundreds of thousands of them, which are in memory as long as their run is open. So keys are kept without what they share with
-//! the one before, in groups of 16, and numbers in as few bits as do (`packed.rs`): about 20 bytes for a delete of short keys that overlaps few others.
+//! A snapshot may keep hundreds of thousands of them, which are in memory as long as their run is
+//! open. So keys are kept without what they share with the one before, in groups of 16, and numbers
+//! in as few bits as do (`packed.rs`): about 20 bytes for a delete of short keys that overlaps few
+//! others.
 //!
 //! Invariants:
 //!
-//! - **Z1** Every delete is kept once, and a reader at any place finds the newest one at or before it.
+//! - **Z1** Every delete is kept once, and a reader at any place finds the newest one at or before
+//!   it.
 //! - **Z2** A delete takes at most its two keys and [`OVERHEAD`] bytes, however many overlap it.
-//! - **Z3** Folding changes the answer of no reader that it was told of, and of none above the last of those.
+//! - **Z3** Folding changes the answer of no reader that it was told of, and of none above the last
+//!   of those.
 
 mod draft;
 mod format;
@@ -45,8 +52,9 @@ use packed::Packed;
 use std::ops::Range;
 use tree::Tree;
 
-/// What a delete takes beside its two keys, at most: how long they are (8 bytes), itself (16), its share of the tree's nodes (16), two entries
-/// in each of up to 32 levels (256), and what there is once for an index.
+/// What a delete takes beside its two keys, at most: how long they are (8 bytes), itself (16), its
+/// share of the tree's nodes (16), two entries in each of up to 32 levels (256), and what there is
+/// once for an index.
 pub const OVERHEAD: usize = 448;
 
 /// One delete: from which boundary on, up to but without which.
@@ -103,7 +111,8 @@ pub struct RangeDeletes {
 }
 
 impl RangeDeletes {
-    /// Indexes deletes: start, end, sequence number. Those that end at or before their start delete nothing.
+    /// Indexes deletes: start, end, sequence number. Those that end at or before their start delete
+    /// nothing.
     #[must_use]
     pub fn new(deletes: &[(Vec<u8>, Vec<u8>, Sequence)]) -> RangeDeletes {
         let mut list = List::default();
@@ -122,13 +131,13 @@ impl RangeDeletes {
         Draft::of(list).finish()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
@@ -158,12 +167,12 @@ impl RangeDeletes {
         }
     }
 
-    /// The sequence number of every delete, the oldest first.
+    /// Returns the sequence number of every delete, the oldest first.
     pub fn sequences(&self) -> impl ExactSizeIterator<Item = Sequence> + DoubleEndedIterator {
         (0..self.len()).map(|number| self.sequences.get(number))
     }
 
-    /// The first key that is deleted, and the first behind all that are.
+    /// Returns the first key that is deleted, and the first behind all that are.
     #[must_use]
     pub fn bounds(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let last = self.keys.len().checked_sub(1)?;
@@ -186,7 +195,8 @@ impl RangeDeletes {
         draft.finish()
     }
 
-    /// The oldest delete at each node above a cell, and the newest that a reader at `at` sees; nodes without any are left out.
+    /// Returns the oldest delete at each node above a cell, and the newest that a reader at `at`
+    /// sees; nodes without any are left out.
     fn above(&self, cell: Option<usize>, at: Sequence) -> impl Iterator<Item = (usize, usize)> {
         self.tree.above(cell).filter_map(move |entries| {
             let is_seen = |place: usize| self.sequences.get(self.tree.entry(place)) <= at;
@@ -209,26 +219,28 @@ impl RangeDeletes {
         })
     }
 
-    /// The cell that a key is in.
+    /// Returns the cell that a key is in.
     fn cell(&self, key: &[u8]) -> Option<usize> {
         self.keys.count_before(key, true).checked_sub(1)
     }
 
-    /// The newest delete at or before `at` that covers a key, by its sequence number.
+    /// Returns the newest delete at or before `at` that covers a key, by its sequence number.
     #[must_use]
     pub fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
         let newest = |(_, newest)| self.sequences.get(newest);
         self.above(self.cell(key), at).map(newest).max()
     }
 
-    /// The range of a delete at or before `at` that covers a key: of those looked at, one that goes on furthest.
+    /// Returns the range of a delete at or before `at` that covers a key: of those looked at, one
+    /// that goes on furthest.
     #[must_use]
     pub fn around(&self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         let furthest = self.ends_of(self.cell(key), at).max_by_key(|delete| delete.end)?;
         Some((self.keys.get(furthest.start), self.keys.get(furthest.end)))
     }
 
-    /// The range of a delete at or before `at` that covers every key just below `end`: of those looked at, one that begins first.
+    /// Returns the range of a delete at or before `at` that covers every key just below `end`: of
+    /// those looked at, one that begins first.
     #[must_use]
     pub fn reaching(&self, end: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         let cell = self.keys.count_before(end, false).checked_sub(1);
@@ -236,13 +248,15 @@ impl RangeDeletes {
         Some((self.keys.get(first.start), self.keys.get(first.end)))
     }
 
-    /// The newest and the oldest delete at each node above a cell: where ranges grow or shrink from delete to delete, the widest is one of them.
+    /// Returns the newest and the oldest delete at each node above a cell: where ranges grow or
+    /// shrink from delete to delete, the widest is one of them.
     fn ends_of(&self, cell: Option<usize>, at: Sequence) -> impl Iterator<Item = Delete> {
         self.above(cell, at)
             .flat_map(|(oldest, newest)| [self.delete(oldest), self.delete(newest)])
     }
 
-    /// Whether deletes at or before `at` cover every key from `low` on that is in a range, or is not above `last`.
+    /// Returns whether deletes at or before `at` cover every key from `low` on that is in a range,
+    /// or is not above `last`.
     #[must_use]
     pub fn cover(&self, low: &[u8], last: &[u8], range: &KeyRange, at: Sequence) -> bool {
         let mut low = low.to_vec();
@@ -255,18 +269,19 @@ impl RangeDeletes {
         true
     }
 
-    /// How many deletes touch a range.
+    /// Returns how many deletes touch a range.
     #[must_use]
     pub fn touching(&self, range: &KeyRange) -> usize {
         let low = self.keys.count_before(&range.low, true) as u32;
         let high = range.high.as_deref();
         let high = high.map_or(u32::MAX, |high| self.keys.count_before(high, false) as u32);
-        // A delete ends behind the range's low when its end is none of the boundaries at or before it.
+        // A delete ends behind the range's low when its end is none of the boundaries at or before
+        // it.
         let touches = |delete: &Delete| delete.end >= low && delete.start < high;
         self.deletes().filter(touches).count()
     }
 
-    /// How many sequence numbers there are.
+    /// Returns how many sequence numbers there are.
     #[must_use]
     pub fn count_distinct(&self) -> usize {
         let mut last = None;
@@ -275,7 +290,7 @@ impl RangeDeletes {
             .count()
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let numbers = [&self.sequences.beyond, &self.starts, &self.lengths];

@@ -44,7 +44,7 @@ impl Packed {
         value & (u64::MAX >> (WORD - bits))
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.words)
     }

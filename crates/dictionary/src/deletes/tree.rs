@@ -1,6 +1,7 @@
 //! The segment tree: which deletes cover which cells.
 //!
-//! Most of its nodes have no deletes of their own: a bit for each says which have some, and counts of bits say which they are.
+//! Most of its nodes have no deletes of their own: a bit for each says which have some, and counts
+//! of bits say which they are.
 
 use super::packed::Packed;
 use std::ops::Range;
@@ -8,7 +9,8 @@ use std::ops::Range;
 /// Bits of a word.
 const WORD: usize = u64::BITS as usize;
 
-/// The tree. The root is node 1, the children of `n` are `2n` and `2n + 1`; the cells are the last nodes.
+/// The tree. The root is node 1, the children of `n` are `2n` and `2n + 1`; the cells are the last
+/// nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tree {
     cells: u32,
@@ -23,9 +25,11 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// The tree over so many cells: of each delete the first, and the first behind it. The oldest delete comes first.
+    /// Builds the tree over `cells` cells. `ranges` has the first cell of each delete and the first
+    /// cell behind it, oldest delete first.
     ///
-    /// It walks through the deletes three times, for counts of each node would take more memory than the tree.
+    /// It walks through the deletes three times, for counts of each node would take more memory
+    /// than the tree.
     pub(super) fn of(ranges: &[(u32, u32)], cells: u32) -> Tree {
         if ranges.is_empty() {
             return Tree::default();
@@ -54,7 +58,8 @@ impl Tree {
         for first in &mut firsts {
             sum += std::mem::replace(first, sum);
         }
-        // Each node's first entry is counted up as they are entered, and ends where the next node's begin.
+        // Each node's first entry is counted up as they are entered, and ends where the next node's
+        // begin.
         let mut entries = vec![0u32; sum as usize];
         for (range, number) in ranges.iter().zip(0..) {
             tree.places(*range, |place| {
@@ -75,14 +80,14 @@ impl Tree {
         nodes(range, self.cells, |node| tell(self.place(node)));
     }
 
-    /// How many nodes before this one have entries.
+    /// Returns how many nodes before this one have entries.
     fn place(&self, node: usize) -> usize {
         let (word, bit) = (node / WORD, node % WORD);
         let lower = self.has[word] & !(u64::MAX << bit);
         self.before[word] as usize + lower.count_ones() as usize
     }
 
-    /// Where a node's entries are, if it has some.
+    /// Returns where a node's entries are, if it has some.
     fn at(&self, node: usize) -> Option<Range<usize>> {
         if self.has[node / WORD] >> (node % WORD) & 1 == 0 {
             return None;
@@ -91,12 +96,12 @@ impl Tree {
         Some(self.firsts.get(place) as usize..self.firsts.get(place + 1) as usize)
     }
 
-    /// The delete of an entry.
+    /// Returns the delete of an entry.
     pub(super) fn entry(&self, place: usize) -> usize {
         self.entries.get(place) as usize
     }
 
-    /// The entries of each node above a cell that has some, the oldest first.
+    /// Returns the entries of each node above a cell that has some, the oldest first.
     #[inline]
     pub(super) fn above(&self, cell: Option<usize>) -> impl Iterator<Item = Range<usize>> {
         let cells = self.cells as usize;
@@ -114,7 +119,7 @@ impl Tree {
         })
     }
 
-    /// Bytes of memory.
+    /// Returns the bytes of memory.
     pub(super) fn memory_bytes(&self) -> usize {
         let bits = size_of_val(&*self.has) + size_of_val(&*self.before);
         bits + self.firsts.memory_bytes() + self.entries.memory_bytes()

@@ -1,5 +1,5 @@
-//! The memory of a memtable: one reservation, handed out upwards, never moved, freed as a whole. Every pointer into it is
-//! made here.
+//! The memory of a memtable: one reservation, handed out upwards, never moved, freed as a whole.
+//! Every pointer into it is made here.
 
 use super::MAX_KEY;
 use super::node::{Bank, Children, Kind as BankKind, NodeId, first_word};
@@ -24,8 +24,9 @@ pub(super) const LINE: usize = 64;
 /// Below this limit huge pages would cost more memory than they save time.
 const HUGE_FROM: usize = 2 * HUGE_PAGE;
 
-/// How much memory beyond what was taken the system is asked for ahead, at most, and how much at once: a huge page takes the system a tenth of a
-/// millisecond, and five where a host of virtual machines has to find it first.
+/// How much memory beyond what was taken the system is asked for ahead, at most, and how much at
+/// once: a huge page takes the system a tenth of a millisecond, and five where a host of virtual
+/// machines has to find it first.
 const AHEAD: usize = 8 << 20;
 const SLICE: usize = HUGE_PAGE;
 
@@ -41,8 +42,8 @@ struct Header {
     /// An older record of the same key, mostly further away (M7).
     jump: AtomicU32,
     operand_len: u32,
-    /// The key's length, the kind, the rank of the jump. The standard atomic, also under the model checker: it is set before the
-    /// record is published, and never after.
+    /// The key's length, the kind, the rank of the jump. The standard atomic, also under the model
+    /// checker: it is set before the record is published, and never after.
     about: Settled,
 }
 
@@ -53,12 +54,14 @@ const KIND_AT: u32 = 20;
 const RANK_AT: u32 = 24;
 const _: () = assert!(MAX_KEY <= KEY_LEN as usize);
 
-/// The block of memory. It costs what was taken, in pages of the system: huge ones, so that a reader who jumps about in it
-/// does not wait for page tables (a third of a lookup in 64 MiB otherwise).
+/// The block of memory. It costs what was taken, in pages of the system: huge ones, so that a
+/// reader who jumps about in it does not wait for page tables (a third of a lookup in 64 MiB
+/// otherwise).
 #[derive(Debug)]
 pub(super) struct Arena {
     memory: Anonymous,
-    /// On a line of its own: every writer changes it now and then, and readers need the line beside.
+    /// On a line of its own: every writer changes it now and then, and readers need the line
+    /// beside.
     used: CachePadded<AtomicUsize>,
     /// How much of the memory the system has provided, or was asked for.
     provided: AtomicUsize,
@@ -82,7 +85,8 @@ impl Arena {
         }
     }
 
-    /// The same memory, of which nothing was taken. Nobody has a place in it any more; what is taken anew is written before it is read.
+    /// Returns the same memory with nothing taken. No places in it are in use any more, and memory
+    /// that is taken again is written before it is read.
     pub(super) fn cleared(self) -> Arena {
         let provided = AtomicUsize::new(self.provided.into_inner().max(self.used.load(Ordering::Relaxed)));
         Arena {
@@ -92,8 +96,9 @@ impl Arena {
         }
     }
 
-    /// Asks the system for a slice of the memory that is taken next, unless it was asked for enough: for more the more was taken, so that a
-    /// small arena stays small, and never for more than `most`. One thread at a time.
+    /// Asks the system for a slice of the memory that is taken next, unless it was asked for
+    /// enough: for more the more was taken, so that a small arena stays small, and never for more
+    /// than `most`. One thread at a time.
     pub(super) fn provide(&self, most: usize) -> bool {
         let used = self.used.load(Ordering::Relaxed);
         let wanted = used.saturating_add(AHEAD.min(used.saturating_mul(4)));
@@ -108,13 +113,14 @@ impl Arena {
         true
     }
 
-    /// How many bytes were taken.
+    /// Returns how many bytes were taken.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed) - LINE
     }
 
-    /// Takes `bytes` for good, from a multiple of `align` on: their offset, or nothing when there are fewer left. Whoever keeps
-    /// something elsewhere takes as much and leaves it alone, so that one number bounds it all (M5).
+    /// Takes `bytes` for good, at a multiple of `align`. Returns their offset, or none when fewer
+    /// are left. Memory that a caller keeps elsewhere is charged by taking as much here and leaving
+    /// it unused, so that a single number bounds it all (M5).
     pub(super) fn take(&self, bytes: usize, align: usize) -> Option<usize> {
         let end = |used: usize| used.next_multiple_of(align).checked_add(bytes);
         let take = |used: usize| end(used).filter(|&end| end <= self.memory.len());
@@ -125,7 +131,7 @@ impl Arena {
         Some(used.next_multiple_of(align))
     }
 
-    /// How many bytes a record takes.
+    /// Returns how many bytes a record takes.
     pub(super) fn cost(key: &[u8], operand: &[u8]) -> usize {
         (size_of::<Header>() + key.len() + operand.len()).next_multiple_of(UNIT)
     }
@@ -134,7 +140,8 @@ impl Arena {
     fn at(&self, place: Place) -> NonNull<u8> {
         let offset = place as usize * UNIT;
         debug_assert!(offset != 0 && offset < self.used.load(Ordering::Relaxed));
-        // SAFETY: places come from the `put` functions alone (M4), so the offset is inside the reservation.
+        // SAFETY: places come from the `put` functions alone (M4), so the offset is inside the
+        // reservation.
         unsafe { self.memory.start().add(offset) }
     }
 
@@ -195,7 +202,7 @@ impl Arena {
         (at / UNIT) as NodeId
     }
 
-    /// A record that exists.
+    /// Returns a record that exists.
     #[inline]
     pub(super) fn record(&self, place: Place) -> Record<'_> {
         Record {
@@ -204,33 +211,37 @@ impl Arena {
         }
     }
 
-    /// The key of a record, or nothing at all for place 0, which an optimistic reader may see.
+    /// Returns the key of a record, or nothing at all for place 0, which an optimistic reader may
+    /// see.
     #[inline]
     pub(super) fn key(&self, place: Place) -> &[u8] {
         if place == 0 { &[] } else { self.record(place).key() }
     }
 
-    /// The word of a node that exists.
+    /// Returns the word of a node that exists.
     pub(super) fn word(&self, id: NodeId) -> &AtomicU64 {
-        // SAFETY: ids come from `put_word` alone and reach others by release and acquire (M4); words change atomically.
+        // SAFETY: ids come from `put_word` alone and reach others by release and acquire (M4);
+        // words change atomically.
         unsafe { self.at(id).cast::<AtomicU64>().as_ref() }
     }
 
-    /// A bank that exists.
+    /// Returns a bank that exists.
     pub(super) fn bank(&self, place: Place) -> &Bank {
-        // SAFETY: places of banks come from `put_bank` alone and reach others by release and acquire, in a node's word (M4);
-        // banks change by atomics only.
+        // SAFETY: places of banks come from `put_bank` alone and reach others by release and
+        // acquire, in a node's word (M4); banks change by atomics only.
         unsafe { self.at(place).cast::<Bank>().as_ref() }
     }
 
-    /// The children behind an inner node's bank that exists.
+    /// Returns the children behind an inner node's bank that exists.
     pub(super) fn children(&self, place: Place) -> &Children {
         debug_assert!(self.bank(place).is_inner());
-        // SAFETY: as in `bank`; a bank never changes its kind, and behind an inner node's its children were written with it.
+        // SAFETY: as in `bank`; a bank never changes its kind, and behind an inner node's its
+        // children were written with it.
         unsafe { self.at(place).add(size_of::<Bank>()).cast::<Children>().as_ref() }
     }
 
-    /// Asks the processor for `bytes` from a place on. A hint, which changes nothing and may name any place.
+    /// Asks the processor for `bytes` from a place on. A hint, which changes nothing and may name
+    /// any place.
     #[inline(always)]
     pub(super) fn prefetch(&self, place: Place, bytes: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -259,14 +270,15 @@ pub(super) struct Record<'a> {
 impl<'a> Record<'a> {
     #[inline]
     fn header(self) -> &'a Header {
-        // SAFETY: a header was written here before the place was published, and only its link changes, atomically.
+        // SAFETY: a header was written here before the place was published, and only its link
+        // changes, atomically.
         unsafe { self.start.cast::<Header>().as_ref() }
     }
 
     #[inline]
     fn bytes(self, from: usize, len: usize) -> &'a [u8] {
-        // SAFETY: key and operand follow their header in the block, written before the place was published and
-        // never changed.
+        // SAFETY: key and operand follow their header in the block, written before the place was
+        // published and never changed.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(size_of::<Header>() + from), len) }
     }
 
@@ -309,13 +321,14 @@ impl<'a> Record<'a> {
         self.header().older.store(place, Ordering::Release);
     }
 
-    /// Returns an older record of the key that a reader may go to who looks for one at least as old; 0 where there is none.
+    /// Returns an older record of the key that a reader may go to who looks for one at least as
+    /// old; 0 where there is none.
     #[inline]
     pub(super) fn jump(self) -> Place {
         self.header().jump.load(Ordering::Acquire)
     }
 
-    /// How many doublings the jump is long.
+    /// Returns how many doublings the jump is long.
     pub(super) fn rank(self) -> u32 {
         self.about() >> RANK_AT
     }

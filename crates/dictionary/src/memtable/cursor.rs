@@ -9,8 +9,8 @@ use alluvium_base::Sequence;
 
 /// A position among the keys of a memtable.
 ///
-/// A cursor copies one leaf at a time. Keys that are inserted meanwhile may or may not be seen; a reader bound to a
-/// sequence number does not mind, for theirs are higher.
+/// A cursor copies one leaf at a time. Keys that are inserted meanwhile may or may not be seen; a
+/// reader bound to a sequence number does not mind, for theirs are higher.
 ///
 /// ```
 /// use alluvium_base::Message;
@@ -36,8 +36,9 @@ pub struct Cursor<'a> {
     spot: Spot,
 }
 
-/// A cursor without its memtable, for whoever holds that only now and then: the leaf that it has copied, by places, which stay what they
-/// are. It means something only together with the memtable in which it was moved.
+/// A cursor without its memtable, for an owner that holds the memtable only now and then. It is the
+/// leaf that the cursor has copied, as places, which do not change. It means something only
+/// together with the memtable in which it was moved.
 #[derive(Clone, Debug)]
 pub struct Spot {
     slots: [Place; FANOUT],
@@ -61,7 +62,7 @@ impl Default for Spot {
 }
 
 impl Memtable {
-    /// A cursor at no key.
+    /// Returns a cursor at no key.
     #[must_use]
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor {
@@ -72,14 +73,15 @@ impl Memtable {
 }
 
 impl<'a> Cursor<'a> {
-    /// The current key.
+    /// Returns the current key.
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<&'a [u8]> {
         self.spot.key(self.memtable)
     }
 
-    /// The messages about the current key at or before `at`, newest first; none when the cursor is at no key.
+    /// Returns the messages about the current key at or before `at`, newest first; none when the
+    /// cursor is at no key.
     #[must_use]
     #[inline]
     pub fn versions(&self, at: Sequence) -> Versions<'a> {

@@ -1,14 +1,17 @@
-//! Which keys a memtable does not hold, by one word: most lookups find nothing in it, and a descent waits for memory twice.
+//! Which keys a memtable does not hold, by one word: most lookups find nothing in it, and a descent
+//! waits for memory twice.
 //!
-//! A Bloom filter whose bits for a key are all in one word (Putze, Sanders and Singler, Cache-, Hash- and Space-Efficient Bloom Filters,
-//! 2007), so that whoever inserts changes one word, at once.
+//! A Bloom filter whose bits for a key are all in one word (Putze, Sanders and Singler, Cache-,
+//! Hash- and Space-Efficient Bloom Filters, 2007), so that an insertion changes a single word, at
+//! once.
 
 use crate::sync::{AtomicU64, Ordering};
 use alluvium_base::prefetch_line;
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 
-/// Bytes of a memtable to one of its filter: with values of a hundred bytes some 20 bits for each key.
+/// Bytes of a memtable to one of its filter: with values of a hundred bytes some 20 bits for each
+/// key.
 const BYTES_PER_BYTE: usize = 128;
 /// Bits that a key sets.
 const BITS: u32 = 4;
@@ -27,7 +30,7 @@ pub(super) struct Bits<'f> {
 }
 
 impl Filter {
-    /// For a memtable of so many bytes.
+    /// Allocates the filter of a memtable of `limit` bytes.
     pub(super) fn new(limit: usize) -> Filter {
         let words = (limit / BYTES_PER_BYTE / size_of::<u64>()).max(1);
         Filter {
@@ -69,7 +72,8 @@ impl Bits<'_> {
         prefetch_line(self.word);
     }
 
-    /// The key is about to be there. Whoever learns of it later sees these bits (M6).
+    /// Sets the bits of a key that is about to be inserted. A reader that learns of the key later
+    /// sees them (M6).
     #[inline]
     pub(super) fn add(self) {
         if !self.may_be_there() {

@@ -11,11 +11,11 @@ use alluvium_base::Message;
 const MAX_HEIGHT: usize = 32;
 
 impl Memtable {
-    /// Adds a message about `key`. Any number of threads may insert at once; messages of one key may arrive in any
-    /// order, and the same sequence number for one key only once.
+    /// Adds a message about `key`. Any number of threads may insert at once; messages of one key
+    /// may arrive in any order, and the same sequence number for one key only once.
     ///
     /// # Errors
-    /// [`Full`] when there is no room; nothing was changed then.
+    /// [`Full`] when the memtable is full; nothing was changed then.
     ///
     /// # Panics
     /// When the key is longer than [`MAX_KEY`].
@@ -101,9 +101,9 @@ impl Memtable {
         newer.set_older(record);
     }
 
-    /// Returns where the jump of a record leads that becomes the newest, and its rank: two jumps of one rank in a row become one of the
-    /// next, so that a reader finds one of n versions in about 2 log n steps (skew-binary lists: Myers, An Applicative Random-Access
-    /// Stack, 1983).
+    /// Returns where the jump of a record leads that becomes the newest, and its rank: two jumps of
+    /// one rank in a row become one of the next, so that a reader finds one of n versions in about
+    /// 2 log n steps (skew-binary lists: Myers, An Applicative Random-Access Stack, 1983).
     fn jump_above(&self, newest: Place) -> (Place, u32) {
         let before = self.arena.record(newest);
         let second = before.jump();
@@ -116,8 +116,9 @@ impl Memtable {
         (newest, 0)
     }
 
-    /// Splits a full node under its parent, or under a new root. Whoever looks meanwhile finds every key: what moves right is
-    /// there, and found by the node above, before the node on the left gives it up.
+    /// Splits a full node under its parent, or under a new root. A concurrent reader finds every
+    /// key: what moves right is there, and found by the node above, before the node on the left
+    /// gives it up.
     fn split(
         &self,
         writer: &mut Writer<'_>,
@@ -172,7 +173,7 @@ enum Stop {
     Restart,
     /// It has split a node, and goes on from the root.
     Split,
-    /// There is no room for a node.
+    /// The arena has no memory for a node.
     Full,
 }
 

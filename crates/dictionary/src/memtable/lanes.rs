@@ -1,5 +1,6 @@
-//! Writers side by side: each insertion holds a lane, and a lane has memory of its own, taken from the arena in pieces. So
-//! writers share a line once in some hundred insertions, and what one needs is there before it changes anything.
+//! Writers side by side: each insertion holds a lane, and a lane has memory of its own, taken from
+//! the arena in pieces. So writers share a line once in some hundred insertions, and what one needs
+//! is there before it changes anything.
 
 use super::Full;
 use super::arena::{Arena, LINE, Place, UNIT, WORD};
@@ -21,19 +22,22 @@ const LANES: usize = 2;
 const FRACTION: usize = 1024;
 const LEAST_BYTES: usize = 4 << 10;
 const MOST_BYTES: usize = 64 << 10;
-/// A record of more than this part of a piece is taken for by itself, so that little is left unused at a piece's end.
+/// A record of more than this part of a piece is taken for by itself, so that little is left unused
+/// at a piece's end.
 const LARGE_PART: usize = 8;
 /// Banks that a lane takes at once, at most.
 const MOST_BANKS: usize = 16;
 /// Words that a lane takes at once.
 const WORDS: usize = 16;
 
-/// Banks of each kind that a split needs: a leaf's, those of the two leaves; an inner node's, those of the two halves and of
-/// the node above, which is the most that one step needs at all.
+/// Banks of each kind that a split needs. A leaf's split needs those of the two leaves. An inner
+/// node's needs those of the two halves and of the node above, which is the most that a single step
+/// needs at all.
 const SPLIT_LEAVES: usize = 2;
 const SPLIT_INNER: usize = 3;
 
-/// What a writer has to itself while it holds the lane; the atomics are for the compiler, nobody else looks at them.
+/// What a writer has to itself while it holds the lane. It is atomic only for the compiler: no
+/// other thread looks at it.
 #[derive(Debug)]
 struct Lane {
     held: AtomicU32,
@@ -111,7 +115,7 @@ impl Piece {
         self.end.store(end, Ordering::Relaxed);
     }
 
-    /// The next bytes, which must be there.
+    /// Returns the next bytes, which must be there.
     fn cut(&self, bytes: usize) -> usize {
         assert!(
             bytes <= self.left(),
@@ -154,13 +158,13 @@ impl Lanes {
         }
     }
 
-    /// How many records were inserted.
+    /// Returns how many records were inserted.
     pub(super) fn records(&self) -> usize {
         let records = |lane: &CachePadded<Lane>| lane.records.load(Ordering::Relaxed);
         self.lanes.iter().map(records).sum()
     }
 
-    /// A lane, this thread's own if nobody else is in it.
+    /// Returns a lane, this thread's own if no other thread is in it.
     pub(super) fn writer<'a>(&'a self, arena: &'a Arena) -> Writer<'a> {
         let own = own_lane();
         let mut backoff = Backoff::default();
@@ -196,7 +200,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes a record; [`Full`] when there is no room for it, and then nothing was written.
+    /// Writes a record; [`Full`] when it does not fit, and then nothing was written.
     pub(super) fn add_record(&mut self, key: &[u8], message: &Message<'_>) -> Result<Place, Full> {
         let cost = Arena::cost(key, message.operand);
         let lane = self.lane;
@@ -209,8 +213,8 @@ impl<'a> Writer<'a> {
             }
             false => lane.piece.cut(cost),
         };
-        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses, or taken for this record;
-        // pieces begin and records end at a unit.
+        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses, or
+        // taken for this record; pieces begin and records end at a unit.
         Ok(unsafe { self.arena.put_record(at, key, message) })
     }
 
@@ -260,12 +264,12 @@ impl<'a> Writer<'a> {
             return Err(Full);
         }
         let at = lane.banks.cut(bytes);
-        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses; pieces for banks begin
-        // at a line, and banks are whole lines.
+        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses;
+        // pieces for banks begin at a line, and banks are whole lines.
         Ok(unsafe { self.arena.put_bank(at, kind) })
     }
 
-    /// A bank to fill, which was stocked.
+    /// Returns a bank to fill, which was stocked.
     pub(super) fn take_bank(&mut self, kind: Kind) -> BankRef<'a> {
         let place = match kind {
             Kind::Leaf => self.lane.leaves.take(),
@@ -285,8 +289,8 @@ impl<'a> Writer<'a> {
     /// Adds a node with a bank that was filled, locked; its word was stocked.
     pub(super) fn add_node(&mut self, bank: BankRef<'_>) -> NodeId {
         let at = self.lane.words.cut(WORD);
-        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses; pieces begin and words end at
-        // a unit.
+        // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses;
+        // pieces begin and words end at a unit.
         unsafe { self.arena.put_word(at, bank.place()) }
     }
 
@@ -303,7 +307,7 @@ impl Drop for Writer<'_> {
     }
 }
 
-/// The lane that this thread tries first: threads are numbered as they come.
+/// Returns the lane that this thread tries first: threads are numbered as they come.
 fn own_lane() -> usize {
     static NEXT: Numbers = Numbers::new(0);
     thread_local! {

@@ -7,8 +7,8 @@ use crate::sync::Backoff;
 use alluvium_base::{Message, Sequence};
 
 impl Memtable {
-    /// The messages about `key` at or before `at`, newest first. Range deletes are not among them: see
-    /// [`Memtable::range_deleted`].
+    /// Returns the messages about `key` at or before `at`, newest first. Range deletes are not
+    /// among them: see [`Memtable::range_deleted`].
     #[must_use]
     pub fn get(&self, key: &[u8], at: Sequence) -> Versions<'_> {
         if !self.filter.of(key).may_be_there() {
@@ -28,7 +28,8 @@ impl Memtable {
         }
     }
 
-    /// Asks the processor for what says whether a key may be there: whoever looks up many has it look for several at once. A hint, no more.
+    /// Asks the processor for the filter's word of a key. A reader that looks up many keys asks for
+    /// several at once. A hint, no more.
     #[inline]
     pub fn prefetch(&self, key: &[u8]) {
         self.filter.of(key).prefetch();
@@ -80,7 +81,7 @@ impl Memtable {
         Ok(node)
     }
 
-    /// The root.
+    /// Returns the root.
     #[inline(always)]
     pub(super) fn root_view(&self) -> Result<View<'_>, Restart> {
         let root = self.view(self.root());

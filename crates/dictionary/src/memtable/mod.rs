@@ -1,46 +1,58 @@
 //! The memtable: a concurrent ordered B-tree in memory that takes messages until it is sealed.
 //!
-//! *Knows*: how many writers insert at once, how readers go on meanwhile, and how many bytes all of it has.
+//! *Knows*: how many writers insert at once, how readers go on meanwhile, and how many bytes all of
+//! it has.
 //!
 //! *Does not know*: when it is sealed or written out, and what a merge operator does.
 //!
-//! *Read in this order*: `arena.rs` (the memory), `node.rs` (one node and its version), `lanes.rs` (writers side by side),
-//! `insert.rs`, `filter.rs` (what is not there), `lookup.rs`, `cursor.rs`, `ranges.rs` (range deletes).
+//! *Read in this order*: `arena.rs` (the memory), `node.rs` (one node and its version), `lanes.rs`
+//! (writers side by side), `insert.rs`, `filter.rs` (what is not there), `lookup.rs`, `cursor.rs`,
+//! `ranges.rs` (range deletes).
 //!
-//! Nodes are read optimistically: a reader takes a node's word, reads, and looks at the word again; when the node has changed
-//! meanwhile it starts over (optimistic lock coupling; Leis, Haubenschild and Neumann, IEEE Data Eng. Bull. 2019). What a
-//! node holds is in a bank. A writer fills another bank and stores its place in the word, so a reader waits for nobody: not for
-//! a lock, nor for a writer that was preempted while it held one. The bank that is left over is the writer's next one. Records
-//! never move and never change but for the link to the next older version, so what a reader found stays valid as long as the memtable.
+//! Nodes are read optimistically: a reader takes a node's word, reads, and looks at the word again;
+//! when the node has changed meanwhile it starts over (optimistic lock coupling; Leis, Haubenschild
+//! and Neumann, IEEE Data Eng. Bull. 2019). What a node holds is in a bank. A writer fills another
+//! bank and stores its place in the word, so a reader never waits: not for a lock, nor for a writer
+//! that was preempted while it held one. The bank that is left over is the writer's next one.
+//! Records never move and never change but for the link to the next older version, so what a reader
+//! found stays valid as long as the memtable.
 //!
 //! ```text
 //!   word              lock, version, place of the bank
 //!   bank (64 slots)   prefix of each key: 8 bytes behind what all keys of the node share
 //!                     slot of each key: its newest record in the arena
 //!                     children, behind an inner node's
-//!   record            sequence, kind, expiry, lengths, links to the next older version and to one further away, key, operand
+//!   record            sequence, kind, expiry, lengths, links to the next older version and to one
+//!                     further away, key, operand
 //! ```
 //!
-//! A lookup in 64 MiB costs two waits for memory, one for the leaf and one for the record: all lines of a leaf are asked for
-//! at once, and a search of a node has neither a branch nor a load that depends on another. Filling banks instead of moving slots
-//! in place costs a fifth of the puts and a twelfth of the gets that there would be with readers that wait.
+//! A lookup in 64 MiB costs two waits for memory, one for the leaf and one for the record: all
+//! lines of a leaf are asked for at once, and a search of a node has neither a branch nor a load
+//! that depends on another. Filling banks instead of moving slots in place costs a fifth of the
+//! puts and a twelfth of the gets that there would be with readers that wait.
 //!
-//! Millions a second on two shared virtual processors, 24-byte keys and 100-byte values in 64 MiB (`cargo bench -p alluvium-trees
-//! --bench memtable`): one thread puts 7.2 and gets 4.1, two threads put 12 and get 8.2.
+//! Millions a second on two shared virtual processors, 24-byte keys and 100-byte values in 64 MiB
+//! (`cargo bench -p alluvium-trees --bench memtable`): one thread puts 7.2 and gets 4.1, two
+//! threads put 12 and get 8.2.
 //!
 //! Invariants:
 //!
 //! - **M1** A node's keys lie between its fences (low ≤ key < high) and are strictly ascending.
-//! - **M2** The records of one key are linked newest first; every record is reachable from its key's slot.
-//! - **M3** A writer changes a node only while it holds its lock: by another bank, and then the node's word differs, or by one store
-//!   that puts a newer record into a key's slot. Whoever sees anything of what a bank is filled with again also sees that the word
-//!   of the node that had it differs.
-//! - **M4** Whatever an optimistic reader sees, it only follows places of words, banks and records that exist.
-//! - **M5** `bytes()` counts every byte that was taken from the budget: records, nodes, range deletes, and the little that
-//!   writers have taken ahead. It never exceeds the limit.
-//! - **M6** The filter denies no key of which anybody may know that it is there: a key is in it before its record is linked.
-//! - **M7** A record's jump is set before the record is linked, and never changes. It leads to an older record of the key, or to none.
-//!   So a reader may follow it whenever it leads to a record that is newer than the reader's place: none that it sees is passed.
+//! - **M2** The records of one key are linked newest first; every record is reachable from its
+//!   key's slot.
+//! - **M3** A writer changes a node only while it holds its lock: by another bank, and then the
+//!   node's word differs, or by one store that puts a newer record into a key's slot. A reader that
+//!   sees anything of what a bank is filled with again also sees that the word of the node that had
+//!   it differs.
+//! - **M4** Whatever an optimistic reader sees, it only follows places of words, banks and records
+//!   that exist.
+//! - **M5** `bytes()` counts every byte that was taken from the budget: records, nodes, range
+//!   deletes, and the little that writers have taken ahead. It never exceeds the limit.
+//! - **M6** The filter denies no key that a reader may know to be there: a key is in it
+//!   before its record is linked.
+//! - **M7** A record's jump is set before the record is linked, and never changes. It leads to an
+//!   older record of the key, or to none. So a reader may follow it whenever it leads to a record
+//!   that is newer than the reader's place: none that it sees is passed.
 
 mod arena;
 mod cursor;
@@ -75,7 +87,7 @@ use crate::sync::{AtomicU32, Ordering};
 /// What a range delete takes beside its two keys, at most.
 pub const RANGE_OVERHEAD: usize = deletes::OVERHEAD;
 
-/// The memtable has no room for the message: seal it and go on with a new one. Nothing was changed.
+/// The memtable is too full for the message: seal it and go on with a new one. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -102,7 +114,7 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// An empty memtable that holds up to `limit` bytes, all told.
+    /// Creates an empty memtable that holds up to `limit` bytes, all told.
     ///
     /// # Panics
     /// When `limit` is below 64 KiB or above 16 GiB.
@@ -115,8 +127,8 @@ impl Memtable {
         Memtable::over(Arena::new(limit), Filter::new(limit), limit)
     }
 
-    /// An empty memtable with this one's limit and memory. The system has paid for the pages that were touched: it is asked for them
-    /// again only beyond those.
+    /// Returns an empty memtable with this one's limit and memory. The system has paid for the
+    /// pages that were touched: it is asked for them again only beyond those.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -131,8 +143,9 @@ impl Memtable {
         Memtable::over(self.arena.cleared(), self.filter.cleared(), self.limit)
     }
 
-    /// Has the system provide some of the memory that writers will reach next, so that they do not wait for it; whether any was wanted. It takes up to
-    /// five milliseconds. Of a memtable that will hardly take more than `most` bytes no more is provided. One thread at a time.
+    /// Has the system provide some of the memory that writers will reach next, so that they do not
+    /// wait for it. Returns whether any was wanted. It takes up to five milliseconds. Of a memtable
+    /// that will hardly take more than `most` bytes no more is provided. One thread at a time.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -166,7 +179,7 @@ impl Memtable {
         }
     }
 
-    /// How many bytes are taken: records, nodes and range deletes (M5).
+    /// Returns how many bytes are taken: records, nodes and range deletes (M5).
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.arena.used()
@@ -178,19 +191,19 @@ impl Memtable {
         self.bytes() + self.filter.bytes()
     }
 
-    /// How many bytes there may be.
+    /// Returns how many bytes there may be.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// How many messages about single keys there are.
+    /// Returns how many messages about single keys there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lanes.records()
     }
 
-    /// Whether there is nothing in it.
+    /// Returns whether there is nothing in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.ranges.is_empty()
@@ -199,19 +212,19 @@ impl Memtable {
     /// Deletes every key in `start..end` as of `sequence`.
     ///
     /// # Errors
-    /// [`Full`] when there is no room for it; nothing was changed then.
+    /// [`Full`] when it does not fit; nothing was changed then.
     pub fn delete_range(&self, start: &[u8], end: &[u8], sequence: Sequence) -> Result<(), Full> {
         self.ranges.add(start, end, sequence, &self.arena)
     }
 
-    /// The newest range delete at or before `at` that covers `key`, by its sequence number.
+    /// Returns the newest range delete at or before `at` that covers `key`, by its sequence number.
     #[must_use]
     #[inline]
     pub fn range_deleted(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
         self.ranges.covering(key, at)
     }
 
-    /// Whether there are range deletes.
+    /// Returns whether there are range deletes.
     #[must_use]
     pub fn has_range_deletes(&self) -> bool {
         !self.ranges.is_empty()
@@ -223,7 +236,7 @@ impl Memtable {
         self.ranges.all()
     }
 
-    /// The range deletes as they are now, if there are any.
+    /// Returns the range deletes as they are now, if there are any.
     pub fn deletes(&self) -> Option<Deletes> {
         self.ranges.now()
     }

@@ -1,5 +1,6 @@
-//! One node: a word that says which bank holds its content, and the bank. Writers never change a bank that a reader may
-//! look at: they fill another one and store its place in the word, so readers wait for nobody.
+//! One node: a word that says which bank holds its content, and the bank. Writers never change a
+//! bank that a reader may look at: they fill another one and store its place in the word, so
+//! readers never wait.
 
 use super::arena::{Arena, Place};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
@@ -24,15 +25,18 @@ const _: () = assert!(FANOUT.is_multiple_of(GROUP));
 /// The place of a node's word.
 pub(super) type NodeId = Place;
 
-/// The bit of a word that a writer holds. Below the bank's place, the other bits of the lower half are the version.
+/// The bit of a word that a writer holds. Below the bank's place, the other bits of the lower half
+/// are the version.
 const LOCKED: u64 = 1;
 const VERSION_STEP: u32 = 2;
 
-/// The content of a node. A leaf's slots are its keys' newest records; an inner node's are the records that hold its separators
-/// (place 0 for the first child's, which has none), and behind it are its children: what lies at or above them.
+/// The content of a node. A leaf's slots are its keys' newest records; an inner node's are the
+/// records that hold its separators (place 0 for the first child's, which has none), and behind it
+/// are its children: what lies at or above them.
 ///
-/// A bank that a node no longer uses is filled again for another node of its kind. Who reads it meanwhile sees one or the other,
-/// or both, and finds out from the word (M3); all places in a bank are ones that exist, or zero (M4).
+/// A bank that a node no longer uses is filled again for another node of its kind. Who reads it
+/// meanwhile sees one or the other, or both, and finds out from the word (M3); all places in a bank
+/// are ones that exist, or zero (M4).
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Bank {
@@ -71,7 +75,7 @@ impl Kind {
         if level == 0 { Kind::Leaf } else { Kind::Inner }
     }
 
-    /// How many bytes of the arena a bank takes.
+    /// Returns how many bytes of the arena a bank takes.
     pub(super) const fn bytes(self) -> usize {
         match self {
             Kind::Leaf => size_of::<Bank>(),
@@ -99,7 +103,7 @@ impl Bank {
         }
     }
 
-    /// Whether children follow it.
+    /// Returns whether children follow it.
     pub(super) fn is_inner(&self) -> bool {
         self.level.load(Ordering::Relaxed) > 0
     }
@@ -108,8 +112,8 @@ impl Bank {
         self.prefixes.0[index].load(Ordering::Relaxed)
     }
 
-    /// How many prefixes are below `wanted`: first of the groups' first ones, then of one group, without a branch on what
-    /// they are and without a load that waits for another.
+    /// Returns how many prefixes are below `wanted`: first of the groups' first ones, then of one
+    /// group, without a branch on what they are and without a load that waits for another.
     #[inline(always)]
     fn prefixes_below(&self, wanted: u64) -> usize {
         let mut group = 0;
@@ -154,7 +158,7 @@ impl<'a> Deref for View<'a> {
 #[derive(Debug)]
 pub(super) struct Restart;
 
-/// The first word of a node that begins with this bank, held by whoever makes it.
+/// Returns the first word of a node that begins with this bank, locked by the writer that makes it.
 pub(super) fn first_word(bank: Place) -> u64 {
     u64::from(bank) << 32 | LOCKED
 }
@@ -177,7 +181,8 @@ impl<'a> View<'a> {
         self.id
     }
 
-    /// Asks the processor for this node, if it is a leaf under `parent`: those above are in its caches anyway.
+    /// Asks the processor for this node, if it is a leaf under `parent`: those above are in its
+    /// caches anyway.
     #[inline(always)]
     pub(super) fn prefetch_if_leaf_of(&self, parent: &View<'_>) {
         if parent.level() == 1 {
@@ -197,7 +202,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Locks the node if it is as it was seen, and nobody else holds it.
+    /// Locks the node if it has not changed since it was seen, and no other writer holds it.
     pub(super) fn lock(&self) -> Result<(), Restart> {
         let locked = self.word.compare_exchange(
             self.seen,
@@ -244,7 +249,8 @@ impl<'a> BankRef<'a> {
         self.level() == 0
     }
 
-    /// How many slots are used; never more than there are, whatever an optimistic reader sees.
+    /// Returns how many slots are used; never more than there are, whatever an optimistic reader
+    /// sees.
     pub(super) fn count(&self) -> usize {
         (self.bank.count.load(Ordering::Relaxed) as usize).min(FANOUT)
     }
@@ -271,7 +277,7 @@ impl<'a> BankRef<'a> {
         self.arena.prefetch(self.place, Kind::Leaf.bytes());
     }
 
-    /// The first slot whose key is not below `key`, and whether it is `key`.
+    /// Returns the first slot whose key is not below `key`, and whether it is `key`.
     #[inline(always)]
     pub(super) fn lower_bound(&self, key: &[u8]) -> (usize, bool) {
         let wanted = prefix(key, self.bank.skip.load(Ordering::Relaxed) as usize);
@@ -297,7 +303,7 @@ impl<'a> BankRef<'a> {
         (at, false)
     }
 
-    /// The child in whose range `key` lies.
+    /// Returns the child in whose range `key` lies.
     #[inline(always)]
     pub(super) fn child_for(&self, key: &[u8]) -> usize {
         match self.lower_bound(key) {
@@ -306,14 +312,16 @@ impl<'a> BankRef<'a> {
         }
     }
 
-    /// Replaces the record in a slot by another of the same key: readers see the one or the other. The node is locked.
+    /// Replaces the record in a slot by another of the same key: readers see the one or the other.
+    /// The node is locked.
     pub(super) fn replace(&self, index: usize, slot: Place) {
         self.bank.slots[index].store(slot, Ordering::Release);
     }
 
     /// Begins to fill this bank, which is the caller's alone but for readers that are late.
     fn begin(&self, level: u32, count: usize, low: Place, high: Place) {
-        // A late reader that sees a store from here on also sees that the bank's node has another one since (M3).
+        // A late reader that sees a store from here on also sees that the bank's node has another
+        // one since (M3).
         fence(Ordering::Release);
         self.bank.level.store(level, Ordering::Relaxed);
         let before = self.count();
@@ -377,7 +385,8 @@ impl<'a> BankRef<'a> {
             return;
         }
         for at in 0..range.len() {
-            // The first separator of an inner node may be the low fence's or none; both only need to be lowest.
+            // The first separator of an inner node may be the low fence's or none; both only need
+            // to be lowest.
             let key = self.arena.key(self.bank.slots[at].load(Ordering::Relaxed));
             self.bank.prefixes.0[at].store(prefix(key, skip as usize), Ordering::Relaxed);
         }
@@ -391,7 +400,7 @@ impl<'a> BankRef<'a> {
         self.set(1, separator, right);
     }
 
-    /// How many bytes all keys between two fences share: none where the range is open.
+    /// Returns how many bytes all keys between two fences share: none where the range is open.
     fn shared_bytes(&self, low: Place, high: Place) -> u32 {
         if low == 0 || high == 0 {
             return 0;
@@ -401,7 +410,8 @@ impl<'a> BankRef<'a> {
     }
 }
 
-/// Copies one by one, four in a row: atomics are not copied in any other way, and most of an insertion is this.
+/// Copies one by one, four in a row: atomics are not copied in any other way, and most of an
+/// insertion is this.
 #[inline(always)]
 fn copy<A>(from: &[A], to: &[A], one: impl Fn(&A, &A)) {
     let (from, rest) = from.as_chunks::<4>();

@@ -1,7 +1,8 @@
 //! Range deletes: indexes that never change, each of at least twice as many deletes as the next.
 //!
-//! A new delete is an index of its own, and indexes of a size become one (Bentley and Saxe's logarithmic method, 1980). So adding costs about
-//! log n times what an entry does, however many there are, and readers share a snapshot of the indexes.
+//! A new delete is an index of its own, and indexes of a size become one (Bentley and Saxe's
+//! logarithmic method, 1980). So adding costs about log n times what an entry does, however many
+//! there are, and readers share a snapshot of the indexes.
 
 use super::Full;
 use super::arena::{Arena, UNIT};
@@ -32,7 +33,7 @@ impl RangeDeletes {
         Arc::clone(&self.indexes.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a delete, for which there must be room in the arena's budget; nothing is changed otherwise.
+    /// Adds a delete if it fits in the arena's budget; otherwise nothing is changed.
     pub(super) fn add(
         &self,
         start: &[u8],
@@ -74,7 +75,7 @@ impl RangeDeletes {
         self.now()?.covering(key, at)
     }
 
-    /// What there is now, if there is anything.
+    /// Returns what there is now, if there is anything.
     pub(super) fn now(&self) -> Option<Deletes> {
         (!self.is_empty()).then(|| Deletes { indexes: self.read() })
     }
@@ -84,12 +85,12 @@ impl RangeDeletes {
     }
 }
 
-/// What an index takes, its header and the place among the others included.
+/// Returns what an index takes, its header and the place among the others included.
 fn bytes(index: &Index) -> usize {
     index.memory_bytes() + size_of::<Index>() + 4 * size_of::<usize>()
 }
 
-/// The deletes of several indexes.
+/// Returns the deletes of several indexes.
 fn draft(indexes: &[Arc<Index>]) -> Draft {
     let everything = KeyRange::everything();
     let sources: Vec<_> = indexes.iter().map(|index| (&**index, &everything)).collect();
@@ -103,13 +104,14 @@ pub struct Deletes {
 }
 
 impl Deletes {
-    /// The newest delete at or before `at` that covers a key.
+    /// Returns the newest delete at or before `at` that covers a key.
     pub fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
         let indexes = self.indexes.iter();
         indexes.filter_map(|index| index.covering(key, at)).max()
     }
 
-    /// A range around a key that deletes at or before `at` cover whole: of several one that goes on furthest.
+    /// Returns a range around a key that deletes at or before `at` cover whole: of several one that
+    /// goes on furthest.
     pub fn around(&self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         let ranges = self.indexes.iter().filter_map(|index| index.around(key, at));
         ranges.max_by(|(_, one), (_, other)| one.cmp(other))

@@ -362,7 +362,8 @@ fn a_reader_waits_for_no_writer() {
         let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         memtable.insert(&key, Message::put(number, b"v")).unwrap();
     }
-    // Writers hold every node from the root to the first leaf and to the last one, and go no further.
+    // Writers hold every node from the root to the first leaf and to the last one, and go no
+    // further.
     let mut held = vec![memtable.root_view().unwrap()];
     for choose_last in [false, true] {
         let mut node = held[0];

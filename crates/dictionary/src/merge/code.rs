@@ -1,10 +1,12 @@
-//! Offset-value codes: a word that says how a key compares with another that it is known to follow (Conner, 1977; Do and
-//! Graefe, *Robust and efficient sorting with offset-value coding*, ACM TODS 2023).
+//! Offset-value codes: a word that says how a key compares with another that it is known to follow
+//! (Conner, 1977; Do and Graefe, *Robust and efficient sorting with offset-value coding*, ACM TODS
+//! 2023).
 //!
-//! A key is read as columns of six bytes, padded with zeros. Its code relative to a base, which comes before it, is the
-//! first column in which the two differ, and what the key has there. Of two keys with codes relative to one base, the one with the
-//! lesser code comes first: it agrees with the base for longer, or differs by less. Then the code of the other
-//! relative to the first is the one that it has. Equal codes say nothing but that both agree in that column and all before.
+//! A key is read as columns of six bytes, padded with zeros. Its code relative to a base, which
+//! comes before it, is the first column in which the two differ, and what the key has there. Of two
+//! keys with codes relative to one base, the one with the lesser code comes first: it agrees with
+//! the base for longer, or differs by less. Then the code of the other relative to the first is the
+//! one that it has. Equal codes say nothing but that both agree in that column and all before.
 
 use super::Direction;
 
@@ -14,7 +16,8 @@ const COLUMN: usize = 6;
 pub(super) const ENDED: Code = Code(u64::MAX);
 /// No difference in any column: equal keys, or keys that differ in zeros at their ends.
 pub(super) const EQUAL: Code = Code(0);
-/// The columns that a code can name: those further on count as the last one. More than the longest key has.
+/// The columns that a code can name: those further on count as the last one. More than the longest
+/// key has.
 const COLUMNS: usize = 0xfff0;
 
 const _: () = assert!(COLUMNS * COLUMN > crate::record::MAX_KEY);
@@ -24,7 +27,7 @@ const _: () = assert!(COLUMNS * COLUMN > crate::record::MAX_KEY);
 pub(super) struct Code(u64);
 
 impl Code {
-    /// The code of a key that differs from its base in a column.
+    /// Returns the code of a key that differs from its base in a column.
     #[inline(always)]
     fn at(column: usize, key: &[u8], direction: Direction) -> Code {
         let value = word(key, column * COLUMN) >> 16;
@@ -36,12 +39,12 @@ impl Code {
         Code(((COLUMNS - column.min(COLUMNS - 1)) as u64) << 48 | value)
     }
 
-    /// The code of a key that nothing is known of: relative to a base before all keys.
+    /// Returns the code of a key that nothing is known of: relative to a base before all keys.
     pub(super) fn of(key: &[u8], direction: Direction) -> Code {
         Code::at(0, key, direction)
     }
 
-    /// The code of `key` relative to `base`, which comes before it or is equal.
+    /// Returns the code of `key` relative to `base`, which comes before it or is equal.
     #[inline(always)]
     pub(super) fn relative(base: &[u8], key: &[u8], direction: Direction) -> Code {
         match first_difference(base, key) {
@@ -50,7 +53,7 @@ impl Code {
         }
     }
 
-    /// How many bytes keys with this code have in common with each other, at least.
+    /// Returns how many bytes keys with this code have in common with each other, at least.
     pub(super) fn agreed(self) -> usize {
         match self {
             EQUAL => 0,
@@ -72,7 +75,7 @@ fn word(key: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(eight)
 }
 
-/// The first byte in which two keys differ when the shorter is padded with zeros.
+/// Returns the first byte in which two keys differ when the shorter is padded with zeros.
 #[inline(always)]
 fn first_difference(one: &[u8], two: &[u8]) -> Option<usize> {
     let len = one.len().max(two.len());

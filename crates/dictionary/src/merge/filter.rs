@@ -1,4 +1,4 @@
-//! Compaction filters: a user's word on values that nobody has overwritten.
+//! Compaction filters: a user's decision about values that were not overwritten.
 
 use std::fmt;
 
@@ -26,8 +26,9 @@ pub enum Verdict {
     Replace(Vec<u8>),
 }
 
-/// Decides what becomes of values whenever a compaction meets them: once on each level of a tree, or never, in no order. So its answers
-/// should hang on nothing but what it is asked about. What it may be asked about is invariant G5.
+/// Decides what becomes of values whenever a compaction meets them: once on each level of a tree,
+/// or never, in no order. So its answers should hang on nothing but what it is asked about. What it
+/// may be asked about is invariant G5.
 ///
 /// ```
 /// use alluvium_dictionary::merge::{Candidate, CompactionFilter, Verdict};
@@ -47,6 +48,6 @@ pub enum Verdict {
 /// assert_eq!(OneDay.decide(&Candidate { now_ms: 86_500_000, ..candidate }), Verdict::Remove);
 /// ```
 pub trait CompactionFilter: Send + Sync + fmt::Debug {
-    /// What becomes of a value.
+    /// Returns what becomes of a value.
     fn decide(&self, candidate: &Candidate<'_>) -> Verdict;
 }

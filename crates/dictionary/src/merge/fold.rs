@@ -16,11 +16,11 @@ pub enum Older {
 /// What a merge may do, read once when it is planned.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The oldest sequence number that anyone may still read at: the least of the oldest snapshot and the visible
-    /// watermark.
+    /// The oldest sequence number that a reader may still read at: the least of the oldest snapshot
+    /// and the visible watermark.
     pub horizon: Sequence,
-    /// The snapshots and the visible watermark, ascending; the horizon may be among them or not. Readers read at one of
-    /// these, at the horizon, or above all of them.
+    /// The snapshots and the visible watermark, ascending; the horizon may be among them or not.
+    /// Readers read at one of these, at the horizon, or above all of them.
     pub readers: Arc<[Sequence]>,
     /// Whether there are older messages elsewhere.
     pub older: Older,
@@ -29,8 +29,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Returns the band of a message: those messages that every reader sees together or not at all. None when it was
-    /// committed after the newest place that is known to be read at.
+    /// Returns the band of a message: those messages that every reader sees together or not at all.
+    /// None when it was committed after the newest place that is known to be read at.
     fn band(&self, sequence: Sequence) -> Option<Band> {
         if sequence <= self.horizon {
             return Some(Band {
@@ -59,7 +59,7 @@ struct Band {
 /// A message that remains of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folded<'a> {
-    /// When it was committed; zero where nobody can ask any more.
+    /// When it was committed; zero where no reader can ask any more.
     pub sequence: Sequence,
     /// What it does.
     pub kind: Kind,
@@ -67,11 +67,13 @@ pub struct Folded<'a> {
     pub expires_ms: u64,
     /// The value or operand.
     pub operand: &'a [u8],
-    /// Which of the messages it is, counted from the newest, when it has that one's operand.
+    /// Which of the messages it is, counted from the newest, when it has the operand of that
+    /// message.
     pub number: Option<usize>,
 }
 
-/// Folds the messages of one key after the other. It is reused so that operands are folded in memory that is there.
+/// Folds the messages of one key after the other. It is reused so that operands are folded in
+/// memory that is there.
 #[derive(Debug)]
 pub struct Folder<'op> {
     rule: &'op Rule,
@@ -96,7 +98,8 @@ enum Below {
 }
 
 impl<'op> Folder<'op> {
-    /// A folder by one rule. Without an operator, a merge message stands for its operand as a put would.
+    /// Creates a folder by one rule. Without an operator, a merge message stands for its operand as
+    /// a put would.
     #[must_use]
     pub fn new(rule: &'op Rule, operator: Option<&'op dyn Operator>) -> Folder<'op> {
         Folder {
@@ -110,14 +113,15 @@ impl<'op> Folder<'op> {
         }
     }
 
-    /// The same, with a filter to be asked (G5) about the key that is folded next, of which the filter sees `key`.
+    /// The same, with a filter to be asked (G5) about the key that is folded next, of which the
+    /// filter sees `key`.
     #[must_use]
     pub fn filtered(mut self, filter: &'op dyn CompactionFilter, key: &'op [u8]) -> Folder<'op> {
         self.filter = Some((filter, key));
         self
     }
 
-    /// The rule.
+    /// Returns the rule.
     #[must_use]
     pub fn rule(&self) -> &Rule {
         self.rule
@@ -125,14 +129,16 @@ impl<'op> Folder<'op> {
 
     /// Folds one key's messages, newest first, and hands what remains to `emit`, newest first.
     ///
-    /// `deleted` returns the newest range delete, at or before a reader's place, that covers the key.
+    /// `deleted` returns the newest range delete, at or before a reader's place, that covers the
+    /// key.
     pub fn fold<'m>(
         &mut self,
         messages: impl IntoIterator<Item = Message<'m>>,
         deleted: impl Fn(Sequence) -> Option<Sequence>,
         mut emit: impl FnMut(Folded<'_>),
     ) {
-        // The band that messages are being folded of, with the range delete that its oldest reader sees.
+        // The band that messages are being folded of, with the range delete that its oldest reader
+        // sees.
         let mut current: Option<(Band, Option<Sequence>)> = None;
         let mut below = Below::Nothing;
         for (number, message) in messages.into_iter().enumerate() {
@@ -157,8 +163,9 @@ impl<'op> Folder<'op> {
                 // What is older in the band makes no difference to any reader.
                 Below::Done if band.floor.is_none() => break,
                 Below::Done => Below::Done,
-                // Everything from here on is hidden by the range delete, which lives on beside the runs (or hides
-                // nothing any more when there is nothing older): the merges above it fold into nothing.
+                // Everything from here on is hidden by the range delete, which lives on beside the
+                // runs (or hides nothing any more when there is nothing older): the merges above it
+                // fold into nothing.
                 _ if hidden.is_some_and(|deleted| sequence < deleted) => {
                     self.finish(below, None, &mut emit);
                     Below::Done
@@ -172,7 +179,7 @@ impl<'op> Folder<'op> {
         }
     }
 
-    /// The newest message of a band.
+    /// Returns the newest message of a band.
     fn first(&mut self, message: &Message<'_>, number: usize, emit: &mut impl FnMut(Folded<'_>)) -> Below {
         match message.kind {
             Kind::Merge if self.operator.is_some() => {
@@ -189,7 +196,7 @@ impl<'op> Folder<'op> {
         Below::Done
     }
 
-    /// A message under merges that have no base yet.
+    /// Returns a message under merges that have no base yet.
     fn under_merges(
         &mut self,
         newest: Sequence,
@@ -220,8 +227,8 @@ impl<'op> Folder<'op> {
         Below::Done
     }
 
-    /// The sources end under merges without a base. A range delete does not finish them here: messages between it and
-    /// them may be elsewhere.
+    /// The sources end under merges without a base. A range delete does not finish them here:
+    /// messages between it and them may be elsewhere.
     fn end(&mut self, newest: Sequence, emit: &mut impl FnMut(Folded<'_>)) {
         if self.rule.older == Older::None {
             self.finish(Below::Merges(newest), None, emit);
@@ -293,7 +300,8 @@ impl<'op> Folder<'op> {
         }
     }
 
-    /// The sequence number of what remains: nobody can ask for an older one when there is none (G4).
+    /// Returns the sequence number of what remains: 0 when no reader can ask for an older version
+    /// (G4).
     fn settled(&self, sequence: Sequence) -> Sequence {
         match self.rule.older {
             Older::None if self.is_oldest => 0,
@@ -305,7 +313,7 @@ impl<'op> Folder<'op> {
         message.expires_ms != 0 && message.expires_ms <= self.rule.now_ms
     }
 
-    /// Whether the operator cannot fold merges into the value of a put.
+    /// Returns whether the operator cannot fold merges into the value of a put.
     fn refuses(&self, put: &Message<'_>) -> bool {
         self.operator
             .is_some_and(|operator| operator.check_base(put.operand).is_err())

@@ -1,7 +1,9 @@
-//! A tournament of losers over sorted sources: one comparison per level for each step, whichever source wins.
+//! A tournament of losers over sorted sources: one comparison per level for each step, whichever
+//! source wins.
 //!
-//! Knuth, *The Art of Computer Programming*, volume 3, section 5.4.1. Sources with equal keys come newest first (G1). Almost every
-//! comparison is one of two words (`code.rs`), so a step looks at one key, whatever the keys have in common.
+//! Knuth, *The Art of Computer Programming*, volume 3, section 5.4.1. Sources with equal keys come
+//! newest first (G1). Almost every comparison is one of two words (`code.rs`), so a step looks at
+//! one key, whatever the keys have in common.
 
 use super::code::{Code, ENDED, EQUAL};
 use std::cmp::Ordering;
@@ -18,7 +20,7 @@ pub enum Direction {
 
 /// A sorted source of keys. It stands at a key or at its end, and a key may come several times.
 pub trait Source {
-    /// The current key; none at the end. It stays the same until the source is advanced.
+    /// Returns the current key; none at the end. It stays the same until the source is advanced.
     fn key(&self) -> Option<&[u8]>;
 
     /// Goes to the next key in the merge's direction.
@@ -31,7 +33,8 @@ pub trait Source {
     type Error;
 }
 
-/// Sources merged into one order. It stands at one source at a time: the newest of those with the next key.
+/// Sources merged into one order. It stands at one source at a time: the newest of those with the
+/// next key.
 ///
 /// ```
 /// use alluvium_dictionary::merge::{Direction, Merged, Source};
@@ -55,8 +58,8 @@ pub trait Source {
 pub struct Merged<S> {
     sources: Vec<S>,
     direction: Direction,
-    /// Inner nodes 1…n−1 of a tree whose leaves n…2n−1 are the sources: who lost there, with its code relative to whom it lost to.
-    /// Entry 0 is the winner, with its code relative to `last`.
+    /// Inner nodes 1…n−1 of a tree whose leaves n…2n−1 are the sources: who lost there, with its
+    /// code relative to whom it lost to. Entry 0 is the winner, with its code relative to `last`.
     losers: Vec<Player>,
     /// The key of the winner before.
     last: Vec<u8>,
@@ -92,7 +95,7 @@ impl<S: Source> Merged<S> {
         merged
     }
 
-    /// The source that is next, by its number; none when all are at their ends.
+    /// Returns the source that is next, by its number; none when all are at their ends.
     #[must_use]
     #[inline]
     pub fn winner(&self) -> Option<usize> {
@@ -100,22 +103,22 @@ impl<S: Source> Merged<S> {
         (winner.code != ENDED).then_some(winner.source)
     }
 
-    /// The current key.
+    /// Returns the current key.
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         self.sources[self.losers.first()?.source].key()
     }
 
-    /// Whether the current key is the one that the last [`Merged::advance`] went on from: the winner has an older message
-    /// about it. Costs next to nothing.
+    /// Returns whether the current key is the one that the last [`Merged::advance`] went on from:
+    /// the winner has an older message about it. Costs next to nothing.
     #[must_use]
     #[inline]
     pub fn repeats(&self) -> bool {
         self.losers.first().is_some_and(|winner| winner.code == EQUAL) && self.key() == Some(&self.last[..])
     }
 
-    /// A source.
+    /// Returns a source.
     #[must_use]
     #[inline]
     pub fn source(&self, index: usize) -> &S {
@@ -142,7 +145,8 @@ impl<S: Source> Merged<S> {
         self.advance_by(S::advance)
     }
 
-    /// Lets `step` move the winner to a later key, or to an older message about its key, and finds the next one.
+    /// Lets `step` move the winner to a later key, or to an older message about its key, and finds
+    /// the next one.
     ///
     /// # Errors
     /// As [`Merged::advance`].
@@ -163,7 +167,8 @@ impl<S: Source> Merged<S> {
         }
         if let Err(error) = step(winner) {
             if !repeats {
-                // It is still the current key's first message, whatever its code was relative to the key before.
+                // It is still the current key's first message, whatever its code was relative to
+                // the key before.
                 self.losers[0].code = Code::of(&self.last, self.direction);
             }
             return Err(error);
@@ -186,9 +191,11 @@ impl<S: Source> Merged<S> {
         Ok(())
     }
 
-    /// Lets the winner go on by itself, without a match for each key, and finds the next one. `walk` gets the winner and the key that it must
-    /// stay before, at which another source stands (none where it is the only one); it hands out the winner's key and those that follow,
-    /// moves it to the first that it has not handed out, and says how many there were. Behind the last of them the winner must stand at another key.
+    /// Lets the winner go on by itself, without a match for each key, and finds the next one.
+    /// `walk` gets the winner and the key that it must stay before, at which another source stands
+    /// (none where it is the only one); it hands out the winner's key and those that follow, moves
+    /// it to the first that it has not handed out, and says how many there were. Behind the last of
+    /// them the winner must stand at another key.
     ///
     /// # Errors
     /// What `walk` says.
@@ -213,7 +220,8 @@ impl<S: Source> Merged<S> {
         if count == 0 {
             return Ok(0);
         }
-        // Whoever lost to this source lost to the key that it stood at: codes stay relative to that one.
+        // The sources that lost to this one lost to the key that it stood at: their codes stay
+        // relative to that key.
         std::mem::swap(&mut self.last, &mut self.base);
         let code = match winner.key() {
             Some(key) => Code::relative(&self.last, key, self.direction),
@@ -223,7 +231,7 @@ impl<S: Source> Merged<S> {
         Ok(count)
     }
 
-    /// The source whose key comes next after the winner's: one that lost to it.
+    /// Returns the source whose key comes next after the winner's: one that lost to it.
     fn runner_up(&self, winner: usize) -> Option<usize> {
         let mut best: Option<(usize, &[u8])> = None;
         let mut node = (winner + self.losers.len()) / 2;
@@ -242,7 +250,7 @@ impl<S: Source> Merged<S> {
         Some(best?.0)
     }
 
-    /// Plays every match anew, after sources were moved.
+    /// Plays every match again, after sources were moved.
     pub fn rebuild(&mut self) {
         let count = self.sources.len();
         if count == 0 {
@@ -264,8 +272,8 @@ impl<S: Source> Merged<S> {
         self.losers[0] = winners[1];
     }
 
-    /// Plays the matches from a source's leaf up to the root. Whoever lost there lost to the source's last key, so all
-    /// codes are relative to that.
+    /// Plays the matches from a source's leaf up to the root. The losers there lost to the source's
+    /// last key, so all codes are relative to that.
     #[inline]
     fn replay(&mut self, mut winner: Player) {
         let mut node = (winner.source + self.losers.len()) / 2;
@@ -283,8 +291,8 @@ impl<S: Source> Merged<S> {
         self.losers[0] = winner;
     }
 
-    /// The winner of a match and the loser, whose code is relative to the winner then: by key, then newest first; ends
-    /// come last.
+    /// Returns the winner of a match and the loser, whose code is relative to the winner then: by
+    /// key, then newest first; ends come last.
     #[cold]
     #[inline(never)]
     fn play(&self, one: Player, two: Player) -> (Player, Player) {

@@ -14,7 +14,7 @@ pub struct BadOperand {
 }
 
 impl BadOperand {
-    /// The error of a key that has a value which its operator refuses, under operands.
+    /// Returns the error of a key that has a value which its operator refuses, under operands.
     #[must_use]
     pub fn under_operands_of(self, key: &[u8]) -> alluvium_storage::Error {
         alluvium_storage::Error::BadBase {
@@ -25,13 +25,14 @@ impl BadOperand {
     }
 }
 
-/// An associative operator on values: `(a ∘ b) ∘ c = a ∘ (b ∘ c)`, so that operands may be folded together before
-/// their base is known. Merging into an absent key makes the operand the value.
+/// An associative operator on values: `(a ∘ b) ∘ c = a ∘ (b ∘ c)`, so that operands may be folded
+/// together before their base is known. Merging into an absent key makes the operand the value.
 pub trait Operator: Send + Sync + fmt::Debug {
     /// Its name, kept with the keyspace so that a store is not opened with another.
     fn name(&self) -> &'static str;
 
-    /// Whether an operand can be folded. Asked when it is written, so that folding cannot fail later.
+    /// Whether an operand can be folded. Asked when it is written, so that folding cannot fail
+    /// later.
     ///
     /// # Errors
     /// [`BadOperand`] with the reason.
@@ -49,8 +50,8 @@ pub trait Operator: Send + Sync + fmt::Debug {
         self.check(value)
     }
 
-    /// Replaces `older` by `older ∘ newer`. Operands that [`Operator::check`] refuses are possible after damage or a
-    /// change of operators; the newer one wins then.
+    /// Replaces `older` by `older ∘ newer`. Operands that [`Operator::check`] refuses are possible
+    /// after damage or a change of operators; the newer one wins then.
     fn fold(&self, older: &mut Vec<u8>, newer: &[u8]);
 }
 

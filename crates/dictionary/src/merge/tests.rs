@@ -71,7 +71,8 @@ fn any_number_of_sources_merge_like_a_stable_sort() {
     }
 }
 
-/// Keys that a merge has to look at closely: long common beginnings, zeros at the ends, one the beginning of another.
+/// Keys that a merge has to look at closely: long common beginnings, zeros at the ends, one the
+/// beginning of another.
 fn alike(random: &mut fastrand::Rng) -> Vec<u8> {
     let mut key = b"a beginning that many keys have"[..random.usize(..32)].to_vec();
     key.extend((0..random.usize(..9)).map(|_| [0, 0, 1, 0xff][random.usize(..4)]));
@@ -274,14 +275,15 @@ fn bands(rule: &Rule) -> Vec<(Option<Sequence>, Sequence)> {
     readers.map(|reader| (floor.replace(reader), reader)).collect()
 }
 
-/// Folds the newest `taken` messages by a rule and reads with and without folding: at `reader`, and wherever the rule says that
-/// anyone may read. Returns whether every reader reads the same.
+/// Folds the newest `taken` messages by a rule and reads with and without folding: at `reader`, and
+/// wherever the rule says that readers may read. Returns whether every reader reads the same.
 fn readers_agree(history: &(Vec<Owned>, Vec<Sequence>), taken: usize, rule: &Rule, reader: Sequence) -> bool {
     filtered_readers_agree(history, taken, rule, reader, None)
 }
 
-/// The same with a filter: readers must read what they would if at the moment of the newest message that it was asked about, the key had been
-/// deleted or written as it says; and it is asked about what a reader at the horizon reads.
+/// The same with a filter: readers must read what they would if at the moment of the newest message
+/// that it was asked about, the key had been deleted or written as it says; and it is asked about
+/// what a reader at the horizon reads.
 fn filtered_readers_agree(
     history: &(Vec<Owned>, Vec<Sequence>),
     taken: usize,
@@ -325,7 +327,8 @@ fn filtered_readers_agree(
             "one remains, or merges above a put that expires (G3): {after:?}, {rule:?}"
         );
     }
-    // Range deletes at or below the horizon go with the merge that has everything older; others stay.
+    // Range deletes at or below the horizon go with the merge that has everything older; others
+    // stay.
     let remaining: Vec<Sequence> = match rule.older {
         Older::None => deletes
             .iter()
@@ -374,8 +377,8 @@ fn folding_changes_nothing_that_a_reader_at_or_above_the_horizon_reads() {
     }
 }
 
-/// The history in which what a filter said was written when the newest message was that it was asked about; none when it was asked
-/// about what a reader at the horizon does not read.
+/// The history in which what a filter said was written when the newest message was that it was
+/// asked about; none when it was asked about what a reader at the horizon does not read.
 fn as_if_written(
     history: &(Vec<Owned>, Vec<Sequence>),
     rule: &Rule,

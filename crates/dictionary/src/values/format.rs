@@ -1,5 +1,5 @@
-//! The bytes of a pointer to a value that is not in its leaf, version 1, and of the nodes above a long value. All integers
-//! little-endian.
+//! The bytes of a pointer to a value that is not in its leaf, version 1, and of the nodes above a
+//! long value. All integers little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -8,8 +8,9 @@
 //!     36     4  its length in bytes
 //! ```
 //!
-//! A value that fits the largest node is in one node, behind or before others. A longer one is cut: its nodes are as long as the
-//! largest node but for the last, and nodes of pointers stand above them until one is left.
+//! A value that fits the largest node is in one node, behind or before others. A longer one is cut:
+//! its nodes are as long as the largest node but for the last, and nodes of pointers stand above
+//! them until one is left.
 //!
 //! ```text
 //! OFFSET    SIZE  MEANING

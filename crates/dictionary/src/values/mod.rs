@@ -1,6 +1,7 @@
 //! Values that are too long for a leaf: where they are, how they are written and read.
 //!
-//! *Knows*: how values share a node, how a value longer than a node becomes a small tree of nodes, what a value costs where it is.
+//! *Knows*: how values share a node, how a value longer than a node becomes a small tree of nodes,
+//! what a value costs where it is.
 //!
 //! *Does not know*: keys; which leaf points to a value, or whether another run does.
 //!
@@ -8,7 +9,8 @@
 //!
 //! Invariants:
 //!
-//! - **V1** A pointer tells everything about the shape of what it points to: nothing longer than its length is allocated.
+//! - **V1** A pointer tells everything about the shape of what it points to: nothing longer than
+//!   its length is allocated.
 //! - **V2** A value of the largest node's length or less is in one node, whole.
 
 mod format;
@@ -38,20 +40,21 @@ pub struct ValuePointer {
 }
 
 impl ValuePointer {
-    /// Whether the value is longer than the largest node, and so has nodes of its own.
+    /// Returns whether the value is longer than the largest node, and so has nodes of its own.
     #[must_use]
     pub fn is_long(&self, page_size: PageSize) -> bool {
         self.len as usize > largest(page_size)
     }
 
-    /// What the value takes of its extent, in bytes: its share of the node, or as long as the values are not compressed, its length.
+    /// Returns what the value takes of its extent, in bytes: its share of the node, or as long as
+    /// the values are not compressed, its length.
     #[must_use]
     pub fn share(&self, page_size: PageSize) -> u64 {
         let decoded = page_size.node_bytes(self.node.pages) as u64;
         u64::from(self.len) * (self.node.read_len() as u64).min(decoded) / decoded
     }
 
-    /// One that points to so many bytes of a node that is nowhere.
+    /// Returns a pointer to `len` bytes of a node that does not exist.
     #[cfg(test)]
     pub fn some(at: u32, len: usize) -> ValuePointer {
         let node = NodePointer {
@@ -77,7 +80,7 @@ impl ValuePointer {
     }
 }
 
-/// Bytes in the largest node.
+/// Returns the bytes in the largest node.
 pub fn largest(page_size: PageSize) -> usize {
     page_size.node_bytes(MAX_PAGES)
 }
@@ -87,7 +90,8 @@ pub fn pages_for(len: usize, page_size: PageSize) -> usize {
     len.div_ceil(page_size.bytes()).max(1)
 }
 
-/// How many nodes stand below each level of pointers, from the value's own nodes up; nothing for a value in one node.
+/// Returns how many nodes stand below each level of pointers, from the value's own nodes up;
+/// nothing for a value in one node.
 fn levels(len: usize, page_size: PageSize) -> Vec<usize> {
     let largest = largest(page_size);
     let mut levels = Vec::new();
@@ -99,7 +103,8 @@ fn levels(len: usize, page_size: PageSize) -> Vec<usize> {
     levels
 }
 
-/// Pages of a node for values of about `len` bytes, so that at most an eighth of it stays empty where that can be had.
+/// Pages of a node for values of about `len` bytes, so that at most an eighth of it stays empty
+/// where that can be had.
 fn pages_to_pack(len: usize, page_size: PageSize) -> usize {
     let wasted = |pages: usize| {
         let node = pages * page_size.bytes();

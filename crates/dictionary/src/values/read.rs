@@ -13,8 +13,8 @@ use std::task::{Poll, ready};
 /// Nodes that are asked for together.
 const AT_ONCE: usize = 16;
 
-/// Reads a value into `out`, which is cleared first. A value in one node stays in the cache; the nodes of a long one pass
-/// through.
+/// Reads a value into `out`, which is cleared first. A value in one node stays in the cache; the
+/// nodes of a long one pass through.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when what is there is not what was written; as the device says.
@@ -39,10 +39,12 @@ pub fn read_value(
     read_from(&nodes, pointer, out)
 }
 
-/// From this length on a value stays in its page if it may: a shorter one is copied about as fast as its page is pinned and unpinned.
+/// From this length on a value stays in its page if it may: a shorter one is copied about as fast
+/// as its page is pinned and unpinned.
 const WORTH_HOLDING: usize = 2048;
 
-/// Reads a value, with its node from anywhere; what was in the room is cleared first. The nodes of a long one are waited for.
+/// Reads a value, with its node from anywhere; `room` is cleared first. The nodes of a long value
+/// are waited for.
 pub fn fetch_value<F: Fetch>(fetch: &F, pointer: &ValuePointer, room: Room<'_>) -> Poll<Result<()>> {
     let out = room.bytes;
     let Blocking {
@@ -67,14 +69,14 @@ pub fn fetch_value<F: Fetch>(fetch: &F, pointer: &ValuePointer, room: Room<'_>) 
     Poll::Ready(Ok(()))
 }
 
-/// The bytes of a value that shares its node.
+/// Returns the bytes of a value that shares its node.
 pub fn value_in<'n>(node: &'n [u8], pointer: &ValuePointer) -> Result<&'n [u8]> {
     let (at, len) = (pointer.at as usize, pointer.len as usize);
     let value = at.checked_add(len).and_then(|end| node.get(at..end));
     value.ok_or_else(|| short(pointer))
 }
 
-/// The error of a value that is longer than what is there.
+/// Returns the error of a value that is longer than what is there.
 #[cold]
 fn short(pointer: &ValuePointer) -> Error {
     let found = format!("a value of {} bytes at {}", pointer.len, pointer.at);
@@ -142,8 +144,8 @@ pub enum Holds {
     Pointers,
 }
 
-/// Goes down from the root of a long value, left to right; `visit` gets the pointers in each node, and how many levels of
-/// pointers stand below those they point to.
+/// Goes down from the root of a long value, left to right; `visit` gets the pointers in each node,
+/// and how many levels of pointers stand below those they point to.
 fn descend(
     nodes: &dyn Nodes,
     pointer: &ValuePointer,

@@ -46,12 +46,13 @@ impl ValueWriter {
         }
     }
 
-    /// Whether values wait for their node.
+    /// Returns whether values wait for their node.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether a value of `len` bytes would not fit the node that waits to be full, which must be closed first.
+    /// Returns whether a value of `len` bytes would not fit the node that waits to be full, which
+    /// must be closed first.
     pub fn is_full_for(&self, len: usize) -> bool {
         !self.waiting.is_empty() && (self.node.len() + len > self.room || len > largest(self.page_size))
     }
@@ -143,12 +144,12 @@ impl ValueWriter {
         })
     }
 
-    /// The writer of the nodes, for those that are no values.
+    /// Returns the writer of the nodes, for those that are no values.
     pub fn nodes(&mut self) -> &mut NodeWriter {
         &mut self.writer
     }
 
-    /// Bytes written and waiting.
+    /// Returns the bytes written and waiting.
     pub fn bytes(&self) -> u64 {
         self.writer.bytes() + self.node.len() as u64
     }

@@ -1,9 +1,10 @@
 //! How small, how exact and how fast the filters are: `cargo bench -p alluvium-filters`.
 //!
-//! Two bloom filters, this crate's and the literature's, are measured in the same run, over the same keys and at the same false-positive
-//! rate; their lookups alternate with the quotient filter's, so that whatever disturbs the machine disturbs all. Figures are medians
-//! over turns of some 100 µs. "One by one" calls the lookup of one page; "in batches" asks for the memory of later lookups before it does
-//! the earlier ones, as the trees do.
+//! Two bloom filters, this crate's and the literature's, are measured in the same run, over the
+//! same keys and at the same false-positive rate; their lookups alternate with the quotient
+//! filter's, so that whatever disturbs the machine disturbs all. Figures are medians over turns of
+//! some 100 µs. "One by one" calls the lookup of one page; "in batches" asks for the memory of
+//! later lookups before it does the earlier ones, as the trees do.
 
 mod textbook;
 
@@ -70,8 +71,8 @@ struct Quotient {
     spilled: u32,
 }
 
-/// A filter of about `bytes` bytes, at a load, whose remainders have exactly the freedom that their bits give: the quotients are
-/// (just above) a power of two.
+/// A filter of about `bytes` bytes, at a load, whose remainders have exactly the freedom that their
+/// bits give: the quotients are (just above) a power of two.
 fn quotient(bytes: u64, remainder_bits: u32, value_bits: u32, load: f64) -> Quotient {
     let bits_per_quotient = f64::from(remainder_bits + value_bits) + 2.8;
     let quotient_bits = (bytes as f64 * 8.0 / bits_per_quotient).log2().round() as u32;
@@ -317,8 +318,9 @@ fn lookups(scale: &Scale) {
 /// A way to look hashes up; it returns something that depends on every answer.
 type Way<'a> = &'a dyn Fn(&[u64]) -> usize;
 
-/// Runs each way over a stretch of turns, then the next way over the same stretch, three times over all queries, and returns the median
-/// rate of each way's turns in millions a second. A stretch is long enough for a way to have its filter back in the cache.
+/// Runs each way over a stretch of turns, then the next way over the same stretch, three times over
+/// all queries, and returns the median rate of each way's turns in millions a second. A stretch is
+/// long enough for a way to have its filter back in the cache.
 fn rates<const N: usize>(queries: &[u64], ways: [Way<'_>; N]) -> [f64; N] {
     let mut times = [const { Vec::new() }; N];
     for _ in 0..3 {

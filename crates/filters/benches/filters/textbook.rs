@@ -1,5 +1,6 @@
-//! The blocked bloom filter as the literature has it: k bits anywhere in one cache line (Putze, Sanders, Singler, "Cache-, hash-
-//! and space-efficient bloom filters", 2007), k and size the best for the rate. In one piece of memory, without pages.
+//! The blocked bloom filter as the literature has it: k bits anywhere in one cache line (Putze,
+//! Sanders, Singler, "Cache-, hash- and space-efficient bloom filters", 2007), k and size the best
+//! for the rate. In one piece of memory, without pages.
 
 use std::array;
 

@@ -5,8 +5,8 @@ use super::format::{self, WORDS};
 use crate::quotient::Violation;
 
 impl BloomView<'_> {
-    /// Every rule that page `number` breaks: its header; and that a line either has a bit set in each of its words or in none,
-    /// because every key sets one in each.
+    /// Every rule that page `number` breaks: its header; and that a line either has a bit set in
+    /// each of its words or in none, because every key sets one in each.
     #[must_use]
     pub fn check(&self, number: u32) -> Vec<Violation> {
         let violation = |what| Violation {

@@ -18,7 +18,8 @@ use super::BloomGeometry;
 use crate::{Error, Result};
 use alluvium_base::bytes::{Reader, Writer};
 
-/// Bytes of a line, and of the header before the lines: the header is a line of its own, so that lines are aligned in an aligned page.
+/// Bytes of a line, and of the header before the lines: the header is a line of its own, so that
+/// lines are aligned in an aligned page.
 pub(super) const LINE_BYTES: usize = 64;
 
 /// Words of a line.

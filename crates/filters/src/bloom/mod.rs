@@ -1,15 +1,16 @@
 //! The yardstick: a bloom filter whose every key sets its bits in one cache line.
 //!
-//! *Knows*: lines of eight words; a hash chooses the page, the line, and one bit in each word (the "split block" of Putze, Sanders and
-//! Singler, "Cache-, hash- and space-efficient bloom filters", and of Parquet). It is the fastest portable form: no branch, one line,
-//! eight bits whatever the size.
+//! *Knows*: lines of eight words; a hash chooses the page, the line, and one bit in each word (the
+//! "split block" of Putze, Sanders and Singler, "Cache-, hash- and space-efficient bloom filters",
+//! and of Parquet). It is the fastest portable form: no branch, one line, eight bits whatever the
+//! size.
 //!
-//! *Does not know*: keys; values; how to forget a key or to be merged without keys, which is why the trees use
-//! [`crate::quotient`].
+//! *Does not know*: keys; values; how to forget a key or to be merged without keys, which is why
+//! the trees use [`crate::quotient`].
 //!
 //! *Read in this order*: [`BloomGeometry`], [`BloomView`], `format`, `check`.
 //!
-//! F8 of the room: a key that was put in is found.
+//! F8 of the crate: a key that was put in is found.
 
 mod check;
 mod format;
@@ -22,7 +23,8 @@ use format::{LINE_BYTES, WORDS};
 const BIT_BITS: u32 = 6;
 const _: () = assert!(1 << BIT_BITS == u64::BITS);
 
-/// Odd numbers; multiplied by a hash, the highest bits of the products are the bits to set (those of Parquet's specification).
+/// Odd numbers; multiplied by a hash, the highest bits of the products are the bits to set (those
+/// of Parquet's specification).
 const SALTS: [u32; WORDS] = [
     0x47b6_137b,
     0x4497_4d91,
@@ -58,7 +60,7 @@ pub struct BloomGeometry {
 }
 
 impl BloomGeometry {
-    /// A filter of so many pages.
+    /// A filter of `pages` pages.
     ///
     /// # Errors
     /// [`Error::Shape`] when there are none, or pages are no power of two from 4 KiB to 64 KiB.
@@ -77,7 +79,8 @@ impl BloomGeometry {
         })
     }
 
-    /// The smallest filter that answers wrongly with at most this probability once it has so many keys.
+    /// The smallest filter that answers wrongly with at most this probability once it holds `keys`
+    /// keys.
     ///
     /// # Errors
     /// [`Error::Shape`] when no filter of at most 2³² - 1 pages does.
@@ -103,8 +106,9 @@ impl BloomGeometry {
         BloomGeometry::with_pages(low, page_bytes)
     }
 
-    /// The probability that a filter of so many keys answers for a key that was never put in: the mean over the number of
-    /// keys in a line, which is Poisson's, of the probability that one bit is set in each of its words.
+    /// Returns the probability that a filter of `keys` keys answers for a key that was never put
+    /// in. It is the probability that a bit is set in each word of a line, averaged over the
+    /// number of keys in a line, which is Poisson-distributed.
     #[must_use]
     pub fn false_positive_rate(&self, keys: u64) -> f64 {
         let mean = keys as f64 / (f64::from(self.pages) * f64::from(self.lines));

@@ -1,8 +1,8 @@
 //! Looking many fingerprints up at once, so that their cache misses overlap.
 //!
-//! A lookup reads a block and then the slots that the block points to: two misses, one after the other. A batch first
-//! asks for all blocks, then reads them and asks for all slots, then compares. The maplets on a path through a tree are probed
-//! like this, and so are the keys of a `multi_get`.
+//! A lookup reads a block and then the slots that the block points to: two misses, one after the
+//! other. A batch first asks for all blocks, then reads them and asks for all slots, then compares.
+//! The maplets on a path through a tree are probed like this, and so are the keys of a `multi_get`.
 
 use super::bits::{Bits, Kernel, Portable};
 use super::format::{Block, load, slots_at};
@@ -11,18 +11,19 @@ use super::values::Values;
 use crate::Fingerprint;
 use alluvium_base::prefetch;
 
-/// The length of a run that one load does not settle.
+/// The length of a run that a single load does not settle.
 const UNSETTLED: u32 = u32::MAX;
 
-/// How many lookups later the memory is expected that a stage has asked for. Longer hides more; 16 lookups' lines and
-/// their neighbours' are what a core can wait for.
+/// How many lookups later the memory is expected that a stage has asked for. Longer hides more; 16
+/// lookups' lines and their neighbours' are what a core can wait for.
 const AHEAD: usize = 16;
 
 /// Lookups under way: two distances, rounded up to a power of two.
 const RING: usize = 64;
 const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 
-/// Looks each fingerprint up in the page beside it, and hands `each` its number and what was found. The pages may be of many filters.
+/// Looks each fingerprint up in the page beside it, and hands `each` its number and what was found.
+/// The pages may be of many filters.
 ///
 /// ```
 /// use alluvium_filters::{Entry, Found, Geometry, Image, Maplet, Shape, hash, lookup_many};
@@ -59,8 +60,8 @@ fn in_stages_bmi2<'a>(probes: &[(PageView<'a>, Fingerprint)], each: &mut impl Fn
     in_stages::<super::bits::Bmi2>(probes, each);
 }
 
-/// A lookup between its stages. Words in arrays of their own: what one stage stores, another can load while it is still
-/// on its way to the cache.
+/// A lookup between its stages. Words in arrays of their own: what one stage stores, another can
+/// load while it is still on its way to the cache.
 struct Underway {
     block: [u32; RING],
     quotient: [u32; RING],
@@ -93,7 +94,8 @@ fn in_stages<'a, B: Bits>(probes: &[(PageView<'a>, Fingerprint)], each: &mut imp
             let slot = turn.wrapping_sub(AHEAD) % RING;
             let block = Block::read(view.page, underway.block[slot]).unwrap_or_default();
             let aim = aim::<B>(view.geometry, block, underway.quotient[slot]);
-            // An unoccupied quotient has no slots to fetch: its block's line will do. No branch, as it could not be predicted.
+            // An unoccupied quotient has no slots to fetch: its block's line will do. No branch, as
+            // it could not be predicted.
             let (here, there) = (
                 Block::at(underway.block[slot]) as u32 * 8,
                 slots_at(view.geometry, aim.position),

@@ -1,14 +1,16 @@
 //! Rank and select in a word: with BMI2 where the processor has it, and portably.
 //!
-//! The two are equal on every input ([`tests`] hold them to it); which one runs is decided once, when a geometry is made.
+//! The two are equal on every input ([`tests`] hold them to it); which one runs is decided once,
+//! when a geometry is made.
 
 /// The handful of bit operations that a lookup consists of.
 pub(super) trait Bits {
-    /// The lowest `count` bits of `word`; all of it when `count` is 64 or more (up to 255).
+    /// Returns the lowest `count` bits of `word`; all of it when `count` is 64 or more (up to 255).
     fn low(word: u64, count: u32) -> u64;
 
-    /// The set bit of `word` that `mark` points to: when `mark` is `1 << n`, the one above which `n` other set bits lie
-    /// below; 0 when there are too few, or `mark` is 0. `mark` has at most one bit.
+    /// Returns the set bit of `word` that `mark` points to: when `mark` is `1 << n`, the one above
+    /// which `n` other set bits lie below; 0 when there are too few, or `mark` is 0. `mark` has at
+    /// most one bit.
     fn nth_one(word: u64, mark: u64) -> u64;
 }
 
@@ -23,7 +25,7 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// The fastest that this processor has.
+    /// Returns the fastest that this processor has.
     pub(super) fn detect() -> Kernel {
         #[cfg(target_arch = "x86_64")]
         {
@@ -55,7 +57,8 @@ impl Bits for Portable {
             return 0;
         }
         let rank = mark.trailing_zeros();
-        // Ones in each byte, then ones in all bytes up to each (Vigna, "Broadword implementation of rank/select queries").
+        // Ones in each byte, then ones in all bytes up to each (Vigna, "Broadword implementation of
+        // rank/select queries").
         let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
         let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
         let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
@@ -63,7 +66,8 @@ impl Bits for Portable {
         if (sums >> 56) as u32 <= rank {
             return 0;
         }
-        // The number of bytes whose sum is at most the rank: the top bit of each byte of `full` says so.
+        // The number of bytes whose sum is at most the rank: the top bit of each byte of `full`
+        // says so.
         let full = (u64::from(rank) * 0x0101_0101_0101_0101 + 0x8080_8080_8080_8080) - sums;
         let byte = (full & 0x8080_8080_8080_8080).count_ones();
         let before = (sums << 8 >> (byte * 8)) as u32 & 0xff;
@@ -75,7 +79,8 @@ impl Bits for Portable {
     }
 }
 
-/// The instructions of x86-64. Only to be used inside functions that enable the features which [`Kernel::detect`] asks for.
+/// The instructions of x86-64. Only to be used inside functions that enable the features which
+/// [`Kernel::detect`] asks for.
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Bmi2;
 
@@ -83,8 +88,8 @@ pub(super) struct Bmi2;
 impl Bits for Bmi2 {
     #[inline(always)]
     fn low(word: u64, count: u32) -> u64 {
-        // SAFETY: this type is named only in functions with `target_feature(enable = "bmi2")`, which are entered only
-        // when `Kernel::detect` has found the feature.
+        // SAFETY: this type is named only in functions with `target_feature(enable = "bmi2")`,
+        // which are entered only when `Kernel::detect` has found the feature.
         unsafe { std::arch::x86_64::_bzhi_u64(word, count) }
     }
 

@@ -1,5 +1,5 @@
-//! Building a filter in one pass over sorted entries. Pages come out one after the other, so whoever owns them can write
-//! them sequentially.
+//! Building a filter in one pass over sorted entries. Pages come out one after the other, so their
+//! owner can write them sequentially.
 
 use super::geometry::Geometry;
 use super::place::PagePlacer;
@@ -19,8 +19,8 @@ pub struct Built {
     pub spilled: u32,
 }
 
-/// Takes sorted entries and hands out pages: first [`Geometry::pages`] of them, then those with what spilled. Memory: one page, and the
-/// spilled records.
+/// Takes sorted entries and hands out pages: first [`Geometry::pages`] of them, then those with
+/// what spilled. Memory: one page, and the spilled records.
 ///
 /// ```
 /// use alluvium_filters::{Builder, Entry, Error, Geometry, Shape, hash};
@@ -56,7 +56,7 @@ pub struct Builder<S> {
 }
 
 impl<S> Builder<S> {
-    /// A builder of an empty filter, which hands each page to `sink`.
+    /// Creates a builder of an empty filter, which hands each page to `sink`.
     pub fn new<E>(geometry: Geometry, sink: S) -> Builder<S>
     where
         S: FnMut(&[u8]) -> Result<(), E>,
@@ -73,17 +73,18 @@ impl<S> Builder<S> {
         }
     }
 
-    /// The geometry of the filter being built.
+    /// Returns the geometry of the filter being built.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Appends an entry that occurs `count` times. Entries come in rising order; an entry equal to the last adds to its
-    /// count.
+    /// Appends an entry that occurs `count` times. Entries come in rising order; an entry equal to
+    /// the last adds to its count.
     ///
     /// # Errors
-    /// [`Error::Order`], [`Error::Value`] or [`Error::Count`] when the entry cannot be taken, and whatever the sink returns.
+    /// [`Error::Order`], [`Error::Value`] or [`Error::Count`] when the entry cannot be taken, and
+    /// whatever the sink returns.
     #[inline]
     pub fn push<E>(&mut self, entry: Entry, count: u32) -> Result<(), E>
     where

@@ -54,10 +54,11 @@ impl Report {
 }
 
 impl PageView<'_> {
-    /// Every rule that page `number` breaks by itself: its header; positions that follow each other; as many ends as quotients
-    /// have their run here; words in order, with counts as they must be written, of fingerprints that exist; zeros everywhere
-    /// else; spilled records where a block says so. Nothing when the page is sound. [`Image::check`] also sees what only the whole
-    /// filter shows.
+    /// Every rule that page `number` breaks by itself: its header; positions that follow each
+    /// other; as many ends as quotients have their run here; words in order, with counts as they
+    /// must be written, of fingerprints that exist; zeros everywhere else; spilled records where a
+    /// block says so. Nothing when the page is sound. [`Image::check`] also sees what only the
+    /// whole filter shows.
     #[must_use]
     pub fn check(&self, number: u32) -> Vec<Violation> {
         let mut report = Report::of(number);
@@ -167,8 +168,9 @@ impl PageView<'_> {
 }
 
 impl Image<'_> {
-    /// Every rule that the filter breaks: those of each page, and that building the filter anew from its entries gives the
-    /// same bytes (invariant F4), which fixes what spills and where its records are. Nothing when the filter is sound.
+    /// Returns every rule that the filter breaks; nothing when it is sound. Checked are the rules
+    /// of each page, and that building the filter again from its entries gives the same bytes
+    /// (invariant F4). The latter fixes which entries spill and where their records are.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut violations = Vec::new();

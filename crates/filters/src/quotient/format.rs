@@ -1,6 +1,7 @@
 //! The bytes of a quotient filter, version 1. All integers little-endian.
 //!
-//! A filter is `pages` pages of one size, in the order of their fingerprints, and after them the pages that hold what spilled.
+//! A filter is `pages` pages of one size, in the order of their fingerprints, and after them the
+//! pages that hold what spilled.
 //!
 //! A page:
 //!
@@ -16,8 +17,8 @@
 //!     20            4    how many records spilled from this page
 //!     24            8    XXH3-64 of the geometry's 24 bytes
 //!     32    16 × blocks  blocks, in order
-//!                        slots of remainder_bits + value_bits bits, packed from the lowest bit of the first byte up, in the
-//!                        order of their entries, without a gap
+//!                        slots of remainder_bits + value_bits bits, packed from the lowest bit of the
+//!                        first byte up, in the order of their entries, without a gap
 //!                        zeros, at least 8 bytes at the end
 //! ```
 //!
@@ -27,13 +28,14 @@
 //! OFFSET  SIZE  MEANING
 //!      0     6  occupied: bit q is set when the filter has an entry with quotient q, in the page or spilled
 //!      6     2  position of the block's first slot
-//!      8     8  ends: bit s is set when slot position + s is the last one of a quotient's run. As many bits as quotients have their
-//!               run in the page; those that do not have spilled, and are the block's last
+//!      8     8  ends: bit s is set when slot position + s is the last one of a quotient's run. As many
+//!               bits as quotients have their run in the page; those that do not have spilled, and are
+//!               the block's last
 //! ```
 //!
-//! A run holds its entries in rising order of slot words (remainder above complemented value): a word once or twice as
-//! often as it occurs; three times or more as three equal words, then its count less three in as many slots as 32 bits
-//! need, the lowest bits first.
+//! A run holds its entries in rising order of slot words (remainder above complemented value): a
+//! word once or twice as often as it occurs; three times or more as three equal words, then its
+//! count less three in as many slots as 32 bits need, the lowest bits first.
 //!
 //! A spill page, with the records in rising order over the whole filter:
 //!
@@ -44,7 +46,8 @@
 //!     16             4  number of its first record within the filter
 //!     20             4  zero
 //!     24             8  as a page
-//!     32  12 × records  an entry's word (8 bytes: fingerprint from the highest bit, complemented value lowest), its count (4)
+//!     32  12 × records  an entry's word (8 bytes: fingerprint from the highest bit, complemented value
+//!                       lowest), its count (4)
 //!                       zeros
 //! ```
 //!
@@ -72,7 +75,8 @@ use alluvium_base::checksum;
 pub(super) const HEADER_BYTES: usize = 32;
 /// Bytes of a block.
 pub(super) const BLOCK_BYTES: usize = 16;
-/// Bytes that one load of slots touches, and zeros at the end of a page so that it may.
+/// Bytes that a load of slots touches. A page ends in as many zeros, so that a load at its end
+/// stays inside.
 pub(super) const SLOT_LOAD_BYTES: usize = 8;
 /// Bytes of a spilled record.
 pub(super) const RECORD_BYTES: usize = 12;
@@ -85,7 +89,7 @@ const VERSION: u8 = 1;
 pub(super) enum Kind {
     /// A range of fingerprints.
     Page = 1,
-    /// What found no room in its page.
+    /// Entries that did not fit in their page.
     Spill = 2,
 }
 
@@ -182,7 +186,8 @@ impl Header {
         page[16..20].copy_from_slice(&first_record.to_le_bytes());
     }
 
-    /// The spilled records of a page: the number of the first, and how many. Whatever the bytes are, this is an answer.
+    /// The spilled records of a page: the number of the first, and how many. Whatever the bytes
+    /// are, this is an answer.
     pub(super) fn spilled(page: &[u8]) -> (u32, u32) {
         (word(page, 16), word(page, 20))
     }
@@ -232,7 +237,8 @@ impl Geometry {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the bytes are too few or no geometry, [`Error::Shape`] when its numbers are out of range.
+    /// [`Error::Corrupt`] when the bytes are too few or no geometry, [`Error::Shape`] when its
+    /// numbers are out of range.
     pub fn decode(bytes: &[u8]) -> Result<Geometry> {
         let corrupt = |what, expected: String, found: String| Error::corrupt(0, what, expected, found);
         let mut reader = Reader::new(bytes);
@@ -350,13 +356,15 @@ pub(super) fn slots_at(geometry: &Geometry, position: u32) -> u32 {
         .wrapping_add(geometry.slots_bit)
 }
 
-/// The bits of a page from the slot at `position` on, as many as one load brings (57 at least); nothing past the page's end.
+/// The bits of a page from the slot at `position` on, as many as one load brings (57 at least);
+/// nothing past the page's end.
 #[inline(always)]
 pub(super) fn slots(geometry: &Geometry, page: &[u8], position: u32) -> Option<u64> {
     load(page, slots_at(geometry, position))
 }
 
-/// The bits of a page from one bit on, as many as one load brings (57 at least); nothing past the page's end.
+/// The bits of a page from one bit on, as many as one load brings (57 at least); nothing past the
+/// page's end.
 #[inline(always)]
 pub(super) fn load(page: &[u8], bit: u32) -> Option<u64> {
     let at = (bit >> 3) as usize;
@@ -413,7 +421,8 @@ impl SlotWriter {
     }
 }
 
-/// Writes the lowest `count` (57 at most) bits of `bits` at a bit of the page. The 8 bytes from that bit's on must be in the page.
+/// Writes the lowest `count` (57 at most) bits of `bits` at a bit of the page. The 8 bytes from
+/// that bit's on must be in the page.
 pub(super) fn put_bits(page: &mut [u8], at: u32, count: u32, bits: u64) {
     let (byte, skew) = ((at / 8) as usize, at % 8);
     let mask = (1u64 << count) - 1;
@@ -453,7 +462,7 @@ pub(super) fn move_bits(page: &mut [u8], from: u32, to: u32, count: u32) {
     }
 }
 
-/// How many records a spill page has room for.
+/// Returns how many records fit in a spill page.
 pub(super) fn records_per_page(geometry: &Geometry) -> u32 {
     ((geometry.page_bytes as usize - HEADER_BYTES) / RECORD_BYTES) as u32
 }

@@ -1,10 +1,12 @@
 //! The shape of a filter: how a fingerprint becomes a page, a block, a quotient and a remainder.
 //!
-//! A fingerprint `f` of `p` bits is read as the fraction `f / 2^p`. Multiplied by the number of quotients `T = pages × blocks × 48`,
-//! its whole part is the quotient and the highest `r` bits of its fractional part are the remainder. With `T = 2^q` this
-//! is the textbook's split of `p` bits into `q` and `r`; but `T` may be any number, so a filter is exactly as large as its load asks,
-//! not the next power of two. `r` is the least for which two fingerprints never share quotient and remainder:
-//! `2^(p - r) ≤ T`. Nothing is lost, so the fingerprint can be computed back ([`Geometry::fingerprint_at`]).
+//! A fingerprint `f` of `p` bits is read as the fraction `f / 2^p`. Multiplied by the number of
+//! quotients `T = pages × blocks × 48`, its whole part is the quotient and the highest `r` bits of
+//! its fractional part are the remainder. With `T = 2^q` this is the textbook's split of `p` bits
+//! into `q` and `r`; but `T` may be any number, so a filter is exactly as large as its load asks,
+//! not the next power of two. `r` is the least for which two fingerprints never share quotient and
+//! remainder: `2^(p - r) ≤ T`. Nothing is lost, so the fingerprint can be computed back
+//! ([`Geometry::fingerprint_at`]).
 
 use super::bits::Kernel;
 use super::format::{BLOCK_BYTES, HEADER_BYTES, SLOT_LOAD_BYTES};
@@ -19,7 +21,8 @@ pub const BLOCK_SLOTS: u32 = 64;
 /// The widest slot: remainder and value. A slot is read with one unaligned load of 64 bits.
 pub const MAX_SLOT_BITS: u32 = 57;
 
-/// The most quotients in a filter: what the fixed-point inverse of a fingerprint's place is exact for.
+/// The most quotients in a filter: what the fixed-point inverse of a fingerprint's place is exact
+/// for.
 pub const MAX_QUOTIENTS: u64 = 1 << 31;
 
 /// The share of quotients that [`Shape::new`] aims to have filled.
@@ -31,13 +34,15 @@ pub(super) const COUNT_BITS: u32 = 32;
 /// What a filter should be like; with a number of entries it makes a [`Geometry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bits of a fingerprint: 8 to 48. The false-positive rate of a filter of `n` entries is `n / 2^bits`.
+    /// Bits of a fingerprint: 8 to 48. The false-positive rate of a filter of `n` entries is
+    /// `n / 2^bits`.
     pub fingerprint_bits: u32,
     /// Bits of a value: 0 to 16.
     pub value_bits: u32,
     /// Bytes of a page: a power of two from 4 KiB to 64 KiB.
     pub page_bytes: u32,
-    /// How many quotients of a hundred should have an entry: 10 to 95. Less is faster by little, more is smaller.
+    /// How many quotients of a hundred should have an entry: 10 to 95. Less is faster by little,
+    /// more is smaller.
     pub load_percent: u32,
 }
 
@@ -54,8 +59,8 @@ impl Shape {
     }
 }
 
-/// How the fingerprints of one filter are laid out. Small, copied freely, stored beside the filter by whoever owns it
-/// ([`Geometry::encode`]).
+/// How the fingerprints of one filter are laid out. Small, copied freely, stored beside the filter
+/// by the filter's owner ([`Geometry::encode`]).
 ///
 /// ```
 /// use alluvium_filters::{Fingerprint, Geometry, Shape};
@@ -84,7 +89,7 @@ pub struct Geometry {
     remainder_shift: u32,
     /// The bits of a hash that a fingerprint has.
     fingerprint_mask: u64,
-    /// Slots that one load compares.
+    /// Slots that a single load compares.
     pub(super) lanes: u32,
     /// The lowest remainder bit of each lane; multiplying a remainder by it fills every lane.
     pub(super) lane_low: u64,
@@ -100,10 +105,11 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// The smallest geometry that holds `entries` at the shape's load.
+    /// Returns the smallest geometry that holds `entries` at the shape's load.
     ///
     /// # Errors
-    /// [`Error::Shape`] when a number is out of its range, or so many entries do not go with so short fingerprints.
+    /// [`Error::Shape`] when a number is out of its range, or the fingerprints are too short for
+    /// this number of entries.
     pub fn for_entries(entries: u64, shape: Shape) -> Result<Geometry> {
         if !(10..=95).contains(&shape.load_percent) {
             return Err(Error::shape(
@@ -115,12 +121,13 @@ impl Geometry {
         let found = Self::search(shape, |per_page| {
             u64::try_from(quotients.div_ceil(u128::from(per_page))).unwrap_or(u64::MAX)
         })?;
-        // So many pages may do with shorter remainders than the search that led to them. There is one geometry for a
-        // number of pages, so that one that was written is known again.
+        // This number of pages may do with shorter remainders than the search that led to it. A
+        // number of pages has exactly one geometry, so that a written filter is recognised.
         Self::with_pages(found.pages, shape)
     }
 
-    /// A geometry of so many pages. With it, bits move between quotient and remainder at will.
+    /// Returns the geometry of a filter of `pages` pages. With it, bits move between quotient and
+    /// remainder at will.
     ///
     /// # Errors
     /// [`Error::Shape`] when a number is out of its range.
@@ -128,8 +135,9 @@ impl Geometry {
         Self::search(shape, |_| u64::from(pages))
     }
 
-    /// The shortest remainders that tell all fingerprints apart: a page holds more of them, so fewer pages are needed, so
-    /// remainders must be longer; the first length that suffices is the answer.
+    /// Returns the shortest remainders that tell all fingerprints apart: a page holds more of them,
+    /// so fewer pages are needed, so remainders must be longer; the first length that suffices is
+    /// the answer.
     fn search(shape: Shape, pages_for: impl Fn(u64) -> u64) -> Result<Geometry> {
         let Shape {
             fingerprint_bits,
@@ -189,9 +197,11 @@ impl Geometry {
             ..
         } = shape;
         let slot_bits = remainder_bits + value_bits;
-        // A slot begins at any bit of a byte that its width allows; a load brings the other bits of 64.
+        // A slot begins at any bit of a byte that its width allows; a load brings the other bits of
+        // 64.
         let skew = [0, 7, 6, 7, 4, 7, 6, 7][slot_bits as usize % 8];
-        // A run of a count is three slots and the count's own, so a run of `lanes` slots never holds one.
+        // A run of a count is three slots and the count's own, so a run of `lanes` slots never
+        // holds one.
         let lanes = ((64 - skew) / slot_bits).min(2 + COUNT_BITS.div_ceil(slot_bits));
         let lane_ones = (0..lanes).fold(0u64, |ones, lane| ones | 1 << (lane * slot_bits));
         let quotients = u128::from(pages) * u128::from(blocks * BLOCK_QUOTIENTS);
@@ -218,34 +228,35 @@ impl Geometry {
         }
     }
 
-    /// The same geometry answering with plain arithmetic, as on a processor without BMI2. For tests and comparisons.
+    /// The same geometry answering with plain arithmetic, as on a processor without BMI2. For tests
+    /// and comparisons.
     #[must_use]
     pub fn portable(mut self) -> Geometry {
         self.kernel = Kernel::Portable;
         self
     }
 
-    /// The first bits of a hash that this filter looks at.
+    /// Returns the first bits of a hash that this filter looks at.
     #[must_use]
     #[inline]
     pub fn fingerprint(&self, hash: u64) -> Fingerprint {
         Fingerprint(hash & self.fingerprint_mask)
     }
 
-    /// The page that holds whatever there is about a fingerprint.
+    /// Returns the page that holds whatever there is about a fingerprint.
     #[must_use]
     #[inline]
     pub fn page_of(&self, fingerprint: Fingerprint) -> u32 {
         ((u128::from(fingerprint.0) * u128::from(self.pages)) >> 64) as u32
     }
 
-    /// The least fingerprint of a page.
+    /// Returns the least fingerprint of a page.
     pub(super) fn first_fingerprint(&self, page: u32) -> Fingerprint {
         let first = (u128::from(page) << self.fingerprint_bits).div_ceil(u128::from(self.pages));
         Fingerprint((first as u64) << (64 - self.fingerprint_bits))
     }
 
-    /// Where within its page a fingerprint belongs.
+    /// Returns where within its page a fingerprint belongs.
     #[inline(always)]
     pub(super) fn place(&self, fingerprint: Fingerprint) -> Place {
         let in_page = fingerprint.0.wrapping_mul(u64::from(self.pages));
@@ -258,7 +269,8 @@ impl Geometry {
         }
     }
 
-    /// Where the first quotient of a block lies on the scale of [`Geometry::fingerprint_at`].
+    /// Returns where the first quotient of a block lies on the scale of
+    /// [`Geometry::fingerprint_at`].
     pub(super) fn block_base(&self, page: u32, block: u32) -> u128 {
         let blocks = u64::from(page) * u64::from(self.blocks) + u64::from(block);
         // Under 2^127; 96 - p fractional bits, of which 63 are wanted.
@@ -266,17 +278,19 @@ impl Geometry {
         base << self.fingerprint_bits.saturating_sub(33) >> 33u32.saturating_sub(self.fingerprint_bits)
     }
 
-    /// How far the bases of two blocks that follow each other are apart.
+    /// Returns how far the bases of two blocks that follow each other are apart.
     pub(super) fn block_step(&self) -> u128 {
         (u128::from(BLOCK_QUOTIENTS) << (63 + self.fingerprint_bits)) / u128::from(self.quotients())
     }
 
-    /// The fingerprint of a quotient and remainder of the block at `base`: the inverse of [`Geometry::place`].
+    /// Returns the fingerprint of a quotient and remainder of the block at `base`: the inverse of
+    /// [`Geometry::place`].
     ///
-    /// A fingerprint `f` has `f × T = quotient × 2^p + remainder × 2^(p-r) + d` with `0 ≤ d < 2^(p-r) ≤ T`, so it is that sum without
-    /// `d`, divided by `T`, rounded up. Here the sum over `T` is computed from below in fixed point with 63 fractional bits. Its error is under
-    /// `2^-47` for the base and `2^(r-57)` for the rest; rounding up is right while the error is under `1 / T`, which [`MAX_QUOTIENTS`]
-    /// and 48 bits of fingerprint ensure.
+    /// A fingerprint `f` has `f × T = quotient × 2^p + remainder × 2^(p-r) + d` with
+    /// `0 ≤ d < 2^(p-r) ≤ T`, so it is that sum without `d`, divided by `T`, rounded up. Here the
+    /// sum over `T` is computed from below in fixed point with 63 fractional bits. Its error is
+    /// under `2^-47` for the base and `2^(r-57)` for the rest; rounding up is right while the error
+    /// is under `1 / T`, which [`MAX_QUOTIENTS`] and 48 bits of fingerprint ensure.
     #[inline(always)]
     pub(super) fn fingerprint_at(&self, base: u128, quotient: u32, remainder: u64) -> Fingerprint {
         let offset = u64::from(quotient) << self.remainder_bits | remainder;
@@ -285,14 +299,15 @@ impl Geometry {
         Fingerprint(number << (64 - self.fingerprint_bits))
     }
 
-    /// The slot word of an entry: remainder above value, the value complemented so that the newest sorts first.
+    /// Returns the slot word of an entry: remainder above value, the value complemented so that the
+    /// newest sorts first.
     #[inline(always)]
     pub(super) fn word(&self, remainder: u64, value: u16) -> u64 {
         let value = u64::from(!value) & ((1 << self.value_bits) - 1);
         remainder << self.value_bits | value
     }
 
-    /// The value in a slot word.
+    /// Returns the value in a slot word.
     #[inline(always)]
     pub(super) fn value(&self, word: u64) -> u16 {
         (!word & ((1 << self.value_bits) - 1)) as u16
@@ -322,7 +337,7 @@ impl Geometry {
         self.value_bits
     }
 
-    /// Bytes of a page.
+    /// Returns the bytes of a page.
     #[must_use]
     pub fn page_bytes(&self) -> u32 {
         self.page_bytes
@@ -334,7 +349,7 @@ impl Geometry {
         self.pages
     }
 
-    /// Bytes of all pages, without those that hold what spilled.
+    /// Returns the bytes of all pages, without those that hold what spilled.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.pages) * u64::from(self.page_bytes)
@@ -352,7 +367,8 @@ impl Geometry {
         self.capacity
     }
 
-    /// The probability that a filter of so many distinct fingerprints answers for a key that was never put in.
+    /// Returns the probability that a filter of this many distinct fingerprints answers for a key
+    /// that was never put in.
     #[must_use]
     pub fn false_positive_rate(&self, fingerprints: u64) -> f64 {
         // n fingerprints of 2^p are taken; a stranger's is one of them.
@@ -378,7 +394,7 @@ pub(super) struct Place {
     pub(super) remainder: u64,
 }
 
-/// The most blocks for which a page has a slot per quotient.
+/// Returns the most blocks for which a page has a slot per quotient.
 fn blocks_in(page_bytes: u32, slot_bits: u32) -> u32 {
     let bits = (page_bytes as usize - HEADER_BYTES - SLOT_LOAD_BYTES) as u32 * 8;
     let blocks = bits / (BLOCK_BYTES as u32 * 8 + BLOCK_QUOTIENTS * slot_bits);

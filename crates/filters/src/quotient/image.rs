@@ -1,5 +1,5 @@
-//! All pages of a filter, one after the other in memory: for tests, for small filters, and to show how pages and spill pages
-//! go together.
+//! All pages of a filter, one after the other in memory: for tests, for small filters, and to show
+//! how pages and spill pages go together.
 
 use super::format::records_per_page;
 use super::geometry::Geometry;
@@ -31,7 +31,7 @@ pub struct Image<'a> {
 }
 
 impl<'a> Image<'a> {
-    /// A view of a whole filter.
+    /// Creates a view of a whole filter.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the bytes are not whole pages, or fewer than the geometry has.
@@ -52,19 +52,19 @@ impl<'a> Image<'a> {
         Ok(Image { geometry, bytes })
     }
 
-    /// The geometry.
+    /// Returns the geometry.
     #[must_use]
     pub fn geometry(&self) -> &'a Geometry {
         self.geometry
     }
 
-    /// How many pages there are, those with spilled records included.
+    /// Returns how many pages there are, those with spilled records included.
     #[must_use]
     pub fn pages(&self) -> u32 {
         (self.bytes.len() / self.geometry.page_bytes as usize) as u32
     }
 
-    /// The bytes of a page.
+    /// Returns the bytes of a page.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when there is no such page.
@@ -83,7 +83,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// The page that a fingerprint belongs to.
+    /// Returns the page that a fingerprint belongs to.
     ///
     /// # Errors
     /// Never for a fingerprint of this geometry.
@@ -92,7 +92,7 @@ impl<'a> Image<'a> {
         PageView::new(self.geometry, self.page(self.geometry.page_of(fingerprint))?)
     }
 
-    /// The values under a fingerprint.
+    /// Returns the values under a fingerprint.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the page refers to spilled records that are not there.
@@ -129,7 +129,7 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// Whether a fingerprint is there.
+    /// Returns whether a fingerprint is there.
     ///
     /// # Errors
     /// As [`Image::lookup`].
@@ -146,7 +146,7 @@ impl<'a> Image<'a> {
         SpillView::new(self.geometry, self.page(number)?, number)
     }
 
-    /// The records that spilled from a page.
+    /// Returns the records that spilled from a page.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when they are not all there.
@@ -178,8 +178,8 @@ impl<'a> Image<'a> {
         PageView::new(self.geometry, self.page(number)?)?.read_into(number, &spilled, chunk)
     }
 
-    /// All entries page by page, as [`crate::merge`] takes them: each call fills the chunk with the next page's and says
-    /// whether there was one.
+    /// All entries page by page, as [`crate::merge`] takes them: each call fills the chunk with the
+    /// next page's and says whether there was one.
     pub fn source(&self) -> impl FnMut(&mut Chunk) -> Result<bool> + use<'a> {
         let (image, mut next) = (*self, 0);
         move |chunk: &mut Chunk| {
@@ -192,7 +192,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// Spilled records that a spill page has room for.
+    /// Returns how many spilled records fit in a spill page.
     #[must_use]
     pub fn records_per_page(&self) -> u32 {
         records_per_page(self.geometry)

@@ -1,7 +1,8 @@
 //! Looking a fingerprint up in one page.
 //!
-//! Without a branch that depends on the data, but for two that are almost never taken (the run is longer than one load, or
-//! spilled): that is what makes a lookup cost the same at any load, hit or miss.
+//! Without a branch that depends on the data, but for two that are almost never taken (the run is
+//! longer than one load, or spilled): that is what makes a lookup cost the same at any load, hit or
+//! miss.
 
 use super::bits::{Bits, Kernel, Portable};
 use super::format::{Block, Header, Kind, slots, word};
@@ -11,8 +12,8 @@ use super::values::Values;
 use crate::{Error, Fingerprint, Result};
 use alluvium_base::prefetch;
 
-/// A page of a filter, as it lies in a cache. Nothing is copied and nothing is trusted: whatever the bytes are, every call
-/// returns; wrong bytes give an error or a wrong answer.
+/// A page of a filter, as it lies in a cache. Nothing is copied and nothing is trusted: whatever
+/// the bytes are, every call returns; wrong bytes give an error or a wrong answer.
 ///
 /// ```
 /// use alluvium_filters::{Entry, Found, Geometry, Maplet, PageView, Shape, hash};
@@ -68,7 +69,8 @@ pub enum Presence {
     Spilled,
 }
 
-/// The outcome of comparing one load of slots: the load, and the highest bit of every lane that is equal; or [`ASK`].
+/// The outcome of comparing one load of slots: the load, and the highest bit of every lane that is
+/// equal; or [`ASK`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compared {
     pub(super) slots: u64,
@@ -78,7 +80,8 @@ pub(super) struct Compared {
 /// No lane is equal.
 pub(super) const ABSENT: Compared = Compared { slots: 0, equal: 0 };
 
-/// `equal` when one load did not settle the matter. Slots have two bits or more, so no lane's highest bit is bit 0.
+/// `equal` when one load did not settle the matter. Slots have two bits or more, so no lane's
+/// highest bit is bit 0.
 pub(super) const ASK: u64 = 1;
 
 /// Where a quotient's run is.
@@ -92,8 +95,9 @@ pub(super) enum Whereabouts {
 }
 
 impl<'a> PageView<'a> {
-    /// A view of a page. Only its length is checked, so that no cache line is touched which the lookup does not need; whoever reads pages
-    /// from a device verifies their checksum, and [`PageView::verify`] the header.
+    /// Creates a view of a page. Only its length is checked, so that the lookup touches no cache
+    /// line that it does not need. A caller that reads pages from a device verifies their checksum,
+    /// and [`PageView::verify`] the header.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the page has not the geometry's length.
@@ -113,13 +117,13 @@ impl<'a> PageView<'a> {
         Header::read(self.geometry, self.page, Kind::Page, number).map(|_| ())
     }
 
-    /// The geometry.
+    /// Returns the geometry.
     #[must_use]
     pub fn geometry(&self) -> &'a Geometry {
         self.geometry
     }
 
-    /// The values under a fingerprint that belongs to this page ([`Geometry::page_of`]).
+    /// Returns the values under a fingerprint that belongs to this page ([`Geometry::page_of`]).
     #[must_use]
     #[inline]
     pub fn lookup(&self, fingerprint: Fingerprint) -> Found<'a> {
@@ -130,7 +134,7 @@ impl<'a> PageView<'a> {
         Found::Here(Values::among(self.geometry, compared))
     }
 
-    /// Whether a fingerprint that belongs to this page is in it.
+    /// Returns whether a fingerprint that belongs to this page is in it.
     #[must_use]
     #[inline]
     pub fn contains(&self, fingerprint: Fingerprint) -> Presence {
@@ -141,7 +145,8 @@ impl<'a> PageView<'a> {
         }
     }
 
-    /// How often a fingerprint that belongs to this page occurs in it, over all values; nothing if it spilled.
+    /// Returns how often a fingerprint that belongs to this page occurs in it, over all values;
+    /// nothing if it spilled.
     #[must_use]
     pub fn count(&self, fingerprint: Fingerprint) -> Option<u64> {
         let place = self.geometry.place(fingerprint);
@@ -160,15 +165,16 @@ impl<'a> PageView<'a> {
         }
     }
 
-    /// Hints that the page's metadata for a fingerprint will be read soon; [`crate::lookup_many`] does this for many at once.
+    /// Hints that the page's metadata for a fingerprint will be read soon; [`crate::lookup_many`]
+    /// does this for many at once.
     #[inline]
     pub fn prefetch(&self, fingerprint: Fingerprint) {
         let place = self.geometry.place(fingerprint);
         prefetch(self.page, Block::at(place.block));
     }
 
-    /// The spilled records of this page: the number of the first within the filter, and how many there are. They lie in the
-    /// spill pages, see [`crate::SpillView`].
+    /// Returns the spilled records of this page: the number of the first within the filter, and how
+    /// many there are. They lie in the spill pages, see [`crate::SpillView`].
     #[must_use]
     pub fn spilled(&self) -> (u32, u32) {
         Header::spilled(self.page)
@@ -178,7 +184,8 @@ impl<'a> PageView<'a> {
     pub(super) fn compare(&self, fingerprint: Fingerprint) -> Compared {
         match self.geometry.kernel {
             Kernel::Portable => compare::<Portable>(self.geometry, self.page, fingerprint),
-            // SAFETY: `Kernel::detect` chooses this kernel only when the processor has the features.
+            // SAFETY: `Kernel::detect` chooses this kernel only when the processor has the
+            // features.
             #[cfg(target_arch = "x86_64")]
             Kernel::Bmi2 => unsafe { compare_bmi2(self.geometry, self.page, fingerprint) },
         }
@@ -192,7 +199,7 @@ impl<'a> PageView<'a> {
         Run::new(self.geometry, words, at, end)
     }
 
-    /// Where the run of a place is, found without haste.
+    /// Returns where the run of a place is, found without haste.
     pub(super) fn find(&self, place: Place) -> Whereabouts {
         let Some(block) = Block::read(self.page, place.block) else {
             return Whereabouts::Nowhere;
@@ -241,7 +248,8 @@ fn compare_bmi2(geometry: &Geometry, page: &[u8], fingerprint: Fingerprint) -> C
     compare::<super::bits::Bmi2>(geometry, page, fingerprint)
 }
 
-/// The part of a lookup that needs a page's metadata: which slots to load, and how many of them are the run.
+/// The part of a lookup that needs a page's metadata: which slots to load, and how many of them are
+/// the run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aim {
     /// The run's first slot.
@@ -257,8 +265,8 @@ pub(super) struct Aim {
 pub(super) fn aim<B: Bits>(geometry: &Geometry, block: Block, quotient: u32) -> Aim {
     let occupied = block.head >> quotient & 1;
     let rank = B::low(block.head, quotient).count_ones();
-    // The slot that ends the run. 1 for a quotient that is not occupied: the comparison then goes through the motions. 0
-    // for a run that spilled, which makes `below` negative.
+    // The slot that ends the run. 1 for a quotient that is not occupied: the comparison then goes
+    // through the motions. 0 for a run that spilled, which makes `below` negative.
     let end = B::nth_one(block.ends, occupied << rank) | (occupied ^ 1);
     let below = end.wrapping_sub(1);
     let zeros = (block.ends & below).leading_zeros();
@@ -275,11 +283,13 @@ pub(super) fn aim<B: Bits>(geometry: &Geometry, block: Block, quotient: u32) -> 
     }
 }
 
-/// Compares the slots of one load with a remainder: the highest bit of each lane of the run that is equal.
+/// Compares the slots of one load with a remainder: the highest bit of each lane of the run that is
+/// equal.
 #[inline(always)]
 pub(super) fn equal_lanes<B: Bits>(geometry: &Geometry, loaded: u64, len: u32, remainder: u64) -> u64 {
     let differing = (loaded ^ remainder.wrapping_mul(geometry.lane_low)) & geometry.lane_remainder;
-    // A lane's highest bit after the addition says whether any of its other bits was set (Warren, Hacker's Delight, 6-1).
+    // A lane's highest bit after the addition says whether any of its other bits was set (Warren,
+    // Hacker's Delight, 6-1).
     let zero =
         !((differing & geometry.lane_rest).wrapping_add(geometry.lane_rest) | differing) & geometry.lane_high;
     B::low(zero, len.wrapping_mul(geometry.slot_bits))

@@ -1,4 +1,5 @@
-//! A filter in memory that changes entry by entry. Its bytes are those that a [`crate::Builder`] makes of the same entries.
+//! A filter in memory that changes entry by entry. Its bytes are those that a [`crate::Builder`]
+//! makes of the same entries.
 
 use super::build::Builder;
 use super::format::{Block, Header, move_bits, put_bits, slots_at};
@@ -15,8 +16,8 @@ use std::ops::RangeInclusive;
 
 /// A multiset of entries that can grow and shrink.
 ///
-/// An insertion moves the slots behind it in its page, 2 KiB on average in a page of 4 KiB; whoever has many entries sorts
-/// them and uses a [`Builder`].
+/// An insertion moves the slots behind it in its page, 2 KiB on average in a page of 4 KiB. For
+/// many entries, sort them and use a [`Builder`].
 ///
 /// ```
 /// use alluvium_filters::{Entry, Geometry, Maplet, Shape, hash};
@@ -33,14 +34,15 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug)]
 pub struct Maplet {
     geometry: Geometry,
-    /// All pages but those with spilled records. Their headers are complete but for the number of the first spilled record.
+    /// All pages but those with spilled records. Their headers are complete but for the number of
+    /// the first spilled record.
     pages: Vec<u8>,
     spilled: BTreeMap<Entry, u32>,
     entries: u64,
 }
 
 impl Maplet {
-    /// An empty filter.
+    /// Creates an empty filter.
     #[must_use]
     pub fn new(geometry: Geometry) -> Maplet {
         let mut pages = Vec::with_capacity(geometry.bytes() as usize);
@@ -59,19 +61,19 @@ impl Maplet {
         }
     }
 
-    /// The geometry.
+    /// Returns the geometry.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// How many entries there are, each as often as it occurs.
+    /// Returns how many entries there are, each as often as it occurs.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.entries
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
@@ -80,7 +82,8 @@ impl Maplet {
     /// Adds one occurrence of an entry.
     ///
     /// # Errors
-    /// [`Error::Value`], [`Error::FingerprintBits`] or [`Error::Count`], and then nothing has changed.
+    /// [`Error::Value`], [`Error::FingerprintBits`] or [`Error::Count`], and then nothing has
+    /// changed.
     pub fn insert(&mut self, entry: Entry) -> Result<()> {
         let (value, bits) = (entry.value(), self.geometry.value_bits);
         if u32::from(value) >> bits != 0 {
@@ -107,7 +110,7 @@ impl Maplet {
         removed
     }
 
-    /// How often an entry occurs.
+    /// Returns how often an entry occurs.
     #[must_use]
     pub fn count(&self, entry: Entry) -> u32 {
         if let Some(&count) = self.spilled.get(&entry) {
@@ -122,7 +125,7 @@ impl Maplet {
             .map_or(0, |found| found.2)
     }
 
-    /// The distinct values under a fingerprint, the newest (greatest) first.
+    /// Returns the distinct values under a fingerprint, the newest (greatest) first.
     #[must_use]
     pub fn values(&self, fingerprint: Fingerprint) -> Vec<u16> {
         match self.view(self.geometry.page_of(fingerprint)).lookup(fingerprint) {
@@ -134,7 +137,8 @@ impl Maplet {
         }
     }
 
-    /// All pages, those with spilled records last: the bytes that a [`Builder`] makes of the same entries.
+    /// All pages, those with spilled records last: the bytes that a [`Builder`] makes of the same
+    /// entries.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.pages.clone();
@@ -160,7 +164,7 @@ impl Maplet {
         bytes
     }
 
-    /// The filter whose pages these are.
+    /// Returns the filter whose pages these are.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when they are no filter.
@@ -179,8 +183,8 @@ impl Maplet {
     /// The same entries under another geometry: bits move between quotient and remainder.
     ///
     /// # Errors
-    /// [`Error::FingerprintBits`] when the geometry's fingerprints have another length, [`Error::Value`] when a value is too
-    /// large for it.
+    /// [`Error::FingerprintBits`] when the geometry's fingerprints have another length,
+    /// [`Error::Value`] when a value is too large for it.
     pub fn resize(&self, geometry: Geometry) -> Result<Maplet> {
         let (expected, found) = (self.geometry.fingerprint_bits, geometry.fingerprint_bits);
         if expected != found {
@@ -213,7 +217,7 @@ impl Maplet {
         }
     }
 
-    /// The entries of a page, from the least to the greatest that there can be.
+    /// Returns the entries of a page, from the least to the greatest that there can be.
     fn entries_of(&self, number: u32) -> RangeInclusive<Entry> {
         let first = self.geometry.first_fingerprint(number);
         let last = match number + 1 < self.geometry.pages {
@@ -235,7 +239,8 @@ impl Maplet {
         content
     }
 
-    /// Changes how often an entry occurs; false, and no change, when `change` of the present count is nothing.
+    /// Changes how often an entry occurs; false, and no change, when `change` of the present count
+    /// is nothing.
     fn apply(&mut self, entry: Entry, change: fn(u32) -> Option<u32>) -> bool {
         let Some(count) = change(self.count(entry)) else {
             return false;
@@ -248,7 +253,8 @@ impl Maplet {
         true
     }
 
-    /// Changes one block and moves what lies behind it in the page; false, and no change, when something would spill.
+    /// Changes one block and moves what lies behind it in the page; false, and no change, when
+    /// something would spill.
     fn change_block(&mut self, number: u32, entry: Entry, count: u32) -> bool {
         let geometry = self.geometry;
         let place = geometry.place(entry.fingerprint());
@@ -299,7 +305,7 @@ impl Maplet {
         true
     }
 
-    /// Lays a whole page out anew, because something spills or did.
+    /// Lays a whole page out again, because an entry spills or did.
     fn change_page(&mut self, number: u32, entry: Entry, count: u32) {
         let spilled = self.take_spilled(number);
         let mut chunk = Chunk::new();

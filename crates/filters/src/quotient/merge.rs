@@ -1,7 +1,8 @@
 //! Merging filters without their keys.
 //!
-//! Each source hands over its entries page by page; a tournament of losers picks the least; the caller's function rewrites or drops
-//! each; those left with one fingerprint are put in order again and go to a [`Builder`].
+//! Each source hands over its entries page by page; a tournament of losers picks the least; the
+//! caller's function rewrites or drops each; those left with one fingerprint are put in order again
+//! and go to a [`Builder`].
 
 use super::build::Builder;
 use super::scan::Chunk;
@@ -19,8 +20,9 @@ pub struct Merged {
     pub dropped: u64,
 }
 
-/// Merges `sources` into `builder`. A source fills the chunk it is given (cleared) with its next entries, all greater than those before, and says
-/// whether there were any; see [`crate::Image::source`]. `rewrite` gets each entry with the number of its source and returns
+/// Merges `sources` into `builder`. A source fills the chunk it is given (cleared) with its next
+/// entries, all greater than those before, and says whether there were any; see
+/// [`crate::Image::source`]. `rewrite` gets each entry with the number of its source and returns
 /// the value that it has in the result, or nothing to drop it.
 ///
 /// All filters must have fingerprints of the builder's length; their numbers of pages may differ.
@@ -51,7 +53,8 @@ pub struct Merged {
 /// ```
 ///
 /// # Errors
-/// Whatever a source or the builder returns, and [`Error::Order`] when a source's entries do not rise.
+/// Whatever a source or the builder returns, and [`Error::Order`] when a source's entries do not
+/// rise.
 pub fn merge<I, R, S, E>(sources: Vec<I>, rewrite: R, builder: &mut Builder<S>) -> Result<Merged, E>
 where
     I: FnMut(&mut Chunk) -> Result<bool, E>,
@@ -73,7 +76,7 @@ pub enum Step {
     Done,
 }
 
-/// A [`merge`] that is done in steps, for whoever must not be away for long.
+/// A [`merge`] that is done in steps, for a thread that must return soon.
 ///
 /// ```
 /// use alluvium_filters::{Builder, Entry, Error, Geometry, Image, Maplet, Merge, Shape, Step, hash};
@@ -83,7 +86,8 @@ pub enum Step {
 ///     maplet.insert(Entry::new(geometry.fingerprint(hash(0, &key.to_le_bytes())), 1))?;
 /// }
 /// let (bytes, mut copy) = (maplet.to_bytes(), Vec::new());
-/// let mut builder = Builder::new(geometry, |page: &[u8]| -> Result<(), Error> { Ok(copy.extend_from_slice(page)) });
+/// let write = |page: &[u8]| -> Result<(), Error> { Ok(copy.extend_from_slice(page)) };
+/// let mut builder = Builder::new(geometry, write);
 /// let mut merge = Merge::new(vec![Image::new(&geometry, &bytes)?.source()])?;
 /// while merge.step(10, |_, entry| Some(entry.value()), &mut builder)? == Step::More {}
 /// assert_eq!(merge.merged().read, 100);
@@ -99,7 +103,7 @@ pub struct Merge<I> {
 }
 
 impl<I> Merge<I> {
-    /// A merge of `sources`, each of which is asked for its first entries.
+    /// Creates a merge of `sources`, each of which is asked for its first entries.
     ///
     /// # Errors
     /// Whatever a source returns.
@@ -120,7 +124,7 @@ impl<I> Merge<I> {
         })
     }
 
-    /// What has been done so far.
+    /// Returns what has been done so far.
     #[must_use]
     pub fn merged(&self) -> Merged {
         self.merged
@@ -269,9 +273,11 @@ impl<I> Input<I> {
     }
 }
 
-/// A tree of losers: each inner node holds the loser of its match, the winner went on (Knuth, volume 3, 5.4.1).
+/// A tree of losers: each inner node holds the loser of its match, the winner went on (Knuth,
+/// volume 3, 5.4.1).
 struct Tournament {
-    /// Node 0 holds the winner; node n has the children 2n and 2n + 1; leaves follow the inner nodes.
+    /// Node 0 holds the winner; node n has the children 2n and 2n + 1; leaves follow the inner
+    /// nodes.
     nodes: Vec<(u128, usize)>,
     leaves: usize,
 }
@@ -295,7 +301,8 @@ impl Tournament {
     #[inline(always)]
     fn winner(&self) -> Option<usize> {
         let (key, source) = self.nodes[0];
-        // The upper half alone tells: comparing all of a key that was just stored in halves would wait for both to be written.
+        // The upper half alone tells: comparing all of a key that was just stored in halves would
+        // wait for both to be written.
         ((key >> 64) as u64 == 0).then_some(source)
     }
 

@@ -1,8 +1,10 @@
-//! Laying the entries of one page out, in order. The one place that decides what a page looks like: building, editing and
-//! resizing all go through here, so a page's bytes depend on its entries alone, never on how they came (invariant F4).
+//! Laying the entries of one page out, in order. The one place that decides what a page looks like:
+//! building, editing and resizing all go through here, so a page's bytes depend on its entries
+//! alone, never on how they came (invariant F4).
 //!
-//! A run goes into the page whole if its block's runs then have at most 64 slots and the page's at most all there are; otherwise it spills, and
-//! with it the later runs of its block. Later blocks are not concerned.
+//! A run goes into the page whole if its block's runs then have at most 64 slots and the page's at
+//! most all there are; otherwise it spills, and with it the later runs of its block. Later blocks
+//! are not concerned.
 
 use super::format::{Block, Header, Kind, SlotWriter};
 use super::geometry::{BLOCK_SLOTS, Geometry, Place};
@@ -44,8 +46,8 @@ impl BlockPlacer {
         (self.run_at, self.spilling) = (0, false);
     }
 
-    /// Appends an entry. `room` is how many slots the page has left for the block. What does not fit goes to `spill` as
-    /// (quotient, word, count).
+    /// Appends an entry. `room` is how many slots the page has left for the block. What does not
+    /// fit goes to `spill` as (quotient, word, count).
     #[inline(always)]
     pub(super) fn push(
         &mut self,
@@ -89,12 +91,12 @@ impl BlockPlacer {
         spill.push(last);
     }
 
-    /// The slots placed.
+    /// Returns the slots placed.
     pub(super) fn words(&self) -> &[u64] {
         self.slots.words()
     }
 
-    /// The metadata, for a block whose first slot is at `position`.
+    /// Returns the metadata, for a block whose first slot is at `position`.
     pub(super) fn block(&self, position: u32) -> Block {
         Block::new(self.occupied, position, self.ends)
     }
@@ -138,7 +140,7 @@ impl PagePlacer {
         self.spilled.clear();
     }
 
-    /// The page's number.
+    /// Returns the page's number.
     #[inline(always)]
     pub(super) fn number(&self) -> u32 {
         self.number

@@ -1,7 +1,7 @@
 //! The words of one run, and how often each occurs.
 //!
-//! A word that occurs three times or more takes three slots and those of its count, so a multiset with one enormous multiplicity stays
-//! small. Three equal words in a row mean nothing else.
+//! A word that occurs three times or more takes three slots and those of its count, so a multiset
+//! with one enormous multiplicity stays small. Three equal words in a row mean nothing else.
 
 use super::format::slot;
 use super::geometry::{BLOCK_SLOTS, COUNT_BITS, Geometry};
@@ -64,7 +64,7 @@ impl Slots {
     }
 }
 
-/// How many slots a word takes that occurs so often.
+/// Returns how many slots a word takes that occurs so often.
 pub(super) fn slots_for(geometry: &Geometry, count: u32) -> u32 {
     if count < 3 {
         count
@@ -75,7 +75,7 @@ pub(super) fn slots_for(geometry: &Geometry, count: u32) -> u32 {
 
 /// Where the words of a run are read from: a page, or slots in memory.
 pub(super) trait Words {
-    /// The word at a position; anything, but no panic, where there is none.
+    /// Returns the word at a position; anything, but no panic, where there is none.
     fn word(&self, position: u32) -> u64;
 }
 
@@ -99,7 +99,8 @@ impl Words for &[u64] {
     }
 }
 
-/// The distinct words from one position to another, each with its count. Ends for all bytes: every step moves on.
+/// The distinct words from one position to another, each with its count. Ends for all bytes: every
+/// step moves on.
 #[derive(Clone, Debug)]
 pub(super) struct Run<W> {
     words: W,
@@ -119,7 +120,7 @@ impl<W: Words> Run<W> {
         }
     }
 
-    /// Where the next word will be read.
+    /// Returns where the next word will be read.
     pub(super) fn position(&self) -> u32 {
         self.at
     }

@@ -16,7 +16,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// An empty chunk.
+    /// Creates an empty chunk.
     #[must_use]
     pub fn new() -> Chunk {
         Chunk::default()
@@ -37,7 +37,7 @@ impl Chunk {
         self.entries.push(entry);
     }
 
-    /// The distinct entries.
+    /// Returns the distinct entries.
     #[must_use]
     pub fn entries(&self) -> &[Entry] {
         &self.entries
@@ -63,10 +63,12 @@ impl Chunk {
 }
 
 impl PageView<'_> {
-    /// Appends the entries of page `number` to `chunk`, in rising order. `spilled` are the page's spilled records ([`PageView::spilled`]).
+    /// Appends the entries of page `number` to `chunk`, in rising order. `spilled` are the page's
+    /// spilled records ([`PageView::spilled`]).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the header is not that page's, or entries are of another page or not in order; `chunk` then holds some.
+    /// [`Error::Corrupt`] when the header is not that page's, or entries are of another page or not
+    /// in order; `chunk` then holds some.
     pub fn read_into(&self, number: u32, spilled: &[Counted], chunk: &mut Chunk) -> Result<()> {
         let geometry = self.geometry;
         let header = Header::read(geometry, self.page, Kind::Page, number)?;

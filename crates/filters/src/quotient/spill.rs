@@ -1,7 +1,8 @@
-//! Spill pages: sorted records of what found no room in its page.
+//! Spill pages: sorted records of the entries that did not fit in their pages.
 //!
-//! At a load of 95 % and pages of 4 KiB about one entry in 2,000 spills; at 90 %, one in 10,000. The records of the whole
-//! filter are one sorted array over the spill pages, and a page's header says which of them are its own.
+//! At a load of 95 % and pages of 4 KiB about one entry in 2,000 spills; at 90 %, one in 10,000.
+//! The records of the whole filter are one sorted array over the spill pages, and a page's header
+//! says which of them are its own.
 
 use super::format::{Header, Kind, record, records_per_page, write_record};
 use super::geometry::Geometry;
@@ -28,7 +29,8 @@ pub struct SpillView<'a> {
 }
 
 impl Geometry {
-    /// The pages that hold these spilled records ([`crate::PageView::spilled`]). Spill pages follow the others.
+    /// Returns the pages that hold these spilled records ([`crate::PageView::spilled`]). Spill
+    /// pages follow the others.
     #[must_use]
     pub fn spill_pages(&self, (first, count): (u32, u32)) -> Range<u32> {
         let per_page = records_per_page(self);
@@ -41,7 +43,7 @@ impl Geometry {
 }
 
 impl<'a> SpillView<'a> {
-    /// A view of the filter's page `number`.
+    /// Creates a view of the filter's page `number`.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when it is not that spill page.
@@ -76,15 +78,16 @@ impl<'a> SpillView<'a> {
         })
     }
 
-    /// The records of this page that are among the filter's records `first` to `first + count`.
+    /// Returns the records of this page that are among the filter's records `first` to
+    /// `first + count`.
     pub fn records(&self, (first, count): (u32, u32)) -> impl Iterator<Item = Counted> + use<'a> {
         let page = self.page;
         self.clip(first, count)
             .map_while(move |index| record(page, index).map(|(entry, count)| Counted { entry, count }))
     }
 
-    /// The values under a fingerprint, of a page whose spilled records are these. Those of one fingerprint may go on in the next
-    /// spill page, see [`Geometry::spill_pages`].
+    /// Returns the values under a fingerprint, of a page whose spilled records are these. Those of
+    /// one fingerprint may go on in the next spill page, see [`Geometry::spill_pages`].
     #[must_use]
     pub fn lookup(&self, fingerprint: Fingerprint, (first, count): (u32, u32)) -> Values<'a> {
         let Range { start: mut low, end } = self.clip(first, count);

@@ -5,7 +5,8 @@ use super::geometry::Geometry;
 use super::lookup::{Compared, PageView};
 use crate::Fingerprint;
 
-/// The distinct values under a fingerprint, the newest (greatest) first. Holds no memory of its own.
+/// The distinct values under a fingerprint, the newest (greatest) first. Holds no memory of its
+/// own.
 #[derive(Clone, Debug)]
 pub struct Values<'a> {
     geometry: &'a Geometry,
@@ -70,7 +71,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Whether there are none (left).
+    /// Returns whether there are none (left).
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {

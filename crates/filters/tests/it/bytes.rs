@@ -84,7 +84,8 @@ fn flipped_bits_make_nothing_panic_and_are_reported() {
             let at = random.usize(..bytes.len());
             bytes[at] ^= 1 << random.u8(0..8);
             let violations = Image::new(&geometry, &bytes).unwrap().check();
-            // A flipped bit may turn one entry into another that could as well have been put in; nothing else passes.
+            // A flipped bit may turn one entry into another that could as well have been put in;
+            // nothing else passes.
             if violations.is_empty() {
                 assert_ne!(
                     crate::support::read(&geometry, &bytes),
@@ -103,7 +104,8 @@ fn flipped_bits_make_nothing_panic_and_are_reported() {
 fn remainders_that_no_fingerprint_has_are_reported() {
     let geometry = Geometry::with_pages(2, Shape::new(30, 4)).unwrap();
     let mut bytes = build(geometry, &random_entries(&geometry, 500, 1));
-    // The last slots of the first page with all bits set: remainders out of order, or greater than any fingerprint's.
+    // The last slots of the first page with all bits set: remainders out of order, or greater than
+    // any fingerprint's.
     let slots_at = 32 + (geometry.quotients() / 2 / 48) as usize * 16;
     let last = (0..4096).rev().find(|&at| bytes[at] != 0).unwrap();
     assert!(last > slots_at);

@@ -215,7 +215,8 @@ fn what_does_not_fit_its_page_spills_and_comes_back() {
     let shape = Shape::new(34, 16);
     let geometry = Geometry::with_pages(4, shape).unwrap();
     let mut random = fastrand::Rng::with_seed(9);
-    // 3,000 entries for page 2 of four, whose slots are fewer, and one fingerprint with 1,000 values.
+    // 3,000 entries for page 2 of four, whose slots are fewer, and one fingerprint with 1,000
+    // values.
     let mut model = Multiset::new();
     for _ in 0..3000 {
         let number = (2 << 32) + random.u64(0..1 << 32);

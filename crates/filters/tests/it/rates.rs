@@ -3,7 +3,8 @@
 use crate::support::{Multiset, build};
 use alluvium_filters::{Entry, Geometry, Image, Shape};
 
-/// A filter whose remainders have (almost) exactly so many bits of freedom: as many pages as bring the quotients to a power of two.
+/// A filter whose remainders have (almost) exactly `remainder_bits` bits of freedom: as many pages
+/// as bring the quotients to a power of two.
 fn exact(quotient_bits: u32, remainder_bits: u32, page_bytes: u32) -> Geometry {
     let shape = Shape {
         page_bytes,

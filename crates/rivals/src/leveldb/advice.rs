@@ -1,4 +1,5 @@
-//! Advice for the mappings of LevelDB's tables: their access is random. LevelDB makes them by itself, one when a table is opened, and has no call for it.
+//! Advice for the mappings of LevelDB's tables: their access is random. LevelDB makes them by
+//! itself, one when a table is opened, and has no call for it.
 
 use anyhow::{Context, Result};
 use std::sync::Arc;
@@ -46,7 +47,7 @@ impl Advice {
     pub(super) fn stop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It does not panic; if it did, nobody would miss its advice.
+            // It does not panic; if it did, only its advice would be missing.
             let _ = thread.join();
         }
     }
@@ -69,7 +70,8 @@ fn advise(known: &mut Vec<(usize, usize)>) {
     };
     let tables: Vec<(usize, usize)> = maps.lines().filter_map(table).collect();
     for &(start, end) in tables.iter().filter(|range| !known.contains(range)) {
-        // SAFETY: advice changes no byte. If the mapping has gone meanwhile, it says so, or advises what has come in its place.
+        // SAFETY: advice changes no byte. If the mapping has gone meanwhile, it says so, or advises
+        // what has come in its place.
         unsafe {
             madvise(start as *mut std::ffi::c_void, end - start, MADV_RANDOM);
         }
@@ -77,7 +79,7 @@ fn advise(known: &mut Vec<(usize, usize)>) {
     *known = tables;
 }
 
-/// The range of a line of `/proc/self/maps` that is a table.
+/// Returns the range of a line of `/proc/self/maps` that is a table.
 fn table(line: &str) -> Option<(usize, usize)> {
     if !line.ends_with(".ldb") {
         return None;

@@ -1,8 +1,10 @@
 //! LevelDB by its C API.
 //!
-//! Set up as its documentation says (`doc/index.md`): a Bloom filter of 10 bits, a larger write buffer, a cache of blocks; no compression, for values do
-//! not compress. It maps its tables into memory, where a far read-ahead of the device would drag in megabytes for each read: once somebody looks up
-//! keys, all mappings of tables are advised that access is random. While a load compacts, they are not: there reading ahead is right.
+//! Set up as its documentation says (`doc/index.md`): a Bloom filter of 10 bits, a larger write
+//! buffer, a cache of blocks; no compression, for values do not compress. It maps its tables into
+//! memory, where a far read-ahead of the device would drag in megabytes for each read. Once a
+//! session looks up keys, all mappings of tables are advised that access is random. While a load
+//! compacts, they are not: there reading ahead is right.
 
 mod advice;
 mod ffi;
@@ -19,7 +21,7 @@ const BLOOM_BITS: i32 = 10;
 const FILE: usize = 8 << 20;
 /// Tables that may be open at once; all of them in stores of this size.
 const OPEN_FILES: i32 = 10_000;
-/// Scans of so many records are better off with reading ahead.
+/// Scans of at least this many records are better off with reading ahead.
 const LONG: usize = 1000;
 const MIB: u64 = 1 << 20;
 
@@ -34,7 +36,8 @@ struct LevelDb {
     settings: Vec<(String, String)>,
 }
 
-// SAFETY: LevelDB's documentation lets any number of threads use a database without synchronisation; the options are only read.
+// SAFETY: LevelDB's documentation lets any number of threads use a database without
+// synchronisation; the options are only read.
 unsafe impl Send for LevelDb {}
 // SAFETY: as above.
 unsafe impl Sync for LevelDb {}
@@ -48,7 +51,8 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     let memtable = (memory / 100 * MEMTABLE_PERCENT).clamp(MIB, 64 * MIB);
     let path = c_path(&setup.directory.join("store"))?;
     let mut failure = Failure::default();
-    // SAFETY: every pointer is what the library has just returned; all live until the database is closed, for the library does not copy them.
+    // SAFETY: every pointer is what the library has just returned; all live until the database is
+    // closed, for the library does not copy them.
     let mut engine = unsafe {
         let options = ffi::leveldb_options_create();
         let cache = ffi::leveldb_cache_create_lru(cached as usize);
@@ -93,7 +97,8 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
 impl Drop for LevelDb {
     fn drop(&mut self) {
         self.advice.stop();
-        // SAFETY: sessions borrow this and are gone; each is destroyed once, the database before what it uses. It is null where opening has failed.
+        // SAFETY: sessions borrow this and are gone; each is destroyed once, the database before
+        // what it uses. It is null where opening has failed.
         unsafe {
             if !self.db.is_null() {
                 ffi::leveldb_close(self.db);
@@ -113,7 +118,8 @@ impl Engine for LevelDb {
     }
 
     fn flush(&self) -> Result<()> {
-        // There is no call for it; the memtable is written out when it is full, and what it holds is in the log.
+        // There is no call for it; the memtable is written out when it is full, and what it holds
+        // is in the log.
         Ok(())
     }
 
@@ -122,7 +128,8 @@ impl Engine for LevelDb {
     }
 
     fn remarks(&self) -> String {
-        // SAFETY: the database is open, the name ends with zero; what is returned is null or a text that is ours to free.
+        // SAFETY: the database is open, the name ends with zero; what is returned is null or a text
+        // that is ours to free.
         unsafe {
             let text = ffi::leveldb_property_value(self.db, c"leveldb.stats".as_ptr());
             if text.is_null() {
@@ -168,7 +175,8 @@ impl Session for Thread<'_> {
         let mut failure = Failure::default();
         let mut bytes = 0;
         let engine = self.engine;
-        // SAFETY: the key lives through the call; what is returned is null or bytes that are ours to free.
+        // SAFETY: the key lives through the call; what is returned is null or bytes that are ours
+        // to free.
         unsafe {
             let value = ffi::leveldb_get(
                 engine.db,
@@ -194,7 +202,8 @@ impl Session for Thread<'_> {
         }
         let mut failure = Failure::default();
         let mut count = 0;
-        // SAFETY: the iterator lives from its creation to its destruction here; keys and values are valid until it moves.
+        // SAFETY: the iterator lives from its creation to its destruction here; keys and values are
+        // valid until it moves.
         unsafe {
             let iterator = ffi::leveldb_create_iterator(self.engine.db, self.engine.read);
             ffi::leveldb_iter_seek(iterator, chars(from), from.len());

@@ -1,7 +1,9 @@
 //! LMDB by its C API.
 //!
-//! Set up as its documentation says: no reading ahead, for the data is larger than memory and access is random; `MDB_NOSYNC`, so that a commit is in the
-//! page cache when it returns and survives the death of the process; a transaction for each operation. It has no log and no cache of its own.
+//! Set up as its documentation says: no reading ahead, for the data is larger than memory and
+//! access is random; `MDB_NOSYNC`, so that a commit is in the page cache when it returns and
+//! survives the death of the process; a transaction for each operation. It has no log and no cache
+//! of its own.
 
 mod ffi;
 
@@ -11,7 +13,8 @@ use anyhow::{Result, bail};
 use std::ffi::{CStr, c_int};
 use std::ptr;
 
-/// The map has room for so many times the data: a B-tree whose leaves are two thirds full, and pages that wait for readers.
+/// Size of the map, in multiples of the data: leaves of a B-tree are two thirds full, and pages
+/// wait for readers.
 const ROOM: u64 = 4;
 const LEAST_MAP: u64 = 1 << 30;
 
@@ -60,7 +63,8 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
         dbi: 0,
         map_bytes,
     };
-    // SAFETY: as above; the path ends with zero and lives through the call. The transaction ends here, whatever happens.
+    // SAFETY: as above; the path ends with zero and lives through the call. The transaction ends
+    // here, whatever happens.
     unsafe {
         check(ffi::mdb_env_set_mapsize(env, map_bytes as usize))?;
         check(ffi::mdb_env_set_maxreaders(env, setup.threads as u32 + 8))?;
@@ -87,7 +91,8 @@ impl Drop for Lmdb {
 impl Engine for Lmdb {
     fn session(&self) -> Result<Box<dyn Session + '_>> {
         let mut read = ptr::null_mut();
-        // SAFETY: the environment is open; the transaction belongs to the session, which aborts it. It holds nothing while it is reset.
+        // SAFETY: the environment is open; the transaction belongs to the session, which aborts it.
+        // It holds nothing while it is reset.
         unsafe {
             check(ffi::mdb_txn_begin(
                 self.env,
@@ -132,7 +137,7 @@ struct Thread<'a> {
     read: *mut ffi::Txn,
 }
 
-// SAFETY: without thread-local storage (`MDB_NOTLS`), a read transaction belongs to whoever has it.
+// SAFETY: without thread-local storage (`MDB_NOTLS`), a read transaction is not bound to a thread.
 unsafe impl Send for Thread<'_> {}
 
 impl Drop for Thread<'_> {
@@ -158,7 +163,8 @@ impl Session for Thread<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (mut key, mut value) = (val(key), val(value));
         let mut txn = ptr::null_mut();
-        // SAFETY: the environment is open, key and value live through the calls, and the transaction ends here.
+        // SAFETY: the environment is open, key and value live through the calls, and the
+        // transaction ends here.
         unsafe {
             check(ffi::mdb_txn_begin(
                 self.engine.env,
@@ -178,7 +184,8 @@ impl Session for Thread<'_> {
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.reading(|txn, dbi| {
             let (mut key, mut value) = (val(key), EMPTY);
-            // SAFETY: the transaction is live; what it finds is in the map and stays until it is reset.
+            // SAFETY: the transaction is live; what it finds is in the map and stays until it is
+            // reset.
             unsafe {
                 let code = ffi::mdb_get(txn, dbi, &raw mut key, &raw mut value);
                 if code == ffi::NOT_FOUND {
@@ -195,7 +202,8 @@ impl Session for Thread<'_> {
         self.reading(|txn, dbi| {
             let (mut key, mut value) = (val(from), EMPTY);
             let mut cursor = ptr::null_mut();
-            // SAFETY: the transaction is live; the cursor is closed before it is reset; what it shows is in the map.
+            // SAFETY: the transaction is live; the cursor is closed before it is reset; what it
+            // shows is in the map.
             unsafe {
                 check(ffi::mdb_cursor_open(txn, dbi, &raw mut cursor))?;
                 let mut count = 0;

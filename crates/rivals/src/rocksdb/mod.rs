@@ -1,7 +1,8 @@
 //! RocksDB, levelled and universal, by its C API.
 //!
-//! Set up as its wiki recommends ("Setup Options and Basic Tuning", "RocksDB Tuning Guide", "Direct IO"): Bloom filters of 10 bits, filters and indexes in
-//! the block cache, dynamic level sizes, direct I/O with a block cache of half of the memory, two background jobs for each processor.
+//! Set up as its wiki recommends ("Setup Options and Basic Tuning", "RocksDB Tuning Guide", "Direct
+//! IO"): Bloom filters of 10 bits, filters and indexes in the block cache, dynamic level sizes,
+//! direct I/O with a block cache of half of the memory, two background jobs for each processor.
 
 mod ffi;
 
@@ -53,15 +54,16 @@ impl Sizes {
         }
     }
 
-    /// All options. Whoever asks for them destroys them.
+    /// Returns all options. The caller destroys them.
     fn options(self, style: Style) -> *mut ffi::Options {
         let Sizes {
             cache,
             memtable,
             cores,
         } = self;
-        // SAFETY: every pointer is what the library has just returned. The options keep the cache and the table's factory by counts of their own, so
-        // that the handles to them are destroyed here; the policy passes to the table.
+        // SAFETY: every pointer is what the library has just returned. The options keep the cache
+        // and the table's factory by counts of their own, so that the handles to them are destroyed
+        // here; the policy passes to the table.
         unsafe {
             let table = ffi::rocksdb_block_based_options_create();
             let blocks = ffi::rocksdb_cache_create_lru(cache as usize);
@@ -131,7 +133,8 @@ struct RocksDb {
     settings: Vec<(String, String)>,
 }
 
-// SAFETY: RocksDB's documentation lets any number of threads use a database without synchronisation; the options are only read.
+// SAFETY: RocksDB's documentation lets any number of threads use a database without
+// synchronisation; the options are only read.
 unsafe impl Send for RocksDb {}
 // SAFETY: as above.
 unsafe impl Sync for RocksDb {}
@@ -141,7 +144,8 @@ impl RocksDb {
         let sizes = Sizes::new(setup);
         let path = c_path(&setup.directory.join("store"))?;
         let (mut family, mut failure) = (ptr::null_mut(), Failure::default());
-        // SAFETY: every pointer is what the library has just returned. The library copies the options, which are destroyed here.
+        // SAFETY: every pointer is what the library has just returned. The library copies the
+        // options, which are destroyed here.
         let (db, read, write) = unsafe {
             let options = sizes.options(style);
             let name = c"default".as_ptr();
@@ -171,7 +175,8 @@ impl RocksDb {
     }
 
     fn property(&self, name: &CStr) -> String {
-        // SAFETY: the database is open, the name ends with zero; what is returned is null or a text that is ours to free.
+        // SAFETY: the database is open, the name ends with zero; what is returned is null or a text
+        // that is ours to free.
         unsafe {
             let text = ffi::rocksdb_property_value(self.db, name.as_ptr());
             if text.is_null() {
@@ -253,7 +258,8 @@ impl Session for Thread<'_> {
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let mut failure = Failure::default();
         let engine = self.engine;
-        // SAFETY: the key lives through the call; what is returned is null or pins a value until it is destroyed, here.
+        // SAFETY: the key lives through the call; what is returned is null or pins a value until it
+        // is destroyed, here.
         unsafe {
             let pinned =
                 ffi::rocksdb_get_pinned(engine.db, engine.read, chars(key), key.len(), failure.slot());
@@ -272,7 +278,8 @@ impl Session for Thread<'_> {
     fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize> {
         let mut failure = Failure::default();
         let mut count = 0;
-        // SAFETY: the iterator lives from its creation to its destruction here; keys and values are valid until it moves.
+        // SAFETY: the iterator lives from its creation to its destruction here; keys and values are
+        // valid until it moves.
         unsafe {
             let iterator = ffi::rocksdb_create_iterator(self.engine.db, self.engine.read);
             ffi::rocksdb_iter_seek(iterator, chars(from), from.len());
@@ -299,7 +306,8 @@ impl Session for Thread<'_> {
         let mut values = vec![ptr::null_mut(); keys.len()];
         let mut errors = vec![ptr::null_mut(); keys.len()];
         let engine = self.engine;
-        // SAFETY: all four arrays have as many elements as is said, and live through the call; each value is destroyed once, each error freed once.
+        // SAFETY: all four arrays have as many elements as is said, and live through the call; each
+        // value is destroyed once, each error freed once.
         unsafe {
             ffi::rocksdb_batched_multi_get_cf(
                 engine.db,

@@ -1,4 +1,5 @@
-//! The time that clients with wrong passwords wait by, as a parameter: tests turn the hands themselves.
+//! The time that clients with wrong passwords wait by, as a parameter: tests turn the hands
+//! themselves.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -99,7 +100,7 @@ impl Drop for SystemClock {
     fn drop(&mut self) {
         self.shared.0.lock().is_over = true;
         self.shared.1.notify_one();
-        // Whoever holds the clock last may be the thread itself, within a waker.
+        // The last holder of the clock may be the thread itself, within a waker.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()

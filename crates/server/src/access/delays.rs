@@ -1,8 +1,10 @@
-//! What guessing a password costs: each wrong one is answered later than the last, by connection and by address.
+//! What guessing a password costs: each wrong one is answered later than the last, by connection
+//! and by address.
 //!
-//! Only the connection that guessed waits. Others of the same address go on, and so do their logins, until so many wrong
-//! passwords of that address wait for their answers that one more guess could be hidden among them: then the address's next
-//! attempts, right or wrong, are looked at when one of those answers is given. Who hangs up early gains nothing by it.
+//! Only the connection that guessed waits. Others of the same address go on, and so do their
+//! logins, until as many wrong passwords of that address wait for their answers that another guess
+//! could be hidden among them. Then the address's next attempts, right or wrong, are looked at when
+//! one of those answers is given. A client that hangs up early gains nothing by it.
 
 use super::Clock;
 use parking_lot::Mutex;
@@ -28,7 +30,7 @@ const AT_ONCE: usize = 8;
 /// How many addresses are remembered.
 const ADDRESSES: usize = 4096;
 
-/// Where a client is. Addresses that one network hands out by the billion count as one.
+/// Where a client is. Addresses that a single network hands out by the billion count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
     V4([u8; 4]),
@@ -60,7 +62,7 @@ struct Guesses {
     last: Duration,
 }
 
-/// How long the next answer waits after so many wrong passwords before it.
+/// Returns how long the next answer waits after `failures` wrong passwords before it.
 fn delay(failures: u32) -> Duration {
     let doubled = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
     FIRST.saturating_mul(doubled).min(LONGEST)
@@ -180,7 +182,8 @@ mod tests {
         let waits: Vec<_> = (0..8).map(|_| delays.failed(peer(1), &mut strikes)).collect();
         let expected = [100, 200, 400, 800, 1600, 3200, 5000, 5000].map(ms);
         assert_eq!(waits, expected);
-        // Another connection of the address goes on where this one was, one of another address begins.
+        // Another connection of the address goes on where this one was, one of another address
+        // begins.
         assert_eq!(delays.failed(peer(1), &mut 0), ms(5000));
         assert_eq!(delays.failed(peer(2), &mut 0), ms(100));
         // The same connection is known by its own number when its address is not.

@@ -49,7 +49,8 @@ pub(crate) struct Rules {
     /// Whether any password is right.
     pub(super) needs_no_password: bool,
     pub(super) passwords: Vec<Sum>,
-    /// What it may do: what any of these allows. The first is what its rules say outside of parentheses.
+    /// What it may do: what any of these allows. The first is what its rules say outside of
+    /// parentheses.
     pub(super) selectors: Vec<Selector>,
 }
 
@@ -66,7 +67,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// The rules of the user `default`, as long as nothing was said about it.
+    /// Returns the rules of the user `default`, as long as nothing was said about it.
     pub(super) fn of_default(password: Option<&str>) -> Rules {
         let mut rules = Rules::default();
         for word in ["on", "allkeys", "allchannels", "+@all"] {
@@ -85,7 +86,7 @@ impl Rules {
         self.needs_no_password = password.is_none();
     }
 
-    /// Whether a password is right.
+    /// Returns whether a password is right.
     pub(super) fn admits(&self, password: &[u8]) -> bool {
         let given = sum(password);
         let mut is_right = Choice::from(0);
@@ -95,12 +96,13 @@ impl Rules {
         self.is_on && (self.needs_no_password || bool::from(is_right))
     }
 
-    /// Whether everything is allowed.
+    /// Returns whether everything is allowed.
     pub(super) fn allow_all(&self) -> bool {
         self.selectors.iter().any(Selector::allows_all)
     }
 
-    /// Whether any selector allows what is asked for. If none does, a key tells more than a command.
+    /// Whether any selector allows what is asked for. If none does, a key tells more than a
+    /// command.
     pub(super) fn check(&self, asked: &Asked<'_>) -> Result<(), super::Denied> {
         let mut why = super::Denied::Command;
         for selector in &self.selectors {
@@ -156,8 +158,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Changes them as all words say; those that are between parentheses may have been split at blanks. What is wrong is told
-    /// together with its word, and then nothing has changed.
+    /// Changes them as all words say; those that are between parentheses may have been split at
+    /// blanks. What is wrong is told together with its word, and then nothing has changed.
     pub(super) fn apply_all<'w>(&mut self, words: impl Iterator<Item = &'w [u8]>) -> Result<(), BadWord> {
         let mut changed = self.clone();
         let mut open: Option<(Vec<u8>, Vec<u8>)> = None;
@@ -188,7 +190,7 @@ impl Rules {
         Ok(())
     }
 
-    /// The words that make them again.
+    /// Returns the words that make them again.
     pub(super) fn describe(&self) -> Vec<u8> {
         let mut words = vec![if self.is_on { "on" } else { "off" }.as_bytes().to_vec()];
         if self.needs_no_password {
@@ -215,13 +217,13 @@ pub(super) enum BadWord {
     Unmatched(Vec<u8>),
 }
 
-/// The sum of a password.
+/// Returns the sum of a password.
 pub(super) fn sum(password: &[u8]) -> Sum {
     let digest = ring::digest::digest(&ring::digest::SHA256, password);
     digest.as_ref().try_into().expect("a sum of SHA-256 has 32 bytes")
 }
 
-/// A sum that is written out.
+/// Returns a sum that is written out.
 fn read_sum(text: &[u8]) -> Result<Sum, Wrong> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

@@ -1,4 +1,5 @@
-//! What part of the commands, and which keys, a user may use: what stands in a rule besides passwords.
+//! What part of the commands, and which keys, a user may use: what stands in a rule besides
+//! passwords.
 
 use super::rules::Wrong;
 use crate::glob;
@@ -55,7 +56,7 @@ impl Default for Selector {
 }
 
 impl Selector {
-    /// Whether it allows everything.
+    /// Returns whether it allows everything.
     pub(super) fn allows_all(&self) -> bool {
         self.has_all_keys && self.has_all_commands
     }
@@ -87,7 +88,8 @@ impl Selector {
         })
     }
 
-    /// Whether a pattern that lets so much become of its keys is the one that is looked for.
+    /// Returns whether a pattern that lets so much become of its keys is the one that is looked
+    /// for.
     fn fits(&self, need: Need, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
         let lets = |have: Need| (have.reads || !need.reads) && (have.writes || !need.writes);
         let mut patterns = self.patterns.iter();
@@ -216,7 +218,8 @@ impl Selector {
     }
 }
 
-/// What `%R~`, `%W~` and `%RW~` let become of keys, and the pattern behind. Without a `~` it is empty, as in Redis.
+/// Returns what `%R~`, `%W~` and `%RW~` let become of keys, and the pattern behind. Without a `~`
+/// it is empty, as in Redis.
 fn permissions(rest: &[u8]) -> Result<(Need, &[u8]), Wrong> {
     let end = rest.iter().position(|&byte| byte == b'~').unwrap_or(rest.len());
     let need = match &rest[..end].to_ascii_uppercase()[..] {
@@ -228,7 +231,7 @@ fn permissions(rest: &[u8]) -> Result<(Need, &[u8]), Wrong> {
     Ok((need, rest.get(end + 1..).unwrap_or_default()))
 }
 
-/// Whether blanks or zero bytes are among these: they would not survive in a file of users.
+/// Returns whether blanks or zero bytes are among these: they would not survive in a file of users.
 pub(super) fn has_spaces(text: &[u8]) -> bool {
     let is_space = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, 0 | 0x0b);
     text.iter().any(is_space)
@@ -236,7 +239,7 @@ pub(super) fn has_spaces(text: &[u8]) -> bool {
 
 // What follows writes rules that make the same selector again.
 impl Selector {
-    /// The words of keys.
+    /// Returns the words of keys.
     pub(crate) fn keys(&self) -> Vec<u8> {
         if self.has_all_keys {
             return b"~*".to_vec();
@@ -252,7 +255,7 @@ impl Selector {
         words.collect::<Vec<_>>().join(&b' ')
     }
 
-    /// The words of channels.
+    /// Returns the words of channels.
     pub(crate) fn channels(&self) -> Vec<u8> {
         if self.has_all_channels {
             return b"&*".to_vec();
@@ -272,8 +275,8 @@ impl Selector {
         parts.join(&b' ')
     }
 
-    /// The words of commands, as Redis finds them: first all or none, then the classes that come nearest to what is left,
-    /// then single commands.
+    /// Returns the words of commands, as Redis finds them: first all or none, then the classes that
+    /// come nearest to what is left, then single commands.
     pub(crate) fn commands(&self) -> Vec<u8> {
         let adds = !self.has_later_commands;
         let (mut shown, mut left) = (Selector::default(), self.clone());
@@ -303,7 +306,8 @@ impl Selector {
         words.join(&b' ')
     }
 
-    /// The class that has more in common with this selector than it has not, and most of all.
+    /// Returns the class that has more in common with this selector than it has not, and most of
+    /// all.
     fn nearest_class(&self, adds: bool, applied: &[bool]) -> Option<usize> {
         let mut best = None;
         let (mut least, mut most) = (usize::MAX, 0);

@@ -48,13 +48,13 @@ impl User {
         *held = Arc::new(rules);
     }
 
-    /// Whether everything is allowed. Connections ask this before each command.
+    /// Returns whether everything is allowed. Connections ask this before each command.
     #[inline]
     pub(crate) fn allows_all(&self) -> bool {
         self.allows_all.load(Ordering::Acquire)
     }
 
-    /// What others are told of it.
+    /// Returns what others are told of it.
     pub(crate) fn shown(&self) -> Shown {
         let rules = self.rules();
         let mut flags = vec![if rules.is_on { "on" } else { "off" }];

@@ -50,7 +50,8 @@ pub(crate) struct Access {
     default: Arc<User>,
     /// Those besides `default`.
     others: RwLock<BTreeMap<Box<str>, Arc<User>>>,
-    /// The password of `default` as it was given by an option or CONFIG SET, which CONFIG GET shows.
+    /// The password of `default` as it was given by an option or CONFIG SET, which CONFIG GET
+    /// shows.
     given_password: RwLock<Option<Arc<str>>>,
     file: Option<Arc<dyn UserFile>>,
     /// One changes users at a time.
@@ -60,7 +61,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// The user `default` with a password, and those of a file, if there is one.
+    /// Creates the user `default` with a password, and those of a file, if there is one.
     ///
     /// # Errors
     /// Text that says what is wrong with the file, and where.
@@ -82,23 +83,23 @@ impl Access {
         Ok(access)
     }
 
-    /// The user that new connections are.
+    /// Returns the user that new connections are.
     pub(crate) fn default_user(&self) -> Arc<User> {
         Arc::clone(&self.default)
     }
 
-    /// Whether new connections are let in as `default` without a word.
+    /// Returns whether new connections are let in as `default` without a word.
     pub(crate) fn is_open(&self) -> bool {
         let rules = self.default.rules();
         rules.is_on && rules.needs_no_password
     }
 
-    /// Whether the user `default` needs no password.
+    /// Returns whether the user `default` needs no password.
     pub(crate) fn default_needs_no_password(&self) -> bool {
         self.default.rules().needs_no_password
     }
 
-    /// The password of `default` that was given by an option or CONFIG SET.
+    /// Returns the password of `default` that was given by an option or CONFIG SET.
     pub(crate) fn given_password(&self) -> Option<Arc<str>> {
         self.given_password.read().clone()
     }
@@ -128,13 +129,14 @@ impl Access {
         all
     }
 
-    /// Looks at a name and a password that came from an address; `strikes` counts the wrong ones of the connection.
+    /// Looks at a name and a password that came from an address; `strikes` counts the wrong ones of
+    /// the connection.
     pub(crate) fn log_in(&self, peer: Peer, strikes: &mut u32, name: &[u8], password: &[u8]) -> Login {
         if let Err(time) = self.delays.may_try(peer) {
             return Login::Later(time);
         }
         let user = self.find(name);
-        // Someone who is not there has no passwords: it takes as long to say so.
+        // A user that does not exist has no passwords: it takes as long to say so.
         let rules = user.as_ref().map(|user| user.rules()).unwrap_or_default();
         match user.filter(|_| rules.admits(password)) {
             Some(user) => Login::Yes(user),
@@ -142,7 +144,8 @@ impl Access {
         }
     }
 
-    /// Changes a user's rules, or makes a user; whether connections of it have to end is answered with it.
+    /// Changes a user's rules, or makes a user; whether connections of it have to end is answered
+    /// with it.
     ///
     /// # Errors
     /// Text for the client.
@@ -196,12 +199,13 @@ impl Access {
         Ok(deleted)
     }
 
-    /// Whether users are kept in a file.
+    /// Returns whether users are kept in a file.
     pub(crate) fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Reads all users from the file again; those that are not there or off now, whose connections have to end.
+    /// Reads all users from the file again; those that are not there or off now, whose connections
+    /// have to end.
     ///
     /// # Errors
     /// Text that says what is wrong with the file, and where; then nothing has changed.
@@ -276,7 +280,7 @@ impl Access {
     }
 }
 
-/// A user in the syntax of the file.
+/// Returns a user in the syntax of the file.
 pub(crate) fn describe(user: &User) -> Vec<u8> {
     let rules = user.rules().describe();
     [format!("user {} ", user.name()).as_bytes(), &rules].concat()
@@ -293,7 +297,7 @@ fn unmatched(word: &[u8]) -> String {
     )
 }
 
-/// The name of a user, if it can be one.
+/// Returns the name of a user, if it can be one.
 fn name_of(name: &[u8]) -> Result<&str, String> {
     if has_spaces(name) {
         return Err("Usernames can't contain spaces or null characters".to_owned());

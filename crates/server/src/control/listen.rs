@@ -22,9 +22,11 @@ use std::time::Duration;
 const CONNECTIONS: usize = 16;
 /// How long a client has for its greeting.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// After an error of the system, such as too few file descriptors, nobody is accepted for so long.
+/// How long no connection is accepted after an error of the system, such as too few file
+/// descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long operations have to end when the process stops managing. Backups and checks end when the store is closed, at the latest.
+/// How long operations have to end when the process stops managing. Backups and checks end when the
+/// store is closed, at the latest.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// What a server adds to the store.
@@ -34,7 +36,8 @@ pub(crate) struct About {
     pub(crate) counts: Counts,
 }
 
-/// A store that other processes of the same user can manage while this one has it open. Dropping it ends that.
+/// A store that other processes of the same user can manage while this one has it open. Dropping it
+/// ends that.
 pub struct Control {
     managed: Arc<Managed>,
     accepting: Mutex<Option<(JoinHandle<()>, Arc<Listening>)>>,
@@ -62,7 +65,8 @@ struct Connections {
 }
 
 impl Control {
-    /// Listens at a socket in the directory of a store. Clients are `alluvium` with `--db`, and [`Client`](super::Client).
+    /// Listens at a socket in the directory of a store. Clients are `alluvium` with `--db`, and
+    /// [`Client`](super::Client).
     ///
     /// # Errors
     /// As the system says, when there can be no socket in the directory, or no thread.
@@ -88,8 +92,8 @@ impl Control {
         })
     }
 
-    /// Ends it: nobody is accepted any more, and those who are connected are cut off. What they have begun and cannot be stopped goes on as
-    /// long as the store is open.
+    /// Ends it: no connection is accepted any more, and those that there are are cut off. What they
+    /// have begun and cannot be stopped goes on as long as the store is open.
     pub fn stop(&self) {
         {
             let mut connections = self.managed.connections.lock();
@@ -100,7 +104,7 @@ impl Control {
             }
         }
         if let Some((accepting, listening)) = self.accepting.lock().take() {
-            // Whoever waits for connections there learns that none will come.
+            // A thread that waits for connections there learns that none will come.
             let _ = rustix::net::shutdown(&listening.socket, Shutdown::Both);
             if accepting.join().is_err() {
                 tracing::error!("the thread that accepts connections of managers has panicked");

@@ -1,12 +1,15 @@
-//! Management of an open store: by the process that holds it, or over a Unix socket in its directory.
+//! Management of an open store: by the process that holds it, or over a Unix socket in its
+//! directory.
 //!
-//! *Knows*: which operations a person or a script asks of a store, how they are asked and answered over a socket, who may connect.
+//! *Knows*: which operations a person or a script asks of a store, how they are asked and answered
+//! over a socket, who may connect.
 //!
 //! *Does not know*: command lines, how answers are shown.
 //!
-//! *Read in this order*: `request.rs` (what is asked and answered), `session.rs` (how it is done, in any process that has the store open),
-//! `redis.rs` (keys of Redis clients), `report.rs` (answers as JSON), `format.rs` (the bytes), `client.rs`, `socket.rs` (where the socket
-//! is, who may connect) and `listen.rs` (its threads).
+//! *Read in this order*: `request.rs` (what is asked and answered), `session.rs` (how it is done,
+//! in any process that has the store open), `redis.rs` (keys of Redis clients), `report.rs`
+//! (answers as JSON), `format.rs` (the bytes), `client.rs`, `socket.rs` (where the socket is, who
+//! may connect) and `listen.rs` (its threads).
 //!
 //! A program that embeds a store offers the same with [`Control::start`]:
 //!
@@ -30,10 +33,13 @@
 //!
 //! Invariants:
 //!
-//! - **S20** An operation is written once: what a socket asks for and what the command line does with a store of its own run the same code.
-//! - **S21** Keyspaces that a server keeps typed keys in are changed only through that server's locks.
-//! - **S22** Nobody but the user whose process it is, and root, is answered.
-//! - **S23** No bytes from the socket take more memory than was received, nor make the process panic.
+//! - **S20** An operation is written once: what a socket asks for and what the command line does
+//!   with a store of its own run the same code.
+//! - **S21** Keyspaces that a server keeps typed keys in are changed only through that server's
+//!   locks.
+//! - **S22** Only the user whose process it is, and root, are answered.
+//! - **S23** No bytes from the socket take more memory than was received, nor make the process
+//!   panic.
 
 mod client;
 pub mod format;

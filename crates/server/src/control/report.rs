@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
-/// The name of a compression.
+/// Returns the name of a compression.
 pub(super) fn compression(of: Compression) -> &'static str {
     match of {
         Compression::None => "none",
@@ -36,7 +36,7 @@ pub(super) fn keyspaces(db: &Db) -> alluvium::Result<Value> {
     Ok(all.into())
 }
 
-/// What the store holds and takes, in groups.
+/// Returns what the store holds and takes, in groups.
 pub(super) fn stats(db: &Db) -> Value {
     let stats = db.stats();
     let (space, memory, log) = (&stats.space, &stats.memory, &stats.log);
@@ -84,7 +84,7 @@ pub(super) fn figures(db: &Db) -> Value {
     })
 }
 
-/// The tree.
+/// Returns the tree.
 pub(super) fn outline(db: &Db) -> Value {
     let (outline, drawing) = (db.outline(), db.draw());
     json!({
@@ -95,7 +95,7 @@ pub(super) fn outline(db: &Db) -> Value {
     })
 }
 
-/// What a check has read and found.
+/// Returns what a check has read and found.
 pub(super) fn check(report: &CheckReport) -> Value {
     let structures = report.read.iter().map(|structure| {
         json!({ "structure": structure.name, "nodes": structure.nodes, "bytes": structure.bytes })
@@ -163,7 +163,7 @@ fn layer(of: &OutlineLayer) -> Value {
     })
 }
 
-/// A run.
+/// Returns a run.
 pub(super) fn run(run: &OutlineRun) -> Value {
     let summary = &run.summary;
     let extents = run.extents.iter().map(|used| {

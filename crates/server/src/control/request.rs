@@ -51,7 +51,8 @@ pub enum Request {
     },
     /// Reads keys in order, as they are at one moment: [`Reply::Pairs`], again and again.
     Scan(Scan),
-    /// Begins to load sorted records into a keyspace; a load that was begun before on this connection is given up.
+    /// Begins to load sorted records into a keyspace; a load that was begun before on this
+    /// connection is given up.
     BeginIngest(String),
     /// Loads records whose keys ascend.
     Ingest(Vec<(Vec<u8>, Vec<u8>)>),
@@ -76,7 +77,8 @@ pub enum Request {
     },
     /// Checks the store: [`Reply::Progress`], then [`Reply::Json`].
     Check(Depth),
-    /// Copies the store as it is now into a directory of the answering process: [`Reply::Progress`], then [`Reply::Number`], the last commit in it.
+    /// Copies the store as it is now into a directory of the answering process:
+    /// [`Reply::Progress`], then [`Reply::Number`], the last commit in it.
     Backup {
         /// The directory, absolute.
         to: Vec<u8>,
@@ -99,15 +101,17 @@ pub enum Redis {
         /// The keys.
         keys: Vec<Vec<u8>>,
     },
-    /// The same for all keys of a range, in the order of their bytes, as they are at one moment. Its keyspace means nothing.
+    /// The same for all keys of a range, in the order of their bytes, as they are at one moment.
+    /// Its keyspace means nothing.
     Scan {
         /// The database.
         database: u8,
         /// Which keys, and what of them.
         scan: Scan,
     },
-    /// Executes commands on keys, all in one commit, together with changes of other keyspaces: [`Reply::Values`] has the replies of RESP2. If
-    /// one is refused, none has happened, and its reply is the last.
+    /// Executes commands on keys, all in one commit, together with changes of other keyspaces:
+    /// [`Reply::Values`] has the replies of RESP2. If one is refused, none has happened, and its
+    /// reply is the last.
     Execute {
         /// The database.
         database: u8,
@@ -227,8 +231,8 @@ pub enum Reply {
     Json(String),
     /// A key of Redis clients; its elements follow.
     Key(RedisKey),
-    /// Elements: of a string its value, of a list its elements, of a set its members, of a hash fields and values, of a sorted set members and
-    /// scores.
+    /// Elements: of a string its value, of a list its elements, of a set its members, of a hash
+    /// fields and values, of a sorted set members and scores.
     Elements(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
@@ -320,7 +324,7 @@ pub enum Error {
         /// What went wrong, and what to do.
         text: String,
     },
-    /// Whoever hears the answer wants no more of it.
+    /// The client wants no more of the answer.
     #[error("the answer was not wanted to its end")]
     Unheard,
     /// The connection failed.

@@ -1,8 +1,9 @@
 //! Where the socket is, and who may connect.
 //!
-//! It lies in the store's directory and may be opened by its owner alone. A Unix socket's address has 107 bytes; where the directory's name leaves no
-//! room for the socket's, the directory is opened and named as `/proc/self/fd/N` instead. What a killed process has left is replaced by the next that
-//! has the store open; nobody answers there meanwhile.
+//! It lies in the store's directory and may be opened by its owner alone. A Unix socket's address
+//! has 107 bytes; where the directory's name is too long for that, the directory is opened and
+//! named as `/proc/self/fd/N` instead. What a killed process has left is replaced by the next that
+//! has the store open; meanwhile no process answers there.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, openat, renameat, statat, unlinkat};
 use rustix::net::sockopt::socket_peercred;
@@ -80,7 +81,8 @@ fn number(directory: &Directory) -> io::Result<(u64, u64)> {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // Another process may have the store by now, and a socket of its own. One that is left is harmless.
+        // Another process may have the store by now, and a socket of its own. One that is left is
+        // harmless.
         if number(&self.directory).is_ok_and(|file| file == self.file) {
             let _ = unlinkat(&self.directory.file, SOCKET, AtFlags::empty());
         }
@@ -93,7 +95,8 @@ pub(super) fn connect(directory: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(directory.address(SOCKET))
 }
 
-/// Whether the other side is of the user whose process this is, or root; the number of its user otherwise (S22).
+/// Whether the other side is of the user whose process this is, or root; the number of its user
+/// otherwise (S22).
 pub(super) fn admit(stream: &UnixStream) -> Result<(), u32> {
     match socket_peercred(stream) {
         Ok(peer) if may_connect(peer.uid, geteuid()) => Ok(()),

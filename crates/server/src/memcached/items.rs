@@ -9,15 +9,15 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Expiries up to so many seconds are counted from now, longer ones from 1970.
+/// Expiries up to this many seconds are counted from now, longer ones from 1970.
 const RELATIVE_S: i64 = 30 * 24 * 60 * 60;
 
 /// Keys of items are locked as if they were of a database of their own.
 const ITEMS: u8 = 255;
 
-/// The item is stale: whoever gets it may be told to renew it.
+/// The item is stale: the next client that gets it may be told to renew it.
 pub(super) const STALE: u8 = 1;
-/// Somebody was told to.
+/// A client was told to.
 pub(super) const CLAIMED: u8 = 2;
 
 /// An item that was read, or that the same run has written.
@@ -76,7 +76,8 @@ pub(super) struct Items<'s> {
 }
 
 impl<'s> Items<'s> {
-    /// For requests that ask for items, or for none: then nobody sees what they write before it is committed.
+    /// For requests that ask for items, or for none: then what they write is not seen before it is
+    /// committed.
     pub(super) fn new(store: &'s Store, is_read: bool, is_careful: bool) -> Items<'s> {
         Items {
             store,
@@ -168,7 +169,8 @@ impl<'s> Items<'s> {
         keys.iter().map(|key| self.lookup(key)).collect()
     }
 
-    /// Changes an item as `decide` says, whose lock is held, so that nobody else changes it meanwhile.
+    /// Changes an item as `decide` says, whose lock is held, so that it has no other writer
+    /// meanwhile.
     pub(super) fn change<T>(
         &mut self,
         key: &[u8],
@@ -230,7 +232,7 @@ impl<'s> Items<'s> {
     }
 }
 
-/// Deletes all items. Nobody who has read one before brings it back: all locks are held.
+/// Deletes all items. No client that has read one before brings it back: all locks are held.
 pub(super) fn flush(store: &Store) -> Result<(), Failure> {
     let mut wanted = Wanted::default();
     wanted.everything();

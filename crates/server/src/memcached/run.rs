@@ -1,10 +1,11 @@
-//! Requests of a pipeline that are executed together: which ones, and what they need of which items.
+//! Requests of a pipeline that are executed together: which ones, and what they need of which
+//! items.
 
 use super::meta;
 use super::request::{self, Found, Request};
 use super::text::key;
 
-/// A run takes no more requests once they are so many bytes.
+/// A run takes no more requests once they have this many bytes.
 const MOST_BYTES: usize = 1 << 20;
 
 /// What comes next in a buffer, and how many bytes it takes.
@@ -25,7 +26,8 @@ pub(super) enum Next<'a> {
     Binary(&'a [u8]),
 }
 
-/// How many items of one request are read before it is executed; what is behind them is read one by one.
+/// How many items of one request are read before it is executed; what is behind them is read one by
+/// one.
 const READ_AHEAD: usize = 64;
 
 /// How many requests a run may have.
@@ -38,7 +40,7 @@ pub(super) struct Most {
 }
 
 impl Most {
-    /// So many, whatever they do.
+    /// This many requests, whatever they do.
     pub(super) fn requests(requests: usize) -> Most {
         Most {
             requests,
@@ -47,7 +49,8 @@ impl Most {
     }
 }
 
-/// What a buffer begins with: at most so many requests, whose blocks are at most `most_block` bytes long.
+/// Returns what a buffer begins with: as many requests as `most` allows, whose blocks are at most
+/// `most_block` bytes long.
 pub(super) fn next(buffer: &[u8], most_block: usize, most: Most) -> Next<'_> {
     let mut requests = Vec::new();
     let (mut taken, mut reads) = (0, 0);
@@ -115,8 +118,9 @@ pub(super) enum Access {
     Changes,
 }
 
-/// Hands out every item that a request may ask for or change. What makes no sense is left out: the request is refused when its turn comes. A `mg` that finds
-/// an item stale changes it; `careful` says that one may.
+/// Hands out every item that a request may ask for or change. What makes no sense is left out: the
+/// request is refused when its turn comes. A `mg` that finds an item stale changes it; `careful`
+/// says that such a change is possible.
 pub(super) fn accesses(request: &Request<'_>, careful: bool, mut each: impl FnMut(&[u8], Access)) {
     let mut words = |from: usize, most: usize, access: Access| {
         let words = request.words.iter().skip(from).take(most);

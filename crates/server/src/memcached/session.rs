@@ -89,7 +89,7 @@ enum Executed {
 /// What became of a run.
 enum Ran {
     Whole,
-    /// Only so many requests of it: their replies are to be sent first.
+    /// Only this many requests of it: their replies are to be sent first.
     Part(usize),
     /// Nothing of it was done: it waits for what it asks for.
     Waits(Box<MultiGet>),
@@ -251,7 +251,7 @@ impl Session {
         Ok(Ran::Whole)
     }
 
-    /// Refuses a reply that is longer than there is room for in the memory of clients.
+    /// Refuses a reply that is longer than what is free of the memory of clients.
     fn bound(&self, request: &Request<'_>, start: usize, output: &mut Vec<u8>) {
         let only_reads = matches!(request.word(0), b"get" | b"gets" | b"mg");
         if !only_reads || output.len().saturating_sub(start) <= self.shared.budget.reply_room() {
@@ -344,7 +344,7 @@ impl Session {
         Ok(End::Replied)
     }
 
-    /// Deletes all items if somebody has asked for it and the time has come.
+    /// Deletes all items if a client has asked for it and the time has come.
     fn flush_if_due(&mut self) -> Result<(), Failure> {
         let shared = &self.shared;
         let due = shared.flush_at.load(Ordering::Acquire);

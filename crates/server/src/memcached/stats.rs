@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The version of memcached whose protocol this is, and whose it really is.
 pub(super) const VERSION: &str = concat!("1.6.18-alluvium-", env!("CARGO_PKG_VERSION"));
 
-/// Up to so many items all are looked at when they are counted.
+/// Up to this many items all are looked at when they are counted.
 const COUNTED: usize = 4096;
 
 /// `stats cachedump` shows no more bytes than this, as memcached does.
@@ -134,7 +134,8 @@ fn general(shared: &Shared, lines: &mut Lines) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns how many items there are, and the bytes of their keys and values: counted if they are few, otherwise about, from the first of them.
+/// Returns how many items there are, and the bytes of their keys and values: counted if they are
+/// few, otherwise about, from the first of them.
 fn content(shared: &Shared) -> Result<(u64, u64), Failure> {
     let store = &shared.store;
     let now_ms = store.now_ms();

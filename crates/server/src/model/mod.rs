@@ -1,19 +1,21 @@
 //! How the types of Redis, and the items of memcached, lie in ordered keys.
 //!
-//! *Knows*: the record of a key, with type, expiry, and for a collection its number and count; the places of elements; their order.
+//! *Knows*: the record of a key, with type, expiry, and for a collection its number and count; the
+//! places of elements; their order.
 //!
 //! *Does not know*: commands, locks, the store.
 //!
 //! *Read in this order*: `format.rs` (the bytes), then this file.
 //!
-//! A collection's elements lie under its *number*, not under its key: RENAME moves one record, DEL deletes one record and one range, and a
-//! key that is made anew has a new number, so that nothing of the old one can be seen in it.
+//! A collection's elements lie under its *number*, not under its key: RENAME moves one record, DEL
+//! deletes one record and one range, and a key that is created again has a new number, so that
+//! nothing of the old one can be seen in it.
 //!
 //! Invariants:
 //!
 //! - **S4** A number is given to one collection, once in the life of a store.
-//! - **S5** Elements under a number are those of the key whose record has it, and as many as its count says; a list's lie side by side. Beside those of a
-//!   sorted set lie its counts.
+//! - **S5** Elements under a number are those of the key whose record has it, and as many as its
+//!   count says; a list's lie side by side. Beside those of a sorted set lie its counts.
 
 pub(crate) mod format;
 
@@ -57,7 +59,7 @@ impl Collection {
 /// Bytes that were found, with what stands before them in their record.
 #[derive(Debug)]
 pub(crate) enum Found<'t> {
-    /// In memory that somebody else holds.
+    /// In memory that has another owner.
     Borrowed(&'t [u8]),
     /// Read for the caller.
     Owned(Value),

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 const WAKER: Token = Token(usize::MAX);
 
-/// After an error of the system, such as too few file descriptors, nobody is accepted for so long.
+/// How long no connection is accepted after an error of the system, such as too few file
+/// descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is spoken at a listener.

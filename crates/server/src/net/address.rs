@@ -16,7 +16,7 @@ pub(crate) enum Address {
 }
 
 impl Address {
-    /// Where wrong passwords are counted for it.
+    /// Returns where wrong passwords are counted for it.
     pub(crate) fn place(&self) -> Peer {
         match self {
             Address::Network(address) => Peer::from(address.ip()),
@@ -24,7 +24,7 @@ impl Address {
         }
     }
 
-    /// What CLIENT LIST says of the connection.
+    /// Returns what CLIENT LIST says of the connection.
     pub(crate) fn flags(&self) -> &'static str {
         match self {
             Address::Network(_) => "N",

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
-/// Charges change by whole steps of so many bytes, so that connections which hold next to nothing share no counter.
+/// Charges change by whole steps of this many bytes, so that connections which hold next to nothing
+/// share no counter.
 const STEP: usize = 4 << 10;
 
 /// What a connection takes beside its buffers, about. It counts within the memory of the store, not within the budget:
@@ -19,10 +20,10 @@ pub(crate) const SMALL: usize = 64 << 10;
 /// The least that a budget may be.
 pub(crate) const LEAST: usize = 1 << 20;
 
-/// The budget where nobody sets it: a quarter of the store's memory, but not less than this.
+/// The least budget by default; otherwise it is a quarter of the store's memory.
 const DEFAULT_AT_LEAST: u64 = 8 << 20;
 
-/// Returns the budget of a store's memory where nobody sets it.
+/// Returns the default budget of a store's memory.
 pub(crate) fn share_of(memory: u64) -> usize {
     usize::try_from((memory / 4).max(DEFAULT_AT_LEAST)).unwrap_or(usize::MAX)
 }
@@ -43,7 +44,7 @@ pub(crate) enum Room {
 pub(crate) struct Budget {
     limit: AtomicUsize,
     used: AtomicUsize,
-    /// Connections that wait for room.
+    /// Connections that wait for memory.
     waiting: AtomicUsize,
     /// Whether the keeper is to look at once.
     is_called: Mutex<bool>,
@@ -114,7 +115,7 @@ impl Budget {
         }
     }
 
-    /// Takes so many bytes if they fit.
+    /// Takes this many bytes if they fit. Returns whether they did.
     fn try_take(&self, bytes: usize) -> bool {
         let limit = self.limit();
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= limit);
@@ -126,12 +127,12 @@ impl Budget {
         self.limit() / 16
     }
 
-    /// What so many connections take in all: their buffers and themselves.
+    /// Returns what this many connections take in all: their buffers and themselves.
     pub(crate) fn held_with(&self, connections: usize) -> usize {
         self.used() + connections * PER_CONNECTION
     }
 
-    /// How many connections wait for room.
+    /// Returns how many connections wait for memory.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
@@ -182,7 +183,7 @@ pub(crate) struct Load {
     pub(crate) moved_ms: AtomicU64,
     /// Whether a request has begun that has not come to its end, or a transaction.
     pub(crate) is_unfinished: AtomicBool,
-    /// Whether it waits for room.
+    /// Whether it waits for memory.
     pub(crate) waits: AtomicBool,
     /// Whether the client has asked not to be closed for the memory of others, by CLIENT NO-EVICT.
     pub(crate) stays: AtomicBool,
@@ -237,7 +238,7 @@ impl Account {
         &self.budget
     }
 
-    /// Takes room for an input of so many bytes, if that is more than it has.
+    /// Takes memory for an input of `input` bytes, if that is more than it has.
     pub(super) fn promise(&mut self, input: usize) -> Room {
         let has = self.promised.max(self.held.input);
         if input <= has {
@@ -295,12 +296,12 @@ impl Account {
         }
     }
 
-    /// So many bytes of replies were taken.
+    /// Notes that the client has taken this many bytes of replies.
     pub(super) fn has_sent(&mut self, bytes: usize) {
         self.sent += bytes as u64;
     }
 
-    /// The connection waits for room from now on, or not any more.
+    /// Notes that the connection waits for memory from now on, or not any more.
     pub(super) fn waits(&mut self, waits: Waits, load: &Load) {
         let is_waiting = waits == Waits::Now;
         if is_waiting != self.is_waiting {
@@ -315,7 +316,7 @@ impl Account {
     }
 }
 
-/// Whether a connection waits for room.
+/// Whether a connection waits for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Waits {
     Now,

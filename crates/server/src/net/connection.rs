@@ -17,17 +17,19 @@ use std::time::{Duration, Instant};
 /// How many times in a row a connection is served before others have their turn.
 const ROUNDS: usize = 8;
 
-/// Output that waits for a slow reader; while there is more, nothing else of the connection is served.
+/// Output that waits for a slow reader; while there is more, nothing else of the connection is
+/// served.
 pub(crate) const HIGH_WATER: usize = 256 << 10;
 
 /// Buffers of replies up to this size are kept for the next ones.
 const KEPT_OUTPUT: usize = 64 << 10;
 
-/// A connection that holds more than this is charged for it while it is served; any other at the end of its turn.
+/// A connection that holds more than this is charged for it while it is served; any other at the
+/// end of its turn.
 const CHARGED_AT_ONCE: usize = 512 << 10;
 
-/// How long a request or a reply waits for room in the memory of clients before it is refused.
-/// Those who hold what it waits for may wait for the same, so that there is an end to it.
+/// How long a request or a reply waits for memory of clients before it is refused. The connections
+/// that hold what it waits for may wait for the same, so that there is an end to it.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 thread_local! {
@@ -44,7 +46,8 @@ pub(crate) enum Served {
     Some,
     /// What could be done before the store has read something; it wakes the connection then.
     Wait,
-    /// What could be done before a reply that does not fit into the memory of clients; it wants to go on once there is room.
+    /// What could be done before a reply that does not fit into the memory of clients; it wants to
+    /// go on once memory is free.
     Full,
     /// The connection ends once the output is sent.
     Close,
@@ -52,23 +55,26 @@ pub(crate) enum Served {
 
 /// A language that connections speak: requests in, replies out.
 pub(crate) trait Protocol: Send {
-    /// Serves requests at the beginning of `input`, consumes them and appends their replies to `output`. When it says [`Served::Wait`] it is called
-    /// again with the same input once `waker` was told, or earlier.
+    /// Serves requests at the beginning of `input`, consumes them and appends their replies to
+    /// `output`. When it says [`Served::Wait`] it is called again with the same input once `waker`
+    /// was told, or earlier.
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served;
 
     /// How many bytes the request that has begun takes in all, as far as is known; 0 if none has.
     fn announced(&mut self, input: &mut Input) -> usize;
 
-    /// Refuses the request that has begun, which does not fit into the memory of clients: its bytes are skipped as they come.
+    /// Refuses the request that has begun, which does not fit into the memory of clients: its bytes
+    /// are skipped as they come.
     fn refuse_announced(&mut self, input: &mut Input, output: &mut Vec<u8>);
 
-    /// Refuses the reply that had to wait for room, when it is served next.
+    /// Refuses the reply that had to wait for memory, when it is served next.
     fn refuse_reply(&mut self);
 
     /// Bytes that it holds beside input and output.
     fn held(&self) -> usize;
 
-    /// Appends what others have for the connection to `output`, and tells them to wake it by `waker` when there is more; false if it must end.
+    /// Appends what others have for the connection to `output`, and tells them to wake it by
+    /// `waker` when there is more; false if it must end.
     fn pushed(&mut self, _output: &mut Vec<u8>, _waker: &Waker) -> bool {
         true
     }
@@ -78,7 +84,8 @@ pub(crate) trait Protocol: Send {
         false
     }
 
-    /// Whether what was served must be on the disk before its replies are sent; asked once after each call of `serve`.
+    /// Whether what was served must be on the disk before its replies are sent; asked once after
+    /// each call of `serve`.
     fn takes_sync(&mut self) -> bool;
 
     /// The reply to what could not be made durable.
@@ -94,7 +101,7 @@ pub(crate) enum Turn {
     Again,
     /// For the store, which wakes it.
     Store,
-    /// For room in the memory of clients.
+    /// For memory of clients.
     Stalled,
     /// For the disk.
     Sync,
@@ -123,12 +130,13 @@ pub(crate) struct Connection {
     sent: usize,
     /// Whether complete requests may be left in the input.
     has_more: bool,
-    /// Whether the last read has taken everything that the socket had. Only then will it say when there is more.
+    /// Whether the last read has taken everything that the socket had. Only then will it say when
+    /// there is more.
     is_drained: bool,
     is_ending: bool,
     /// Whether a request waits for the store.
     is_waiting: bool,
-    /// Since when it has waited for room in the memory of clients.
+    /// Since when it has waited for memory of clients.
     stalled: Option<Instant>,
     account: Account,
     /// Whether bytes have come or gone in this turn.
@@ -172,7 +180,7 @@ impl Connection {
         self.transport.socket()
     }
 
-    /// Whether somebody wants it ended.
+    /// Returns whether it was asked to end.
     pub(crate) fn is_killed(&self) -> bool {
         self.client.is_killed.load(Relaxed)
     }
@@ -187,7 +195,8 @@ impl Connection {
         self.sent < self.output.len()
     }
 
-    /// Receives, serves and sends as much as is possible without waiting for the socket. It may wait for the store.
+    /// Receives, serves and sends as much as is possible without waiting for the socket. It may
+    /// wait for the store.
     ///
     /// A panic in a command ends this connection alone: it is logged and counted, and what has not
     /// been sent is dropped. Locks and transactions of the command go while it unwinds.
@@ -212,7 +221,8 @@ impl Connection {
         }
     }
 
-    /// Takes what others have for the connection, unless it owes much already; false if it must end.
+    /// Takes what others have for the connection, unless it owes much already; false if it must
+    /// end.
     fn push(&mut self) -> bool {
         let goes_on = match self.output.len() - self.sent > HIGH_WATER {
             true => !self.protocol.is_overrun(),
@@ -310,7 +320,7 @@ impl Connection {
             .serve(&mut self.input, &mut self.output, &self.waker)
     }
 
-    /// Receives once, if there is room for the request that has begun.
+    /// Receives once, if the request that has begun fits into memory.
     fn receive(&mut self) -> io::Result<Received> {
         let wanted = self.announced();
         match self.room_for(wanted) {
@@ -345,7 +355,7 @@ impl Connection {
         }
     }
 
-    /// Takes room for the input of a request that takes `wanted` bytes as far as is known.
+    /// Takes memory for the input of a request that takes `wanted` bytes as far as is known.
     fn room_for(&mut self, wanted: usize) -> Room {
         let next = self.input.next_capacity(wanted);
         if wanted.max(next) <= HIGH_WATER {
@@ -362,7 +372,8 @@ impl Connection {
         }
     }
 
-    /// Whether it has waited for room for so long that it is to be refused; the first call begins the waiting.
+    /// Returns whether it has waited for memory for too long and is to be refused; the first call
+    /// begins the waiting.
     fn has_waited(&mut self) -> bool {
         self.stalled.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
     }

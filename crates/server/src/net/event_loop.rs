@@ -38,13 +38,13 @@ pub(crate) struct Driver {
     slots: Vec<Slot>,
     free: Vec<usize>,
     ready: VecDeque<usize>,
-    /// Connections that wait for room in the memory of clients.
+    /// Connections that wait for memory of clients.
     stalled: Vec<usize>,
     syncer: Arc<Syncer>,
 }
 
 impl Driver {
-    /// A loop without connections, where it is when nobody drives it.
+    /// A loop without connections, in its seat, where it is when no thread drives it.
     pub(crate) fn seat(syncer: &Arc<Syncer>) -> io::Result<Seat> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
@@ -60,7 +60,7 @@ impl Driver {
         Ok(Seat::new(driver, waker))
     }
 
-    /// Drives the loop until it is over, or somebody else has taken it.
+    /// Drives the loop until it is over, or another thread has taken it.
     pub(crate) fn drive(self: Box<Driver>, pool: &Arc<Pool>, seat: usize) {
         let driven = Driven {
             pool: Arc::clone(pool),
@@ -153,8 +153,8 @@ impl Driver {
         }
     }
 
-    /// A connection for its turn. Of one that is elsewhere it is noted that it wants another turn: the socket says so only once, and whoever
-    /// serves it may have read before that.
+    /// Takes a connection for its turn. If it is elsewhere, notes that it wants another turn: the
+    /// socket says so only once, and the thread that serves it may have read before that.
     fn lend(&mut self, slot: usize) -> Option<Box<Connection>> {
         let out = Slot::Out { is_ready: false };
         match std::mem::replace(self.slots.get_mut(slot)?, out) {
@@ -192,7 +192,8 @@ impl Driver {
         self.free.push(slot);
     }
 
-    /// One turn of one connection, with the loop parked meanwhile. None when somebody has taken the loop.
+    /// Serves a connection for a turn, with the loop parked meanwhile. Returns none when another
+    /// thread has taken the loop.
     fn serve(
         self: Box<Driver>,
         pool: &Arc<Pool>,
@@ -221,7 +222,8 @@ impl Driver {
         }
     }
 
-    /// While stopping: ends connections that have nothing to send, after a last turn; whether all have ended.
+    /// While stopping: ends connections that have nothing to send, after a last turn; whether all
+    /// have ended.
     fn wind_up(&mut self, pool: &Pool) -> bool {
         let is_late = pool.is_late();
         for slot in 0..self.slots.len() {

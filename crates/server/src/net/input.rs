@@ -8,11 +8,13 @@ use std::io;
 const CHUNK: usize = 64 << 10;
 
 thread_local! {
-    /// A buffer that connections without a half request take turns with, so that idle ones hold none.
+    /// A buffer that connections without a half request take turns with, so that idle ones hold
+    /// none.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A buffer of received bytes. All of `bytes` is initialised; what counts lies between `start` and `end`.
+/// A buffer of received bytes. All of `bytes` is initialised; what counts lies between `start` and
+/// `end`.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
     bytes: Vec<u8>,
@@ -21,12 +23,12 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// What was received and not yet consumed. Parsers may decode in place.
+    /// Returns what was received and not yet consumed. Parsers may decode in place.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
 
-    /// How much that is.
+    /// Returns how much that is.
     pub(crate) fn len(&self) -> usize {
         self.end - self.start
     }
@@ -41,18 +43,19 @@ impl Input {
         }
     }
 
-    /// How long the buffer is.
+    /// Returns how long the buffer is.
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// How long the buffer will be when more is received, of a request that takes `wanted` bytes as far as is known.
+    /// Returns how long the buffer will be when more is received, of a request that takes `wanted`
+    /// bytes as far as is known.
     pub(super) fn next_capacity(&self, wanted: usize) -> usize {
         if self.bytes.len() - self.len() >= CHUNK / 4 {
             return self.bytes.len();
         }
-        // A long request makes the buffer longer by a half each time, so that it is not copied often; one whose length is known does not
-        // make it longer than that.
+        // A long request makes the buffer longer by a half each time, so that it is not copied
+        // often; one whose length is known does not make it longer than that.
         let has = self.bytes.len();
         let longer = has + CHUNK.max(has / 2);
         match wanted.saturating_add(CHUNK / 4) {
@@ -61,7 +64,8 @@ impl Input {
         }
     }
 
-    /// Receives once, of a request that takes `wanted` bytes as far as is known; how much was asked for and how much came.
+    /// Receives once, of a request that takes `wanted` bytes as far as is known. Returns how much
+    /// was asked for and how much came.
     pub(crate) fn fill(&mut self, transport: &mut Transport, wanted: usize) -> io::Result<(usize, usize)> {
         self.borrow();
         if self.start > 0 && self.bytes.len() - self.end < CHUNK / 4 {

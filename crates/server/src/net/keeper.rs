@@ -1,4 +1,5 @@
-//! Looks after all connections: closes those that are idle for too long, or the slowest readers when the memory of clients is used up.
+//! Looks after all connections: closes those that are idle for too long, or the slowest readers
+//! when the memory of clients is used up.
 
 use super::budget::{Load, SMALL};
 use crate::shared::{Client, Shared};
@@ -9,7 +10,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often it looks while nothing is asked of it, and while somebody waits for room.
+/// How often it looks while nothing is asked of it, and while a connection waits for memory.
 const TICK: Duration = Duration::from_secs(1);
 const WAITING_TICK: Duration = Duration::from_millis(50);
 
@@ -67,7 +68,8 @@ fn run(shared: &Shared, is_stopping: &AtomicBool) {
         let is_wanted = budget.is_full() || budget.waiting() > 0;
         budget.wait_for_call(if is_wanted { WAITING_TICK } else { TICK });
         let now = Instant::now();
-        // Those who wait have some time to take what others gave back, before more are closed for them.
+        // Those who wait have some time to take what others gave back, before more are closed for
+        // them.
         let is_due = closed.is_none_or(|closed| now.duration_since(closed) >= PAUSE);
         let mut has_closed = (budget.is_full() || is_due) && relieve(shared);
         if has_closed {
@@ -88,7 +90,7 @@ fn run(shared: &Shared, is_stopping: &AtomicBool) {
     }
 }
 
-/// Has the store's caches make room for what connections hold.
+/// Has the store's caches give memory back for what connections hold.
 fn lend(shared: &Shared, lent: &mut usize) {
     let held = shared.budget.held_with(shared.clients.len());
     if held.abs_diff(*lent) < shared.budget.lending_step() {
@@ -116,7 +118,8 @@ fn stillness(load: &Load, now_ms: u64) -> Option<u128> {
     stands_still.then(|| u128::from(still_ms))
 }
 
-/// Closes the slowest readers while connections hold more than they may, or some wait for room. Whether any was closed.
+/// Closes the slowest readers while connections hold more than they may, or some wait for memory.
+/// Returns whether any was closed.
 fn relieve(shared: &Shared) -> bool {
     let budget = &shared.budget;
     let (limit, used) = (budget.limit(), budget.used());
@@ -170,8 +173,8 @@ fn worst(shared: &Shared, how_bad: impl Fn(&Load, u64) -> Option<u128>) -> Vec<(
     found
 }
 
-/// When to look next for connections that are idle. A look goes over all of them, so that there are few: the next one is when
-/// the first could have been idle for long enough.
+/// When to look next for connections that are idle. A look goes over all of them, so that there are
+/// few: the next one is when the first could have been idle for long enough.
 #[derive(Debug, Default)]
 struct IdleLook {
     timeout: Duration,

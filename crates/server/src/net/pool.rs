@@ -1,11 +1,13 @@
 //! Threads that drive loops, and what happens when one is held up.
 //!
-//! There is one loop per core, and each is driven by one thread. Before a thread serves a connection it *parks* the loop where others can
-//! take it, and afterwards it takes the loop back: two uncontended locks, nothing else, as long as the store answers from memory. What is read
-//! from the device for commands that read records is waited for by nobody: the connection gives its turn back, and has another one when the store
-//! wakes it. Everything else may wait where it is: the thread says so beforehand (`waits.rs`), and a spare thread takes the loop
-//! and drives it on; the one that was held up hands its connection back to the loop's inbox and becomes a spare. A walk cannot say so beforehand; there
-//! a monitor notices that looks every millisecond.
+//! There is one loop per core, and each is driven by one thread. Before a thread serves a
+//! connection it *parks* the loop where others can take it, and afterwards it takes the loop back:
+//! two uncontended locks, nothing else, as long as the store answers from memory. No thread waits
+//! for what is read from the device for commands that read records: the connection gives its turn
+//! back, and has another one when the store wakes it. Everything else may wait where it is: the
+//! thread says so beforehand (`waits.rs`), and a spare thread takes the loop and drives it on. The
+//! thread that was held up hands its connection back to the loop's inbox and becomes a spare. A
+//! walk cannot say so beforehand; there a monitor notices that looks every millisecond.
 //!
 //! It is the way in which Go's scheduler treats system calls.
 
@@ -29,11 +31,12 @@ const IDLE_TICK: Duration = Duration::from_millis(20);
 /// A spare thread that has had nothing to do for so long ends.
 const SPARE_LIFE: Duration = Duration::from_secs(10);
 
-/// A loop whose thread may wait for the device is taken over when it is held up for so many ticks.
+/// After how many ticks a loop is taken over whose thread may wait for the device.
 const WATCHED_TICKS: u32 = 2;
 
-/// Any other loop is, after so many. It is not less: where there are more threads than processors, a thread that waits for a processor only looks
-/// like one that waits for the device, and one more thread would make that worse.
+/// After how many ticks any other loop is. It is not less: where there are more threads than
+/// processors, a thread that waits for a processor only looks like one that waits for the device,
+/// and one more thread would make that worse.
 const HELD_UP_TICKS: u32 = 50;
 
 /// What is handed to a loop from outside.
@@ -46,7 +49,7 @@ pub(crate) enum Message {
     Woken(usize),
 }
 
-/// Where a loop is when nobody drives it, and how to reach it.
+/// Where a loop is when no thread drives it, and how to reach it.
 pub(crate) struct Seat {
     parked: Mutex<Option<Box<Driver>>>,
     inbox: Mutex<Vec<Message>>,
@@ -58,7 +61,7 @@ pub(crate) struct Seat {
     pub(super) is_watched: AtomicBool,
     /// Whether it waits for a spare thread already.
     is_offered: AtomicBool,
-    /// Whether connections were killed, or may have room that they wait for.
+    /// Whether connections were killed, or may have the memory that they wait for.
     looks: AtomicBool,
     /// Whether the loop has panicked and drives nothing any more.
     pub(super) is_over: AtomicBool,
@@ -93,7 +96,8 @@ impl Seat {
         }
     }
 
-    /// Has the loop look for connections that were killed, and let those go on that wait for room.
+    /// Has the loop look for connections that were killed, and let those go on that wait for
+    /// memory.
     pub(crate) fn look(&self) {
         self.looks.store(true, Ordering::Release);
         self.wake();
@@ -310,7 +314,8 @@ impl Pool {
         }
     }
 
-    /// No more requests are read than have arrived; connections end when their replies are sent, or at `deadline`.
+    /// No more requests are read than have arrived; connections end when their replies are sent, or
+    /// at `deadline`.
     pub(crate) fn stop(&self, deadline: Instant) {
         *self.stop_at.lock() = Some(deadline);
         self.is_stopping.store(true, Ordering::Release);

@@ -27,7 +27,7 @@ impl Socket {
         }
     }
 
-    /// The number that the system knows it by.
+    /// Returns the number that the system knows it by.
     pub(super) fn number(&self) -> i64 {
         i64::from(match self {
             Socket::Network(socket) => socket.as_raw_fd(),
@@ -94,7 +94,7 @@ pub(crate) enum Listening {
 }
 
 impl Listening {
-    /// The next connection, with the addresses of the client and of this end.
+    /// Returns the next connection, with the addresses of the client and of this end.
     pub(super) fn accept(&self) -> io::Result<(Socket, (Address, Address))> {
         match self {
             Listening::Network(listener) => {

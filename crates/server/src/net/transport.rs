@@ -68,7 +68,7 @@ impl Tls {
 }
 
 impl Transport {
-    /// The socket itself, to be registered.
+    /// Returns the socket itself, to be registered.
     pub(crate) fn socket(&mut self) -> &mut Socket {
         match self {
             Transport::Plain(socket) => socket,
@@ -84,12 +84,12 @@ impl Transport {
         }
     }
 
-    /// Whether a read of fewer bytes than asked for means that there are no more now.
+    /// Returns whether a read of fewer bytes than asked for means that there are no more now.
     pub(crate) fn is_drained_by_short_reads(&self) -> bool {
         matches!(self, Transport::Plain(_))
     }
 
-    /// How many bytes were taken.
+    /// Returns how many bytes were taken.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(socket) => socket.write(bytes),
@@ -97,7 +97,7 @@ impl Transport {
         }
     }
 
-    /// Whether bytes that were taken are still on their way; tries to send them.
+    /// Returns whether bytes that were taken are still on their way; tries to send them.
     pub(crate) fn has_unsent(&mut self) -> io::Result<bool> {
         match self {
             Transport::Plain(_) => Ok(false),

@@ -111,7 +111,7 @@ static SETTINGS: &[Setting] = &[
     setting("timeout", limits::idle_timeout, limits::set_idle_timeout),
 ];
 
-/// Bytes as Redis' settings have them: a number and a unit.
+/// Returns the bytes as Redis' settings have them: a number and a unit.
 pub(super) fn memory(text: &[u8]) -> Result<i64, Failure> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -7,17 +7,17 @@ use std::borrow::Cow;
 /// The longest key or element that the store takes; what stands before it in a key needs the rest.
 pub(super) const MAX_NAME: usize = alluvium::MAX_KEY - 64;
 
-/// An integer.
+/// Returns an integer.
 pub(super) fn integer(text: &[u8]) -> Result<i64, Failure> {
     number::integer(text).ok_or(Failure::NOT_INTEGER)
 }
 
-/// A floating-point number.
+/// Returns a floating-point number.
 pub(super) fn double(text: &[u8]) -> Result<f64, Failure> {
     number::double(text).ok_or(Failure::NOT_FLOAT)
 }
 
-/// A key, field or member that the store can take.
+/// Returns a key, field or member that the store can take.
 pub(super) fn name(text: &[u8]) -> Result<&[u8], Failure> {
     if text.len() > MAX_NAME {
         let why = format!(
@@ -29,14 +29,14 @@ pub(super) fn name(text: &[u8]) -> Result<&[u8], Failure> {
     Ok(text)
 }
 
-/// The error of a wrong number of arguments.
+/// Returns the error of a wrong number of arguments.
 pub(super) fn wrong_number(command: &str) -> Failure {
     Failure::Refused(Cow::Owned(format!(
         "ERR wrong number of arguments for '{command}' command"
     )))
 }
 
-/// The error of a reply that is longer than a client's output may be.
+/// Returns the error of a reply that is longer than a client's output may be.
 pub(super) fn too_long(most: usize) -> Failure {
     Failure::Refused(Cow::Owned(format!(
         "ERR the reply exceeds {most} bytes, the limit of a client's output: ask for less at a time, as SCAN, HSCAN, SSCAN, ZSCAN and \
@@ -44,8 +44,8 @@ pub(super) fn too_long(most: usize) -> Failure {
     )))
 }
 
-/// Fails once a reply is longer than a connection may have waiting. Commands whose replies a client's
-/// number makes long ask after each element.
+/// Fails once a reply is longer than a connection may have waiting. Commands whose replies a
+/// client's number makes long ask after each element.
 pub(super) fn check_room(reply: &Reply<'_>) -> Result<(), Failure> {
     match reply.most() {
         most if reply.position() > most => Err(too_long(most)),
@@ -53,7 +53,8 @@ pub(super) fn check_room(reply: &Reply<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Elements of an order from one index to another, both included, negative ones from the end; as a range of indexes from the beginning.
+/// Elements of an order from one index to another, both included, negative ones from the end; as a
+/// range of indexes from the beginning.
 pub(super) fn span(start: i64, end: i64, count: u64) -> std::ops::Range<u64> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let from_end = |index: i64| {
@@ -83,25 +84,25 @@ impl<'a> Options<'a> {
         Options { args, at }
     }
 
-    /// The next word, as it was sent.
+    /// Returns the next word, as it was sent.
     pub(super) fn next(&mut self) -> Option<&'a [u8]> {
         let word = self.args.get(self.at)?;
         self.at += 1;
         Some(word)
     }
 
-    /// How many are left.
+    /// Returns how many are left.
     pub(super) fn left(&self) -> usize {
         self.args.len() - self.at.min(self.args.len())
     }
 
-    /// What must follow the last word.
+    /// Returns what must follow the last word.
     pub(super) fn value(&mut self) -> Result<&'a [u8], Failure> {
         self.next().ok_or(Failure::SYNTAX)
     }
 }
 
-/// Whether a word is another, in capitals or not.
+/// Returns whether a word is another, in capitals or not.
 pub(super) fn is(word: &[u8], other: &str) -> bool {
     word.eq_ignore_ascii_case(other.as_bytes())
 }

@@ -118,7 +118,7 @@ struct Locked<'s> {
 
 /// What became of a batch.
 pub(super) enum Ran {
-    /// So many of its commands were executed.
+    /// This many of its commands were executed.
     Commands(usize),
     /// None of them: it waits for this.
     Waits(Box<MultiGet>),
@@ -299,7 +299,7 @@ impl Session {
         }
     }
 
-    /// Notes how long the strings are that a reply of so many bytes has.
+    /// Notes how long the strings are that a reply of `bytes` bytes has.
     fn note_length(&self, command: &Command, args: Args<'_>, bytes: usize) {
         const SHORT: usize = 1 << 10;
         if bytes > SHORT && command.reads_records() && command.group == "string" {

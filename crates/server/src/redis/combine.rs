@@ -1,4 +1,5 @@
-//! Unions, intersections and differences of sets, in pages: members of all sets are in the order of their hashes, so that a page begins where the last one ended.
+//! Unions, intersections and differences of sets, in pages: members of all sets are in the order of
+//! their hashes, so that a page begins where the last one ended.
 
 use super::pages::PAGE;
 use crate::error::Failure;
@@ -25,7 +26,7 @@ pub(super) trait Source {
     /// Calls `next` with the keys of a range, in order, until it wants no more.
     fn keys(&self, range: (InnerKey, InnerKey), next: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Failure>;
 
-    /// Which of some keys are there.
+    /// Returns which of some keys are there.
     fn which(&self, keys: &[InnerKey]) -> Result<Vec<bool>, Failure>;
 }
 
@@ -90,7 +91,7 @@ pub(super) struct Combination {
 /// Members, by what their keys have behind their set's number.
 type Page = Vec<Vec<u8>>;
 
-/// The member of such a part of a key.
+/// Returns the member of such a part of a key.
 pub(super) fn member(part: &[u8]) -> &[u8] {
     part.get(size_of::<u64>()..).unwrap_or_default()
 }
@@ -118,7 +119,7 @@ impl Combination {
         }
     }
 
-    /// The next members. None when there are no more; a page may be empty.
+    /// Returns the next members. None when there are no more; a page may be empty.
     pub(super) fn next_page(&mut self, source: &impl Source) -> Result<Option<Page>, Failure> {
         if self.is_over {
             return Ok(None);

@@ -1,9 +1,11 @@
 //! Elements of hashes, sets and sorted sets that are drawn at random, each with the same chance.
 //!
-//! Elements lie in the order of their hashes, which are spread evenly over 64 bits. That range is cut into windows that hold some elements on average. A
-//! window is drawn, and a number: if the window has an element of that number it is the one, otherwise both are drawn again. So all elements have the same
-//! chance, and as many are looked at whether there are a thousand or a billion. Where a good part of all is wanted, all are walked through once, and
-//! each is taken with the chance that it has of being among those that are still wanted.
+//! Elements lie in the order of their hashes, which are spread evenly over 64 bits. That range is
+//! cut into windows that hold some elements on average. A window is drawn, and a number: if the
+//! window has an element of that number it is the one, otherwise both are drawn again. So all
+//! elements have the same chance, and as many are looked at whether there are a thousand or a
+//! billion. Where a good part of all is wanted, all are walked through once, and each is taken with
+//! the chance that it has of being among those that are still wanted.
 
 use super::args::check_room;
 use crate::error::Failure;
@@ -20,10 +22,11 @@ const MOST: u64 = 40;
 /// Collections up to this size are one window.
 const SMALL: u64 = MOST;
 
-/// How often windows are drawn before the next element behind any place is taken: hashes that somebody has chosen may all lie in few windows.
+/// How often windows are drawn before the next element behind any place is taken: hashes that a
+/// client has chosen may all lie in few windows.
 const TRIES: usize = 200;
 
-/// To draw one element takes as long as to walk over so many.
+/// To draw one element takes as long as to walk over this many.
 const WALKED: u64 = 256;
 
 /// Where the elements that are drawn lie: those of a sorted set that have the scores.
@@ -156,7 +159,8 @@ pub(super) fn different(
         });
     }
     let mut seen = BTreeSet::new();
-    // Where hashes are what somebody has chosen it may take for ever to draw all: then some are missing, which the caller asks for again.
+    // Where a client has chosen the hashes it may take for ever to draw all: then some are missing,
+    // which the caller asks for again.
     let mut tries = wanted.saturating_mul(TRIES as u64);
     while (seen.len() as u64) < wanted && tries > 0 {
         tries -= 1;

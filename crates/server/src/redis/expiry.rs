@@ -31,7 +31,7 @@ impl Unit {
         .find_map(|(name, unit)| is(word, name).then_some(unit))
     }
 
-    /// The moment in milliseconds since 1970. None if that is beyond all numbers.
+    /// Returns the moment in milliseconds since 1970. None if that is beyond all numbers.
     fn moment(self, value: i64, now_ms: u64) -> Option<i64> {
         let now_ms = i64::try_from(now_ms).ok()?;
         match self {
@@ -49,7 +49,7 @@ fn invalid(command: &str) -> Failure {
     )))
 }
 
-/// A moment that a new value shall expire at; it must not lie in the past by itself.
+/// Returns a moment that a new value shall expire at; it must not lie in the past by itself.
 pub(super) fn moment(value: &[u8], unit: Unit, now_ms: u64, command: &str) -> Result<u64, Failure> {
     let value = integer(value)?;
     let moment = unit.moment(value, now_ms).filter(|_| value > 0);
@@ -101,7 +101,8 @@ fn conditions(args: Args<'_>) -> Result<Conditions, Failure> {
 }
 
 impl Conditions {
-    /// Whether they hold, for a key that expires at `now` (0 for never) and shall expire at `then`.
+    /// Returns whether they hold, for a key that expires at `now` (0 for never) and shall expire at
+    /// `then`.
     fn hold(&self, now: u64, then: i64) -> bool {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let never = now == 0;
@@ -165,7 +166,7 @@ pub(super) fn persist(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
     Ok(())
 }
 
-/// What TTL and its kin reply: -2 without a key, -1 without an expiry.
+/// Returns what TTL and its kin reply: -2 without a key, -1 without an expiry.
 fn report(
     transaction: &mut Transaction<'_>,
     args: Args<'_>,

@@ -82,7 +82,8 @@ fn event(shared: &Shared, name: &[u8]) -> Option<Event> {
     found.map(|(_, event)| event)
 }
 
-/// How long commands took, of those that were called: all, or those that are named, a name standing for its subcommands, too.
+/// How long commands took, of those that were called: all, or those that are named, a name standing
+/// for its subcommands, too.
 fn histogram(shared: &Shared, args: Args<'_>, reply: &mut Reply<'_>) {
     let is_wanted = |name: &str| {
         args.len() == 2
@@ -114,7 +115,8 @@ fn histogram(shared: &Shared, args: Args<'_>, reply: &mut Reply<'_>) {
     }
 }
 
-/// The samples of an event: bars from the oldest to the newest, how long each took and how long ago.
+/// Returns the samples of an event: bars from the oldest to the newest, how long each took and how
+/// long ago.
 fn graph(event: &Event, now_s: u64) -> String {
     const WIDTH: u64 = 40;
     let most = event
@@ -135,7 +137,7 @@ fn graph(event: &Event, now_s: u64) -> String {
     text
 }
 
-/// What was slow, and what can be done about it.
+/// Returns what was slow, and what can be done about it.
 fn doctor(shared: &Shared) -> String {
     let threshold = shared.latencies.threshold_ms.load(Ordering::Relaxed);
     if threshold == 0 {

@@ -20,7 +20,7 @@ pub(super) fn client_memory(shared: &Shared) -> String {
     shared.budget.limit().to_string()
 }
 
-/// A memory value, a percentage of the store's memory, or 0 for what it would be by itself.
+/// Returns a memory value, a percentage of the store's memory, or 0 for what it would be by itself.
 pub(super) fn set_client_memory(shared: &Shared, text: &[u8]) -> Done {
     let bytes = match text.strip_suffix(b"%") {
         Some(digits) => {
@@ -38,7 +38,7 @@ pub(super) fn set_client_memory(shared: &Shared, text: &[u8]) -> Done {
     Ok(())
 }
 
-/// How many bytes one connection may leave unread, in the words of Redis.
+/// Returns how many bytes one connection may leave unread, in the words of Redis.
 pub(super) fn client_output(shared: &Shared) -> String {
     format!(
         "normal {} 0 0 slave 0 0 0 pubsub 0 0 0",
@@ -84,7 +84,8 @@ pub(super) fn set_idle_timeout(shared: &Shared, text: &[u8]) -> Done {
     Ok(())
 }
 
-/// After how many seconds of silence the system asks whether a peer is there; of connections that come from now on.
+/// After how many seconds of silence the system asks whether a peer is there; of connections that
+/// come from now on.
 pub(super) fn keepalive(shared: &Shared) -> String {
     shared.config.keepalive().as_secs().to_string()
 }

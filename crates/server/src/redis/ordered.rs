@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 type Done = Result<(), Failure>;
 
-/// How many keys RANGE replies with when nobody says how many.
+/// How many keys RANGE replies with by default.
 const USUAL: i64 = 1000;
 
 /// One end of a range, in the words of ZRANGEBYLEX: `-`, `+`, `[key` or `(key`.
@@ -121,7 +121,8 @@ pub(super) fn rev_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply
     )
 }
 
-/// One record of the store, whatever the range holds, unless there may be collections, whose elements have to be found.
+/// One record of the store, whatever the range holds, unless there may be collections, whose
+/// elements have to be found.
 pub(super) fn del_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let (start, end) = bounds(transaction.database, args.at(1), args.at(2))?;
     if transaction.store.marks.has_any(transaction.database) {

@@ -1,8 +1,11 @@
-//! Replies that are as long as a collection: read and written in pages, so that none of them is in memory whole.
+//! Replies that are as long as a collection: read and written in pages, so that none of them is in
+//! memory whole.
 //!
-//! The first page is written where the command is executed. Where there is more, and the client takes replies at once, the rest becomes a [`Tail`]: it
-//! shows the store as it is when the command's locks are let go, for an iterator stays at its place in the commit order, and is written page by page as the
-//! client takes it. Between MULTI and EXEC a reply is needed whole, and has to fit the limit of a client's output.
+//! The first page is written where the command is executed. Where there is more, and the client
+//! takes replies at once, the rest becomes a [`Tail`]: it shows the store as it is when the
+//! command's locks are let go, for an iterator stays at its place in the commit order, and is
+//! written page by page as the client takes it. Between MULTI and EXEC a reply is needed whole, and
+//! has to fit the limit of a client's output.
 
 use super::args::check_room;
 use crate::error::Failure;

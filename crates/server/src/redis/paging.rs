@@ -19,9 +19,9 @@ pub(super) struct Paging {
     records: usize,
     /// How many commands of a batch were executed, if not all of them.
     cut: Option<usize>,
-    /// Whether the next reply has no room.
+    /// Whether the next reply does not fit.
     is_full: bool,
-    /// Whether replies that have no room are refused instead of waiting for it.
+    /// Whether replies that do not fit are refused instead of waiting for memory.
     pub(super) refuses: bool,
     /// The request to go on with.
     paused: Option<usize>,
@@ -68,7 +68,8 @@ impl Paging {
         self.records.min(sizes.most())
     }
 
-    /// Whether a batch of `all` commands ends behind the first `executed`, whose replies take so many bytes.
+    /// Returns whether a batch of `all` commands ends behind the first `executed`, whose replies
+    /// take `bytes` bytes.
     pub(super) fn cuts(&mut self, executed: usize, all: usize, bytes: usize) -> bool {
         if self.is_full {
             self.cut = Some(executed - 1);
@@ -94,7 +95,8 @@ impl Paging {
         self.is_full = false;
     }
 
-    /// What a batch that began with the request `at` and had `all` commands teaches: where to go on, and whether there is room for that.
+    /// Learns from a batch that began with the request `at` and had `all` commands: where to go on,
+    /// and whether that fits.
     pub(super) fn learn(&mut self, at: usize, all: usize) -> (usize, Fits) {
         let Some(executed) = self.cut.take() else {
             self.records = (2 * self.records).min(MOST);
@@ -110,7 +112,7 @@ impl Paging {
     }
 }
 
-/// Whether the next reply has room.
+/// Whether the next reply fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fits {
     Yes,
@@ -132,7 +134,7 @@ impl Session {
         self.shared.budget.reply_room()
     }
 
-    /// Takes a reply back that is longer than there is room for: it is made again when there is, or refused.
+    /// Takes a reply back that does not fit in memory: it is made again when it does, or refused.
     pub(super) fn take_back(&mut self, reply: &mut Reply<'_>, start: usize) {
         let bytes = reply.position() - start;
         reply.rewind(start);

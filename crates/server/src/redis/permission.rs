@@ -20,7 +20,7 @@ pub(super) struct NotAllowed {
 }
 
 impl NotAllowed {
-    /// What the client is told.
+    /// Returns what the client is told.
     pub(super) fn text(&self) -> String {
         match &self.why {
             Denied::Command => format!(
@@ -53,7 +53,8 @@ pub(super) enum Own {
 }
 
 impl Session {
-    /// Whether the user may execute a command, which is asked only of those who may not do everything.
+    /// Whether the user may execute a command, which is asked only of those who may not do
+    /// everything.
     pub(super) fn permit(&self, command: &Command, args: Args<'_>) -> Result<(), NotAllowed> {
         let asked = Asked::of(command, args);
         self.user.check(&asked).map_err(|why| NotAllowed {
@@ -87,7 +88,8 @@ impl Session {
         });
     }
 
-    /// What is said of a command that was queued while the user might execute it, and may not any more.
+    /// Returns what is said of a command that was queued while the user might execute it, and may
+    /// not any more.
     pub(super) fn no_longer_allowed(&self, command: &Command, args: Args<'_>) -> Option<String> {
         if self.user.allows_all() {
             return None;
@@ -104,7 +106,8 @@ impl Session {
         ))
     }
 
-    /// The connection says whose it is. A wrong password is answered late, and looked at late where many came before.
+    /// The connection says whose it is. A wrong password is answered late, and looked at late where
+    /// many came before.
     pub(super) fn identify(&mut self, command: &[u8], user: &[u8], password: &[u8]) -> Result<(), Failure> {
         let access = &self.shared.access;
         match access.log_in(self.client.peer.place(), &mut self.strikes, user, password) {

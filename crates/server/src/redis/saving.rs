@@ -1,4 +1,5 @@
-//! BGSAVE, SAVE and LASTSAVE: backups into the directory that `--backup-dir` or `CONFIG SET dir` names.
+//! BGSAVE, SAVE and LASTSAVE: backups into the directory that `--backup-dir` or `CONFIG SET dir`
+//! names.
 
 use super::session::Session;
 use crate::backups::Backups;

@@ -1,4 +1,5 @@
-//! One connection: requests are looked up, checked, and executed in batches; replies come in order (S9).
+//! One connection: requests are looked up, checked, and executed in batches; replies come in order
+//! (S9).
 
 use super::batch::{Batch, Ran, ReadResult};
 use super::paging::{Fits, Paging, no_room};
@@ -19,7 +20,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// A reply that is longer is not held until it is due: no memory waits for a client. What it sends next waits all the same.
+/// A reply that is longer is not held until it is due: no memory waits for a client. What it sends
+/// next waits all the same.
 const MOST_HELD: usize = 64 << 10;
 
 /// What happens to replies, as CLIENT REPLY says.
@@ -85,7 +87,8 @@ enum Refusal {
 struct Waiting {
     /// The first request of the batch.
     at: usize,
-    /// How many requests the batch has. It may have another number when it is next looked at: rules of users change.
+    /// How many requests the batch has. It may have another number when it is next looked at: rules
+    /// of users change.
     count: usize,
     /// What it reads; nothing if it waits for the end of a pause.
     reading: Option<Box<MultiGet>>,
@@ -101,7 +104,7 @@ enum Flow {
     Part,
     /// The rest has its turn once the replies are sent.
     Send,
-    /// The rest waits for room in the memory of clients.
+    /// The rest waits for memory of clients.
     Full,
 }
 
@@ -134,7 +137,8 @@ impl Session {
         }
     }
 
-    /// Executes requests in order, neighbours that may be executed together as a batch. Goes on where it had to wait.
+    /// Executes requests in order, neighbours that may be executed together as a batch. Goes on
+    /// where it had to wait.
     fn execute(
         &mut self,
         requests: &Requests,
@@ -199,7 +203,8 @@ impl Session {
         Flow::Done
     }
 
-    /// Executes a batch that begins with the request `at`. Returns the request that is next, or why that is not executed now.
+    /// Executes a batch that begins with the request `at`. Returns the request that is next, or why
+    /// that is not executed now.
     fn run_batch(
         &mut self,
         batch: &Batch<'_>,
@@ -272,7 +277,8 @@ impl Session {
         }
     }
 
-    /// Writes a part of a long reply. What was sent of one that cannot be completed is no reply: the connection ends.
+    /// Writes a part of a long reply. What was sent of one that cannot be completed is no reply:
+    /// the connection ends.
     fn write_part(&mut self, mut tail: Box<dyn Tail>, output: &mut Vec<u8>) -> Flow {
         match tail.write(&mut Reply::new(output, self.version)) {
             Ok(Progress::Whole) => return Flow::Done,
@@ -285,8 +291,8 @@ impl Session {
         Flow::Part
     }
 
-    /// Lets nothing of this connection happen until the answer to a wrong password is due. `place` is where the command is that gave
-    /// it, and where the next one is.
+    /// Lets nothing of this connection happen until the answer to a wrong password is due. `place`
+    /// is where the command is that gave it, and where the next one is.
     fn pause(&mut self, hold: Hold, place: (usize, usize), reply: Vec<u8>, context: &Context<'_>) -> Flow {
         let pause = match hold {
             Hold::Reply(until) => Pause {
@@ -323,7 +329,8 @@ impl Session {
         self.reply(output, |reply| reply.error(&text));
     }
 
-    /// Ends a connection that speaks HTTP: a web page could make a browser send commands in a request's body.
+    /// Ends a connection that speaks HTTP: a web page could make a browser send commands in a
+    /// request's body.
     fn drop_http(&mut self) {
         self.is_ending = true;
         tracing::warn!(
@@ -358,7 +365,8 @@ impl Session {
         let (start, replies, version) = (output.len(), self.replies, self.version);
         let counted_as = command.counted_as(args);
         self.client.set_last_command(counted_as);
-        // EXEC stands behind what it executes; one that says who it is may have to wait, and is executed later; who has said RESET watches no more.
+        // EXEC stands behind what it executes; one that says who it is may have to wait, and is
+        // executed later; who has said RESET watches no more.
         let shows_first = command.is_seen() && !matches!(command.name, "auth" | "hello" | "reset");
         if shows_first {
             self.show(command, args);
@@ -446,7 +454,8 @@ impl Session {
         });
     }
 
-    /// Drops replies that the client does not want. `before` is what it wanted when the command began.
+    /// Drops replies that the client does not want. `before` is what it wanted when the command
+    /// began.
     fn hold_back(&mut self, before: Replies, output: &mut Vec<u8>, start: usize) {
         match before {
             Replies::Off if self.replies == Replies::On => {}

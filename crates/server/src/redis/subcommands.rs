@@ -1,8 +1,10 @@
-//! Commands whose first argument is a command, and what is said of one that does not exist or has another number of arguments.
+//! Commands whose first argument is a command, and what is said of one that does not exist or has
+//! another number of arguments.
 
 use crate::resp::Args;
 
-/// The subcommands of a command, each with how many arguments it takes, as in the table of commands.
+/// The subcommands of a command, each with how many arguments it takes, as in the table of
+/// commands.
 pub(super) type Subcommands = &'static [(&'static str, i32)];
 
 #[rustfmt::skip]
@@ -75,7 +77,7 @@ static MODULE: Subcommands = &[
 
 static SNAPSHOT: Subcommands = &[("create", 3), ("drop", 3), ("get", 4), ("list", 2)];
 
-/// Whether so many arguments are as many as a command takes; at least as many, if that is negative.
+/// Returns whether a command takes `count` arguments; a negative arity is a least number.
 pub(super) fn fits(arity: i32, count: usize) -> bool {
     let least = arity.unsigned_abs() as usize;
     if arity < 0 { count >= least } else { count == least }

@@ -34,7 +34,7 @@ const BLIND: u16 = 4;
 const ALONE: u16 = 8;
 /// It locks everything.
 const ALL: u16 = 16;
-/// Somebody who has not said who he is may send it.
+/// Allowed before AUTH.
 const STRANGER: u16 = 32;
 /// It is executed, not queued, between MULTI and EXEC.
 const IN_MULTI: u16 = 64;

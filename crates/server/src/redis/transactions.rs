@@ -1,4 +1,5 @@
-//! MULTI and EXEC: commands are queued, then executed as one batch, if nobody has written to what was watched.
+//! MULTI and EXEC: commands are queued, then executed as one batch, if no watched key was written
+//! to.
 
 use super::batch::Length;
 use super::keys;

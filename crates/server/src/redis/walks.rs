@@ -1,8 +1,9 @@
 //! Walks over all keys, and over the elements of hashes, sets and sorted sets.
 //!
-//! Both go in an order that does not depend on what others write meanwhile, so that every element that is there all the time is met: keys
-//! in their own order, elements in the order of their hashes. An element's cursor is the hash to go on at; a key's is a number that the
-//! server remembers the key of.
+//! Both go in an order that does not depend on what others write meanwhile, so that every element
+//! that is there all the time is met: keys in their own order, elements in the order of their
+//! hashes. An element's cursor is the hash to go on at; a key's is a number that the server
+//! remembers the key of.
 
 use super::args::{Options, integer, is, too_long};
 use super::pages::PAGE;
@@ -25,7 +26,7 @@ pub(super) struct Wish<'a> {
 }
 
 impl<'a> Wish<'a> {
-    /// The options of a walk from an argument on.
+    /// Creates the options of a walk from an argument on.
     pub(super) fn new(args: Args<'a>, at: usize) -> Result<Wish<'a>, Failure> {
         let mut wish = Wish {
             pattern: None,
@@ -59,7 +60,7 @@ impl<'a> Wish<'a> {
 /// A walk replies with fewer elements than COUNT says when they take more than this.
 const MOST_BYTES: usize = 1 << 20;
 
-/// A cursor as it was sent.
+/// Returns a cursor as it was sent.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, Failure> {
     let text = std::str::from_utf8(text).ok();
     let plain = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
@@ -75,7 +76,7 @@ pub(super) fn begin(reply: &mut Reply<'_>, cursor: u64, count: usize) {
     reply.array(count);
 }
 
-/// Where the records begin and end that may fit a pattern.
+/// Returns where the records begin and end that may fit a pattern.
 fn bounds(database: u8, pattern: Option<&[u8]>) -> (InnerKey, InnerKey) {
     let (mut start, mut end) = format::records(database);
     let prefix = pattern.map_or(&[][..], glob::literal_prefix);
@@ -162,7 +163,8 @@ pub(super) fn keys(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
         listed.iter().for_each(|key| reply.bulk(key));
         return Ok(());
     }
-    // How many keys there are must be known first: where they are more than a page, they are looked at once to be counted and once to be shown.
+    // How many keys there are must be known first: where they are more than a page, they are looked
+    // at once to be counted and once to be shown.
     let snapshot = transaction.store.db.snapshot();
     let mut keys = Keys::new(transaction, pattern, &snapshot);
     while keys.next(|key| {
@@ -202,7 +204,7 @@ impl Keys {
         }
     }
 
-    /// Calls `each` with the next key; whether there was one.
+    /// Calls `each` with the next key. Returns whether there was one.
     fn next(&mut self, each: impl FnOnce(&[u8])) -> Result<bool, Failure> {
         let _may_wait = waits::may_wait();
         while let Some((key, value)) = self.iter.lend()? {
@@ -233,7 +235,8 @@ impl Tail for RestOfKeys {
                 return Ok(Progress::More);
             }
             let last = &mut self.last;
-            // What has expired since it was counted is not there any more, but a reply was announced: the key before stands for it once more.
+            // What has expired since it was counted is not there any more, but a reply was
+            // announced: the key before stands for it once more.
             self.keys.next(|key| {
                 last.clear();
                 last.extend_from_slice(key);
@@ -292,7 +295,7 @@ pub(super) fn place_between(database: u8, first: &[u8], last: &[u8]) -> InnerKey
     from
 }
 
-/// The first key behind a place that is drawn between the first and the last.
+/// Returns the first key behind a place that is drawn between the first and the last.
 fn drawn(transaction: &Transaction<'_>, first: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     let (start, end) = format::records(transaction.database);
     let mut backward = transaction.scan(start, end.clone(), Direction::Backward);
@@ -309,8 +312,8 @@ fn drawn(transaction: &Transaction<'_>, first: &[u8]) -> Result<Option<Vec<u8>>,
     Ok(None)
 }
 
-/// Some elements of a collection that are in the order of their places, from a place on: at least `count`, if there are as many, and all
-/// of the last place. Where to go on, or 0.
+/// Some elements of a collection that are in the order of their places, from a place on: at least
+/// `count`, if there are as many, and all of the last place. Where to go on, or 0.
 pub(super) fn some_elements(
     transaction: &Transaction<'_>,
     (start, end): (InnerKey, InnerKey),
@@ -332,14 +335,14 @@ pub(super) fn some_elements(
     Ok((0, found))
 }
 
-/// A score as it stands in replies that know no doubles.
+/// Returns a score as it stands in replies that know no doubles.
 pub(crate) fn score_text(score: f64) -> Vec<u8> {
     let mut text = Vec::with_capacity(24);
     number::write_double(&mut text, score);
     text
 }
 
-/// A score as ZSCAN shows it: those that are integers with all their digits.
+/// Returns a score as ZSCAN shows it: those that are integers with all their digits.
 pub(super) fn scanned_score(score: f64) -> Vec<u8> {
     let mut text = Vec::with_capacity(24);
     if score.trunc() == score && score.abs() <= LARGEST_PLAIN {

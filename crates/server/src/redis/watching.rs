@@ -16,7 +16,7 @@ type Done = Result<(), Failure>;
 /// What stands in the place of a password.
 const REDACTED: &[u8] = b"(redacted)";
 
-/// Which arguments of a command are secrets, or stand behind one: there may be another.
+/// Returns which arguments of a command are secrets, or stand behind one: there may be another.
 fn secrets(command: &Command, args: Args<'_>) -> Range<usize> {
     match command.name {
         "auth" => 1..args.len(),

@@ -24,13 +24,15 @@ pub(crate) enum Progress {
 
 /// The rest of a long reply, which is written in parts as the client takes them.
 pub(crate) trait Tail: Send {
-    /// Begins: from now on it shows what is there now, whatever is written meanwhile. The locks of what it shows are held.
+    /// Begins: from now on it shows what is there now, whatever is written meanwhile. The locks of
+    /// what it shows are held.
     fn begin(&mut self);
 
     /// Writes the next part, some tens of kilobytes as a rule.
     ///
     /// # Errors
-    /// The reply cannot be completed: its beginning was sent, so that only the end of the connection can say so.
+    /// The reply cannot be completed: its beginning was sent, so that only the end of the
+    /// connection can say so.
     fn write(&mut self, reply: &mut Reply<'_>) -> Result<Progress, Failure>;
 }
 
@@ -95,7 +97,8 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Lets the buffer have `most` bytes. Long replies look at [`Reply::most`] while they are written.
+    /// Lets the buffer have `most` bytes. Long replies look at [`Reply::most`] while they are
+    /// written.
     #[must_use]
     pub fn at_most(mut self, most: usize) -> Reply<'o> {
         self.most = most;
@@ -228,12 +231,12 @@ impl<'o> Reply<'o> {
         });
     }
 
-    /// So many replies follow.
+    /// Announces `count` replies that follow.
     pub fn array(&mut self, count: usize) {
         self.header(b'*', count as i64);
     }
 
-    /// So many pairs of replies follow.
+    /// Announces `count` pairs of replies that follow.
     pub fn map(&mut self, count: usize) {
         match self.version {
             Version::Two => self.array(2 * count),
@@ -241,7 +244,7 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// So many replies follow, of which none comes twice.
+    /// Announces `count` replies that follow, of which none comes twice.
     pub fn set(&mut self, count: usize) {
         match self.version {
             Version::Two => self.array(count),

@@ -3,22 +3,23 @@
 use parking_lot::Mutex;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since 1970 that never go back and never stand still: when the machine's clock is set back, time goes on by what really
-/// passes, until the clock has caught up. What has expired stays so.
+/// Milliseconds since 1970 that never go back and never stand still: when the machine's clock is
+/// set back, time goes on by what really passes, until the clock has caught up. What has expired
+/// stays so.
 #[derive(Debug)]
 pub(crate) struct Clock {
     last: Mutex<(u64, Instant)>,
 }
 
 impl Clock {
-    /// A clock that was at `mark` at least once.
+    /// Creates a clock that was at `mark` at least once.
     pub(crate) fn new(mark: u64) -> Clock {
         Clock {
             last: Mutex::new((mark.max(machine_ms()), Instant::now())),
         }
     }
 
-    /// The time now.
+    /// Returns the time now.
     pub(crate) fn now_ms(&self) -> u64 {
         self.at(machine_ms(), Instant::now())
     }

@@ -7,7 +7,7 @@ use crate::model::format;
 use crate::model::{Collection, Entry, Kind, Text};
 
 impl Transaction<'_> {
-    /// What a key holds.
+    /// Returns what a key holds.
     pub(crate) fn entry(&mut self, key: &[u8]) -> Result<Option<Entry<'_>>, Failure> {
         let now_ms = self.now_ms;
         let inner = format::record_key(self.database, key);
@@ -41,7 +41,7 @@ impl Transaction<'_> {
         self.prefetch(keys.map(|key| format::record_key(database, key)).collect())
     }
 
-    /// The string that a key holds.
+    /// Returns the string that a key holds.
     pub(crate) fn text(&mut self, key: &[u8]) -> Result<Option<Text<'_>>, Failure> {
         match self.entry(key)? {
             None => Ok(None),
@@ -50,7 +50,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// The collection of a kind that a key holds.
+    /// Returns the collection of a kind that a key holds.
     pub(crate) fn collection(&mut self, key: &[u8], kind: Kind) -> Result<Option<Collection>, Failure> {
         match self.entry(key)? {
             None => Ok(None),
@@ -67,7 +67,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// An empty collection.
+    /// Returns an empty collection.
     pub(crate) fn new_collection(&mut self, kind: Kind) -> Result<Collection, Failure> {
         Ok(Collection {
             kind,
@@ -80,7 +80,8 @@ impl Transaction<'_> {
         })
     }
 
-    /// Stores what is known of a collection whose elements have changed; without elements the key is gone.
+    /// Stores what is known of a collection whose elements have changed; without elements the key
+    /// is gone.
     pub(crate) fn save(&mut self, key: &[u8], collection: &Collection) {
         if collection.count == 0 {
             self.drop_collection(key, collection);
@@ -99,7 +100,8 @@ impl Transaction<'_> {
         self.touch(key);
     }
 
-    /// A key that has a collection has another one of the same kind from now on, which expires when the old one would have.
+    /// A key that has a collection has another one of the same kind from now on, which expires when
+    /// the old one would have.
     pub(crate) fn replace(&mut self, key: &[u8], old: &Collection, mut new: Collection) {
         self.drop_collection(key, old);
         self.set_expiry(key, &mut new, old.expires_ms);
@@ -123,7 +125,8 @@ impl Transaction<'_> {
         }
     }
 
-    /// The key holds this string and nothing else. What it held is read only where that may be a collection (S8).
+    /// The key holds this string and nothing else. What it held is read only where that may be a
+    /// collection (S8).
     pub(crate) fn set_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), Failure> {
         if self.store.marks.may_hold(self.database, key) || self.has_own_collection(key) {
             self.clear(key)?;
@@ -140,16 +143,17 @@ impl Transaction<'_> {
         self.touch(key);
     }
 
-    /// Makes room for something else at a key: its elements go, its record is overwritten by the caller.
+    /// Clears a key for something else: its elements go, its record is overwritten by the caller.
     fn clear(&mut self, key: &[u8]) -> Result<(), Failure> {
-        // An expired collection has elements, too; the reaper finds them by their expiry, which stays.
+        // An expired collection has elements, too; the reaper finds them by their expiry, which
+        // stays.
         if let Some(Entry::Collection(collection)) = self.entry(key)? {
             self.drop_collection(key, &collection);
         }
         Ok(())
     }
 
-    /// Deletes a key; whether it was there.
+    /// Deletes a key. Returns whether it was there.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Result<bool, Failure> {
         let collection = match self.entry(key)? {
             None => return Ok(false),
@@ -164,7 +168,7 @@ impl Transaction<'_> {
         Ok(true)
     }
 
-    /// The key is gone at `expires_ms`, or never if that is 0; whether it is there.
+    /// The key is gone at `expires_ms`, or never if that is 0. Returns whether it is there.
     pub(crate) fn expire(&mut self, key: &[u8], expires_ms: u64) -> Result<bool, Failure> {
         match self.entry(key)? {
             None => return Ok(false),

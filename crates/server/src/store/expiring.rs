@@ -1,13 +1,14 @@
-//! How much will have expired when, so that its space comes back though nobody writes.
+//! How much will have expired when, so that its space comes back even without writes.
 //!
-//! The store drops what has expired when it compacts what lies around it, which nobody's writes may ever bring about. So it is counted what is
-//! written to expire; when as much has expired as half of the store takes, the store is compacted as a whole. What was counted is forgotten when
-//! the server ends.
+//! The store drops what has expired when it compacts what lies around it, which writes may never
+//! bring about. So it is counted what is written to expire; when as much has expired as half of the
+//! store takes, the store is compacted as a whole. What was counted is forgotten when the server
+//! ends.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Bytes that expire within so many milliseconds of each other are counted together.
+/// Bytes that expire within this many milliseconds of each other are counted together.
 const TOGETHER_MS: u64 = 4_000;
 
 /// The most counts that are kept: beyond, what expires last is counted together.
@@ -32,7 +33,7 @@ pub(crate) struct Expiring {
 }
 
 impl Expiring {
-    /// So many bytes of so many keys were written that expire then.
+    /// Notes that `bytes` bytes of `keys` keys were written that expire at `expires_ms`.
     pub(crate) fn note(&self, expires_ms: u64, bytes: u64, keys: u64) {
         let mut counts = self.counts.lock();
         let mut at = expires_ms / TOGETHER_MS;
@@ -46,7 +47,8 @@ impl Expiring {
         *due = (due.0 + bytes, due.1 + keys);
     }
 
-    /// Whether so much has expired that a store of `size` bytes is half empty. It is counted anew from then on.
+    /// Returns whether enough has expired that a store of `size` bytes is half empty. Then the
+    /// count starts again.
     pub(crate) fn is_much(
         &self,
         now_ms: u64,
@@ -68,7 +70,8 @@ impl Expiring {
 }
 
 impl Expiring {
-    /// Returns how many keys were written whose time has come. A key that was written again before, or deleted, is among them.
+    /// Returns how many keys were written whose time has come. A key that was written again before,
+    /// or deleted, is among them.
     pub(crate) fn expired_keys(&self) -> u64 {
         self.counts.lock().expired_keys
     }

@@ -1,8 +1,9 @@
 //! Locks of keys, in stripes, and who watches them.
 //!
-//! A pipeline holds the locks of all its keys until its commit is seen, so there are many more stripes than keys of a batch: two batches of 64 keys
-//! meet in one of 65,536 stripes once in sixteen times. Commands that write without having read, as SET does, do not keep each other out at
-//! all: whichever is committed later holds.
+//! A pipeline holds the locks of all its keys until its commit is seen, so there are many more
+//! stripes than keys of a batch: two batches of 64 keys meet in one of 65,536 stripes once in
+//! sixteen times. Commands that write without having read, as SET does, do not keep each other out
+//! at all: whichever is committed later holds.
 
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
@@ -18,23 +19,23 @@ const STRIPES: usize = 1 << 16;
 /// How often a stripe is looked at before its waiter sleeps.
 const SPINS: u32 = 64;
 
-/// A stripe's word: nobody; or who holds it in the upper bits and how many in the others.
+/// A stripe's word: free; or who holds it in the upper bits and how many in the others.
 const FREE: u32 = 0;
 const COUNT: u32 = (1 << 24) - 1;
 const READERS: u32 = 1 << 24;
 const BLIND: u32 = 2 << 24;
 const OWNER: u32 = 3 << 24;
-/// Somebody wants it for himself: those who could share it let him go first.
+/// A thread wants it exclusively: threads that could share it let that thread go first.
 const IS_WANTED: u32 = 1 << 31;
 
 /// How a key is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mode {
-    /// Others may read. Nobody writes.
+    /// Others may read. It has no writer.
     Shared,
     /// It is written to whatever it has. Others may do the same.
     Blind,
-    /// Nobody else reads what needs more than one lookup, or writes.
+    /// Others neither read what needs more than one lookup, nor write.
     Exclusive,
 }
 
@@ -49,7 +50,8 @@ impl Mode {
     }
 }
 
-/// Somebody who wants to know whether a key is written to: his flag, by database and key.
+/// Connections that watch keys, by database and key: a flag of each, set when the key is written
+/// to.
 type Watchers = HashMap<(u8, Box<[u8]>), Vec<Arc<AtomicBool>>>;
 
 /// One lock for each stripe of keys.
@@ -78,7 +80,8 @@ pub(crate) struct Held<'l> {
 
 type Stripes = SmallVec<[(u32, Mode); 16]>;
 
-/// The locks that somebody wants. They are taken in the order of the stripes, so that nobody waits in a circle.
+/// The locks that a thread wants. They are taken in the order of the stripes, so that threads never
+/// wait in a circle.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     stripes: Stripes,
@@ -162,8 +165,8 @@ impl Locks {
         }
     }
 
-    /// Waits until a stripe can be had. He counts himself, then looks at the stripe; who lets it go changes it, then looks for sleepers: one of
-    /// them sees the other.
+    /// Waits until a stripe can be had. The thread counts itself, then looks at the stripe; a
+    /// thread that lets it go changes it, then looks for sleepers: one of them sees the other.
     #[cold]
     fn sleep(&self, word: &AtomicU32, mode: Mode) {
         let mut sleeping = self.sleeping.lock();
@@ -190,7 +193,7 @@ impl Locks {
         let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |old| Some(let_go(old)));
     }
 
-    /// Whoever sleeps looks again.
+    /// Wakes the sleepers, which look again.
     fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {
@@ -223,32 +226,36 @@ impl Locks {
         }
     }
 
-    /// The keys of a database that somebody watches. Whoever holds all locks has no more coming.
+    /// Returns the keys of a database that are watched. While the caller holds all locks, no more
+    /// are added.
     pub(crate) fn watched(&self, database: u8) -> Vec<Box<[u8]>> {
         let watchers = self.watchers.lock();
         let keys = watchers.keys().filter(|(of, _)| *of == database);
         keys.map(|(_, key)| key.clone()).collect()
     }
 
-    /// No writer holds the key while a watcher comes: one who comes later sees that there are watchers.
+    /// No writer holds the key while a watcher comes: one who comes later sees that there are
+    /// watchers.
     fn lock_for_watchers(&self, database: u8, key: &[u8]) -> Held<'_> {
         let mut wanted = Wanted::default();
         wanted.key(database, key, Mode::Shared);
         self.lock(wanted)
     }
 
-    /// Whether anybody may watch a key whose lock the caller holds. Who watches it has counted himself under the same lock.
+    /// Whether connections may watch a key whose lock the caller holds. Who watches it has counted
+    /// himself under the same lock.
     pub(crate) fn has_watchers(&self) -> bool {
         self.watching.load(Ordering::Relaxed) > 0
     }
 }
 
-/// Takes a stripe if it is free, or held in a mode that is shared, and nobody waits to have it alone.
+/// Takes a stripe if it is free, or held in a mode that is shared, and no thread waits to have it
+/// exclusively.
 fn try_acquire(word: &AtomicU32, mode: Mode) -> bool {
     let next = |old: u32| {
         let holder = mode.holder();
         match old & !IS_WANTED {
-            // Whoever wants it alone, and was not quick enough, still does.
+            // A thread that wants it exclusively, and was not quick enough, still does.
             FREE => Some(holder | 1 | old & IS_WANTED),
             held if mode != Mode::Exclusive && held & !COUNT == holder && old & IS_WANTED == 0 => {
                 Some(old + 1)
@@ -369,7 +376,7 @@ mod tests {
                         let (a, b) = ((turn + thread) % 6, (turn * 5 + 3 * thread) % 6);
                         let mode = [Mode::Shared, Mode::Blind][turn % 2];
                         let held = lock(locks, &[(&keys[a], Mode::Exclusive), (&keys[b], mode)]);
-                        // Not in one step: somebody else would be lost if he came between.
+                        // Not in one step: if two threads did this at once, a count would be lost.
                         let count = counts[a].load(Ordering::Relaxed);
                         std::thread::yield_now();
                         counts[a].store(count + 1, Ordering::Relaxed);

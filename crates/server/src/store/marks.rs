@@ -1,8 +1,11 @@
-//! Which keys may have collections, in memory: a SET of any other key deletes no elements, so that it needs no read (S8).
+//! Which keys may have collections, in memory: a SET of any other key deletes no elements, so that
+//! it needs no read (S8).
 //!
-//! For each collection there is a note in the store, written and deleted with it, that has the hash of its key. When the store is opened the notes are read into
-//! a table of hashes of 32 bits; from then on each commit changes both. A key whose hash is in the table may have a collection; of n collections one key of 2³² / n is
-//! suspected without reason, and read. Each takes 5 to 8 bytes. Beyond a part of the memory a database keeps no table: then all its keys are suspected.
+//! For each collection there is a note in the store, written and deleted with it, that has the hash
+//! of its key. When the store is opened the notes are read into a table of hashes of 32 bits; from
+//! then on each commit changes both. A key whose hash is in the table may have a collection; of n
+//! collections one key of 2³² / n is suspected without reason, and read. Each takes 5 to 8 bytes.
+//! Beyond a part of the memory a database keeps no table: then all its keys are suspected.
 
 use super::DATABASES;
 use crate::model::format;
@@ -11,7 +14,8 @@ use parking_lot::RwLock;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
-/// How many tables a database has, so that those who look at one are not kept waiting by those who change another.
+/// How many tables a database has, so that those who look at one are not kept waiting by those who
+/// change another.
 const SHARDS: usize = 16;
 
 /// The slots of a table that is not empty, at least.
@@ -87,7 +91,8 @@ impl Table {
             return;
         };
         self.used -= 1;
-        // What follows without a gap is looked for from its home on: it must not lie behind an empty slot.
+        // What follows without a gap is looked for from its home on: it must not lie behind an
+        // empty slot.
         let mut at = self.behind(hole);
         while self.slots[at] != 0 {
             let home = self.home(self.slots[at]);
@@ -140,7 +145,8 @@ impl Marks {
             let (start, end) = format::collections(database);
             let mut notes = data.range(&start[..]..&end[..]);
             while let Some((_, value)) = notes.lend()? {
-                // A note that cannot be read is of no collection that this server has written: it is suspected to be of any key.
+                // A note that cannot be read is of no collection that this server has written: it
+                // is suspected to be of any key.
                 match format::decode_number(value) {
                     Ok(hash) => self.add(database, hash),
                     Err(_) => self.give_up(database),
@@ -247,7 +253,7 @@ impl MarkChanges {
             number,
             hash,
         };
-        // What it has added itself nobody knows of.
+        // A mark that it has added itself was not seen by others.
         if !self.added.remove(&mark) {
             self.removed.push(mark);
         }

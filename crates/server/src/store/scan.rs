@@ -95,7 +95,7 @@ impl<'t> Scan<'t> {
         }
     }
 
-    /// The next key and its value.
+    /// Returns the next key and its value.
     pub(crate) fn next(&mut self) -> Result<Option<Pair>, Failure> {
         loop {
             self.fetch()?;

@@ -1,7 +1,8 @@
 //! Stores that an earlier version of the server has written.
 //!
-//! Version 1 does not note which keys have collections. All records are read once, in memory that does not depend on how many there are, and the notes are written.
-//! If that is interrupted it is begun again: the same notes are written, and the version only behind them.
+//! Version 1 does not note which keys have collections. All records are read once, in memory that
+//! does not depend on how many there are, and the notes are written. If that is interrupted it is
+//! begun again: the same notes are written, and the version only behind them.
 
 use super::DATABASES;
 use crate::error::{Error, Result};
@@ -77,7 +78,8 @@ fn note_collections(db: &Db, data: &Keyspace, database: u8) -> Result<()> {
             notes.add(collection.number, format::user_key(inner))?;
         }
     }
-    // The record of a collection that has expired may be gone already; its elements are there until somebody deletes them.
+    // The record of a collection that has expired may be gone already; its elements are there until
+    // the reaper deletes them.
     let mut expiries = walk(format::all_expiries(database));
     while let Some((inner, key)) = expiries.lend()? {
         if let Some(number) = format::expiring_number(inner) {

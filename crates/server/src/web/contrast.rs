@@ -10,7 +10,8 @@ const GRAPHICS: f64 = 3.0;
 
 type Theme = HashMap<&'static str, [u8; 3]>;
 
-/// The colours that the blocks of the style name, in their order: light, dark by the system, dark by choice.
+/// Returns the colours that the blocks of the style name, in their order: light, dark by the
+/// system, dark by choice.
 fn themes() -> Vec<Theme> {
     let mut themes: Vec<Theme> = Vec::new();
     for line in STYLE.lines() {

@@ -1,4 +1,4 @@
-//! Who is answered: not whoever lacks the password, and no other site (S12).
+//! Who is answered: no client without the password, and no other site (S12).
 
 use super::refusal::Refusal;
 use super::site::Site;
@@ -63,7 +63,8 @@ fn ask() -> Response {
     ([(header::WWW_AUTHENTICATE, challenge)], refusal).into_response()
 }
 
-/// Finds out who asks, and whether that user may see what is asked for. A wrong password is answered late.
+/// Finds out who asks, and whether that user may see what is asked for. A wrong password is
+/// answered late.
 async fn admit(site: &Site, asker: Asker) -> Result<(), Response> {
     let access = &site.shared.access;
     let user = match asker.credentials {
@@ -96,7 +97,8 @@ async fn admit(site: &Site, asker: Asker) -> Result<(), Response> {
     })
 }
 
-/// The user of a name and a password. A name that no user has is as good as `default`: browsers ask for one.
+/// The user of a name and a password. A name that no user has is as good as `default`: browsers ask
+/// for one.
 async fn log_in(site: &Site, peer: Peer, name: &[u8], password: &[u8]) -> Result<Arc<User>, Response> {
     let access = &site.shared.access;
     let name = access.find(name).map_or(&b"default"[..], |_| name);
@@ -176,8 +178,8 @@ fn judge(site: &Site, request: &Request) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether a host is this server: an address that is written out, this machine, or a name that it was told. Any other name may be a stranger's who has
-/// made it point here.
+/// Whether a host is this server: an address that is written out, this machine, or a name that it
+/// was told. Any other name may be a stranger's who has made it point here.
 fn is_ours(host: &str, names: &[String]) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),

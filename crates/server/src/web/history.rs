@@ -1,4 +1,5 @@
-//! What the server and its store did in the last minutes: a row of rates and amounts for every second.
+//! What the server and its store did in the last minutes: a row of rates and amounts for every
+//! second.
 
 use crate::shared::Shared;
 use alluvium::{Distribution, Distributions, Purpose, Stats};
@@ -54,7 +55,7 @@ impl Moment {
         }
     }
 
-    /// What was done from an earlier moment to this one, and what there is now.
+    /// Returns what was done from an earlier moment to this one, and what there is now.
     fn row(&self, before: &Moment) -> Vec<Column> {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
         let mut row = self.operations(before, seconds).to_vec();
@@ -168,7 +169,7 @@ impl Moment {
     }
 }
 
-/// How much a counter has grown.
+/// Returns how much a counter has grown.
 fn more(now: u64, then: u64) -> u64 {
     now.saturating_sub(then)
 }
@@ -193,7 +194,7 @@ impl History {
         rows.last = Some(now);
     }
 
-    /// The rows behind the first `after`, of those that are kept.
+    /// Returns the rows behind the first `after`, of those that are kept.
     pub(super) fn since(&self, after: u64) -> Value {
         let rows = self.0.lock();
         let first = rows.count - rows.rows.len() as u64;
@@ -210,7 +211,7 @@ impl History {
         json!({ "columns": columns, "next": rows.count, "rows": list })
     }
 
-    /// The last row, by the names of its columns.
+    /// Returns the last row, by the names of its columns.
     pub(super) fn latest(&self) -> Value {
         let rows = self.0.lock();
         let Some((_, row)) = rows.rows.back() else {

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-/// An answer.
+/// Returns an answer.
 pub(super) fn answer(value: &Value) -> Response {
     let kind = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, kind)], value.to_string()).into_response()
@@ -20,7 +20,7 @@ pub(super) fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8
     };
 }
 
-/// An object that begins with bytes under a name.
+/// Returns an object that begins with bytes under a name.
 pub(super) fn bytes_object(name: &str, bytes: &[u8]) -> Map<String, Value> {
     let mut object = Map::new();
     put_bytes(&mut object, name, bytes);

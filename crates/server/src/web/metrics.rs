@@ -7,7 +7,7 @@ use alluvium::{DeviceCounts, Distribution, Purpose};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// Bounds that a histogram shows: one in so many of a distribution's.
+/// Bounds that a histogram shows: every how many bounds of a distribution one.
 const COARSE: usize = 4;
 
 /// How a family of numbers changes.

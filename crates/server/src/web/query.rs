@@ -1,4 +1,5 @@
-//! The words behind the question mark of an address. Their values are bytes, so that every key can be said.
+//! The words behind the question mark of an address. Their values are bytes, so that every key can
+//! be said.
 
 use super::refusal::Refusal;
 
@@ -21,7 +22,7 @@ impl Query {
         Ok(Query(words))
     }
 
-    /// The value of a name, if it was said.
+    /// Returns the value of a name, if it was said.
     pub(super) fn bytes(&self, name: &str) -> Option<&[u8]> {
         let found = self.0.iter().find(|(known, _)| known == name.as_bytes());
         found.map(|(_, value)| &value[..])
@@ -33,7 +34,7 @@ impl Query {
         self.bytes(name).map(read).transpose()
     }
 
-    /// A number, at most `most`.
+    /// Returns a number, at most `most`.
     pub(super) fn number(&self, name: &str, most: u64) -> Result<Option<u64>, Refusal> {
         let Some(text) = self.text(name)? else {
             return Ok(None);
@@ -44,13 +45,13 @@ impl Query {
             .map_err(|_| Refusal::bad(format!("{name} is {text:?}: a number was expected")))
     }
 
-    /// Whether a name was said, and not as `0`.
+    /// Returns whether a name was said, and not as `0`.
     pub(super) fn is_set(&self, name: &str) -> bool {
         self.bytes(name).is_some_and(|value| value != b"0")
     }
 }
 
-/// Bytes from `%ff` and the like; a plus is a blank, as forms have it.
+/// Returns the bytes from `%ff` and the like; a plus is a blank, as forms have it.
 fn decoded(text: &str) -> Result<Vec<u8>, Refusal> {
     let wrong = || Refusal::bad("a percent sign in the address is not followed by two hexadecimal digits");
     let mut bytes = Vec::with_capacity(text.len());

@@ -16,7 +16,7 @@ impl Refusal {
         Refusal { status, text }
     }
 
-    /// The request makes no sense.
+    /// Returns the request makes no sense.
     pub(super) fn bad(text: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, text)
     }

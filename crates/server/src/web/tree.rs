@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Pivots that are shown at most; beyond, leaves are only counted.
 const MOST: usize = 5000;
 
-/// The tree of a store.
+/// Returns the tree of a store.
 pub(super) fn shape(db: &Db) -> Value {
     let outline = db.outline();
     let names = Names::of(db);
@@ -33,7 +33,7 @@ impl Names {
         Names(numbered.collect())
     }
 
-    /// A key of the tree: its keyspace, and the user's key.
+    /// Returns a key of the tree: its keyspace, and the user's key.
     fn key(&self, key: &[u8]) -> Value {
         let (name, key) = match OutlineKey::of(key) {
             OutlineKey::Between(key) => return json::bytes_object("key", key).into(),

@@ -43,7 +43,7 @@ pub(super) enum Holds<'v> {
 }
 
 impl Scope {
-    /// The keys that `keyspace`, `database` and `raw` name.
+    /// Returns the keys that `keyspace`, `database` and `raw` name.
     pub(super) fn of(store: &Store, query: &Query) -> Result<Scope, Refusal> {
         let name = query
             .text("keyspace")?
@@ -65,7 +65,7 @@ impl Scope {
         Ok(Scope { keyspace, view })
     }
 
-    /// Where a key of the scope is in its keyspace.
+    /// Returns where a key of the scope is in its keyspace.
     pub(super) fn inner(&self, key: &[u8]) -> InnerKey {
         match self.view {
             View::Database(database) => format::record_key(database, key),
@@ -73,7 +73,7 @@ impl Scope {
         }
     }
 
-    /// The first key behind all of the scope, if others can follow.
+    /// Returns the first key behind all of the scope, if others can follow.
     pub(super) fn end(&self) -> Option<InnerKey> {
         match self.view {
             View::Database(database) => Some(format::records(database).1),
@@ -81,7 +81,7 @@ impl Scope {
         }
     }
 
-    /// The key of the scope that is at a place of its keyspace.
+    /// Returns the key of the scope that is at a place of its keyspace.
     pub(super) fn key<'k>(&self, inner: &'k [u8]) -> &'k [u8] {
         match self.view {
             View::Database(_) => format::user_key(inner),
@@ -89,7 +89,7 @@ impl Scope {
         }
     }
 
-    /// What a stored value is; none if it is gone already.
+    /// Returns what a stored value is; none if it is gone already.
     pub(super) fn describe<'v>(
         &self,
         stored: &'v [u8],

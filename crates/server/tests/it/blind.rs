@@ -1,4 +1,5 @@
-//! A SET that need not look at what is there does not; one over a collection deletes its elements all the same.
+//! A SET that need not look at what is there does not; one over a collection deletes its elements
+//! all the same.
 
 use crate::client::{Client, Fixture, options, request};
 use alluvium::{Db, Options};
@@ -61,7 +62,8 @@ fn sets_read_nothing_though_there_are_collections() {
     assert!(read < 1_000, "5,000 SETs have read {read} times after a restart");
 }
 
-/// Collections of all kinds, some under other names than they were made with, one expired, one of another database.
+/// Collections of all kinds, some under other names than they were made with, one expired, one of
+/// another database.
 fn make_collections(client: &mut Client) {
     client.script(
         r#"
@@ -83,7 +85,8 @@ fn make_collections(client: &mut Client) {
     );
 }
 
-/// Sets strings over all of them: no element may be left, once the expired ones are deleted, and no note of a collection.
+/// Sets strings over all of them: no element may be left, once the expired ones are deleted, and no
+/// note of a collection.
 fn overwrite(fixture: &Fixture, client: &mut Client) {
     client.script("MSET a 1 b 1 c 1 d 1 e 1 f 1 => OK\nSET h 1 EX 1000 => OK\nSET i 1 => OK\nSET j 1 => OK");
     client.script("SELECT 5 => OK\nSET g 1 => OK\nSELECT 0 => OK");

@@ -357,7 +357,7 @@ fn idle_connections_are_closed_after_the_time_that_was_set() {
     );
     assert_eq!(idle.try_reply(), None);
     assert_eq!(line(&mut items), "");
-    // Whoever waits for an answer is not idle.
+    // A connection that waits for an answer is not idle.
     let mut busy = fixture.client();
     busy.script("DEBUG SLEEP 2.5 => OK\nCONFIG SET timeout 0 => OK");
     assert!(info(&mut busy, "alluvium_idle_disconnections") >= 2);

@@ -62,7 +62,7 @@ impl Client {
         }
     }
 
-    /// The same; none when nobody listens.
+    /// The same; none when no server listens.
     pub(crate) fn try_connect(address: SocketAddr) -> Option<Client> {
         let socket = TcpStream::connect(address).ok()?;
         socket.set_read_timeout(Some(Duration::from_secs(30))).ok()?;

@@ -1,4 +1,5 @@
-//! Reads that the device must answer: replies are right, in order, and nobody waits for another's.
+//! Reads that the device must answer: replies are right, in order, and no connection waits for
+//! another's.
 
 use crate::client::{Client, Fixture, options, request};
 use alluvium::{Db, Options};
@@ -13,7 +14,7 @@ fn value(key: u64) -> String {
     format!("{key}-{}", "v".repeat(200))
 }
 
-/// The same store, opened anew.
+/// The same store, opened again.
 fn with_nothing_in_memory(fixture: Fixture) -> (Db, Server, TempDir) {
     let Fixture { server, db, place } = fixture;
     server.stop();
@@ -78,7 +79,8 @@ fn pipelines_of_connections_that_wait_for_the_device_get_their_replies_in_order(
     assert!(read > 8 * 60 * 40, "{read} keys were read");
 }
 
-/// Sends requests in two pieces, so that more arrives while something waits, and takes exactly these replies.
+/// Sends requests in two pieces, so that more arrives while something waits, and takes exactly
+/// these replies.
 fn expect(stream: &mut TcpStream, requests: &str, cut: usize, replies: &str) {
     let (head, tail) = requests.as_bytes().split_at(cut);
     stream.write_all(head).unwrap();
@@ -120,7 +122,8 @@ fn pipelines_of_memcached_that_wait_for_the_device_get_their_replies_in_order() 
                         requests += &format!("get {key}\r\nmg {key} s\r\n");
                         replies += &format!("VALUE {key} 0 {len}\r\n{text}\r\nEND\r\nHD s{len}\r\n");
                     }
-                    // What is changed is read under locks, what was written is seen at once, and what is about no item ends the run.
+                    // What is changed is read under locks, what was written is seen at once, and
+                    // what is about no item ends the run.
                     requests += &format!("incr own{seed} 1\r\nget own{seed}\r\nmn\r\nget nothing\r\n");
                     let digits = round.to_string().len();
                     replies +=

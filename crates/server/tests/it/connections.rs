@@ -204,7 +204,7 @@ fn addresses_that_others_can_reach_need_protection() {
         ..memcached.clone()
     };
     assert!(open(with_password).is_ok());
-    // Whoever connects may encrypt.
+    // Every client may encrypt.
     let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let tls = |client_authority| Tls {
         certificate: issued.cert.pem().into_bytes(),

@@ -1,8 +1,9 @@
 //! The same random commands to a real Redis and to this server: the replies must be equal.
 //!
-//! `ALLUVIUM_REDIS_SERVER` names the program, else `redis-server` is looked for in PATH; without one the test says so and passes.
-//! `ALLUVIUM_REDIS_COMMANDS` says how many commands, `ALLUVIUM_REDIS_SEED` which. What Redis does not promise an order of is compared
-//! sorted; what is drawn is not asked for.
+//! `ALLUVIUM_REDIS_SERVER` names the program, else `redis-server` is looked for in PATH; without
+//! one the test says so and passes. `ALLUVIUM_REDIS_COMMANDS` says how many commands,
+//! `ALLUVIUM_REDIS_SEED` which. What Redis does not promise an order of is compared sorted; what is
+//! drawn is not asked for.
 
 use crate::client::{Client, Fixture, sorted};
 use crate::other::Other;
@@ -45,7 +46,8 @@ fn fill(shape: &str, random: &mut fastrand::Rng) -> String {
             "T" => key("t", random),
             "Z" => key("z", random),
             "N" => key("n", random),
-            // Decimals of a size that a long double holds exactly enough; scores that are all equal.
+            // Decimals of a size that a long double holds exactly enough; scores that are all
+            // equal.
             "F" => format!("f{}", random.u8(..4)),
             "X" => format!("x{}", random.u8(..4)),
             other => other.to_owned(),
@@ -73,7 +75,8 @@ fn fill(shape: &str, random: &mut fastrand::Rng) -> String {
             3..10 => format!("{:.2}", random.f64() * 20.0 - 10.0),
             _ => random.i32(-5..10).to_string(),
         },
-        // Redis adds in 64 bits of binary digits, this server in decimal ones: sums of small numbers are the same.
+        // Redis adds in 64 bits of binary digits, this server in decimal ones: sums of small
+        // numbers are the same.
         "$float" => format!("{}.{}", random.i32(-2..2), random.u8(..100)),
         "$bound" => match random.u8(..6) {
             0 => "-inf".to_owned(),
@@ -279,7 +282,8 @@ const SHAPES: &[&str] = &[
     "SLOWLOG LEN x",
 ];
 
-/// What finds something too seldom if it is asked for as often as the rest, and what sees to it that there is something.
+/// What finds something too seldom if it is asked for as often as the rest, and what sees to it
+/// that there is something.
 const MORE: &[(usize, &str)] = &[
     (5, "HSET H $member $value $member $value $member $value"),
     (2, "HRANDFIELD H 100"),
@@ -347,7 +351,7 @@ const OTHERS: &[&str] = &[
     "EXPIRE $any 1000",
 ];
 
-/// Commands whose replies are in an order that nobody promises.
+/// Commands whose replies are in an order that is not promised.
 fn is_unordered(command: &str) -> bool {
     let name = command.split(' ').next().unwrap();
     [
@@ -456,7 +460,7 @@ fn compare(version: &str) {
         }
         if is_brief {
             std::thread::sleep(Duration::from_millis(6));
-            // Redis counts what has expired until somebody asks for it.
+            // Redis counts what has expired until a client asks for it.
             let look = format!("EXISTS {}", command.split(' ').nth(1).unwrap());
             assert_eq!(ours.ask(&look), theirs.ask(&look), "{command}");
         }

@@ -1,4 +1,5 @@
-//! Wrong passwords: they are answered late, by a clock that the tests turn, and hold up nobody else.
+//! Wrong passwords: they are answered late, by a clock that the tests turn, and hold up no other
+//! client.
 
 use crate::client::{Client, Fixture, any_port, options};
 use alluvium_server::{Clock, ServerOptions};
@@ -27,7 +28,7 @@ impl Clock for Hands {
 }
 
 impl Hands {
-    /// Waits until so many wait for the clock.
+    /// Waits until `count` wait for the clock.
     fn are_waited_for_by(&self, count: usize) {
         let state = self.state.lock().unwrap();
         let patience = Duration::from_secs(30);
@@ -163,7 +164,8 @@ fn an_address_that_guesses_at_many_connections_waits_for_its_answers() {
         hands.are_waited_for_by(count);
         guessers.push(guesser);
     }
-    // Even the right password is looked at when the first of them is answered, at each of the doors.
+    // Even the right password is looked at when the first of them is answered, at each of the
+    // doors.
     let mut late = Raw::new(fixture.server.redis_addr());
     late.send("AUTH secret\r\nPING\r\n");
     hands.are_waited_for_by(9);

@@ -78,7 +78,7 @@ fn collections_expire_with_their_elements() {
          EXISTS other => :0
          HSET other f v => :1",
     );
-    // Nobody asks for it, and yet the elements go.
+    // No client asks for it, and yet the elements go.
     let mut waits = 0;
     while elements() > 101 {
         std::thread::sleep(Duration::from_millis(50));

@@ -1,7 +1,8 @@
-//! The server is killed while clients write, again and again: what was acknowledged is there afterwards.
+//! The server is killed while clients write, again and again: what was acknowledged is there
+//! afterwards.
 //!
-//! `ALLUVIUM_KILLS` says how often, `ALLUVIUM_KILL_SEED` when. The server that is killed is this program, with one test that does
-//! nothing otherwise.
+//! `ALLUVIUM_KILLS` says how often, `ALLUVIUM_KILL_SEED` when. The server that is killed is this
+//! program, with one test that does nothing otherwise.
 
 use crate::client::{Client, options, request};
 use alluvium::{Db, Options};
@@ -69,7 +70,8 @@ impl Drop for Killed {
     }
 }
 
-/// What one client has sent and what was acknowledged: the number of each key's last SET, and of its counter.
+/// What one client has sent and what was acknowledged: the number of each key's last SET, and of
+/// its counter.
 #[derive(Clone)]
 struct Promises {
     sent: Vec<u64>,

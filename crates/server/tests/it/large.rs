@@ -1,4 +1,5 @@
-//! Collections that are larger than a page of a reply, than what is moved in place, than what is counted by walking.
+//! Collections that are larger than a page of a reply, than what is moved in place, than what is
+//! counted by walking.
 
 use crate::client::{Client, Fixture, options, request, sorted};
 use crate::differential::start_redis;
@@ -191,7 +192,8 @@ fn large_collections_do_what_redis_does_also_when_the_server_is_started_anew() {
     }
 }
 
-/// A list of some megabytes, a hash, a set and a sorted set, in a server with an output limit of one.
+/// A list of some megabytes, a hash, a set and a sorted set, in a server with an output limit of
+/// one.
 fn limited() -> (Fixture, Client) {
     let limits = Limits {
         output: 1 << 20,

@@ -1,7 +1,9 @@
-//! The same random requests to a real memcached and to this server: what comes back must be equal, byte for byte.
+//! The same random requests to a real memcached and to this server: what comes back must be equal,
+//! byte for byte.
 //!
-//! `ALLUVIUM_MEMCACHED` names the program, else `memcached` is looked for in PATH; without one the test says so and passes.
-//! `ALLUVIUM_MEMCACHED_COMMANDS` says how many requests, `ALLUVIUM_MEMCACHED_SEED` which. Numbers that CAS compares are each server's own: they are
+//! `ALLUVIUM_MEMCACHED` names the program, else `memcached` is looked for in PATH; without one the
+//! test says so and passes. `ALLUVIUM_MEMCACHED_COMMANDS` says how many requests,
+//! `ALLUVIUM_MEMCACHED_SEED` which. Numbers that CAS compares are each server's own: they are
 //! compared by which item has them, and sent as the server knows them.
 
 use crate::client::Fixture;
@@ -39,12 +41,13 @@ impl Client {
         }
     }
 
-    /// Sends requests, each with the key that it is about, and another that ends the replies; all lines before the end. A number that CAS compares is
-    /// replaced by a word.
+    /// Sends requests, each with the key that it is about, and another that ends the replies; all
+    /// lines before the end. A number that CAS compares is replaced by a word.
     fn ask(&mut self, requests: &[(String, String)]) -> Vec<String> {
         let mut request = String::new();
         for (text, key) in requests {
-            // As long as none is known, one that neither has given out: both count from small numbers or from times.
+            // As long as none is known, one that neither has given out: both count from small
+            // numbers or from times.
             let known = self.marks.get(key).map_or("1234567890123456789", |mark| mark);
             request += &text.replace("$cas", known);
         }
@@ -185,8 +188,10 @@ fn fill(shape: &str, random: &mut fastrand::Rng) -> (String, String) {
             |random: &mut fastrand::Rng| "d".repeat(random.usize(1..40)) + &random.u8(..100).to_string();
         match word {
             "K" | "N" => {
-                // What memcached makes of a number that is empty depends on what lies behind it in memory. Whether it pads one that has become shorter,
-                // and so what it makes of one with something behind it, or that was stale before it grew, depends on what else holds the item at that moment.
+                // What memcached makes of a number that is empty depends on what lies behind it in
+                // memory. Whether it pads one that has become shorter, and so what it makes of one
+                // with something behind it, or that was stale before it grew, depends on what else
+                // holds the item at that moment.
                 let is_delicate = shape.split(' ').any(|word| word == "I")
                     || ["append", "prepend"].iter().any(|verb| shape.starts_with(verb))
                     || ["MA", "MP"].iter().any(|mode| shape.ends_with(mode));
@@ -284,7 +289,8 @@ fn random_requests_get_the_replies_of_memcached() {
     println!("replies that are neither errors nor misses: {good:?}");
 }
 
-/// By how many seconds times that are left, and since the last access, may differ: they depend on the moment.
+/// By how many seconds times that are left, and since the last access, may differ: they depend on
+/// the moment.
 const TOLERANCE: u64 = 5;
 
 /// The seconds that a word of a reply tells, if it does: of no end are less than none.
@@ -313,8 +319,9 @@ fn are_alike(one: &[String], other: &[String]) -> bool {
         })
 }
 
-/// Lines as they are compared. Of blanks behind a number that has become
-/// shorter memcached keeps none where it cannot write in place, which depends on what else holds the item: they are left out, and lengths with them.
+/// Lines as they are compared. Of blanks behind a number that has become shorter memcached keeps
+/// none where it cannot write in place, which depends on what else holds the item: they are left
+/// out, and lengths with them.
 fn compared(lines: &[String]) -> Vec<String> {
     let words = |line: &String| {
         if line.starts_with("VALUE ") {

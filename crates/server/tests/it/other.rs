@@ -12,9 +12,10 @@ pub(crate) struct Other {
 }
 
 impl Other {
-    /// Starts the program that an environment variable names, or this one, with these arguments and a port; none where it is not there. It is asked
-    /// `question` until it answers with `mark` and the number of its process: anybody may take a port between its choice and its use, even
-    /// the connection that asks whether somebody listens there.
+    /// Starts the program that an environment variable names, or this one, with these arguments and
+    /// a port; none where it is not there. It is asked `question` until it answers with `mark` and
+    /// the number of its process: any process may take a port between its choice and its use, even
+    /// the connection that asks whether a server listens there.
     pub(crate) fn start(
         (variable, program): (&str, &str),
         arguments: impl Fn(&mut Command, u16),

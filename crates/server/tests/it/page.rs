@@ -1,4 +1,5 @@
-//! The page itself, in a browser without a screen. Where no Chromium is installed there is nothing to test it with, and the test says so.
+//! The page itself, in a browser without a screen. Where no Chromium is installed there is nothing
+//! to test it with, and the test says so.
 
 use crate::client::Fixture;
 use crate::web::with_page;

@@ -1,4 +1,4 @@
-//! What is counted, shown and held while replies come in parts, wait for room, or are late.
+//! What is counted, shown and held while replies come in parts, wait for memory, or are late.
 
 use crate::client::{Client, Fixture, options};
 use alluvium_server::{Limits, ServerOptions, UserFile};

@@ -270,7 +270,7 @@ fn a_pause_holds_writes_or_everything_until_it_is_ended() {
     other.send_bytes(b"PING\r\n");
     client.script("CLIENT UNPAUSE => OK");
     assert_eq!(other.reply(), "PONG");
-    // One that nobody ends is over by itself.
+    // A pause that no client ends is over by itself.
     client.script("CLIENT PAUSE 5 => OK\nPING => PONG");
     client.script("CLIENT PAUSE 100000 => OK");
     other.send_bytes(b"SET a 2\r\n");

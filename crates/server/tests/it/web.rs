@@ -200,7 +200,7 @@ fn a_page_that_strangers_could_read_is_not_served() {
     };
     let refused = |server: Result<Server, Error>| matches!(server, Err(Error::Unprotected { .. }));
     assert!(refused(open(None, None, Exposure::Protected)));
-    // Encryption alone keeps nobody out.
+    // Encryption alone keeps no client out.
     let tls = Tls {
         certificate: Vec::new(),
         key: Vec::new(),
@@ -472,7 +472,8 @@ fn requests_and_connections_have_limits() {
         answer.is_empty() || answer.starts_with("HTTP/1.1 431"),
         "{answer}"
     );
-    // Those that are served hold their places; one more is sent away, and served when one of them has gone.
+    // Those that are served hold their places; one more is sent away, and served when one of them
+    // has gone.
     let mut held: Vec<TcpStream> = (0..64).map(|_| TcpStream::connect(address).unwrap()).collect();
     for socket in &mut held {
         let get = format!("GET /api/clients HTTP/1.1\r\nHost: {address}\r\n\r\n");

@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Runs a story on one seed after the other until enough images were judged, or until something is found.
+/// Runs a story on one seed after the other until enough images were judged, or until something is
+/// found.
 pub struct Campaign<S: Story> {
     story: S,
     settings: Settings,
@@ -62,19 +63,20 @@ impl<S: Story> Campaign<S> {
         Campaign { first_seed, ..self }
     }
 
-    /// Ends when so many images were judged.
+    /// Ends when this many images were judged.
     #[must_use]
     pub fn points(self, points: u64) -> Self {
         Campaign { points, ..self }
     }
 
-    /// Ends after so many runs at the latest.
+    /// Ends after this many runs at the latest.
     #[must_use]
     pub fn runs(self, runs: u64) -> Self {
         Campaign { runs, ..self }
     }
 
-    /// On so many threads. The result does not depend on it, but for how far the last runs go beyond the aim.
+    /// Runs on this many threads. The result does not depend on it, but for how far the last runs
+    /// go beyond the aim.
     #[must_use]
     pub fn workers(self, workers: usize) -> Self {
         Campaign {
@@ -99,7 +101,8 @@ impl<S: Story> Campaign<S> {
         }
     }
 
-    /// Runs. When the environment names a target, only that is run, and nothing if it is another story's.
+    /// Runs. When the environment names a target, only that is run, and nothing if it is another
+    /// story's.
     pub fn run(&self) -> Report {
         match requested() {
             Some(target) if target.story == self.story.name() && target.fault.is_none() => {
@@ -204,7 +207,7 @@ struct Run {
     bad: Option<(u64, Bad)>,
 }
 
-/// The steps that a target keeps, each with its place.
+/// Returns the steps that a target keeps, each with its place.
 pub(crate) fn kept<A: Clone>(all: &[Step<A>], places: &[usize]) -> Vec<(usize, Step<A>)> {
     let kept = places
         .iter()
@@ -222,14 +225,15 @@ impl Report {
         }
     }
 
-    /// The command that replays what was found.
+    /// Returns the command that replays what was found.
     #[must_use]
     pub fn replay_line(&self) -> Option<String> {
         let target = &self.finding.as_ref()?.target;
         Some(format!("{}=\"{target}\" {}", crate::replay::VARIABLE, self.test))
     }
 
-    /// A table of what was counted, `elapsed` being the time it took on all threads together.
+    /// Returns a table of what was counted, `elapsed` being the time it took on all threads
+    /// together.
     #[must_use]
     pub fn table(&self, elapsed: Duration) -> String {
         let tally = &self.tally;

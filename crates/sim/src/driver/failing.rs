@@ -1,4 +1,5 @@
-//! One run on a device that fails at one call, and everything that must hold meanwhile and afterwards.
+//! One run on a device that fails at one call, and everything that must hold meanwhile and
+//! afterwards.
 
 use super::life::{Creation, Life, Where};
 use super::panics::watch;
@@ -13,7 +14,7 @@ use alluvium_device::Operation;
 use alluvium_device::simulated::{SimDirectory, Survival};
 use std::sync::Arc;
 
-/// The room that a disk has when it is not to be full.
+/// The space of a disk that is not to be full.
 pub(super) const AMPLE: u64 = 1 << 44;
 
 /// How many steps a store does that was opened again after a fault.
@@ -31,7 +32,7 @@ impl Failing {
         self.fault.kind == FaultKind::Capacity && trouble.cause == Cause::Full || machine.faults_hit() > 0
     }
 
-    /// Whether a failure of this kind ends all writing.
+    /// Returns whether a failure of this kind ends all writing.
     fn ends_writing(&self) -> bool {
         self.fault.kind == FaultKind::Io
             && matches!(
@@ -40,13 +41,13 @@ impl Failing {
             )
     }
 
-    /// Whether a failure of this kind is allowed to end all writing: space is allocated before it is written to, so a full
-    /// disk at a write is a broken promise of the file system.
+    /// Returns whether a failure of this kind is allowed to end all writing: space is allocated
+    /// before it is written to, so a full disk at a write is a broken promise of the file system.
     fn may_end_writing(&self) -> bool {
         self.fault.kind == FaultKind::Full && self.fault.operation == Operation::Write
     }
 
-    /// Whether reads fail too.
+    /// Returns whether reads fail too.
     fn blinds(&self) -> bool {
         self.fault.lasting == FaultLasting::Sticky
             && matches!(self.fault.operation, Operation::Read | Operation::Open)
@@ -69,7 +70,7 @@ impl Failing {
 }
 
 impl<S: Story> Explorer<'_, S> {
-    /// Does the steps on a machine that fails. Whether the fault was met.
+    /// Does the steps on a machine that fails. Returns whether the fault was met.
     pub(super) fn run_failing(
         &mut self,
         steps: &[(usize, Step<S::Action>)],
@@ -130,7 +131,7 @@ impl<S: Story> Explorer<'_, S> {
         Err(at.bad("creating", "it fails without a fault, after one that failed"))
     }
 
-    /// The device works again, and the directory is opened anew.
+    /// Removes the fault and opens the directory again.
     fn heal(&self, life: &mut Life<S>) {
         life.machine.clear_faults();
         life.machine.set_capacity(AMPLE);

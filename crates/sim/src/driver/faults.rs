@@ -1,8 +1,9 @@
 //! Devices that fail: every call of every kind, once and for good, and disks of every size.
 //!
-//! What must hold (R8, R9): an error and no panic; reads go on and are right; after a failed write or sync nothing is acknowledged
-//! any more; a full disk is no such failure, and once there is room writing goes on by itself; whatever was acknowledged before
-//! survives every crash that follows.
+//! What must hold (R8, R9): an error and no panic. Reads go on and are right. After a failed write
+//! or sync nothing is acknowledged any more. A full disk is no such failure: once it has free
+//! space, writing goes on by itself. What was acknowledged before survives every crash that
+//! follows.
 
 use super::{Explorer, Finding, Plan, Settings};
 use crate::replay::{FALLIBLE, FaultAt, FaultKind, FaultLasting, requested};
@@ -61,7 +62,7 @@ impl<S: Story> FaultCampaign<S> {
         FaultCampaign { settings, ..self }
     }
 
-    /// Over so many seeds from this one on.
+    /// Runs `runs` seeds, from `first_seed` on.
     #[must_use]
     pub fn seeds(self, first_seed: u64, runs: u64) -> Self {
         FaultCampaign {
@@ -71,7 +72,7 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Lets one call in so many fail instead of each.
+    /// Lets every `every`-th call fail instead of each.
     #[must_use]
     pub fn every(self, every: u64) -> Self {
         FaultCampaign {
@@ -142,7 +143,7 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// One faulty run. Whether the fault was met, and nothing was found.
+    /// One faulty run. Returns whether the fault was met, and nothing was found.
     fn case(&self, report: &mut FaultReport, seed: u64, places: &[usize], fault: FaultAt) -> bool {
         if report.finding.is_some() {
             return false;
@@ -171,7 +172,7 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// The space that a run without faults takes.
+    /// Returns the space that a run without faults takes.
     fn space_of(&self, seed: u64, places: &[usize]) -> Option<u64> {
         let all = self.story.steps(seed, places.len());
         let steps = super::kept(&all, places);
@@ -217,7 +218,7 @@ impl FaultReport {
         }
     }
 
-    /// A table of what was counted.
+    /// Returns a table of what was counted.
     #[must_use]
     pub fn table(&self) -> String {
         let mut out = String::new();

@@ -1,4 +1,5 @@
-//! One life of a store: it is created or came back from a crash, does steps, and is watched meanwhile.
+//! One life of a store: it is created or came back from a crash, does steps, and is watched
+//! meanwhile.
 
 use super::panics::watch;
 use super::probe::{Choice, Probe, died};
@@ -85,7 +86,8 @@ impl<S: Story> Explorer<'_, S> {
         }
     }
 
-    /// Does one step. `number` counts the steps of the run, `index` is the step's place in the story.
+    /// Does one step. `number` counts the steps of the run, `index` is the step's place in the
+    /// story.
     pub(super) fn step(
         &mut self,
         life: &mut Life<S>,
@@ -126,8 +128,9 @@ impl<S: Story> Explorer<'_, S> {
         }
     }
 
-    /// Compares everything that the open store shows with the reference. What it reads are crash points as well, of the life
-    /// as it is: a step that follows, and may begin with a crash, must not find them unjudged.
+    /// Compares everything that the open store shows with the reference. What it reads are crash
+    /// points as well, of the life as it is: a step that follows, and may begin with a crash, must
+    /// not find them unjudged.
     pub(super) fn verify(&mut self, life: &mut Life<S>, number: usize) -> Result<(), Bad> {
         let at = Where {
             step: number,
@@ -245,7 +248,8 @@ impl<S: Story> Explorer<'_, S> {
         }
     }
 
-    /// Revives every image taken since the last time. `opening` is the crash that the life is just coming back from.
+    /// Revives every image taken since the last time. `opening` is the crash that the life is just
+    /// coming back from.
     pub(super) fn judge_points(
         &mut self,
         life: &mut Life<S>,

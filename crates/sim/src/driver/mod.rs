@@ -1,19 +1,20 @@
-//! The crash driver: runs a story on a simulated machine, ends its life at chosen device operations, and judges what
-//! every image of that moment comes back as.
+//! The crash driver: runs a story on a simulated machine, ends its life at chosen device
+//! operations, and judges what every image of that moment comes back as.
 //!
 //! *Knows*: lives, images, recoveries within recoveries, and the reference they are judged by.
 //!
 //! *Does not know*: what the story stores.
 //!
-//! *Read in this order*: this file (what can be set, what is counted), `probe.rs` (taking images), `life.rs` (one run),
-//! `revive.rs` (one image), `campaign.rs` (many runs), `failing.rs` (one run on a device that fails), `faults.rs` (all of
-//! them).
+//! *Read in this order*: this file (what can be set, what is counted), `probe.rs` (taking images),
+//! `life.rs` (one run), `revive.rs` (one image), `campaign.rs` (many runs), `failing.rs` (one run
+//! on a device that fails), `faults.rs` (all of them).
 //!
 //! Invariants:
 //!
-//! - **V1** Everything is drawn from the seed of the run: the same seed and settings give the same images and the same
-//!   trace.
-//! - **V2** An image is judged by what had been promised when it was taken, not by what happened later.
+//! - **V1** Everything is drawn from the seed of the run: the same seed and settings give the same
+//!   images and the same trace.
+//! - **V2** An image is judged by what had been promised when it was taken, not by what happened
+//!   later.
 
 mod campaign;
 mod failing;
@@ -43,19 +44,20 @@ use std::sync::Arc;
 pub struct Settings {
     /// Steps of a run.
     pub steps: usize,
-    /// One device operation in so many is a crash point of the run.
+    /// Device operations of the run from one crash point to the next, on average.
     pub point_every: u32,
     /// With how many survivals each crash point is tried, at most five.
     pub survivals: usize,
     /// How deep recoveries are crashed: 0 for not at all.
     pub depth: usize,
-    /// One device operation of a recovery in so many is a crash point.
+    /// Device operations of a recovery from one crash point to the next, on average.
     pub nested_every: u32,
-    /// One image in so many is lived on after its recovery, for [`Settings::second_life_steps`] more steps.
+    /// Images from one that is used on after its recovery, for [`Settings::second_life_steps`] more
+    /// steps, to the next, on average.
     pub second_life_every: u32,
     /// How many steps a second life has.
     pub second_life_steps: usize,
-    /// One step in so many is followed by a comparison of everything with the reference.
+    /// Steps from one comparison of everything with the reference to the next.
     pub verify_every: usize,
     /// A bug planted between the story and its device.
     pub sabotage: Option<Sabotage>,
@@ -153,7 +155,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a life reports before anybody adds where it was.
+/// What a life reports, without its place yet.
 #[derive(Debug)]
 pub(crate) struct Bad {
     /// The step of the run during which it happened.
@@ -192,7 +194,7 @@ pub(crate) struct Explorer<'a, S: Story> {
     pub(crate) seed: u64,
     pub(crate) coverage: Coverage,
     pub(crate) tally: Tally,
-    /// Images beyond so many are not judged.
+    /// How many images are judged at most.
     pub(crate) limit: u64,
     /// The most space that a faulty run took.
     space: u64,
@@ -215,7 +217,7 @@ impl<'a, S: Story> Explorer<'a, S> {
         }
     }
 
-    /// Which operations of a life at `depth` are crash points.
+    /// Returns which operations of a life at `depth` are crash points.
     fn choice(&self, depth: usize, seed: u64) -> Choice {
         match &self.plan {
             Plan::Sample if depth == 0 => Choice::of_run(self.settings, seed),

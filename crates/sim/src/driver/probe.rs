@@ -25,7 +25,7 @@ impl Point {
     }
 }
 
-/// What dies for this to survive.
+/// Returns what dies for this to survive.
 pub(super) fn died(survival: Survival) -> Crash {
     match survival {
         Survival::Process => Crash::PROCESS,
@@ -38,7 +38,7 @@ pub(super) fn died(survival: Survival) -> Crash {
 pub(super) enum Choice {
     /// None.
     Nothing,
-    /// One in `every`, each with so many survivals; drawn from `seed`.
+    /// One in `every`, each with `survivals` survivals; drawn from `seed`.
     Sampled { seed: u64, every: u32, survivals: usize },
     /// This one.
     Only(Turn),
@@ -114,7 +114,8 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// A probe whose points are judged by what `view` promises, for as long as there is no ledger.
+    /// Creates a probe whose points are judged by what `view` promises, for as long as there is no
+    /// ledger.
     pub(super) fn new(choice: Choice, view: Arc<View>) -> Probe {
         Probe {
             state: Arc::new(Mutex::new(State {
@@ -163,17 +164,17 @@ impl Probe {
         self.state.lock().meet(machine, 0);
     }
 
-    /// How many operations there were.
+    /// Returns how many operations there were.
     pub(super) fn calls(&self) -> u64 {
         self.state.lock().calls
     }
 
-    /// A sum of all operations, in order.
+    /// Returns a sum of all operations, in order.
     pub(super) fn trace(&self) -> u64 {
         self.state.lock().trace
     }
 
-    /// The points taken since the last call.
+    /// Returns the points taken since the last call.
     pub(super) fn take(&self) -> Vec<Point> {
         std::mem::take(&mut self.state.lock().points)
     }

@@ -1,4 +1,5 @@
-//! One image: it is opened, read, checked and judged; its recovery is crashed in turn; and some images live on.
+//! One image: it is opened, read, checked and judged; its recovery is crashed in turn; and some
+//! images live on.
 
 use super::life::{Creation, Life, Where};
 use super::panics::watch;
@@ -89,7 +90,8 @@ impl<S: Story> Explorer<'_, S> {
         Ok(())
     }
 
-    /// Whether no equal image was judged by equal promises. Equal images after a `kill -9` may differ in what is durable.
+    /// Returns whether no equal image was judged by equal promises. Equal images after a `kill -9`
+    /// may differ in what is durable.
     fn is_new(&mut self, case: &Case, turn: &Turn, image: &SimDirectory) -> bool {
         if self.tally.points >= self.limit {
             return false;

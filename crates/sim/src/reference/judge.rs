@@ -1,13 +1,15 @@
 //! What a crash may leave, judged exactly.
 //!
-//! After a *power loss* the store is a prefix of the commit order that reaches at least to the last durable commit. After the death
-//! of the *process* everything acknowledged at `Process` or better is there, and of the rest (in flight, or acknowledged at
-//! `Memory`) each commit is there or not, on its own, whole. After the death of a process and then, before the store was open
-//! again, of the machine: a prefix of what the first could leave.
+//! After a *power loss* the store is a prefix of the commit order that reaches at least to the last
+//! durable commit. After the death of the *process* everything acknowledged at `Process` or better
+//! is there, and of the rest (in flight, or acknowledged at `Memory`) each commit is there or not,
+//! on its own, whole. After the death of a process and then, before the store was open again, of
+//! the machine: a prefix of what the first could leave.
 //!
-//! Whether *some* allowed set of commits explains what was found is decided greedily, from the newest commit to the oldest: a
-//! commit whose keys all read as it wrote them (those that a newer kept commit wrote aside) is kept. Keeping it only takes conditions
-//! away from older commits, so the greedy choice is exact.
+//! Whether *some* allowed set of commits explains what was found is decided greedily, from the
+//! newest commit to the oldest: a commit whose keys all read as it wrote them (those that a newer
+//! kept commit wrote aside) is kept. Keeping it only takes conditions away from older commits, so
+//! the greedy choice is exact.
 
 use super::{Contents, Durability, Reference, Status, View, Violation};
 use std::collections::BTreeSet;
@@ -39,7 +41,8 @@ impl Crash {
     /// This, and then another before the store was open again.
     #[must_use]
     pub fn then(self, next: Crash) -> Crash {
-        // A power loss leaves a prefix; a process that dies in the recovery after it has nothing of its own to lose.
+        // A power loss leaves a prefix; a process that dies in the recovery after it has nothing of
+        // its own to lose.
         let process = self.process || (next.process && !self.power);
         Crash {
             process,
@@ -47,7 +50,7 @@ impl Crash {
         }
     }
 
-    /// Whether the machine died.
+    /// Returns whether the machine died.
     #[must_use]
     pub fn is_power_loss(self) -> bool {
         self.power
@@ -61,7 +64,7 @@ pub struct Survivors {
 }
 
 impl Survivors {
-    /// How many commits survived.
+    /// Returns how many commits survived.
     #[must_use]
     pub fn count(&self) -> usize {
         self.kept.iter().filter(|&&kept| kept).count()
@@ -79,7 +82,8 @@ impl Reference {
     /// Judges what a scan found after `crash`.
     ///
     /// # Errors
-    /// A [`Violation`] that says which promise was broken, when no allowed set of commits explains it.
+    /// A [`Violation`] that says which promise was broken, when no allowed set of commits explains
+    /// it.
     pub fn judge(&self, crash: Crash, found: &Contents) -> Result<Survivors, Violation> {
         self.judge_at(&self.view(), crash, found)
     }
@@ -107,7 +111,7 @@ impl Reference {
         Err(Violation::describe(self, view, crash, found))
     }
 
-    /// The commits up to `cut` that explain `found`, when an allowed set of them does.
+    /// Returns the commits up to `cut` that explain `found`, when an allowed set of them does.
     fn explain(&self, view: &View, crash: Crash, cut: usize, found: &Contents) -> Option<Vec<bool>> {
         let must = |number: usize| view.claim(crash, number) == Claim::Must;
         let free = (1..=cut).find(|&number| !must(number)).unwrap_or(cut + 1);
@@ -132,7 +136,7 @@ impl Reference {
 }
 
 impl View {
-    /// Whether commit `number` must have survived.
+    /// Returns whether commit `number` must have survived.
     pub(super) fn requires(&self, crash: Crash, number: usize) -> bool {
         self.claim(crash, number) == Claim::Must
     }

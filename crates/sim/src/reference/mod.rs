@@ -1,15 +1,18 @@
-//! The reference model: which commits there were, what was promised about each, and therefore what a crash may leave.
+//! The reference model: which commits there were, what was promised about each, and therefore what
+//! a crash may leave.
 //!
-//! *Knows*: keys, values (by digest), the order of commits, and at which durability each was acknowledged.
+//! *Knows*: keys, values (by digest), the order of commits, and at which durability each was
+//! acknowledged.
 //!
 //! *Does not know*: files, devices, or how the system under test keeps its promises.
 //!
-//! *Read in this order*: this file (history), `judge.rs` (what is allowed), `verdict.rs` (what to say when it is not).
+//! *Read in this order*: this file (history), `judge.rs` (what is allowed), `verdict.rs` (what to
+//! say when it is not).
 //!
 //! Invariants:
 //!
-//! - **R1** Commits are numbered from 1 in commit order; `state(n)` is the map after the first `n` of them, and `state(0)` is the
-//!   base, which is never lost.
+//! - **R1** Commits are numbered from 1 in commit order; `state(n)` is the map after the first `n`
+//!   of them, and `state(0)` is the base, which is never lost.
 //! - **R2** `durable` never falls: commits up to it survive everything but a fault of the hardware.
 
 mod judge;
@@ -53,7 +56,8 @@ pub(crate) enum Status {
     InDoubt,
 }
 
-/// What had been promised at one moment of the history, to judge a crash at that moment after the history went on.
+/// What had been promised at one moment of the history, to judge a crash at that moment after the
+/// history went on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View {
     pub(crate) durable: usize,
@@ -62,14 +66,14 @@ pub struct View {
 }
 
 impl View {
-    /// How many commits had begun.
+    /// Returns how many commits had begun.
     #[must_use]
     pub fn newest(&self) -> usize {
         self.statuses.len()
     }
 
-    /// The same, but that only the first `number` commits are durable: for damage that a store cannot tell from a commit
-    /// that never reached the disk.
+    /// The same, but that only the first `number` commits are durable: for damage that a store
+    /// cannot tell from a commit that never reached the disk.
     #[must_use]
     pub fn durable_up_to(self, number: usize) -> View {
         View {
@@ -93,13 +97,14 @@ pub struct Contents {
     pub(crate) hash: u64,
 }
 
-/// A pair's share in the hash of a map. Shares are added, so that a change costs two of them, not a walk.
+/// Returns a pair's share in the hash of a map. Shares are added, so that a change costs two of
+/// them, not a walk.
 fn share(key: &[u8], value: u64) -> u64 {
     seeded(value, key)
 }
 
 impl Contents {
-    /// An empty map.
+    /// Creates an empty map.
     #[must_use]
     pub fn new() -> Contents {
         Contents::default()
@@ -118,19 +123,19 @@ impl Contents {
         Ok(())
     }
 
-    /// How many pairs there are.
+    /// Returns how many pairs there are.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// A hash of all pairs, whatever order they were added in.
+    /// Returns a hash of all pairs, whatever order they were added in.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
@@ -169,7 +174,7 @@ impl Default for Reference {
 }
 
 impl Reference {
-    /// An empty store.
+    /// Creates an empty store.
     #[must_use]
     pub fn new() -> Reference {
         Self::on_base(Contents::new())
@@ -236,7 +241,8 @@ impl Reference {
         self.commits[number - 1].status = Status::InDoubt;
     }
 
-    /// The caller was told that the newest commit was refused before anything changed: it must never be seen.
+    /// The caller was told that the newest commit was refused before anything changed: it must
+    /// never be seen.
     ///
     /// # Panics
     /// When `number` is not the newest commit.
@@ -263,7 +269,7 @@ impl Reference {
         self.durable = self.durable.max(number);
     }
 
-    /// What is promised now.
+    /// Returns what is promised now.
     #[must_use]
     pub fn view(&self) -> View {
         View {
@@ -272,33 +278,34 @@ impl Reference {
         }
     }
 
-    /// How many commits there are: the number of the newest.
+    /// Returns how many commits there are: the number of the newest.
     #[must_use]
     pub fn newest(&self) -> usize {
         self.commits.len()
     }
 
-    /// How many commits were acknowledged.
+    /// Returns how many commits were acknowledged.
     #[must_use]
     pub fn acknowledged(&self) -> usize {
         let acknowledged = |commit: &&Commit| matches!(commit.status, Status::Acknowledged(_));
         self.commits.iter().filter(acknowledged).count()
     }
 
-    /// The newest commit that must survive the death of the machine.
+    /// Returns the newest commit that must survive the death of the machine.
     #[must_use]
     pub fn durable(&self) -> usize {
         self.durable
     }
 
-    /// The digest of a key's value in `state(n)`.
+    /// Returns the digest of a key's value in `state(n)`.
     pub(crate) fn value_at(&self, key: &[u8], n: usize) -> Option<u64> {
         let versions = self.versions.get(key)?;
         let newer = versions.partition_point(|(number, _)| *number <= n);
         versions.get(newer.checked_sub(1)?)?.1
     }
 
-    /// Whether a read of `key` that answers `value` is right now. What a commit in doubt wrote may be read or not.
+    /// Returns whether a read of `key` that answers `value` is right now. What a commit in doubt
+    /// wrote may be read or not.
     #[must_use]
     pub fn reads(&self, key: &[u8], value: Option<&[u8]>) -> bool {
         let value = value.map(checksum);
@@ -311,7 +318,7 @@ impl Reference {
         value.is_none()
     }
 
-    /// The keys that a scan shows now, in order.
+    /// Returns the keys that a scan shows now, in order.
     #[must_use]
     pub fn keys(&self) -> Vec<&[u8]> {
         let live = self
@@ -321,13 +328,14 @@ impl Reference {
         live.map(|(key, _)| &key[..]).collect()
     }
 
-    /// The history after a crash from which the store came back with `found`, `survivors` being the judge's answer, and `view`
-    /// what had been promised when it came.
+    /// Returns the history after a crash from which the store came back with `found`, `survivors`
+    /// being the judge's answer, and `view` what had been promised when it came.
     ///
-    /// What was found after a power loss was read from disk, so it becomes the base: losing it later would be a loss. What was found
-    /// after the death of a process may still be in the page cache: those commits keep their numbers' order and must
-    /// survive the next death of a process, and only what was durable must survive a power loss. A commit that need not have
-    /// survived, and of which later ones have overwritten everything, leaves open whether it did.
+    /// What was found after a power loss was read from disk, so it becomes the base: losing it
+    /// later would be a loss. What was found after the death of a process may still be in the page
+    /// cache: those commits keep their numbers' order and must survive the next death of a process,
+    /// and only what was durable must survive a power loss. A commit that need not have survived,
+    /// and of which later ones have overwritten everything, leaves open whether it did.
     #[must_use]
     pub fn after(&self, view: &View, crash: Crash, survivors: &Survivors, found: &Contents) -> Reference {
         if crash.is_power_loss() {
@@ -361,7 +369,8 @@ impl Reference {
         next
     }
 
-    /// Of each commit, whether any key shows it: none of the later ones that were kept wrote to that.
+    /// Of each commit, whether any key shows it: none of the later ones that were kept wrote to
+    /// that.
     fn seen(&self, view: &View, survivors: &Survivors) -> Vec<bool> {
         let mut overwritten: BTreeSet<&[u8]> = BTreeSet::new();
         let mut seen = vec![false; view.newest()];

@@ -18,7 +18,7 @@ pub enum Wrong {
     Reappeared,
     /// A commit is missing while a later one is there.
     Hole,
-    /// A value that nobody ever wrote to that key.
+    /// A value that was never written to that key.
     Foreign,
 }
 
@@ -88,7 +88,7 @@ fn differing<'a>(reference: &'a Reference, prefix: usize, found: &'a Contents) -
         .collect()
 }
 
-/// The allowed prefix from which the fewest keys differ.
+/// Returns the allowed prefix from which the fewest keys differ.
 fn nearest_prefix(reference: &Reference, view: &View, crash: Crash, found: &Contents) -> usize {
     let lowest = if crash.is_power_loss() {
         view.durable
@@ -110,7 +110,8 @@ fn classify(reference: &Reference, view: &View, nearest: usize, found: &Contents
     if reference.prefixes[..view.durable.max(nearest)].contains(&found.hash) {
         return Wrong::Lost;
     }
-    // A commit of which one key reads as written, and another as it was before, though nothing later touched either.
+    // A commit of which one key reads as written, and another as it was before, though nothing
+    // later touched either.
     for (index, commit) in reference.commits.iter().enumerate() {
         let number = index + 1;
         let untouched = |key: &[u8]| {
@@ -160,7 +161,7 @@ fn classify(reference: &Reference, view: &View, nearest: usize, found: &Contents
     Wrong::Lost
 }
 
-/// The newest commit that wrote this value to that key.
+/// Returns the newest commit that wrote this value to that key.
 fn number_of(reference: &Reference, key: &[u8], value: Option<u64>) -> Option<usize> {
     let mut versions = reference.versions.get(key)?.iter().rev();
     versions
@@ -168,7 +169,7 @@ fn number_of(reference: &Reference, key: &[u8], value: Option<u64>) -> Option<us
         .map(|(number, _)| *number)
 }
 
-/// Where a value of a key comes from, in words.
+/// Returns where a value of a key comes from, in words.
 fn origin(reference: &Reference, view: &View, key: &[u8], value: Option<u64>) -> String {
     let Some(versions) = reference.versions.get(key) else {
         return "a key that was never written".to_owned();

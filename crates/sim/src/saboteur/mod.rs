@@ -1,5 +1,5 @@
-//! Plants bugs at the seam between a store and its devices, for tests of tests: a harness that lets one of these pass
-//! would let the same mistake inside the store pass.
+//! Plants bugs at the seam between a store and its devices, for tests of tests: a harness that lets
+//! one of these pass would let the same mistake inside the store pass.
 //!
 //! *Knows*: the contract of a directory and its files, and how to break it.
 //!
@@ -31,14 +31,14 @@ pub enum Sabotage {
         /// The files whose write should have come later.
         before: &'static str,
     },
-    /// Only the first so many writes to each of these files take place.
+    /// Only this many first writes to each of these files take place.
     OnlyFirstWrites(&'static str, u32),
     /// Every second write to these files is dropped: a second copy that is never there.
     DropSecondCopy(&'static str),
     /// Whatever is written over in these files keeps its older bytes: a stale slot.
     LoseRewrites(&'static str),
-    /// Writes to `file` that belong into the slots whose offset has a bit of `mask` go to the slot without it, so that one slot
-    /// is always written over.
+    /// Writes to `file` that belong into the slots whose offset has a bit of `mask` go to the slot
+    /// without it, so that the same slot is overwritten each time.
     WrongSlot {
         /// The files written wrongly.
         file: &'static str,
@@ -49,10 +49,10 @@ pub enum Sabotage {
     SkipTruncate(&'static str),
     /// A failed sync of these files is reported as a success.
     AcknowledgeFailedSync(&'static str),
-    /// Writes and syncs of these files wait until after the next hole is punched, or file shortened or removed, anywhere:
-    /// what they should have freed first is gone too early.
+    /// Writes and syncs of these files wait until after the next hole is punched, or file shortened
+    /// or removed, anywhere: what they should have freed first is gone too early.
     FreeBeforeWrite(&'static str),
-    /// Holes in these files reach one block of so many bytes further on.
+    /// Holes in these files reach one block of this many bytes further on.
     PunchWide(&'static str, u64),
     /// Removed files stay.
     SkipRemove,

@@ -1,6 +1,7 @@
-//! The cache's memory, and every pointer into it. This is the only module of the room that handles raw memory.
+//! The cache's memory, and every pointer into it. No other module of the crate handles raw memory.
 //!
-//! Address space is reserved once; a part of it costs memory from the first touch until it is given back.
+//! Address space is reserved once; a part of it costs memory from the first touch until it is given
+//! back.
 
 use crate::memory::Anonymous;
 use crate::{Error, Result};
@@ -22,7 +23,8 @@ pub(super) struct Arena {
 pub(super) unsafe trait ZeroedAtomics {}
 
 impl Arena {
-    /// Reserves `wanted` bytes, or half of that and so on while the system refuses, but at least `least`.
+    /// Reserves `wanted` bytes, or half of that and so on while the system refuses, but at least
+    /// `least`.
     ///
     /// # Errors
     /// [`Error::BadOption`] when not even `least` bytes can be had.
@@ -43,7 +45,7 @@ impl Arena {
         }
     }
 
-    /// How many bytes are reserved.
+    /// Returns how many bytes are reserved.
     pub(super) fn len(&self) -> usize {
         self.memory.len()
     }
@@ -70,12 +72,13 @@ impl Arena {
         );
     }
 
-    /// The value laid over the memory at `at`.
+    /// Returns the value laid over the memory at `at`.
     #[inline]
     pub(super) fn at<T: ZeroedAtomics>(&self, at: usize) -> &T {
         debug_assert!(at + size_of::<T>() <= self.len() && at.is_multiple_of(align_of::<T>()));
-        // SAFETY: frame numbers come from this cache's own chunks, so `at` is inside the reservation and aligned (checked
-        // when debugging); the mapping lives as long as `self`; by its trait the type is valid for any atomic contents.
+        // SAFETY: frame numbers come from this cache's own chunks, so `at` is inside the
+        // reservation and aligned (checked when debugging); the mapping lives as long as `self`; by
+        // its trait the type is valid for any atomic contents.
         unsafe { self.memory.start().add(at).cast::<T>().as_ref() }
     }
 
@@ -88,30 +91,32 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(self.memory.start().cast::<T>().as_ptr(), count) }
     }
 
-    /// Bytes of the arena, to be read.
+    /// Returns the bytes of the arena, to be read.
     ///
     /// # Safety
-    /// While the slice lives nobody writes the range or gives it back.
+    /// While the slice lives, the range is neither written nor given back.
     #[inline]
     pub(super) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
         debug_assert!(at + len <= self.len());
-        // SAFETY: anonymous memory is initialised; the range is inside the mapping; the rest is the caller's promise.
+        // SAFETY: anonymous memory is initialised; the range is inside the mapping; the rest is the
+        // caller's promise.
         unsafe { std::slice::from_raw_parts(self.memory.start().add(at).as_ptr(), len) }
     }
 
-    /// Bytes of the arena, to be read and written, by a device or by the caller.
+    /// Returns the bytes of the arena, to be read and written, by a device or by the caller.
     ///
     /// # Safety
-    /// While the buffer lives nobody else reads or writes the range or gives it back.
+    /// While the buffer lives, the range is neither read nor written through anything else, nor
+    /// given back.
     pub(super) unsafe fn buffer(self: &Arc<Self>, at: usize, len: usize) -> Buffer {
         self.check(at, len);
         let keeper = Arc::clone(self);
-        // SAFETY: inside the mapping, which the keeper keeps alive; exclusive by the caller's promise; aligned, for
-        // frames begin at multiples of the buffer alignment.
+        // SAFETY: inside the mapping, which the keeper keeps alive; exclusive by the caller's
+        // promise; aligned, for frames begin at multiples of the buffer alignment.
         unsafe { Buffer::from_region(self.memory.start().add(at), len, keeper) }
     }
 
-    /// The first `len` bytes, to be offered to a directory.
+    /// Returns the first `len` bytes, to be offered to a directory.
     pub(super) fn region(self: &Arc<Self>, len: usize) -> MemoryRegion {
         self.check(0, len);
         MemoryRegion {
@@ -131,7 +136,7 @@ mod tests {
     fn memory_is_zero_writable_and_zero_again_after_it_was_given_back() {
         let arena = Arena::reserve(64 << 20, 1 << 20).unwrap();
         assert_eq!(arena.memory.start().as_ptr() as usize % HUGE_PAGE, 0);
-        // SAFETY: nobody else uses the arena.
+        // SAFETY: the arena has no other user.
         let mut buffer = unsafe { arena.buffer(BUFFER_ALIGNMENT, 8192) };
         assert!(buffer.iter().all(|&byte| byte == 0));
         buffer.fill(9);

@@ -5,7 +5,8 @@ use super::table::Table;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The part of the budget that is kept for private nodes, scratch and the records of reads in flight.
+/// The part of the budget that is kept for private nodes, scratch and the records of reads in
+/// flight.
 const RESERVE_FRACTION: u64 = 32;
 
 /// Who spends how much. All counts are bytes.
@@ -55,7 +56,8 @@ impl Budget {
         (limit / RESERVE_FRACTION).max(2 * largest)
     }
 
-    /// How many chunks a cache of `limit` bytes may have, and the frames that its page table is made for.
+    /// Returns how many chunks a cache of `limit` bytes may have, and the frames that its page
+    /// table is made for.
     pub(super) fn shape(limit: u64, fixed: u64, geometry: &Geometry) -> (u64, usize) {
         let frames = (limit / geometry.chunk_cost()) as usize * geometry.max_frames();
         let rest = limit
@@ -65,7 +67,8 @@ impl Budget {
         ((rest / geometry.chunk_cost()).min(geometry.max_chunks()), frames)
     }
 
-    /// How many chunks there may be now. Heap memory beyond the reserve takes from the chunks.
+    /// Returns how many chunks there may be now. Heap memory beyond the reserve takes from the
+    /// chunks.
     pub(super) fn chunks(&self, table_bytes: u64, geometry: &Geometry) -> u64 {
         let limit = self.limit();
         let heap = (self.private() + self.working()).max(Self::reserve(limit, geometry));
@@ -117,7 +120,7 @@ impl Drop for Charge {
     }
 }
 
-/// Memory of a [cache](super::Cache::lend) that somebody uses, until this is dropped.
+/// Memory of a [cache](super::Cache::lend) that is lent to a reader until this is dropped.
 #[derive(Debug)]
 pub struct Loan {
     _charge: Charge,

@@ -1,4 +1,5 @@
-//! Walks the page table and the frames, and says everything that is wrong (rule 9 of the house).
+//! Walks the page table and the frames, and returns everything that is wrong (rule 9 of
+//! `docs/architecture.md`).
 
 use super::frame::{FrameId, State};
 use super::geometry::CLASSES;
@@ -30,8 +31,8 @@ enum Place {
 }
 
 impl Cache {
-    /// Walks the page table, every frame and every list, and returns every violation. Nothing else may use the cache
-    /// meanwhile.
+    /// Walks the page table, every frame and every list, and returns every violation. Nothing else
+    /// may use the cache meanwhile.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut found = Vec::new();

@@ -1,11 +1,13 @@
-//! Which chunk belongs to which size class; cutting chunks, draining them, and moving them between classes.
+//! Which chunk belongs to which size class; cutting chunks, draining them, and moving them between
+//! classes.
 //!
-//! A chunk is *cut* for a class when the budget allows one more. It is *drained* when the budget shrinks or another class
-//! needs it more: it leaves its class, its frames leave the lists that frames are taken from, its
-//! nodes are evicted, and once every frame is
-//! free (two epochs later, when nothing pins any) it is cut anew for that class or its memory is given back.
+//! A chunk is *cut* for a class when the budget allows one more. It is *drained* when the budget
+//! shrinks or another class needs it more: it leaves its class, its frames leave the lists that
+//! frames are taken from, its nodes are evicted. Once every frame is free (two epochs later, when
+//! nothing pins any) it is cut for the new class, or its memory is given back.
 //!
-//! Locks are taken in this order: the chunks, a class's list, a lane, a pool. None is held while a device is asked.
+//! Locks are taken in this order: the chunks, a class's list, a lane, a pool. None is held while a
+//! device is asked.
 
 use super::Shared;
 use super::frame::{FrameId, State};
@@ -17,7 +19,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// One size class.
 #[derive(Debug, Default)]
 pub(super) struct Class {
-    /// Its chunks: what the hand sweeps. Read-locked while a hand is swept, so no chunk leaves under it.
+    /// Its chunks: what the hand sweeps. Read-locked while a hand is swept, so no chunk leaves
+    /// under it.
     pub(super) chunks: RwLock<Vec<u32>>,
     /// The next frame of the CLOCK hand, counted over all turns.
     pub(super) hand: AtomicU64,
@@ -32,8 +35,8 @@ pub(super) struct Class {
 struct Drain {
     chunk: u32,
     class: usize,
-    /// The class that gets it, unless the budget says that nobody does.
-    heir: Option<usize>,
+    /// The class that gets the chunk; none if the budget shrinks.
+    new_owner: Option<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +60,8 @@ pub(super) struct Chunks {
     /// Chunks that are cut, draining ones included.
     assigned: AtomicU64,
     draining: AtomicUsize,
-    /// The safe epoch when the drains were last looked at: until it passes, little can have changed.
+    /// The safe epoch when the drains were last looked at: until it passes, little can have
+    /// changed.
     looked_at: AtomicU64,
     /// Entries of lists that were looked at so that chunks could leave.
     walked: AtomicU64,
@@ -75,7 +79,7 @@ impl Chunks {
         }
     }
 
-    /// How many entries of lists were looked at so that chunks could leave.
+    /// Returns how many entries of lists were looked at so that chunks could leave.
     #[cfg(test)]
     pub(super) fn walked(&self) -> u64 {
         self.walked.load(Ordering::Relaxed)
@@ -89,7 +93,7 @@ impl Chunks {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// The chunks that are being drained, for `check`.
+    /// Returns the chunks that are being drained, for `check`.
     pub(super) fn drained_chunks(&self) -> Vec<(u32, usize)> {
         let owned = self.owned.lock();
         owned
@@ -101,7 +105,7 @@ impl Chunks {
 }
 
 impl Shared {
-    /// How many chunks the budget allows now.
+    /// Returns how many chunks the budget allows now.
     pub(super) fn allowed_chunks(&self) -> u64 {
         let bytes = self.budget.chunks(self.tables.bytes(), &self.geometry);
         bytes.min((self.arena.len() / self.geometry.chunk_bytes) as u64)
@@ -127,7 +131,7 @@ impl Shared {
         true
     }
 
-    /// Cuts a chunk, which nobody uses, into free frames of a class.
+    /// Cuts an unused chunk into free frames of a class.
     fn cut(&self, chunk: u32, class: usize) {
         let frames = self.geometry.cut(class).frames;
         let ids = (0..frames).map(|slot| self.geometry.frame(chunk, slot));
@@ -142,7 +146,7 @@ impl Shared {
 
     /// Takes a chunk out of its class. Its frames must leave the lists next
     /// ([`Shared::forget_draining`]).
-    fn begin_drain(&self, owned: &mut Owned, class: usize, at: usize, heir: Option<usize>) {
+    fn begin_drain(&self, owned: &mut Owned, class: usize, at: usize, new_owner: Option<usize>) {
         let chunk = {
             let mut chunks = self.chunks.classes[class].chunks.write();
             if at >= chunks.len() {
@@ -153,15 +157,19 @@ impl Shared {
         for frame in self.frames_of(chunk, class) {
             self.header(frame).set_draining();
         }
-        owned.draining.push(Drain { chunk, class, heir });
+        owned.draining.push(Drain {
+            chunk,
+            class,
+            new_owner,
+        });
         self.chunks
             .draining
             .store(owned.draining.len(), Ordering::Relaxed);
     }
 
     /// Takes the frames of all chunks that leave out of the lists that frames are taken from, in
-    /// one walk. They stay among the cold and the doomed, as all do that have left: a thread that
-    /// comes to one there looks at the frame itself.
+    /// one walk. They stay in the lists of cold and of marked frames, as all do that have left: a
+    /// thread that comes to one there looks at the frame itself.
     fn forget_draining(&self, classes: &[bool; CLASSES]) {
         let mut walked = 0;
         for lane in &self.lanes {
@@ -182,7 +190,7 @@ impl Shared {
         (0..geometry.cut(class).frames).map(move |slot| geometry.frame(chunk, slot))
     }
 
-    /// Goes on with the drains, if there are any and an epoch has passed since anyone did.
+    /// Goes on with the drains, if there are any and an epoch has passed since the last call.
     pub(super) fn drain_if_due(&self, guard: &Guard) {
         if self.chunks.draining() > 0 {
             let safe = self.epochs.safe();
@@ -192,8 +200,9 @@ impl Shared {
         }
     }
 
-    /// Brings the drains as far as they get: evicts what is resident, recycles what is safe, and hands on or gives back
-    /// the chunks that have come free. Returns at once if another thread is at it.
+    /// Brings the drains as far as they get: evicts what is resident, recycles what is safe, and
+    /// hands on or gives back the chunks that have come free. Returns at once if another thread is
+    /// at it.
     pub(super) fn go_on_draining(&self, guard: &Guard) {
         let Some(mut owned) = self.chunks.owned.try_lock() else {
             return;
@@ -201,14 +210,20 @@ impl Shared {
         let safe = self.epochs.safe();
         let mut at = 0;
         while at < owned.draining.len() {
-            let Drain { chunk, class, heir } = owned.draining[at];
+            let Drain {
+                chunk,
+                class,
+                new_owner,
+            } = owned.draining[at];
             if !self.drain_frames(chunk, class, safe, guard) {
                 at += 1;
                 continue;
             }
             owned.draining.swap_remove(at);
-            match heir {
-                Some(heir) if self.chunks.assigned() <= self.allowed_chunks() => self.cut(chunk, heir),
+            match new_owner {
+                Some(new_owner) if self.chunks.assigned() <= self.allowed_chunks() => {
+                    self.cut(chunk, new_owner);
+                }
                 _ => self.give_chunk_back(&mut owned, chunk),
             }
         }
@@ -220,15 +235,16 @@ impl Shared {
     fn give_chunk_back(&self, owned: &mut Owned, chunk: u32) {
         if !self.is_offered(chunk) {
             let at = self.geometry.chunk_at(chunk);
-            // SAFETY: every frame of the chunk is free and in no list, so nobody has a reference to its bytes; headers are
-            // atomics, and whoever still looks at one sees a free frame of class 0.
+            // SAFETY: every frame of the chunk is free and in no list, so no reference to its bytes
+            // exists. Headers are atomics, and a reader that still looks at one sees a free frame
+            // of class 0.
             unsafe { self.arena.give_back(at, self.geometry.chunk_bytes) };
         }
         self.chunks.assigned.fetch_sub(1, Ordering::Relaxed);
         owned.free.push(chunk);
     }
 
-    /// Whether every frame of a chunk that is being drained is free by now.
+    /// Returns whether every frame of a chunk that is being drained is free by now.
     fn drain_frames(&self, chunk: u32, class: usize, safe: u64, guard: &Guard) -> bool {
         let mut evicted = Vec::new();
         let mut all_free = true;
@@ -257,13 +273,20 @@ impl Shared {
             return;
         }
         let mut owned = self.chunks.owned.lock();
-        let leaving = owned.draining.iter().filter(|drain| drain.heir.is_none()).count() as u64;
+        let leaving = owned
+            .draining
+            .iter()
+            .filter(|drain| drain.new_owner.is_none())
+            .count() as u64;
         let staying = self.chunks.assigned().saturating_sub(leaving);
         let mut surplus = staying.saturating_sub(self.allowed_chunks());
         // A chunk that was to move between classes goes altogether instead.
-        let moving = owned.draining.iter_mut().filter(|drain| drain.heir.is_some());
+        let moving = owned
+            .draining
+            .iter_mut()
+            .filter(|drain| drain.new_owner.is_some());
         for drain in moving.take(usize::try_from(surplus).unwrap_or(usize::MAX)) {
-            drain.heir = None;
+            drain.new_owner = None;
             surplus -= 1;
         }
         let mut classes = [false; CLASSES];
@@ -279,8 +302,9 @@ impl Shared {
         }
     }
 
-    /// Of the next `count` chunks the one with the fewest frames in use since it was looked at last, as (class, place in its
-    /// list), and how many thousandths of it that were. Looking forgets, as the CLOCK hand does.
+    /// Of the next `count` chunks the one with the fewest frames in use since it was looked at
+    /// last, as (class, place in its list), and how many thousandths of it that were. Looking
+    /// forgets, as the CLOCK hand does.
     fn coldest(
         &self,
         owned: &mut Owned,
@@ -321,11 +345,12 @@ impl Shared {
         best
     }
 
-    /// Called when the hand of a class crosses into another chunk, or finds none: considers moving a chunk to it from a
-    /// class that needs it less.
+    /// Called when the hand of a class crosses into another chunk, or finds none: considers moving
+    /// a chunk to it from a class that needs it less.
     ///
-    /// All classes should age alike. So while the hand of this class makes a turn, as many of the others' chunks are looked
-    /// at as they have; one of them moves if few of its frames were used, and if its class's own hand is slower.
+    /// All classes should age alike. So while the hand of this class makes a turn, as many of the
+    /// others' chunks are looked at as they have; one of them moves if few of its frames were used,
+    /// and if its class's own hand is slower.
     pub(super) fn balance(&self, class: usize) {
         let Some(mut owned) = self.chunks.owned.try_lock() else {
             return;

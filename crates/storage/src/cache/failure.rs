@@ -1,10 +1,11 @@
-//! One failed read, told to everyone who waited for it: errors are copied, for they are not `Clone`.
+//! One failed read, told to every reader that waited for it: errors are copied, for they are not
+//! `Clone`.
 
 use crate::Error;
 use alluvium_device as device;
 use std::io;
 
-/// A copy of what a read failed with: the same variant, place and text.
+/// Returns a copy of what a read failed with: the same variant, place and text.
 pub(super) fn copy(error: &Error) -> Error {
     match error {
         Error::Corrupt {

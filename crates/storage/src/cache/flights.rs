@@ -34,7 +34,7 @@ impl Flights {
         (SHARDS * size_of::<CachePadded<Mutex<Vec<Flight>>>>()) as u64
     }
 
-    /// The part of the table where a hash belongs, locked.
+    /// Returns the part of the table where a hash belongs, locked.
     pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Vec<Flight>> {
         self.shards[(hash >> 32) as usize % SHARDS].lock()
     }
@@ -53,7 +53,7 @@ impl Flights {
         readings
     }
 
-    /// How many nodes are in flight, for `check` and tests.
+    /// Returns how many nodes are in flight, for `check` and tests.
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }

@@ -1,5 +1,5 @@
-//! The header of a frame: which node it holds, who pins it, how warm it is. One cache line, all a hit touches
-//! besides the page table and the node.
+//! The header of a frame: which node it holds, who pins it, how warm it is. One cache line, all a
+//! hit touches besides the page table and the node.
 //!
 //! A frame's life, and who moves it on:
 //!
@@ -34,14 +34,14 @@ pub(super) enum State {
 
 /// The CLOCK bit: used since the hand last passed.
 const REFERENCED: u32 = 1;
-/// Brought in by a read and not used by anyone else since.
+/// Brought in by a read and not used by another reader since.
 const COLD: u32 = 2;
-/// It was asked for ahead: the next use is that of whoever asked.
+/// It was read ahead: the next use is that of the reader that asked for it.
 const AWAITED: u32 = 4;
 /// The read was meant to pass through.
 const PASSING: u32 = 8;
 /// The node is about to die, however often it is used until then.
-const DOOMED: u32 = 16;
+const EVICT_FIRST: u32 = 16;
 /// The frame's chunk is being drained: the frame goes into no list.
 const DRAINING: u32 = 1 << 8;
 
@@ -50,16 +50,16 @@ const DRAINING: u32 = 1 << 8;
 pub(super) enum Manner {
     /// It will be used again: it has come back, or it was just written and put here for that.
     Proven,
-    /// Whoever asked for it has used it. Nobody else, so far.
+    /// The reader that asked for it has used it, and no other reader so far.
     Trial,
-    /// Whoever asked for it will use it.
+    /// The reader that asked for it will use it.
     Awaited,
     /// It is to be used once.
     Passing,
 }
 
-/// What identifies a node: its whole pointer. The checksum is part of it, so that a node which was written over one that
-/// was given up within the same generation has another key.
+/// What identifies a node: its whole pointer. The checksum is part of it, so that a node which was
+/// written over one that was given up within the same generation has another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key([u64; 4]);
 
@@ -73,7 +73,7 @@ impl Key {
         Key([pointer.offset, pointer.birth, pointer.checksum, rest])
     }
 
-    /// A hash whose high bits choose the bucket and whose low bits are the tag.
+    /// Returns a hash whose high bits choose the bucket and whose low bits are the tag.
     #[inline]
     pub(super) fn hash(&self) -> u64 {
         let [offset, birth, checksum, rest] = self.0;
@@ -87,14 +87,15 @@ impl Key {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Header {
-    /// Written while the frame is [`State::Filling`] only, so it stands still for whoever found the frame under a guard.
+    /// Written while the frame is [`State::Filling`] only, so it does not change for a reader that
+    /// found the frame under a guard.
     key: [AtomicU64; 4],
     /// The epoch at which the frame was retired.
     retired: AtomicU64,
     state: AtomicU32,
     /// How many `FrameRef`s there are.
     pins: AtomicU32,
-    /// [`REFERENCED`], or [`COLD`] with what goes with it, or [`DOOMED`], or nothing.
+    /// [`REFERENCED`], or [`COLD`] with what goes with it, or [`EVICT_FIRST`], or nothing.
     heat: AtomicU32,
     /// The size class, and [`DRAINING`].
     class: AtomicU32,
@@ -180,7 +181,8 @@ impl Header {
         self.retired.load(Ordering::Relaxed)
     }
 
-    /// Makes a retired frame free if nothing pins it. Its epoch is safe, so nobody can begin to.
+    /// Makes a retired frame free if nothing pins it. Its epoch is safe, so no reader can begin to
+    /// pin it.
     pub(super) fn recycle(&self) -> bool {
         // Acquire: what the last reference read, it read before the frame is written again.
         if self.pins.load(Ordering::Acquire) != 0 {
@@ -190,15 +192,17 @@ impl Header {
         true
     }
 
-    /// The node that the frame holds. The caller has seen it resident under a guard that lives.
+    /// Returns the node that the frame holds. The caller has seen it resident under a guard that
+    /// lives.
     pub(super) fn key(&self) -> Key {
         Key(std::array::from_fn(|i| self.key[i].load(Ordering::Relaxed)))
     }
 
-    /// Whether the frame, found under a guard that lives, holds this node.
+    /// Returns whether the frame, found under a guard that lives, holds this node.
     #[inline]
     pub(super) fn holds(&self, key: &Key) -> bool {
-        // All four words are compared at once: they lie on one line, and a branch each would cost more.
+        // All four words are compared at once: they lie on one line, and a branch each would cost
+        // more.
         let differ = self.key.iter().zip(key.0).fold(0, |differ, (word, value)| {
             differ | (word.load(Ordering::Relaxed) ^ value)
         });
@@ -209,14 +213,14 @@ impl Header {
     #[inline]
     pub(super) fn touch(&self) {
         let heat = self.heat.load(Ordering::Relaxed);
-        if heat != REFERENCED && heat != DOOMED {
+        if heat != REFERENCED && heat != EVICT_FIRST {
             let is_first = heat & AWAITED != 0;
             let heat = if is_first { heat & !AWAITED } else { REFERENCED };
             self.heat.store(heat, Ordering::Relaxed);
         }
     }
 
-    /// Whether the frame was used since the hand last passed; forgets it.
+    /// Returns whether the frame was used since the hand last passed; forgets it.
     pub(super) fn cool(&self) -> bool {
         let heat = self.heat.load(Ordering::Relaxed);
         if heat & REFERENCED != 0 {
@@ -225,24 +229,25 @@ impl Header {
         heat & REFERENCED != 0
     }
 
-    /// Whether the frame was brought in and not used since.
+    /// Returns whether the frame was brought in and not used since.
     pub(super) fn is_cold(&self) -> bool {
         self.heat.load(Ordering::Relaxed) & COLD != 0
     }
 
-    /// Whether a read that was meant to pass through has brought it in, and it was not used since.
+    /// Returns whether a read that was meant to pass through has brought it in, and it was not used
+    /// since.
     pub(super) fn is_passing(&self) -> bool {
         self.heat.load(Ordering::Relaxed) & PASSING != 0
     }
 
-    /// The node is not worth its frame any more; whether that is news.
-    pub(super) fn doom(&self) -> bool {
-        self.heat.swap(DOOMED, Ordering::Relaxed) != DOOMED
+    /// The node is not worth its frame any more. Returns whether that is news.
+    pub(super) fn evict_first(&self) -> bool {
+        self.heat.swap(EVICT_FIRST, Ordering::Relaxed) != EVICT_FIRST
     }
 
-    /// Whether the node is not worth its frame any more.
-    pub(super) fn is_doomed(&self) -> bool {
-        self.heat.load(Ordering::Relaxed) == DOOMED
+    /// Returns whether the node is not worth its frame any more.
+    pub(super) fn is_evict_first(&self) -> bool {
+        self.heat.load(Ordering::Relaxed) == EVICT_FIRST
     }
 
     /// A cold frame is one of the others from now on.
@@ -250,8 +255,8 @@ impl Header {
         self.heat.store(0, Ordering::Relaxed);
     }
 
-    /// Adds a reference that outlives guards; whether it is the first. The caller has one already, or a guard under
-    /// which it found the frame.
+    /// Adds a reference that outlives guards. Returns whether it is the first. The caller has one
+    /// already, or a guard under which it found the frame.
     pub(super) fn pin(&self) -> bool {
         let before = self.pins.fetch_add(1, Ordering::Relaxed);
         assert!(
@@ -261,7 +266,7 @@ impl Header {
         before == 0
     }
 
-    /// Drops a reference; whether it was the last.
+    /// Drops a reference. Returns whether it was the last.
     pub(super) fn unpin(&self) -> bool {
         let before = self.pins.fetch_sub(1, Ordering::Release);
         assert!(before > 0, "a reference is dropped once");
@@ -320,19 +325,19 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_doomed_stays_so_until_the_frame_has_another_node() {
+    fn a_frame_marked_to_be_evicted_first_stays_so_until_it_has_another_node() {
         let header = Header::default();
         header.take();
         header.publish(&Key([0; 4]), Manner::Proven);
-        assert!(!header.is_doomed());
-        assert!(header.doom() && !header.doom());
+        assert!(!header.is_evict_first());
+        assert!(header.evict_first() && !header.evict_first());
         header.touch();
-        assert!(header.is_doomed() && !header.is_cold() && !header.cool());
+        assert!(header.is_evict_first() && !header.is_cold() && !header.cool());
         header.retire(1);
         assert!(header.recycle());
         header.take();
         header.publish(&Key([1; 4]), Manner::Trial);
-        assert!(!header.is_doomed() && header.is_cold());
+        assert!(!header.is_evict_first() && header.is_cold());
     }
 
     #[test]

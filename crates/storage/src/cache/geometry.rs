@@ -1,13 +1,13 @@
-//! How the arena is cut: into chunks of one size, each into frames of one size class, behind a table of their headers.
-//! Pure arithmetic.
+//! How the arena is cut: into chunks of one size, each into frames of one size class, behind a
+//! table of their headers. Pure arithmetic.
 //!
 //! ```text
 //! chunk  = headers, 64 bytes each, padded to 4 KiB | frame 0 | frame 1 | ... | rest, unused
 //! frame  = as many pages as its class says: class c holds nodes of c + 1 pages
 //! ```
 //!
-//! Headers lie in the chunk that they describe, so a chunk is given back with them, a huge page covers both, and a
-//! frame's number is all that is needed to find its header.
+//! Headers lie in the chunk that they describe, so a chunk is given back with them, a huge page
+//! covers both, and a frame's number is all that is needed to find its header.
 
 use super::arena::HUGE_PAGE;
 use super::frame::{FrameId, Header};
@@ -23,7 +23,7 @@ const MAX_CHUNK_PAGES: usize = 512;
 const MIN_CHUNK_PAGES: usize = 32;
 /// A cache is meant to have at least this many chunks, so that every size class may get some.
 const WANTED_CHUNKS: u64 = 32;
-/// What a frame costs outside its chunk: entries in lists of free, retired, cold and doomed frames.
+/// What a frame costs outside its chunk: entries in lists of free, retired, cold and marked frames.
 const LIST_BYTES_PER_FRAME: usize = 28;
 
 const _: () = assert!(MIN_CHUNK_PAGES > MAX_PAGES as usize && MAX_CHUNK_PAGES * 4096 == HUGE_PAGE);
@@ -48,7 +48,7 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// The sizes for a cache with this budget when it is made.
+    /// Creates the sizes for a cache with this budget when it is made.
     pub(super) fn new(page_size: PageSize, budget: u64) -> Geometry {
         let pages = (budget / WANTED_CHUNKS / page_size.bytes() as u64).max(1);
         let pages = (1usize << pages.ilog2()).clamp(MIN_CHUNK_PAGES, MAX_CHUNK_PAGES);
@@ -79,12 +79,12 @@ impl Geometry {
         self.cuts[class]
     }
 
-    /// The most frames in a chunk.
+    /// Returns the most frames in a chunk.
     pub(super) fn max_frames(&self) -> usize {
         self.cuts[0].frames
     }
 
-    /// What a chunk costs, with its frames' places in lists.
+    /// Returns what a chunk costs, with its frames' places in lists.
     pub(super) fn chunk_cost(&self) -> u64 {
         (self.chunk_bytes + self.max_frames() * LIST_BYTES_PER_FRAME) as u64
     }
@@ -104,26 +104,26 @@ impl Geometry {
         (frame.0 & ((1 << self.slot_bits) - 1)) as usize
     }
 
-    /// Where a chunk begins in the arena.
+    /// Returns where a chunk begins in the arena.
     #[inline]
     pub(super) fn chunk_at(&self, chunk: u32) -> usize {
         chunk as usize * self.chunk_bytes
     }
 
-    /// Where a frame's header is in the arena.
+    /// Returns where a frame's header is in the arena.
     #[inline]
     pub(super) fn header_at(&self, frame: FrameId) -> usize {
         self.chunk_at(self.chunk_of(frame)) + self.slot_of(frame) * size_of::<Header>()
     }
 
-    /// Where the bytes of a frame of a class are in the arena.
+    /// Returns where the bytes of a frame of a class are in the arena.
     #[inline]
     pub(super) fn data_at(&self, frame: FrameId, class: usize) -> usize {
         let cut = self.cuts[class];
         self.chunk_at(self.chunk_of(frame)) + cut.header_bytes + self.slot_of(frame) * cut.frame_bytes
     }
 
-    /// How many chunks frame numbers can name.
+    /// Returns how many chunks frame numbers can name.
     pub(super) fn max_chunks(&self) -> u64 {
         1 << (u32::BITS - self.slot_bits)
     }

@@ -1,6 +1,8 @@
-//! Nodes that have gone without a second use: one that comes back is used more often than it seemed.
+//! Nodes that have gone without a second use: one that comes back is used more often than it
+//! seemed.
 //!
-//! A table of tags, one word each: whoever comes later takes the place. It may forget a node, and seldom takes one for another.
+//! A table of tags, one word each; a newer node overwrites the tag of an older one. It may forget a
+//! node, and seldom takes one for another.
 
 use crate::sync::{AtomicU32, Ordering};
 
@@ -25,7 +27,7 @@ impl Ghosts {
         (self.tags.len() * size_of::<AtomicU32>()) as u64
     }
 
-    /// A node's place, and its tag, which is never zero.
+    /// Returns a node's place, and its tag, which is never zero.
     fn place(&self, hash: u64) -> (&AtomicU32, u32) {
         let at = (hash >> 32) as usize & (self.tags.len() - 1);
         (&self.tags[at], hash as u32 | 1)
@@ -37,7 +39,7 @@ impl Ghosts {
         place.store(tag, Ordering::Relaxed);
     }
 
-    /// Whether a node that comes has been here lately; forgets it.
+    /// Returns whether a node that comes has been here lately; forgets it.
     pub(super) fn recall(&self, hash: u64) -> bool {
         let (place, tag) = self.place(hash);
         let known = place.load(Ordering::Relaxed) == tag;

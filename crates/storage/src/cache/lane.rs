@@ -9,7 +9,8 @@ use std::sync::Arc;
 /// How many retired frames that were found pinned are looked at again at a time.
 const PINNED_LOOKED_AT: usize = 4;
 
-/// The frames of one lane. A lane belongs to the threads whose slot names it; others take from it only in need.
+/// The frames of one lane. A lane belongs to the threads whose slot names it; others take from it
+/// only in need.
 #[derive(Debug)]
 pub(super) struct Lane {
     /// Free frames by class.
@@ -18,10 +19,10 @@ pub(super) struct Lane {
     limbo: VecDeque<(u64, FrameId)>,
     /// How many of `limbo` are of each class.
     waiting: [usize; CLASSES],
-    /// Retired frames whose epoch is safe, but which somebody pins.
+    /// Retired frames whose epoch is safe, but which a reader still pins.
     pinned: VecDeque<FrameId>,
-    /// How many frames of a class are to be free or retired, so that none is wanting while epochs pass. It doubles when
-    /// that was too few and shrinks slowly.
+    /// How many frames of a class are to be free or retired, so that none is wanting while epochs
+    /// pass. It doubles when that was too few and shrinks slowly.
     ahead: [usize; CLASSES],
 }
 
@@ -74,7 +75,7 @@ impl Lane {
         }
     }
 
-    /// Frees the retired frames whose epoch is below `safe` and which nobody pins.
+    /// Frees the retired frames whose epoch is below `safe` and which are not pinned.
     pub(super) fn recycle(&mut self, safe: u64, headers: Headers<'_>) {
         for _ in 0..self.pinned.len().min(PINNED_LOOKED_AT) {
             let Some(frame) = self.pinned.pop_front() else {
@@ -100,17 +101,17 @@ impl Lane {
         }
     }
 
-    /// How many frames of a class are free or will be once epochs have passed.
+    /// Returns how many frames of a class are free or will be once epochs have passed.
     pub(super) fn stock(&self, class: usize) -> usize {
         self.free[class].len() + self.waiting[class]
     }
 
-    /// How many frames of a class wait for their epoch.
+    /// Returns how many frames of a class wait for their epoch.
     pub(super) fn waiting(&self, class: usize) -> usize {
         self.waiting[class]
     }
 
-    /// How many frames of a class are to be kept in stock, between `least` and `most`.
+    /// Returns how many frames of a class are to be kept in stock, between `least` and `most`.
     pub(super) fn ahead(&self, class: usize, least: usize, most: usize) -> usize {
         self.ahead[class].clamp(least, most.max(least))
     }
@@ -125,8 +126,8 @@ impl Lane {
         self.ahead[class] -= self.ahead[class].div_ceil(64);
     }
 
-    /// Drops every frame from all lists whose chunk is being drained; how many entries were looked
-    /// at.
+    /// Drops every frame from all lists whose chunk is being drained. Returns how many entries were
+    /// looked at.
     pub(super) fn forget_draining(&mut self, headers: Headers<'_>) -> usize {
         let stays = |frame: FrameId| !headers.of(frame).is_draining();
         let walked = self.free.iter().map(Vec::len).sum::<usize>() + self.pinned.len() + self.limbo.len();

@@ -1,38 +1,46 @@
 //! The cache of nodes: immutable ones only, so nothing in it is ever written back.
 //!
-//! *Knows*: which frame holds which node, who may still read it, which nodes are in use, what everything costs.
+//! *Knows*: which frame holds which node, who may still read it, which nodes are in use, what
+//! everything costs.
 //!
 //! *Does not know*: what is in a node, when it dies, which thread of the store calls.
 //!
-//! *Read in this order*: this file, `frame.rs` (a frame's life), `table.rs` and `tables.rs` (from node to frame), `read.rs`
-//! (misses; `turn.rs` is one of them, `flights.rs` all that are under way, `requests.rs` makes one read of neighbours), `supply.rs`, `lane.rs` and
-//! `ghosts.rs` (free frames, and who has to go for them), `chunks.rs`, `geometry.rs` and
-//! `budget.rs` (how the memory is cut and counted), `arena.rs` (the memory), `check.rs`, `model.rs`.
+//! *Read in this order*: this file, `frame.rs` (a frame's life), `table.rs` and `tables.rs` (from
+//! node to frame), `read.rs` (misses; `turn.rs` is one of them, `flights.rs` all that are under
+//! way, `requests.rs` makes one read of neighbours), `supply.rs`, `lane.rs` and `ghosts.rs` (free
+//! frames, and who has to go for them), `chunks.rs`, `geometry.rs` and `budget.rs` (how the memory
+//! is cut and counted), `arena.rs` (the memory), `check.rs`, `model.rs`.
 //!
-//! A lookup hashes the pointer, reads one line of the page table and one header, and is done: no lock, no shared write
-//! (the CLOCK bit is tested before it is set; hits are counted by thread). Its [`NodeRef`] is valid while the guard
-//! lives, because a frame is reused only two epochs after it left the page table. This is SplinterDB's user-level clock
-//! cache (Conway 2023, §3.4) with three changes: epochs instead of per-frame reader counters, nodes of several sizes, and
-//! reads that many wait for.
+//! A lookup hashes the pointer, reads one line of the page table and one header, and is done: no
+//! lock, no shared write (the CLOCK bit is tested before it is set; hits are counted by thread).
+//! Its [`NodeRef`] is valid while the guard lives, because a frame is reused only two epochs after
+//! it left the page table. This is SplinterDB's user-level clock cache (Conway 2023, §3.4) with
+//! three changes: epochs instead of per-frame reader counters, nodes of several sizes, and reads
+//! that many wait for.
 //!
 //! Invariants:
 //!
-//! - **C1** A frame holds one node from its publication until it is recycled; nobody writes it in between.
-//! - **C2** A frame is recycled only when it left the page table at an epoch below [`Epochs::safe`], and no [`FrameRef`] pins it.
-//! - **C3** Every frame of a cut chunk is in exactly one place: a list of free frames, a read or insertion, the page
-//!   table, a list of retired frames; or its chunk is being drained, and then it is in no list.
+//! - **C1** A frame holds one node from its publication until it is recycled; its bytes do not
+//!   change in between.
+//! - **C2** A frame is recycled only when it left the page table at an epoch below
+//!   [`Epochs::safe`], and no [`FrameRef`] pins it.
+//! - **C3** Every frame of a cut chunk is in exactly one place: a list of free frames, a read or
+//!   insertion, the page table, a list of retired frames; or its chunk is being drained, and then
+//!   it is in no list.
 //! - **C4** One node is read by at most one read at a time.
-//! - **C5** What is charged is within the budget, except while a smaller budget takes effect, or while guards and references
-//!   hold more private memory than the reserve.
+//! - **C5** What is charged is within the budget, except while a smaller budget takes effect, or
+//!   while guards and references hold more private memory than the reserve.
 //! - **C6** Nothing that failed verification or decoding is ever in the page table.
-//! - **C7** Nobody waits for a device with a lock held, and no read waits for another before its own is submitted.
+//! - **C7** No thread waits for a device with a lock held, and no read waits for another before its
+//!   own is submitted.
 //!
 //! # What it costs
 //!
-//! On two shared virtual processors (`cargo bench -p alluvium-storage --bench cache`; medians): a hit and the node's first
-//! word among 1,000 nodes 40 ns, 47 ns with a guard of its own; two threads on the same nodes 2.0 times one; a miss 0.9 µs
-//! above the read itself and its verification; an insertion that evicts another node 0.73 µs. Outside the frames a
-//! cache spends 2 % of its budget on headers, 0.4 % on the page table, and keeps 3 % for reads in flight.
+//! On two shared virtual processors (`cargo bench -p alluvium-storage --bench cache`; medians): a
+//! hit and the node's first word among 1,000 nodes 40 ns, 47 ns with a guard of its own; two
+//! threads on the same nodes 2.0 times one; a miss 0.9 µs above the read itself and its
+//! verification; an insertion that evicts another node 0.73 µs. Outside the frames a cache spends 2
+//! % of its budget on headers, 0.4 % on the page table, and keeps 3 % for reads in flight.
 
 mod arena;
 mod budget;
@@ -89,7 +97,8 @@ use tables::Tables;
 const LANES: usize = 32;
 /// The smallest budget, in pages.
 const MIN_BUDGET_PAGES: u64 = 256;
-/// Address space that is reserved for budgets to come: this much, or this many times the first budget.
+/// Address space that is reserved for budgets to come: this much, or this many times the first
+/// budget.
 const RESERVED_BYTES: u64 = 64 << 30;
 const RESERVED_TIMES: u64 = 16;
 /// While less than this fraction of the budget is pinned, nodes may be pinned for convenience.
@@ -104,7 +113,8 @@ const ROUNDS_TO_SHRINK: usize = 8;
 pub enum Residence {
     /// It is kept like any other node.
     Keep,
-    /// It passes through: it makes room for itself, and nobody remembers that it was here. For scans and compactions.
+    /// It passes through: it evicts nothing but its like, and leaves no trace that it was here. For
+    /// scans and compactions.
     PassThrough,
 }
 
@@ -120,7 +130,8 @@ pub enum Residence {
 /// let tiers = Arc::new(Tiers::create(&directory, 1)?);
 /// let node = Buffer::padded(&[7; 4096]);
 /// let pointer = NodePointer {
-///     offset: 8192, birth: 1, checksum: checksum(&node), encoded_len: 4096, tier: 0, pages: 1, codec: Codec::None,
+///     offset: 8192, birth: 1, checksum: checksum(&node), encoded_len: 4096, tier: 0, pages: 1,
+///     codec: Codec::None,
 /// };
 /// tiers.get(0)?.grow(1 << 20)?;
 /// tiers.get(0)?.write_at(pointer.offset, node, Purpose::Other)?;
@@ -154,9 +165,9 @@ pub(crate) struct Shared {
     /// Frames that reads have filled, oldest first. Those used again since are not cold any more.
     cold: CachePadded<Mutex<VecDeque<FrameId>>>,
     /// Frames whose nodes are about to die, or dead: they go before all others, oldest first.
-    doomed: CachePadded<Mutex<VecDeque<FrameId>>>,
+    evict_first: CachePadded<Mutex<VecDeque<FrameId>>>,
     ghosts: Ghosts,
-    /// Batches that nobody waits for any more.
+    /// Batches whose readers have gone away.
     orphans: CachePadded<Mutex<Vec<Arc<Reading>>>>,
     resident_bytes: CachePadded<AtomicU64>,
     pinned_bytes: CachePadded<AtomicU64>,
@@ -177,7 +188,7 @@ impl Shared {
         self.arena.at(self.geometry.header_at(frame))
     }
 
-    /// Where a frame's bytes are in the arena.
+    /// Returns where a frame's bytes are in the arena.
     fn data_at(&self, frame: FrameId) -> usize {
         self.geometry.data_at(frame, self.header(frame).class())
     }
@@ -220,24 +231,27 @@ impl Shared {
 }
 
 impl Cache {
-    /// Finishes what has arrived of the reads that are under way, whether somebody comes back for them or their [`Pending`] was dropped. Whoever waits
-    /// for an epoch to pass calls it, for such a read holds one.
+    /// Finishes the reads that have arrived, whether their reader comes back for them or has
+    /// dropped its [`Pending`]. A thread that waits for an epoch to pass calls it, because such a
+    /// read holds one.
     pub fn finish_arrived(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
         self.shared.settle_all(&guard);
     }
 
-    /// The smallest budget of a cache with such pages.
+    /// Returns the smallest budget of a cache with such pages.
     #[must_use]
     pub fn least_budget(page_size: PageSize) -> u64 {
         MIN_BUDGET_PAGES * page_size.bytes() as u64
     }
 
-    /// An empty cache. Address space for larger budgets is reserved, memory is taken as it is needed.
+    /// Creates an empty cache. Address space for larger budgets is reserved, memory is taken as it
+    /// is needed.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the budget is below [`Cache::least_budget`], or the system refuses the address space.
+    /// [`Error::BadOption`] when the budget is below [`Cache::least_budget`], or the system refuses
+    /// the address space.
     pub fn new(tiers: Arc<Tiers>, epochs: Epochs, page_size: PageSize, budget_bytes: u64) -> Result<Cache> {
         let least = Self::least_budget(page_size);
         if budget_bytes < least {
@@ -268,7 +282,7 @@ impl Cache {
             flights: Flights::new(),
             chunks: CachePadded::new(Chunks::new()),
             cold: CachePadded::default(),
-            doomed: CachePadded::default(),
+            evict_first: CachePadded::default(),
             ghosts,
             orphans: CachePadded::default(),
             resident_bytes: CachePadded::default(),
@@ -296,19 +310,19 @@ impl Cache {
         }
     }
 
-    /// The epochs whose guards protect this cache's nodes.
+    /// Returns the epochs whose guards protect this cache's nodes.
     #[must_use]
     pub fn epochs(&self) -> &Epochs {
         &self.shared.epochs
     }
 
-    /// The size of this cache's pages.
+    /// Returns the size of this cache's pages.
     #[must_use]
     pub fn page_size(&self) -> PageSize {
         self.shared.page_size
     }
 
-    /// A node that is in the cache.
+    /// Returns a node that is in the cache.
     ///
     /// # Panics
     /// When the guard is of other epochs.
@@ -326,7 +340,8 @@ impl Cache {
         Some(shared.node_ref(frame, pointer, guard))
     }
 
-    /// Asks the processor for what [`Cache::peek`] reads first: for whoever is about to look for several nodes. A hint.
+    /// Asks the processor for the memory that [`Cache::peek`] reads first, for a reader that is
+    /// about to look for several nodes. A hint.
     #[inline]
     pub fn prefetch(&self, pointer: &NodePointer, guard: &Guard) {
         self.shared.tables.prefetch(Key::of(pointer).hash(), guard);
@@ -343,11 +358,12 @@ impl Cache {
         });
     }
 
-    /// The same without a trace in the node's warmth: for whoever had it read ahead and uses it once.
+    /// The same without counting as a use of the node: for a reader that had it read ahead and uses
+    /// it once.
     ///
     /// # Panics
     /// When the guard is of other epochs.
-    pub fn glance<'g>(&'g self, pointer: &NodePointer, guard: &'g Guard) -> Option<NodeRef<'g>> {
+    pub fn peek_untracked<'g>(&'g self, pointer: &NodePointer, guard: &'g Guard) -> Option<NodeRef<'g>> {
         let shared = &self.shared;
         assert!(
             guard.is_of(&shared.epochs),
@@ -359,11 +375,12 @@ impl Cache {
         Some(shared.node_ref(frame, pointer, guard))
     }
 
-    /// A node, from the cache or from its tier. Of many threads that miss one node, one reads it.
+    /// Returns a node, from the cache or from its tier. Of many threads that miss one node, one
+    /// reads it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the node is not what the pointer means; [`Error::Device`] when it cannot be read. Nothing is
-    /// cached then, and everyone who waited for the read has the error.
+    /// [`Error::Corrupt`] when the node is not what the pointer means; [`Error::Device`] when it
+    /// cannot be read. Nothing is cached then, and every reader that waited gets the error.
     ///
     /// # Panics
     /// When the guard is of other epochs.
@@ -410,8 +427,9 @@ impl Cache {
         self.shared.fetch(pointers, guard, purpose, residence)
     }
 
-    /// Begins to read what is not in the cache, without waiting. The caller holds a guard, or otherwise knows that the
-    /// pointers are live. Nodes for which there is no frame are left out, for this is a hint.
+    /// Begins to read what is not in the cache, without waiting. The caller holds a guard, or
+    /// otherwise knows that the pointers are live. Nodes for which there is no frame are left out,
+    /// for this is a hint.
     ///
     /// # Errors
     /// [`Error::Corrupt`] for a pointer that cannot be one; nothing was begun then.
@@ -429,7 +447,8 @@ impl Cache {
         Ok(Pending::new(self, joined))
     }
 
-    /// As [`Cache::request`] for several who wait each for their own, but handed to the device together, which costs less.
+    /// As [`Cache::request`] for several who wait each for their own, but handed to the device
+    /// together, which costs less.
     ///
     /// # Errors
     /// As [`Cache::request`].
@@ -445,14 +464,16 @@ impl Cache {
         Ok(all.into_iter().map(|joined| Pending::new(self, joined)).collect())
     }
 
-    /// Whether more nodes may be [retained](NodeRef::retain) by those who could do without: while little of the budget is.
+    /// Returns whether more nodes may be [retained](NodeRef::retain) by those who could do without:
+    /// while little of the budget is.
     #[must_use]
     pub fn may_pin(&self) -> bool {
         self.shared.pinned_bytes.load(Ordering::Relaxed) < self.shared.budget.limit() / PINNED_FRACTION
     }
 
-    /// Bytes of the budget for somebody who reads past the cache; none while it has room for what is read, or where a sixteenth of it is in
-    /// use for such things already.
+    /// Lends bytes of the budget to a reader that reads past the cache. Returns none while the
+    /// cache is not full, because it could hold what is read, or when a sixteenth of it is lent
+    /// already.
     #[must_use]
     pub fn lend(&self, bytes: u64) -> Option<Loan> {
         let budget = &self.shared.budget;
@@ -469,8 +490,8 @@ impl Cache {
         self.put(pointer, node, Manner::Proven);
     }
 
-    /// The same for a node that may be wanted soon, or not: only while the cache is not full, so that nothing makes room for it, unless
-    /// [`Cache::keep_written`] says otherwise.
+    /// The same for a node that may or may not be wanted soon: it is taken only while the cache is
+    /// not full, so that it evicts nothing, unless [`Cache::keep_written`] says otherwise.
     ///
     /// # Panics
     /// As [`Cache::insert`].
@@ -482,8 +503,9 @@ impl Cache {
         }
     }
 
-    /// Whether nodes that are offered are kept like any others, even where some must go for them. In a cache with room for all that is
-    /// alive those that go are dead.
+    /// Sets whether nodes that are offered are kept like any others, even where some must be
+    /// evicted for them. In a cache large enough for all live nodes, those that are evicted are
+    /// dead.
     pub fn keep_written(&self, keeps: bool) {
         self.shared.keeps_written.store(keeps, Ordering::Relaxed);
     }
@@ -499,8 +521,8 @@ impl Cache {
         self.shared.insert(pointer, node, manner, &guard);
     }
 
-    /// Drops a node that will not be wanted again, so that its frame is free sooner. A hint: a forgotten node is merely
-    /// read again.
+    /// Drops a node that will not be wanted again, so that its frame is free sooner. A hint: a
+    /// forgotten node is merely read again.
     pub fn forget(&self, pointer: &NodePointer) {
         let guard = self.shared.epochs.pin();
         let key = Key::of(pointer);
@@ -511,24 +533,26 @@ impl Cache {
         }
     }
 
-    /// A node that is being replaced, and dies when its replacement is published: if it is here, it makes room before any other does, and stays until
-    /// then, for those who still read it. A hint, as [`Cache::forget`] is.
-    pub fn doom(&self, pointer: &NodePointer) {
+    /// Marks a node that is being replaced and dies when its replacement is published. If it is
+    /// cached, it is evicted before any other, and stays until then for readers of the old version.
+    /// A hint, as [`Cache::forget`] is.
+    pub fn evict_first(&self, pointer: &NodePointer) {
         let guard = self.shared.epochs.pin();
         let key = Key::of(pointer);
         if let Some(frame) = self.shared.look(&key, key.hash(), &guard)
-            && self.shared.header(frame).doom()
+            && self.shared.header(frame).evict_first()
         {
-            self.shared.note_doomed(frame);
+            self.shared.note_evict_first(frame);
         }
     }
 
-    /// Changes the budget. A larger one takes effect at once. A smaller one evicts what is too much; chunks whose nodes guards or
-    /// references hold are given back when those are gone, by later misses or [`Cache::tend`].
+    /// Changes the budget. A larger one takes effect at once. A smaller one evicts what is too
+    /// much; chunks whose nodes guards or references hold are given back when those are gone, by
+    /// later misses or [`Cache::tend`].
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the budget is below [`Cache::least_budget`] or beyond the address space that was reserved; nothing
-    /// has changed then.
+    /// [`Error::BadOption`] when the budget is below [`Cache::least_budget`] or beyond the address
+    /// space that was reserved; nothing has changed then.
     pub fn set_budget(&self, bytes: u64) -> Result<()> {
         let shared = &self.shared;
         let _resizing = shared.resizing.lock();
@@ -569,8 +593,8 @@ impl Cache {
         }
     }
 
-    /// A slice of background work, without which nothing goes wrong: finishes reads that nobody waits for, goes on with
-    /// draining chunks, lets an epoch pass.
+    /// Does a slice of background work: finishes reads whose readers have gone away, goes on with
+    /// draining chunks, lets an epoch pass. Nothing goes wrong without it.
     pub fn tend(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
@@ -582,10 +606,12 @@ impl Cache {
         self.shared.tables.drop_replaced(&self.shared.epochs);
     }
 
-    /// The memory that the budget of now may use, for [`Directory::register_memory`](alluvium_device::Directory::register_memory).
+    /// Returns the memory that the budget of now may use, for
+    /// [`Directory::register_memory`](alluvium_device::Directory::register_memory).
     ///
-    /// Registered memory belongs to the kernel as well: what this returns is never given back to the system, even when the
-    /// budget shrinks (it is not *used* then). Offer it only where the budget is meant to stay or grow.
+    /// Registered memory belongs to the kernel as well: what this returns is never given back to
+    /// the system, even when the budget shrinks (it is not *used* then). Offer it only where the
+    /// budget is meant to stay or grow.
     #[must_use]
     pub fn memory_region(&self) -> MemoryRegion {
         let chunks = self.shared.allowed_chunks();
@@ -595,13 +621,13 @@ impl Cache {
         self.shared.arena.region(len)
     }
 
-    /// So many nodes that say where others are were missing: the cache does not know what is in a node, and whoever shares its memory with others
-    /// wants to.
+    /// Counts lookups that missed index or maplet pages. The cache does not know what is in a node;
+    /// the caller does, and uses the count to share memory between the caches.
     pub fn missed_guides(&self, count: u64, guard: &Guard) {
         self.shared.counters.missed_guides(guard, count);
     }
 
-    /// What the cache has done and what it holds.
+    /// Returns what the cache has done and what it holds.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         Self::stats_of(&self.shared)

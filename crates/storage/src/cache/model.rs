@@ -55,7 +55,7 @@ impl World {
 
     fn fill(&self, frame: FrameId, birth: u64) {
         self.header(frame).take();
-        // SAFETY: what the model is to show: nobody reads a frame that is being filled.
+        // SAFETY: this is what the model is to show: a frame that is being filled is not read.
         self.contents[frame.0 as usize].with_mut(|content| unsafe { *content = birth });
         self.header(frame).publish(&key(birth), Manner::Proven);
         assert_eq!(self.table.insert(key(birth).hash(), frame), Change::Made);
@@ -73,11 +73,13 @@ impl World {
     }
 
     fn assert_holds(&self, frame: FrameId, birth: u64) {
-        // SAFETY: what the model is to show: nobody writes a frame that somebody found under a guard.
+        // SAFETY: this is what the model is to show: a frame that a reader found under a guard is
+        // not written.
         self.contents[frame.0 as usize].with(|content| assert_eq!(unsafe { *content }, birth));
     }
 
-    /// Evicts the node of birth 1; frees its frame and fills it with the node of birth 9 if the epochs allow.
+    /// Evicts the node of birth 1; frees its frame and fills it with the node of birth 9 if the
+    /// epochs allow.
     fn replace(&self, advances: usize) -> bool {
         if self.table.remove(key(1).hash(), FRAME) != Change::Made {
             return false;
@@ -271,7 +273,8 @@ fn two_who_miss_one_node_read_it_once() {
         let world = World::new(0);
         let flights = Arc::new(Mutex::new(None::<Arc<Turn<(), ()>>>));
         let reads = Arc::new(AtomicUsize::new(0));
-        // As `read.rs` does it: look again and note the flight in one step, publish and remove the flight in one step.
+        // As `read.rs` does it: look again and note the flight in one step, publish and remove the
+        // flight in one step.
         let look_up =
             |world: Arc<World>, flights: Arc<Mutex<Option<Arc<Turn<(), ()>>>>>, reads: Arc<AtomicUsize>| {
                 if world.find(1).is_some() {

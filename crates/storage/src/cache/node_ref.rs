@@ -1,4 +1,5 @@
-//! What a lookup gives: a node's bytes, for as long as a guard lives or for as long as they are referred to.
+//! What a lookup gives: a node's bytes, for as long as a guard lives or for as long as they are
+//! referred to.
 
 use super::Shared;
 use super::budget::Charge;
@@ -31,7 +32,8 @@ enum Place<'g> {
 
 /// A node's bytes while a guard lives.
 ///
-/// It takes no count and writes nothing. For longer, take a [`FrameRef`] with [`NodeRef::retain`], or copy.
+/// It takes no count and writes nothing. For longer, take a [`FrameRef`] with [`NodeRef::retain`],
+/// or copy.
 #[derive(Clone)]
 pub struct NodeRef<'g> {
     /// The frame's bytes; empty for a private node, whose bytes are its own.
@@ -55,7 +57,8 @@ impl<'g> NodeRef<'g> {
         }
     }
 
-    /// A reference that may outlive the guard. Its frame is neither evicted nor reused meanwhile, and counts as pinned.
+    /// Returns a reference that may outlive the guard. Its frame is neither evicted nor reused
+    /// meanwhile, and counts as pinned.
     #[must_use]
     pub fn retain(&self) -> FrameRef {
         match &self.place {
@@ -76,7 +79,7 @@ impl<'g> NodeRef<'g> {
         }
     }
 
-    /// Whether the node is in the cache, not in private memory.
+    /// Returns whether the node is in the cache, not in private memory.
     #[must_use]
     pub fn is_cached(&self) -> bool {
         matches!(self.place, Place::Frame { .. })
@@ -110,13 +113,15 @@ enum Kept {
 
 /// A node's bytes for as long as this lives, counted: for values and iterators that outlive a call.
 ///
-/// It keeps its frame (the whole node) out of the cache's hands, so it should not live long without need.
+/// It keeps its frame (the whole node) out of the cache's hands, so it should not live long without
+/// need.
 pub struct FrameRef {
     bytes: *const [u8],
     place: Kept,
 }
 
-// SAFETY: the bytes are immutable and stay where they are while `place` is held, which is `Send` and `Sync` itself.
+// SAFETY: the bytes are immutable and stay where they are while `place` is held, which is `Send`
+// and `Sync` itself.
 unsafe impl Send for FrameRef {}
 // SAFETY: as above.
 unsafe impl Sync for FrameRef {}
@@ -125,8 +130,8 @@ impl Deref for FrameRef {
     type Target = [u8];
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: a pinned frame is not recycled, the cache keeps its arena alive, and a private node owns its bytes;
-        // nobody writes either.
+        // SAFETY: a pinned frame is not recycled, the cache keeps its arena alive, and a private
+        // node owns its bytes; neither is written.
         unsafe { &*self.bytes }
     }
 }
@@ -167,7 +172,7 @@ impl fmt::Debug for FrameRef {
 }
 
 impl Shared {
-    /// The bytes of a node that was found under the guard, or published since.
+    /// Returns the bytes of a node that was found under the guard, or published since.
     #[inline]
     pub(super) fn node_ref<'g>(
         self: &'g Arc<Self>,
@@ -176,10 +181,11 @@ impl Shared {
         _guard: &'g Guard,
     ) -> NodeRef<'g> {
         let len = self.page_size.node_bytes(pointer.pages);
-        // From the frame's number alone, so that the processor need not wait for the header to fetch the node.
+        // From the frame's number alone, so that the processor need not wait for the header to
+        // fetch the node.
         let at = self.geometry.data_at(frame, usize::from(pointer.pages) - 1);
-        // SAFETY: the frame holds the pointer's node, which has this length, and is not recycled while the guard lives (C2),
-        // so nobody writes it (C1).
+        // SAFETY: the frame holds the pointer's node, which has this length. It is not recycled
+        // while the guard lives (C2), so it is not written (C1).
         let bytes = unsafe { self.arena.bytes(at, len) };
         NodeRef::new(self, frame, bytes)
     }

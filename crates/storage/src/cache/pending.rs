@@ -1,4 +1,4 @@
-//! Reads that nobody waits for yet.
+//! Reads that were begun and are not waited for yet.
 
 use super::Cache;
 use super::read::{Job, Joined, Reading};
@@ -38,8 +38,9 @@ impl Pending {
         }
     }
 
-    /// Makes what progress is possible without blocking; whether every read is finished. A failed read is finished
-    /// too: whoever looks its node up reads it again, and has the error.
+    /// Makes what progress is possible without blocking. Returns whether every read is finished. A
+    /// failed read is finished too: a reader that looks its node up reads it again, and gets the
+    /// error.
     pub fn poll(&mut self) -> bool {
         let guard = self.cache.shared.epochs.pin();
         self.readings
@@ -47,7 +48,8 @@ impl Pending {
         self.readings.is_empty()
     }
 
-    /// As [`Pending::poll`], but without asking the device: finishes what is known to have completed.
+    /// As [`Pending::poll`], but without asking the device: finishes what is known to have
+    /// completed.
     pub fn settle(&mut self) -> bool {
         let guard = self.cache.shared.epochs.pin();
         self.readings
@@ -55,8 +57,8 @@ impl Pending {
         self.readings.is_empty()
     }
 
-    /// As [`Pending::poll`]. While it is pending, the waker is woken once it is worth while to poll again. Whoever is handed a [`Watched`] must wait
-    /// for it, or have it waited for, or else nobody is woken.
+    /// As [`Pending::poll`]. While it is pending, the waker fires once a poll can make progress,
+    /// provided that a thread waits for each [`Watched`] that `watch` receives.
     pub fn poll_with(&mut self, waker: &Waker, mut watch: impl FnMut(Watched)) -> Poll<()> {
         loop {
             if self.poll() {
@@ -80,7 +82,8 @@ impl Pending {
         }
     }
 
-    /// Waits until something has been read that the device carries together with what is waited for here: this, or another's.
+    /// Waits until something has been read that the device carries together with what is waited for
+    /// here: this, or another's.
     pub fn wait_some(&mut self) {
         if let Some(reading) = self.readings.first() {
             match reading.look(Watching::of) {
@@ -99,7 +102,8 @@ impl Pending {
         }
     }
 
-    /// How many nodes were not requested, because no frame was to be had for them. Reading ahead less would be wise.
+    /// Returns how many nodes were not requested, because no frame was to be had for them. Reading
+    /// ahead less would be wise.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.skipped
@@ -138,7 +142,8 @@ impl Watching {
     }
 }
 
-/// A read that tasks wait for. Whoever has it waits for the device and finishes it; then they are woken.
+/// A read that tasks wait for. The thread that holds it waits for the device and finishes it; then
+/// the tasks are woken.
 pub struct Watched {
     cache: Cache,
     reading: Arc<Reading>,
@@ -146,7 +151,7 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The part of the device that carries it: one thread can wait for all of one part.
+    /// Returns the part of the device that carries it: one thread can wait for all of one part.
     #[must_use]
     pub fn home(&self) -> usize {
         self.watching.ticket.home()
@@ -157,7 +162,7 @@ impl Watched {
         self.watching.device.wait_some(&self.watching.ticket);
     }
 
-    /// Finishes it if the device is known to be done with it; whether it is finished.
+    /// Finishes it if the device is known to be done with it. Returns whether it is finished.
     #[must_use]
     pub fn settle(&self) -> bool {
         if !self.watching.ticket.is_complete() {
@@ -165,7 +170,7 @@ impl Watched {
         }
         let guard = self.cache.shared.epochs.pin();
         self.cache.shared.try_settle(&self.reading, &guard);
-        // Otherwise somebody else is at it.
+        // Otherwise another thread is at it.
         true
     }
 }

@@ -1,14 +1,17 @@
-//! Misses: one read for many who want the same node, one batch for many nodes, and what a finished read becomes.
+//! Misses: one read for many readers of the same node, one batch for many nodes, and what a
+//! finished read becomes.
 //!
 //! ```text
-//! begin   look again | somebody reads it: join | else take memory, note the flight    (the flight's shard is locked)
+//! begin   look again | it is being read: join | else take memory, note the flight
+//!         (the flight's shard is locked)
 //! submit  one batch per tier and 256 nodes, under a hold of the epochs
-//! finish  whoever waits first: wait for the device, verify, decode,
-//!         then publish, remove the flight                                            (the flight's shard is locked)
+//! finish  the first thread that waits: wait for the device, verify, decode,
+//!         then publish, remove the flight (the flight's shard is locked)
 //! ```
 //!
-//! Looking again and noting the flight are one step, and so are publishing and removing it: nobody reads a node twice, and
-//! whoever joins a flight is pinned since before its node was published, so that the frame stays valid for their guard.
+//! Looking again and noting the flight are one step, and so are publishing and removing it: no node
+//! is read twice. A reader that joins a flight is pinned since before its node was published, so
+//! the frame stays valid for its guard.
 
 use super::budget::{Charge, Owner};
 use super::flights::Flight;
@@ -50,7 +53,7 @@ struct Entry {
     hash: u64,
     memory: Memory,
     residence: Residence,
-    /// Nobody waits for it yet.
+    /// No reader waits for it yet.
     ahead: bool,
 }
 
@@ -126,7 +129,7 @@ impl Drop for Issue {
 }
 
 impl Shared {
-    /// The frame of a node that is in the cache.
+    /// Returns the frame of a node that is in the cache.
     #[inline]
     pub(super) fn look(&self, key: &Key, hash: u64, guard: &Guard) -> Option<FrameId> {
         self.tables
@@ -160,7 +163,8 @@ impl Shared {
         Ok(joined)
     }
 
-    /// The same for several who ask each for a few nodes and wait each for its own: one handing over to the device, a ticket each.
+    /// The same for several who ask each for a few nodes and wait each for its own: one handing
+    /// over to the device, a ticket each.
     pub(super) fn begin_each(
         &self,
         wanted: &[&[NodePointer]],
@@ -267,7 +271,7 @@ impl Shared {
         }
     }
 
-    /// The node, or the flight that it is on. The hash's shard is locked.
+    /// Returns the node, or the flight that it is on. The hash's shard is locked.
     fn joined(&self, key: &Key, hash: u64, shard: &[Flight], guard: &Guard) -> Option<Joined> {
         if let Some(frame) = self.look(key, hash, guard) {
             return Some(Joined::Frame(frame));
@@ -302,7 +306,7 @@ impl Shared {
         }
     }
 
-    /// What the device is asked for.
+    /// Returns what the device is asked for.
     fn requests(&self, issue: &Issue, purpose: Purpose) -> (Batch, Requests) {
         let groups = grouped(issue.entries.iter().map(|entry| &entry.pointer));
         let mut batch = Batch::with_capacity(groups.len());
@@ -353,18 +357,18 @@ impl Shared {
         });
     }
 
-    /// Where a node's encoded bytes are read to when nobody shares the read.
+    /// Returns the memory that a node's encoded bytes are read into when the read is not shared.
     fn memory_of(&self, entry: &Entry) -> Buffer {
         let len = entry.pointer.read_len();
         match entry.memory {
-            // SAFETY: the frame was taken for this entry alone, and has room for the encoded node, which is never
-            // longer than the decoded one.
+            // SAFETY: the frame was taken for this entry alone, and has room for the encoded node,
+            // which is never longer than the decoded one.
             Memory::Frame(frame) => unsafe { self.arena.buffer(self.data_at(frame), len) },
             Memory::Private(_) => Buffer::zeroed(len),
         }
     }
 
-    /// Waits for a batch, or for whoever does. `None` when that thread panicked.
+    /// Waits for a batch, or for the thread that finishes it. `None` when that thread panicked.
     pub(super) fn finish(&self, reading: &Reading, guard: &Guard) -> Option<Arc<[Settled]>> {
         reading.finish(|job| {
             job.device.wait(&job.ticket);
@@ -372,7 +376,7 @@ impl Shared {
         })
     }
 
-    /// Settles a batch if that does not block; whether it is settled.
+    /// Settles a batch if that does not block. Returns whether it is settled.
     pub(super) fn try_finish(&self, reading: &Reading, guard: &Guard) -> bool {
         let is_ready = |job: &Job| job.device.poll(&job.ticket);
         reading.try_finish(is_ready, |job| self.settle(job, guard)) != Progress::Waiting
@@ -384,7 +388,8 @@ impl Shared {
         reading.try_finish(is_ready, |job| self.settle(job, guard)) != Progress::Waiting
     }
 
-    /// Settles what the device is done with of all that is in flight, whoever asked for it and has not come back.
+    /// Settles every read in flight that the device is done with, even if its reader has not come
+    /// back for it.
     pub(super) fn settle_all(&self, guard: &Guard) {
         if self.reading_bytes.load(Ordering::Relaxed) == 0 {
             return;
@@ -472,7 +477,7 @@ impl Shared {
             self.passing.fetch_sub(1, Ordering::Relaxed);
         }
         match &home {
-            // Whoever waits for the node may still read it: it is retired like any other.
+            // A reader that waits for the node may still read it: it is retired like any other.
             Ok(Home::Frame(frame)) if !listed => self.retire(&[*frame], guard),
             Ok(Home::Frame(frame)) if manner != Manner::Proven => self.note_cold(*frame),
             Ok(_) => {}
@@ -481,7 +486,7 @@ impl Shared {
         home.map_err(Arc::new)
     }
 
-    /// How a node that was read begins here.
+    /// Returns how a node that was read begins here.
     fn manner(&self, hash: u64, residence: Residence, ahead: bool) -> Manner {
         match residence {
             Residence::PassThrough => Manner::Passing,
@@ -491,7 +496,8 @@ impl Shared {
         }
     }
 
-    /// Makes a frame, whose bytes are written, visible; whether the page table had room.
+    /// Makes a frame visible whose bytes are written. Returns whether the page table had a free
+    /// word for it.
     pub(super) fn publish(
         &self,
         frame: FrameId,
@@ -527,7 +533,8 @@ impl Shared {
         let encoded = read[..pointer.encoded_len as usize].to_vec();
         drop(read);
         let len = self.page_size.node_bytes(pointer.pages);
-        // SAFETY: the frame was taken for this node alone, and the buffer that it was read through is gone.
+        // SAFETY: the frame was taken for this node alone, and the buffer that it was read through
+        // is gone.
         let mut node = unsafe { self.arena.buffer(self.data_at(frame), len) };
         Codec::decode(pointer, self.page_size, &encoded, &mut node)
     }
@@ -566,7 +573,8 @@ impl Shared {
         residence: Residence,
     ) -> Result<Vec<NodeRef<'g>>> {
         let joined = self.begin(pointers, guard, purpose, residence, Otherwise::Private)?;
-        // All are finished before any error is reported, so that no batch of this call stays unfinished.
+        // All are finished before any error is reported, so that no batch of this call stays
+        // unfinished.
         let homes: Vec<_> = joined
             .into_iter()
             .map(|joined| self.home(joined, guard, residence))
@@ -609,7 +617,7 @@ impl Shared {
         Some(home)
     }
 
-    /// Removes the flight of a node whose batch was abandoned, so that it can be read anew.
+    /// Removes the flight of a node whose batch was abandoned, so that it can be read again.
     fn forget_abandoned(&self, pointer: &NodePointer) {
         let key = Key::of(pointer);
         let mut shard = self.flights.shard(key.hash());

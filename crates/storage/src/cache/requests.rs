@@ -1,4 +1,5 @@
-//! How the nodes of a batch become requests: those that lie side by side in the tier are read as one.
+//! How the nodes of a batch become requests: those that lie side by side in the tier are read as
+//! one.
 
 use crate::NodePointer;
 use std::ops::Range;
@@ -15,7 +16,7 @@ pub(super) struct Group {
     pub(super) nodes: Vec<usize>,
 }
 
-/// The reads that bring nodes of one tier.
+/// Returns the reads that bring nodes of one tier.
 pub(super) fn grouped<'p>(pointers: impl Iterator<Item = &'p NodePointer>) -> Vec<Group> {
     let spans = pointers.map(|pointer| pointer.offset..pointer.offset + pointer.read_len() as u64);
     let mut groups: Vec<Group> = spans

@@ -31,7 +31,7 @@ impl Counters {
         }
     }
 
-    /// What the counters themselves cost.
+    /// Returns what the counters themselves cost.
     pub(super) fn bytes() -> u64 {
         ((STRIPES + 1) * size_of::<CachePadded<Stripe>>()) as u64
     }
@@ -40,7 +40,7 @@ impl Counters {
     fn add(&self, guard: &Guard, counter: impl Fn(&Stripe) -> &AtomicU64, count: u64) {
         match guard.slot() {
             Some(slot) if slot < STRIPES => {
-                // Nobody else writes this stripe: a slot belongs to one thread.
+                // This stripe has no other writer: a slot belongs to one thread.
                 let counter = counter(&self.stripes[slot]);
                 counter.store(
                     counter.load(Ordering::Relaxed).wrapping_add(count),
@@ -100,7 +100,8 @@ impl Counters {
     }
 }
 
-/// What a cache has done and what it holds. Counts are since it was made, bytes are now; they are read one after the other.
+/// What a cache has done and what it holds. Counts are since it was made, bytes are now; they are
+/// read one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Lookups that found their node.
@@ -111,16 +112,17 @@ pub struct CacheStats {
     pub missed_guides: u64,
     /// Lookups that waited for a read which another call had begun.
     pub joined: u64,
-    /// Nodes that went to make room.
+    /// Nodes that were evicted for others.
     pub evictions: u64,
-    /// Misses that were served from private memory, because every frame was in use or waited for an epoch.
+    /// Misses that were served from private memory, because every frame was in use or waited for an
+    /// epoch.
     pub private_reads: u64,
     /// Reads that failed, verification and decoding included.
     pub failures: u64,
     /// The budget.
     pub budget_bytes: u64,
-    /// What is charged to it: the sum of the five below. More than the budget only while a smaller one takes effect, or
-    /// while guards and references hold more private memory than the reserve.
+    /// What is charged to it: the sum of the five below. More than the budget only while a smaller
+    /// one takes effect, or while guards and references hold more private memory than the reserve.
     pub charged_bytes: u64,
     /// Chunks of the arena, headers and free frames included.
     pub arena_bytes: u64,

@@ -1,15 +1,19 @@
-//! Where free frames come from: the thread's lane, the class's pool, a new chunk, and the CLOCK hand (SplinterDB's: each
-//! thread in need claims the next 64 frames for itself, Conway 2023, §3.4).
+//! Where free frames come from: the thread's lane, the class's pool, a new chunk, and the CLOCK
+//! hand (SplinterDB's: each thread in need claims the next 64 frames for itself, Conway 2023,
+//! §3.4).
 //!
-//! What a read brings is on trial: it goes by the time of its coming, not by the hand, once there is more of that than an eighth, unless it
-//! is used again meanwhile. Who comes back soon after is kept at once (S3-FIFO: Yang et al., SOSP 2023). So leaves that are read once do not
-//! drive out the index nodes and maplets that are read a little less often than the hand goes round.
+//! What a read brings is on trial: it goes by the time of its coming, not by the hand, once there
+//! is more of that than an eighth, unless it is used again meanwhile. Who comes back soon after is
+//! kept at once (S3-FIFO: Yang et al., SOSP 2023). So leaves that are read once do not drive out
+//! the index nodes and maplets that are read a little less often than the hand goes round.
 //!
-//! Before all others go those that are doomed: what compactions have replaced is dead, and nobody else would notice for a whole round.
+//! Before all others go those that are marked to be evicted first: what compactions have replaced
+//! is dead, and the clock would notice it only after a whole round.
 //!
-//! An evicted frame is usable only two epochs later, and the thread that evicts it is pinned itself. So a thread evicts
-//! *ahead*: it keeps a stock of free and retired frames that lasts while epochs pass. When the stock is out (guards that
-//! live long, many misses under one guard) a read is served from private memory, and the stock is made larger.
+//! An evicted frame is usable only two epochs later, and the thread that evicts it is pinned
+//! itself. So a thread evicts *ahead*: it keeps a stock of free and retired frames that lasts while
+//! epochs pass. When the stock is out (guards that live long, many misses under one guard) a read
+//! is served from private memory, and the stock is made larger.
 
 use super::frame::{FrameId, State};
 use super::{Residence, Shared};
@@ -20,7 +24,8 @@ use std::sync::atomic::Ordering;
 const HAND: usize = 64;
 /// A stock holds at most this fraction of a class's frames.
 const AHEAD_FRACTION: usize = 16;
-/// How many hands are swept in one go if all frames of them are in use: their bits are clear the next time.
+/// How many hands are swept in one go if all frames of them are in use: their bits are clear the
+/// next time.
 const MAX_HANDS: usize = 16;
 /// What was read and not used again gets this fraction of all frames.
 const COLD_FRACTION: usize = 8;
@@ -34,7 +39,8 @@ impl Shared {
         self.chunks.classes[class].chunks.read().len() * self.geometry.cut(class).frames
     }
 
-    /// Takes a frame for a node of a class. `None` when every frame is in use, pinned, or waits for an epoch.
+    /// Takes a frame for a node of a class. `None` when every frame is in use, pinned, or waits for
+    /// an epoch.
     pub(super) fn take_frame(&self, class: usize, guard: &Guard, residence: Residence) -> Option<FrameId> {
         let lane = self.lane_of(guard);
         let (least, most) = self.stock_bounds(class);
@@ -110,7 +116,8 @@ impl Shared {
         self.evict_ahead(class, lane, guard, residence);
     }
 
-    /// Evicts frames into a lane's limbo, unless enough wait there already: then only the epochs are slow.
+    /// Evicts frames into a lane's limbo, unless enough wait there already: then only the epochs
+    /// are slow.
     fn evict_ahead(&self, class: usize, lane: usize, guard: &Guard, residence: Residence) {
         let (least, most) = self.stock_bounds(class);
         let wanted = {
@@ -125,7 +132,7 @@ impl Shared {
                 Residence::Keep => self.cold_share(),
                 Residence::PassThrough => self.cold_share() / 4,
             };
-            self.evict_doomed(class, guard, wanted, &mut evicted);
+            self.evict_marked(class, guard, wanted, &mut evicted);
             let left = wanted.saturating_sub(self.gain(class, &evicted));
             self.evict_cold(class, guard, spare, left, &mut evicted);
             let mut hands = if self.may_sweep(class, lane, residence) {
@@ -142,7 +149,8 @@ impl Shared {
         self.epochs.try_advance();
     }
 
-    /// Whether frames that others may want are swept: pass-through reads make do with their share once they have it.
+    /// Returns whether frames that others may want are swept: pass-through reads make do with their
+    /// share once they have it.
     fn may_sweep(&self, class: usize, lane: usize, residence: Residence) -> bool {
         if residence == Residence::Keep {
             return true;
@@ -159,23 +167,24 @@ impl Shared {
             .count()
     }
 
-    /// Evicts what is doomed, oldest first, of whatever class.
-    fn evict_doomed(&self, class: usize, guard: &Guard, wanted: usize, evicted: &mut Vec<FrameId>) {
+    /// Evicts the frames that are marked to be evicted first, oldest mark first, of whatever class.
+    fn evict_marked(&self, class: usize, guard: &Guard, wanted: usize, evicted: &mut Vec<FrameId>) {
         let mut gained = 0;
         while gained < wanted {
-            let Some(frame) = self.doomed.lock().pop_front() else {
+            let Some(frame) = self.evict_first.lock().pop_front() else {
                 return;
             };
             let header = self.header(frame);
             // It may have gone by itself, and hold another node.
-            if header.is_doomed() && self.unmap(frame, guard) {
+            if header.is_evict_first() && self.unmap(frame, guard) {
                 gained += usize::from(header.class() == class);
                 evicted.push(frame);
             }
         }
     }
 
-    /// Evicts what reads have brought in and nobody has used again, oldest first, but for the newest `spare`.
+    /// Evicts nodes that reads have brought in and that were not used again, oldest first, but for
+    /// the newest `spare`.
     fn evict_cold(
         &self,
         class: usize,
@@ -217,7 +226,7 @@ impl Shared {
         }
     }
 
-    /// How many frames there may be that were not used again.
+    /// Returns how many frames there may be that were not used again.
     fn cold_share(&self) -> usize {
         (self.chunks.assigned() as usize * self.geometry.max_frames() / COLD_FRACTION).max(2)
     }
@@ -226,23 +235,25 @@ impl Shared {
     pub(super) fn note_cold(&self, frame: FrameId) {
         let mut cold = self.cold.lock();
         if cold.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
-            // Most entries are out of date: frames that were used, or went, since. One that is not is left to the hand.
+            // Most entries are out of date: frames that were used, or went, since. One that is not
+            // is left to the hand.
             cold.pop_front();
         }
         cold.push_back(frame);
     }
 
-    /// Notes a frame that is doomed.
-    pub(super) fn note_doomed(&self, frame: FrameId) {
-        let mut doomed = self.doomed.lock();
-        if doomed.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
+    /// Notes a frame that is marked to be evicted first.
+    pub(super) fn note_evict_first(&self, frame: FrameId) {
+        let mut marked = self.evict_first.lock();
+        if marked.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
             // As among the cold ones.
-            doomed.pop_front();
+            marked.pop_front();
         }
-        doomed.push_back(frame);
+        marked.push_back(frame);
     }
 
-    /// Claims the next frames of a class's CLOCK hand, and evicts those that were not used since it last passed.
+    /// Claims the next frames of a class's CLOCK hand, and evicts those that were not used since it
+    /// last passed.
     fn sweep(&self, class: usize, guard: &Guard, wanted: usize, evicted: &mut Vec<FrameId>) {
         let owner = &self.chunks.classes[class];
         let per_chunk = self.geometry.cut(class).frames as u64;
@@ -261,7 +272,8 @@ impl Shared {
                         continue;
                     }
                     if header.is_cold() {
-                        // Its time has not come. If nobody remembers it, the hand takes it the next time.
+                        // Its time has not come. If it is not used again, the hand takes it the
+                        // next time.
                         header.settle();
                     } else if !header.cool() && self.unmap(frame, guard) {
                         evicted.push(frame);
@@ -277,8 +289,9 @@ impl Shared {
         }
     }
 
-    /// Takes a frame's word out of the page table; whether it was this call that did. Then the frame is the caller's to
-    /// retire. The guard lives since before the frame was seen resident, so its key stands still.
+    /// Takes a frame's word out of the page table. Returns whether it was this call that did. Then
+    /// the frame is the caller's to retire. The guard lives since before the frame was seen
+    /// resident, so its key stands still.
     pub(super) fn unmap(&self, frame: FrameId, guard: &Guard) -> bool {
         let header = self.header(frame);
         header.state() == State::Resident && self.tables.remove(header.key().hash(), frame, guard)

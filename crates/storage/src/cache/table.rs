@@ -1,16 +1,17 @@
 //! The page table: from a node's hash to its frame. Lookups take no lock and write nothing.
 //!
-//! A bucket is one cache line: a control word and seven words of (tag, frame). A node whose bucket is full goes to the
-//! next one that has room, and every bucket it passed over counts it (as in F14: Bronson, Shi 2019), so that a lookup stops at
-//! the first bucket that nobody passed over. Insertions and removals hold a bucket's lock bit, one bucket at a time.
+//! A bucket is one cache line: a control word and seven words of (tag, frame). A node whose bucket
+//! is full goes to the next one with a free word, and every bucket it passed over counts it (as in
+//! F14: Bronson, Shi 2019), so that a lookup stops at the first bucket that no node passed over.
+//! Insertions and removals hold a bucket's lock bit, one bucket at a time.
 //!
 //! Invariants:
 //!
-//! - **W1** A word's frame holds a node with the word's hash, from before the word is stored until two epochs after it is
-//!   removed.
+//! - **W1** A word's frame holds a node with the word's hash, from before the word is stored until
+//!   two epochs after it is removed.
 //! - **W2** No two words have one frame, and no two frames of words hold one node.
-//! - **W3** A node whose hash names bucket b lies in one of the [`PROBES`] buckets from b on, and every bucket between b and
-//!   it counts it.
+//! - **W3** A node whose hash names bucket b lies in one of the [`PROBES`] buckets from b on, and
+//!   every bucket between b and it counts it.
 //! - **W4** A bucket that was moved to a newer table says so for good, and takes no more words.
 
 use super::frame::FrameId;
@@ -18,7 +19,8 @@ use crate::sync::{AtomicU64, Ordering, spin};
 
 /// Words in a bucket.
 pub(super) const WORDS: usize = if cfg!(alluvium_model_check) { 2 } else { 7 };
-/// How many buckets are looked at for one node. At four words a bucket the chance that a node fits none is below 10⁻⁹.
+/// How many buckets are looked at for one node. At four words a bucket the chance that a node fits
+/// none is below 10⁻⁹.
 const PROBES: usize = 8;
 /// Words that a bucket is meant to have on average.
 const MEAN: usize = 4;
@@ -46,7 +48,7 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 // SAFETY: every field is an atomic integer; zero is an empty bucket.
 unsafe impl super::arena::ZeroedAtomics for Bucket {}
 
-/// The part of a word that is the hash's.
+/// Returns the part of a word that is the hash's.
 #[inline]
 fn tag(hash: u64) -> u64 {
     (hash << 32) | OCCUPIED
@@ -59,7 +61,7 @@ const TAG_MASK: u64 = !0 << 32;
 pub(super) enum Change {
     /// It was made.
     Made,
-    /// There was no room, or no such word.
+    /// There was no free word, or no such word.
     Not,
     /// The bucket was moved to a newer table: try there.
     Moved,
@@ -140,7 +142,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table for about `frames` frames.
+    /// Creates a table for about `frames` frames.
     ///
     /// # Errors
     /// When the system does not give the memory.
@@ -153,7 +155,7 @@ impl Table {
         frames.div_ceil(MEAN).max(2)
     }
 
-    /// The memory of a table for that many frames.
+    /// Returns the memory of a table for that many frames.
     pub(super) fn bytes_for(frames: usize) -> u64 {
         (Self::buckets_for(frames) * size_of::<Bucket>()) as u64
     }
@@ -166,7 +168,7 @@ impl Table {
         self.buckets.len()
     }
 
-    /// The buckets that a hash may lie in, nearest first.
+    /// Returns the buckets that a hash may lie in, nearest first.
     #[inline]
     fn probe(&self, hash: u64) -> impl Iterator<Item = &Bucket> {
         let buckets = &*self.buckets;
@@ -189,7 +191,7 @@ impl Table {
         }
     }
 
-    /// The frame with this hash that `is_it` accepts. The caller is pinned.
+    /// Returns the frame with this hash that `is_it` accepts. The caller is pinned.
     #[inline]
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(FrameId) -> bool) -> Found {
         let tag = tag(hash);
@@ -232,7 +234,8 @@ impl Table {
         change
     }
 
-    /// Removes the word of a frame. Of several who try, one is told [`Change::Made`]: the frame is its to retire.
+    /// Removes the word of a frame. Of several who try, one is told [`Change::Made`]: the frame is
+    /// its to retire.
     pub(super) fn remove(&self, hash: u64, frame: FrameId) -> Change {
         let target = tag(hash) | u64::from(frame.0);
         let mut moved = false;
@@ -267,8 +270,9 @@ impl Table {
         }
     }
 
-    /// Moves a bucket's frames: `put` makes each visible in a newer table before its word goes from here (so whoever looks
-    /// here first, and there next, misses none), and from then on the bucket is marked as moved.
+    /// Moves a bucket's frames. `put` makes each visible in a newer table before its word is
+    /// removed here, so that a reader that looks here first and there next misses none. From then
+    /// on the bucket is marked as moved.
     pub(super) fn move_bucket(&self, index: usize, mut put: impl FnMut(FrameId)) {
         let bucket = &self.buckets[index];
         let _lock = bucket.lock();
@@ -285,7 +289,8 @@ impl Table {
         }
     }
 
-    /// Every word of the table as (bucket, frame), and every bucket's count of nodes that passed it, for `check`.
+    /// Every word of the table as (bucket, frame), and every bucket's count of nodes that passed
+    /// it, for `check`.
     pub(super) fn dump(&self) -> (Vec<(usize, FrameId)>, Vec<u64>) {
         let mut words = Vec::new();
         for (index, bucket) in self.buckets.iter().enumerate() {
@@ -303,7 +308,7 @@ impl Table {
         (words, passes.collect())
     }
 
-    /// How far behind its home bucket a hash lies that is in `bucket`.
+    /// Returns how far behind its home bucket a hash lies that is in `bucket`.
     pub(super) fn distance(&self, hash: u64, bucket: usize) -> usize {
         let home = ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize;
         (bucket + self.buckets.len() - home) % self.buckets.len()
@@ -352,7 +357,7 @@ impl Drop for BucketLock<'_> {
 mod tests {
     use super::*;
 
-    /// A hash whose home is the first bucket, with a tag of its own.
+    /// Returns a hash whose home is the first bucket, with a tag of its own.
     fn hash(tag: u32) -> u64 {
         u64::from(tag)
     }

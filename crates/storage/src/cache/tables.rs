@@ -1,8 +1,9 @@
 //! The page table in use, and its replacement by one of another size while lookups go on.
 //!
-//! While a table is replaced there are two: the older one is moved bucket by bucket into the newer. A frame is put into the
-//! newer before its word leaves the older, and lookups go to the older first, so they miss nothing. Insertions go
-//! to the newer only. A replaced table is dropped two epochs later.
+//! While a table is replaced there are two: the older one is moved bucket by bucket into the newer.
+//! A frame is put into the newer before its word leaves the older, and lookups go to the older
+//! first, so they miss nothing. Insertions go to the newer only. A replaced table is dropped two
+//! epochs later.
 
 use super::frame::FrameId;
 use super::table::{Change, Found, Table};
@@ -15,7 +16,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 #[derive(Debug)]
 pub(super) struct Tables {
     in_use: CachePadded<InUse>,
-    /// Held by whoever replaces; the tables that wait for their epoch.
+    /// Held by the thread that replaces; the tables that wait for their epoch.
     replaced: Mutex<Vec<(u64, Box<Table>)>>,
     /// The memory of all tables that exist, in bytes.
     bytes: AtomicU64,
@@ -44,14 +45,15 @@ impl Tables {
         })
     }
 
-    /// The memory of all tables, in bytes.
+    /// Returns the memory of all tables, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
 
     #[inline]
     fn current<'g>(&self, _guard: &'g Guard) -> &'g Table {
-        // SAFETY: a table is dropped two epochs after it left `current` and `older`, and the guard lives for 'g.
+        // SAFETY: a table is dropped two epochs after it left `current` and `older`, and the guard
+        // lives for 'g.
         unsafe { &*self.in_use.current.load(Ordering::Acquire) }
     }
 
@@ -67,7 +69,7 @@ impl Tables {
         self.current(guard).prefetch(hash);
     }
 
-    /// The frame with this hash that `is_it` accepts.
+    /// Returns the frame with this hash that `is_it` accepts.
     #[inline]
     pub(super) fn find(
         &self,
@@ -76,7 +78,8 @@ impl Tables {
         mut is_it: impl FnMut(FrameId) -> bool,
     ) -> Option<FrameId> {
         loop {
-            // `current` before `older`: who sees the newer table as current sees the older one as older.
+            // `current` before `older`: who sees the newer table as current sees the older one as
+            // older.
             let current = self.current(guard);
             if let Some(older) = self.older(guard)
                 && let Found::Frame(frame) = older.find(hash, &mut is_it)
@@ -91,7 +94,7 @@ impl Tables {
         }
     }
 
-    /// Adds a word; whether there was room.
+    /// Adds a word. Returns whether a word was free for it.
     pub(super) fn insert(&self, hash: u64, frame: FrameId, guard: &Guard) -> bool {
         loop {
             match self.current(guard).insert(hash, frame) {
@@ -102,7 +105,7 @@ impl Tables {
         }
     }
 
-    /// Removes a frame's word; whether it was this call that did.
+    /// Removes a frame's word. Returns whether it was this call that did.
     pub(super) fn remove(&self, hash: u64, frame: FrameId, guard: &Guard) -> bool {
         loop {
             let current = self.current(guard);
@@ -119,8 +122,8 @@ impl Tables {
         }
     }
 
-    /// Replaces the table by one for `frames` frames. `hash_of` is the hash of a frame's node; `no_room` is told the frames
-    /// that found no room in the new table and are in none now.
+    /// Replaces the table by one for `frames` frames. `hash_of` is the hash of a frame's node;
+    /// `no_room` is told the frames that did not fit in the new table and are in none now.
     ///
     /// # Errors
     /// When the system does not give the memory; nothing has changed then.
@@ -156,7 +159,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Drops the replaced tables that nobody looks at any more.
+    /// Drops the replaced tables that no reader looks at any more.
     pub(super) fn drop_replaced(&self, epochs: &Epochs) {
         if let Some(mut replaced) = self.replaced.try_lock() {
             replaced.retain(|(epoch, table)| {
@@ -177,7 +180,8 @@ impl Tables {
 
 impl Drop for Tables {
     fn drop(&mut self) {
-        // SAFETY: it came from `Box::into_raw`, and nobody can look at it any more: `self` is exclusive.
+        // SAFETY: it came from `Box::into_raw`, and no reader can look at it any more: `self` is
+        // exclusive.
         drop(unsafe { Box::from_raw(*self.in_use.current.get_mut()) });
     }
 }

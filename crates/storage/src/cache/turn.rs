@@ -1,10 +1,12 @@
 //! One job that many wait for and one of them does: a read in flight. Model-checked in `model.rs`.
 //!
-//! Whoever needs the result first takes the job and does it (it waits for the device and settles every node of the
-//! batch); the others sleep until it is done. If the one who does it panics, the others are told, and try anew.
+//! The first thread that needs the result takes the job and does it: it waits for the device and
+//! settles every node of the batch. The others sleep until it is done. If the thread that does it
+//! panics, the others are told, and try again.
 //!
-//! Whoever cannot sleep leaves a waker, and asks again when he is woken. Somebody must still wait for the device then: the first who
-//! leaves a waker at a job that nobody does is told to see to it.
+//! A task that cannot sleep leaves a waker, and asks again when it is woken. A thread must still
+//! wait for the device then: the first task that leaves a waker at an idle job is told to arrange
+//! that.
 
 use crate::sync::{Condvar, Mutex};
 use std::task::Waker;
@@ -13,9 +15,9 @@ use std::task::Waker;
 enum State<J, R> {
     /// The job is being put together.
     Preparing,
-    /// Nobody does the job yet.
+    /// The job has not been begun.
     Ready(J),
-    /// Somebody does it.
+    /// A thread does it.
     Running,
     /// It is done.
     Done(R),
@@ -23,7 +25,7 @@ enum State<J, R> {
     Abandoned,
 }
 
-/// A job and its result, shared by everyone who waits for it.
+/// A job and its result, shared by all that wait for it.
 #[derive(Debug)]
 pub(super) struct Turn<J, R> {
     inner: Mutex<Inner<J, R>>,
@@ -35,7 +37,7 @@ struct Inner<J, R> {
     state: State<J, R>,
     /// Who is woken when the state changes.
     wakers: Vec<Waker>,
-    /// Whether somebody was told to wait for the device.
+    /// Whether a task was told to have the device waited for.
     is_watched: bool,
 }
 
@@ -68,7 +70,7 @@ impl<J, R: Clone> Turn<J, R> {
         self.set(State::Ready(job));
     }
 
-    /// The job will never be done. Everyone who waits is told.
+    /// The job will never be done. All that wait are told.
     pub(super) fn abandon(&self) {
         self.set(State::Abandoned);
     }
@@ -86,7 +88,8 @@ impl<J, R: Clone> Turn<J, R> {
         }
     }
 
-    /// The result: does the job if nobody has begun to, else waits. `None` when it was abandoned.
+    /// Returns the result: does the job if it is not begun, else waits. `None` when it was
+    /// abandoned.
     pub(super) fn finish(&self, run: impl FnOnce(J) -> R) -> Option<R> {
         let mut inner = self.inner.lock();
         loop {
@@ -103,7 +106,7 @@ impl<J, R: Clone> Turn<J, R> {
         }
     }
 
-    /// Does the job if nobody has begun to and `is_ready` says that it would not block.
+    /// Does the job if it is not begun and `is_ready` says that it would not block.
     pub(super) fn try_finish(&self, is_ready: impl FnOnce(&J) -> bool, run: impl FnOnce(J) -> R) -> Progress {
         let mut inner = self.inner.lock();
         match &inner.state {
@@ -119,8 +122,9 @@ impl<J, R: Clone> Turn<J, R> {
         }
     }
 
-    /// Has a waker woken when the job is done, abandoned, or ready to be done. None when there is nothing to wait for any more. What `watch` makes
-    /// of the job is given to the first who asks while nobody does it: it is up to him that somebody does.
+    /// Has a waker woken when the job is done, abandoned, or ready to be done. Returns none when
+    /// there is nothing to wait for any more. The first caller at an idle job gets the result of
+    /// `watch`: that caller must see to it that the job is done.
     pub(super) fn wake<W>(&self, waker: &Waker, watch: impl FnOnce(&J) -> W) -> Option<Option<W>> {
         let mut inner = self.inner.lock();
         let watched = match &inner.state {
@@ -135,7 +139,7 @@ impl<J, R: Clone> Turn<J, R> {
         Some(watched)
     }
 
-    /// What `look` makes of the job, while nobody does it.
+    /// Returns what `look` makes of the job, while it is not begun.
     pub(super) fn look<W>(&self, look: impl FnOnce(&J) -> W) -> Option<W> {
         match &self.inner.lock().state {
             State::Ready(job) => Some(look(job)),

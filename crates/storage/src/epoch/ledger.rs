@@ -1,4 +1,5 @@
-//! The words that epochs are made of, and the rule by which they advance. Model-checked in `model.rs`.
+//! The words that epochs are made of, and the rule by which they advance. Model-checked in
+//! `model.rs`.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crossbeam_utils::CachePadded;
@@ -12,7 +13,8 @@ const CHUNKS: usize = if cfg!(alluvium_model_check) { 1 } else { 16 };
 pub(crate) const MAX_SLOTS: usize = SLOTS_PER_CHUNK * CHUNKS;
 /// The first epoch, so that `safe` starts above zero.
 const FIRST: u64 = 2;
-/// Counted participants are counted by epoch modulo this: at most two epochs ever have any (invariant R2).
+/// Counted participants are counted by epoch modulo this: at most two epochs ever have any
+/// (invariant R2).
 const COUNTS: usize = 4;
 
 const _: () = assert!(COUNTS.is_power_of_two() && COUNTS >= 3);
@@ -36,7 +38,7 @@ impl Slot {
         }
     }
 
-    /// How many guards its thread has.
+    /// Returns how many guards its thread has.
     pub(crate) fn depth(&self) -> u32 {
         self.depth.load(Ordering::Relaxed)
     }
@@ -47,13 +49,14 @@ impl Slot {
         let depth = self.depth.load(Ordering::Relaxed) - 1;
         self.depth.store(depth, Ordering::Relaxed);
         if depth == 0 {
-            // Release: whoever sees the slot unpinned sees what its thread did while it was pinned.
+            // Release: a thread that sees the slot unpinned sees what its owner did while it was
+            // pinned.
             self.word.store(0, Ordering::Release);
         }
     }
 }
 
-/// The epoch and everyone who takes part in it.
+/// The epoch and its participants.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     epoch: CachePadded<AtomicU64>,
@@ -74,7 +77,8 @@ impl Ledger {
         }
     }
 
-    /// The epoch now, read after everything the caller did before: the stamp for what it has just unlinked.
+    /// Returns the epoch now, read after everything the caller did before: the stamp for what it
+    /// has just unlinked.
     pub(crate) fn current(&self) -> u64 {
         fence(Ordering::SeqCst);
         self.epoch.load(Ordering::Acquire)
@@ -95,7 +99,8 @@ impl Ledger {
                     .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
             {
-                // Sequenced before the fence of the first pin, so `advance` counts the slot whenever it must.
+                // Sequenced before the fence of the first pin, so `advance` counts the slot
+                // whenever it must.
                 self.used.fetch_max(index as u64 + 1, Ordering::Release);
                 return Some(index);
             }
@@ -113,7 +118,7 @@ impl Ledger {
         slot.taken.store(0, Ordering::Release);
     }
 
-    /// The slot with an index that [`Ledger::claim`] gave.
+    /// Returns the slot with an index that [`Ledger::claim`] gave.
     pub(crate) fn slot(&self, index: usize) -> &Slot {
         &self.chunks[index / SLOTS_PER_CHUNK]
             .get()
@@ -129,7 +134,8 @@ impl Ledger {
         &self.chunks[index / SLOTS_PER_CHUNK].get_or_init(make)[index % SLOTS_PER_CHUNK]
     }
 
-    /// Adds a guard of the calling thread, whose slot it is, and returns the epoch that the slot is pinned at.
+    /// Adds a guard of the calling thread, whose slot it is, and returns the epoch that the slot is
+    /// pinned at.
     #[inline]
     pub(crate) fn enter(&self, slot: &Slot) -> u64 {
         let depth = slot.depth.load(Ordering::Relaxed);
@@ -139,9 +145,10 @@ impl Ledger {
         }
         loop {
             let now = self.epoch.load(Ordering::Acquire);
-            // Release: an `advance` that sees this word sees what the thread did under its earlier guards. The fence is what
-            // a pin costs: 6 of its 7 ns. A `membarrier` in `advance` instead would save them at the price of a system
-            // call that interrupts every processor, so it is not made.
+            // Release: an `advance` that sees this word sees what the thread did under its earlier
+            // guards. The fence is what a pin costs: 6 of its 7 ns. A `membarrier` in `advance`
+            // instead would save them at the price of a system call that interrupts every
+            // processor, so it is not made.
             slot.word.store(now, Ordering::Release);
             fence(Ordering::SeqCst);
             if self.epoch.load(Ordering::Acquire) == now {
@@ -163,7 +170,8 @@ impl Ledger {
         }
     }
 
-    /// Adds a participant without a slot at an epoch that another participant of the caller holds meanwhile.
+    /// Adds a participant without a slot at an epoch that another participant of the caller holds
+    /// meanwhile.
     pub(crate) fn count_in_at(&self, epoch: u64) {
         self.counts[epoch as usize % COUNTS].fetch_add(1, Ordering::AcqRel);
     }
@@ -185,7 +193,8 @@ impl Ledger {
                 return now;
             }
         }
-        // After the slots: a guard that became a counted participant was counted before its slot was unpinned.
+        // After the slots: a guard that became a counted participant was counted before its slot
+        // was unpinned.
         if self.counts[(now - 1) as usize % COUNTS].load(Ordering::Acquire) != 0 {
             return now;
         }
@@ -198,7 +207,7 @@ impl Ledger {
         }
     }
 
-    /// How many slots were ever taken, and how many participants are counted.
+    /// Returns how many slots were ever taken, and how many participants are counted.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(crate) fn census(&self) -> (usize, u64) {
         let counted = self.counts.iter().map(|count| count.load(Ordering::Relaxed));

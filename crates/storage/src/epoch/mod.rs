@@ -4,36 +4,41 @@
 //!
 //! *Does not know*: what is read, what is unlinked, who frees it.
 //!
-//! *Read in this order*: this file, `ledger.rs` (the words and the rule), `threads.rs` (which thread has which slot),
-//! `model.rs` (the checks of the rule).
+//! *Read in this order*: this file, `ledger.rs` (the words and the rule), `threads.rs` (which
+//! thread has which slot), `model.rs` (the checks of the rule).
 //!
-//! A reader pins: it stores the epoch it sees in a word of its own, on a cache line of its own, and only then follows
-//! pointers (SplinterDB's distributed reader counters in their cheapest form; Fraser 2004, *Practical lock-freedom*,
-//! §5.2.3, is the scheme). A writer unlinks something, reads the epoch `e`, and frees the thing once `e <`
-//! [`Epochs::safe`]. The epoch advances only when everyone who is pinned has seen it.
+//! A reader pins: it stores the epoch it sees in a word of its own, on a cache line of its own, and
+//! only then follows pointers (SplinterDB's distributed reader counters in their cheapest form;
+//! Fraser 2004, *Practical lock-freedom*, §5.2.3, is the scheme). A writer unlinks something, reads
+//! the epoch `e`, and frees the thing once `e <` [`Epochs::safe`]. The epoch advances only when
+//! every pinned participant has seen it.
 //!
 //! # Why that is right
 //!
-//! *G* is the epoch. Pinning: read *G* = w, store the slot, fence F1, read *G* again and start over unless it is still
-//! w. Unlinking: store, fence F2, read *G* = e. Advancing from n: read *G* = n, fence F3, read all slots and counts,
-//! compare-exchange *G* to n + 1. Suppose that a guard pinned at w loads the link *before* it is unlinked, and that
-//! the thing is freed at *G* ≥ e + 2 while the guard lives. Fences are totally ordered, and F1 < F2, for the guard's load after
-//! F1 does not see the store before F2.
+//! *G* is the epoch. Pinning: read *G* = w, store the slot, fence F1, read *G* again and start over
+//! unless it is still w. Unlinking: store, fence F2, read *G* = e. Advancing from n: read *G* = n,
+//! fence F3, read all slots and counts, compare-exchange *G* to n + 1. Suppose that a guard pinned
+//! at w loads the link *before* it is unlinked, and that the thing is freed at *G* ≥ e + 2 while
+//! the guard lives. Fences are totally ordered, and F1 < F2, for the guard's load after F1 does not
+//! see the store before F2.
 //!
-//! 1. w ≤ e: were w ≥ e + 1, then the guard read from the advance to e + 1 or a later one, which F2's thread does not see
-//!    after F2, so F2 < F1.
-//! 2. The advance from e + 1 to e + 2 has its F3 after the advance to e + 1. If F1 < F3, it saw the slot at w ≤ e and did not
-//!    advance. If F3 < F1, then F3 < F2, and F2's thread must have read *G* ≥ e + 1. Both are absurd.
+//! 1. w ≤ e: were w ≥ e + 1, then the guard read from the advance to e + 1 or a later one, which
+//!    F2's thread does not see after F2, so F2 < F1.
+//! 2. The advance from e + 1 to e + 2 has its F3 after the advance to e + 1. If F1 < F3, it saw the
+//!    slot at w ≤ e and did not advance. If F3 < F1, then F3 < F2, and F2's thread must have read
+//!    *G* ≥ e + 1. Both are absurd.
 //!
-//! The second read of *G* gives more: while a guard at w lives, *G* is w or w + 1. Hence a [`Hold`], which is counted under
-//! its epoch, can be taken at the epoch of the thread's guard and protects whatever that guard did, and at
-//! most two epochs have counted participants at any time.
+//! The second read of *G* gives more: while a guard at w lives, *G* is w or w + 1. Hence a
+//! [`Hold`], which is counted under its epoch, can be taken at the epoch of the thread's guard and
+//! protects whatever that guard did, and at most two epochs have counted participants at any time.
 //!
 //! Invariants:
 //!
 //! - **R1** While a guard or hold at epoch w is alive, `current()` is w or w + 1.
-//! - **R2** Counted participants (holds, and guards of threads without a slot) are of epoch `current()` or the one before.
-//! - **R3** What was unlinked before `e = current()` was read is unreachable by every guard and hold once `e < safe()`.
+//! - **R2** Counted participants (holds, and guards of threads without a slot) are of epoch
+//!   `current()` or the one before.
+//! - **R3** What was unlinked before `e = current()` was read is unreachable by every guard and
+//!   hold once `e < safe()`.
 //! - **R4** Only the thread that has claimed a slot writes its word.
 
 pub(crate) mod ledger;
@@ -61,7 +66,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether no handle is left, so that nobody can pin any more.
+    /// Returns whether no handle is left, so that no thread can pin any more.
     fn is_abandoned(&self) -> bool {
         self.handles.load(Ordering::Acquire) == 0
     }
@@ -87,7 +92,7 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// New epochs, with nobody in them.
+    /// New epochs, without participants.
     #[must_use]
     pub fn new() -> Epochs {
         let shared = Shared {
@@ -102,8 +107,8 @@ impl Epochs {
 
     /// Pins the calling thread. Pinning again while a guard lives costs two plain stores.
     ///
-    /// The first 512 threads have a word of their own; a thread beyond them is counted in a shared word, which is slower
-    /// and otherwise the same.
+    /// The first 512 threads have a word of their own; a thread beyond them is counted in a shared
+    /// word, which is slower and otherwise the same.
     #[inline]
     #[must_use]
     pub fn pin(&self) -> Guard {
@@ -132,8 +137,8 @@ impl Epochs {
         }
     }
 
-    /// Takes part without a thread: for reads in flight and whatever else outlives a call. It protects what the calling
-    /// thread's guards protect, and everything that is reachable now.
+    /// Takes part without a thread: for reads in flight and whatever else outlives a call. It
+    /// protects what the calling thread's guards protect, and everything that is reachable now.
     #[must_use]
     pub fn hold(&self) -> Hold {
         let guard = self.pin();
@@ -145,13 +150,14 @@ impl Epochs {
         }
     }
 
-    /// The epoch now. Read *after* something was unlinked it is the stamp to compare with [`Epochs::safe`].
+    /// Returns the epoch now. Read *after* something was unlinked it is the stamp to compare with
+    /// [`Epochs::safe`].
     #[must_use]
     pub fn current(&self) -> u64 {
         self.shared.ledger.current()
     }
 
-    /// Moves on if everyone who is pinned has seen the current epoch. Returns the current epoch.
+    /// Moves on if every pinned participant has seen the current epoch. Returns the current epoch.
     pub fn try_advance(&self) -> u64 {
         self.shared.ledger.advance()
     }
@@ -189,7 +195,8 @@ enum Participant {
     Counted(Arc<Shared>),
 }
 
-/// Keeps what its thread can reach alive. It stays on its thread; guards of one thread may be dropped in any order.
+/// Keeps what its thread can reach alive. It stays on its thread; guards of one thread may be
+/// dropped in any order.
 pub struct Guard {
     id: u64,
     epoch: u64,
@@ -198,21 +205,21 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// The epoch that the thread is pinned at.
+    /// Returns the epoch that the thread is pinned at.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Whether this guard pins these epochs.
+    /// Returns whether this guard pins these epochs.
     #[inline]
     #[must_use]
     pub fn is_of(&self, epochs: &Epochs) -> bool {
         self.id == epochs.shared.id
     }
 
-    /// A small number that no other pinned thread of these epochs has, for striping; `None` for a thread beyond the first
-    /// 512.
+    /// Returns a small number that no other pinned thread of these epochs has, for striping; `None`
+    /// for a thread beyond the first 512.
     #[inline]
     #[must_use]
     pub fn slot(&self) -> Option<usize> {
@@ -227,7 +234,8 @@ impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
         match &self.participant {
-            // SAFETY: the guard is not `Send`, so this is the thread that has claimed the slot, which is pinned.
+            // SAFETY: the guard is not `Send`, so this is the thread that has claimed the slot,
+            // which is pinned.
             Participant::Slot(claimed) => unsafe { claimed.slot() }.leave(),
             Participant::Counted(shared) => shared.ledger.count_out(self.epoch),
         }
@@ -243,14 +251,15 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// Takes part in the epochs like a guard, but is owned by whoever needs it: a read in flight, an iterator at rest.
+/// Takes part in the epochs like a guard, but is owned by what needs it: a read in flight, an
+/// iterator at rest.
 pub struct Hold {
     shared: Arc<Shared>,
     epoch: u64,
 }
 
 impl Hold {
-    /// The epoch that is held.
+    /// Returns the epoch that is held.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch

@@ -27,7 +27,8 @@ impl World {
 
     fn follow(&self) {
         let thing = self.link.load(Ordering::Acquire);
-        // SAFETY: what the model is to show: nobody frees the thing while a participant may see it.
+        // SAFETY: this is what the model is to show: the thing is not freed while a participant may
+        // see it.
         self.things[thing].with(|value| assert_eq!(unsafe { *value }, ALIVE));
     }
 

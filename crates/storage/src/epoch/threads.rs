@@ -1,5 +1,5 @@
-//! Which slot the calling thread has in which ledger. Slots are claimed at a thread's first guard and given back when
-//! the thread ends.
+//! Which slot the calling thread has in which ledger. Slots are claimed at a thread's first guard
+//! and given back when the thread ends.
 
 use super::Shared;
 use super::ledger::Slot;
@@ -15,15 +15,16 @@ pub(super) struct Claimed {
 }
 
 impl Claimed {
-    /// The slot.
+    /// Returns the slot.
     ///
     /// # Safety
-    /// The calling thread is the one that has claimed it, and either a handle of its epochs is alive or the slot is
-    /// pinned.
+    /// The calling thread is the one that has claimed it, and either a handle of its epochs is
+    /// alive or the slot is pinned.
     #[inline]
     pub(super) unsafe fn slot(&self) -> &Slot {
-        // SAFETY: a slot lives as long as its `Shared`. A live handle keeps that alive; for a pinned slot the thread's
-        // claim does, for `Claims` neither prunes nor frees a claim whose slot is pinned.
+        // SAFETY: a slot lives as long as its `Shared`. A live handle keeps that alive; for a
+        // pinned slot the thread's claim does, for `Claims` neither prunes nor frees a claim whose
+        // slot is pinned.
         unsafe { self.slot.as_ref() }
     }
 }
@@ -33,7 +34,7 @@ struct Claim {
     claimed: Claimed,
 }
 
-/// Everything that one thread has claimed.
+/// Everything that a single thread has claimed.
 #[derive(Default)]
 struct Claims(Vec<Claim>);
 
@@ -42,7 +43,8 @@ impl Claims {
         if let Some(claim) = self.0.iter().find(|claim| claim.shared.id == shared.id) {
             return Some(claim.claimed);
         }
-        // Epochs whose last handle is gone cannot be pinned any more, so their slots need not be kept.
+        // Epochs whose last handle is gone cannot be pinned any more, so their slots need not be
+        // kept.
         self.0.retain(|claim| {
             !claim.shared.is_abandoned() || claim.shared.ledger.slot(claim.claimed.index).depth() > 0
         });
@@ -64,8 +66,9 @@ impl Drop for Claims {
             if claim.shared.ledger.slot(claim.claimed.index).depth() == 0 {
                 claim.shared.ledger.give_back(claim.claimed.index);
             } else {
-                // A guard outlives the thread's claims (it sits in another thread-local, or was forgotten): the slot
-                // stays taken and its memory alive, so that the guard may still be dropped.
+                // A guard outlives the thread's claims (it sits in another thread-local, or was
+                // forgotten): the slot stays taken and its memory alive, so that the guard may
+                // still be dropped.
                 std::mem::forget(claim.shared);
             }
         }
@@ -78,7 +81,7 @@ thread_local! {
     static CLAIMS: RefCell<Claims> = const { RefCell::new(Claims(Vec::new())) };
 }
 
-/// The calling thread's slot; `None` when all slots are taken or the thread is ending.
+/// Returns the calling thread's slot; `None` when all slots are taken or the thread is ending.
 #[inline]
 pub(super) fn claimed(shared: &Arc<Shared>) -> Option<Claimed> {
     match LAST.get() {

@@ -1,4 +1,5 @@
-//! Handing out space: what is free, then what can be had from the file system; and what becomes of it.
+//! Handing out space: what is free, then what can be had from the file system; and what becomes of
+//! it.
 
 use super::backing::Space;
 use super::map::MapState;
@@ -14,7 +15,7 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The most free units of unknown backing that one allocation tries on a full disk.
+/// The most free units of unknown backing that a single allocation tries on a full disk.
 const MAX_PROBES: u32 = 64;
 
 /// What the file system, or the limit, said to a request for space.
@@ -25,12 +26,12 @@ pub(super) enum Answer {
 }
 
 impl Extents {
-    /// The extents of a new store: all is free. The reserve of each tier comes from the file system
-    /// with the first extent, so that a new store is small; that there is room for it is proven
-    /// now.
+    /// Returns the extents of a new store: all is free. The reserve of each tier comes from the
+    /// file system with the first extent, so that a new store is small; that the disk has space for
+    /// it is proven now.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is no room for the reserve; as the device says.
+    /// [`Error::Full`] when the disk has no space for the reserve; as the device says.
     pub fn create(tiers: Arc<Tiers>, options: ExtentOptions) -> Result<Extents> {
         let maps = (0..tiers.count()).map(|number| empty_tier(&tiers, number as u8));
         let maps = maps.collect::<Result<Vec<_>>>()?;
@@ -55,7 +56,8 @@ impl Extents {
         Ok(Extents { shared })
     }
 
-    /// Hands out `units` units of a tier: provisional, with one reference, their space allocated on the file system.
+    /// Hands out `units` units of a tier: provisional, with one reference, their space allocated on
+    /// the file system.
     ///
     /// ```
     /// use alluvium_device::memory::MemoryDirectory;
@@ -78,8 +80,9 @@ impl Extents {
         self.allocate_between(tier, units..=units, class, None)
     }
 
-    /// Hands out as many units as there are in a row, from the least to the most that are asked for; right behind `near`
-    /// if possible. Fewer than the most only where the tier is fragmented or the disk full.
+    /// Hands out as many units as there are in a row, from the least to the most that are asked
+    /// for; right behind `near` if possible. Fewer than the most only where the tier is fragmented
+    /// or the disk full.
     ///
     /// # Errors
     /// As [`Extents::allocate`].
@@ -134,7 +137,7 @@ impl Extents {
         }
     }
 
-    /// Whether some tier has a unit for this class.
+    /// Returns whether some tier has a unit for this class.
     #[must_use]
     pub fn has_room(&self, class: Class) -> bool {
         (0..self.shared.slots.len() as u8).any(|tier| {
@@ -143,8 +146,8 @@ impl Extents {
         })
     }
 
-    /// Gives up an extent of a step that is not installed. Its writes must be over, and no cache may hold a part of it: the
-    /// next owner may write to it in the same generation.
+    /// Gives up an extent of a step that is not installed. Its writes must be over, and no cache
+    /// may hold a part of it: the next owner may write to it in the same generation.
     ///
     /// # Panics
     /// When it is not provisional.
@@ -161,7 +164,8 @@ impl Extents {
         self.shared.lock(extent.tier).trim(extent, units)
     }
 
-    /// Makes extents part of the generation being built, each with its live bytes and one reference.
+    /// Makes extents part of the generation being built, each with its live bytes and one
+    /// reference.
     ///
     /// # Panics
     /// When one is not provisional, or would have more live bytes than bytes.
@@ -179,8 +183,8 @@ impl Extents {
         self.shared.lock(extent.tier).retain(extent);
     }
 
-    /// Gives up a reference to a live extent, unlinked at `epoch`. Without any, the extent is dead; then the answer
-    /// is true.
+    /// Gives up a reference to a live extent, unlinked at `epoch`. Without any, the extent is dead;
+    /// then the answer is true.
     ///
     /// # Panics
     /// When it is not live.
@@ -205,19 +209,19 @@ impl Extents {
         self.shared.lock(extent.tier).sub_live(extent, bytes);
     }
 
-    /// The live bytes of an extent; 0 when there is no such extent.
+    /// Returns the live bytes of an extent; 0 when there is no such extent.
     #[must_use]
     pub fn live(&self, extent: Extent) -> u64 {
         self.find(extent).map_or(0, |head| head.live)
     }
 
-    /// The references to an extent; 0 when there is no such extent, or it is dead.
+    /// Returns the references to an extent; 0 when there is no such extent, or it is dead.
     #[must_use]
     pub fn references(&self, extent: Extent) -> u32 {
         self.find(extent).map_or(0, |head| head.references)
     }
 
-    /// The extent that holds a place of a tier's file, if one is in use there.
+    /// Returns the extent that holds a place of a tier's file, if one is in use there.
     #[must_use]
     pub fn holding(&self, tier: u8, offset: u64) -> Option<Extent> {
         let unit = u32::try_from(offset / UNIT).ok()?;
@@ -230,7 +234,7 @@ impl Extents {
         slot.tier.lock().find(extent)
     }
 
-    /// How the space is used.
+    /// Returns how the space is used.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let bounds = self.shared.options.reserve_bounds();
@@ -246,7 +250,8 @@ impl Extents {
         usage
     }
 
-    /// Bytes of memory that the maps take: about eight a unit in use, and nothing for chunks of 64 MiB that are free.
+    /// Returns the bytes of memory that the maps take: about eight a unit in use, and nothing for
+    /// chunks of 64 MiB that are free.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let slots = self.shared.slots.iter();
@@ -254,14 +259,14 @@ impl Extents {
     }
 }
 
-/// A tier whose file may have been grown by a store that was never finished: all is free.
+/// Returns a tier whose file may have been grown by a store that was never finished: all is free.
 fn empty_tier(tiers: &Tiers, number: u8) -> Result<Tier> {
     let mut tier = Tier::new(number);
     tier.opened(file_units(tiers, number)?);
     Ok(tier)
 }
 
-/// How many whole units a tier's file has.
+/// Returns how many whole units a tier's file has.
 pub(super) fn file_units(tiers: &Tiers, number: u8) -> Result<u32> {
     let units = tiers.get(number)?.len() / UNIT;
     Ok(units.min(u64::from(MAX_TIER_UNITS)) as u32)
@@ -287,7 +292,7 @@ fn tier_usage(tier: &Tier, bounds: (u32, u32)) -> TierUsage {
 }
 
 impl Tier {
-    /// Whether backed units that a request may not have would have been enough for it.
+    /// Returns whether backed units that a request may not have would have been enough for it.
     fn backed_longest_beyond(&self, had: u32, least: u32) -> bool {
         had < least && self.backed.longest() >= least
     }
@@ -367,7 +372,8 @@ impl Shared {
         }
     }
 
-    /// Allocates space for free units wherever they are: from the low end, so that the high end can be cut off.
+    /// Allocates space for free units wherever they are: from the low end, so that the high end can
+    /// be cut off.
     pub(super) fn back_any(&self, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
         let mut wanted = units;
         let mut at = 0;
@@ -394,7 +400,8 @@ impl Shared {
         Ok(Answer::Given)
     }
 
-    /// Looks on a full disk for free units that have their space all the same: after an open it is not known which do.
+    /// Looks on a full disk for free units that have their space all the same: after an open it is
+    /// not known which do.
     fn probe(&self, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<()> {
         let (mut found, mut at) = (0, 0);
         for _ in 0..MAX_PROBES {
@@ -410,8 +417,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Extends the file by a step, or by `units` if there is no room for a step. The lock is not held meanwhile; who
-    /// comes while another grows the file waits and looks again.
+    /// Extends the file by a step, or by `units` if the disk has no space for a step. The lock is
+    /// not held meanwhile; a thread that comes while another grows the file waits and looks again.
     pub(super) fn grow(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
         if tier.resizing {
             slot.resized.wait(tier);

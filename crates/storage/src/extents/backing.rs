@@ -1,5 +1,5 @@
-//! The space behind a tier's units: which free ones have it, which are lent to an operation of the device, where the
-//! file ends. A part of [`Tier`]; no I/O here either.
+//! The space behind a tier's units: which free ones have it, which are lent to an operation of the
+//! device, where the file ends. A part of [`Tier`]; no I/O here either.
 
 use super::tier::Tier;
 use std::ops::Range;
@@ -23,13 +23,13 @@ impl Tier {
         self.free.count() - (self.holes.count() - held_holes)
     }
 
-    /// The first free stretch from `at` on that is not known to be backed.
+    /// Returns the first free stretch from `at` on that is not known to be backed.
     pub(super) fn first_unbacked(&self, at: u32) -> Option<Range<u32>> {
         let free = self.free.runs_in(at..self.units);
         free.flat_map(|run| self.backed.gaps_in(run)).next()
     }
 
-    /// The first free unit from `at` on of which nothing is known.
+    /// Returns the first free unit from `at` on of which nothing is known.
     pub(super) fn first_unknown(&self, at: u32) -> Option<u32> {
         let free = self.free.runs_in(at..self.units);
         let unbacked = free.flat_map(|run| self.backed.gaps_in(run));
@@ -89,12 +89,14 @@ impl Tier {
         self.holes.shrink(cut.start);
     }
 
-    /// How much of the free end of the file holds at most `occupying` units that may have space.
+    /// Returns how much of the free end of the file holds at most `occupying` units that may have
+    /// space.
     pub(super) fn tail_with(&self, occupying: u32) -> Range<u32> {
         let tail = self.units - self.free.run_below(self.units)..self.units;
         let mut start = tail.start;
         while self.free.count_in(start..tail.end) - self.holes.count_in(start..tail.end) > occupying {
-            // Each round skips at least one occupying unit too many, so the loop ends at `occupying` of them.
+            // Each round skips at least one occupying unit too many, so the loop ends at
+            // `occupying` of them.
             let surplus = tail.end - start - self.holes.count_in(start..tail.end) - occupying;
             start += surplus;
         }

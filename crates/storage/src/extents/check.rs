@@ -1,4 +1,5 @@
-//! Compares what is kept with what is reachable, with itself, and with its map on disk. Every violation is listed.
+//! Compares what is kept with what is reachable, with itself, and with its map on disk. Every
+//! violation is listed.
 
 use super::open::read_map;
 use super::space::UnitSet;
@@ -65,7 +66,8 @@ pub enum Violation {
         /// What contradicts what.
         what: String,
     },
-    /// The map on disk and the installed state differ about an extent that has not changed since (X4).
+    /// The map on disk and the installed state differ about an extent that has not changed since
+    /// (X4).
     Map {
         /// The extent.
         extent: Extent,
@@ -114,8 +116,9 @@ impl fmt::Display for Violation {
 }
 
 impl Extents {
-    /// Compares the live extents with those that are reachable, each given with the references that reach it (one
-    /// that is given several times has the sum), and the bookkeeping with itself. Nothing may change meanwhile.
+    /// Compares the live extents with those that are reachable, each given with the references that
+    /// reach it (one that is given several times has the sum), and the bookkeeping with itself.
+    /// Nothing may change meanwhile.
     pub fn check(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> Vec<Violation> {
         let mut violations = Vec::new();
         let mut wanted: BTreeMap<Extent, u64> = BTreeMap::new();
@@ -141,8 +144,8 @@ impl Extents {
         violations
     }
 
-    /// Reads a map and compares it with the installed state, but for the extents that changed since the last cut.
-    /// The pointer is the one that was written last, and no cut is under way.
+    /// Reads a map and compares it with the installed state, but for the extents that changed since
+    /// the last cut. The pointer is the one that was written last, and no cut is under way.
     ///
     /// # Errors
     /// [`Error::Corrupt`](crate::Error::Corrupt) when the map cannot be read; as the device says.
@@ -163,7 +166,8 @@ impl Extents {
 }
 
 fn find_overlaps(wanted: &BTreeMap<Extent, u64>, violations: &mut Vec<Violation>) {
-    // Extents are in the order of tier and start, so the one that reaches furthest so far overlaps first.
+    // Extents are in the order of tier and start, so the one that reaches furthest so far overlaps
+    // first.
     let mut furthest: Option<Extent> = None;
     for &second in wanted.keys() {
         let end = |extent: &Extent| u64::from(extent.start) + u64::from(extent.units);
@@ -244,7 +248,7 @@ fn check_inside(tier: &Tier, violations: &mut Vec<Violation>) {
     }));
 }
 
-/// Whether what is known of an extent fits together.
+/// Returns whether what is known of an extent fits together.
 fn check_extent(extent: &Extent, head: &Head, free: u32) -> Option<String> {
     let Head { life, references, .. } = head;
     if free > 0 {

@@ -1,8 +1,9 @@
 //! The bytes of the extent map, version 1. All integers little-endian; "varint" is LEB128.
 //!
-//! A map is the valid prefix of one file, `extents-<number>.map`, that a [`MapPointer`] in the superblock names: one
-//! record after the other, each padded with zeros to the logical block. The first records are a snapshot (changes from
-//! nothing), the later ones are what changed from checkpoint to checkpoint. A record is about one tier.
+//! A map is the valid prefix of one file, `extents-<number>.map`, that a [`MapPointer`] in the
+//! superblock names: one record after the other, each padded with zeros to the logical block. The
+//! first records are a snapshot (changes from nothing), the later ones are what changed from
+//! checkpoint to checkpoint. A record is about one tier.
 //!
 //! ```text
 //! record
@@ -15,15 +16,17 @@
 //!     32     4  how many entries
 //!     36     1  tier
 //!     37     3  zero
-//!     40     8  XXH3-64 of the padded record with this field zero, seeded with the checksum of the record before
-//!               (of the first record: with the XXH3-64 of the magic, seeded with the file's number)
+//!     40     8  XXH3-64 of the padded record with this field zero, seeded with the checksum of the
+//!               record before (of the first record: with the XXH3-64 of the magic, seeded with the
+//!               file's number)
 //!     48     -  entries, ascending, then zeros to a multiple of 512
 //!
 //! entry
 //!      0     1  flags: 1 the extent is gone, 2 as many units as the entry before (before the first: 1),
 //!               4 no gap, 8 one reference, 16 every byte is live, 32 repeated,
 //!               64 new: the records before do not name it
-//!      -     -  varint, without flag 4: units between the end of the entry before (unit 0 at first) and this one
+//!      -     -  varint, without flag 4: units between the end of the entry before (unit 0 at first)
+//!               and this one
 //!      -     -  varint, without flag 2: units
 //!      -     -  varint, without flags 1 and 8: references
 //!      -     -  varint, without flags 1 and 16: bytes that are not live
@@ -98,7 +101,8 @@ pub struct MapPointer {
     pub length: u64,
     /// The checksum of the last record, which is chained to all before it.
     pub checksum: u64,
-    /// The generation of the last record: at most that of the superblock, less when nothing changed since.
+    /// The generation of the last record: at most that of the superblock, less when nothing changed
+    /// since.
     pub generation: u64,
     /// The length of the snapshot at the start, in bytes.
     pub snapshot: u64,
@@ -366,8 +370,8 @@ pub(super) fn record_len(bytes: &[u8], place: &Place) -> Result<usize> {
     Ok(whole as usize)
 }
 
-/// Reads one whole record: checks it against the chain, hands its entries to `visit`, and answers what it says of
-/// itself and its checksum.
+/// Reads one whole record: checks it against the chain, hands its entries to `visit`, and answers
+/// what it says of itself and its checksum.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when it is not the record that belongs there, or what `visit` says.

@@ -1,4 +1,5 @@
-//! Durable generations that somebody still copies: what later ones have given up is not used again before he is done.
+//! Durable generations that a backup still copies: space that later ones have given up is not used
+//! again before it is done.
 
 use super::{Extents, Shared};
 use std::collections::BTreeMap;
@@ -22,8 +23,8 @@ pub struct Keeper {
 }
 
 impl Extents {
-    /// Keeps the extents of a generation, which is the newest durable one, from being used again. The caller sees to it that no later one is
-    /// made durable meanwhile.
+    /// Keeps the extents of a generation, which is the newest durable one, from being used again.
+    /// The caller sees to it that no later one is made durable meanwhile.
     pub fn keep(&self, generation: u64) -> Keeper {
         let mut kept = self.shared.kept.lock();
         *kept.keepers.entry(generation).or_default() += 1;

@@ -2,10 +2,11 @@
 //!
 //! # What it costs
 //!
-//! A checkpoint writes what changed; when the deltas have become longer than their snapshot, everything once more. So
-//! the cost is in proportion to what changed, in space and in time, the rest being spread over as many changes again.
-//! A checkpoint at which nothing changed writes nothing. Measured at 1 TiB in memory, in the time that the thread had a
-//! core of a busy machine with two (`cargo bench -p alluvium-storage --bench extents`):
+//! A checkpoint writes what changed; when the deltas have become longer than their snapshot,
+//! everything once more. So the cost is in proportion to what changed, in space and in time, the
+//! rest being spread over as many changes again. A checkpoint at which nothing changed writes
+//! nothing. Measured at 1 TiB in memory, in the time that the thread had a core of a busy machine
+//! with two (`cargo bench -p alluvium-storage --bench extents`):
 //!
 //! ```text
 //!                                     1 Mi extents of 1 MiB       4 Mi extents of 128 KiB,
@@ -36,7 +37,8 @@ use alluvium_base::{KIB, Purpose};
 use alluvium_device::{BLOCK, Device, Directory, FileOptions};
 use std::sync::Arc;
 
-/// A map file is grown by an eighth, and by this many bytes at least, so that a checkpoint on a full disk finds room.
+/// A map file is grown by an eighth, and by this many bytes at least, so that a checkpoint on a
+/// full disk has space.
 const MIN_GROWTH: u64 = 64 * KIB;
 
 /// The map on disk, as the running store sees it.
@@ -53,7 +55,8 @@ pub(super) struct MapState {
     pub(super) frozen: bool,
 }
 
-/// An instant cut of the installed state, for one generation. Dropped unwritten, its changes belong to the next one.
+/// An instant cut of the installed state, for one generation. Dropped unwritten, its changes belong
+/// to the next one.
 #[derive(Debug)]
 #[must_use = "a cut is written with `write_map`"]
 pub struct Frozen {
@@ -61,19 +64,19 @@ pub struct Frozen {
     generation: u64,
     /// What changed, tier by tier.
     changes: Vec<Vec<Change>>,
-    /// All there is, tier by tier, when the map is to be written anew.
+    /// All extents, tier by tier, when the whole map is to be written.
     whole: Option<Vec<States>>,
     written: bool,
 }
 
 impl Frozen {
-    /// The generation that it belongs to.
+    /// Returns the generation that it belongs to.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// How many extents changed since the last cut.
+    /// Returns how many extents changed since the last cut.
     #[must_use]
     pub fn changes(&self) -> usize {
         self.changes.iter().map(Vec::len).sum()
@@ -93,12 +96,13 @@ impl Drop for Frozen {
 }
 
 impl Extents {
-    /// Cuts what must be persisted for `generation`: all that was installed, released or counted so far. Later changes
-    /// belong to the next generation. Takes time in proportion to what changed since the last cut, and a pointer's
-    /// copy for each 64 MiB in use when the map is to be written anew.
+    /// Cuts what must be persisted for `generation`: all that was installed, released or counted so
+    /// far. Later changes belong to the next generation. Takes time in proportion to what changed
+    /// since the last cut. When the whole map is to be written, it also copies a pointer for each
+    /// 64 MiB in use.
     ///
-    /// What was installed must be synced before a superblock names this generation: sync the tiers after the cut, or
-    /// install nothing between the sync and the cut.
+    /// What was installed must be synced before a superblock names this generation: sync the tiers
+    /// after the cut, or install nothing between the sync and the cut.
     ///
     /// # Panics
     /// When a cut is under way already.
@@ -127,12 +131,12 @@ impl Extents {
         }
     }
 
-    /// Writes a cut, syncs it, and answers what the superblock must say. The old map stays as it is until
-    /// [`Extents::made_durable`].
+    /// Writes a cut, syncs it, and answers what the superblock must say. The old map stays as it is
+    /// until [`Extents::made_durable`].
     ///
     /// # Errors
-    /// A full disk, after what is free in the tiers was given up for it; as the device says. The cut's changes then
-    /// belong to the next one.
+    /// A full disk, after what is free in the tiers was given up for it; as the device says. The
+    /// cut's changes then belong to the next one.
     pub fn write_map(&self, directory: &Arc<dyn Directory>, mut frozen: Frozen) -> Result<MapPointer> {
         let mut map = self.shared.map.lock();
         for changes in &mut frozen.changes {
@@ -155,8 +159,8 @@ impl Extents {
         result
     }
 
-    /// A superblock that names `generation` is durable: what died with it, or before, is reusable once its epoch is
-    /// safe, and older maps are removed.
+    /// A superblock that names `generation` is durable: what died with it, or before, is reusable
+    /// once its epoch is safe, and older maps are removed.
     pub fn made_durable(&self, generation: u64) {
         let mut map = self.shared.map.lock();
         map.remove_replaced(generation);
@@ -167,7 +171,7 @@ impl Extents {
 }
 
 impl MapState {
-    /// Writes a cut: anew, or appended when there is no room for that.
+    /// Writes a cut: the whole map, or a delta when the disk has no space for that.
     fn write(&mut self, frozen: &Frozen) -> Result<MapPointer> {
         let Some(whole) = &frozen.whole else {
             return self.append(frozen);
@@ -214,7 +218,8 @@ impl MapState {
                 Ok(pointer)
             }
             Err(error) => {
-                // Nothing names it. If it cannot be removed now, it is with the next durable generation.
+                // Nothing names it. If it cannot be removed now, it is with the next durable
+                // generation.
                 if directory.remove(&map_file(number)).is_err() {
                     self.replaced.push((number, 0));
                 }
@@ -243,7 +248,8 @@ impl MapState {
         }
     }
 
-    /// Removes the files that no durable superblock names any more. One that cannot be removed is tried again.
+    /// Removes the files that no durable superblock names any more. One that cannot be removed is
+    /// tried again.
     fn remove_replaced(&mut self, generation: u64) {
         let Some(directory) = &self.directory else { return };
         self.replaced.retain(|&(number, until)| {

@@ -1,49 +1,58 @@
 //! Extents: the space of a store's tiers, who owns it, and when it may be used again.
 //!
-//! *Knows*: units of 128 KiB, runs of them, references, live bytes, generations, epochs; how the map of all that is
-//! kept on disk; how space is taken from the file system and given back.
+//! *Knows*: units of 128 KiB, runs of them, references, live bytes, generations, epochs; how the
+//! map of all that is kept on disk; how space is taken from the file system and given back.
 //!
-//! *Does not know*: what is in an extent, who refers to it, when a checkpoint happens, what a superblock is.
+//! *Does not know*: what is in an extent, who refers to it, when a checkpoint happens, what a
+//! superblock is.
 //!
-//! *Read in this order*: `policy.rs` (every decision), `tier.rs` (one tier in memory; on `state.rs`, a word a unit, and
-//! `space.rs`, the free units; `backing.rs`, the space behind them), `allocate.rs`, `map.rs`, `open.rs` and `format.rs` (the map on disk), `kept.rs` (generations that are copied), `reclaim.rs`, `check.rs`.
+//! *Read in this order*: `policy.rs` (every decision), `tier.rs` (one tier in memory; on
+//! `state.rs`, a word a unit, and `space.rs`, the free units; `backing.rs`, the space behind them),
+//! `allocate.rs`, `map.rs`, `open.rs` and `format.rs` (the map on disk), `kept.rs` (generations
+//! that are copied), `reclaim.rs`, `check.rs`.
 //!
 //! # The life of a unit
 //!
-//! 1. **Free**, with space on the file system (*backed*), without (*a hole*), or not known (after an open, until it is
-//!    touched).
-//! 2. **Provisional**: [`Extents::allocate`] handed it to a step, backed, with one reference. Nothing persists it: a
-//!    crash frees it. [`Extents::abandon`] frees it at once, and so does [`Extents::trim`] with the end of an extent.
-//! 3. **Live**: [`Extents::install`] made it part of the generation being built. [`Extents::retain`] and
-//!    [`Extents::release`] count its references, [`Extents::add_live`] and [`Extents::sub_live`] its live bytes.
-//! 4. **Dead**: the last reference went, at some epoch. The next [`Extents::freeze`] tags it with its generation: in
-//!    that generation's map it is gone, in the durable one before it is not.
-//! 5. **Pending**: [`Extents::made_durable`] said that this generation, or a later one, is durable, and nobody keeps an older one
-//!    ([`Extents::keep`]).
-//! 6. **Free** again, backed: [`Extents::reclaim`] was told that its epoch is safe. What exceeds a small pool is then
-//!    punched, or cut off the end of the file.
+//! 1. **Free**, with space on the file system (*backed*), without (*a hole*), or not known (after
+//!    an open, until it is touched).
+//! 2. **Provisional**: [`Extents::allocate`] handed it to a step, backed, with one reference.
+//!    Nothing persists it: a crash frees it. [`Extents::abandon`] frees it at once, and so does
+//!    [`Extents::trim`] with the end of an extent.
+//! 3. **Live**: [`Extents::install`] made it part of the generation being built.
+//!    [`Extents::retain`] and [`Extents::release`] count its references, [`Extents::add_live`] and
+//!    [`Extents::sub_live`] its live bytes.
+//! 4. **Dead**: the last reference went, at some epoch. The next [`Extents::freeze`] tags it with
+//!    its generation: in that generation's map it is gone, in the durable one before it is not.
+//! 5. **Pending**: [`Extents::made_durable`] said that this generation, or a later one, is durable,
+//!    and no older one is kept ([`Extents::keep`]).
+//! 6. **Free** again, backed: [`Extents::reclaim`] was told that its epoch is safe. What exceeds a
+//!    small pool is then punched, or cut off the end of the file.
 //!
 //! # Granularity
 //!
-//! An extent lives and dies as a whole. A structure that dies in parts is therefore a list of extents, not one long
-//! one: a run whose range dies for its last user releases every extent wholly inside the range. Node writers use 1 MiB
-//! (8 units), which is also the size of their writes: of a dying range, at most that much stays behind at each end.
-//! Long single things, which die at once, take long extents: up to 4 GiB.
+//! An extent lives and dies as a whole. A structure that dies in parts is therefore a list of
+//! extents, not one long one: a run whose range dies for its last user releases every extent wholly
+//! inside the range. Node writers use 1 MiB (8 units), which is also the size of their writes: of a
+//! dying range, at most that much stays behind at each end. Long single things, which die at once,
+//! take long extents: up to 4 GiB.
 //!
 //! # Invariants
 //!
-//! - **X1** A unit has one owner at most: it is free, held by one operation of the device, or in one extent.
-//! - **X2** A unit that a durable generation names, or that a guard may reach, is never handed out: from step 4 to step
-//!   6 there is no way around `made_durable` and `reclaim`.
-//! - **X3** What is handed out has its space on the file system. Exhaustion is [`Error::Full`](crate::Error::Full),
-//!   before anything changed; a part of the space is kept for every class but [`Class::Normal`].
-//! - **X4** The map of a generation names exactly the extents that were live at its freeze, with their references and
-//!   live bytes.
-//! - **X5** The bytes that a durable pointer names are never written again: records are padded to blocks and appended
-//!   behind the pointer's prefix; a new file is durable, name and content, before a pointer to it leaves; an old one
-//!   goes only when a generation that names another file is durable.
-//! - **X6** Live bytes never exceed an extent's bytes; references are above zero exactly while it is provisional or
-//!   live.
+//! - **X1** A unit has one owner at most: it is free, held by one operation of the device, or in
+//!   one extent.
+//! - **X2** A unit that a durable generation names, or that a guard may reach, is never handed out:
+//!   from step 4 to step 6 there is no way around `made_durable` and `reclaim`.
+//! - **X3** What is handed out has its space on the file system. Exhaustion is
+//!   [`Error::Full`](crate::Error::Full), before anything changed; a part of the space is kept for
+//!   every class but [`Class::Normal`].
+//! - **X4** The map of a generation names exactly the extents that were live at its freeze, with
+//!   their references and live bytes.
+//! - **X5** The bytes that a durable pointer names are never written again: records are padded to
+//!   blocks and appended behind the pointer's prefix; a new file is durable, name and content,
+//!   before a pointer to it leaves; an old one goes only when a generation that names another file
+//!   is durable.
+//! - **X6** Live bytes never exceed an extent's bytes; references are above zero exactly while it
+//!   is provisional or live.
 //! - **X7** No lock is held during I/O, but the one that lets one writer of the map run at a time.
 
 mod allocate;
@@ -113,13 +122,13 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The first byte in the tier's file.
+    /// Returns the first byte in the tier's file.
     #[must_use]
     pub fn offset(&self) -> u64 {
         u64::from(self.start) * UNIT
     }
 
-    /// How many bytes it has.
+    /// Returns how many bytes it has.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.units) * UNIT
@@ -131,13 +140,13 @@ impl Extent {
         self.offset()..self.offset() + self.bytes()
     }
 
-    /// The unit behind its last one.
+    /// Returns the unit behind its last one.
     #[must_use]
     pub fn end(&self) -> u32 {
         self.start + self.units
     }
 
-    /// Whether the two share a unit.
+    /// Returns whether the two share a unit.
     #[must_use]
     pub fn overlaps(&self, other: &Extent) -> bool {
         self.tier == other.tier && self.start < other.end() && other.start < self.end()
@@ -156,7 +165,8 @@ impl fmt::Display for Extent {
 pub enum Class {
     /// Ordinary writes, which must leave the reserve alone.
     Normal,
-    /// What was acknowledged before, and deletes: they must leave half of it, for what makes them free space.
+    /// What was acknowledged before, and deletes: they must leave half of it, for what makes them
+    /// free space.
     Essential,
     /// The same when nothing would free space until it is written: it must leave a quarter.
     Unblocking,
@@ -165,7 +175,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// How much of a reserve is out of reach.
+    /// Returns how much of a reserve is out of reach.
     fn leaves(self, reserve: u32) -> u32 {
         match self {
             Class::Normal => reserve,
@@ -187,11 +197,14 @@ impl Class {
 pub struct ExtentOptions {
     /// The most bytes that all tiers together may occupy on the file system; no limit if absent.
     pub max_bytes: Option<u64>,
-    /// The bytes a tier keeps allocated for every class but [`Class::Normal`], as far as they are no more than an eighth of what is used, or 2 MiB.
+    /// The bytes a tier keeps allocated for every class but [`Class::Normal`], as far as they are
+    /// no more than an eighth of what is used, or 2 MiB.
     pub min_reserve: u64,
-    /// The most bytes a tier keeps allocated for them, where a 64th of what is used is more than `min_reserve`.
+    /// The most bytes a tier keeps allocated for them, where a 64th of what is used is more than
+    /// `min_reserve`.
     pub max_reserve: u64,
-    /// What the deltas of the map may grow to, in bytes, before it is written anew, however small it is.
+    /// What the deltas of the map may grow to, in bytes, before the whole map is written, however
+    /// small it is.
     pub min_map_deltas: u64,
 }
 
@@ -207,7 +220,7 @@ impl Default for ExtentOptions {
 }
 
 impl ExtentOptions {
-    /// The bounds of the reserve, in units.
+    /// Returns the bounds of the reserve, in units.
     fn reserve_bounds(&self) -> (u32, u32) {
         let units = |bytes: u64| bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
         (units(self.min_reserve), units(self.max_reserve))
@@ -229,13 +242,15 @@ pub struct TierUsage {
     pub provisional_bytes: u64,
     /// Bytes that wait for a durable generation or for an epoch.
     pub dead_bytes: u64,
-    /// The part of `dead_bytes` that the next checkpoint lets go: what came to be dead after the last one had begun.
+    /// The part of `dead_bytes` that the next checkpoint lets go: what came to be dead after the
+    /// last one had begun.
     pub dying_bytes: u64,
     /// Free bytes that have space on the file system.
     pub backed_bytes: u64,
     /// Free bytes that have none.
     pub hole_bytes: u64,
-    /// Free bytes in all: backed, holes, those of unknown backing, and those held by an operation of the device.
+    /// Free bytes in all: backed, holes, those of unknown backing, and those held by an operation
+    /// of the device.
     pub free_bytes: u64,
     /// The part of `backed_bytes` that [`Class::Normal`] may not take, when it is whole.
     pub reserve_bytes: u64,
@@ -253,7 +268,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The sum over all tiers.
+    /// Returns the sum over all tiers.
     #[must_use]
     pub fn total(&self) -> TierUsage {
         self.tiers

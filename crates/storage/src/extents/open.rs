@@ -21,8 +21,8 @@ impl Extents {
     /// Nothing is written; what a crash left behind goes when the next generation is durable.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the file is not exactly what the pointer means, or a tier's file is too short;
-    /// [`Error::NewerFormat`]; as the device says.
+    /// [`Error::Corrupt`] when the file is not exactly what the pointer means, or a tier's file is
+    /// too short; [`Error::NewerFormat`]; as the device says.
     pub fn open(
         directory: &Arc<dyn Directory>,
         tiers: Arc<Tiers>,
@@ -45,8 +45,9 @@ impl Extents {
         })
     }
 
-    /// Makes the extents of a durable generation out of what it reaches, where its map is damaged. The next cut writes a map of its own, and
-    /// the files of others go once that is durable. Where a tier's file has become too short it is lengthened.
+    /// Makes the extents of a durable generation out of what it reaches, where its map is damaged.
+    /// The next cut writes a map of its own, and the files of others go once that is durable. Where
+    /// a tier's file has become too short it is lengthened.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when two of them overlap or lie in no tier; as the device says.
@@ -122,7 +123,8 @@ impl MapState {
     }
 }
 
-/// Reads exactly the prefix that a pointer names, into tiers that hold nothing else. Their files have so many units.
+/// Reads exactly the prefix that a pointer names, into tiers that hold nothing else. `units` is the
+/// length of their files.
 pub(super) fn read_map(directory: &dyn Directory, pointer: &MapPointer, units: &[u32]) -> Result<Vec<Tier>> {
     let file = match directory.open(&map_file(pointer.file), FileOptions::DIRECT.read_only()) {
         Err(alluvium_device::Error::NotFound { .. }) => {
@@ -195,8 +197,8 @@ pub(crate) fn require_map(directory: &dyn Directory, pointer: &MapPointer, tiers
     read_map(directory, pointer, &units).map(drop)
 }
 
-/// The bytes of each tier's file that a map says are in use, in their order; neighbours are one range. The map's file is open, for whoever
-/// names a newer one may have removed it.
+/// Returns the bytes of each tier's file that a map says are in use, in their order; neighbours are
+/// one range. The map's file is open, because the store that names a newer one may have removed it.
 pub(crate) fn live_ranges(
     file: &dyn Device,
     pointer: &MapPointer,
@@ -227,8 +229,8 @@ pub(crate) fn live_ranges(
 struct Loader {
     /// Each tier with the units of its file.
     maps: Vec<(Tier, u32)>,
-    /// For each tier, the units of extents behind the file's end. The file may have been shortened since an early record,
-    /// if a later one says that they are gone.
+    /// For each tier, the units of extents behind the file's end. The file may have been shortened
+    /// since an early record, if a later one says that they are gone.
     behind: Vec<i64>,
 }
 
@@ -274,7 +276,7 @@ impl Loader {
         Ok(())
     }
 
-    /// The tiers, when no extent is left behind the end of its file.
+    /// Returns the tiers, when no extent is left behind the end of its file.
     fn finish(self, place: &Place) -> Result<Vec<Tier>> {
         for ((tier, units), behind) in self.maps.iter().zip(&self.behind) {
             if *behind != 0 {
@@ -298,7 +300,7 @@ struct Window<'a> {
 }
 
 impl Window<'_> {
-    /// The next `len` bytes.
+    /// Returns the next `len` bytes.
     fn bytes(&mut self, len: usize) -> Result<&[u8]> {
         while self.bytes.len() < len {
             let from = self.at + self.bytes.len() as u64;

@@ -1,5 +1,6 @@
-//! Decisions about space, as pure functions: where an extent comes from, how far a file grows, what goes back to
-//! the file system, when the map is written anew. All sizes are in units unless a name says bytes.
+//! Decisions about space, as pure functions: where an extent comes from, how far a file grows, what
+//! goes back to the file system, when the whole map is written. All sizes are in units unless a
+//! name says bytes.
 
 use super::{Class, UNIT};
 use alluvium_base::MIB;
@@ -7,10 +8,12 @@ use alluvium_base::MIB;
 /// The most units that are backed, punched or added in one call of the device.
 pub(super) const STEP: std::ops::RangeInclusive<u32> = (MIB / UNIT) as u32..=(64 * MIB / UNIT) as u32;
 
-/// A tier that holds more than one free unit in this many, none of whose stretches is long enough, hands out shorter ones.
+/// A tier that holds more than one free unit in this many, none of whose stretches is long enough,
+/// hands out shorter ones.
 const FRAGMENTED: u32 = 8;
 
-/// How long a stretch must be, as a part of what was wanted, to be taken while the file could still grow.
+/// How long a stretch must be, as a part of what was wanted, to be taken while the file could still
+/// grow.
 const SHORTEST_PART: u32 = 4;
 
 /// What an allocation sees of its tier.
@@ -50,14 +53,14 @@ pub(super) enum Source {
     BackAny(u32),
     /// Extend the file by this many units at least, then look again.
     Grow(u32),
-    /// Look for so many units, among those of unknown backing, that have space on a full disk.
+    /// Look for this many units, among those of unknown backing, that have space on a full disk.
     Probe(u32),
-    /// There is no room; this many units could be had.
+    /// The space does not suffice; this many units could be had.
     Full(u32),
 }
 
-/// Where the next extent comes from: what is backed, then what is free, then growth; shorter stretches when the tier
-/// is fragmented, or when nothing more is to be had.
+/// Returns where the next extent comes from: what is backed, then what is free, then growth;
+/// shorter stretches when the tier is fragmented, or when nothing more is to be had.
 pub(super) fn source(view: &View) -> Source {
     let spare = view.backed.saturating_sub(view.class.leaves(view.reserve));
     let fits = |units| view.backed_longest >= units && spare >= units;
@@ -98,8 +101,8 @@ impl View {
     }
 }
 
-/// How many units the file system is asked for at once, when so many are needed: a sixteenth of the file, from
-/// 1 MiB to 64 MiB.
+/// Returns how many units the file system is asked for at once when `needed` are needed: a
+/// sixteenth of the file, from 1 MiB to 64 MiB.
 pub(super) fn step(file: u32, needed: u32) -> u32 {
     (file / 16).clamp(*STEP.start(), *STEP.end()).max(needed)
 }
@@ -107,15 +110,16 @@ pub(super) fn step(file: u32, needed: u32) -> u32 {
 /// A reserve below this is not worth the trouble; above it, it is a small part of what is used.
 const LEAST_RESERVE: u32 = (2 * MIB / UNIT) as u32;
 
-/// The units that are kept backed for essential allocations: what the options want, as far as that is no more than an eighth of what is used, or
-/// a 64th of that, if it is more.
+/// Returns the units that are kept backed for essential allocations: what the options want, as far
+/// as that is no more than an eighth of what is used, or a 64th of that, if it is more.
 pub(super) fn reserve(used: u32, (wanted, most): (u32, u32)) -> u32 {
     let least = wanted.min(LEAST_RESERVE);
     let wanted = wanted.min(used / 8).max(least);
     wanted.max((used / 64).min(most))
 }
 
-/// The free units that stay on the file system for reuse: the reserve, and one step by which a file grows that is just as long as what is used.
+/// Returns the free units that stay on the file system for reuse: the reserve, and one step by
+/// which a file grows that is just as long as what is used.
 pub(super) fn pool(used: u32, reserve: u32) -> u32 {
     reserve + step(used, 0)
 }
@@ -150,7 +154,7 @@ pub(super) enum Return {
     Nothing,
 }
 
-/// What one step of a reclaim does: what exceeds the pool goes, the file's end first.
+/// Returns what one step of a reclaim does: what exceeds the pool goes, the file's end first.
 pub(super) fn returned(view: &Excess) -> Return {
     let excess = view.occupying.saturating_sub(pool(view.used, view.reserve));
     if excess >= *STEP.start() || (excess > 0 && view.occupying == view.file) {
@@ -175,8 +179,8 @@ pub(super) enum MapWrite {
     Snapshot,
 }
 
-/// Deltas are appended until they are as long as their snapshot, or `least_bytes`: so a map is at most twice its
-/// snapshot, and a byte of delta costs one byte of snapshot later.
+/// Deltas are appended until they are as long as their snapshot, or `least_bytes`: so a map is at
+/// most twice its snapshot, and a byte of delta costs one byte of snapshot later.
 pub(super) fn map_write(snapshot_bytes: u64, delta_bytes: u64, least_bytes: u64) -> MapWrite {
     if snapshot_bytes == 0 || delta_bytes > snapshot_bytes.max(least_bytes) {
         MapWrite::Snapshot
@@ -281,7 +285,8 @@ mod tests {
 
     #[test]
     fn space_beyond_the_pool_goes_back_the_end_first() {
-        // A file of 1000 units grows by 62, so the pool is the reserve and as many where 1000 are used; of a file that is mostly holes, less stays.
+        // A file of 1000 units grows by 62, so the pool is the reserve and as many where 1000 are
+        // used; of a file that is mostly holes, less stays.
         let cases = "
             file 1400 used 1000 occupying 78 tail 50 reserve 16   => nothing
             file 1400 used 1000 occupying 85 tail 50 reserve 16   => nothing

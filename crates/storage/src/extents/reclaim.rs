@@ -1,4 +1,5 @@
-//! Giving space back: to the next owner once nobody can reach it, and to the file system what exceeds a small pool.
+//! Giving space back: to the next owner once no reader can reach it, and to the file system what
+//! exceeds a small pool.
 
 use super::allocate::Answer;
 use super::backing::Space;
@@ -10,7 +11,7 @@ use parking_lot::MutexGuard;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most units that one call of the device punches: 1 GiB.
+/// The most units that a single call of the device punches: 1 GiB.
 const MAX_PUNCH: u32 = 8192;
 
 /// How much one slice of a reclaim does at most.
@@ -45,8 +46,8 @@ pub struct Reclaimed {
 }
 
 impl Extents {
-    /// One slice: frees extents that are dead in a durable generation and were unlinked before `safe_epoch`, returns
-    /// what exceeds the pool to the file system, and fills the reserve up.
+    /// One slice: frees extents that are dead in a durable generation and were unlinked before
+    /// `safe_epoch`, returns what exceeds the pool to the file system, and fills the reserve up.
     ///
     /// # Errors
     /// As the device says; a full disk is no error here.
@@ -77,8 +78,8 @@ impl Extents {
         Ok(done)
     }
 
-    /// On a full file system: gives so many free bytes back to it at once, for what is of this class and grows outside of the tiers. How many there
-    /// were, at most one unit too many.
+    /// Gives this many free bytes back to a full file system at once, for a use of this class that
+    /// grows outside of the tiers. Returns how many were given, at most one unit too many.
     ///
     /// # Errors
     /// As the device says.
@@ -105,7 +106,7 @@ impl Shared {
         }
     }
 
-    /// Does what the policy chose; whether it is worth asking again.
+    /// Does what the policy chose. Returns whether it is worth asking again.
     fn give_back(
         &self,
         slot: &Slot,
@@ -133,7 +134,8 @@ impl Shared {
         }
     }
 
-    /// Cuts a free range off the end of the file; how many bytes that were. The lock is not held meanwhile.
+    /// Cuts a free range off the end of the file. Returns how many bytes that were. The lock is not
+    /// held meanwhile.
     fn truncate(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, cut: &Range<u32>) -> Result<u64> {
         if cut.is_empty() {
             return Ok(0);
@@ -154,7 +156,8 @@ impl Shared {
         Ok(u64::from(cut.end - cut.start) * UNIT)
     }
 
-    /// Punches a free range; how many bytes were given back. The lock is not held meanwhile.
+    /// Punches a free range. Returns how many bytes were given back. The lock is not held
+    /// meanwhile.
     fn punch(&self, tier: &mut MutexGuard<'_, Tier>, range: &Range<u32>) -> Result<u64> {
         let file = Arc::clone(self.tiers.get(tier.number)?);
         tier.hold(range.clone());
@@ -169,7 +172,8 @@ impl Shared {
         Ok(bytes.end - bytes.start)
     }
 
-    /// Punches free units, of the reserve what this class may take, until `bytes` went back to the file system; how many did.
+    /// Punches free units, of the reserve what this class may take, until `bytes` went back to the
+    /// file system. Returns how many did.
     pub(super) fn surrender(&self, bytes: u64, class: Class) -> Result<u64> {
         let mut given = 0;
         for slot in &self.slots {

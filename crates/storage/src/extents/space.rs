@@ -1,10 +1,11 @@
 //! A set of units that finds runs fast: a bitmap, and over it a tree of runs.
 //!
-//! The bitmap has one bit a unit, 1 for "in the set". Over every chunk of 512 units stands a leaf with three numbers:
-//! how many units are in the set at the chunk's start, at its end, and in its longest stretch. Two neighbours
-//! combine into the same three numbers of both together, and so on up to the root. So the first stretch of `n` units,
-//! for any `n`, is found by one walk from the root down (a dozen steps at 1 TiB), and a change updates one walk up.
-//! Memory is one bit and about 0.05 bytes a unit.
+//! The bitmap has one bit a unit, 1 for "in the set". Over every chunk of 512 units stands a leaf
+//! with three numbers: how many units are in the set at the chunk's start, at its end, and in its
+//! longest stretch. Two neighbours combine into the same three numbers of both together, and so on
+//! up to the root. So the first stretch of `n` units, for any `n`, is found by one walk from the
+//! root down (a dozen steps at 1 TiB), and a change updates one walk up. Memory is one bit and
+//! about 0.05 bytes a unit.
 
 use std::ops::Range;
 
@@ -62,7 +63,7 @@ impl Runs {
     }
 }
 
-/// The longest stretch of ones in a word.
+/// Returns the longest stretch of ones in a word.
 fn longest_ones(word: u64) -> u32 {
     // `starts[k]` has a one wherever a stretch of 2^k ones begins.
     let mut starts = [0; 7];
@@ -88,14 +89,15 @@ fn longest_ones(word: u64) -> u32 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UnitSet {
     words: Vec<u64>,
-    /// A heap: the root at 1, the children of `n` at `2n` and `2n + 1`, the leaves from `leaves` on.
+    /// A heap: the root at 1, the children of `n` at `2n` and `2n + 1`, the leaves from `leaves`
+    /// on.
     tree: Vec<Runs>,
     leaves: usize,
     count: u32,
 }
 
 impl UnitSet {
-    /// Makes room for units below `units`; what is in the set stays.
+    /// Grows the set for units below `units`; what is in the set stays.
     pub(super) fn reach(&mut self, units: u32) {
         let chunks = units.div_ceil(CHUNK) as usize;
         if chunks * WORDS > self.words.len() {
@@ -107,14 +109,15 @@ impl UnitSet {
         }
     }
 
-    /// Forgets the room at and above `units`, where nothing is in the set.
+    /// Forgets the part at and above `units`, where nothing is in the set.
     pub(super) fn shrink(&mut self, units: u32) {
         let chunks = units.div_ceil(CHUNK) as usize;
         debug_assert!(self.words.iter().skip(chunks * WORDS).all(|&word| word == 0));
         self.words.truncate(chunks * WORDS);
         self.words.shrink_to_fit();
         let leaves = chunks.next_power_of_two();
-        // A quarter, so that a file that grows and shrinks around a power of two does not rebuild each time.
+        // A quarter, so that a file that grows and shrinks around a power of two does not rebuild
+        // each time.
         if leaves <= self.leaves / 4 {
             self.leaves = leaves;
             self.tree = Vec::new();
@@ -150,13 +153,15 @@ impl UnitSet {
     }
 
     fn children_joined(&self, node: usize) -> Runs {
-        // Nodes of the level above the leaves span two chunks, and each level up spans twice as much.
+        // Nodes of the level above the leaves span two chunks, and each level up spans twice as
+        // much.
         let depth = node.ilog2();
         let half = CHUNK << (self.leaves.ilog2() - depth - 1);
         Runs::joined(self.tree[2 * node], self.tree[2 * node + 1], half)
     }
 
-    /// Applies `change` to the word of every unit of a range, under the mask of the range's units in it.
+    /// Applies `change` to the word of every unit of a range, under the mask of the range's units
+    /// in it.
     fn each_word(range: Range<u32>, mut change: impl FnMut(usize, u64)) {
         let mut at = range.start;
         while at < range.end {
@@ -247,12 +252,12 @@ impl UnitSet {
         range.start.min(end)..range.end.min(end)
     }
 
-    /// Whether the whole range is in the set.
+    /// Returns whether the whole range is in the set.
     pub(super) fn contains(&self, range: Range<u32>) -> bool {
         self.inside(range.clone()) == range && self.count_in(range.clone()) == range.end - range.start
     }
 
-    /// How many units of a range are in the set.
+    /// Returns how many units of a range are in the set.
     pub(super) fn count_in(&self, range: Range<u32>) -> u32 {
         let mut count = 0;
         Self::each_word(self.inside(range), |index, mask| {
@@ -261,17 +266,17 @@ impl UnitSet {
         count
     }
 
-    /// How many units are in the set.
+    /// Returns how many units are in the set.
     pub(super) fn count(&self) -> u32 {
         self.count
     }
 
-    /// The length of the longest stretch.
+    /// Returns the length of the longest stretch.
     pub(super) fn longest(&self) -> u32 {
         self.tree.get(1).map_or(0, |root| root.longest)
     }
 
-    /// The lowest unit at which `len` units in a row are in the set.
+    /// Returns the lowest unit at which `len` units in a row are in the set.
     pub(super) fn first_fit(&self, len: u32) -> Option<u32> {
         if len == 0 || self.longest() < len {
             return None;
@@ -296,7 +301,7 @@ impl UnitSet {
             .map(|run| run.start)
     }
 
-    /// The stretches of a range, from low to high.
+    /// Returns the stretches of a range, from low to high.
     pub(super) fn runs_in(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let range = self.inside(range);
         let mut at = range.start;
@@ -308,7 +313,7 @@ impl UnitSet {
         })
     }
 
-    /// The stretches of a range that are *not* in the set, from low to high.
+    /// Returns the stretches of a range that are *not* in the set, from low to high.
     pub(super) fn gaps_in(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let mut at = range.start;
         std::iter::from_fn(move || {
@@ -319,7 +324,7 @@ impl UnitSet {
         })
     }
 
-    /// The first unit of `from..to` that is in the set, or that is not.
+    /// Returns the first unit of `from..to` that is in the set, or that is not.
     fn next(&self, from: u32, to: u32, wanted: bool) -> Option<u32> {
         let mut at = from;
         while at < to {
@@ -334,7 +339,8 @@ impl UnitSet {
         None
     }
 
-    /// The highest stretch of units below `below` that are in this set and not in `other`, cut to its highest `most`.
+    /// Returns the highest stretch of units below `below` that are in this set and not in `other`,
+    /// cut to its highest `most`.
     pub(super) fn last_without(&self, other: &UnitSet, below: u32, most: u32) -> Option<Range<u32>> {
         let bits = |index: usize| {
             let mine = self.words.get(index).copied().unwrap_or(0);
@@ -367,7 +373,7 @@ impl UnitSet {
         end.map(|end| 0..end)
     }
 
-    /// How many units just below `end` are in the set without a gap.
+    /// Returns how many units just below `end` are in the set without a gap.
     pub(super) fn run_below(&self, end: u32) -> u32 {
         // Where the end is in use, as it mostly is, nothing below needs to be looked at.
         if end == 0 || !self.contains(end - 1..end) {
@@ -380,7 +386,7 @@ impl UnitSet {
         }
     }
 
-    /// Bytes of memory that the set takes.
+    /// Returns the bytes of memory that the set takes.
     pub(super) fn memory_bytes(&self) -> u64 {
         (self.words.capacity() * 8 + self.tree.capacity() * size_of::<Runs>()) as u64
     }

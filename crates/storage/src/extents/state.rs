@@ -1,4 +1,5 @@
-//! What every unit of a tier is: one word a unit, in chunks that are allocated when something in them is used.
+//! What every unit of a tier is: one word a unit, in chunks that are allocated when something in
+//! them is used.
 //!
 //! ```text
 //! BITS    OF THE FIRST UNIT OF AN EXTENT            OF ITS SECOND UNIT         OF ANY OTHER
@@ -10,8 +11,8 @@
 //! 32..64  live bytes if alone, else units           16..64: live bytes         -
 //! ```
 //!
-//! Chunks are shared copy-on-write: a snapshot is a copy of the vector of pointers, and whoever changes a chunk that a
-//! snapshot still holds copies its 4 KiB first.
+//! Chunks are shared copy-on-write: a snapshot is a copy of the vector of pointers, and a writer
+//! that changes a chunk that a snapshot still holds copies its 4 KiB first.
 
 use super::space::CHUNK;
 use super::{MAX_EXTENT_UNITS, MAX_REFERENCES, UNIT};
@@ -124,7 +125,7 @@ impl States {
         Arc::make_mut(chunk).0[(unit % CHUNK) as usize] = word;
     }
 
-    /// The extent that begins at a unit.
+    /// Returns the extent that begins at a unit.
     pub(super) fn head(&self, start: u32) -> Option<Head> {
         let first = self.word(start);
         let second = if first & SEVERAL != 0 {
@@ -135,7 +136,7 @@ impl States {
         Head::of(first, second)
     }
 
-    /// Whether nothing is at a unit.
+    /// Returns whether nothing is at a unit.
     pub(super) fn is_free(&self, unit: u32) -> bool {
         self.word(unit) == FREE
     }
@@ -186,7 +187,7 @@ impl States {
         })
     }
 
-    /// The bits of units `64 index ..`, 1 where nothing is.
+    /// Returns the bits of units `64 index ..`, 1 where nothing is.
     pub(super) fn free_bits(&self, index: usize) -> u64 {
         let unit = index as u32 * 64;
         match self.chunks.get((unit / CHUNK) as usize) {
@@ -199,7 +200,7 @@ impl States {
         }
     }
 
-    /// Bytes of memory that the words take.
+    /// Returns the bytes of memory that the words take.
     pub(super) fn memory_bytes(&self) -> u64 {
         let pointers = self.chunks.capacity() * size_of::<Option<Arc<Chunk>>>();
         (pointers + self.allocated * (size_of::<Chunk>() + 2 * size_of::<usize>())) as u64

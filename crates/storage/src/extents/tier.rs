@@ -1,4 +1,5 @@
-//! One tier in memory: which extents there are, what they hold, and which units are free. No I/O, no locks.
+//! One tier in memory: which extents there are, what they hold, and which units are free. No I/O,
+//! no locks.
 
 use super::policy::{self, View};
 use super::space::{CHUNK, UnitSet};
@@ -70,11 +71,12 @@ pub(super) struct Tier {
     /// Units in the file.
     pub(super) units: u32,
     pub(super) states: States,
-    /// Free units that nobody holds.
+    /// Free units without an owner.
     pub(super) free: UnitSet,
     /// Those of them that surely have space on the file system.
     pub(super) backed: UnitSet,
-    /// Units, free or held, that surely have none. (After an open, free units are neither until they are touched.)
+    /// Units, free or held, that surely have none. (After an open, free units are neither until
+    /// they are touched.)
     pub(super) holes: UnitSet,
     /// Free units taken out for an operation of the device that runs outside the lock.
     pub(super) held: Vec<Range<u32>>,
@@ -86,8 +88,8 @@ pub(super) struct Tier {
     pub(super) dying_units: u32,
     /// Dead at the freeze of a generation that is not durable yet.
     dead: VecDeque<(u64, Vec<Unlinked>)>,
-    /// Dead in a durable generation; free once their epoch is safe. In the order of their deaths, so an epoch that is
-    /// not safe yet holds up at most what died about when it did.
+    /// Dead in a durable generation; free once their epoch is safe. In the order of their deaths,
+    /// so an epoch that is not safe yet holds up at most what died about when it did.
     pending: VecDeque<Unlinked>,
     pub(super) counts: Counts,
     /// The file is being grown or shortened outside the lock.
@@ -95,7 +97,7 @@ pub(super) struct Tier {
 }
 
 impl Tier {
-    /// A tier of which nothing is known.
+    /// Creates a tier of which nothing is known.
     pub(super) fn new(number: u8) -> Tier {
         Tier {
             number,
@@ -103,7 +105,7 @@ impl Tier {
         }
     }
 
-    /// What an allocation sees.
+    /// Returns what an allocation sees.
     pub(super) fn view(&self, wanted: u32, least: u32, class: Class, bounds: (u32, u32)) -> View {
         View {
             wanted,
@@ -121,12 +123,12 @@ impl Tier {
         }
     }
 
-    /// The units that are kept backed for essential allocations.
+    /// Returns the units that are kept backed for essential allocations.
     pub(super) fn reserve(&self, bounds: (u32, u32)) -> u32 {
         policy::reserve(self.used(), bounds)
     }
 
-    /// The units that are not free.
+    /// Returns the units that are not free.
     pub(super) fn used(&self) -> u32 {
         let counts = &self.counts;
         counts.live_units + counts.provisional_units + counts.dead_units
@@ -164,14 +166,14 @@ impl Tier {
         self.extent(start, units)
     }
 
-    /// The extent's head, when it is there with this length.
+    /// Returns the extent's head, when it is there with this length.
     pub(super) fn find(&self, extent: Extent) -> Option<Head> {
         self.states
             .head(extent.start)
             .filter(|head| head.units == extent.units)
     }
 
-    /// The extent in use that has a unit.
+    /// Returns the extent in use that has a unit.
     pub(super) fn holding(&self, unit: u32) -> Option<Extent> {
         let starts = (unit.saturating_sub(MAX_EXTENT_UNITS - 1)..=unit).rev();
         let (start, head) = starts
@@ -258,7 +260,7 @@ impl Tier {
         self.change(extent.start, head, |head| head.references += 1);
     }
 
-    /// Gives a reference up; whether it was the last one.
+    /// Gives a reference up. Returns whether it was the last one.
     pub(super) fn release(&mut self, extent: Extent, epoch: u64) -> bool {
         let head = self.expect(extent, Life::Live, "releasing");
         let last = head.references == 1;
@@ -345,7 +347,8 @@ impl Tier {
         }
     }
 
-    /// Frees at most `limit` extents that no guard can reach any more; how many extents and units that were.
+    /// Frees at most `limit` extents that no guard can reach any more. Returns how many extents and
+    /// units that were.
     pub(super) fn settle(&mut self, safe_epoch: u64, limit: usize) -> (usize, u32) {
         let (mut extents, mut units) = (0, 0);
         while extents < limit {
@@ -372,12 +375,12 @@ impl Tier {
         (extents, units)
     }
 
-    /// Whether something waits only for an epoch below `safe_epoch`.
+    /// Returns whether something waits only for an epoch below `safe_epoch`.
     pub(super) fn can_settle(&self, safe_epoch: u64) -> bool {
         self.pending.front().is_some_and(|first| first.epoch < safe_epoch)
     }
 
-    /// Makes a change that a map records; whether it fits what is there.
+    /// Makes a change that a map records. Returns whether it fits what is there.
     pub(super) fn load(&mut self, change: &Change) -> bool {
         let before = self.states.head(change.start);
         if change.known != before.is_some_and(|head| head.units == change.units) {
@@ -416,7 +419,7 @@ impl Tier {
         self.dying.iter().chain(dead).chain(&self.pending)
     }
 
-    /// Bytes of memory that the tier takes.
+    /// Returns the bytes of memory that the tier takes.
     pub(super) fn memory_bytes(&self) -> u64 {
         let unlinked = self.dying.capacity()
             + self.pending.capacity()

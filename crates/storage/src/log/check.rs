@@ -1,7 +1,8 @@
 //! Walks every segment of a log and returns every violation of what a sound log is.
 //!
-//! A log that was just closed, or that a running store writes, has none. After a crash, before it was opened again, torn
-//! ends and gaps above the synced watermark are no violations; below it they are.
+//! A log that was just closed, or that a running store writes, has none. After a crash, before it
+//! was opened again, torn ends and gaps above the synced watermark are no violations; below it they
+//! are.
 
 use super::Log;
 use super::format::{BLOCK_BYTES, Kind, Mark, record_len};
@@ -45,7 +46,7 @@ pub struct Known {
     pub identity: u64,
 }
 
-/// Walks a log that nobody writes.
+/// Walks a log that is not being written, and returns what is wrong with it.
 ///
 /// ```
 /// use alluvium_device::{Directory, memory::MemoryDirectory};
@@ -214,7 +215,8 @@ impl Walk<'_> {
         }
     }
 
-    /// The records of one segment: watermarks and generations never fall, and nothing follows the end.
+    /// The records of one segment: watermarks and generations never fall, and nothing follows the
+    /// end.
     fn segment(&mut self, source: &Source) -> Result<()> {
         let mut cursor = Cursor::new(Purpose::Check);
         let (mut synced, mut generation) = (source.header.synced, source.header.generation);
@@ -258,7 +260,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// All records together: dense up to the synced watermark, no sequence twice, sealed but for the last of each lane.
+    /// All records together: dense up to the synced watermark, no sequence twice, sealed but for
+    /// the last of each lane.
     fn order(&mut self) -> Result<()> {
         let inventory = self.inventory;
         let mut merge = Merge::new(
@@ -299,9 +302,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// In the newest incarnation a lane that went on has sealed what it left, once it is synced. Of earlier ones a loss of
-    /// power may have taken seals, and of what a checkpoint has overtaken (L9): a record that went with the seal is
-    /// missed in the order of sequences.
+    /// In the newest incarnation a lane that went on has sealed what it left, once it is synced. Of
+    /// earlier ones a loss of power may have taken seals, and of what a checkpoint has overtaken
+    /// (L9): a record that went with the seal is missed in the order of sequences.
     fn seals(&mut self, facts: &[Fact], synced: u64) {
         let inventory = self.inventory;
         let newest = inventory

@@ -1,18 +1,19 @@
-//! Group commit: one leader syncs for everybody who waits.
+//! Group commit: one leader syncs for all waiting commits.
 //!
 //! ```text
 //!   append ──► complete ──► wait(target)
 //!                             │ synced ≥ target: done
 //!                             │ somebody leads: sleep until he is done
 //!                             │ completed < target: sleep until lower sequences are complete
-//!                             └ else lead: gather, goal = completed, sync, synced = goal, wake everybody
+//!                             └ else lead: gather, goal = completed, sync, synced = goal, wake all
 //! ```
 //!
-//! A leader that had company last time lets others run for a moment before it syncs, as long as each time brings new
-//! records: without this, the first thread to wake up after a sync would sync alone, and groups would be half as large.
-//! No clock is needed for it.
+//! A leader that had company last time lets others run for a moment before it syncs, as long as
+//! each time brings new records: without this, the first thread to wake up after a sync would sync
+//! alone, and groups would be half as large. No clock is needed for it.
 //!
-//! A failure is for good: [`Commit::poison`] keeps its cause, and everybody who waits or comes later gets it.
+//! A failure is for good: [`Commit::poison`] keeps its cause, and every commit that waits or comes
+//! later gets it.
 
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, spin};
 use crate::watermark::order;
@@ -71,7 +72,7 @@ impl Commit {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// How many rounds were led.
+    /// Returns how many rounds were led.
     #[must_use]
     pub(super) fn rounds(&self) -> u64 {
         self.rounds.load(Ordering::Relaxed)
@@ -114,8 +115,8 @@ impl Commit {
 
     /// To be called whenever the completion watermark has moved: wakes who sleeps for it.
     ///
-    /// The watermark moves, then this looks for sleepers; a sleeper counts himself, then looks at the watermark. One of the
-    /// two sees the other ([`order`]).
+    /// The watermark moves, then this looks for sleepers; a sleeper counts himself, then looks at
+    /// the watermark. One of the two sees the other ([`order`]).
     pub(super) fn completed_moved(&self) {
         order();
         if self.sleepers.load(Ordering::SeqCst) > 0 {
@@ -124,7 +125,8 @@ impl Commit {
         }
     }
 
-    /// Blocks until `ready`, which depends on the completion watermark only, or until something fails.
+    /// Blocks until `ready`, which depends on the completion watermark only, or until something
+    /// fails.
     ///
     /// # Errors
     /// [`Error::Poisoned`].
@@ -149,11 +151,12 @@ impl Commit {
         self.sleepers.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Blocks until everything up to `target` is synced. `completed` tells the completion watermark; `sync` makes
-    /// durable whatever was complete when it was called, which is at least what it is given.
+    /// Blocks until everything up to `target` is synced. `completed` tells the completion
+    /// watermark; `sync` makes durable whatever was complete when it was called, which is at least
+    /// what it is given.
     ///
     /// # Errors
-    /// What `sync` failed with, for the leader; [`Error::Poisoned`] for everybody else.
+    /// What `sync` failed with, for the leader; [`Error::Poisoned`] for all others.
     pub(super) fn wait(
         &self,
         target: u64,
@@ -166,7 +169,7 @@ impl Commit {
                 return Ok(());
             }
             let mut state = self.state.lock();
-            // Again, under the lock: a leader may have come to his end meanwhile.
+            // Again, under the lock: a leader may have finished meanwhile.
             if self.synced() >= target || self.poisoned.load(Ordering::Relaxed) != 0 {
                 continue;
             }

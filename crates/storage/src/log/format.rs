@@ -1,6 +1,7 @@
 //! The bytes of a log segment, version 2. All integers little-endian.
 //!
-//! A segment is a header block of 512 bytes, then records, each at a multiple of 8 bytes. The header block:
+//! A segment is a header block of 512 bytes, then records, each at a multiple of 8 bytes. The
+//! header block:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -25,15 +26,16 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     8  XXH3-64 of the payload, seeded with the XXH3-64 of bytes 8 to 39, which is seeded with the place
+//!      0     8  XXH3-64 of the payload, seeded with the XXH3-64 of bytes 8 to 39, which is seeded with
+//!               the place
 //!      8     8  data: 4 bytes of length of the payload, 4 bytes of count (how many sequences it covers);
 //!               void: count; control records: the completion watermark when the record was written
 //!     16     8  first sequence; in control records the newest generation known
 //!     24     8  synced watermark when the record was written
 //!     32     1  kind: 1 data, 2 void, 3 note, 4 seal
 //!     33     3  zero
-//!     36     4  data and void: how far the first sequence is above the completion watermark when the record was
-//!               written, at least 1; in control records 0
+//!     36     4  data and void: how far the first sequence is above the completion watermark when the
+//!               record was written, at least 1; in control records 0
 //! ```
 //!
 //! The completion watermark is the sequence up to which every record was in the page cache.
@@ -53,14 +55,15 @@
 //!     56     8  a durable checkpoint holds everything up to this sequence
 //!     64     8  turn: grows each time the mark is written
 //!     72     8  number of the newest segment
-//!     80   256  for each lane 4 bytes: one more than the distance from its segment's number to the newest one;
-//!               0 where it has none
+//!     80   256  for each lane 4 bytes: one more than the distance from its segment's number to the
+//!               newest one; 0 where it has none
 //!    336   168  zero
 //!    504     8  XXH3-64 of bytes 0 to 503
 //! ```
 //!
-//! The seed of a place comes from the store's identity, the incarnation, the segment number, the slot and the
-//! position: the same bytes at another place, or in another use of the same file, do not verify.
+//! The seed of a place comes from the store's identity, the incarnation, the segment number, the
+//! slot and the position: the same bytes at another place, or in another use of the same file, do
+//! not verify.
 
 use super::options::MAX_LANES;
 use crate::IMPOSSIBLE;
@@ -212,7 +215,8 @@ impl SegmentHeader {
         }))
     }
 
-    /// What the checksums of this segment's records are seeded with, before the position is mixed in.
+    /// What the checksums of this segment's records are seeded with, before the position is mixed
+    /// in.
     #[must_use]
     pub fn seed(&self) -> u64 {
         let mut place = Vec::with_capacity(20);
@@ -348,7 +352,8 @@ impl Mark {
 pub enum Kind {
     /// A payload of the caller.
     Data = 1,
-    /// Sequences that hold nothing: given up by the caller, or found missing on the boot that lost them.
+    /// Sequences that hold nothing: given up by the caller, or found missing on the boot that lost
+    /// them.
     Void = 2,
     /// Names a generation.
     Note = 3,
@@ -393,7 +398,8 @@ fn place_seed(segment_seed: u64, position: u64) -> u64 {
 }
 
 impl RecordHeader {
-    /// The header's bytes, for a record with this payload at `position` of the segment with this seed.
+    /// The header's bytes, for a record with this payload at `position` of the segment with this
+    /// seed.
     #[must_use]
     pub fn encode(&self, segment_seed: u64, position: u64, payload: &[u8]) -> [u8; RECORD_BYTES] {
         self.encode_parts(segment_seed, position, [payload, &[]])
@@ -423,7 +429,8 @@ impl RecordHeader {
         (self.first - self.complete) as u32
     }
 
-    /// Reads a header that could be one: its checksum is not looked at, which [`RecordHeader::verify`] does.
+    /// Reads a header that could be one: its checksum is not looked at, which
+    /// [`RecordHeader::verify`] does.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<RecordHeader> {
         Self::read(bytes).ok().flatten()
@@ -464,7 +471,8 @@ impl RecordHeader {
         Ok((shape && possible && zero.iter().all(|&byte| byte == 0)).then_some(header))
     }
 
-    /// Whether `bytes` (header and payload) are what was written at `position` of the segment with this seed.
+    /// Whether `bytes` (header and payload) are what was written at `position` of the segment with
+    /// this seed.
     #[must_use]
     pub fn verify(&self, segment_seed: u64, position: u64, bytes: &[u8]) -> bool {
         let payload = RECORD_BYTES..RECORD_BYTES + self.len as usize;

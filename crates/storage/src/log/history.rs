@@ -1,4 +1,5 @@
-//! What the log still knows of the past: the segments that are not released, and the newest of those that are, for who follows the store.
+//! What the log still knows of the past: the segments that are not released, and the newest of
+//! those that are, for who follows the store.
 //!
 //! A kept segment holds no open file: a reader opens a few of them at a time, in the order in which
 //! they were begun. The records of a segment lie above the completion watermark of the moment when
@@ -36,7 +37,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// What is kept of a segment.
+    /// Returns what is kept of a segment.
     #[must_use]
     pub(super) fn of(segment: &Segment) -> Kept {
         Kept {
@@ -76,7 +77,7 @@ impl History {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Whether anything is.
+    /// Returns whether anything is.
     #[must_use]
     pub(super) fn keeps(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > 0
@@ -88,7 +89,8 @@ impl History {
         self.forgotten.load(Ordering::Acquire)
     }
 
-    /// Keeps segments that were released, and gives up those that are too much. Nobody who reads takes them for whole from then on.
+    /// Keeps segments that were released, and returns those that exceed the limit. From then on no
+    /// reader takes them for whole.
     pub(super) fn keep(&self, released: impl Iterator<Item = Kept>) -> Vec<Kept> {
         let mut kept = self.kept.lock();
         kept.extend(released);

@@ -3,9 +3,9 @@
 //!
 //! Where files are copied on write both take space, which a full disk does not have. Then the log
 //! opens all the same, for reading, and the work is put off, with the first segment of the new
-//! incarnation if there is no room for that: it is done before the first record is appended and before
-//! anything counts as synced. Until then no file of the log is changed or removed that the mark of the
-//! incarnation before names, so that a crash finds what this opening found.
+//! incarnation if the disk has no space for that: it is done before the first record is appended
+//! and before anything counts as synced. Until then no file of the log is changed or removed that
+//! the mark of the incarnation before names, so that a crash finds what this opening found.
 
 use super::format::ALIGNMENT;
 use super::pool::{Header, Pool};
@@ -68,7 +68,7 @@ struct Works {
 }
 
 impl PutOff {
-    /// The incarnation begins when there is room for its first segment.
+    /// The incarnation begins when the disk has space for its first segment.
     pub(super) fn begin_later(&self) {
         self.works.lock().begin = true;
         self.is_any.store(true, Ordering::Release);
@@ -121,8 +121,8 @@ impl PutOff {
     }
 }
 
-/// Where to cut a segment of which nothing above `last` counts; none when records that count lie
-/// behind others, or when nothing above `from` would be left.
+/// Returns where to cut a segment of which nothing above `last` counts; none when records that
+/// count lie behind others, or when nothing above `from` would be left.
 ///
 /// # Errors
 /// As the device says.
@@ -145,7 +145,7 @@ pub(super) fn trim_at(source: &Source, from: u64, last: u64) -> Result<Option<Tr
 }
 
 /// Destroys everything behind a place in a segment, durably. Where files are written in place it
-/// needs no room.
+/// needs no space.
 ///
 /// # Errors
 /// As the device says.

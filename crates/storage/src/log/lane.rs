@@ -1,7 +1,8 @@
 //! Lanes: where records are put, one after the other, each lane by one thread at a time.
 //!
-//! A lane has one segment. A record that does not fit what is left of it seals it and goes to the next one, which
-//! comes from the pool; only then can an append fail for lack of room, and then nothing has changed.
+//! A lane has one segment. A record that does not fit what is left of it seals it and goes to the
+//! next one, which comes from the pool. Only then can an append fail for want of space, and then
+//! nothing has changed.
 
 use super::format::{BLOCK_BYTES, Kind, RECORD_BYTES, RecordHeader, SegmentHeader, record_len};
 use super::options::Durability;
@@ -37,7 +38,7 @@ struct Active {
     segment: Arc<Segment>,
     at: u64,
     pen: Pen,
-    /// It did not fit the ordinary limit: whoever writes it must have room.
+    /// It did not fit the ordinary limit: what is written to it may use the reserve.
     reserved: bool,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// How many bytes are the caller's.
+    /// Returns how many bytes are the caller's.
     pub(super) fn len(&self) -> usize {
         self.payload.len() + self.tail.len()
     }
@@ -78,12 +79,13 @@ impl Entry<'_> {
 static NEXT_WRITER: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The number of this thread among those that have ever used a log, so that threads spread over lanes.
+    /// The number of this thread among those that have ever used a log, so that threads spread over
+    /// lanes.
     static WRITER: Cell<usize> = Cell::new(NEXT_WRITER.fetch_add(1, Ordering::Relaxed));
 }
 
-/// From now on this thread appends as the writer of this number, which chooses its lane: for simulations, in which one
-/// thread plays many and everything follows from a seed.
+/// From now on this thread appends as the writer of this number, which chooses its lane: for
+/// simulations, in which one thread plays many and everything follows from a seed.
 pub fn write_as(writer: usize) {
     WRITER.set(writer);
 }
@@ -103,7 +105,7 @@ impl Lanes {
         }
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[must_use]
     pub(super) fn count(&self) -> usize {
         self.lanes.len()
@@ -119,14 +121,15 @@ impl Lanes {
         self.lanes[number].lock()
     }
 
-    /// The first lane: control records go there.
+    /// Returns the first lane: control records go there.
     pub(super) fn first(&self) -> MutexGuard<'_, Lane> {
         self.lanes[0].lock()
     }
 
-    /// A lane for this thread's next record. Commits that wait for the device share the first one, so that one sync
-    /// serves them all; others prefer the thread's own, which is not that one, for a page that is being synced is one to wait for, and move
-    /// on when it is taken.
+    /// Returns a lane for this thread's next record. Commits that wait for the device share the
+    /// first lane, so that a single sync serves them. Other commits prefer a lane of the thread's
+    /// own, and move on when it is taken. That lane is never the first one, because a write to a
+    /// page that is being synced waits.
     pub(super) fn pick(&self, durability: Durability) -> MutexGuard<'_, Lane> {
         if durability == Durability::Disk || self.lanes.len() == 1 {
             return self.first();
@@ -143,7 +146,7 @@ impl Lanes {
 }
 
 impl Lane {
-    /// Where the lane stands: its segment and the next position.
+    /// Returns where the lane stands: its segment and the next position.
     #[must_use]
     pub(super) fn position(&self) -> Option<(&Arc<Segment>, u64)> {
         self.current.as_ref().map(|active| (&active.segment, active.at))
@@ -172,7 +175,7 @@ impl Lane {
             .map_err(|error| shared.poison_unless_full(error))
     }
 
-    /// Seals the segment and goes on to another one that has room for `total` bytes.
+    /// Seals the segment and goes on to another one with space for `total` bytes.
     fn switch(&mut self, shared: &Shared, total: u64, claim: Claim) -> Result<()> {
         let taken = shared
             .pool
@@ -226,8 +229,8 @@ impl Lane {
         self.pay(shared, total)
     }
 
-    /// Puts the voids that are owed at the start of a segment, as far as `total` bytes more find
-    /// room behind them.
+    /// Puts the voids that are owed at the start of a segment, as far as `total` bytes more fit
+    /// behind them.
     fn pay(&mut self, shared: &Shared, total: u64) -> Result<()> {
         let mut owed = shared.owed.lock();
         let active = self.current.as_mut().expect("a segment was just begun");
@@ -252,9 +255,9 @@ impl Lane {
         Ok(())
     }
 
-    /// Goes on to an ordinary segment where the lane stands in one of a long record, if there is
-    /// room: what names the newest generation keeps
-    /// its segment, and might keep most of the log that way.
+    /// Goes on to an ordinary segment where the lane stands in one of a long record, if the log has
+    /// space: what names the newest generation keeps its segment, and might keep most of the log
+    /// that way.
     ///
     /// # Errors
     /// As the device says; the log is poisoned then.

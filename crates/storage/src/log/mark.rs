@@ -20,7 +20,7 @@
 //! wrote it. A mark of an earlier incarnation than the newest one counts for nothing: a later one
 //! names what it must.
 //!
-//! An old mark does no harm, so a disk without room for it (where files are copied on write) is no
+//! An old mark does no harm, so a disk without space for it (where files are copied on write) is no
 //! failure.
 
 use super::format::{BLOCK_BYTES, Mark};
@@ -75,7 +75,8 @@ fn prepare(directory: &dyn Directory) -> Result<Arc<dyn Device>> {
     Ok(file)
 }
 
-/// The mark of the store with this identity; in the inner result what is wrong with the file.
+/// Returns the mark of the store with this identity; in the inner result what is wrong with the
+/// file.
 ///
 /// # Errors
 /// As the device says.
@@ -99,7 +100,7 @@ pub(super) fn read(directory: &dyn Directory, identity: u64) -> Result<std::resu
 }
 
 impl MarkFile {
-    /// The mark's file, which is left as it is until [`MarkFile::begin`].
+    /// Returns the mark's file, which is left as it is until [`MarkFile::begin`].
     ///
     /// # Errors
     /// As the device says.
@@ -113,8 +114,8 @@ impl MarkFile {
         })
     }
 
-    /// Changes the mark and writes it; everything up to `synced` is synced, if no more is. Without
-    /// room the file stays as it was.
+    /// Changes the mark and writes it; everything up to `synced` is synced, if no more is. On a
+    /// full disk the file stays as it was.
     fn write(&self, shared: &Shared, synced: u64, change: impl FnOnce(&mut Mark)) -> Result<()> {
         let mut state = self.state.lock();
         change(&mut state.mark);
@@ -158,7 +159,8 @@ impl Shared {
         self.mark.write(self, synced, |_| {})
     }
 
-    /// Writes down how far the log has come, unless the mark says so; whether it was written.
+    /// Writes down how far the log has come, unless the mark says so. Returns whether it was
+    /// written.
     ///
     /// # Errors
     /// As the device says.

@@ -1,9 +1,10 @@
 //! All records of a log in the order of their sequences, in bounded memory.
 //!
-//! Each lane of each incarnation is a stream of segments. A writer may begin a record at most [`WINDOW`] sequences above
-//! the completion watermark, and never below it; so a record's first sequence is more than that of any record before
-//! it in its stream, less the window. A stream that was read up to a record `WINDOW` above the next wanted sequence
-//! cannot hold it any more, and no more than a window of records waits in memory, without payloads.
+//! Each lane of each incarnation is a stream of segments. A writer may begin a record at most
+//! [`WINDOW`] sequences above the completion watermark, and never below it; so a record's first
+//! sequence is more than that of any record before it in its stream, less the window. A stream that
+//! was read up to a record `WINDOW` above the next wanted sequence cannot hold it any more, and no
+//! more than a window of records waits in memory, without payloads.
 
 use super::format::Kind;
 use super::scan::{Cursor, Located, Source, Stop};
@@ -99,7 +100,8 @@ pub(super) struct Merge<'a> {
     last: Option<Located>,
 }
 
-/// The highest sequence of each incarnation that counts: none above the base of any later one.
+/// Returns the highest sequence of each incarnation that counts: none above the base of any later
+/// one.
 fn limits(sources: &[Source]) -> BTreeMap<u64, u64> {
     let mut bases: BTreeMap<u64, u64> = BTreeMap::new();
     for source in sources {
@@ -116,7 +118,7 @@ fn limits(sources: &[Source]) -> BTreeMap<u64, u64> {
 }
 
 impl<'a> Merge<'a> {
-    /// The records above `from` of these segments, which are in the order of their numbers.
+    /// Creates the records above `from` of these segments, which are in the order of their numbers.
     #[must_use]
     pub(super) fn new(sources: &'a [Source], from: u64, reading: Reading, purpose: Purpose) -> Merge<'a> {
         let mut streams: BTreeMap<(u64, u16), VecDeque<usize>> = BTreeMap::new();
@@ -151,13 +153,13 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// What was learnt of each source: complete once there is no next record.
+    /// Returns what was learnt of each source: complete once there is no next record.
     #[must_use]
     pub(super) fn into_facts(self) -> Vec<Fact> {
         self.facts
     }
 
-    /// The next record in the order of sequences, or the gap before it.
+    /// Returns the next record in the order of sequences, or the gap before it.
     ///
     /// # Errors
     /// As the device says. Damage shows as gaps.
@@ -201,7 +203,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// Reads one record of a stream; whether there was any.
+    /// Reads one record of a stream. Returns whether there was any.
     fn read_one(&mut self, index: usize) -> Result<bool> {
         let stream = &mut self.streams[index];
         let Some(&number) = stream.sources.front() else {

@@ -1,19 +1,20 @@
 //! The write-ahead log: opaque records that survive, as far as each writer asked.
 //!
-//! *Knows*: segments and the files they live in, lanes, checksums by place, what is complete and what is synced, what
-//! a crash on the same or another boot leaves, and how it is told from damage.
+//! *Knows*: segments and the files they live in, lanes, checksums by place, what is complete and
+//! what is synced, what a crash on the same or another boot leaves, and how it is told from damage.
 //!
 //! *Does not know*: what a record means, who assigns sequences, when a checkpoint is due.
 //!
-//! *Read in this order*: [`options`], [`format`](mod@format), `segment` (files and their uses), `lane` (where records are
-//! put), `pool` (slots between uses), [`watermark`](crate::watermark) (what is complete), `commit` (who syncs), `shared` (an append from
-//! start to end), `release` (space back, the background step), `history` (what is kept for who
-//! follows), `mark` (how far the log has come), `scan` and `merge`
-//! (reading back), `survey`, `keep`, `recover` and `keep`, [`check`].
+//! *Read in this order*: [`options`], [`format`](mod@format), `segment` (files and their uses),
+//! `lane` (where records are put), `pool` (slots between uses), [`watermark`](crate::watermark)
+//! (what is complete), `commit` (who syncs), `shared` (an append from start to end), `release`
+//! (space back, the background step), `history` (what is kept for who follows), `mark` (how far the
+//! log has come), `scan` and `merge` (reading back), `survey`, `keep`, `recover` and `keep`,
+//! [`check`].
 //!
 //! ```text
 //!  sequences   1  2  3  4  5  6  7  8  9 10 11 12 13       synced ≤ completed; a gap is a record under way
-//!              ──────── synced ──────┤                     (8 here: 9 to 13 are complete but not counted yet)
+//!              ──────── synced ──────┤                     (8 here: 9 to 13 are complete, not counted yet)
 //!  lane 0   ┌────┬─┬──┬──┬────┐  ┌────┬──┬──┬───────────┐
 //!           │head│1│ 3│ 4│seal│─►│head│ 7│10│  (blank)  │  log-0, log-3
 //!           └────┴─┴──┴──┴────┘  └────┴──┴──┴───────────┘
@@ -25,38 +26,45 @@
 //!
 //! Invariants:
 //!
-//! - **L1** A record verifies only in the store, incarnation, segment and position it was written for: what an earlier
-//!   use of a file left can never be taken for a record.
-//! - **L2** A slot is handed to a lane only once its name and space are durable; a full disk or a full log is found
-//!   there, before anything is written.
-//! - **L3** A lane writes its records one after the other, each whole before the next: on the boot that wrote it, no record
-//!   of a segment lies behind one that is not whole.
-//! - **L4** A record begins at most a window above the completion watermark, and never at or below it.
-//! - **L5** `synced` moves only after a sync that began when everything up to its new value was complete, or to what a
-//!   durable checkpoint holds. A recovery takes nothing for synced that no durable word says was.
+//! - **L1** A record verifies only in the store, incarnation, segment and position it was written
+//!   for: what an earlier use of a file left can never be taken for a record.
+//! - **L2** A slot is handed to a lane only once its name and space are durable; a full disk or a
+//!   full log is found there, before anything is written.
+//! - **L3** A lane writes its records one after the other, each whole before the next: on the boot
+//!   that wrote it, no record of a segment lies behind one that is not whole.
+//! - **L4** A record begins at most a window above the completion watermark, and never at or below
+//!   it.
+//! - **L5** `synced` moves only after a sync that began when everything up to its new value was
+//!   complete, or to what a durable checkpoint holds. A recovery takes nothing for synced that no
+//!   durable word says was.
 //! - **L6** `Disk` is acknowledged at or below `synced` only. A record is in the page cache when
 //!   its append returns, and
 //!   survives the process once all lower sequences are complete: a recovery cuts off what lies
 //!   above a gap.
-//! - **L7** A failed write or sync is for good: nothing is acknowledged after it. A full disk or log is not one.
-//! - **L8** One segment is always durable and never released that names the incarnation and the newest generation; no
-//!   space is released before the generation that frees it is noted there.
+//! - **L7** A failed write or sync is for good: nothing is acknowledged after it. A full disk or
+//!   log is not one.
+//! - **L8** One segment is always durable and never released that names the incarnation and the
+//!   newest generation; no space is released before the generation that frees it is noted there.
 //! - **L9** What a durable checkpoint has overtaken is never synced.
-//! - **L10** An incarnation's first header is durable before its first record; it says where earlier ones end (`base`).
-//!   What a recovery cuts off is destroyed, durably, before it lets anybody append.
+//! - **L10** An incarnation's first header is durable before its first record; it says where
+//!   earlier ones end (`base`). What a recovery cuts off is destroyed, durably, before it lets
+//!   writers append.
 //! - **L11** Everything at or below the highest synced watermark that any valid record or header,
 //!   the mark or the superblock
 //!   names is there, or opening fails with the place. On the boot and mount that wrote the log the
 //!   same goes for the
 //!   completion watermark, and for the segments that the mark names.
-//! - **L12** Live bytes never exceed the limit, but by a few segments for the records without which nothing could be
-//!   released, by what a recovery must write, and by one record longer than a segment, which is taken while half of the limit is free.
+//! - **L12** Live bytes never exceed the limit, but by a few segments for the records without which
+//!   nothing could be released, by what a recovery must write, and by one record longer than a
+//!   segment, which is taken while half of the limit is free.
 //!
-//! *Records longer than a segment* get a segment of their own length, whose file is removed when it is released. They are
-//! not fragmented: a record is whole where its checksum is, and nothing has to be put together.
+//! *Records longer than a segment* get a segment of their own length, whose file is removed when it
+//! is released. They are not fragmented: a record is whole where its checksum is, and nothing has
+//! to be put together.
 //!
-//! *Back-pressure* comes in two kinds: a full log is an error at once ([`Error::LogFull`]); a writer
-//! whose sequence is more than the window (65,536) above the lowest incomplete one waits for that one.
+//! *Back-pressure* comes in two kinds: a full log is an error at once ([`Error::LogFull`]); a
+//! writer whose sequence is more than the window (65,536) above the lowest incomplete one waits for
+//! the latter.
 
 pub mod check;
 mod commit;
@@ -120,7 +128,8 @@ pub struct RepairReport {
     pub dropped_records: u64,
     /// The damaged places.
     pub damaged: Vec<String>,
-    /// The newest generation that anything names: newer than the superblock's if commits are undone.
+    /// The newest generation that anything names: newer than the superblock's if commits are
+    /// undone.
     pub named_generation: u64,
 }
 
@@ -153,11 +162,12 @@ pub struct Log {
 }
 
 impl Log {
-    /// Creates the log of a new store whose superblock has `generation`. The first sequence is 1. The reserve and the first
-    /// segment are durable when this returns.
+    /// Creates the log of a new store whose superblock has `generation`. The first sequence is 1.
+    /// The reserve and the first segment are durable when this returns.
     ///
     /// # Errors
-    /// [`Error::StoreExists`] when there are files of a log, [`Error::BadOption`], `DiskFull`, or as the device says.
+    /// [`Error::StoreExists`] when there are files of a log, [`Error::BadOption`], `DiskFull`, or
+    /// as the device says.
     pub fn create(directory: &Arc<dyn Directory>, options: LogOptions, generation: u64) -> Result<Log> {
         options.validate()?;
         if directory.list()?.iter().any(|name| slot_of(name).is_some()) {
@@ -193,19 +203,20 @@ impl Log {
         })
     }
 
-    /// Opens the log of a store whose superblock has `generation` and holds everything up to `from`, and hands every
-    /// record with a sequence above `from` to `replay`, in the order of sequences. `synced_at_least` is what the superblock
-    /// says was synced. Afterwards [`Log::completed`] is the last sequence of the log; the next append begins
-    /// above it.
+    /// Opens the log of a store whose superblock has `generation` and holds everything up to
+    /// `from`, and hands every record with a sequence above `from` to `replay`, in the order of
+    /// sequences. `synced_at_least` is what the superblock says was synced. Afterwards
+    /// [`Log::completed`] is the last sequence of the log; the next append begins above it.
     ///
     /// The log ends before the first gap. A gap at or below the synced watermark is an error; so is
     /// one at or below the completion watermark that a record names, on the boot and the mount that
     /// wrote it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the place when something at or below the synced watermark is missing or damaged;
-    /// [`Error::OlderGeneration`] when the log names a newer generation; [`Error::NewerFormat`]; what `replay` fails with; or
-    /// as the device says. Whatever it is, the log can be opened again as after a crash.
+    /// [`Error::Corrupt`] with the place when something at or below the synced watermark is missing
+    /// or damaged; [`Error::OlderGeneration`] when the log names a newer generation;
+    /// [`Error::NewerFormat`]; what `replay` fails with; or as the device says. Whatever it is, the
+    /// log can be opened again as after a crash.
     pub fn open(
         directory: &Arc<dyn Directory>,
         options: LogOptions,
@@ -225,9 +236,9 @@ impl Log {
         })
     }
 
-    /// Opens a log as far as it goes: every sound record above `from` is replayed, damage is skipped and reported, a newer
-    /// generation named by the log is accepted. Afterwards the log is sound: what was missing is void. Nothing
-    /// else ever skips damage.
+    /// Opens a log as far as it goes: every sound record above `from` is replayed, damage is
+    /// skipped and reported, a newer generation named by the log is accepted. Afterwards the log is
+    /// sound: what was missing is void. Nothing else ever skips damage.
     ///
     /// # Errors
     /// [`Error::NewerFormat`], what `replay` fails with, or as the device says.
@@ -252,13 +263,15 @@ impl Log {
 
     /// Appends a record that covers `first..first + count`, and returns when `durability` holds.
     ///
-    /// Sequences are dense: each is appended once, by whichever thread, or given up with [`Log::void`]. A thread that asks for
-    /// `Disk` waits until all lower sequences are complete, so it must not be the one that is still to append them.
+    /// Sequences are dense: each is appended once, by whichever thread, or given up with
+    /// [`Log::void`]. A thread that asks for `Disk` waits until all lower sequences are complete,
+    /// so it must not be the one that is still to append them.
     ///
     /// # Errors
-    /// [`Error::LogFull`] or `DiskFull` ([`Error::is_full`]) with nothing written: the sequences are still open, and can be
-    /// appended again once there is room. [`Error::BadOption`] for a payload above [`MAX_PAYLOAD`]. Anything else is for
-    /// good: [`Error::Poisoned`] follows, and whether the record survives is open, as after a crash.
+    /// [`Error::LogFull`] or `DiskFull` ([`Error::is_full`]) with nothing written: the sequences
+    /// are still open, and can be appended again once the log has space. [`Error::BadOption`] for a
+    /// payload above [`MAX_PAYLOAD`]. Anything else is for good: [`Error::Poisoned`] follows, and
+    /// whether the record survives is open, as after a crash.
     ///
     /// # Panics
     /// When `first` or `count` is zero, or the sequences were appended before.
@@ -284,7 +297,8 @@ impl Log {
         self.append_parts(first, count, [payload, &[]], durability, importance)
     }
 
-    /// As [`Log::append_as`], of a payload in two parts, which stand one behind the other: a caller need not put them together.
+    /// As [`Log::append_as`], of a payload in two parts, which stand one behind the other: a caller
+    /// need not put them together.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -311,8 +325,8 @@ impl Log {
         self.shared.append(entry, durability, importance.into())
     }
 
-    /// Gives up sequences that were assigned and could not be appended: they hold nothing, and nothing waits for them
-    /// any more. It may use the reserve.
+    /// Gives up sequences that were assigned and could not be appended: they hold nothing, and
+    /// nothing waits for them any more. It may use the reserve.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -349,7 +363,7 @@ impl Log {
             .map_err(|error| self.shared.poison_unless_full(error))
     }
 
-    /// Makes everything up to `sequence` durable, with whoever else asks meanwhile.
+    /// Makes everything up to `sequence` durable. Callers that ask at the same time share a sync.
     ///
     /// # Errors
     /// As the device says; the log is poisoned then.
@@ -373,17 +387,19 @@ impl Log {
         self.shared.watermark.completed()
     }
 
-    /// Makes durable that `generation` exists: from then on no older superblock is accepted. To be called once its
-    /// superblock is durable, before [`Log::release`].
+    /// Makes durable that `generation` exists: from then on no older superblock is accepted. To be
+    /// called once its superblock is durable, before [`Log::release`].
     ///
     /// # Errors
-    /// As the device says; the log is poisoned unless there was no room. There is: it may use the reserve.
+    /// As the device says; the log is poisoned unless the disk was full. It seldom is: the note may
+    /// use the reserve.
     pub fn note_generation(&self, generation: u64) -> Result<()> {
         self.shared.control(Kind::Note, generation)
     }
 
-    /// A durable checkpoint holds everything up to `through`, and its generation was noted: segments that hold nothing
-    /// above are recycled, or punched when they have been idle for long. They are never synced any more.
+    /// A durable checkpoint holds everything up to `through`, and its generation was noted:
+    /// segments that hold nothing above are recycled, or punched when they have been idle for long.
+    /// They are never synced any more.
     ///
     /// # Errors
     /// As the device says; the log is poisoned then.
@@ -391,7 +407,8 @@ impl Log {
         self.shared.release(through)
     }
 
-    /// Released segments are kept from now on, the newest ones of them, up to so many bytes beyond the limit.
+    /// Keeps released segments from now on, the newest ones of them, up to `bytes` bytes beyond the
+    /// limit.
     pub fn retain(&self, bytes: u64) {
         self.shared.history.retain(bytes);
     }
@@ -402,8 +419,9 @@ impl Log {
         self.shared.history.forgotten()
     }
 
-    /// Hands records above `after` and up to `through` over, which are complete, in the order of their sequences, until about `bytes` of them were.
-    /// Answers the last sequence that was looked at; none when some of it is not there any more.
+    /// Hands records above `after` and up to `through` over, which are complete, in the order of
+    /// their sequences, until about `bytes` of them were. Answers the last sequence that was looked
+    /// at; none when some of it is not there any more.
     ///
     /// # Errors
     /// As the device says.
@@ -417,8 +435,9 @@ impl Log {
         self.shared.read_after(after, through, bytes, take)
     }
 
-    /// One slice of background work, at most a mebibyte of page touches or one file: empties buffers, makes segments
-    /// ready ahead of the writers, punches idle ones. If nobody calls it, appends do the same when they must.
+    /// Does a slice of background work, at most a mebibyte of page touches or one file: empties
+    /// buffers, makes segments ready ahead of the writers, punches idle ones. Without calls of it,
+    /// appends do the same when they must.
     ///
     /// # Errors
     /// As the device says; the log is poisoned then.
@@ -426,26 +445,27 @@ impl Log {
         self.shared.prepare()
     }
 
-    /// Whether the next segment that ordinary writes need has its space already.
+    /// Returns whether the next segment that ordinary writes need has its space already.
     #[must_use]
     pub fn has_space(&self) -> bool {
         self.shared.has_space()
     }
 
-    /// How much space the log asks the file system for at once, in bytes; for a longer record more.
+    /// Returns how much space the log asks the file system for at once, in bytes; for a longer
+    /// record more.
     #[must_use]
     pub fn segment_bytes(&self) -> u64 {
         self.shared.segment_bytes()
     }
 
-    /// What the log holds.
+    /// Returns what the log holds.
     #[must_use]
     pub fn usage(&self) -> LogUsage {
         self.shared.usage()
     }
 
-    /// Syncs everything and marks the log as closed, so that at the next opening any damage is found. Clones of
-    /// this handle refuse further work.
+    /// Syncs everything and marks the log as closed, so that at the next opening any damage is
+    /// found. Clones of this handle refuse further work.
     ///
     /// # Errors
     /// As the device says.

@@ -136,7 +136,8 @@ impl Pages {
     }
 
     fn write(&self, sequence: u64) {
-        // SAFETY: what the model is to show: no thread reads this page before its sequence is complete.
+        // SAFETY: what the model is to show: no thread reads this page before its sequence is
+        // complete.
         self.bytes[sequence as usize].with_mut(|bytes| unsafe { *bytes = sequence });
         self.watermark.complete(sequence, sequence);
         self.read();

@@ -60,9 +60,11 @@ pub const MAX_PAYLOAD: u64 = 256 * MIB;
 pub struct LogOptions {
     /// How many bytes of segments may be unreleased, the reserve included.
     pub limit_bytes: u64,
-    /// The length of a segment, a multiple of 4 KiB. A record that does not fit one gets a segment of its own size.
+    /// The length of a segment, a multiple of 4 KiB. A record that does not fit one gets a segment
+    /// of its own size.
     pub segment_bytes: u64,
-    /// How many of `limit_bytes` only [`Importance::Essential`] appends may use. At least one segment.
+    /// How many of `limit_bytes` only [`Importance::Essential`] appends may use. At least one
+    /// segment.
     pub reserve_bytes: u64,
     /// How many writers do not contend.
     pub lanes: usize,
@@ -71,7 +73,8 @@ pub struct LogOptions {
     /// Whether a new log takes little space before the first record: its first segments are short,
     /// and others are made once there is a writer.
     pub starts_small: bool,
-    /// Ties the log to its store, so that another store's segments are found. The same at every opening.
+    /// Ties the log to its store, so that another store's segments are found. The same at every
+    /// opening.
     pub identity: u64,
 }
 

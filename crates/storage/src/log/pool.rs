@@ -1,4 +1,5 @@
-//! The slots that no lane writes: made ahead, handed out, taken back, given back to the file system.
+//! The slots that no lane writes: made ahead, handed out, taken back, given back to the file
+//! system.
 //!
 //! ```text
 //!            create ┐                        ┌──── punch ◄── idle for long ──┐
@@ -8,8 +9,9 @@
 //!                   └──────────── recycle ◄───────────────────┘
 //! ```
 //!
-//! A slot comes out of here with its name durable and its space allocated, so that a full disk is found here, before
-//! anything is written. Some ready slots are the reserve: ordinary writes cannot have them.
+//! A slot comes out of here with its name durable and its space allocated, so that a full disk is
+//! found here, before anything is written. Some ready slots are the reserve: ordinary writes cannot
+//! have them.
 
 use super::options::{Access, Importance, LogOptions};
 use super::segment::{Slot, slot_file};
@@ -42,7 +44,8 @@ const IDLE_STEPS: u64 = 16;
 pub(super) struct Pool {
     directory: Arc<dyn Directory>,
     options: LogOptions,
-    /// Whether the limit does not count: a recovery must be able to write, however full the log was.
+    /// Whether the limit does not count: a recovery must be able to write, however full the log
+    /// was.
     unlimited: AtomicBool,
     /// Whether slots are mapped. Cleared for good where the file system refuses.
     mapped: AtomicBool,
@@ -73,7 +76,7 @@ struct Idle {
 }
 
 impl Idle {
-    /// A short slot, while there are some that this claim may have and the record fits.
+    /// Returns a short slot, while there are some that this claim may have and the record fits.
     fn take_short(&mut self, total: u64, claim: Claim) -> Option<Arc<Slot>> {
         let kept = usize::from(claim == Claim::Normal);
         let fits = total + (BLOCK_BYTES + RECORD_BYTES) as u64 <= self.short.last()?.len;
@@ -119,7 +122,7 @@ pub(super) enum Limit {
     Ignored,
 }
 
-/// What the header block of a slot holds that nobody needs.
+/// What the header block of an idle slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
     /// Zeros.
@@ -128,7 +131,8 @@ pub(super) enum Header {
     Stale,
 }
 
-/// What a slot is wanted for: each may use more of the limit, and of the slots that are ready, than the one before.
+/// What a slot is wanted for: each may use more of the limit, and of the slots that are ready, than
+/// the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Claim {
     /// Ordinary writes.
@@ -160,7 +164,7 @@ pub(super) struct Taken {
 }
 
 impl Pool {
-    /// A pool without slots. `names` are the numbers that files have already.
+    /// Creates a pool without slots. `names` are the numbers that files have already.
     #[must_use]
     pub(super) fn new(directory: Arc<dyn Directory>, options: LogOptions, names: BTreeSet<u32>) -> Pool {
         Pool {
@@ -181,19 +185,19 @@ impl Pool {
         self.unlimited.store(ignore == Limit::Ignored, Ordering::Relaxed);
     }
 
-    /// Whether the limit is ignored.
+    /// Returns whether the limit is ignored.
     #[must_use]
     pub(super) fn ignores_limit(&self) -> bool {
         self.unlimited.load(Ordering::Relaxed)
     }
 
-    /// Whether slots are mapped.
+    /// Returns whether slots are mapped.
     #[must_use]
     pub(super) fn is_mapped(&self) -> bool {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// The length of a segment for a record of `total` bytes.
+    /// Returns the length of a segment for a record of `total` bytes.
     fn length_for(&self, total: u64) -> u64 {
         let needed = total + (BLOCK_BYTES + RECORD_BYTES) as u64;
         if needed <= self.options.segment_bytes {
@@ -203,12 +207,13 @@ impl Pool {
         }
     }
 
-    /// The slots of the reserve, and one for a note.
+    /// Returns the slots of the reserve, and one for a note.
     fn reserve_slots(&self) -> usize {
         (self.options.reserve_bytes / self.options.segment_bytes) as usize + 1
     }
 
-    /// How many bytes may be live for this claim. What must be written goes past a long record that went past the limit.
+    /// Returns how many bytes may be live for this claim. What must be written goes past a long
+    /// record that went past the limit.
     fn allowance(&self, idle: &Idle, claim: Claim) -> u64 {
         let LogOptions {
             limit_bytes,
@@ -225,7 +230,7 @@ impl Pool {
         }
     }
 
-    /// How many ready slots this claim leaves behind.
+    /// Returns how many ready slots this claim leaves behind.
     fn keeps(&self, claim: Claim) -> usize {
         match claim {
             Claim::Normal => self.reserve_slots(),
@@ -234,31 +239,32 @@ impl Pool {
         }
     }
 
-    /// Whether this claim may go on writing a segment that did not fit the ordinary limit.
+    /// Returns whether this claim may go on writing a segment that did not fit the ordinary limit.
     #[must_use]
     pub(super) fn has_room(&self, claim: Claim) -> bool {
         let idle = self.idle.lock();
         idle.live <= self.allowance(&idle, claim)
     }
 
-    /// Whether an ordinary write gets a slot without asking the file system for space.
+    /// Returns whether an ordinary write gets a slot without asking the file system for space.
     #[must_use]
     pub(super) fn has_space(&self) -> bool {
         let idle = self.idle.lock();
         idle.short.len() > 1 || idle.ready.len() > self.keeps(Claim::Normal) || !idle.free.is_empty()
     }
 
-    /// A slot for a lane that has a record of `total` bytes to write.
+    /// Returns a slot for a lane that has a record of `total` bytes to write.
     ///
     /// # Errors
-    /// [`Error::LogFull`] at the limit, `DiskFull` where the file system has no room, with nothing changed; or as the
-    /// device says.
+    /// [`Error::LogFull`] at the limit, `DiskFull` where the file system is full, with nothing
+    /// changed; or as the device says.
     pub(super) fn take(&self, total: u64, claim: Claim) -> Result<Taken> {
         let len = self.length_for(total);
         let mut idle = self.idle.lock();
         let live = idle.live + len;
         let allowance = self.allowance(&idle, claim);
-        // A long record goes past the limit where half of what is allowed is free: it could never be written otherwise.
+        // A long record goes past the limit where half of what is allowed is free: it could never
+        // be written otherwise.
         let is_let_past = len > self.options.segment_bytes && idle.live <= allowance / 2;
         if live > allowance && !is_let_past {
             return Err(Error::LogFull {
@@ -328,9 +334,9 @@ impl Pool {
         Ok(slot)
     }
 
-    /// A slot with its space allocated: this one, if it can be had, or from a hole, or a new one.
-    /// Where segments are written by calls, the file system may write to a new place what was
-    /// written before, so that the space of a slot that was used counts for nothing.
+    /// Returns a slot with its space allocated: this one, if it can be had, or from a hole, or a
+    /// new one. Where segments are written by calls, the file system may write to a new place what
+    /// was written before, so that the space of a slot that was used counts for nothing.
     fn refresh_or_make(&self, used: Option<Arc<Slot>>) -> Result<Arc<Slot>> {
         let Some(slot) = used else {
             return self.fill_hole_or_create();
@@ -351,7 +357,7 @@ impl Pool {
         }
     }
 
-    /// A slot with its space allocated, from a hole or anew.
+    /// Returns a slot with its space allocated, from a hole or newly created.
     fn fill_hole_or_create(&self) -> Result<Arc<Slot>> {
         let holes = std::mem::take(&mut self.idle.lock().holes);
         let mut filled = None;
@@ -402,7 +408,7 @@ impl Pool {
         Ok(())
     }
 
-    /// A new file whose name and length are durable.
+    /// Creates a new file whose name and length are durable.
     fn create(&self, len: u64) -> Result<Arc<Slot>> {
         let index = {
             let mut idle = self.idle.lock();
@@ -425,7 +431,8 @@ impl Pool {
         match made {
             Ok(slot) => Ok(slot),
             Err(error) => {
-                // What was begun is removed as far as it goes; a file that stays is found empty at the next opening.
+                // What was begun is removed as far as it goes; a file that stays is found empty at
+                // the next opening.
                 if self.directory.remove(&name).is_ok() {
                     self.idle.lock().names.remove(&index);
                 }
@@ -447,7 +454,7 @@ impl Pool {
         if slot.len != self.options.segment_bytes {
             return self.remove(slot.index);
         }
-        slot.rinse()?;
+        slot.sync_in_background()?;
         Self::blank(&slot)?;
         slot.forget_populated();
         let mut idle = self.idle.lock();
@@ -456,7 +463,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Not for safety, for what the slot holds is overtaken, but so that the next recovery need not read it.
+    /// Not for safety, for what the slot holds is overtaken, but so that the next recovery need not
+    /// read it.
     fn blank(slot: &Slot) -> Result<()> {
         let blanked = slot.file.write_at(0, Buffer::zeroed(BLOCK_BYTES), Purpose::Log);
         match blanked {
@@ -475,7 +483,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes a slot that recovery has found and nobody needs. Whether it has space is not known.
+    /// Takes an unused slot that recovery has found. Whether it has space is not known.
     ///
     /// # Errors
     /// As the device says.
@@ -500,8 +508,8 @@ impl Pool {
         self.idle.lock().live += len;
     }
 
-    /// To be called once per release, before slots come back: what lay free since the release before the last is idle
-    /// and is punched.
+    /// To be called once per release, before slots come back: what lay free since the release
+    /// before the last is idle and is punched.
     ///
     /// # Errors
     /// As the device says.
@@ -523,7 +531,7 @@ impl Pool {
         Ok(())
     }
 
-    /// One slice of making slots ready. Whether there was anything to do.
+    /// One slice of making slots ready. Returns whether there was anything to do.
     ///
     /// # Errors
     /// As the device says. A full disk is not an error here: the next append finds it.
@@ -552,7 +560,7 @@ impl Pool {
         }
     }
 
-    /// Makes one slot ready unless there are `target`, or the limit leaves no room for more.
+    /// Makes one slot ready unless `target` are, or the limit allows no more.
     ///
     /// # Errors
     /// As [`Pool::prepare`].
@@ -589,13 +597,13 @@ impl Pool {
         Ok(self.idle.lock().ready.len() >= self.reserve_slots())
     }
 
-    /// How many bytes may be live, whatever is written.
+    /// Returns how many bytes may be live, whatever is written.
     #[must_use]
     pub(super) fn most_bytes(&self) -> u64 {
         self.allowance(&self.idle.lock(), Claim::Control)
     }
 
-    /// What there is.
+    /// Returns what there is.
     #[must_use]
     pub(super) fn usage(&self) -> PoolUsage {
         let idle = self.idle.lock();

@@ -1,15 +1,17 @@
 //! Opening a log after a close, a crash, or a crash of an opening.
 //!
-//! Two passes. *Survey* reads everything and decides, changing nothing: which generation is named, what was synced,
-//! what is missing. *Replay* begins a new incarnation and then hands the records over in order.
+//! Two passes. *Survey* reads everything and decides, changing nothing: which generation is named,
+//! what was synced, what is missing. *Replay* begins a new incarnation and then hands the records
+//! over in order.
 //!
 //! ```text
 //!   survey ──► missing ≤ synced? ─────────────────────────── error, with the place
 //!      │       missing ≤ complete, on the same boot? ──────── error, with the place
 //!      │       a segment that the mark names is not there? ── error, with the place
 //!      │
-//!      └─ cut before the first gap: segments end where the records behind it begin; if others follow those, they are
-//!         rewritten as far as they count, the copies synced, and then the old segments destroyed; durably
+//!      └─ cut before the first gap: segments end where the records behind it begin; if others
+//!         follow those, they are rewritten as far as they count, the copies synced, and then the old
+//!         segments destroyed; durably
 //! ```
 //!
 //! *How a gap is judged.* Each record names the completion watermark of the moment when it was
@@ -22,15 +24,16 @@
 //! *What is durable* does not depend on the boot: what an earlier life left may be in the page
 //! cache only, and clean there since a sync has failed. Segments above the synced watermark are
 //! written once more, so that the next sync writes them, and nothing above the watermark counts as
-//! synced before that. Where a full disk has no room for that it is put off (`keep`): the log can be
-//! read, and takes nothing before it is done.
+//! synced before that. Where a full disk has no space for that it is put off (`keep`): the log can
+//! be read, and takes nothing before it is done.
 //!
-//! Why a crash at any moment of this is a crash like any other: the new incarnation's first header says where it begins
-//! (`base`) and is durable before any record of it. Until then the survey finds what it found. From then on earlier
-//! incarnations count up to `base` only, whatever is left of them; copies repeat what they copy, and the newest is
-//! taken; what is not yet destroyed is cut off by `base`, and once it is destroyed, `base` is not
-//! needed any more. Segments that are written once more hold the same bytes whatever of it is lost.
-//! On the same boot everything up to `base` must be there.
+//! Why a crash at any moment of this is a crash like any other: the new incarnation's first header
+//! says where it begins (`base`) and is durable before any record of it. Until then the survey
+//! finds what it found. From then on earlier incarnations count up to `base` only, whatever is left
+//! of them; copies repeat what they copy, and the newest is taken; what is not yet destroyed is cut
+//! off by `base`, and once it is destroyed, `base` is not needed any more. Segments that are
+//! written once more hold the same bytes whatever of it is lost. On the same boot everything up to
+//! `base` must be there.
 
 use super::format::Kind;
 use super::keep::{Trim, Work, trim_at};
@@ -52,7 +55,7 @@ use std::sync::Arc;
 /// How many segments have a buffer for payloads at a time.
 const MAX_CURSORS: usize = 32;
 
-/// What the caller knows when he opens a log.
+/// What the caller that opens a log knows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     /// Sequences up to here are held by the checkpoint.
@@ -86,13 +89,13 @@ struct Plan {
 }
 
 impl Plan {
-    /// Whether every record that counts stays where it is.
+    /// Returns whether every record that counts stays where it is.
     fn copies_nothing(&self) -> bool {
         self.gaps.is_empty() && !self.rewritten.contains(&true)
     }
 
-    /// What becomes of each segment when nothing above `last` counts. A repair writes everything
-    /// again.
+    /// Returns what becomes of each segment when nothing above `last` counts. A repair writes
+    /// everything again.
     fn make(
         inventory: &Inventory,
         survey: &Survey,
@@ -198,7 +201,8 @@ pub(super) fn open(
     Ok((shared, report))
 }
 
-/// Makes the new incarnation's first segment durable. Tells which old segment's slot it took, if any.
+/// Makes the new incarnation's first segment durable. Tells which old segment's slot it took, if
+/// any.
 fn begin_incarnation(
     shared: &Shared,
     inventory: &Inventory,
@@ -220,7 +224,8 @@ fn begin_incarnation(
             return Ok(None);
         }
     };
-    // The disk is full. A segment that the checkpoint holds makes room, unless it alone names what no other does.
+    // The disk is full. A segment that the checkpoint holds makes room, unless it alone names what
+    // no other does.
     let spare = inventory.sources.iter().zip(&survey.facts).zip(&plan.rewritten);
     let names = |source: &Source, fact: &Fact| (source.header.incarnation, fact.generation);
     let spare = spare
@@ -418,8 +423,8 @@ fn settle(
 }
 
 impl RepairReport {
-    /// Says what is not there. Behind the last sound record only a watermark or the mark can tell of
-    /// something: no later record names a gap.
+    /// Says what is not there. Behind the last sound record only a watermark or the mark can tell
+    /// of something: no later record names a gap.
     fn tell(&mut self, survey: &Survey, inventory: &Inventory, start: Start, last: u64) {
         self.named_generation = survey.generation.max(start.generation);
         let written = survey.synced.max(survey.complete);

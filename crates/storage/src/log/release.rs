@@ -24,7 +24,8 @@ pub struct LogUsage {
     pub live_bytes: u64,
     /// Bytes on the file system: live segments and those ready or free.
     pub disk_bytes: u64,
-    /// Bytes that may be resident, to be charged to the budget: mapped slots, and the completion ring.
+    /// Bytes that may be resident, to be charged to the budget: mapped slots, and the completion
+    /// ring.
     pub resident_bytes: u64,
     /// Segments that are not released.
     pub segments: usize,

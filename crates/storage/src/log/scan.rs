@@ -1,4 +1,5 @@
-//! Reading segments back without trusting them: which files there are, and the records of one of them in turn.
+//! Reading segments back without trusting them: which files there are, and the records of one of
+//! them in turn.
 
 use super::format::{
     ALIGNMENT, BLOCK_BYTES, Decoded, Kind, RECORD_BYTES, RecordHeader, SegmentHeader, VERSION, record_len,
@@ -38,7 +39,7 @@ impl Source {
         Arc::new(Slot::new(self.slot, Arc::clone(&self.file), self.file.len()))
     }
 
-    /// A place in it, for errors.
+    /// Returns a place in it, for errors.
     #[must_use]
     pub(super) fn place(&self, structure: Structure, offset: u64) -> Place {
         Place::new(structure, slot_file(self.slot), offset)
@@ -68,7 +69,7 @@ pub(super) struct Inventory {
 }
 
 impl Inventory {
-    /// The newest incarnation of any segment, 0 if there is none.
+    /// Returns the newest incarnation of any segment, 0 if there is none.
     #[must_use]
     pub(super) fn incarnation(&self) -> u64 {
         let incarnations = self.sources.iter().map(|source| source.header.incarnation);
@@ -173,7 +174,7 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// A cursor at the first record.
+    /// Creates a cursor at the first record.
     #[must_use]
     pub(super) fn new(purpose: Purpose) -> Cursor {
         Cursor {
@@ -184,7 +185,7 @@ impl Cursor {
         }
     }
 
-    /// The position of the next record, or of what stands in its place.
+    /// Returns the position of the next record, or of what stands in its place.
     #[must_use]
     pub(super) fn position(&self) -> u64 {
         self.at
@@ -196,7 +197,7 @@ impl Cursor {
         self.stop.as_ref()
     }
 
-    /// The next record. Once there is none, [`Cursor::stop`] says why.
+    /// Returns the next record. Once there is none, [`Cursor::stop`] says why.
     ///
     /// # Errors
     /// As the device says. Damage is no error here.
@@ -223,7 +224,7 @@ impl Cursor {
         }
     }
 
-    /// The record at `at`, verified, or what is there instead.
+    /// Returns the record at `at`, verified, or what is there instead.
     fn read(&mut self, source: &Source, at: u64) -> Result<std::result::Result<RecordHeader, String>> {
         let left = source.end.saturating_sub(at);
         if left < RECORD_BYTES as u64 {
@@ -250,7 +251,7 @@ impl Cursor {
         }
     }
 
-    /// Bytes of memory that were read and are kept.
+    /// Returns the bytes of memory that were read and are kept.
     pub(super) fn held_bytes(&self) -> u64 {
         self.chunk.as_ref().map_or(0, |(_, chunk)| chunk.len() as u64)
     }
@@ -275,7 +276,7 @@ impl Cursor {
         Ok(&chunk[from..from + len as usize])
     }
 
-    /// The payload of a record that was found before; it is verified again.
+    /// Returns the payload of a record that was found before; it is verified again.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the bytes have changed since; or as the device says.
@@ -291,8 +292,8 @@ impl Cursor {
         Ok(&self.bytes(source, record.at, len)?[RECORD_BYTES..])
     }
 
-    /// Looks for a record behind the place where the segment stopped, and goes on there. Nothing of a sound segment is
-    /// there: a lane writes its records one after the other.
+    /// Looks for a record behind the place where the segment stopped, and goes on there. Nothing of
+    /// a sound segment is there: a lane writes its records one after the other.
     ///
     /// # Errors
     /// As the device says.

@@ -1,4 +1,5 @@
-//! A slot is a file; a segment is one use of it. Mapped stores and write calls stand behind one interface here.
+//! A slot is a file; a segment is one use of it. Mapped stores and write calls stand behind one
+//! interface here.
 
 use super::format::{BLOCK_BYTES, SegmentHeader};
 use crate::Result;
@@ -11,23 +12,24 @@ use std::sync::{Arc, OnceLock};
 /// The size of a page of memory, as far as populating and syncing go.
 const PAGE: u64 = 4096;
 
-/// A slot is rinsed at every so many releases: a few hundredths of what is logged is written to the device for it, and between two of them lie ten seconds at
-/// 200 MB/s and half a minute at 70.
-const RINSE_EVERY: u64 = 32;
+/// Releases of a slot from one background sync of it to the next. So the kernel never writes all
+/// slots back at once. It costs about 3 % of the log's bytes. Two syncs lie ten seconds apart at
+/// 200 MB/s, half a minute at 70.
+const RELEASES_PER_SYNC: u64 = 32;
 
-/// How far ahead of a writer pages are touched anew: some milliseconds' worth.
+/// How far ahead of a writer pages are touched in advance: some milliseconds' worth.
 const AHEAD: u64 = 2 << 20;
 
 /// How much of a long record is in the process's memory at once while it is stored, in bytes.
 const PIECE: usize = 1 << 20;
 
-/// The name of a slot's file.
+/// Returns the name of a slot's file.
 #[must_use]
 pub(super) fn slot_file(slot: u32) -> String {
     format!("log-{slot}")
 }
 
-/// The slot that a file name means, if it is one of the log's.
+/// Returns the slot that a file name means, if it is one of the log's.
 #[must_use]
 pub(super) fn slot_of(name: &str) -> Option<u32> {
     let number = name.strip_prefix("log-")?;
@@ -44,7 +46,8 @@ pub(super) struct Slot {
     pub(super) file: Arc<dyn Device>,
     /// Its length in bytes.
     pub(super) len: u64,
-    /// Whether it was made for one record that is longer than a segment: the process keeps none of it in memory.
+    /// Whether it was made for one record that is longer than a segment: the process keeps none of
+    /// it in memory.
     pub(super) is_long: bool,
     mapping: OnceLock<Mapping>,
     /// Whether its name and length are known to be durable.
@@ -58,7 +61,7 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// A slot over an open file, which perhaps a crash kept from becoming durable.
+    /// Creates a slot over an open file, which perhaps a crash kept from becoming durable.
     #[must_use]
     pub(super) fn new(index: u32, file: Arc<dyn Device>, len: u64) -> Slot {
         Slot {
@@ -87,7 +90,7 @@ impl Slot {
         Ok(())
     }
 
-    /// The mapping of the whole file, made at the first call.
+    /// Returns the mapping of the whole file, made at the first call.
     ///
     /// # Errors
     /// `Unsupported` where files cannot be mapped, or as the device says.
@@ -99,27 +102,28 @@ impl Slot {
         Ok(self.mapping.get_or_init(|| mapping))
     }
 
-    /// The mapping, if there is one.
+    /// Returns the mapping, if there is one.
     #[must_use]
     pub(super) fn mapping(&self) -> Option<&Mapping> {
         self.mapping.get()
     }
 
-    /// How many bytes of it may be resident and are charged.
+    /// Returns how many bytes of it may be resident and are charged.
     #[must_use]
     pub(super) fn resident(&self) -> u64 {
         let is_kept = self.mapping.get().is_some() && !self.is_long;
         if is_kept { self.len } else { 0 }
     }
 
-    /// Has what it holds written to the device now and then when it is released, though nobody needs it, each slot at a time of its own. Otherwise the
-    /// kernel would do it for all of them at once, every half a minute while they are written to, and hold up whoever writes.
+    /// Syncs the slot at every 32nd release, each slot at a time of its own, though nothing needs
+    /// its bytes on the device. Otherwise the kernel would write all slots back at once, about
+    /// every half minute, and delay the log's writers.
     ///
     /// # Errors
     /// As the device says; the file is poisoned then.
-    pub(super) fn rinse(&self) -> alluvium_device::Result<()> {
+    pub(super) fn sync_in_background(&self) -> alluvium_device::Result<()> {
         let releases = self.releases.fetch_add(1, Ordering::Relaxed) + 1;
-        if self.mapping.get().is_some() && releases.is_multiple_of(RINSE_EVERY) {
+        if self.mapping.get().is_some() && releases.is_multiple_of(RELEASES_PER_SYNC) {
             self.file.sync(Purpose::Log)?;
         }
         Ok(())
@@ -131,7 +135,8 @@ impl Slot {
         self.ahead.store(0, Ordering::Relaxed);
     }
 
-    /// Touches at most `bytes` of the pages from `from` on that were not touched yet; how many bytes were.
+    /// Touches at most `bytes` of the pages from `from` on that were not touched yet. Returns how
+    /// many bytes were.
     ///
     /// # Errors
     /// As the device says.
@@ -143,9 +148,11 @@ impl Slot {
         self.touch(mapping, start..self.len.min(start.saturating_add(bytes)))
     }
 
-    /// Touches the pages that a writer at `at` comes to next, whether or not they were touched before: the kernel writes all pages of a file back
-    /// when the first of them has been dirty for half a minute, and protects them, so that those which were made ready earlier fault again, one
-    /// after the other. How many bytes were touched; nothing while enough of them are ready.
+    /// Touches the pages that a writer at `at` comes to next, whether or not they were touched
+    /// before: the kernel writes all pages of a file back when the first of them has been dirty for
+    /// half a minute, and protects them, so that those which were made ready earlier fault again,
+    /// one after the other. Returns how many bytes were touched; nothing while enough of them are
+    /// ready.
     ///
     /// # Errors
     /// As the device says.
@@ -163,7 +170,7 @@ impl Slot {
         Ok(touched)
     }
 
-    /// Touches these pages; how many bytes of them there are.
+    /// Touches these pages. Returns how many bytes of them there are.
     fn touch(&self, mapping: &Mapping, pages: Range<u64>) -> Result<u64> {
         if pages.is_empty() {
             return Ok(0);
@@ -198,7 +205,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// A segment that a lane begins to write, when everything up to `above` is complete.
+    /// Returns a segment that a lane begins to write, when everything up to `above` is complete.
     #[must_use]
     pub(super) fn begun(slot: Arc<Slot>, header: SegmentHeader, above: u64) -> Segment {
         Segment {
@@ -214,7 +221,8 @@ impl Segment {
         }
     }
 
-    /// A segment that recovery keeps until it is released. Nothing of it is taken to be durable.
+    /// Returns a segment that recovery keeps until it is released. Nothing of it is taken to be
+    /// durable.
     #[must_use]
     pub(super) fn recovered(slot: Arc<Slot>, header: SegmentHeader, written: u64, highest: u64) -> Segment {
         Segment {
@@ -238,13 +246,13 @@ impl Segment {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// The highest sequence in it, 0 if none.
+    /// Returns the highest sequence in it, 0 if none.
     #[must_use]
     pub(super) fn highest(&self) -> u64 {
         self.highest.load(Ordering::Acquire)
     }
 
-    /// Whether a lane still writes it.
+    /// Returns whether a lane still writes it.
     #[must_use]
     pub(super) fn is_active(&self) -> bool {
         self.active.load(Ordering::Acquire)
@@ -267,7 +275,8 @@ impl Segment {
         }
     }
 
-    /// Makes everything that was written when this was called durable, unless it is. Whether there was a sync.
+    /// Makes everything that was written when this was called durable, unless it is. Returns
+    /// whether there was a sync.
     ///
     /// # Errors
     /// As the device says; the file is poisoned then.
@@ -279,7 +288,8 @@ impl Segment {
         match self.slot.mapping() {
             Some(mapping) if !self.recovered => {
                 mapping.sync(from..to, Purpose::Log)?;
-                // The pages are clean and write-protected now, and the next record goes to the last of them.
+                // The pages are clean and write-protected now, and the next record goes to the last
+                // of them.
                 let page = (to - 1) / PAGE * PAGE;
                 // Only a hint: the store itself would say what is wrong.
                 let _ = mapping.populate(page..self.slot.len.min(page + 2 * PAGE));
@@ -302,7 +312,8 @@ pub(super) enum Pen {
     Written(Tail),
 }
 
-/// So many bytes are written at once by a call, and kept for the next record: a long one is not in memory twice.
+/// Bytes that a single call writes and keeps for the next record: a long one is not in memory
+/// twice.
 const AT_ONCE: usize = 1 << 20;
 
 /// The bytes behind the last whole block that was written, and those not written yet.
@@ -327,7 +338,7 @@ impl Tail {
         self.bytes.resize(end, 0);
     }
 
-    /// How many bytes wait to be written.
+    /// Returns how many bytes wait to be written.
     #[must_use]
     pub(super) fn waiting(&self) -> usize {
         self.bytes.len() - self.flushed
@@ -363,7 +374,7 @@ impl Tail {
 }
 
 impl Pen {
-    /// A pen at the slot's first byte.
+    /// Creates a pen at the slot's first byte.
     #[must_use]
     pub(super) fn new(slot: &Slot) -> Pen {
         match slot.mapping() {
@@ -373,7 +384,8 @@ impl Pen {
         }
     }
 
-    /// Puts some parts at `at`, which is where the last ones ended, and takes up `padded` bytes with them.
+    /// Puts some parts at `at`, which is where the last ones ended, and takes up `padded` bytes
+    /// with them.
     ///
     /// # Safety
     /// The caller alone writes this slot.
@@ -383,7 +395,8 @@ impl Pen {
             Pen::Mapped(mapping) => {
                 let mut at = at as usize;
                 for part in parts {
-                    // SAFETY: the caller alone writes the slot, and whoever syncs it reads it through the kernel.
+                    // SAFETY: the slot has one writer, the caller; a thread that syncs it reads it
+                    // through the kernel.
                     unsafe { mapping.write(at, part) };
                     at += part.len();
                 }
@@ -412,7 +425,7 @@ impl Pen {
         }
     }
 
-    /// Whether a store has failed, so that what was put last may be nowhere.
+    /// Returns whether a store has failed, so that what was put last may be nowhere.
     #[must_use]
     pub(super) fn is_broken(&self) -> bool {
         match self {
@@ -421,7 +434,7 @@ impl Pen {
         }
     }
 
-    /// How many bytes were put and are not in the page cache: for tests.
+    /// Returns how many bytes were put and are not in the page cache: for tests.
     #[cfg(test)]
     #[must_use]
     pub(super) fn waiting(&self) -> usize {
@@ -543,7 +556,7 @@ mod tests {
         assert!(least < 4 * PIECE as u64, "{least} bytes stay");
     }
 
-    /// Bytes of files that this process has in memory, as Linux says; 0 elsewhere.
+    /// Returns the bytes of files that this process has in memory, as Linux says; 0 elsewhere.
     fn resident_of_files() -> u64 {
         alluvium_device::machine::memory_of_process("RssFile").unwrap_or(0)
     }
@@ -568,7 +581,7 @@ mod tests {
             assert_eq!(slot.populate_ahead(0).unwrap(), 0);
             assert_eq!(slot.populate_ahead(AHEAD / 2 - 1).unwrap(), 0);
             assert_eq!(slot.populate_ahead(AHEAD / 2).unwrap(), AHEAD / 2);
-            // Nobody was here while the writer wrote all that was ready and more.
+            // No page was touched ahead while the writer wrote all that was ready and more.
             assert_eq!(slot.populate_ahead(2 * AHEAD + 7).unwrap(), AHEAD + PAGE);
             // The end of the slot.
             assert_eq!(slot.populate_ahead(4 * AHEAD - PAGE - 1).unwrap(), 2 * PAGE);
@@ -580,26 +593,26 @@ mod tests {
     #[test]
     fn slots_are_rinsed_at_different_releases() {
         let mut rinsed = Vec::new();
-        for index in 0..RINSE_EVERY as u32 {
+        for index in 0..RELEASES_PER_SYNC as u32 {
             let (directory, slot) = mapped(index, PAGE);
             let syncs = || directory.counters().snapshot().of(Purpose::Log).syncs;
-            let at: Vec<u64> = (1..=2 * RINSE_EVERY)
+            let at: Vec<u64> = (1..=2 * RELEASES_PER_SYNC)
                 .filter(|_| {
                     let before = syncs();
-                    slot.rinse().unwrap();
+                    slot.sync_in_background().unwrap();
                     syncs() > before
                 })
                 .collect();
             assert_eq!(at.len(), 2);
-            assert_eq!(at[1] - at[0], RINSE_EVERY);
+            assert_eq!(at[1] - at[0], RELEASES_PER_SYNC);
             rinsed.push(at[0]);
         }
         rinsed.sort_unstable();
-        assert_eq!(rinsed, (1..=RINSE_EVERY).collect::<Vec<_>>());
+        assert_eq!(rinsed, (1..=RELEASES_PER_SYNC).collect::<Vec<_>>());
         let directory = MemoryDirectory::new();
         let file = directory.create("log-0", FileOptions::BUFFERED).unwrap();
-        let written = Slot::new(RINSE_EVERY as u32 - 1, file, 0);
-        written.rinse().unwrap();
+        let written = Slot::new(RELEASES_PER_SYNC as u32 - 1, file, 0);
+        written.sync_in_background().unwrap();
         assert_eq!(
             directory.counters().snapshot().of(Purpose::Log).syncs,
             0,

@@ -40,19 +40,21 @@ pub(super) struct Shared {
     next_number: AtomicU64,
     /// The newest generation that is known to be durable.
     generation: AtomicU64,
-    /// The number of the segment that is kept because it names the newest generation and the incarnation, durably.
+    /// The number of the segment that is kept because it names the newest generation and the
+    /// incarnation, durably.
     pinned: AtomicU64,
     /// Everything up to here is held by a durable checkpoint.
     released: AtomicU64,
-    /// Voids that found no room, first and last sequence: the next segment that any lane begins
-    /// takes them up.
+    /// Voids that did not fit, first and last sequence: the next segment that any lane begins takes
+    /// them up.
     pub(super) owed: Mutex<Owed>,
     /// Whether any are owed; they are paid by one thread at a time.
     owes: AtomicBool,
     paying: Mutex<()>,
     /// What a recovery on a full disk has still to do to the segments that it keeps.
     pub(super) put_off: PutOff,
-    /// Bytes of the segments that recovery kept or wrote: they may exceed the limit until they are released.
+    /// Bytes of the segments that recovery kept or wrote: they may exceed the limit until they are
+    /// released.
     recovered_bytes: AtomicU64,
     /// Syncs of files and mapped ranges.
     syncs: AtomicU64,
@@ -60,7 +62,7 @@ pub(super) struct Shared {
     pub(super) history: History,
 }
 
-/// Voids that found no room, first and last sequence of each.
+/// Voids that did not fit, first and last sequence of each.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
     /// Those that no lane has taken up.
@@ -70,8 +72,8 @@ pub(super) struct Owed {
 }
 
 impl Owed {
-    /// Forgets that these sequences are owed, for their owner asks again; whether a lane has taken
-    /// them up.
+    /// Forgets that these sequences are owed, for their owner asks again. Returns whether a lane
+    /// has taken them up.
     fn settle(&mut self, range: (u64, u64)) -> bool {
         self.open.retain(|&open| open != range);
         let before = self.taken.len();
@@ -100,7 +102,7 @@ pub(super) struct Origin {
 }
 
 impl Shared {
-    /// A log without segments.
+    /// Creates a log without segments.
     ///
     /// # Errors
     /// As the device says.
@@ -145,7 +147,7 @@ impl Shared {
         })
     }
 
-    /// What every segment header of this incarnation says; the rest is the segment's own.
+    /// Returns what every segment header of this incarnation says; the rest is the segment's own.
     #[must_use]
     pub(super) fn header(&self) -> SegmentHeader {
         SegmentHeader {
@@ -163,19 +165,19 @@ impl Shared {
         }
     }
 
-    /// The number of a segment about to be activated.
+    /// Returns the number of a segment about to be activated.
     #[must_use]
     pub(super) fn next_number(&self) -> u64 {
         self.next_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The newest generation that is known to be durable.
+    /// Returns the newest generation that is known to be durable.
     #[must_use]
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// The number of the segment that must stay.
+    /// Returns the number of the segment that must stay.
     #[must_use]
     pub(super) fn pinned(&self) -> u64 {
         self.pinned.load(Ordering::Acquire)
@@ -193,13 +195,13 @@ impl Shared {
         self.commit.raise(through);
     }
 
-    /// How many bytes were live when recovery had ended.
+    /// Returns how many bytes were live when recovery had ended.
     #[must_use]
     pub(super) fn recovered_bytes(&self) -> u64 {
         self.recovered_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether a recovery is under way.
+    /// Returns whether a recovery is under way.
     #[must_use]
     pub(super) fn is_recovering(&self) -> bool {
         self.pool.ignores_limit()
@@ -212,7 +214,7 @@ impl Shared {
         self.pool.ignore_limit(Limit::Kept);
     }
 
-    /// How many syncs the log has asked the device for.
+    /// Returns how many syncs the log has asked the device for.
     #[must_use]
     pub(super) fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
@@ -277,9 +279,9 @@ impl Shared {
         }
     }
 
-    /// Gives up sequences. Where there is no room for that they are owed: no lane begins another
-    /// segment without them, so that nothing is appended above them that a recovery would have to
-    /// cut off.
+    /// Gives up sequences. If the log has no space for the note, they are owed: no lane begins
+    /// another segment without them. So nothing is appended above them that a recovery would have
+    /// to cut off.
     ///
     /// # Errors
     /// As [`Log::void`](super::Log::void).
@@ -317,17 +319,19 @@ impl Shared {
         voided
     }
 
-    /// Puts the voids that are owed, so that nothing is appended above a gap that a recovery would cut off.
+    /// Puts the voids that are owed, so that nothing is appended above a gap that a recovery would
+    /// cut off.
     ///
     /// # Errors
-    /// `DiskFull` or `LogFull` while there is no room for them; otherwise the log is poisoned.
+    /// `DiskFull` or `LogFull` while they do not fit; otherwise the log is poisoned.
     fn pay_owed(&self) -> Result<()> {
         if !self.owes.load(Ordering::Acquire) {
             return Ok(());
         }
         let _alone = self.paying.lock();
         loop {
-            // Not held while a lane is locked: a lane that goes on to another segment looks at it as well.
+            // Not held while a lane is locked: a lane that goes on to another segment looks at it
+            // as well.
             let next = self.owed.lock().open.pop();
             let Some((first, last)) = next else { break };
             let void = Entry {
@@ -348,9 +352,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether a checkpoint could release nothing before this record is appended or given up: it is the lowest that is
-    /// incomplete, and there are records above it. (A writer that loses its processor between the assignment of a
-    /// sequence and its append can find that the others have filled the log.)
+    /// Returns whether a checkpoint could release nothing before this record is appended or given
+    /// up: it is the lowest that is incomplete, and there are records above it. (A writer that
+    /// loses its processor between the assignment of a sequence and its append can find that the
+    /// others have filled the log.)
     fn is_in_the_way(&self, entry: &Entry<'_>) -> bool {
         let above = || {
             self.table
@@ -364,8 +369,9 @@ impl Shared {
     /// Blocks until everything up to `target` is synced.
     ///
     /// # Errors
-    /// The device's, for whoever called it; [`Error::Poisoned`] for everybody else, and for a full disk: to the caller
-    /// that would mean that nothing was written. `DiskFull` while a recovery's work is put off: nothing was written since.
+    /// The device's error, for the caller that led the sync; [`Error::Poisoned`] for all other
+    /// callers, and for a full disk: to the caller that would mean that nothing was written.
+    /// `DiskFull` while a recovery's work is put off: nothing was written since.
     pub(super) fn wait_synced(&self, target: u64) -> Result<()> {
         if self.commit.synced() < target {
             self.catch_up()?;
@@ -393,10 +399,12 @@ impl Shared {
         self.write_mark(goal)
     }
 
-    /// Makes durable whatever was complete when this was called, except what a checkpoint has overtaken.
+    /// Makes durable whatever was complete when this was called, except what a checkpoint has
+    /// overtaken.
     ///
     /// # Errors
-    /// As the device says. Even a full disk is a failure here: what was acknowledged cannot be made durable.
+    /// As the device says. Even a full disk is a failure here: what was acknowledged cannot be made
+    /// durable.
     pub(super) fn sync_segments(&self) -> Result<()> {
         let released = self.released();
         let wanted =
@@ -419,13 +427,15 @@ impl Shared {
         Ok(())
     }
 
-    /// Puts a control record that names `generation` into the first lane and makes it durable; its segment is pinned.
+    /// Puts a control record that names `generation` into the first lane and makes it durable; its
+    /// segment is pinned.
     ///
     /// # Errors
-    /// As the device says; the log is poisoned unless there was no room.
+    /// As the device says; the log is poisoned unless the disk was full.
     pub(super) fn control(&self, kind: Kind, generation: u64) -> Result<()> {
         self.commit.healthy()?;
-        // What a checkpoint gives free afterwards may be used again: nothing of it is left to be done.
+        // What a checkpoint gives free afterwards may be used again: nothing of it is left to be
+        // done.
         self.catch_up()?;
         self.put_note(kind, generation)
     }

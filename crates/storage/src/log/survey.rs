@@ -1,4 +1,5 @@
-//! The first pass of a recovery: what is there, and whether anything is missing that was acknowledged. It changes nothing.
+//! The first pass of a recovery: what is there, and whether anything is missing that was
+//! acknowledged. It changes nothing.
 
 use super::format::Mark;
 use super::merge::{Fact, Found, Merge, Next, Reading};
@@ -71,13 +72,13 @@ impl Survey {
         })
     }
 
-    /// Whether the mark names a segment as one that a lane was writing.
+    /// Returns whether the mark names a segment as one that a lane was writing.
     pub(super) fn is_marked(&self, number: u64) -> bool {
         let lanes = self.mark.as_ref().map(|mark| mark.lanes.iter());
         lanes.into_iter().flatten().any(|lane| *lane == Some(number))
     }
 
-    /// The first missing sequence, if a record follows it.
+    /// Returns the first missing sequence, if a record follows it.
     pub(super) fn first_gap(&self) -> Option<u64> {
         self.gaps.first().map(|&(first, _)| first)
     }
@@ -151,8 +152,9 @@ impl Survey {
         Ok(())
     }
 
-    /// The most likely place of what is missing: a segment that ends where it should not, then a header block that is
-    /// none, then the end of the newest segment that ends in something that is not blank.
+    /// Returns the most likely place of what is missing: a segment that ends where it should not,
+    /// then a header block that is none, then the end of the newest segment that ends in something
+    /// that is not blank.
     pub(super) fn suspect(&self, inventory: &Inventory) -> (Place, String) {
         let sources = inventory.sources.iter().zip(&self.facts);
         let ended = sources.filter_map(|(source, fact)| match &fact.stop {

@@ -29,7 +29,7 @@ impl Codec {
         }
     }
 
-    /// The codec with a number.
+    /// Returns the codec with a number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Codec> {
         [Codec::None, Codec::Lz4, Codec::Zstd]
@@ -37,8 +37,9 @@ impl Codec {
             .find(|codec| codec.number() == number)
     }
 
-    /// Encodes a node into `out` (cleared first) and says how: [`Codec::None`], with `out` left empty, when that
-    /// would not save at least one logical block. Whoever encodes many uses an [`Encoder`].
+    /// Encodes a node into `out` (cleared first) and returns how: [`Codec::None`], with `out` left
+    /// empty, when encoding would not save at least one logical block. To encode many nodes, use an
+    /// [`Encoder`].
     pub fn encode(self, node: &[u8], out: &mut Vec<u8>) -> Codec {
         Encoder::new(self).encode(node, out)
     }
@@ -79,8 +80,8 @@ impl Codec {
     }
 }
 
-/// Encodes node after node with the same working memory, which is most of the work for small ones: Zstd takes about
-/// half a megabyte.
+/// Encodes node after node with the same working memory, which is most of the work for small ones:
+/// Zstd takes about half a megabyte.
 ///
 /// ```
 /// use alluvium_storage::Codec;
@@ -95,7 +96,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An encoder without working memory yet.
+    /// Creates an encoder without working memory yet.
     #[must_use]
     pub fn new(codec: Codec) -> Encoder {
         Encoder { codec, zstd: None }
@@ -134,7 +135,8 @@ impl Encoder {
         }
     }
 
-    /// The working memory; nothing where there is none to be had, and nodes stay as they are.
+    /// Returns the working memory; nothing where there is none to be had, and nodes stay as they
+    /// are.
     fn zstd(&mut self) -> Option<&mut zstd::bulk::Compressor<'static>> {
         if self.zstd.is_none() {
             self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();

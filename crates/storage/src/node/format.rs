@@ -117,7 +117,8 @@ impl NodePointer {
         (1..=MAX_PAGES).contains(&self.pages) && end_fits && shape
     }
 
-    /// The bytes that must be read from the device to have the whole encoded node: aligned to the logical block.
+    /// The bytes that must be read from the device to have the whole encoded node: aligned to the
+    /// logical block.
     #[must_use]
     pub fn read_len(&self) -> usize {
         (self.encoded_len as usize).next_multiple_of(BLOCK as usize)
@@ -129,7 +130,8 @@ impl NodePointer {
         Place::new(Structure::Node, crate::node::tier_file(self.tier), self.offset)
     }
 
-    /// Checks that `encoded` (at least `encoded_len` bytes) is what the pointer means (invariant N1).
+    /// Checks that `encoded` (at least `encoded_len` bytes) is what the pointer means (invariant
+    /// N1).
     ///
     /// # Errors
     /// [`Error::Corrupt`] when it is not.

@@ -4,14 +4,18 @@
 //!
 //! *Does not know*: what is in a node, or when it dies.
 //!
-//! *Read in this order*: `format.rs` (the pointer's bytes), `codec.rs` (none, LZ4, Zstd), `writer.rs`, `read.rs`.
+//! *Read in this order*: `format.rs` (the pointer's bytes), `codec.rs` (none, LZ4, Zstd),
+//! `writer.rs`, `read.rs`.
 //!
 //! Invariants:
 //!
-//! - **N1** A pointer's checksum covers every encoded byte, so a block that is flipped, misdirected, stale or zeroed
-//!   is found when it is read, unless it holds the very bytes that were meant.
-//! - **N2** A node decodes to exactly `pages × page size` bytes; nothing longer is ever allocated for it.
-//! - **N3** Offsets of uncompressed nodes are multiples of the page size; of compressed ones, of the logical block.
+//! - **N1** A pointer's checksum covers every encoded byte, so a block that is flipped,
+//!   misdirected, stale or zeroed is found when it is read, unless it holds the very bytes that
+//!   were meant.
+//! - **N2** A node decodes to exactly `pages × page size` bytes; nothing longer is ever allocated
+//!   for it.
+//! - **N3** Offsets of uncompressed nodes are multiples of the page size; of compressed ones, of
+//!   the logical block.
 
 pub mod codec;
 pub mod format;
@@ -46,7 +50,7 @@ impl PageSize {
     /// The largest page.
     pub const MAX: PageSize = PageSize(64 << 10);
 
-    /// A page of `bytes` bytes.
+    /// Creates a page of `bytes` bytes.
     ///
     /// # Errors
     /// [`Error::BadOption`] when it is not a power of two from 4 KiB to 64 KiB.
@@ -68,7 +72,7 @@ impl PageSize {
         self.0 as usize
     }
 
-    /// How many bytes a node of `pages` pages has.
+    /// Returns how many bytes a node of `pages` pages has.
     #[must_use]
     pub fn node_bytes(self, pages: u8) -> usize {
         usize::from(pages) * self.bytes()
@@ -81,7 +85,7 @@ impl Default for PageSize {
     }
 }
 
-/// The name of a tier's file in the store's directory.
+/// Returns the name of a tier's file in the store's directory.
 #[must_use]
 pub fn tier_file(tier: u8) -> String {
     format!("tier-{tier}.data")

@@ -1,4 +1,5 @@
-//! Reading nodes from their tiers, past any cache: verified and decoded, one by one or many at a time.
+//! Reading nodes from their tiers, past any cache: verified and decoded, one by one or many at a
+//! time.
 
 use super::{Codec, NodePointer, PageSize};
 use crate::{Error, Result, Tiers};
@@ -16,7 +17,8 @@ const _: () = assert!(BYTES_AT_ONCE >= 64 * KIB as usize);
 /// Reads a node: verified and decoded.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when the bytes are not the ones that are meant, or the file ends before them; as the device says.
+/// [`Error::Corrupt`] when the bytes are not the ones that are meant, or the file ends before them;
+/// as the device says.
 pub fn read_node(
     tiers: &Tiers,
     pointer: &NodePointer,
@@ -28,8 +30,8 @@ pub fn read_node(
     decoded(pointer, page_size, &encoded)
 }
 
-/// Reads nodes, several at a time, and hands each to `visit` in their order: its place among the pointers, and the node or
-/// what is wrong with it. One that is damaged stops nothing.
+/// Reads nodes, several at a time, and hands each to `visit` in their order: its place among the
+/// pointers, and the node or what is wrong with it. One that is damaged stops nothing.
 pub fn read_nodes(
     tiers: &Tiers,
     pointers: &[NodePointer],
@@ -56,7 +58,7 @@ pub fn read_nodes(
     }
 }
 
-/// How many of these are read at once: neighbours in one tier.
+/// Returns how many of these are read at once: neighbours in one tier.
 fn together(pointers: &[NodePointer], page_size: PageSize) -> usize {
     let mut bytes = 0;
     let fits = |pointer: &&NodePointer| {
@@ -71,7 +73,7 @@ fn together(pointers: &[NodePointer], page_size: PageSize) -> usize {
         .max(1)
 }
 
-/// The encoded bytes of nodes of one tier; nothing if any of them cannot be read.
+/// Returns the encoded bytes of nodes of one tier; nothing if any of them cannot be read.
 fn read_together(
     tiers: &Tiers,
     pointers: &[NodePointer],
@@ -90,7 +92,7 @@ fn read_together(
     ticket.take_buffers().ok()
 }
 
-/// The file of a node that lies inside of it.
+/// Returns the file of a node that lies inside of it.
 fn file_of<'t>(tiers: &'t Tiers, pointer: &NodePointer, page_size: PageSize) -> Result<&'t Arc<dyn Device>> {
     pointer.check(&pointer.place(), page_size)?;
     let file = tiers.get(pointer.tier)?;

@@ -1,15 +1,17 @@
 //! Writes nodes one behind the other into extents of their own, an extent in one large write.
 //!
-//! Where a node lies (N3): an uncompressed one at a multiple of the page size; a compressed one at a multiple of the
-//! logical block, and at the next 4 KiB boundary instead when it would then touch fewer blocks of 4 KiB and the
-//! padding for that is at most an eighth of it. What lies between is zeros.
+//! Where a node lies (N3): an uncompressed one at a multiple of the page size; a compressed one at
+//! a multiple of the logical block, and at the next 4 KiB boundary instead when it would then touch
+//! fewer blocks of 4 KiB and the padding for that is at most an eighth of it. What lies between is
+//! zeros.
 //!
-//! An extent's live bytes are the sum of its nodes' [`NodePointer::read_len`]: encoded bytes up to the next logical
-//! block, which nothing else can use. Who drops a node takes that from its extent.
+//! An extent's live bytes are the sum of its nodes' [`NodePointer::read_len`]: encoded bytes up to
+//! the next logical block, which nothing else can use. Who drops a node takes that from its extent.
 //!
-//! On the memory device one core writes 3.6 to 4.2 GB/s of uncompressed nodes, checksums and both copies included (the
-//! device's own copy alone: 8.8, the checksum alone: 12 to 21); LZ4 takes in 0.4 to 0.5 and Zstd 0.25 to 0.3, of
-//! records that hardly compress (`cargo bench -p alluvium-storage --bench nodes`, on a busy machine with two cores).
+//! On the memory device one core writes 3.6 to 4.2 GB/s of uncompressed nodes, checksums and both
+//! copies included (the device's own copy alone: 8.8, the checksum alone: 12 to 21); LZ4 takes in
+//! 0.4 to 0.5 and Zstd 0.25 to 0.3, of records that hardly compress
+//! (`cargo bench -p alluvium-storage --bench nodes`, on a busy machine with two cores).
 
 use super::codec::Encoder;
 use super::{Codec, MAX_PAGES, NodePointer, PageSize};
@@ -26,7 +28,8 @@ pub const MAX_IN_FLIGHT: usize = 4;
 /// The block of a device that a node should not straddle, and to which a write is padded, in bytes.
 const DEVICE_BLOCK: usize = 4 * KIB as usize;
 
-/// Bytes of a writer's first buffer, if the first node needs no more: a memtable's index, or a trunk's few nodes, fit it.
+/// Bytes of a writer's first buffer, if the first node needs no more: a memtable's index, or a
+/// trunk's few nodes, fit it.
 const FIRST_BUFFER: usize = 64 * KIB as usize;
 
 const _: () = assert!(PageSize::MIN.bytes() == DEVICE_BLOCK && (DEVICE_BLOCK as u64).is_multiple_of(BLOCK));
@@ -46,8 +49,8 @@ pub struct WriterOptions {
     pub purpose: Purpose,
     /// Whether the reserve may be used.
     pub class: Class,
-    /// Units in an extent: what is written at once, and what lives and dies together. One extent at least holds the
-    /// largest node.
+    /// Units in an extent: what is written at once, and what lives and dies together. One extent at
+    /// least holds the largest node.
     pub extent_units: u32,
 }
 
@@ -117,7 +120,7 @@ struct Filling {
 }
 
 impl NodeWriter {
-    /// A writer that has taken nothing yet.
+    /// Creates a writer that has taken nothing yet.
     ///
     /// # Panics
     /// When an extent could not hold the largest node.
@@ -148,12 +151,13 @@ impl NodeWriter {
         self.encoder.set_codec(codec);
     }
 
-    /// Adds a node behind the ones before. Its pointer is good once the writer is finished, and durable once the tier
-    /// is synced.
+    /// Adds a node behind the ones before. Its pointer is good once the writer is finished, and
+    /// durable once the tier is synced.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is no room for it: nothing of it was taken, and the writer may be finished or dropped.
-    /// As the device says, of an earlier write: the writer accepts nothing more.
+    /// [`Error::Full`] when the store has no space for it: nothing of it was taken, and the writer
+    /// may be finished or dropped. As the device says, of an earlier write: the writer accepts
+    /// nothing more.
     ///
     /// # Panics
     /// When the node is not 1 to 16 whole pages.
@@ -196,7 +200,7 @@ impl NodeWriter {
         Ok(filling.extent.offset() + at as u64)
     }
 
-    /// The extent that the next node, of `len` bytes, will be in, and where in it.
+    /// Returns the extent that the next node, of `len` bytes, will be in, and where in it.
     fn make_room(&mut self, len: usize, codec: Codec) -> Result<(&mut Filling, usize)> {
         let page = self.options.page_size.bytes();
         let start = |at| match codec {
@@ -226,8 +230,9 @@ impl NodeWriter {
         Ok((filling, at))
     }
 
-    /// What [`NodeWriter::finish`] will give, if the next node is the last one, has so many pages, and is not compressed: for
-    /// a node that names the extents which it and all others are in.
+    /// Returns what [`NodeWriter::finish`] will return if the next node is the last one, has
+    /// `pages` pages, and is not compressed. For a node that names the extents which it and all
+    /// others are in.
     ///
     /// # Errors
     /// As [`NodeWriter::add`] of that node.
@@ -312,7 +317,7 @@ impl NodeWriter {
         }
     }
 
-    /// Bytes of nodes taken so far, padding between them included.
+    /// Returns the bytes of nodes taken so far, padding between them included.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let written: u64 = self
@@ -324,14 +329,14 @@ impl NodeWriter {
         written + self.filling.as_ref().map_or(0, |filling| filling.at as u64)
     }
 
-    /// The extents that are full, in the order of their nodes, each with its live bytes.
+    /// Returns the extents that are full, in the order of their nodes, each with its live bytes.
     #[must_use]
     pub fn written(&self) -> &[(Extent, u64)] {
         &self.written.extents
     }
 
-    /// The extent that is being filled, if there is one, and how many of its bytes are taken. When the writer is finished
-    /// the extent ends with the unit that its last node ends in.
+    /// Returns the extent that is being filled, if there is one, and how many of its bytes are
+    /// taken. When the writer is finished the extent ends with the unit that its last node ends in.
     #[must_use]
     pub fn filling(&self) -> Option<(Extent, u64)> {
         let filling = self.filling.as_ref()?;
@@ -366,8 +371,8 @@ impl Drop for NodeWriter {
     }
 }
 
-/// Takes an extent and a buffer for it, which need not hold all of it yet: most writers end within their first nodes. Where space is
-/// scarce the extent may be shorter, but holds `len` bytes.
+/// Takes an extent and a buffer for it, which need not hold all of it yet: most writers end within
+/// their first nodes. Where space is scarce the extent may be shorter, but holds `len` bytes.
 fn begin(
     extents: &Extents,
     options: &WriterOptions,
@@ -381,7 +386,8 @@ fn begin(
     let whole = extent.units == options.extent_units;
     let buffer = match spare.pop().filter(|_| whole) {
         Some(buffer) => buffer,
-        // What is written ends with a block of the device, and compressed nodes end anywhere before it.
+        // What is written ends with a block of the device, and compressed nodes end anywhere before
+        // it.
         None => Buffer::zeroed(
             (extent.bytes() as usize).min(len.next_multiple_of(DEVICE_BLOCK).max(FIRST_BUFFER)),
         ),
@@ -394,7 +400,7 @@ fn begin(
     })
 }
 
-/// Where a compressed node of `len` bytes begins, at or behind `at`.
+/// Returns where a compressed node of `len` bytes begins, at or behind `at`.
 fn start_of_compressed(at: usize, len: usize) -> usize {
     let aligned = at.next_multiple_of(DEVICE_BLOCK);
     let touched = (at % DEVICE_BLOCK + len).div_ceil(DEVICE_BLOCK);

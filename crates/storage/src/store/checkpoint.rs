@@ -16,9 +16,9 @@ pub struct Checkpoint<'store> {
 }
 
 impl Store {
-    /// Cuts a generation: every extent that was installed, released or counted so far belongs to it. The caller takes
-    /// its own cut (the payload, the sequence number) at the same moment: it keeps others from installing meanwhile.
-    /// One checkpoint runs at a time.
+    /// Cuts a generation: every extent that was installed, released or counted so far belongs to
+    /// it. The caller takes its own cut (the payload, the sequence number) at the same moment: it
+    /// keeps others from installing meanwhile. One checkpoint runs at a time.
     ///
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure.
@@ -36,23 +36,24 @@ impl Store {
 }
 
 impl Checkpoint<'_> {
-    /// The generation that becomes durable.
+    /// Returns the generation that becomes durable.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.frozen.generation()
     }
 
-    /// Makes the generation durable with what the floor above keeps. It holds every commit up to `cut`, so the log
-    /// up to there is given free. Nodes that the payload reaches are written (`NodeWriter::finish`) and installed.
+    /// Makes the generation durable, with the caller's payload. It holds every commit up to `cut`,
+    /// so the log up to there is given free. Nodes that the payload reaches are written
+    /// (`NodeWriter::finish`) and installed.
     ///
     /// # Errors
     /// A full disk aborts it and gives nothing free: [`Store::superblock`] tells which generation
-    /// is durable, the one before or, where only the log's note had no room, this one. Any other
+    /// is durable, the one before or, if only the log's note did not fit, this one. Any other
     /// failure makes the store refuse changes (K2).
     ///
     /// # Panics
-    /// When the payload is longer than [`MAX_PAYLOAD`], or the cut is below that of the generation before: the log
-    /// up to there is gone.
+    /// When the payload is longer than [`MAX_PAYLOAD`], or the cut is below that of the generation
+    /// before: the log up to there is gone.
     pub fn finish(self, payload: &[u8], cut: u64) -> Result<u64> {
         assert!(
             payload.len() <= MAX_PAYLOAD,

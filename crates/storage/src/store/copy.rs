@@ -5,10 +5,11 @@
 //!   the extent map, as far as the generation names it     extents-<n>.map
 //!   what is in use of each tier, and holes between         tier-0.data …     synced
 //!   a log with nothing in it                               log-<n> …
-//!   the superblock                                         superblock        the target is a store from here on
+//!   the superblock                                         superblock        a store from here on
 //! ```
 //!
-//! An interrupted copy is no store: opening it says so, and copying again begins anew.
+//! An interrupted copy is no store: opening it says so, and copying again starts from the
+//! beginning.
 
 use super::{LOCK_FILE, Store, StoreOptions};
 use crate::extents::{Keeper, live_ranges, map_file, require_map};
@@ -24,7 +25,7 @@ use std::sync::Arc;
 /// How much is copied between two reports of progress, in bytes.
 const STEP: u64 = 16 * MIB;
 
-/// A gap is skipped by so many bytes at a time, for they are allocated before they are given back.
+/// A gap is skipped in steps of this many bytes, for they are allocated before they are given back.
 const SKIP: u64 = 64 * MIB;
 
 /// How far a copy has come.
@@ -36,7 +37,8 @@ pub struct Copied {
     pub total_bytes: u64,
 }
 
-/// A durable generation that is kept as it is: whatever it reaches is neither used again nor overwritten until this is dropped.
+/// A durable generation that is kept as it is: whatever it reaches is neither used again nor
+/// overwritten until this is dropped.
 #[derive(Debug)]
 pub struct Kept {
     superblock: Superblock,
@@ -74,12 +76,14 @@ impl Kept {
         self.superblock.cut
     }
 
-    /// Copies the generation into a directory without files, or with those of a copy that was interrupted. It is a store of its own, known as
-    /// `id`. `progress` is told between steps, and ends the copy by failing.
+    /// Copies the generation into a directory without files, or with those of a copy that was
+    /// interrupted. It is a store of its own, known as `id`. `progress` is told between steps, and
+    /// ends the copy by failing.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] when there are other files; `Locked`; what `progress` returns; as the device says. What was copied is removed then, as
-    /// far as possible; if it is not, the directory is none that opens as a store.
+    /// [`Error::NotAStore`] when there are other files; `Locked`; what `progress` returns; as the
+    /// device says. What was copied is removed then, as far as possible; if it is not, the
+    /// directory is none that opens as a store.
     pub fn copy_to(
         &self,
         target: &Arc<dyn Directory>,
@@ -145,7 +149,7 @@ impl Kept {
     }
 }
 
-/// A copy that is done, to be compared with what it should be. Nobody has it open.
+/// A copy that is done, to be compared with what it should be. It is not open.
 #[derive(Debug)]
 pub struct Copy {
     superblock: Superblock,
@@ -177,26 +181,26 @@ impl Copy {
         })
     }
 
-    /// The durable superblock.
+    /// Returns the durable superblock.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// The data files.
+    /// Returns the data files.
     #[must_use]
     pub fn tiers(&self) -> &Tiers {
         &self.tiers
     }
 
-    /// What is wrong with the superblock or the extent map.
+    /// Returns what is wrong with the superblock or the extent map.
     #[must_use]
     pub fn findings(&self) -> &[String] {
         &self.findings
     }
 }
 
-/// A range in steps.
+/// Returns a range in steps.
 fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let end = range.end;
     (range.start..end)

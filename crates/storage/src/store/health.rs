@@ -3,7 +3,7 @@
 use crate::{Error, Result};
 use std::sync::OnceLock;
 
-/// The first failure after which nothing on the device can be relied on until it is read anew.
+/// The first failure after which nothing on the device can be relied on until it is read again.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     cause: OnceLock<String>,

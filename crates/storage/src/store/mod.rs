@@ -1,11 +1,12 @@
-//! The store: every room of this floor behind one door, in the order that keeps it whole.
+//! The store: all parts of this crate behind one interface, in the order that keeps it whole.
 //!
-//! *Knows*: what is created, opened, made durable and reclaimed in which order, and when the store refuses changes.
+//! *Knows*: what is created, opened, made durable and reclaimed in which order, and when the store
+//! refuses changes.
 //!
 //! *Does not know*: what a node, a payload or a log record means.
 //!
-//! *Read in this order*: `options.rs`, this file (creation, opening), `checkpoint.rs` (the barriers), `copy.rs` (a copy
-//! elsewhere), `health.rs`.
+//! *Read in this order*: `options.rs`, this file (creation, opening), `checkpoint.rs` (the
+//! barriers), `copy.rs` (a copy elsewhere), `health.rs`.
 //!
 //! ```text
 //!  directory                       one checkpoint, in order
@@ -18,19 +19,20 @@
 //!                                  7  dead extents and log are given free           ┘
 //! ```
 //!
-//! Invariants, beside those of the rooms and S1 to S6 of the crate:
+//! Invariants, beside those of the parts and S1 to S6 of the crate:
 //!
-//! - **K1** Steps 3 to 7 of a checkpoint run in this order, and nothing of step 7 is done unless step 6 was.
+//! - **K1** Steps 3 to 7 of a checkpoint run in this order, and nothing of step 7 is done unless
+//!   step 6 was.
 //! - **K2** A full disk aborts a checkpoint at whatever step it shows, and nothing is given free
 //!   (K1). Up to step 5 the generation before stays the durable one; its superblock is not touched
 //!   (P1), and should a crash leave a copy of the new one, that is whole, since all that it reaches
 //!   was synced. At step 6 the new one is durable, and only the log does not name it yet.
 //!   [`Store::superblock`] tells which it is, and the next checkpoint makes up for it. Any other
 //!   failure of a write or a sync makes the store refuse changes (S6).
-//! - **K3** Opening ends with what a checkpoint's steps 6 and 7 may have missed, so that a crash between 5 and 7
-//!   leaks nothing.
-//! - **K4** What a copy reads is neither used again nor overwritten before it is done, and the target has a superblock only once all else
-//!   is durable.
+//! - **K3** Opening ends with what a checkpoint's steps 6 and 7 may have missed, so that a crash
+//!   between 5 and 7 leaks nothing.
+//! - **K4** What a copy reads is neither used again nor overwritten before it is done, and the
+//!   target has a superblock only once all else is durable.
 
 mod checkpoint;
 mod copy;
@@ -90,7 +92,7 @@ pub struct Opening {
 }
 
 impl Store {
-    /// Returns the room on the file system that the store lies on.
+    /// Returns the space on the file system that the store lies on.
     ///
     /// # Errors
     /// As the operating system says.
@@ -98,13 +100,15 @@ impl Store {
         Ok(self.directory.space()?)
     }
 
-    /// Creates a store in a directory that holds none, with a first generation that keeps `payload`.
+    /// Creates a store in a directory that holds none, with a first generation that keeps
+    /// `payload`.
     ///
-    /// A crash meanwhile leaves no store: creating it again begins anew.
+    /// A crash meanwhile leaves no store: creating it again starts from the beginning.
     ///
     /// # Errors
-    /// [`crate::Error::StoreExists`]; [`crate::Error::NotAStore`] when files of a store are there without its superblock;
-    /// `Locked` when another process is creating or using it; [`crate::Error::BadOption`]; or as the device says.
+    /// [`crate::Error::StoreExists`]; [`crate::Error::NotAStore`] when files of a store are there
+    /// without its superblock; `Locked` when another process is creating or using it;
+    /// [`crate::Error::BadOption`]; or as the device says.
     ///
     /// # Panics
     /// When the payload is longer than [`MAX_PAYLOAD`].
@@ -139,12 +143,12 @@ impl Store {
         Self::assemble(directory, lock, superblock, tiers, extents, log, options)
     }
 
-    /// Begins to open a store: locks it and reads its newest superblock and its extent map. [`Opening::replay`] does
-    /// the rest.
+    /// Begins to open a store: locks it and reads its newest superblock and its extent map.
+    /// [`Opening::replay`] does the rest.
     ///
     /// # Errors
-    /// [`crate::Error::NotAStore`], `Locked`, `PermissionDenied`, [`crate::Error::NewerFormat`], [`crate::Error::Corrupt`], or as the
-    /// device says.
+    /// [`crate::Error::NotAStore`], `Locked`, `PermissionDenied`, [`crate::Error::NewerFormat`],
+    /// [`crate::Error::Corrupt`], or as the device says.
     pub fn open(directory: Arc<dyn Directory>, options: &StoreOptions) -> Result<Opening> {
         superblock::require(&*directory)?;
         let lock = directory.lock(LOCK_FILE)?;
@@ -167,7 +171,8 @@ impl Store {
         Self::begin(directory, lock, superblock, options)
     }
 
-    /// As [`Store::open_without_map`], but of a generation before `than`, for [`Opening::repair`] alone.
+    /// As [`Store::open_without_map`], but of a generation before `than`, for [`Opening::repair`]
+    /// alone.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -244,13 +249,13 @@ impl Store {
         })
     }
 
-    /// The page size.
+    /// Returns the page size.
     #[must_use]
     pub fn page_size(&self) -> PageSize {
         self.page_size
     }
 
-    /// The directory that the store lives in.
+    /// Returns the directory that the store lives in.
     #[must_use]
     pub fn directory(&self) -> &Arc<dyn Directory> {
         &self.directory
@@ -262,38 +267,38 @@ impl Store {
         &self.epochs
     }
 
-    /// The cache.
+    /// Returns the cache.
     #[must_use]
     pub fn cache(&self) -> &Cache {
         &self.cache
     }
 
-    /// The extents.
+    /// Returns the extents.
     #[must_use]
     pub fn extents(&self) -> &Arc<Extents> {
         &self.extents
     }
 
-    /// The log.
+    /// Returns the log.
     #[must_use]
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// The data files.
+    /// Returns the data files.
     #[must_use]
     pub fn tiers(&self) -> &Arc<Tiers> {
         &self.tiers
     }
 
-    /// The durable superblock.
+    /// Returns the durable superblock.
     #[must_use]
     pub fn superblock(&self) -> Superblock {
         self.superblock.lock().durable().clone()
     }
 
-    /// The usual options of a writer: this store's page size, uncompressed, on tier 0, born in the generation being
-    /// built.
+    /// Returns the usual options of a writer: this store's page size, uncompressed, on tier 0, born
+    /// in the generation being built.
     #[must_use]
     pub fn writer_options(&self, purpose: Purpose, class: Class) -> WriterOptions {
         WriterOptions {
@@ -307,7 +312,8 @@ impl Store {
         }
     }
 
-    /// A writer of nodes. What it has written belongs to the store once its extents are installed.
+    /// Returns a writer of nodes. What it has written belongs to the store once its extents are
+    /// installed.
     ///
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure.
@@ -334,8 +340,9 @@ impl Store {
         self.health.judge(self.extents.reclaim(self.epochs.safe(), limit))
     }
 
-    /// On a full file system: gives the space of a segment of the log back to it, out of what is free in the data files and open to this class;
-    /// whether there was as much. The log may take it now.
+    /// On a full file system: gives the space of a segment of the log back to it, out of what is
+    /// free in the data files and open to this class. Returns whether there was as much. The log
+    /// may take it now.
     ///
     /// # Errors
     /// As the device says.
@@ -352,8 +359,8 @@ impl Store {
         self.health.check()
     }
 
-    /// Remembers a failure of a change that a caller made through [`Store::extents`], [`Store::log`] or a writer, and
-    /// passes the result on.
+    /// Remembers a failure of a change that a caller made through [`Store::extents`],
+    /// [`Store::log`] or a writer, and passes the result on.
     ///
     /// # Errors
     /// The result's own.
@@ -361,15 +368,16 @@ impl Store {
         self.health.judge(result)
     }
 
-    /// What the store's structures occupy.
+    /// Returns what the store's structures occupy.
     #[must_use]
     pub fn usage(&self) -> (Usage, LogUsage) {
         (self.extents.usage(), self.log.usage())
     }
 
-    /// Everything that is wrong with the superblock, the extents and their map, and the log, a sentence each. `reachable` names every extent that the
-    /// payload reaches, and how often. Nothing may change the tree or the space meanwhile; reads and appends may go on, and for that
-    /// [`Cache::check`] is apart.
+    /// Everything that is wrong with the superblock, the extents and their map, and the log, a
+    /// sentence each. `reachable` names every extent that the payload reaches, and how often.
+    /// Nothing may change the tree or the space meanwhile; reads and appends may go on, and for
+    /// that [`Cache::check`] is apart.
     ///
     /// # Errors
     /// None at present: what cannot be read is reported, not returned.
@@ -377,7 +385,8 @@ impl Store {
         Ok(self.check_counted(reachable).0)
     }
 
-    /// As [`Store::check`], and says how many segments of the log and how many of their bytes were read.
+    /// As [`Store::check`], and says how many segments of the log and how many of their bytes were
+    /// read.
     pub fn check_counted(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> (Vec<String>, [u64; 2]) {
         fn sentences<T: ToString>(found: Result<Vec<T>>) -> Vec<String> {
             match found {
@@ -398,8 +407,9 @@ impl Store {
         (violations, read)
     }
 
-    /// Closes the store cleanly: the log is synced and marked, so that any damage to it is found at the next open, and others may
-    /// open the store. Whoever still has it neither reads nor writes any more.
+    /// Closes the store cleanly: the log is synced and marked, so that any damage to it is found at
+    /// the next open, and others may open the store. Remaining handles neither read nor write any
+    /// more.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] after an earlier failure, or as the device says.
@@ -412,26 +422,28 @@ impl Store {
 }
 
 impl Opening {
-    /// The superblock that was found.
+    /// Returns the superblock that was found.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         self.superblock.durable()
     }
 
-    /// The data files, to read nodes that the payload names.
+    /// Returns the data files, to read nodes that the payload names.
     #[must_use]
     pub fn tiers(&self) -> &Arc<Tiers> {
         &self.tiers
     }
 
-    /// What is wrong with the extent map, if it cannot be read. Nothing else is missing for that: [`Opening::rebuild_map`] makes it anew from what
-    /// the payload reaches, and without that neither of the two ways to go on does.
+    /// Returns what is wrong with the extent map, if it cannot be read. Nothing else is missing
+    /// then: [`Opening::rebuild_map`] rebuilds it from what the payload reaches. Until that is
+    /// done, neither of the two ways to go on works.
     #[must_use]
     pub fn map_damage(&self) -> Option<&crate::Error> {
         self.extents.as_ref().err()
     }
 
-    /// Makes the extents out of what the payload reaches. They are on the disk once a generation was made durable.
+    /// Makes the extents out of what the payload reaches. They are on the disk once a generation
+    /// was made durable.
     ///
     /// # Errors
     /// As [`Extents::rebuild`].
@@ -442,11 +454,13 @@ impl Opening {
         Ok(())
     }
 
-    /// Replays the log from the superblock's cut, in the order of the sequence numbers, and opens the store.
+    /// Replays the log from the superblock's cut, in the order of the sequence numbers, and opens
+    /// the store.
     ///
     /// # Errors
-    /// [`crate::Error::OlderGeneration`] when the log has seen a newer superblock; [`crate::Error::Corrupt`] with the place of
-    /// damage that was acknowledged as synced; what `replay` returns; or as the device says.
+    /// [`crate::Error::OlderGeneration`] when the log has seen a newer superblock;
+    /// [`crate::Error::Corrupt`] with the place of damage that was acknowledged as synced; what
+    /// `replay` returns; or as the device says.
     pub fn replay(self, replay: &mut dyn FnMut(Record<'_>) -> Result<()>) -> Result<Store> {
         let Opening {
             directory,
@@ -475,10 +489,11 @@ impl Opening {
         Store::assemble(directory, lock, superblock, tiers, extents, log, &options)
     }
 
-    /// Opens a damaged store as far as it goes: every sound record of the log above the superblock's cut is replayed,
-    /// damage is skipped and reported, and an older superblock than the log names is accepted, which undoes what the
-    /// newer one held. Ends with a new generation, so that the store opens strictly from then on. Nothing else ever
-    /// skips damage; copy the files first.
+    /// Opens a damaged store as far as it goes: every sound record of the log above the
+    /// superblock's cut is replayed, damage is skipped and reported, and an older superblock than
+    /// the log names is accepted, which undoes what the newer one held. Ends with a new generation,
+    /// so that the store opens strictly from then on. Nothing else ever skips damage; copy the
+    /// files first.
     ///
     /// What the payload reaches is not looked at: walk it, and see `check`.
     ///
@@ -498,7 +513,8 @@ impl Opening {
         let (log, report) = Log::repair(&directory, options.log, durable.cut, durable.generation, replay)?;
         extents.made_durable(durable.generation);
         let store = Store::assemble(directory, lock, superblock, tiers, extents, log, &options)?;
-        // Above every generation that anything names, so that none of them is newer than the repaired store.
+        // Above every generation that anything names, so that none of them is newer than the
+        // repaired store.
         store
             .building
             .fetch_max(report.named_generation + 1, Ordering::AcqRel);

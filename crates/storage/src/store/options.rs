@@ -12,12 +12,13 @@ use alluvium_base::MIB;
 pub enum CacheMemory {
     /// What a smaller budget frees goes back to the operating system.
     Returnable,
-    /// Registered with the kernel, which saves it some work in each read, and resident as long as the store is open,
-    /// whatever the budget.
+    /// Registered with the kernel, which saves it some work in each read, and resident as long as
+    /// the store is open, whatever the budget.
     Registered,
 }
 
-/// Options of a store. Those marked *creation* are kept in the superblock; opening takes them from there.
+/// Options of a store. Those marked *creation* are kept in the superblock; opening takes them from
+/// there.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// *Creation.* A random number that tells this store from others. Randomness is the caller's.

@@ -32,8 +32,8 @@ fn open(directory: &Arc<dyn Directory>) -> Result<(Store, Replayed)> {
     Ok((store, records))
 }
 
-/// Writes one node that holds `text`, and checkpoints with a pointer to it as the payload. The node of the checkpoint
-/// before is released.
+/// Writes one node that holds `text`, and checkpoints with a pointer to it as the payload. The node
+/// of the checkpoint before is released.
 fn checkpoint(store: &Store, text: &str, cut: u64) -> Result<u64> {
     let options = WriterOptions {
         extent_units: 1,

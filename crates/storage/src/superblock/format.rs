@@ -1,7 +1,8 @@
 //! The bytes of a superblock, version 1. All integers little-endian.
 //!
-//! The file `superblock` has four slots of 4096 bytes. Slots 0 and 1 hold the two copies of one generation, slots 2
-//! and 3 those of another. The first 16 bytes and the last 8 mean the same in every version to come.
+//! The file `superblock` has four slots of 4096 bytes. Slots 0 and 1 hold the two copies of one
+//! generation, slots 2 and 3 those of another. The first 16 bytes and the last 8 mean the same in
+//! every version to come.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -61,7 +62,7 @@ pub struct Superblock {
     pub tiers: u8,
     /// The extent map.
     pub map: MapPointer,
-    /// What the floor above keeps.
+    /// The bytes that the crate above keeps here.
     pub payload: Vec<u8>,
 }
 

@@ -1,6 +1,7 @@
 //! The superblock: which generation of the store is the durable one.
 //!
-//! *Knows*: how a generation is stored twice, which of those found is the newest, and when its file is synced.
+//! *Knows*: how a generation is stored twice, which of those found is the newest, and when its file
+//! is synced.
 //!
 //! *Does not know*: what a generation holds; that is the payload, the extent map and the log.
 //!
@@ -17,15 +18,16 @@
 //!
 //! Invariants:
 //!
-//! - **P1** The pair that holds the durable generation is never written, except to mend one copy from the other.
-//! - **P2** A generation is durable once both of its copies are written and the file is synced; everything that it
-//!   reaches was synced before they were written.
+//! - **P1** The pair that holds the durable generation is never written, except to mend one copy
+//!   from the other.
+//! - **P2** A generation is durable once both of its copies are written and the file is synced;
+//!   everything that it reaches was synced before they were written.
 //! - **P3** Opening writes the copies of the generation that it found again, one at a time, and
 //!   syncs each, before anything acts on what was read. A killed process may have left a superblock
 //!   that no sync has made durable, and a failed sync one that no later sync would: its pages are
 //!   clean and not on the disk.
-//! - **P4** The file has the name `superblock` only once it holds a durable generation; until then creation is under
-//!   way and the file is `superblock.new`.
+//! - **P4** The file has the name `superblock` only once it holds a durable generation; until then
+//!   creation is under way and the file is `superblock.new`.
 //! - **P5** Of an earlier life only the superblock itself may not be durable. What it reaches, the
 //!   extents and the prefix of the map, was synced before it was written (P2), and a sync that
 //!   fails stops the store before that. What a later life adds to a page of an earlier one it
@@ -84,9 +86,9 @@ pub fn require(directory: &dyn Directory) -> Result<()> {
 /// Says whether a store can be created in a directory, before anything is locked or created in it.
 ///
 /// # Errors
-/// [`Error::StoreExists`] when a store is there; [`Error::NotAStore`] when files of a store are there without
-/// a superblock, which creation will not overwrite, or files of something else; or as the device
-/// says.
+/// [`Error::StoreExists`] when a store is there; [`Error::NotAStore`] when files of a store are
+/// there without a superblock, which creation will not overwrite, or files of something else; or as
+/// the device says.
 pub fn require_none(directory: &dyn Directory) -> Result<()> {
     let names = directory.list()?;
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -124,7 +126,8 @@ pub fn foreign(name: &str) -> String {
     )
 }
 
-/// Marks a directory as one in which a store is being created. Whatever files follow, a crash leaves the mark.
+/// Marks a directory as one in which a store is being created. Whatever files follow, a crash
+/// leaves the mark.
 ///
 /// # Errors
 /// As [`require_none`], or as the device says.
@@ -132,7 +135,7 @@ pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
     require_none(directory)?;
     let names = directory.list()?;
     if names.iter().any(|name| name == NEW_FILE) {
-        // A creation that a crash cut short: nobody was told of this store, so its files may go.
+        // A creation that a crash cut short: it was never reported as done, so its files may go.
         for name in names.iter().filter(|name| is_store_file(name)) {
             directory.remove(name)?;
         }
@@ -142,7 +145,8 @@ pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
     Ok(directory.sync()?)
 }
 
-/// Removes what a creation that failed has made, as far as that works; its mark is the last. Without a superblock none of it is a store.
+/// Removes what a creation that failed has made, as far as that works; its mark is the last.
+/// Without a superblock none of it is a store.
 pub fn abandon_creation(directory: &dyn Directory) {
     let names = directory.list().unwrap_or_default();
     if names.iter().any(|name| name == FILE) {
@@ -158,7 +162,7 @@ pub fn abandon_creation(directory: &dyn Directory) {
     }
 }
 
-/// Makes a store that was just created, and that nobody has been told of, none again.
+/// Undoes the creation of a store that was not reported as done yet.
 pub fn undo_creation(directory: &dyn Directory) {
     // As long as the superblock has its name, whatever is there opens.
     if directory.rename(FILE, NEW_FILE).is_ok() && directory.sync().is_ok() {
@@ -173,8 +177,8 @@ fn is_store_file(name: &str) -> bool {
 }
 
 impl SuperblockFile {
-    /// Makes the first generation durable, which ends a creation begun with [`begin_creation`]. Everything that the
-    /// generation reaches is synced already.
+    /// Makes the first generation durable, which ends a creation begun with [`begin_creation`].
+    /// Everything that the generation reaches is synced already.
     ///
     /// # Errors
     /// As the device says.
@@ -195,18 +199,20 @@ impl SuperblockFile {
         Ok(created)
     }
 
-    /// Opens the file, takes the newest generation that can be read, and mends its other copy where that is damaged.
+    /// Opens the file, takes the newest generation that can be read, and mends its other copy where
+    /// that is damaged.
     ///
     /// Whether it is the newest that there *was*, the log says (`log::Log::open`).
     ///
     /// # Errors
-    /// [`Error::NotAStore`] without a superblock, [`Error::NewerFormat`], [`Error::Corrupt`] when no slot holds a
-    /// superblock, or as the device says.
+    /// [`Error::NotAStore`] without a superblock, [`Error::NewerFormat`], [`Error::Corrupt`] when
+    /// no slot holds a superblock, or as the device says.
     pub fn open(directory: &dyn Directory, access: Access) -> Result<SuperblockFile> {
         Self::open_among(directory, access, |_| true)
     }
 
-    /// As [`SuperblockFile::open`], but of the generations before `than`: what a repair goes back to when a newer one leads to damage.
+    /// As [`SuperblockFile::open`], but of the generations before `than`: what a repair goes back
+    /// to when a newer one leads to damage.
     ///
     /// # Errors
     /// As [`SuperblockFile::open`].
@@ -262,8 +268,8 @@ impl SuperblockFile {
     /// Makes `next` durable: both copies, then a sync (P2).
     ///
     /// # Errors
-    /// As the device says. Which generation is durable is unknown then, so the caller refuses changes until the
-    /// store is opened anew (S6).
+    /// As the device says. Which generation is durable is unknown then, so the caller refuses
+    /// changes until the store is opened again (S6).
     ///
     /// # Panics
     /// When the payload is longer than [`MAX_PAYLOAD`].
@@ -373,7 +379,7 @@ fn missing(directory: &dyn Directory) -> Result<String> {
     })
 }
 
-/// Every slot; what a short file lacks is damaged.
+/// Reads every slot; those behind the end of a short file are damaged.
 fn read_slots(file: &dyn Device) -> Result<Vec<Slot>> {
     let whole = file.len() / SLOT_BYTES as u64;
     (0..SLOTS)
@@ -387,8 +393,8 @@ fn read_slots(file: &dyn Device) -> Result<Vec<Slot>> {
         .collect()
 }
 
-/// The newest valid superblock and its pair. A newer format anywhere is an error even beside a valid older one: the
-/// newer version wrote last.
+/// The newest valid superblock and its pair. A newer format anywhere is an error even beside a
+/// valid older one: the newer version wrote last.
 fn newest(slots: Vec<Slot>) -> Result<(usize, Superblock)> {
     let mut best: Option<(usize, Superblock)> = None;
     let mut first_error = None;

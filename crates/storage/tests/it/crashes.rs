@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! ALLUVIUM_SIM_POINTS=260000 ALLUVIUM_SIM_WORKERS=2 \
-//!     cargo test --release -p alluvium-storage --test it -- the_page_and_log_story_survives_every_crash --nocapture
+//!     cargo test --release -p alluvium-storage --test it -- \
+//!     the_page_and_log_story_survives_every_crash --nocapture
 //! ```
 //!
 //! and with ten times the points the long one. `ALLUVIUM_SIM_SEED` is the first seed, 1 otherwise.
@@ -18,10 +19,10 @@ use alluvium_storage::log::Access;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// How many images are judged when nobody says how many.
+/// How many images are judged by default.
 const POINTS: u64 = 4000;
 
-/// From so many on, every situation that matters must have been met a thousand times.
+/// From this many on, every situation that matters must have been met a thousand times.
 const LARGE: u64 = 200_000;
 
 const COMMAND: &str =
@@ -100,7 +101,7 @@ fn the_same_seed_gives_the_same_trace() {
     }
 }
 
-/// Wrong uses of the store: what the floor above must not do.
+/// Wrong uses of the store: what its caller must not do.
 #[test]
 fn every_wrong_use_of_the_store_is_found() {
     for flaw in [

@@ -1,7 +1,8 @@
-//! Every structure, every kind of damage: either it is found, or the answers are those of the undamaged store.
+//! Every structure, every kind of damage: either it is found, or the answers are those of the
+//! undamaged store.
 //!
-//! Small here; `ALLUVIUM_DAMAGE_CASES=24000 cargo test --release -p alluvium-storage --test it -- damage --nocapture` is the
-//! large run.
+//! Small here; `ALLUVIUM_DAMAGE_CASES=24000 cargo test --release -p alluvium-storage --test it --
+//! damage --nocapture` is the large run.
 
 use crate::page_log::{Flaw, Mini, PageLog};
 use alluvium_device::Directory;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// How many cases are tried when nobody says how many.
+/// How many cases are tried by default.
 const CASES: u64 = 2500;
 
 fn cases() -> u64 {
@@ -112,8 +113,9 @@ impl Subject {
                 Ok(_) => found,
                 Err(violation) if self.crash == Crash::NONE => Outcome::Wrong(violation.to_string()),
                 Err(violation) => {
-                    // What lies behind the last record that names a synced watermark looks, once it is damaged, as if it had
-                    // never reached the disk. It must end the history there, no earlier than the checkpoint.
+                    // What lies behind the last record that names a synced watermark looks, once it
+                    // is damaged, as if it had never reached the disk. It must end the history
+                    // there, no earlier than the checkpoint.
                     let view = reference.view().durable_up_to(self.checkpointed);
                     match reference.judge_at(&view, self.crash, contents) {
                         Ok(_) => Outcome::CutAtTheEnd,

@@ -19,7 +19,8 @@ fn campaign(access: Access) -> FaultCampaign<PageLog> {
     .command("cargo test -p alluvium-storage --test it -- the_page_and_log_story_survives_every_fault")
 }
 
-/// How many seeds: `ALLUVIUM_SIM_FAULT_SEEDS` asks for more than one, and then every call fails, not every third.
+/// How many seeds: `ALLUVIUM_SIM_FAULT_SEEDS` asks for more than one, and then every call fails,
+/// not every third.
 fn seeds() -> Option<u64> {
     let seeds = std::env::var("ALLUVIUM_SIM_FAULT_SEEDS").ok()?;
     Some(seeds.parse().expect("a number of seeds"))

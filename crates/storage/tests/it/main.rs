@@ -1,4 +1,4 @@
-//! The rooms of this floor together.
+//! All parts of this crate together.
 
 mod crashes;
 mod damage;

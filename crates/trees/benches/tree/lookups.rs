@@ -1,4 +1,5 @@
-//! Lookups of what is not in the cache, one after the other, in batches, and many under way at once.
+//! Lookups of what is not in the cache, one after the other, in batches, and many under way at
+//! once.
 
 use crate::scattered;
 use crate::world::{Sizes, World, mix, value};
@@ -15,7 +16,7 @@ use std::time::Instant;
 
 /// Lookups under way at once, or in a batch.
 const AT_ONCE: usize = 64;
-/// The device: so many blocks in each step.
+/// Blocks that the device reads in each step.
 const SLOTS: u64 = 32;
 const STEP_NS: u64 = 100_000;
 

@@ -1,11 +1,13 @@
-//! What the tiered tree writes, reads and keeps, counted at the device: `cargo bench -p alluvium-trees --bench tree [PART…]`.
+//! What the tiered tree writes, reads and keeps, counted at the device:
+//! `cargo bench -p alluvium-trees --bench tree [PART…]`.
 //!
-//! *random*, *ordered*, *local* (half of the keys in order) and *subtree* load records of 124 bytes (24-byte keys, 100-byte
-//! values); bytes are counted, not timed, so one run says all. *warm* times lookups through a trunk of three levels. *deletes* and
-//! *scans* tell what a seek costs in front of what is deleted, and after maintenance. *stream* scans everything beside a raw read, in the directory that
-//! `ALLUVIUM_TREE_DIRECTORY` names, or in memory. *lookups* compares ways to have many lookups under
-//! way on a device that takes its time. *victims* compares whom a node flushes to.
-//! `ALLUVIUM_TREE_RECORDS` changes the number of records; without `--bench` everything is tiny.
+//! *random*, *ordered*, *local* (half of the keys in order) and *subtree* load records of 124 bytes
+//! (24-byte keys, 100-byte values); bytes are counted, not timed, so one run says all. *warm* times
+//! lookups through a trunk of three levels. *deletes* and *scans* tell what a seek costs in front
+//! of what is deleted, and after maintenance. *stream* scans everything beside a raw read, in the
+//! directory that `ALLUVIUM_TREE_DIRECTORY` names, or in memory. *lookups* compares ways to have
+//! many lookups under way on a device that takes its time. *victims* compares whom a node flushes
+//! to. `ALLUVIUM_TREE_RECORDS` changes the number of records; without `--bench` everything is tiny.
 
 mod lookups;
 mod stream;
@@ -141,7 +143,8 @@ fn load(name: &str, sizes: Sizes, keys: fn(u64, u64) -> Key) {
     assert_eq!(found, Vec::<String>::new());
 }
 
-/// A load that falls into one 64th of the keys of a tree of four levels, beside one that falls everywhere.
+/// A load that falls into one 64th of the keys of a tree of four levels, beside one that falls
+/// everywhere.
 fn subtree(sizes: Sizes) {
     let sizes = Sizes {
         memtable: (sizes.memtable / 64).max(64 << 10),
@@ -175,7 +178,8 @@ fn subtree(sizes: Sizes) {
     });
 }
 
-/// Device reads for each lookup of a key whose leaf is in no cache, but index nodes and maplets are.
+/// Device reads for each lookup of a key whose leaf is in no cache, but index nodes and maplets
+/// are.
 fn cold(world: &World, sizes: Sizes, keys: fn(u64, u64) -> Key) {
     // First some, so that index nodes and maplets have been read; then others.
     let mut ask = |turn: u64| {
@@ -345,7 +349,7 @@ fn scans(sizes: Sizes) {
     }
     world.seal();
     let turns = sizes.lookups / 100;
-    // Microseconds for a scan of so many records, and millions of records a second.
+    // Microseconds for a scan of `length` records, and millions of records a second.
     let speed = |tree: &Tree, length: u64, turns: u64| {
         let start = Instant::now();
         for turn in 0..turns {
@@ -383,7 +387,8 @@ fn scans(sizes: Sizes) {
     }
 }
 
-/// How much of a simulated SSD's bandwidth (PDAM: so many blocks in each step) a scan of 1,000 cold records gets.
+/// How much of a simulated SSD's bandwidth (PDAM: a fixed number of blocks in each step) a scan of
+/// 1,000 cold records gets.
 fn bandwidth(sizes: Sizes) {
     const SCANS: u64 = 100;
     const LENGTH: u64 = 1000;
@@ -443,7 +448,8 @@ fn victims(sizes: Sizes) {
         let (before, flushes) = (world.written(Purpose::Compact), world.tree.stats().shape.flushes);
         let updates = 2 * records;
         for index in 0..updates {
-            // Zipf-like: half of the updates go to a 64th of the keys, half of those to a 64th of that, and so on.
+            // Zipf-like: half of the updates go to a 64th of the keys, half of those to a 64th of
+            // that, and so on.
             let (mut low, mut len) = (0, records);
             let mut draw = mix(index);
             while draw & 1 == 1 && len > 64 {

@@ -85,7 +85,7 @@ impl World {
         }
     }
 
-    /// A memtable with room for m bytes of records beside what it needs itself.
+    /// A memtable for m bytes of records beside what it needs itself.
     pub(crate) fn empty(bytes: u64) -> Memtable {
         Memtable::new(3 * bytes as usize + (1 << 20))
     }

@@ -36,9 +36,10 @@ fn of(page: impl Into<Option<u32>>, what: impl Into<String>) -> Violation {
 }
 
 impl Maplet {
-    /// Every rule that the maplet breaks: its directory on the device is the one in memory; extents do not overlap and hold what
-    /// is in them; every page is what its checksum says, and sound; building the maplet anew from its entries gives the same pages
-    /// (Q1), values and counts. Nothing when it is sound. All of it is read, past the cache.
+    /// Returns every rule that the maplet breaks; nothing when it is sound. Its directory on the
+    /// device is the one in memory; extents do not overlap and hold what is in them; every page is
+    /// what its checksum says, and sound. Building the maplet again from its entries gives the same
+    /// pages (Q1), values and counts. All of it is read, past the cache.
     #[must_use]
     pub fn check(&self, store: &Store) -> Vec<Violation> {
         self.check_from(Files::of(store), &mut Amounts::default())

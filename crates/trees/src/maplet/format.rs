@@ -1,7 +1,7 @@
 //! The bytes of a maplet's directory, version 1. All integers little-endian.
 //!
-//! The root, a node of 1 to 16 pages, uncompressed, written by the same writer as the maplet's pages and so with their
-//! tier and birth:
+//! The root, a node of 1 to 16 pages, uncompressed, written by the same writer as the maplet's
+//! pages and so with their tier and birth:
 //!
 //! ```text
 //! OFFSET          SIZE  MEANING
@@ -31,7 +31,8 @@
 //!     12     4  live bytes, in pages: those pages, the parts and the root
 //! ```
 //!
-//! The body, cut into parts of 16 pages where it does not fit into the root; what is left of the last part is zeros:
+//! The body, cut into parts of 16 pages where it does not fit into the root; what is left of the
+//! last part is zeros:
 //!
 //! ```text
 //! OFFSET          SIZE  MEANING

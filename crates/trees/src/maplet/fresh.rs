@@ -1,9 +1,10 @@
-//! Fingerprints that come from a run, unsorted, as a source of a merge: dealt into buckets at once, and each bucket sorted when
-//! the merge comes to it, so that no step is long.
+//! Fingerprints that come from a run, unsorted, as a source of a merge: dealt into buckets at once,
+//! and each bucket sorted when the merge comes to it, so that no step is long.
 
 use alluvium_filters::{Chunk, Entry, Fingerprint};
 
-/// How many entries a bucket has on average: few enough to be sorted within the processor's first cache.
+/// How many entries a bucket has on average: few enough to be sorted within the processor's first
+/// cache.
 const BUCKET: usize = 1 << 10;
 /// The most buckets, as a power of two: more would be dealt slowly.
 const MAX_BUCKET_BITS: u32 = 14;

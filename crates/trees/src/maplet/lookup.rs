@@ -14,14 +14,15 @@ const INLINE: usize = 8;
 /// How many maplets of a path are looked up side by side.
 const GROUP: usize = 16;
 
-/// The pages of a path, or what is known of its maplets: on the stack, as long as the path is not longer than it should be.
+/// The pages of a path, or what is known of its maplets: on the stack, as long as the path is not
+/// longer than it should be.
 pub(crate) type Path<T> = SmallVec<[T; GROUP]>;
 
 /// What maplets have said, one after the other or all at once.
 pub type Answers = SmallVec<[Hits; 1]>;
 
-/// The values under a key's fingerprint, the greatest (newest) first. Values of other keys may be among them, none of the
-/// key's is missing.
+/// The values under a key's fingerprint, the greatest (newest) first. Values of other keys may be
+/// among them, none of the key's is missing.
 #[derive(Clone, Debug, Default)]
 pub struct Hits {
     first: [u16; INLINE],
@@ -31,7 +32,7 @@ pub struct Hits {
 }
 
 impl Hits {
-    /// The values.
+    /// Returns the values.
     #[must_use]
     #[inline]
     pub fn as_slice(&self) -> &[u16] {
@@ -76,18 +77,19 @@ impl Deref for Hits {
 }
 
 impl Maplet {
-    /// The values under the fingerprint of a key, by the key's hash. Reads one page where it is not in the cache, and seldom
-    /// (one lookup in thousands) another with what spilled.
+    /// Returns the values under the fingerprint of a key, by the key's hash. Reads one page where
+    /// it is not in the cache, and seldom (one lookup in thousands) another with what spilled.
     ///
     /// # Errors
-    /// [`alluvium_storage::Error::Corrupt`] when a page is not what the directory says; as the device says.
+    /// [`alluvium_storage::Error::Corrupt`] when a page is not what the directory says; as the
+    /// device says.
     ///
     /// # Panics
     /// When the guard is of other epochs than the cache.
     pub fn lookup(&self, hash: u64, cache: &Cache, guard: &Guard) -> Result<Hits> {
         let mut hits = Hits::default();
         let fetch = blocking(cache, guard);
-        let node = found(fetch.guide(&self.page(hash)))?;
+        let node = found(fetch.index_page(&self.page(hash)))?;
         found(self.read(&node, hash, &fetch, &mut hits))?;
         Ok(hits)
     }
@@ -129,7 +131,7 @@ impl Maplet {
         hits: &mut Hits,
     ) -> Poll<Result<()>> {
         for number in self.geometry().spill_pages(records) {
-            let node = ready!(fetch.guide(&self.named_page(number)?))?;
+            let node = ready!(fetch.index_page(&self.named_page(number)?))?;
             let view = SpillView::new(self.geometry(), &node, number)
                 .map_err(|error| self.damaged(number, &error))?;
             view.lookup(fingerprint, records)
@@ -139,9 +141,9 @@ impl Maplet {
     }
 }
 
-/// Looks a key up in every maplet of a path, by its hash: `out` gets one [`Hits`] for each, in their order. All pages that
-/// are not in the cache are read together, so a cold path waits for the device once. Nothing is allocated when all pages are
-/// there and `out` was used before.
+/// Looks a key up in every maplet of a path, by its hash: `out` gets one [`Hits`] for each, in
+/// their order. All pages that are not in the cache are read together, so a cold path waits for the
+/// device once. Nothing is allocated when all pages are there and `out` was used before.
 ///
 /// # Errors
 /// As [`Maplet::lookup`]; `out` is of no use then.
@@ -166,8 +168,9 @@ fn blocking<'g>(cache: &'g Cache, guard: &'g Guard) -> Blocking<'g> {
     }
 }
 
-/// The pages of a path that know of a key, and what a lookup has to do before it can ask them. Whoever looks several keys up takes each step
-/// for all of them before the next, so that what a step reads is on its way while the others' is read.
+/// The pages of a path that know of a key, and what a lookup has to do before it can ask them. A
+/// reader of several keys takes each step for all of them before the next, so that what a step
+/// reads is on its way while the others' is read.
 #[derive(Default)]
 pub(crate) struct Pages<'f> {
     pointers: Path<NodePointer>,
@@ -175,7 +178,8 @@ pub(crate) struct Pages<'f> {
 }
 
 impl<'f> Pages<'f> {
-    /// Finds out which pages these are, by a key's hash, in the order of the maplets; where the cache keeps them is on its way then.
+    /// Finds out which pages these are, by a key's hash, in the order of the maplets; where the
+    /// cache keeps them is on its way then.
     #[inline]
     pub(crate) fn locate<'m, F: Fetch>(
         &mut self,
@@ -198,7 +202,8 @@ impl<'f> Pages<'f> {
         }
     }
 
-    /// Takes the pages, if all of them are there; whether they are. The lines that a lookup reads first are on their way then.
+    /// Takes the pages, if all of them are there. Returns whether they are. The lines that a lookup
+    /// reads first are on their way then.
     #[inline]
     pub(crate) fn take<'m, F: Fetch>(
         &mut self,
@@ -217,7 +222,8 @@ impl<'f> Pages<'f> {
         true
     }
 
-    /// What is to be looked up in the pages that are here, as far as they are pages of their maplets.
+    /// Returns what is to be looked up in the pages that are here, as far as they are pages of
+    /// their maplets.
     pub(crate) fn probes<'p, 'm: 'p>(
         &'p self,
         maplets: impl Iterator<Item = &'m Maplet> + 'p,
@@ -230,26 +236,27 @@ impl<'f> Pages<'f> {
         })
     }
 
-    /// Whether nobody has found out yet which they are.
+    /// Returns whether the pages have not been found yet.
     #[inline]
     pub(crate) fn are_unknown(&self) -> bool {
         self.pointers.is_empty()
     }
 
-    /// Whether there are pages to be asked.
+    /// Returns whether there are pages to be asked.
     #[inline]
     pub(crate) fn are_here(&self) -> bool {
         !self.nodes.is_empty()
     }
 
-    /// A page that is here, by the place of its maplet.
+    /// Returns a page that is here, by the place of its maplet.
     #[inline]
     pub(crate) fn page(&self, place: usize) -> &NodeRef<'f> {
         &self.nodes[place]
     }
 }
 
-/// Looks a key up in every maplet of a path, as [`lookup_path`] does, with pages from anywhere. When it is pending `out` is of no use.
+/// Looks a key up in every maplet of a path, as [`lookup_path`] does, with pages from anywhere.
+/// When it is pending `out` is of no use.
 #[inline]
 pub(crate) fn probe_path<F: Fetch>(
     maplets: &[&Maplet],
@@ -282,7 +289,7 @@ pub(crate) fn probe_path<F: Fetch>(
         return Poll::Ready(Ok(()));
     }
     let pointers: Vec<NodePointer> = missing.iter().map(|&(_, pointer)| pointer).collect();
-    let nodes = ready!(fetch.miss_guides(&pointers))?;
+    let nodes = ready!(fetch.miss_index_pages(&pointers))?;
     for (&(at, _), node) in missing.iter().zip(&nodes) {
         ready!(maplets[at].read(node, hash, fetch, &mut out[at]))?;
     }

@@ -1,5 +1,5 @@
-//! Merging maplets without their keys, in steps: the pages of the sources stream past the cache, values are rewritten or
-//! dropped, the fingerprints of a new run join them.
+//! Merging maplets without their keys, in steps: the pages of the sources stream past the cache,
+//! values are rewritten or dropped, the fingerprints of a new run join them.
 
 use super::fresh::Fresh;
 use super::pages::Entries;
@@ -15,7 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// One maplet that goes into a merge.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The maplet. Its extents stay allocated until the merge is done or dropped: the caller sees to it.
+    /// The maplet. Its extents stay allocated until the merge is done or dropped: the caller sees
+    /// to it.
     pub maplet: Maplet,
     /// For each of its values the value in the result, or nothing to drop what has it.
     pub rewrite: Box<[Option<u16>]>,
@@ -82,16 +83,18 @@ struct Work {
 }
 
 impl Merger {
-    /// A merge of maplets, and of a run's `fresh` hashes under a value of their own. The maplets' first pages are requested.
+    /// Creates a merge of maplets, and of a run's `fresh` hashes under a value of their own. The
+    /// maplets' first pages are requested.
     ///
-    /// The geometry is that of as many entries as are kept and fresh; pairs that fall together only make it emptier.
+    /// The geometry is that of as many entries as are kept and fresh; pairs that fall together only
+    /// make it emptier.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the fingerprints have another length than a source's, or one that so many entries do not go
-    /// with; [`Error::Poisoned`] when the store refuses changes.
+    /// [`Error::BadOption`] when the fingerprints have another length than a source's, or one that
+    /// does not suit this number of entries; [`Error::Poisoned`] when the store refuses changes.
     ///
     /// # Panics
-    /// When a rewriting table lacks a value of its source.
+    /// When a value of a source is missing from its rewriting table.
     pub fn new(
         store: &Store,
         spec: &MapletSpec,
@@ -154,10 +157,12 @@ impl Merger {
         })
     }
 
-    /// Merges `entries` more, some 30 million a second, and once there are none finishes the maplet.
+    /// Merges `entries` more, some 30 million a second, and once there are none finishes the
+    /// maplet.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when a source is damaged, [`Error::Full`], or as the device says. Everything is given up then.
+    /// [`Error::Corrupt`] when a source is damaged, [`Error::Full`], or as the device says.
+    /// Everything is given up then.
     ///
     /// # Panics
     /// After the last step, or after an error.
@@ -214,7 +219,7 @@ fn locked(sink: &Mutex<Sink>) -> std::sync::MutexGuard<'_, Sink> {
     sink.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The shape of a maplet: a function of what it is asked to hold alone.
+/// Returns the shape of a maplet: a function of what it is asked to hold alone.
 fn geometry(
     entries: u64,
     fingerprint_bits: u32,
@@ -235,7 +240,8 @@ fn bad_fingerprints(why: String) -> Error {
     }
 }
 
-/// Counts the pairs that are kept, and finds those that came before (Q1). Pairs come in the order of their fingerprints.
+/// Counts the pairs that are kept, and finds those that came before (Q1). Pairs come in the order
+/// of their fingerprints.
 #[derive(Debug)]
 struct Tally {
     counts: Vec<u64>,

@@ -1,23 +1,28 @@
-//! The quotient maplet of `alluvium_filters` in nodes of a store: which runs of a pivot may hold a key.
+//! The quotient maplet of `alluvium_filters` in nodes of a store: which runs of a pivot may hold a
+//! key.
 //!
-//! *Knows*: where each page of a maplet is, how a path of maplets is asked at once, how maplets are written and merged
-//! without their keys.
+//! *Knows*: where each page of a maplet is, how a path of maplets is asked at once, how maplets are
+//! written and merged without their keys.
 //!
-//! *Does not know*: keys, what a value means to the tree, when a maplet is built, merged or dropped, who refers to its extents.
+//! *Does not know*: keys, what a value means to the tree, when a maplet is built, merged or
+//! dropped, who refers to its extents.
 //!
-//! *Read in this order*: this file (a maplet that is open), `lookup.rs`, `pages.rs` (reading in sequence), `merge.rs` (merging in
-//! steps), `fresh.rs` (fingerprints that come from a run), `write.rs` (pages and directory), `format.rs`, `check.rs`.
+//! *Read in this order*: this file (a maplet that is open), `lookup.rs`, `pages.rs` (reading in
+//! sequence), `merge.rs` (merging in steps), `fresh.rs` (fingerprints that come from a run),
+//! `write.rs` (pages and directory), `format.rs`, `check.rs`.
 //!
-//! A page of a maplet is a page of the store, a node of its own. The pages are written in their order by one writer; behind
-//! them lies the directory, which names the extents and has a checksum for each page. It is read when the maplet is opened and
-//! stays in memory, at 8 bytes for a page (one 500th), so that a lookup is one read: the page's place follows from the
-//! fingerprint. That is SplinterDB's routing structure (Conway et al., *Mapped SplinterDB*, SIGMOD 2023).
+//! A page of a maplet is a page of the store, a node of its own. The pages are written in their
+//! order by one writer; behind them lies the directory, which names the extents and has a checksum
+//! for each page. It is read when the maplet is opened and stays in memory, at 8 bytes for a page
+//! (one 500th), so that a lookup is one read: the page's place follows from the fingerprint. That
+//! is SplinterDB's routing structure (Conway et al., *Mapped SplinterDB*, SIGMOD 2023).
 //!
 //! Invariants:
 //!
-//! - **Q1** A maplet holds each (fingerprint, value) once, however many keys or sources it came from. So its pages depend on
-//!   the set of pairs and the geometry alone.
-//! - **Q2** Whatever was put in under a value is found under it, until that value is dropped or rewritten.
+//! - **Q1** A maplet holds each (fingerprint, value) once, however many keys or sources it came
+//!   from. So its pages depend on the set of pairs and the geometry alone.
+//! - **Q2** Whatever was put in under a value is found under it, until that value is dropped or
+//!   rewritten.
 //! - **Q3** Every page is verified by the directory, the directory by its pointer.
 //! - **Q4** What is not finished leaves nothing behind: no extent, and no page in the cache.
 
@@ -61,8 +66,8 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapletSpec {
-    /// Bits of a fingerprint: 8 to 48, one number for a tree, so that merging never lengthens one. A maplet of `n`
-    /// fingerprints answers for a stranger with probability `n / 2^bits`.
+    /// Bits of a fingerprint: 8 to 48, one number for a tree, so that merging never lengthens one.
+    /// A maplet of `n` fingerprints answers for a stranger with probability `n / 2^bits`.
     pub fingerprint_bits: u8,
     /// What its reads of other maplets and its writes are for.
     pub purpose: Purpose,
@@ -72,7 +77,7 @@ pub struct MapletSpec {
 
 /// A maplet that is open: its directory, in memory. Clones share it.
 ///
-/// It refers to its extents without counting: whoever looks something up holds a guard since before the maplet was
+/// It refers to its extents without counting: a reader holds a guard since before the maplet was
 /// unlinked, as for any node.
 #[derive(Clone, Debug)]
 pub struct Maplet {
@@ -85,15 +90,18 @@ struct Shared {
     pointer: NodePointer,
     root: Root,
     body: Body,
-    /// For each extent that has pages: the number of its first page, and where it is in the tier's file.
+    /// For each extent that has pages: the number of its first page, and where it is in the tier's
+    /// file.
     places: Box<[(u32, u64)]>,
 }
 
 impl Maplet {
-    /// Writes the maplet of a run: `hashes` of its keys ([`alluvium_filters::hash`], in any order), all under one `value`.
+    /// Writes the maplet of a run: `hashes` of its keys ([`alluvium_filters::hash`], in any order),
+    /// all under one `value`.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the fingerprints are too short or too long for so many hashes; [`Error::Full`]; as the device says.
+    /// [`Error::BadOption`] when the fingerprints are too short or too long for this number of
+    /// hashes; [`Error::Full`]; as the device says.
     pub fn build(store: &Store, spec: &MapletSpec, hashes: Vec<u64>, value: u16) -> Result<Written> {
         let mut merger = Merger::new(store, spec, Vec::new(), Some((hashes, value)))?;
         loop {
@@ -149,25 +157,26 @@ impl Maplet {
         }
     }
 
-    /// Where the directory is: what to keep to open the maplet again.
+    /// Returns where the directory is: what to keep to open the maplet again.
     #[must_use]
     pub fn pointer(&self) -> &NodePointer {
         &self.shared.pointer
     }
 
-    /// The extents that hold it, each with its live bytes. Nothing else is in them.
+    /// Returns the extents that hold it, each with its live bytes. Nothing else is in them.
     pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
         let stretches = self.shared.root.stretches.iter();
         stretches.map(|stretch| (stretch.extent, stretch.live_bytes))
     }
 
-    /// How many (fingerprint, value) pairs there are.
+    /// Returns how many (fingerprint, value) pairs there are.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.shared.root.entries
     }
 
-    /// How many different fingerprints its entries have: fewer than entries where several runs hold one key.
+    /// Returns how many different fingerprints its entries have: fewer than entries where several
+    /// runs hold one key.
     #[must_use]
     pub fn fingerprints(&self) -> u64 {
         self.shared.root.entries - u64::from(self.shared.root.repeats)
@@ -179,13 +188,13 @@ impl Maplet {
         &self.shared.body.values
     }
 
-    /// Bytes on the device, the directory's included.
+    /// Returns the bytes on the device, the directory's included.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.extents().map(|(_, live)| live).sum()
     }
 
-    /// Bytes of memory that an open maplet takes beside its pages in the cache.
+    /// Returns the bytes of memory that an open maplet takes beside its pages in the cache.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let Shared {
@@ -199,13 +208,14 @@ impl Maplet {
         (lists + size_of::<Shared>()) as u64
     }
 
-    /// The shape of its pages.
+    /// Returns the shape of its pages.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.shared.root.geometry
     }
 
-    /// The page that knows of a key, by the key's hash: for whoever wants it in the cache before it is asked.
+    /// Returns the page that knows of a key, by the key's hash: for a reader that wants it in the
+    /// cache before it is asked.
     #[must_use]
     pub fn page(&self, hash: u64) -> NodePointer {
         let geometry = self.geometry();
@@ -213,7 +223,7 @@ impl Maplet {
             .expect("a fingerprint's page is one of the geometry's, and the directory has them all")
     }
 
-    /// Drops its pages from the cache, for whoever has unlinked it: their frames are free sooner.
+    /// Drops its pages from the cache once it is unlinked: their frames are free sooner.
     pub fn forget(&self, cache: &Cache) {
         for number in 0..self.shared.root.pages {
             if let Some(pointer) = self.page_pointer(number) {
@@ -222,7 +232,7 @@ impl Maplet {
         }
     }
 
-    /// The pointer to page `number`; none when there is no such page.
+    /// Returns the pointer to page `number`; none when there is no such page.
     fn page_pointer(&self, number: u32) -> Option<NodePointer> {
         let Shared {
             pointer,
@@ -253,7 +263,7 @@ impl Maplet {
         })
     }
 
-    /// What a filter says of a page, as an error of the store.
+    /// Returns what a filter says of a page, as an error of the store.
     fn damaged(&self, number: u32, error: &filters::Error) -> Error {
         let place = self
             .page_pointer(number)
@@ -263,13 +273,13 @@ impl Maplet {
 }
 
 impl Stretch {
-    /// Where page `number` of this extent's is.
+    /// Returns where page `number` of this extent's is.
     fn offset_of(&self, number: u32, page_bytes: u64) -> u64 {
         self.extent.offset() + u64::from(number) * page_bytes
     }
 }
 
-/// The file of a maplet's tier.
+/// Returns the file of a maplet's tier.
 fn device_of(tiers: &Tiers, pointer: &NodePointer) -> Result<Arc<dyn alluvium_device::Device>> {
     Ok(Arc::clone(tiers.get(pointer.tier)?))
 }

@@ -1,4 +1,5 @@
-//! The pages of a maplet one after the other, past the cache: large reads, the next one under way while the last is used.
+//! The pages of a maplet one after the other, past the cache: large reads, the next one under way
+//! while the last is used.
 
 use super::{Maplet, device_of};
 use alluvium_base::{KIB, Purpose};
@@ -9,7 +10,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of one read, where an extent has so many.
+/// Bytes of one read, where an extent is that long.
 const WINDOW_BYTES: u64 = 256 * KIB;
 /// Reads that are under way or waiting to be used, at most.
 const WINDOWS: usize = 2;
@@ -56,7 +57,7 @@ impl Pages {
         }
     }
 
-    /// The next pages that lie in one extent, where they are, and how long.
+    /// Returns the next pages that lie in one extent, where they are, and how long.
     fn next_window(&self) -> Option<(Range<u32>, u64, usize)> {
         let root = &self.maplet.shared.root;
         let page_bytes = u64::from(root.geometry.page_bytes());
@@ -77,8 +78,9 @@ impl Pages {
         None
     }
 
-    /// The next page: its number, and its bytes or what is wrong with them. After an error the pages behind it follow, but for
-    /// those of the same read when it was the device that failed.
+    /// Returns the next page: its number, and its bytes or what is wrong with them. After an error
+    /// the pages behind it follow, but for those of the same read when it was the device that
+    /// failed.
     pub(super) fn next(&mut self) -> Option<(u32, Result<&[u8]>)> {
         if self.left.is_empty() {
             let (pages, ticket) = self.ahead.pop_front()?;
@@ -156,7 +158,7 @@ impl Entries {
     }
 }
 
-/// The entries of a maplet in order, for whoever wants to know of them all.
+/// The entries of a maplet in order, for a reader of them all.
 #[derive(Debug)]
 pub(crate) struct Reading {
     entries: Entries,
@@ -164,7 +166,7 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// The next page's entries, if there is a next page.
+    /// Returns the next page's entries, if there is a next page.
     pub(crate) fn next_page(&mut self) -> Result<Option<&[Entry]>> {
         self.chunk.clear();
         let is_some = self.entries.fill(&mut self.chunk)?;

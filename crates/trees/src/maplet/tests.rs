@@ -114,7 +114,7 @@ fn every_key_of_a_run_is_found_and_hardly_any_other() {
         );
         for (seed, count) in [0, 1, 2, 700, 20_000].into_iter().enumerate() {
             let mut keys = hashes(seed as u64, count);
-            // Some twice: a run has each key once, but nobody relies on it.
+            // Some twice: a run has each key once, but the maplet does not rely on it.
             keys.extend_from_within(..count / 10);
             let maplet = built(&store, &keys, 11);
             let mut model = Model::new();
@@ -141,7 +141,7 @@ fn what_is_merged_rewritten_and_dropped_is_what_a_set_of_pairs_would_hold() {
         let (mut sources, mut model) = (Vec::new(), Model::new());
         let values = random.u16(1..40);
         for number in 0..random.u16(0..7) {
-            let mut parts = vec![(crowd(), 0)];
+            let mut parts = vec![(colliding(), 0)];
             for part in 0..random.u16(1..4) {
                 let value = random.u16(0..values);
                 let mut keys = hashes(
@@ -302,8 +302,9 @@ fn a_key_with_more_values_than_fit_inline_has_them_all() {
     }
 }
 
-/// Keys whose fingerprints are next to each other: more than a block has slots for, so that some spill.
-fn crowd() -> Vec<u64> {
+/// Keys whose fingerprints are next to each other: more than a block has slots for, so that some
+/// spill.
+fn colliding() -> Vec<u64> {
     (0..100)
         .map(|number| 0x1234_5678_0000_0000 | number << 28)
         .collect()
@@ -321,7 +322,7 @@ fn flip(store: &Store, pointer: &NodePointer, at: usize) {
 #[test]
 fn a_flipped_bit_anywhere_is_an_error_and_never_an_answer() {
     let store = store();
-    let mut keys = crowd();
+    let mut keys = colliding();
     keys.extend(hashes(8, 12_000));
     let maplet = built(&store, &keys, 3);
     assert!(maplet.shared.root.spilled > 0, "a spill page is among the nodes");

@@ -9,7 +9,7 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Cache, Error, NodePointer, PageSize, Result};
 use std::sync::Arc;
 
-/// Extents are longer than usual once a maplet would have more than so many.
+/// Extents are longer than usual once a maplet would have more extents than this.
 const USUAL_EXTENTS: u64 = 512;
 /// The most units in an extent: each of the writes in flight has a buffer as long.
 const MAX_UNITS: u32 = 4 * WriterOptions::EXTENT_UNITS;
@@ -133,7 +133,7 @@ impl Sink {
         })
     }
 
-    /// Which pages are in which extent.
+    /// Returns which pages are in which extent.
     fn stretches(&self, extents: &[(Extent, u64)]) -> Vec<Stretch> {
         let mut pages = self.pages.iter().peekable();
         let stretch = |&(extent, live_bytes): &(Extent, u64)| {
@@ -158,7 +158,8 @@ impl Sink {
         stretches
     }
 
-    /// The space was handed out in so small pieces that a directory cannot name them all: over four thousand extents.
+    /// The space was handed out in so small pieces that a directory cannot name them all: over four
+    /// thousand extents.
     fn too_fragmented(&self) -> Error {
         Error::Full {
             wanted: self.pages.len() as u64 * self.page_size.bytes() as u64,
@@ -176,7 +177,8 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // Before the writer gives the extents up: their next owner may write there in the same generation.
+        // Before the writer gives the extents up: their next owner may write there in the same
+        // generation.
         if self.writer.is_some() {
             self.forget();
         }

@@ -1,4 +1,5 @@
-//! Building a run from sorted records: leaves, values, the index in memory. What comes last is in `finish.rs`.
+//! Building a run from sorted records: leaves, values, the index in memory. What comes last is in
+//! `finish.rs`.
 
 use super::format::encode_long;
 use super::index::{Child, Full, IndexBuilder, Sums};
@@ -122,7 +123,8 @@ pub(super) struct Closed {
     codec: Codec,
 }
 
-/// A leaf or an index node where it was written: its parts if it is long, and the node that pointers mean.
+/// A leaf or an index node where it was written: its parts if it is long, and the node that
+/// pointers mean.
 #[derive(Debug)]
 pub(super) struct Nodes {
     pub(super) parts: Vec<NodePointer>,
@@ -136,10 +138,12 @@ impl Nodes {
 }
 
 impl Builder {
-    /// A builder that has taken nothing yet.
+    /// Creates a builder that has taken nothing yet.
     ///
     /// # Errors
-    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the options cannot be followed; [`Error::Poisoned`](alluvium_storage::Error::Poisoned) when the store refuses changes.
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the options cannot be
+    /// followed; [`Error::Poisoned`](alluvium_storage::Error::Poisoned) when the store refuses
+    /// changes.
     pub fn new(store: &Store, options: &RunOptions) -> Result<Builder> {
         let threshold = options.threshold(store.page_size())?;
         let writer_options = WriterOptions {
@@ -187,15 +191,17 @@ impl Builder {
         self.writer_options.page_size
     }
 
-    /// Names a run whose separate values may be passed on by pointer, those of keys within a range. Its extents are needed as long as this
-    /// run is, then; those that the range does not need may have been given up, and hold something else by now.
+    /// Names a run whose separate values may be passed on by pointer, those of keys within a range.
+    /// Its extents are needed as long as this run is, then; those that the range does not need may
+    /// have been given up, and hold something else by now.
     pub fn inherit_from(&mut self, run: &Run, range: &KeyRange) {
         self.inherited
             .extend(run.extents_for(range).map(|(_, used)| used.extent));
     }
 
-    /// What comes from now on is in another keyspace, whose nodes are encoded and whose values are kept apart like this. No leaf and no
-    /// node of values holds records from before and after. Index nodes are encoded like the last keyspace's leaves.
+    /// What comes from now on is in another keyspace, whose nodes are encoded and whose values are
+    /// kept apart like this. No leaf and no node of values holds records from before and after.
+    /// Index nodes are encoded like the last keyspace's leaves.
     ///
     /// # Errors
     /// [`Error::BadOption`](alluvium_storage::Error::BadOption), and as [`Builder::push`].
@@ -212,14 +218,16 @@ impl Builder {
         Ok(())
     }
 
-    /// Takes a record. A separate value is passed on by its pointer: [`Builder::inherit_from`] must have named a run that has
-    /// it.
+    /// Takes a record. A separate value is passed on by its pointer: [`Builder::inherit_from`] must
+    /// have named a run that has it.
     ///
     /// # Errors
-    /// [`Error::Full`](alluvium_storage::Error::Full) when there is no room; as the device says. The builder can only be dropped then.
+    /// [`Error::Full`](alluvium_storage::Error::Full) when the store is full; as the device says.
+    /// The builder can only be dropped then.
     ///
     /// # Panics
-    /// When the record is not behind the one before (keys ascending, of one key the newest first), or the key or value is too long.
+    /// When the record is not behind the one before (keys ascending, of one key the newest first),
+    /// or the key or value is too long.
     pub fn push(&mut self, key: &[u8], record: Record<'_>) -> Result<()> {
         let first = self.summary.records == 0;
         let new = first || self.last_key != key;
@@ -274,7 +282,8 @@ impl Builder {
         }
     }
 
-    /// A value that goes to a value extent. The pointer to it is filled in when its node is written.
+    /// A value that goes to a value extent. The pointer to it is filled in when its node is
+    /// written.
     fn push_separate(&mut self, key: &[u8], new: bool, record: &Record<'_>, value: &[u8]) -> Result<()> {
         assert!(value.len() <= MAX_VALUE, "a value of {} bytes", value.len());
         let page_size = self.page_size();
@@ -374,8 +383,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a record to the leaf, or to the next one. `separate` is the length of a value elsewhere, whose pointer `value`
-    /// is.
+    /// Adds a record to the leaf, or to the next one. `separate` is the length of a value
+    /// elsewhere, whose pointer `value` is.
     #[inline]
     fn add(
         &mut self,
@@ -432,7 +441,7 @@ impl Builder {
         self.write_closed(None)
     }
 
-    /// Bytes of a record in its leaf, on average.
+    /// Returns the bytes of a record in its leaf, on average.
     fn mean_record(&self) -> Option<usize> {
         let leaf = self.leaf.records();
         (leaf > 0).then(|| self.leaf.bytes() / leaf)
@@ -458,7 +467,8 @@ impl Builder {
         self.summary.leaves += 1;
     }
 
-    /// Writes the leaves that wait for nothing any more, in order. `last` is the last key, when no leaf follows.
+    /// Writes the leaves that wait for nothing any more, in order. `last` is the last key, when no
+    /// leaf follows.
     pub(super) fn write_closed(&mut self, last: Option<&[u8]>) -> Result<()> {
         while self.closed.front().is_some_and(|closed| closed.awaited == 0)
             && let Some(mut closed) = self.closed.pop_front()
@@ -499,7 +509,8 @@ impl Builder {
         self.full.push(full);
     }
 
-    /// Writes a leaf or an index node, filled up to whole pages; in parts when it is too long for one node.
+    /// Writes a leaf or an index node, filled up to whole pages; in parts when it is too long for
+    /// one node.
     pub(super) fn write_node(&mut self, node: &mut Vec<u8>) -> Result<Nodes> {
         let page_size = self.page_size();
         let largest = largest(page_size);
@@ -523,18 +534,19 @@ impl Builder {
         Ok(Nodes { parts, head })
     }
 
-    /// Deletes every key from `start` up to but without `end` as of `sequence`. In any order, at any time. The caller folds them before, for
-    /// every one of them becomes part of the run.
+    /// Deletes every key from `start` up to but without `end` as of `sequence`. In any order, at
+    /// any time. The caller folds them before, for every one of them becomes part of the run.
     pub fn delete_range(&mut self, start: &[u8], end: &[u8], sequence: Sequence) {
         self.range_deletes.push(start, end, sequence);
     }
 
-    /// Deletes what these deletes do, and shares their memory with the caller if no others are added. To be called once at most.
+    /// Deletes what these deletes do, and shares their memory with the caller if no others are
+    /// added. To be called once at most.
     pub(crate) fn delete_ranges(&mut self, deletes: Arc<RangeDeletes>) {
         self.indexed_deletes = deletes;
     }
 
-    /// Bytes written so far, and those of the index nodes that wait.
+    /// Returns the bytes written so far, and those of the index nodes that wait.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let leaf = if self.leaf.records() > 0 {

@@ -27,7 +27,8 @@ pub enum Violation {
         /// What the read said.
         why: String,
     },
-    /// Keys, records or separators are out of order, or a key is outside its leaf's bounds (R1, L1, I1).
+    /// Keys, records or separators are out of order, or a key is outside its leaf's bounds (R1, L1,
+    /// I1).
     Order {
         /// The node.
         place: Place,
@@ -66,7 +67,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// The keys that a node may have: from `low` on, below `high`, or at it where the next node goes on with it.
+/// The keys that a node may have: from `low` on, below `high`, or at it where the next node goes on
+/// with it.
 #[derive(Clone, Debug)]
 struct Fences {
     low: Vec<u8>,
@@ -103,7 +105,8 @@ struct Checker<'a> {
     violations: Vec<Violation>,
     found: Summary,
     spans: Spans,
-    /// The last record so far: its key and sequence number. None at the beginning, and behind a leaf that was left out.
+    /// The last record so far: its key and sequence number. None at the beginning, and behind a
+    /// leaf that was left out.
     last: Option<(Vec<u8>, Sequence)>,
     /// A leaf was left out since the last record.
     left_out: bool,
@@ -124,8 +127,9 @@ impl Run {
         )
     }
 
-    /// As [`Run::check`], of what readers of these ranges can reach: no two of them overlap or touch, and they ascend. Whether or not the
-    /// store is open. Tells `keys` each of its keys, and adds what it reads to `read`.
+    /// As [`Run::check`], of what readers of these ranges can reach: no two of them overlap or
+    /// touch, and they ascend. Whether or not the store is open. Tells `keys` each of its keys, and
+    /// adds what it reads to `read`.
     pub(crate) fn check_within(
         &self,
         files: Files<'_>,
@@ -227,7 +231,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Notes the nodes of a leaf or index node of which the first was read, and gives all of its bytes and how many there are on the device.
+    /// Notes the nodes of a leaf or index node of which the first was read, and gives all of its
+    /// bytes and how many there are on the device.
     fn whole_of(
         &mut self,
         child: &Wanted,
@@ -331,7 +336,7 @@ impl Checker<'_> {
         sums
     }
 
-    /// Whether a reader may ask for what lies between these fences.
+    /// Returns whether a reader may ask for what lies between these fences.
     fn reaches(&self, fences: &Fences) -> bool {
         let high = fences.high.as_deref().unwrap_or(&self.run.inner.last);
         self.whole || self.within.iter().any(|range| range.overlaps(&fences.low, high))
@@ -457,7 +462,8 @@ impl Checker<'_> {
                 together.push(pointer.node);
             }
         }
-        // A pointer was compared with the length of its node when it was decoded: a sound node holds its values.
+        // A pointer was compared with the length of its node when it was decoded: a sound node
+        // holds its values.
         self.value_nodes(&together);
         Ok(())
     }
@@ -480,7 +486,7 @@ impl Checker<'_> {
             }
             match holds {
                 values::Holds::Value => self.value_nodes(group),
-                // Whoever goes on to what they point to reads them.
+                // The nodes they point to are read by the part of the check that follows them.
                 values::Holds::Pointers => group.iter().for_each(|node| self.read.values.add(node)),
             }
         });

@@ -15,11 +15,12 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Residence, Result};
 use std::ops::Range;
 
-/// A position among the records of a run within a range: keys in the cursor's direction, and of one key the newest record
-/// first, either way.
+/// A position among the records of a run within a range: keys in the cursor's direction, and of one
+/// key the newest record first, either way.
 ///
-/// It begins at no record: [`Cursor::start`] or [`Cursor::seek`] first. No guard is held between calls; the cursor's owner keeps the
-/// extents that the range needs. After an error it stands at no record.
+/// It begins at no record: [`Cursor::start`] or [`Cursor::seek`] first. No guard is held between
+/// calls; the cursor's owner keeps the extents that the range needs. After an error it stands at no
+/// record.
 ///
 /// ```
 /// # use alluvium_base::{Message, Purpose};
@@ -92,7 +93,7 @@ const NOTHING: Parts = Parts {
 };
 
 impl Run {
-    /// A cursor over the records whose keys are in a range.
+    /// Returns a cursor over the records whose keys are in a range.
     #[must_use]
     pub fn cursor(&self, store: &Store, range: KeyRange, direction: Direction, access: Access) -> Cursor {
         Cursor {
@@ -122,8 +123,9 @@ enum Seek<'k> {
     Key(&'k [u8]),
 }
 
-/// Moves every cursor to the first key at or behind `key` in its direction, or without a key to its start. The first leaves of all are
-/// read together, and waited for, but those of cursors that expect many.
+/// Moves every cursor to the first key at or behind `key` in its direction, or without a key to its
+/// start. The first leaves of all are read together, and waited for, but those of cursors that
+/// expect many.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when a node is not what its pointer means; as the device says.
@@ -144,7 +146,8 @@ pub fn open_many(cursors: &mut [Cursor], key: Option<&[u8]>) -> Result<()> {
     cursors.iter_mut().try_for_each(|cursor| cursor.arrive(seek))
 }
 
-/// A key may have older records in so many more leaves before they are passed over by a search from the root.
+/// How many more leaves may hold older records of a key before the cursor passes over them by a
+/// search from the root.
 const MOST_WALKED: usize = 2;
 
 #[cfg(all(test, not(alluvium_model_check)))]
@@ -154,22 +157,22 @@ std::thread_local! {
 }
 
 impl Cursor {
-    /// From now on it stands at no record above `at`, which a reader there does not see. What it does not see costs about as much as a
-    /// search in a leaf, however many records it is.
+    /// From now on it stands at no record above `at`, which a reader there does not see. What it
+    /// does not see costs about as much as a search in a leaf, however many records it is.
     #[must_use]
     pub fn for_reader(self, at: Sequence) -> Cursor {
         Cursor { at, ..self }
     }
 
-    /// About how many bytes of memory it keeps between calls, itself not counted: nodes, and what it has copied of them. What a cache has lent
-    /// it is not counted.
+    /// Returns about how many bytes of memory it keeps between calls, itself not counted: nodes,
+    /// and what it has copied of them. What a cache has lent it is not counted.
     pub fn memory_bytes(&self) -> usize {
         let older = self.older.as_ref().map_or(0, |older| older.bytes.capacity());
         self.feed.memory_bytes() + self.key.capacity() + older
     }
 
-    /// So many leaves will probably be walked through after each seek: they are asked for at once, as far as read-ahead goes. A
-    /// streaming cursor takes no notice.
+    /// Announces how many leaves will probably be walked through after each seek: they are asked
+    /// for at once, as far as read-ahead goes. A streaming cursor takes no notice.
     pub fn expect(&mut self, leaves: usize) {
         self.feed.expect(leaves);
     }
@@ -183,7 +186,8 @@ impl Cursor {
         self.arrive(Seek::Start)
     }
 
-    /// Goes to the first record of the range whose key is at `key` or behind it in the cursor's direction.
+    /// Goes to the first record of the range whose key is at `key` or behind it in the cursor's
+    /// direction.
     ///
     /// # Errors
     /// As [`Cursor::start`].
@@ -192,14 +196,14 @@ impl Cursor {
         self.arrive(Seek::Key(key))
     }
 
-    /// The current key; none at no record.
+    /// Returns the current key; none at no record.
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         self.is_at_record.then_some(&self.key)
     }
 
-    /// The current record.
+    /// Returns the current record.
     ///
     /// # Panics
     /// At no record.
@@ -340,9 +344,11 @@ impl Cursor {
         self.advance_far()
     }
 
-    /// Hands out the current record and those behind it, and goes on to the first that it has not handed out: as long as `take` says that
-    /// it takes more, they lie in one leaf, before `bound` in the cursor's direction, and each is all that the run knows of its key, a put
-    /// that a reader at `at` sees, that does not expire and has its value in the leaf. How many there were; without any it has not moved.
+    /// Hands out the current record and those behind it, and goes on to the first that it has not
+    /// handed out: as long as `take` says that it takes more, they lie in one leaf, before `bound`
+    /// in the cursor's direction, and each is all that the run knows of its key, a put that a
+    /// reader at `at` sees, that does not expire and has its value in the leaf. How many there
+    /// were; without any it has not moved.
     ///
     /// Keys come in two parts, of which the first is the same for all.
     ///
@@ -442,7 +448,8 @@ impl Cursor {
         self.feed.start(target)
     }
 
-    /// Goes to the first record that is sought and that the reader sees, in leaves that were asked for.
+    /// Goes to the first record that is sought and that the reader sees, in leaves that were asked
+    /// for.
     fn arrive(&mut self, seek: Seek<'_>) -> Result<()> {
         self.arrive_at_any(seek)?;
         self.pass_unseen()
@@ -540,7 +547,8 @@ impl Cursor {
         self.enter_record(records.start)
     }
 
-    /// Backward, at a key that has newer records in the leaf before: goes to the newest, and leaves a trail back.
+    /// Backward, at a key that has newer records in the leaf before: goes to the newest, and leaves
+    /// a trail back.
     #[cold]
     fn enter_begun(&mut self) -> Result<()> {
         let key = self.key.clone();
@@ -583,7 +591,7 @@ impl Cursor {
         self.enter_record(records.start)
     }
 
-    /// The bytes that the current record is in.
+    /// Returns the bytes that the current record is in.
     #[inline]
     fn bytes(&self) -> &[u8] {
         match &self.older {

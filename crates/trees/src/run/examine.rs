@@ -1,4 +1,4 @@
-//! Reading all that one node says, whatever its bytes are: for tools, tests and fuzzing.
+//! Reads all that a single node says, whatever its bytes are: for tools, tests and fuzzing.
 
 use super::footer::{Details, Footer};
 use super::{Bad, format, index, leaf};

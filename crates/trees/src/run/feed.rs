@@ -18,8 +18,8 @@ use std::sync::Arc;
 /// How a cursor reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// For users' scans: through the cache, with a window of read-ahead that doubles; past it, in large reads, once they are long and little
-    /// of what they want is there.
+    /// For users' scans: through the cache, with a window of read-ahead that doubles; past it, in
+    /// large reads, once they are long and little of what they want is there.
     Cached,
     /// For checks: large reads past the cache, the next ones submitted before they are needed.
     Streaming,
@@ -38,24 +38,28 @@ impl Access {
 
 /// The most leaves that a cached cursor has asked for ahead.
 const MAX_AHEAD: usize = 64;
-/// After so many leaves that were not in the cache it reads on past the cache, and from the first on where it expects as many.
+/// After this many leaves that were not in the cache the cursor reads on past the cache; if it
+/// expects as many, from the first leaf on.
 const LONG: usize = 256;
-/// Where it expects as many, and the cache had some, it is after so many.
+/// If it expects as many, but the cache had some of them, it reads past the cache after this many
+/// misses.
 const LACKING: usize = 16;
 /// It asks for as many in any case, where it walks through many.
 const MIN_AHEAD: usize = 4;
-/// A cursor that begins with no more leaves than these leaves them in the cache, as if they had been looked up.
+/// A cursor that begins with no more leaves than these leaves them in the cache, as if they had
+/// been looked up.
 const MAX_KEPT: usize = 16;
 /// The most bytes of one read past the cache.
 const WINDOW: u64 = 256 * KIB;
-/// Those of the first where somebody waits for it; each that follows may have twice as many.
+/// Bytes of a scan's first read past the cache, because its caller waits; each read that follows
+/// may be twice as long.
 const FIRST_WINDOW: u64 = 32 * KIB;
 /// Such reads at once, of compactions: one that the cursor walks through, and those under way.
 const WINDOWS: usize = 3;
-/// And of scans, for which somebody waits, where the cache lends so much: a device that answers several together has the next ones while
-/// those are walked through.
+/// The same for scans, whose callers wait, if the cache lends the memory: a device that answers
+/// several reads together delivers the next ones while the first is walked through.
 const SCAN_WINDOWS: usize = 6;
-/// What is read though nobody wants it, to make one read of two, at most, in bytes.
+/// The most unwanted bytes between two leaves that are read to make one read of two.
 const MAX_GAP: u64 = 16 * KIB;
 
 /// Leaves of a run within a range.
@@ -70,13 +74,14 @@ pub(super) struct Feed {
     ahead: Option<Path>,
     /// Cached: leaves that were asked for.
     asked: VecDeque<NodePointer>,
-    /// How many of these, the first, were not read ahead but asked for by whoever began.
+    /// How many of these, the first, were not read ahead but asked for by the caller that began.
     begun: usize,
     pending: Vec<Pending>,
     window: usize,
-    /// The largest window for which the cache has had room so far.
+    /// The largest window that the cache has been able to hold so far.
     most: usize,
-    /// Cached: leaves that will probably be needed; they are asked for with the first, as far as read-ahead goes.
+    /// Cached: leaves that will probably be needed; they are asked for with the first, as far as
+    /// read-ahead goes.
     expected: usize,
     /// Whether no more than those were asked for.
     is_expected: bool,
@@ -91,7 +96,8 @@ pub(super) struct Feed {
     /// The most windows at once: now, and when the cursor has gone on for a while.
     breadth: usize,
     widest: usize,
-    /// What is read past the cache, behind all that was asked for: the first is the one being walked through.
+    /// What is read past the cache, behind all that was asked for: the first is the one being
+    /// walked through.
     windows: VecDeque<Window>,
     spare: Vec<Buffer>,
     current: Current,
@@ -176,12 +182,13 @@ impl Feed {
         self.access
     }
 
-    /// So many leaves will probably be needed.
+    /// Announces how many leaves will probably be needed.
     pub(super) fn expect(&mut self, leaves: usize) {
         self.expected = leaves.max(1);
     }
 
-    /// About how many bytes of memory nodes take that it keeps, and the lists of those that come next.
+    /// Returns about how many bytes of memory nodes take that it keeps, and the lists of those that
+    /// come next.
     pub(super) fn memory_bytes(&self) -> usize {
         let current = match &self.current {
             Current::Frame(frame) => frame.len(),
@@ -192,7 +199,7 @@ impl Feed {
         current + path + self.asked.capacity() * size_of::<NodePointer>()
     }
 
-    /// The bytes of the current leaf.
+    /// Returns the bytes of the current leaf.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         match &self.current {
@@ -206,8 +213,8 @@ impl Feed {
         }
     }
 
-    /// Begins anew at a target, and asks for what comes first, without waiting for leaves. The answer names the first leaves where
-    /// the cache is to be asked for them.
+    /// Starts at a target, and asks for what comes first, without waiting for leaves. The answer
+    /// names the first leaves where the cache is to be asked for them.
     pub(super) fn start(&mut self, target: Target<'_>) -> Result<Vec<NodePointer>> {
         self.current = Current::None;
         self.asked.clear();
@@ -225,7 +232,8 @@ impl Feed {
             self.span = FIRST_WINDOW;
         }
         self.ahead = None;
-        // Behind the last record there is nothing, and the last leaf's extent may be gone for all that the range says (R2).
+        // Behind the last record there is nothing, and the last leaf's extent may be gone for all
+        // that the range says (R2).
         let last = &*self.run.inner.last;
         let is_behind = *self.range.low > *last || matches!(target, Target::First(key) if *key > *last);
         if !self.range.is_empty() && !is_behind {
@@ -249,7 +257,8 @@ impl Feed {
             self.asked.push_back(pointer);
         }
         let first: Vec<NodePointer> = self.asked.iter().copied().collect();
-        // So much would drive out what others use, and need not be there before the first of it is looked at.
+        // So much would drive out what others use, and need not be there before the first of it is
+        // looked at.
         if first.len() > MAX_KEPT {
             let purpose = self.access.purpose();
             let pending = self.cache.request(&first, purpose, Residence::PassThrough)?;
@@ -260,7 +269,8 @@ impl Feed {
         Ok(first)
     }
 
-    /// The next leaf to ask for, and on to the one behind it, as long as the range needs it.
+    /// Returns the next leaf to ask for, and on to the one behind it, as long as the range needs
+    /// it.
     fn take_ahead(&mut self) -> Result<Option<NodePointer>> {
         let Some(path) = &mut self.ahead else {
             return Ok(None);
@@ -313,7 +323,8 @@ impl Feed {
 
     /// Asks for more leaves when few are left of those that were asked for.
     fn keep_ahead(&mut self) -> Result<()> {
-        // A window that grows is asked for at once; then it is filled up by quarters, so that several reads are under way.
+        // A window that grows is asked for at once; then it is filled up by quarters, so that
+        // several reads are under way.
         let portion = if self.window < self.most {
             self.window
         } else {
@@ -350,7 +361,7 @@ impl Feed {
     /// Loads a leaf that was asked for.
     fn enter_cached(&mut self, pointer: NodePointer) -> Result<NodePointer> {
         let guard = self.cache.epochs().pin();
-        if self.cache.glance(&pointer, &guard).is_none() && self.is_lost(&pointer, &guard) {
+        if self.cache.peek_untracked(&pointer, &guard).is_none() && self.is_lost(&pointer, &guard) {
             self.most = (self.most / 2).max(MIN_AHEAD);
             self.window = self.window.min(self.most);
         }
@@ -363,15 +374,16 @@ impl Feed {
         Ok(pointer)
     }
 
-    /// Whether a leaf that is not there was read ahead, and others took its room: then the window is too large for the cache.
+    /// Returns whether a leaf was read ahead and evicted before it was used: then the window is too
+    /// large for the cache.
     #[cold]
     fn is_lost(&mut self, pointer: &NodePointer, guard: &Guard) -> bool {
         let was_asked = !self.pending.is_empty();
         self.pending.retain_mut(|pending| !pending.poll());
-        was_asked && self.pending.is_empty() && self.cache.glance(pointer, guard).is_none()
+        was_asked && self.pending.is_empty() && self.cache.peek_untracked(pointer, guard).is_none()
     }
 
-    /// Asks for so many leaves, and doubles the window.
+    /// Asks for `leaves` leaves, and doubles the window.
     fn ask_ahead(&mut self, leaves: usize) -> Result<()> {
         self.pending.retain_mut(|pending| !pending.poll());
         let first = self.asked.is_empty();
@@ -422,7 +434,7 @@ impl Feed {
         }
     }
 
-    /// The next leaf of the first window.
+    /// Returns the next leaf of the first window.
     fn next_streamed(&mut self) -> Result<Option<NodePointer>> {
         let Some(window) = self.windows.front_mut() else {
             return Ok(None);
@@ -436,7 +448,7 @@ impl Feed {
         let encoded = encoded.ok_or_else(|| Bad("a leaf in its window").at(&pointer))?;
         pointer.verify(encoded)?;
         if self.access == Access::Replacing {
-            self.cache.doom(&pointer);
+            self.cache.evict_first(&pointer);
         }
         let whole = match pointer.codec {
             Codec::None if !is_long(encoded) => None,
@@ -446,7 +458,7 @@ impl Feed {
         Ok(Some(pointer))
     }
 
-    /// A leaf that is not its encoded bytes alone.
+    /// Returns a leaf that is not its encoded bytes alone.
     fn unpack(&self, pointer: &NodePointer, encoded: &[u8]) -> Result<Vec<u8>> {
         let page_size = self.cache.page_size();
         let mut node = vec![0; page_size.node_bytes(pointer.pages)];
@@ -471,7 +483,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Whether most of these leaves are in the cache, by a few of them.
+    /// Returns whether most of these leaves are in the cache, by a few of them.
     fn are_cached(&self, leaves: &[NodePointer]) -> bool {
         let guard = self.cache.epochs().pin();
         let asked = leaves.iter().step_by(leaves.len().div_ceil(8).max(1));
@@ -484,7 +496,8 @@ impl Feed {
         found * 2 > asked
     }
 
-    /// Submits one read of the leaves that come next, as far as they lie together; none where the cache has them, or there are none.
+    /// Submits one read of the leaves that come next, as far as they lie together; none where the
+    /// cache has them, or there are none.
     fn next_window(&mut self) -> Result<Option<Window>> {
         let mut leaves: Vec<NodePointer> = Vec::new();
         let mut bytes: Range<u64> = 0..0;
@@ -561,7 +574,7 @@ impl Window {
         Ok(())
     }
 
-    /// The next leaf, and where it is in the buffer.
+    /// Returns the next leaf, and where it is in the buffer.
     fn take(&mut self) -> (NodePointer, Range<usize>) {
         let pointer = self.leaves[self.next];
         self.next += 1;

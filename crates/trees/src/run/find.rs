@@ -19,7 +19,8 @@ impl Run {
     /// Hands the records of a key at or below `at` to `visit`, newest first, until it breaks off.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when a node is not what its pointer means; as the device says; what `visit` returns.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when a node is not what its pointer
+    /// means; as the device says; what `visit` returns.
     pub fn find(
         &self,
         key: &[u8],
@@ -37,7 +38,8 @@ impl Run {
         found(self.search(key, at, &from, |record| Poll::Ready(visit(record))))
     }
 
-    /// The same with nodes from anywhere. When it is pending `visit` may have had some of the records, and gets them again.
+    /// The same with nodes from anywhere. When it is pending `visit` may have had some of the
+    /// records, and gets them again.
     #[inline]
     pub(crate) fn search<F: Fetch>(
         &self,
@@ -68,7 +70,8 @@ impl Run {
         Poll::Ready(Ok(()))
     }
 
-    /// The same behind a key's first leaf, for a key whose records fill more than one: these are waited for.
+    /// The same behind a key's first leaf, for a key whose records fill more than one: these are
+    /// waited for.
     #[cold]
     fn search_on(
         &self,
@@ -95,8 +98,8 @@ impl Run {
         Poll::Ready(Ok(()))
     }
 
-    /// The leaf that a key's newest record is in, if it is anywhere: to be prefetched, together with others. Index nodes are
-    /// read as needed.
+    /// Returns the leaf that a key's newest record is in, if it is anywhere: to be prefetched,
+    /// together with others. Index nodes are read as needed.
     ///
     /// # Errors
     /// As [`Run::find`].
@@ -139,7 +142,7 @@ impl Run {
     }
 }
 
-/// The child of an index node that a key's newest record is in.
+/// Returns the child of an index node that a key's newest record is in.
 #[inline]
 fn child_in(
     node: &[u8],
@@ -194,7 +197,7 @@ fn visit_key(
     Poll::Ready(Ok(Visited::Done))
 }
 
-/// A record of a leaf.
+/// Returns a record of a leaf.
 #[inline]
 pub(super) fn record_of<'a>(
     layout: &Layout,

@@ -28,7 +28,7 @@ pub struct Built {
 }
 
 impl Built {
-    /// Gives the run's own extents up. Nobody may have read its leaves through the cache.
+    /// Gives the run's own extents up. Its leaves may not have been read through the cache.
     pub fn abandon(self, store: &Store) {
         self.cached
             .iter()
@@ -57,12 +57,13 @@ impl Drop for Claimed {
 }
 
 impl Builder {
-    /// Writes what is left, the index and the footer, and waits for every write. Nothing is synced, and nothing installed.
-    /// None when nothing was taken.
+    /// Writes what is left, the index and the footer, and waits for every write. Nothing is synced,
+    /// and nothing installed. None when nothing was taken.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is no room, [`Error::Corrupt`] when a value passed on is in no extent of the runs that were named, or as the
-    /// device says; what was written is given up then.
+    /// [`Error::Full`] when the store is full, [`Error::Corrupt`] when a value passed on is in no
+    /// extent of the runs that were named, or as the device says; what was written is given up
+    /// then.
     pub fn finish(mut self) -> Result<Option<Built>> {
         let range_deletes = self.take_deletes();
         if self.summary.records == 0 && range_deletes.is_empty() {
@@ -109,7 +110,7 @@ impl Builder {
         Arc::new(Draft::merged(&[(&*indexed, &everything), (&listed, &everything)]).finish())
     }
 
-    /// The smallest and the largest key touched.
+    /// Returns the smallest and the largest key touched.
     fn bounds(&self, range_deletes: &RangeDeletes) -> (Box<[u8]>, Box<[u8]>) {
         let records = (self.summary.records > 0).then_some((&self.first_key[..], &self.last_key[..]));
         let (first, last) = range_deletes.bounds().unzip();
@@ -126,7 +127,8 @@ impl Builder {
         (low.unwrap_or_default().into(), high.unwrap_or_default().into())
     }
 
-    /// Writes the last leaf and the index nodes below the root: the root's bytes, and what was written with its pointers.
+    /// Writes the last leaf and the index nodes below the root: the root's bytes, and what was
+    /// written with its pointers.
     fn finish_index(&mut self, low: &[u8], high: &[u8]) -> Result<(Vec<u8>, ToCache)> {
         let mut cached = Vec::new();
         if self.summary.records == 0 {
@@ -170,7 +172,7 @@ impl Builder {
         Ok((nodes.pop().map_or_else(Vec::new, |root| root.bytes), cached))
     }
 
-    /// The extents that the run needs: the footer's own is added when it is opened.
+    /// Returns the extents that the run needs: the footer's own is added when it is opened.
     fn uses(&mut self, values: &[(Extent, u64)]) -> Result<Vec<Use>> {
         let mut uses = Vec::new();
         for &(extent, _) in values {

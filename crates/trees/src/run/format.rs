@@ -1,23 +1,24 @@
-//! What every node of a run has in common, version 3: its first byte, packed integers, and nodes that are too long for one.
-//! All integers little-endian.
+//! What every node of a run has in common, version 3: its first byte, packed integers, and nodes
+//! that are too long for one. All integers little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  what the node is: 1 a leaf, 2 an index node, 3 a footer, 4 the head of a long node
 //! ```
 //!
-//! A packed column holds one unsigned integer of 0 to 8 bytes for each entry, as the difference to a common base; with
-//! 0 bytes, all are equal to the base.
+//! A packed column holds one unsigned integer of 0 to 8 bytes for each entry, as the difference to
+//! a common base; with 0 bytes, all are equal to the base.
 //!
-//! The head of a long node, which stands for a leaf or an index node that does not fit the largest node (because of long
-//! keys):
+//! The head of a long node, which stands for a leaf or an index node that does not fit the largest
+//! node (because of long keys):
 //!
 //! ```text
 //! OFFSET    SIZE  MEANING
 //!      0       1  4
 //!      1       3  zero
 //!      4       4  bytes of the whole
-//!      8  32 × n  pointers to its parts, in order: as many bytes each as the largest node has, fewer in the last
+//!      8  32 × n  pointers to its parts, in order: as many bytes each as the largest node has, fewer
+//!                 in the last
 //!                 zeros
 //! ```
 
@@ -67,7 +68,8 @@ pub(super) fn get(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     Some(u64::from_le_bytes(eight))
 }
 
-/// The first eight bytes of `bytes[start..end]`, zeros behind its end, as an integer that compares as they do.
+/// The first eight bytes of `bytes[start..end]`, zeros behind its end, as an integer that compares
+/// as they do.
 #[inline]
 pub(super) fn head(bytes: &[u8], start: usize, end: usize) -> Option<u64> {
     let len = end.checked_sub(start)?;

@@ -1,4 +1,5 @@
-//! Where nodes come from: the cache under a guard, or the tiers themselves. And what is done to one too long for a node.
+//! Where nodes come from: the cache under a guard, or the tiers themselves. And what is done to one
+//! too long for a node.
 
 use super::format::{self, LONG};
 use alluvium_base::Purpose;
@@ -49,7 +50,7 @@ pub(super) fn load_passing<'g>(
     pointer: &NodePointer,
     purpose: Purpose,
 ) -> Result<Loaded<'g>> {
-    match cache.glance(pointer, guard) {
+    match cache.peek_untracked(pointer, guard) {
         Some(node) => loaded(
             node,
             pointer,
@@ -73,7 +74,7 @@ pub(super) fn load_leaf_in<'g, F: Fetch>(fetch: &'g F, pointer: &NodePointer) ->
 /// The same for an index node.
 #[inline]
 pub(super) fn load_index_in<'g, F: Fetch>(fetch: &'g F, pointer: &NodePointer) -> Poll<Result<Loaded<'g>>> {
-    let node = ready!(fetch.guide(pointer))?;
+    let node = ready!(fetch.index_page(pointer))?;
     Poll::Ready(loaded(node, pointer, fetch.blocking()))
 }
 
@@ -91,13 +92,13 @@ fn loaded<'g>(node: NodeRef<'g>, pointer: &NodePointer, from: &Blocking<'_>) -> 
     Ok(Loaded::Whole(assemble(&nodes, pointer, &node)?))
 }
 
-/// Whether a node is the head of a long one.
+/// Returns whether a node is the head of a long one.
 #[inline]
 pub(super) fn is_long(node: &[u8]) -> bool {
     node.first() == Some(&LONG)
 }
 
-/// A leaf or an index node from anywhere, whole.
+/// Returns a leaf or an index node from anywhere, whole.
 pub(super) fn load_from(nodes: &dyn Nodes, pointer: &NodePointer) -> Result<Vec<u8>> {
     let mut whole = Vec::new();
     nodes.each(&[*pointer], &mut |node| {
@@ -111,7 +112,7 @@ pub(super) fn load_from(nodes: &dyn Nodes, pointer: &NodePointer) -> Result<Vec<
     Ok(whole)
 }
 
-/// The bytes of a long node, given its head.
+/// Returns the bytes of a long node, given its head.
 pub(super) fn assemble(nodes: &dyn Nodes, pointer: &NodePointer, head: &[u8]) -> Result<Vec<u8>> {
     let (len, parts) = format::decode_long(head, &pointer.place(), nodes.page_size())?;
     let mut whole = Vec::with_capacity(len);

@@ -1,41 +1,48 @@
 //! Runs: immutable packed B-trees on a store's nodes.
 //!
-//! *Knows*: how sorted records become leaves, index nodes and a footer; how a key, a range, a sum over a range is found in them; which
-//! extents a run needs, and for which keys.
+//! *Knows*: how sorted records become leaves, index nodes and a footer; how a key, a range, a sum
+//! over a range is found in them; which extents a run needs, and for which keys.
 //!
-//! *Does not know*: other runs, when a run dies, who may still read it: whoever uses a run, a cursor or a pointer keeps its extents.
+//! *Does not know*: other runs, when a run dies, who may still read it: the owner of a run, a
+//! cursor or a pointer keeps its extents.
 //!
-//! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `footer` (one node each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs`),
-//! `open.rs`, `load.rs`, `find.rs`, `weigh.rs`, `path.rs`, `feed.rs`, `cursor.rs`, `ranges.rs`, `check.rs`, `examine.rs`.
+//! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `footer` (one node
+//! each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs`), `open.rs`, `load.rs`,
+//! `find.rs`, `weigh.rs`, `path.rs`, `feed.rs`, `cursor.rs`, `ranges.rs`, `check.rs`, `examine.rs`.
 //!
 //! ```text
-//!  tier   | leaf | leaf | leaf | …   | leaf | index | index | footer |      written once, in this order, 1 MiB at a time
-//!         └──────── extents, each needed by its leaves' keys ────────┘      the last one by all keys
-//!         | values | values | …                                             in extents of their own
+//!  tier   | leaf | leaf | leaf | …   | leaf | index | index | footer |  written in order, 1 MiB at a time
+//!         └──────── extents, each needed by its leaves' keys ────────┘  the last one by all keys
+//!         | values | values | …                                         in extents of their own
 //! ```
 //!
-//! The root is in the footer, and in memory as long as the run is open. So a lookup reads the index nodes between, which stay in the cache,
-//! and one leaf.
+//! The root is in the footer, and in memory as long as the run is open. So a lookup reads the index
+//! nodes between, which stay in the cache, and one leaf.
 //!
 //! # What it costs
 //!
-//! One of two shared virtual processors, the memory device, 2 M records of 24-byte random keys and 100-byte values, pages of 4 KiB
-//! (`cargo bench -p alluvium-trees --bench run`; medians): building takes in 1.8 to 2.3 GB/s of the user's bytes, 1.0 with LZ4, and
-//! leaves 1.036 bytes on disk for each (1.026 with pages of 16 KiB); a streaming cursor walks 42 M records/s forward and 32 M
-//! backward, checksums included; eight of them merge at 17 M records/s. A lookup of a cached leaf costs 0.4 µs among 40 MB of leaves
-//! and 1.1 µs among 250 MB, which is the misses of the processor's caches; one of a leaf that is not cached reads one node.
+//! One of two shared virtual processors, the memory device, 2 M records of 24-byte random keys and
+//! 100-byte values, pages of 4 KiB (`cargo bench -p alluvium-trees --bench run`; medians): building
+//! takes in 1.8 to 2.3 GB/s of the user's bytes, 1.0 with LZ4, and leaves 1.036 bytes on disk for
+//! each (1.026 with pages of 16 KiB); a streaming cursor walks 42 M records/s forward and 32 M
+//! backward, checksums included; eight of them merge at 17 M records/s. A lookup of a cached leaf
+//! costs 0.4 µs among 40 MB of leaves and 1.1 µs among 250 MB, which is the misses of the
+//! processor's caches; one of a leaf that is not cached reads one node.
 //!
-//! A value that is not in its leaf lies in a node with others, of which at most an eighth stays empty; where such values are few, their
-//! leaves wait until the node is full. A streaming cursor holds up to three reads of 256 KiB.
+//! A value that is not in its leaf lies in a node with others, of which at most an eighth stays
+//! empty; where such values are few, their leaves wait until the node is full. A streaming cursor
+//! holds up to three reads of 256 KiB.
 //!
 //! Invariants:
 //!
-//! - **R1** A leaf's keys lie from its separator up to the next one; the next one itself only where the next leaf goes on with
-//!   the same key's records.
-//! - **R2** Whoever reads a run within a range of keys touches only extents whose lowest and highest key say that the range needs them.
-//! - **R3** What is read from a device never makes this room panic, loop for ever, or allocate more than a node says it holds;
-//!   a node that is not what its pointer means is an error.
-//! - **R4** A run's extents are provisional until its owner installs them; a builder that is dropped gives them up.
+//! - **R1** A leaf's keys lie from its separator up to the next one; the next one itself only where
+//!   the next leaf goes on with the same key's records.
+//! - **R2** A reader within a range of keys touches only extents whose lowest and highest key say
+//!   that the range needs them.
+//! - **R3** What is read from a device never makes this module panic, loop for ever, or allocate
+//!   more than a node says it holds; a node that is not what its pointer means is an error.
+//! - **R4** A run's extents are provisional until its owner installs them; a builder that is
+//!   dropped gives them up.
 
 mod build;
 mod check;
@@ -96,7 +103,8 @@ pub struct Summary {
     pub lowest_sequence: Sequence,
     /// The highest sequence number of a record or range delete.
     pub highest_sequence: Sequence,
-    /// Encoded bytes of what was written for it: leaves, index nodes, values of its own; without the footer and inherited values.
+    /// Encoded bytes of what was written for it: leaves, index nodes, values of its own; without
+    /// the footer and inherited values.
     pub bytes: u64,
     /// Bytes of its values and operands, wherever they are.
     pub value_bytes: u64,
@@ -144,44 +152,45 @@ struct Inner {
 }
 
 impl Run {
-    /// The same run, of which every record reads as written at `base` at the earliest: for one that was written before anybody knew
-    /// when its records would be committed.
+    /// The same run, of which every record reads as written at `base` at the earliest: for one that
+    /// was written before it was known when its records would be committed.
     #[must_use]
     pub fn based(self, base: Sequence) -> Run {
         Run { base, ..self }
     }
 
-    /// What was set by [`Run::based`]; 0 otherwise.
+    /// Returns what was set by [`Run::based`]; 0 otherwise.
     #[must_use]
     pub fn base(&self) -> Sequence {
         self.base
     }
 
-    /// The highest sequence number of a record or range delete.
+    /// Returns the highest sequence number of a record or range delete.
     #[must_use]
     pub fn newest(&self) -> Sequence {
         self.inner.summary.highest_sequence.max(self.base)
     }
 
-    /// The pointer to the footer, which no other run has.
+    /// Returns the pointer to the footer, which no other run has.
     #[must_use]
     pub fn pointer(&self) -> &NodePointer {
         &self.inner.pointer
     }
 
-    /// What the run comes to.
+    /// Returns what the run comes to.
     #[must_use]
     pub fn summary(&self) -> &Summary {
         &self.inner.summary
     }
 
-    /// The smallest key that a record or a range delete touches.
+    /// Returns the smallest key that a record or a range delete touches.
     #[must_use]
     pub fn low(&self) -> &[u8] {
         &self.inner.low
     }
 
-    /// The largest key that a record or a range delete touches, where a range delete's end counts.
+    /// Returns the largest key that a record or a range delete touches, where a range delete's end
+    /// counts.
     #[must_use]
     pub fn high(&self) -> &[u8] {
         &self.inner.high
@@ -193,8 +202,9 @@ impl Run {
         &self.inner.uses
     }
 
-    /// Those of its extents that a range of keys needs, with their places among all of them. The bounds of extents are rounded where keys are long, those of the run are not: a
-    /// trunk on disk names the runs that touch a pivot's range.
+    /// Those of its extents that a range of keys needs, with their places among all of them. The
+    /// bounds of extents are rounded where keys are long, those of the run are not: a trunk on disk
+    /// names the runs that touch a pivot's range.
     pub fn extents_for<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = (usize, &'a Use)> {
         let touched = range.overlaps(self.low(), self.high());
         let needs = move |used: &Use| touched && range.overlaps(&used.low, &used.high);
@@ -208,13 +218,14 @@ impl Run {
         &self.inner.range_deletes
     }
 
-    /// How many levels of index nodes stand above the leaves, the root in the footer counted; 0 without records.
+    /// Returns how many levels of index nodes stand above the leaves, the root in the footer
+    /// counted; 0 without records.
     #[must_use]
     pub fn height(&self) -> u8 {
         self.inner.root.as_ref().map_or(0, |(layout, _)| layout.level)
     }
 
-    /// Bytes of memory that it takes as long as it is open.
+    /// Returns the bytes of memory that it takes as long as it is open.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let inner = &*self.inner;
@@ -243,20 +254,20 @@ impl fmt::Debug for Run {
 struct Bad(&'static str);
 
 impl Bad {
-    /// The error, for the node at a place.
+    /// Returns the error, for the node at a place.
     #[cold]
     fn at(self, pointer: &NodePointer) -> Error {
         Error::corrupt(pointer.place(), self.0, "something else")
     }
 }
 
-/// How many bytes two keys have in common from their beginnings.
+/// Returns how many bytes two keys have in common from their beginnings.
 #[inline]
 fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
 
-/// The shortest key above `before` and at or below `next`.
+/// Returns the shortest key above `before` and at or below `next`.
 fn separator<'a>(before: &[u8], next: &'a [u8]) -> &'a [u8] {
     &next[..(common_prefix(before, next) + 1).min(next.len())]
 }

@@ -17,7 +17,8 @@ impl Run {
     /// Opens the run whose footer a pointer means: reads the footer, past the cache.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when there is no sound footer; as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when there is no sound footer; as the
+    /// device says.
     pub fn open(store: &Store, pointer: &NodePointer, purpose: Purpose) -> Result<Run> {
         Self::open_from(Files::of(store), pointer, purpose)
     }
@@ -46,7 +47,7 @@ impl Run {
         Self::assemble(&footer, details.map_err(bad)?, pointer, nodes.page_size()).map_err(bad)
     }
 
-    /// A run from what its footer says.
+    /// Returns a run from what its footer says.
     pub(super) fn assemble(
         footer: &Footer,
         mut details: Details,

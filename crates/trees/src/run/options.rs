@@ -1,4 +1,4 @@
-//! How a run is written, as chosen by whoever writes it and by what its records are like.
+//! How a run is written: the writer's choices, and what its records are like.
 
 use alluvium_base::{KIB, Purpose};
 use alluvium_storage::extents::Class;
@@ -17,7 +17,8 @@ use alluvium_storage::{Codec, Error, PageSize, Result};
 pub struct RunOptions {
     /// How nodes are encoded.
     pub codec: Codec,
-    /// Values longer than this, in bytes, go to value extents; a quarter of a page if absent. At most four pages.
+    /// Values longer than this, in bytes, go to value extents; a quarter of a page if absent. At
+    /// most four pages.
     pub value_threshold: Option<usize>,
     /// What the writes are for.
     pub purpose: Purpose,
@@ -30,7 +31,7 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// The usual options: uncompressed, outside the reserve.
+    /// Creates the usual options: uncompressed, outside the reserve.
     #[must_use]
     pub fn new(purpose: Purpose) -> RunOptions {
         RunOptions {
@@ -43,7 +44,8 @@ impl RunOptions {
         }
     }
 
-    /// The length beyond which values go to value extents, once every option is found to be possible.
+    /// Returns the length beyond which values go to value extents, once every option is found to be
+    /// possible.
     pub(super) fn threshold(&self, page_size: PageSize) -> Result<usize> {
         let page = page_size.bytes();
         let bad = |option, why| Err(Error::BadOption { option, why });
@@ -60,7 +62,7 @@ impl RunOptions {
         }
     }
 
-    /// Bytes that a leaf may have, for records of `record` bytes.
+    /// Returns the bytes that a leaf may have, for records of `record` bytes.
     pub(super) fn leaf_room(&self, record: usize, page_size: PageSize) -> usize {
         let pages = self.leaf_pages.map(usize::from);
         pages.unwrap_or_else(|| leaf_pages(record, self.codec, page_size)) * page_size.bytes()
@@ -73,8 +75,10 @@ const COMPRESSED_LEAF: usize = 16 * KIB as usize;
 /// Bytes that a device moves in the time that it takes to begin, about: that of an SSD.
 const HALF_BANDWIDTH: usize = 128 * KIB as usize;
 
-/// Pages of a leaf for records of `record` bytes. By the affine model (Bender et al., Small Refinements to the DAM, 2021) a lookup takes longer by
-/// the leaf's length as a part of [`HALF_BANDWIDTH`], and half a record stays empty in each leaf: the sum of both parts is least where they are equal.
+/// Pages of a leaf for records of `record` bytes. By the affine model (Bender et al., Small
+/// Refinements to the DAM, 2021) a lookup takes longer by the leaf's length as a part of
+/// [`HALF_BANDWIDTH`], and half a record stays empty in each leaf: the sum of both parts is least
+/// where they are equal.
 fn leaf_pages(record: usize, codec: Codec, page_size: PageSize) -> usize {
     let page = page_size.bytes();
     let least = match codec {

@@ -77,7 +77,7 @@ impl Level {
 }
 
 impl Path {
-    /// The path to a target; none when there is no such leaf.
+    /// Returns the path to a target; none when there is no such leaf.
     pub(super) fn seek(
         run: &Run,
         target: Target<'_>,
@@ -109,7 +109,7 @@ impl Path {
         Ok(Some(path))
     }
 
-    /// About how many bytes of memory it takes, the run's root not counted.
+    /// Returns about how many bytes of memory it takes, the run's root not counted.
     pub(super) fn memory_bytes(&self) -> usize {
         let node = |level: &Level| match &level.node {
             Held::Root(_) => size_of::<Level>(),
@@ -154,7 +154,7 @@ impl Path {
         Ok(())
     }
 
-    /// What is known of the leaf.
+    /// Returns what is known of the leaf.
     pub(super) fn child(&self) -> Result<Child> {
         let level = self.lowest();
         let child = level
@@ -163,7 +163,8 @@ impl Path {
         child.map_err(|bad| bad.at(&level.pointer))
     }
 
-    /// How the leaf's separator compares with a key, and whether its first key has newer records in the leaf before.
+    /// Returns how the leaf's separator compares with a key, and whether its first key has newer
+    /// records in the leaf before.
     pub(super) fn compare(&self, key: &[u8]) -> Result<(Ordering, bool)> {
         let level = self.lowest();
         let (bytes, bad) = (level.bytes(), |bad: Bad| bad.at(&level.pointer));

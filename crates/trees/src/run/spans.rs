@@ -1,11 +1,13 @@
-//! Which keys need an extent, noted unit by unit while nodes are written, and summed up by extent once those are known.
+//! Which keys need an extent, noted unit by unit while nodes are written, and summed up by extent
+//! once those are known.
 
 use super::Use;
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::{Extent, UNIT};
 use std::collections::BTreeMap;
 
-/// Bounds longer than this are rounded: down to fewer bytes, or up to the next key that is as short.
+/// Bounds longer than this are rounded: down to fewer bytes, or up to the next key that is as
+/// short.
 const MAX_BOUND: usize = 256;
 
 /// The keys that need the nodes beginning in one unit.
@@ -60,7 +62,7 @@ impl Spans {
         })
     }
 
-    /// A unit that no extent was named for, if there is one.
+    /// Returns a unit that no extent was named for, if there is one.
     pub(super) fn left_over(&self) -> Option<(u8, u64)> {
         self.units.keys().next().copied()
     }
@@ -83,12 +85,12 @@ pub(super) fn bounds(low: &[u8], high: &[u8]) -> (Box<[u8]>, Box<[u8]>) {
     (rounded_down(low).into(), rounded_up(high).into())
 }
 
-/// A short key at or below `key`.
+/// Returns a short key at or below `key`.
 fn rounded_down(key: &[u8]) -> &[u8] {
     &key[..key.len().min(MAX_BOUND)]
 }
 
-/// A short key at or above `key`, if there is one.
+/// Returns a short key at or above `key`, if there is one.
 fn rounded_up(key: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     if key.len() <= MAX_BOUND {
         return key.into();

@@ -1,4 +1,5 @@
-//! Sorted byte strings in a row, as leaves have keys and index nodes separators: finding one, and where one belongs.
+//! Sorted byte strings in a row, as leaves have keys and index nodes separators: finding one, and
+//! where one belongs.
 
 use super::Bad;
 use super::format::{get, head, u16_in};
@@ -30,7 +31,7 @@ pub(super) enum Ends {
 }
 
 impl Ends {
-    /// Bytes of `count` strings.
+    /// Returns the bytes of `count` strings.
     pub(super) fn total(self, bytes: &[u8], count: usize) -> Option<usize> {
         match self {
             Ends::Equal(len) => count.checked_mul(len),
@@ -43,7 +44,7 @@ impl Ends {
 }
 
 impl Strings {
-    /// Where a string begins and ends in the node; none when that is not among the strings.
+    /// Returns where a string begins and ends in the node; none when that is not among the strings.
     #[inline(always)]
     pub(super) fn range(&self, bytes: &[u8], index: usize) -> Option<(usize, usize)> {
         let (start, end) = match self.ends {
@@ -60,7 +61,7 @@ impl Strings {
         (start <= end && end <= self.len).then(|| (self.at + start, self.at + end))
     }
 
-    /// A string.
+    /// Returns a string.
     #[inline(always)]
     pub(super) fn get<'a>(&self, bytes: &'a [u8], index: usize) -> Result<&'a [u8], Bad> {
         let string = self
@@ -69,19 +70,19 @@ impl Strings {
         string.ok_or(Bad("strings in a row"))
     }
 
-    /// How many strings are below a key.
+    /// Returns how many strings are below a key.
     #[inline]
     pub(super) fn below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
         self.partition::<false>(bytes, key)
     }
 
-    /// How many strings are at or below a key.
+    /// Returns how many strings are at or below a key.
     #[inline]
     pub(super) fn at_or_below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
         self.partition::<true>(bytes, key)
     }
 
-    /// How many strings come before a key.
+    /// Returns how many strings come before a key.
     #[inline]
     fn partition<const EQUAL: bool>(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
         // The loop is there once for each way of finding an end, for that is most of its work.
@@ -105,8 +106,9 @@ impl Strings {
         found.ok_or(Bad("strings in a row"))
     }
 
-    /// Compares the first eight bytes as integers, and the rest only where those are equal; without branches that depend on the
-    /// outcome. `range` gives where a string begins and ends among the strings.
+    /// Compares the first eight bytes as integers, and the rest only where those are equal; without
+    /// branches that depend on the outcome. `range` gives where a string begins and ends among the
+    /// strings.
     #[inline(always)]
     fn search<const EQUAL: bool>(
         &self,

@@ -134,8 +134,8 @@ fn drain(store: &Store, cursor: &mut Cursor) -> Result<Flat> {
     Ok(all)
 }
 
-/// Walks from where a cursor stands to its end, now record by record, now by sweeps, and compares both with what is wanted. How many records
-/// were swept.
+/// Walks from where a cursor stands to its end, now record by record, now by sweeps, and compares
+/// both with what is wanted. How many records were swept.
 fn sweep(
     store: &Store,
     cursor: &mut Cursor,

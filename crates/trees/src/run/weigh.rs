@@ -57,10 +57,12 @@ struct Through<'g> {
 }
 
 impl Run {
-    /// What a range comes to. Leaves are not read: those that the range begins and ends in count whole.
+    /// Returns what a range comes to. Leaves are not read: those that the range begins and ends in
+    /// count whole.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when a node is not what its pointer means; as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when a node is not what its pointer
+    /// means; as the device says.
     pub fn weigh(&self, range: &KeyRange, cache: &Cache, guard: &Guard, purpose: Purpose) -> Result<Weight> {
         let inner = &*self.inner;
         let mut sums = Sums::default();
@@ -141,8 +143,8 @@ impl Run {
         })
     }
 
-    /// Cuts a range in about `wanted` pieces that come to about as much each; in fewer where there are too few leaves. The
-    /// first piece begins with the range.
+    /// Cuts a range in about `wanted` pieces that come to about as much each; in fewer where there
+    /// are too few leaves. The first piece begins with the range.
     ///
     /// # Errors
     /// As [`Run::weigh`].
@@ -233,7 +235,7 @@ struct Candidate {
     can_begin: bool,
 }
 
-/// The first and the last child of a node that may have keys between bounds.
+/// Returns the first and the last child of a node that may have keys between bounds.
 fn overlapping(
     node: &Node<'_>,
     low: Option<&[u8]>,

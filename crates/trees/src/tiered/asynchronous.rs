@@ -1,4 +1,4 @@
-//! Point lookups that wait for nobody: whoever polls them has many under way on one thread.
+//! Point lookups that never block: the caller that polls them has many under way on one thread.
 
 use super::lookup::Reader;
 use super::search::Search;
@@ -13,8 +13,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// How far the lookup of one key has come that is polled by whoever has memtables of his own: what is known of the key, and where the search in
-/// the tree goes on.
+/// The state of a polled lookup of one key, for a caller that has memtables of its own: what is
+/// known of the key, and where the search in the tree goes on.
 ///
 /// ```text
 ///   loop   take a reader; of another version than the course's? begin anew: Course::begin, memtables, ...
@@ -28,16 +28,16 @@ pub struct Course {
     search: Search,
     /// The version that is searched.
     version: Option<u64>,
-    /// What it lacks in that version.
+    /// Nodes that are missing from the cache in that version.
     missing: Vec<NodePointer>,
     /// What was asked for in that version.
     asked: Vec<NodePointer>,
-    /// From now on it waits for what it lacks, for not everything could be asked for.
+    /// From now on it waits for missing nodes, because not all of them could be asked for.
     waits: bool,
 }
 
 impl Course {
-    /// Begins anew in a reader's version, with the memory that there is.
+    /// Starts again in a reader's version, with the memory that it has.
     pub fn begin(&mut self, reader: &Reader<'_>, at: Sequence, now_ms: u64) {
         self.known.reset(at, now_ms);
         self.search.restart();
@@ -73,7 +73,8 @@ impl Course {
         &self.missing
     }
 
-    /// What it lacks was asked for. Where some was skipped, it waits for that when it goes on.
+    /// Notes that the missing nodes were asked for. If some were skipped, the lookup waits for them
+    /// when it goes on.
     pub fn asked(&mut self, pending: &Pending) {
         self.waits = pending.skipped() > 0;
         self.asked.append(&mut self.missing);
@@ -105,8 +106,9 @@ impl Reader<'_> {
                 return Poll::Ready(done);
             }
             let missing = fetch.into_missing();
-            // What was asked for already has failed, or went before it was looked at: whoever waits for it has it, or the error. Nothing
-            // is asked for twice, so that this comes to an end.
+            // A node that was asked for and is missing again has failed, or was evicted before it
+            // was looked at: waiting for it gives the node, or the error. No node is asked for
+            // twice, so that this comes to an end.
             course.waits |= missing.iter().any(|pointer| course.asked.contains(pointer));
             if !course.waits {
                 course.missing = missing;
@@ -120,9 +122,10 @@ impl Reader<'_> {
 
 /// A lookup of one key that is polled: what it needs and is not in the cache is being read between two calls.
 ///
-/// It holds neither a version nor a memtable meanwhile. When the tree has changed it begins anew, and finds most of what it needs in
-/// the cache. Few things are waited for after all: a value longer than a node, nodes longer than a node, what the cache has no room for, and
-/// what went from the cache before the lookup came back to it.
+/// It holds neither a version nor a memtable meanwhile. When the tree has changed, the lookup
+/// starts again, and finds most of what it needs in the cache. Few things are waited for after all:
+/// a value longer than a node, nodes longer than a node, what does not fit in the cache, and what
+/// was evicted before the lookup came back to it.
 ///
 /// ```
 /// # use alluvium_base::{Message, message::LAST};
@@ -213,8 +216,8 @@ impl Lookup {
         self.pending = None;
     }
 
-    /// Goes on as far as what is in the cache leads, and asks for what is not; the value, or none, once it is known. Asked again after
-    /// that or after an error, it begins anew.
+    /// Goes on as far as what is in the cache leads, and asks for what is not. Returns the value,
+    /// or none, once it is known. Polled again after that or after an error, it starts again.
     ///
     /// # Errors
     /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).

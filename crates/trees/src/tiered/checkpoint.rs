@@ -19,7 +19,8 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// Bytes of trunk extents that there may be, for each byte of the trunk's nodes, before all of them are written anew.
+/// Bytes of trunk extents that there may be, for each byte of the trunk's nodes, before all of them
+/// are written again.
 const SPARSE: u64 = 4;
 
 /// How often what has changed is written while the trunk goes on changing.
@@ -203,7 +204,7 @@ impl Tree {
                 next_group: self.group_numbers(),
                 root: version.root.stored.at().expect("the root was written"),
             };
-            // The cut of the extents is taken while nobody can change the trunk.
+            // The cut of the extents is taken while the trunk cannot change.
             (self.store().begin_checkpoint()?, payload.encode(), version.cut)
         };
         begun.finish(&payload, cut)
@@ -326,7 +327,8 @@ impl Tree {
 }
 
 impl Tree {
-    /// A tree that was read and whose nodes are all written anew by the next checkpoint, wherever they are.
+    /// A tree that was read, and whose nodes are all written again by the next checkpoint, wherever
+    /// they are.
     pub(super) fn assemble_unwritten(
         store: Arc<Store>,
         options: TreeOptions,
@@ -396,7 +398,7 @@ pub(super) struct Opener<'s> {
     runs: HashMap<RunKey, Run>,
     /// What is damaged, where a repair opens the tree.
     salvage: Option<&'s Salvage>,
-    /// Maplets that were made anew, by what they are named.
+    /// Maplets that were rebuilt, by what they are named.
     made: BTreeMap<RunKey, Maplet>,
 }
 

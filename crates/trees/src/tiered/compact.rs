@@ -130,7 +130,8 @@ impl Tree {
         }))
     }
 
-    /// Whether a compaction is under way, or due and not known to find no room.
+    /// Returns whether a compaction is under way, or due and not known to need more space than
+    /// there is.
     #[must_use]
     pub fn may_compact(&self) -> bool {
         let room = self.room();
@@ -275,7 +276,7 @@ struct Balance {
 }
 
 impl Balance {
-    /// Whether there is no less room after it than before, about.
+    /// Returns whether it frees at least as much space as it takes, about.
     fn frees(self) -> bool {
         self.frees_bytes >= self.takes_bytes
     }
@@ -351,7 +352,7 @@ impl Job {
         Fused::new(&tree.shared.store, sources, plan, &options)
     }
 
-    /// A slice of the work: about so many records are read.
+    /// Does a slice of the work: reads about `records` records.
     ///
     /// # Errors
     /// [`Error::Full`](alluvium_storage::Error::Full), and as the device says. What was written is given up, and the compaction is due again.

@@ -69,8 +69,8 @@ const KEYS_AT_ONCE: usize = 16 << 10;
 /// Bytes of them, about.
 const KEY_BYTES_AT_ONCE: usize = 1 << 20;
 
-/// Checks what the payload of a superblock leads to in data files that nobody writes; `live_bytes` is how much there is, about. `tell` may end
-/// it by failing.
+/// Checks what the payload of a superblock leads to in data files that are not being written;
+/// `live_bytes` is how much there is, about. `tell` may end it by failing.
 ///
 /// # Errors
 /// What `tell` returns. What cannot be read is reported, not returned.
@@ -229,7 +229,7 @@ struct Lookups<'l> {
     failed: bool,
 }
 
-/// A run whose keys are nowhere in the maplet is told with so many of them.
+/// How many keys that are missing from the maplet are reported of a run.
 const MOST_MISSED: usize = 8;
 
 impl<'l> Lookups<'l> {

@@ -1,8 +1,10 @@
 //! Whether any bundle that waits in the root may hold a key, in one look.
 //!
-//! Every bundle has a maplet, a lookup asks them all, and nearly always in vain: a root holds two dozen bundles of a memtable each, and a hundred
-//! times as much lies below. The digest is a Bloom filter in memory over all of them; keys that it denies pass the root's bundles by. It is derived
-//! (nothing of it is ever on the device) and made when lookups have asked in vain so often that it pays; while nobody reads, there is none.
+//! Every bundle has a maplet, and a lookup asks them all, nearly always in vain: a root holds two
+//! dozen bundles of a memtable each, and a hundred times as much lies below. The digest is a Bloom
+//! filter in memory over all of them; a lookup of a key that it denies skips the root's bundles. It
+//! is derived (nothing of it is ever on the device). It is built once lookups have asked in vain
+//! often enough for it to pay; without lookups, there is none.
 //!
 //! ```text
 //!   version 7 ──┐                        a version's digest covers every bundle of its root, or there is none
@@ -31,19 +33,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bits for each key that there is room for.
+/// Bits of the filter for each key of its capacity.
 const BITS_PER_KEY: u64 = 10;
 /// Bits that a key sets, all of them in one block.
 const BITS: u32 = 6;
 const BLOCK_BITS: u64 = 512;
 
-/// There is room for so many times what there is when it is made.
+/// The filter's capacity, in multiples of the keys that there are when it is built.
 const ROOM: u64 = 2;
 const LEAST_ROOM: u64 = 1 << 10;
 
 /// With fewer groups in the root there is little to pass by.
 const LEAST_GROUPS: usize = 4;
-/// It pays when so many maplets were asked as a so-many'th of the entries: to ask one costs three to four times as much as to take in an entry.
+/// Build the filter once lookups have probed `entries / ENTRIES_PER_QUESTION` maplets without it:
+/// probing a maplet costs three to four times as much as adding an entry.
 const ENTRIES_PER_QUESTION: u64 = 4;
 /// It takes this part of a memtable at most: with tiny records it would cost more memory than it is worth.
 const MEMTABLE_PART: u64 = 2;
@@ -58,7 +61,7 @@ pub(super) struct Digest {
     blocks: Box<[Block]>,
     fingerprint_bits: u8,
     room: u64,
-    /// How many fingerprints were added; whoever adds holds the lock.
+    /// How many fingerprints were added; the thread that adds holds the lock.
     added: Mutex<u64>,
 }
 
@@ -110,12 +113,12 @@ impl Digest {
         let (block, bits) = self.place(self.fingerprint(hash));
         (0..BITS).all(|number| {
             let (word, mask) = bit(bits, number);
-            // Whoever sees a version sees what was added before it was published.
+            // A reader that sees a version sees what was added before it was published.
             block.0[word].load(Ordering::Relaxed) & mask != 0
         })
     }
 
-    /// Adds fingerprints, if there is room for so many.
+    /// Adds fingerprints, if they fit. Returns whether they did.
     fn add(&self, fingerprints: impl ExactSizeIterator<Item = u64>) -> bool {
         let mut added = self.added.lock();
         *added += fingerprints.len() as u64;
@@ -126,7 +129,7 @@ impl Digest {
             let (block, bits) = self.place(fingerprint);
             for number in 0..BITS {
                 let (word, mask) = bit(bits, number);
-                // Nobody else adds.
+                // No other thread adds.
                 let word = &block.0[word];
                 word.store(word.load(Ordering::Relaxed) | mask, Ordering::Relaxed);
             }
@@ -134,7 +137,7 @@ impl Digest {
         true
     }
 
-    /// Adds the keys that these are the hashes of, if there is room for so many.
+    /// Adds the keys with these hashes, if they fit. Returns whether they did.
     pub(super) fn add_hashes(&self, hashes: &[u64]) -> bool {
         self.add(hashes.iter().map(|&hash| self.fingerprint(hash)))
     }
@@ -271,7 +274,7 @@ pub struct Digesting {
 }
 
 impl Digesting {
-    /// A slice of the work: about so many entries.
+    /// Does a slice of the work: about `entries` entries.
     ///
     /// # Errors
     /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt): nothing has changed.

@@ -25,7 +25,7 @@ impl fmt::Display for Version {
 }
 
 impl Tree {
-    /// The current version, drawn in plain text.
+    /// Returns the current version, drawn in plain text.
     #[must_use]
     pub fn draw(&self) -> String {
         self.version().to_string()
@@ -58,7 +58,7 @@ fn draw(node: &Node, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// The parts of a stack, oldest first: how many runs each has, and what all of them weigh.
+/// Returns the parts of a stack, oldest first: how many runs each has, and what all of them weigh.
 fn describe<'a>(layers: impl Iterator<Item = Layer<'a>>) -> String {
     let mut text = String::new();
     let (mut bytes, mut records) = (0, 0);

@@ -1,5 +1,5 @@
-//! What a tree is about to cost: memory now, work that is due, space and records of a range. All of it from totals and sums that are kept
-//! anyway; no leaf is read.
+//! What a tree is about to cost: memory now, work that is due, space and records of a range. All of
+//! it from totals and sums that are kept anyway; no leaf is read.
 
 use super::maintain::longest_path;
 use super::node::{Node, Part};
@@ -10,7 +10,8 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Guard, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of memory that a tree takes. Pages of its runs and maplets are the cache's, memtables their owner's.
+/// Bytes of memory that a tree takes. Pages of its runs and maplets are the cache's, memtables
+/// their owner's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Nodes of the trunk.
@@ -38,7 +39,7 @@ impl Memory {
 /// Compactions that are due or under way: what writes have put off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Debt {
-    /// Compactions that nobody has begun.
+    /// Compactions that were not begun.
     pub pending_jobs: u64,
     /// About how many bytes they will read.
     pub pending_bytes: u64,
@@ -49,14 +50,14 @@ pub struct Debt {
 }
 
 impl Debt {
-    /// What is due and what is under way.
+    /// Returns what is due and what is under way.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.pending_bytes + self.running_bytes
     }
 }
 
-/// Totals that whoever changes the trunk leaves for those who ask.
+/// Totals that a change of the trunk leaves for readers.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     pub(super) trunk: AtomicU64,
@@ -75,10 +76,11 @@ pub(super) struct Totals {
 /// Buffers that a compaction has for each run that it reads, and for what it writes.
 const READING: u64 = 3 * (256 << 10);
 const WRITING: u64 = 5 << 20;
-/// What a range delete takes while the deletes of several runs are put together, and in the run that is made.
+/// What a range delete takes while the deletes of several runs are put together, and in the run
+/// that is made.
 const DELETE: u64 = 64;
 
-/// The memory of a compaction of so many runs with so many records and range deletes.
+/// Returns the memory of a compaction of `runs` runs with this many records and range deletes.
 pub(super) fn compaction_bytes(runs: usize, records: u64, deletes: u64) -> u64 {
     runs as u64 * READING + WRITING + records * size_of::<u64>() as u64 + deletes * DELETE
 }
@@ -110,20 +112,22 @@ impl Tree {
         }
     }
 
-    /// What is due. Costs no more than taking the trunk's lock.
+    /// Returns what is due. Costs no more than taking the trunk's lock.
     #[must_use]
     pub fn debt(&self) -> Debt {
         self.lock().inflight.debt()
     }
 
-    /// How many compactions are due or under way, as the last change has left it. Costs a load, so whoever writes may ask.
+    /// Returns how many compactions are due or under way, as the last change has left it. Costs a
+    /// load, so every writer may ask.
     #[must_use]
     pub fn due(&self) -> usize {
         self.shared.totals.due.load(Ordering::Relaxed) as usize
     }
 
-    /// How many runs lie on the longest path from the root to a leaf, in hundredths of what a tree of its height should have at most: above 100,
-    /// compactions do not keep up. As the last change has left it; costs a load, so whoever writes may ask.
+    /// Returns how many runs lie on the longest path from the root to a leaf, in hundredths of what
+    /// a tree of its height should have at most: above 100, compactions do not keep up. As the last
+    /// change has left it; costs a load, so every writer may ask.
     #[must_use]
     pub fn crowding(&self) -> u64 {
         self.shared.totals.crowding.load(Ordering::Relaxed)
@@ -138,8 +142,9 @@ impl Tree {
         crowding
     }
 
-    /// About how much there is of a range: bytes, records and deletes among them, older versions included. Exact but for a leaf's worth at
-    /// each end of each run; only index nodes are read.
+    /// Returns about how much there is of a range: bytes, records and deletes among them, older
+    /// versions included. Exact but for a leaf's worth at each end of each run; only index nodes
+    /// are read.
     ///
     /// # Errors
     /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
@@ -151,7 +156,7 @@ impl Tree {
         Ok(sum)
     }
 
-    /// About how many bytes a range takes on disk, its share of maplets included.
+    /// Returns about how many bytes a range takes on disk, its share of maplets included.
     ///
     /// # Errors
     /// As [`Tree::weigh`].
@@ -167,7 +172,8 @@ impl Tree {
         Ok(bytes)
     }
 
-    /// About how many keys a range has: records that are no deletes. A key of which several versions or merges are left counts several times.
+    /// Returns about how many keys a range has: records that are no deletes. A key of which several
+    /// versions or merges are left counts several times.
     ///
     /// # Errors
     /// As [`Tree::weigh`].

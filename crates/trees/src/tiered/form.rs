@@ -9,11 +9,11 @@ use alluvium_storage::Result;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-/// What a trunk node refers to, opened by whoever reads the trunk.
+/// Opens what a trunk node refers to, for a reader of the trunk.
 pub(super) trait Open {
-    /// A group.
+    /// Returns a group.
     fn group(&mut self, name: &GroupName) -> Result<Arc<Group>>;
-    /// A child at this height, with this range.
+    /// Returns a child at this height, with this range.
     fn child(&mut self, pointer: ValuePointer, height: u8, range: &KeyRange) -> Result<Arc<Node>>;
 }
 
@@ -44,7 +44,7 @@ impl<'n> Names<'n> {
     }
 }
 
-/// A node as it is written; `child` says where each child is. None when one is nowhere.
+/// Returns a node as it is written; `child` says where each child is. None when one is nowhere.
 pub(super) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> Option<ValuePointer>) -> Option<Form> {
     let mut names = Names::default();
     let bundles = node
@@ -93,7 +93,8 @@ pub(super) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> Option<ValuePoi
     })
 }
 
-/// The runs that any pivot of a node needs, by group and place. Others may be gone while the node stays.
+/// Returns the runs that any pivot of a node needs, by group and place. Others may be gone while
+/// the node stays.
 fn needed(node: &Node) -> HashSet<(u64, usize)> {
     let mut needed = HashSet::new();
     for (part, range) in node.uses() {
@@ -106,7 +107,7 @@ fn needed(node: &Node) -> HashSet<(u64, usize)> {
     needed
 }
 
-/// The node that was written, and through `open` what it refers to.
+/// Returns the node that was written, and through `open` what it refers to.
 pub(super) fn node_of(form: Form, open: &mut dyn Open) -> Result<Node> {
     let groups = form
         .groups

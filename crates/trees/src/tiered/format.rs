@@ -431,7 +431,7 @@ impl<'b> Decoder<'b> {
         })
     }
 
-    /// A pivot of a node whose bundles have so many parts.
+    /// Reads a pivot of a node whose bundles have this many parts.
     fn pivot(&mut self, groups: usize, clips: usize, bundles: &[usize]) -> Result<PivotForm> {
         let low = self.key()?;
         let child = if self.flag()? { Some(self.pointer()?) } else { None };

@@ -131,7 +131,8 @@ impl Messages {
         Ok(())
     }
 
-    /// Brings the newest value at or below the horizon here, which a filter may be asked about. Its place stays known.
+    /// Brings the newest value at or below the horizon here, which a filter may be asked about. Its
+    /// place stays known.
     fn load_newest(&mut self, store: &Store, purpose: Purpose, horizon: Sequence) -> Result<()> {
         let newest = self.entries.iter_mut().find(|entry| entry.sequence <= horizon);
         if let Some(entry) = newest
@@ -232,7 +233,7 @@ impl Fused {
         })
     }
 
-    /// Reads about so many records.
+    /// Reads about `records` records.
     pub(super) fn step(&mut self, records: usize) -> Result<Progress> {
         let stop = self.taken.records.saturating_add(records as u64);
         while let Some(key) = self.merged.key() {
@@ -300,8 +301,8 @@ impl Fused {
     }
 }
 
-/// Whether a value is copied instead of passed on: so that the extent is given up, of which the rest is dead. A value that is longer fills
-/// most of its extents by itself.
+/// Whether a value is copied instead of passed on: so that the extent is given up, of which the
+/// rest is dead. A value that is longer fills most of its extents by itself.
 fn is_copied(sparse: &[Extent], pointer: &ValuePointer) -> bool {
     let unit = pointer.node.offset / UNIT;
     let behind = |extent: &Extent| (extent.tier, u64::from(extent.start)) <= (pointer.node.tier, unit);
@@ -310,7 +311,8 @@ fn is_copied(sparse: &[Extent], pointer: &ValuePointer) -> bool {
     pointer.len <= LONGEST_COPIED && before.last().is_some_and(holds)
 }
 
-/// Leaves out the sources of which a newer one deletes everything, for every reader: they need not be read.
+/// Leaves out the sources of which a newer one deletes everything, for every reader: they need not
+/// be read.
 fn drop_deleted(sources: &mut Vec<Source>, rule: &Rule) {
     let mut newer: Vec<Source> = Vec::new();
     sources.retain(|source| {

@@ -1,8 +1,11 @@
-//! What scans hold in memory between their calls, all of them together, and how much of it they may.
+//! What scans hold in memory between their calls, all of them together, and how much of it they
+//! may.
 //!
-//! A scan holds what it has decided and nobody has taken, and its segment: a cursor in every run that counts, each with a leaf and the nodes
-//! above it. While all scans together hold little, each keeps its own. Then a scan that ends a call parks its segment here, where the one
-//! that was parked longest ago gives way: whoever goes on finds it, and what is idle finds its place anew. And each decides little ahead.
+//! A scan holds records that it has decided and its caller has not taken, and its segment: a cursor
+//! in every run that counts, each with a leaf and the nodes above it. While all scans together hold
+//! little, each keeps its own. Otherwise a scan that ends a call parks its segment here, and the
+//! segment that was parked longest ago is dropped. An active scan finds its segment again; an idle
+//! one has to find its place again. And each decides little ahead.
 
 use super::segment::Segment;
 use super::tree::Tree;
@@ -12,7 +15,8 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What all scans hold. Half of the limit is for what they keep themselves, half for what is parked.
+/// What all scans hold. Half of the limit is for what they keep themselves, half for what is
+/// parked.
 pub(super) struct Held {
     /// Bytes that scans keep themselves.
     own: AtomicU64,
@@ -50,13 +54,15 @@ impl Held {
         self.limit.load(Ordering::Relaxed) / 2
     }
 
-    /// How many records a scan may decide ahead once all scans keep more than they may: the more that is, the fewer, down to one.
+    /// Returns how many records a scan may decide ahead once all scans keep more than they may: the
+    /// more that is, the fewer, down to one.
     pub(super) fn most_ahead(&self) -> Option<usize> {
         let (own, half) = (self.own.load(Ordering::Relaxed), self.half());
         (own > half).then(|| (FEW as u64 * half / own).max(1) as usize)
     }
 
-    /// A scan keeps so many bytes now; whether all of them keep no more than they may.
+    /// Notes that a scan keeps `bytes` bytes now. Returns whether all of them keep no more than
+    /// they may.
     pub(super) fn keep(&self, hold: &mut Hold, bytes: u64) -> bool {
         let before = std::mem::replace(&mut hold.bytes, bytes);
         let change = bytes.wrapping_sub(before);
@@ -67,7 +73,7 @@ impl Held {
         own <= self.half()
     }
 
-    /// Takes a scan's segment until it comes back for it, or others need the room.
+    /// Takes a scan's segment until the scan comes back for it, or others need the memory.
     #[cold]
     pub(super) fn park(&self, hold: &mut Hold, segment: Box<Segment>) {
         let (bytes, most) = (segment.memory_bytes(), self.half());
@@ -106,12 +112,13 @@ impl Held {
 }
 
 impl Tree {
-    /// From now on scans hold no more than so many bytes between their calls, all of them together, but for a little that each needs.
+    /// Limits what scans hold between their calls to `bytes` bytes, all of them together, but for a
+    /// little that each needs.
     pub fn limit_scans(&self, bytes: u64) {
         self.shared.held.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many bytes scans hold between their calls.
+    /// Returns how many bytes scans hold between their calls.
     #[must_use]
     pub fn scans_hold(&self) -> u64 {
         let held = &self.shared.held;
@@ -138,7 +145,7 @@ mod tests {
     const RUNS: u64 = 5;
     const RECORDS: u64 = 2000;
 
-    /// A tree in whose runs the keys lie side by side.
+    /// Returns a tree in whose runs the keys lie side by side.
     fn tree() -> Tree {
         let directory = Arc::new(MemoryDirectory::new());
         let store = Arc::new(Store::create(directory, &StoreOptions::default(), b"").unwrap());

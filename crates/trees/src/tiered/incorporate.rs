@@ -72,11 +72,12 @@ impl Tree {
 }
 
 impl Incorporation {
-    /// A slice of the work: about so many records. With the last one the memtable's messages are in the tree, and it may be
-    /// dropped.
+    /// Does a slice of the work: about `records` records. With the last one the memtable's messages
+    /// are in the tree, and it may be dropped.
     ///
     /// # Errors
-    /// [`Error::Full`](alluvium_storage::Error::Full), and as the device says: nothing has changed then, and it must begin anew.
+    /// [`Error::Full`](alluvium_storage::Error::Full), and as the device says: nothing has changed
+    /// then, and the caller starts again.
     pub fn poll(&mut self, records: usize) -> Result<Progress> {
         let result = self.go_on(records);
         self.tree.judge(result)

@@ -1,7 +1,8 @@
 //! Compactions under way, and what may become of each while flushes, splits and merges go on.
 //!
-//! A job is made for one pivot. It names the height and range of the pivot, the first bundle it takes and what the pivot had of its
-//! own: its result is right only where all of that still holds, so it is installed only then. A pivot has one job at a time.
+//! A job is made for one pivot. It names the height and range of the pivot, the first bundle it
+//! takes and what the pivot had of its own: its result is right only where all of that still holds,
+//! so it is installed only then. A pivot has one job at a time.
 //!
 //! ```text
 //!             plan           take            built           install
@@ -39,7 +40,7 @@ pub(super) struct Claim {
 pub enum Edge {
     /// It was planned.
     Planned,
-    /// Somebody began to do it.
+    /// A worker began to do it.
     Taken,
     /// Its result was installed.
     Installed,
@@ -51,7 +52,7 @@ pub enum Edge {
     RunningFlushed,
     /// Its pivot was split or merged, or what it had changed, while it was done.
     RunningReshaped,
-    /// There was no room, or a device failed.
+    /// The disk was full, or a device failed.
     Failed,
 }
 
@@ -126,19 +127,19 @@ impl Inflight {
         *self.edges.entry(edge).or_default() += 1;
     }
 
-    /// How often each edge was taken.
+    /// Returns how often each edge was taken.
     #[must_use]
     pub(super) fn edges(&self) -> &BTreeMap<Edge, u64> {
         &self.edges
     }
 
-    /// The job of a pivot.
+    /// Returns the job of a pivot.
     #[must_use]
     pub(super) fn job_of(&self, height: u8, low: &[u8]) -> Option<JobId> {
         self.pivots.get(&(height, low.into())).copied()
     }
 
-    /// How far the job of a pivot is, if it has one.
+    /// Returns how far the job of a pivot is, if it has one.
     #[must_use]
     pub(super) fn underway(&self, height: u8, low: &[u8]) -> Option<Underway> {
         let job = self.job_of(height, low)?;
@@ -148,37 +149,37 @@ impl Inflight {
         })
     }
 
-    /// What a job claims.
+    /// Returns what a job claims.
     #[must_use]
     pub(super) fn claim(&self, job: JobId) -> Option<&Claim> {
         self.jobs.get(&job).map(|entry| &entry.claim)
     }
 
-    /// The pivots that have a job, by height and low key.
+    /// Returns the pivots that have a job, by height and low key.
     pub(super) fn pivots(&self) -> impl Iterator<Item = (u8, Box<[u8]>)> {
         self.pivots.keys().cloned()
     }
 
-    /// Bytes of memory that the table takes, about.
+    /// Returns the bytes of memory that the table takes, about.
     #[must_use]
     pub(super) fn memory_bytes(&self) -> u64 {
         (self.jobs.len() * (size_of::<Entry>() + 128)) as u64
     }
 
-    /// How many jobs there are.
+    /// Returns how many jobs there are.
     #[must_use]
     pub(super) fn len(&self) -> usize {
         self.jobs.len()
     }
 
-    /// What is due and what is under way.
+    /// Returns what is due and what is under way.
     #[must_use]
     pub(super) fn debt(&self) -> Debt {
         self.debt
     }
 
-    /// Plans a job that will read about so many bytes; none when the pivot has one already, which will read as many then if nobody has
-    /// begun it.
+    /// Plans a job that will read about `bytes` bytes. Returns none when the pivot has a job
+    /// already; that job will read as many then, if it is not begun.
     pub(super) fn plan(&mut self, claim: Claim, bytes: u64) -> Option<JobId> {
         let pivot = (claim.height, claim.range.low.clone());
         if let Some(job) = self.pivots.get(&pivot) {
@@ -205,8 +206,9 @@ impl Inflight {
         Some(self.next)
     }
 
-    /// The job that was planned first and nobody does yet, by the order that `prefer` gives (least first) of what is claimed and of whether the job has
-    /// failed before; it leaves out those that are not to be done now.
+    /// Returns the queued job that is to be done next. `prefer` orders jobs (least first) by what
+    /// they claim and whether they have failed before; it returns none for jobs that are not to be
+    /// done now. Among equals, the job that was planned first.
     #[must_use]
     pub(super) fn queued<K: Ord>(&self, prefer: impl Fn(&Claim, bool) -> Option<K>) -> Option<JobId> {
         let queued = self.jobs.iter().filter(|(_, entry)| entry.state == State::Queued);
@@ -216,7 +218,7 @@ impl Inflight {
             .map(|(_, id)| id)
     }
 
-    /// Somebody begins to do a job.
+    /// Notes that a worker begins to do a job.
     pub(super) fn take(&mut self, job: JobId) {
         let entry = self.jobs.get_mut(&job).expect("a job that is taken was queued");
         assert_eq!(entry.state, State::Queued, "a job is taken once");
@@ -229,7 +231,7 @@ impl Inflight {
         self.count(Edge::Taken);
     }
 
-    /// Whether a job's result is still wanted.
+    /// Returns whether a job's result is still wanted.
     #[must_use]
     pub(super) fn is_wanted(&self, job: JobId) -> bool {
         self.jobs.contains_key(&job)
@@ -254,7 +256,7 @@ impl Inflight {
         self.count(Edge::Installed);
     }
 
-    /// A job failed, or whoever did it stopped: it is due again, under another name.
+    /// Notes that a job failed, or that its worker stopped: it is due again, under another name.
     pub(super) fn failed(&mut self, job: JobId) {
         if let Some(Entry { claim, bytes, .. }) = self.remove(job) {
             self.count(Edge::Failed);

@@ -1,4 +1,5 @@
-//! Ingest: runs that are built outside of the tree, from records that come in order, and become its newest bundle at once.
+//! Ingest: runs that are built outside of the tree, from records that come in order, and become its
+//! newest bundle at once.
 
 use super::estimate::compaction_bytes;
 use super::node::{Group, Part};
@@ -14,11 +15,12 @@ use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Records that come in the order of their keys, on their way into a tree. Each push is a slice of the work; between two of them, and from one
-/// thread to another, it can be kept as long as one likes. Dropped, it leaves nothing behind, and nor does a crash before it is attached.
+/// Records that come in the order of their keys, on their way into a tree. Each push is a slice of
+/// the work; between two of them, and from one thread to another, it can be kept as long as one
+/// likes. Dropped, it leaves nothing behind, and nor does a crash before it is attached.
 ///
-/// All its records have one sequence number, which is known only when it is attached. In its runs it is 0; the trunk says what it is
-/// where it names them (T10).
+/// All its records have one sequence number, which is known only when it is attached. In its runs
+/// it is 0; the trunk says what it is where it names them (T10).
 ///
 /// ```
 /// use alluvium_base::message::LAST;
@@ -82,8 +84,9 @@ impl Ingest {
     /// Takes a put; `expires_ms` is 0 when it never expires.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the key is not above the one before; nothing was taken then. [`Error::Full`] when there is no room, and as the
-    /// device says: the ingest can only be dropped then.
+    /// [`Error::BadOption`] when the key is not above the one before; nothing was taken then.
+    /// [`Error::Full`] when the store is full, and as the device says: the ingest can only be
+    /// dropped then.
     ///
     /// # Panics
     /// As [`Builder::push`], when a key or a value is too long.
@@ -107,13 +110,13 @@ impl Ingest {
         self.records
     }
 
-    /// Bytes of keys and values taken so far.
+    /// Returns the bytes of keys and values taken so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Returns the bytes of memory that it takes, about.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let building = self.builder.as_ref();
@@ -177,13 +180,15 @@ impl Ingest {
         }
     }
 
-    /// All its records are in the tree from here on, as if they had been written at `sequence`, which becomes the tree's cut.
+    /// All its records are in the tree from here on, as if they had been written at `sequence`,
+    /// which becomes the tree's cut.
     ///
     /// # Errors
-    /// [`Error::Full`] when there is no room, and as the device says: nothing has changed then.
+    /// [`Error::Full`] when the store is full, and as the device says: nothing has changed then.
     ///
     /// # Panics
-    /// When `sequence` does not follow the tree's cut: whatever was written before must be in the tree.
+    /// When `sequence` does not follow the tree's cut: whatever was written before must be in the
+    /// tree.
     pub fn attach(mut self, sequence: Sequence) -> Result<()> {
         let result = self.close().and_then(|()| self.install(sequence));
         self.tree.judge(result)
@@ -207,13 +212,15 @@ impl Ingest {
         let at_once = tree.options().shape.fanout;
         tree.change(Some(sequence), |_, shaper, root| {
             let mut root = root.draft();
-            // Few at a time: each few sink before the next come, and no node ever lists all of them.
+            // Few at a time: each few sink before the next come, and no node ever lists all of
+            // them.
             for parts in parts.chunks(at_once) {
                 let received = shaper.receive(&root, parts.to_vec())?;
                 let nodes = shaper.settle(received, Rank::Root)?;
                 root = shaper.crown(nodes);
             }
-            // Nothing can fail any more: what was written becomes part of the generation being built.
+            // Nothing can fail any more: what was written becomes part of the generation being
+            // built.
             for (built, maplet) in written {
                 tree.install_extents(&built.run, &built.extents, &maplet.extents);
             }

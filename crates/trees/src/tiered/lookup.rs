@@ -13,11 +13,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Reads one version of a tree, which stays readable as long as the reader lives. It should not live long: nothing that was unlinked
-/// meanwhile is used again before it goes.
+/// Reads one version of a tree, which stays readable as long as the reader lives. It should not
+/// live long: nothing that was unlinked meanwhile is used again before it goes.
 ///
-/// Whoever has memtables above the tree loads their list first and takes a reader then: a memtable whose commits are not all above
-/// [`Reader::cut`] is in the tree already, and is left out.
+/// A caller that has memtables above the tree loads their list first and takes a reader then: a
+/// memtable whose commits are not all above [`Reader::cut`] is in the tree already, and is left
+/// out.
 ///
 /// ```
 /// # use alluvium_base::{Message, message::LAST};
@@ -72,12 +73,12 @@ impl Reader<'_> {
         self.version.cut
     }
 
-    /// The version's number.
+    /// Returns the version's number.
     pub(super) fn version(&self) -> u64 {
         self.version.number
     }
 
-    /// The version.
+    /// Returns the version.
     pub(super) fn seen(&self) -> &Version {
         &self.version
     }
@@ -119,7 +120,8 @@ impl Reader<'_> {
         found(done)
     }
 
-    /// The same for many keys, each with its own lookup. What a few of them have to wait for is read together, while the next few are searched.
+    /// The same for many keys, each with its own lookup. What a few of them have to wait for is
+    /// read together, while the next few are searched.
     ///
     /// # Errors
     /// As [`Reader::gather`]; what was asked is of no use then.
@@ -131,7 +133,8 @@ impl Reader<'_> {
         Many::new(self, keys, gathers).finish()
     }
 
-    /// The same if it can be done without the device: whether it could. What was asked is of no use otherwise.
+    /// The same if it can be done without the device: whether it could. What was asked is of no use
+    /// otherwise.
     ///
     /// # Errors
     /// As [`Reader::gather`].
@@ -151,7 +154,7 @@ impl Reader<'_> {
 }
 
 impl Tree {
-    /// A reader of the current version.
+    /// Returns a reader of the current version.
     #[must_use]
     pub fn reader(&self) -> Reader<'_> {
         let guard = self.shared.store.epochs().pin();
@@ -163,7 +166,7 @@ impl Tree {
         }
     }
 
-    /// The value of a key for a reader at `at`.
+    /// Returns the value of a key for a reader at `at`.
     ///
     /// ```
     /// use alluvium_base::{Message, message::LAST};
@@ -202,7 +205,8 @@ impl Tree {
         self.reader().gather(key, gather)
     }
 
-    /// The values of many keys for a reader at `at`, in their order. All leaves that must be read are read together.
+    /// Returns the values of many keys for a reader at `at`, in their order. All leaves that must
+    /// be read are read together.
     ///
     /// # Errors
     /// As [`Tree::get`].

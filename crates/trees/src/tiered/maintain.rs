@@ -1,4 +1,5 @@
-//! The steps of a tree, in the order of their priority, and the maintenance that nobody's writes ask for.
+//! The steps of a tree, in the order of their priority, and the maintenance that does not follow
+//! from writes.
 
 use super::compact::{Job, Progress};
 use super::node::{Node, Part};
@@ -17,7 +18,7 @@ use std::collections::HashMap;
 const MOST_WADED: usize = 64;
 /// Leaves of which the uses are counted, at most.
 const MOST_USED: usize = 1 << 16;
-/// One lookup in so many is counted, for all of them.
+/// Every how many lookups one is counted, for all of them.
 const SAMPLE: u64 = 64;
 
 /// Something to do, a slice at a time.
@@ -30,7 +31,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// A slice of the work: about so many records.
+    /// Does a slice of the work: about `records` records.
     ///
     /// # Errors
     /// As [`Job::poll`].
@@ -47,7 +48,8 @@ impl Step {
 pub struct Maintenance {
     /// Bytes that full compactions may still write.
     pub budget_bytes: u64,
-    /// Whether all that there is fits into the cache, which keeps what is written: what is rewritten need not be read again.
+    /// Whether all that there is fits into the cache, which keeps what is written: what is
+    /// rewritten need not be read again.
     pub fits_cache: bool,
 }
 
@@ -111,8 +113,8 @@ impl Tree {
         self.lock().inflight.len() > 0
     }
 
-    /// Asks for the full compaction of the leaf for which it is worth most, if it is for any and the budget allows it. The work
-    /// itself comes as a step.
+    /// Asks for the full compaction of the leaf for which it is worth most, if it is for any and
+    /// the budget allows it. The work itself comes as a step.
     ///
     /// # Errors
     /// As the device says.
@@ -131,8 +133,8 @@ impl Tree {
         leaf_for(&self.version().root, key).range.clone()
     }
 
-    /// Asks for the full compaction of the leaf that holds a key: what lies above it sinks to it, and then all of it becomes one run. The
-    /// work itself comes as a step.
+    /// Asks for the full compaction of the leaf that holds a key: what lies above it sinks to it,
+    /// and then all of it becomes one run. The work itself comes as a step.
     ///
     /// # Errors
     /// As the device says.
@@ -175,7 +177,8 @@ impl Tree {
         }
     }
 
-    /// A key was looked up. A few are counted, by their hashes, and a count may be lost when many do at once.
+    /// A key was looked up. A few are counted, by their hashes, and a count may be lost when many
+    /// do at once.
     #[inline]
     pub(super) fn note_get(&self, version: &Version, key: &[u8], hash: u64) {
         if !hash.is_multiple_of(SAMPLE) {
@@ -205,7 +208,8 @@ impl Tree {
         habits.waded.retain(|key| !range.contains(key));
     }
 
-    /// The leaf whose full compaction is worth most among those that the budget allows, and what it would write at most.
+    /// The leaf whose full compaction is worth most among those that the budget allows, and what it
+    /// would write at most.
     fn worst(&self, maintenance: &Maintenance) -> Option<(Box<[u8]>, u64)> {
         let version = self.version();
         let habits = self.shared.habits.lock();
@@ -216,7 +220,8 @@ impl Tree {
         walk(&version.root, &Above::default(), &mut |leaf, above| {
             match trunk.inflight.underway(0, &leaf.range.low) {
                 None => {}
-                // What is due may find no room, where all of the leaf with what lies above it would free some.
+                // What is due may find no room, where all of the leaf with what lies above it would
+                // free some.
                 Some(Underway::Queued)
                     if is_scarce && (above.runs > 0 || !trunk.full.contains(&leaf.range.low)) => {}
                 Some(_) => return,
@@ -251,7 +256,8 @@ struct Above {
     newest: Sequence,
 }
 
-/// The path from this node to a leaf on which a lookup may have to ask most runs: how many these are, and the leaf's lowest key.
+/// The path from this node to a leaf on which a lookup may have to ask most runs: how many these
+/// are, and the leaf's lowest key.
 pub(super) fn longest_path(node: &Node) -> (usize, &[u8]) {
     let paths = node.pivots.iter().enumerate().map(|(index, pivot)| {
         let (below, low) = match pivot.child.as_deref() {

@@ -1,11 +1,13 @@
-//! The search for many keys in one version: what some of them wait for is read while others are searched.
+//! The search for many keys in one version: what some of them wait for is read while others are
+//! searched.
 //!
 //! ```text
 //! few keys -> search -> those that lack a node come together -> one request for all -> wait -> search -> ...
 //! ```
 //!
-//! Keys that lack a node join others that do, whether these have been searched once or several times, until they are enough for a
-//! request, or there is nothing else to do: a request has a price, and so has waiting for each of several by itself.
+//! Keys that lack a node join others that do, whether these have been searched once or several
+//! times, until they are enough for a request, or there is nothing else to do: a request has a
+//! price, and so has waiting for each of several by itself.
 
 use super::lookup::Reader;
 use super::search::{Search, Way, ask_together};
@@ -17,13 +19,14 @@ use alluvium_storage::{NodePointer, Pending, Residence, Result};
 use std::collections::VecDeque;
 use std::task::Poll;
 
-/// So many keys are searched for together.
+/// How many keys are searched for together.
 const TOGETHER: usize = 16;
-/// So many of them lack a node when it is asked for.
+/// How many of them miss a node when the nodes are asked for.
 const ENOUGH: usize = 12;
 
-/// How often a key may have lacked a node before everything that it needs is kept until it is done: the cache may have lost what it was
-/// brought before it was looked at, and with little memory again and again.
+/// How often a key may have lacked a node before everything that it needs is kept until it is done:
+/// the cache may have lost what it was brought before it was looked at, and with little memory
+/// again and again.
 const PATIENCE: u32 = 4;
 
 /// A key that is being searched for, by its place in the batch.
@@ -42,7 +45,7 @@ struct Few {
     pending: Option<Pending>,
 }
 
-/// Keys that lack a node that nobody has asked for yet, and what they lack.
+/// Keys that miss a node that was not asked for yet, and those nodes.
 #[derive(Debug, Default)]
 struct Lacking {
     open: Vec<Open>,
@@ -93,7 +96,7 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
             if let Some(mut pending) = pending
                 && !pending.poll()
             {
-                // The device may as well have everything, while nobody else has anything to do.
+                // The device may as well have everything, while there is nothing else to do.
                 if !self.lacking.open.is_empty() {
                     self.ask()?;
                 }
@@ -106,7 +109,7 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
         }
     }
 
-    /// Searches while nothing is lacking; whether all are done.
+    /// Searches while nothing is lacking. Returns whether all are done.
     pub(super) fn finish_in_memory(mut self) -> Result<bool> {
         while let Some(few) = self.queue.pop_front() {
             self.search(few.open)?;
@@ -156,7 +159,7 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
         Ok(())
     }
 
-    /// Asks for what is lacking; whoever lacks it is searched for again once it has been read.
+    /// Asks for the missing nodes. Their keys are searched for again once the nodes have been read.
     fn ask(&mut self) -> Result<()> {
         let Lacking { open, nodes } = std::mem::take(&mut self.lacking);
         let from = self.reader.blocking();

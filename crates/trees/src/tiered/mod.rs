@@ -27,14 +27,17 @@
 //! - **T3** A pivot of an index node holds at most 3 F runs after a flush has settled, and of a leaf whose compactions are done at most as many
 //!   lie above one key: a lookup asks at most 3 h F.
 //! - **T4** A compaction's result is installed only where its inputs still are the oldest pending part of the same stack.
-//! - **T5** An extent of a run is in use exactly while a pivot, or a compaction that was not overtaken, has the run in a range that needs
-//!   it. Where a compaction uses it a pivot does too, so that a crash leaves nothing that nobody reaches.
+//! - **T5** An extent of a run is in use exactly while a pivot, or a compaction that was not
+//!   overtaken, has the run in a range that needs it. Where a compaction uses it a pivot does too,
+//!   so that a crash leaves nothing unreachable.
 //! - **T6** Every key of every run of a group is in the group's maplet, under that run's place.
 //! - **T7** Between its calls a scan holds neither a version nor a memtable: a position, counted frames of the cache, and records that it has
 //!   decided, which nothing changes any more.
-//! - **T8** Filters are asked by compactions only, and only by those that began while nobody held filters back.
+//! - **T8** Filters are asked by compactions only, and only by those that began while filters were
+//!   not held back.
 //! - **T9** A leaf of a run holds records of one keyspace, and so does a node of separate values.
-//! - **T10** Where the trunk names a run with a sequence number, all its records have that one, whatever the run says.
+//! - **T10** Where the trunk names a run with a sequence number, all its records have this number,
+//!   whatever the run says.
 
 mod asynchronous;
 mod check;

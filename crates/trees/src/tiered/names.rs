@@ -1,4 +1,5 @@
-//! What a trunk on disk names, read from the device without opening any of it: for a check, and for an extent map that is made anew.
+//! What a trunk on disk names, read from the device without opening any of it: for a check, and for
+//! rebuilding an extent map.
 
 use super::format::{Form, PartName, Payload};
 use super::node::Node;

@@ -3,7 +3,7 @@
 //! ```text
 //!             bundles   1   2   3   4   5      shared by all pivots, oldest to newest
 //!   pivot a   own ─┐    ░   ░   ░   █   █      ░ flushed or compacted for this pivot   █ live
-//!   pivot m   own ─┤    ░   █   █   █   █      the stack of a pivot: its own parts, then its live bundles' parts
+//!   pivot m   own ─┤    ░   █   █   █   █      stack of a pivot: its own parts, then live bundles' parts
 //!   pivot t   own ─┘    ░   ░   ░   ░   █
 //! ```
 
@@ -15,12 +15,14 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Cache, Guard, Result};
 use std::sync::{Arc, OnceLock};
 
-/// Several runs and the one maplet that says which of them may hold a key: its values are places in `runs`.
+/// Several runs and the one maplet that says which of them may hold a key: its values are places in
+/// `runs`.
 #[derive(Debug)]
 pub(super) struct Group {
     /// Unique in the store.
     pub id: u64,
-    /// Oldest to newest. One that nobody needs any more is missing in a trunk that was read from disk: it may be gone.
+    /// Oldest to newest. A run that is not needed any more is missing in a trunk that was read from
+    /// disk: it may be gone.
     pub runs: Box<[OnceLock<Run>]>,
     /// Over all keys of all runs.
     pub maplet: Maplet,
@@ -45,13 +47,15 @@ impl Group {
     }
 }
 
-/// A group as one place of the trunk uses it: only what lies in the pivot's range, and in `clip` where there is one.
+/// A group as one place of the trunk uses it: only what lies in the pivot's range, and in `clip`
+/// where there is one.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    /// The group, shared by everybody who uses it.
+    /// The group, shared by all its users.
     pub group: Arc<Group>,
-    /// Where two nodes became one, what came from each counts in that node's range only: what lies outside was compacted
-    /// or deleted there, and must not come back. What was taken over unread counts where its keys are: nobody asks it for others.
+    /// Where two nodes became one, what came from each counts in that node's range only: what lies
+    /// outside was compacted or deleted there, and must not come back. An adopted run is clipped to
+    /// its own key range.
     pub clip: Option<Arc<KeyRange>>,
 }
 
@@ -129,7 +133,8 @@ pub(super) struct Owned {
     pub part: Part,
     /// An estimate.
     pub weight: Weight,
-    /// How many of its records are newer versions of what the parts before it hold, about; 0 if nobody knows. What is read from disk has forgotten it.
+    /// How many of its records are newer versions of what the parts before it hold, about; 0 if it
+    /// is not known. It is not written to disk.
     pub renews: u64,
 }
 
@@ -163,7 +168,8 @@ pub(super) struct Node {
     pub next: u64,
     /// Where a checkpoint has written it.
     pub stored: Stored,
-    /// Of each pivot, once somebody has asked for it: a node that is asked does not change any more.
+    /// Of each pivot, computed at the first question: from then on the node does not change any
+    /// more.
     pub depths: OnceLock<Box<[usize]>>,
 }
 
@@ -291,8 +297,9 @@ impl Node {
         self.stack(pivot).map(|layer| layer.part.runs_in(&range)).sum()
     }
 
-    /// Every use of a part: for each pivot, the parts of its stack and the range that they count in. That may be empty, where a clip
-    /// lies outside of the pivot's range: the node names the part's group all the same, so its maplet must stay.
+    /// Every use of a part: for each pivot, the parts of its stack and the range that they count
+    /// in. That may be empty, where a clip lies outside of the pivot's range: the node names the
+    /// part's group all the same, so its maplet must stay.
     pub(super) fn uses(&self) -> impl Iterator<Item = (&Part, KeyRange)> {
         (0..self.pivots.len()).flat_map(move |pivot| {
             let range = self.pivot_range(pivot);
@@ -310,7 +317,8 @@ impl Node {
         self.children().map(|child| child.leaves()).sum()
     }
 
-    /// Bytes of memory that it takes, without its children. A bundle that pieces of a node share counts for each of them.
+    /// Bytes of memory that it takes, without its children. A bundle that pieces of a node share
+    /// counts for each of them.
     #[must_use]
     pub(super) fn memory_bytes(&self) -> u64 {
         let key = |key: &[u8]| 16 + key.len();

@@ -1,4 +1,4 @@
-//! The tree's shape as plain data: for whoever draws it, measures it, or looks for a run in it.
+//! The tree's shape as plain data: to draw it, measure it, or look for a run in it.
 
 use super::inflight::Inflight;
 use super::node::{Group, Layer, Node};
@@ -96,21 +96,22 @@ pub struct OutlineRun {
     pub high: Box<[u8]>,
     /// Where its footer is.
     pub footer: String,
-    /// What it needs of the data files: its own extents, then those of runs before it that hold values.
+    /// What it needs of the data files: its own extents, then those of runs before it that hold
+    /// values.
     pub extents: Vec<Use>,
 }
 
 /// How far a compaction is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Underway {
-    /// Nobody has begun it.
+    /// It was not begun.
     Queued,
     /// It is being done.
     Running,
 }
 
 impl Tree {
-    /// The current shape. It costs a copy of the trunk's keys, and no read.
+    /// Returns the current shape. It costs a copy of the trunk's keys, and no read.
     #[must_use]
     pub fn outline(&self) -> Outline {
         // Under the lock, what is under way belongs to the version.
@@ -123,7 +124,8 @@ impl Tree {
         }
     }
 
-    /// A run, by the number of its group and its place in that, as [`OutlineLayer`] says them; none if it is not in the tree (any more). Nothing is read.
+    /// Returns a run, by the number of its group and its place in that, as [`OutlineLayer`] says
+    /// them; none if it is not in the tree (any more). Nothing is read.
     #[must_use]
     pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
         let version = self.version();

@@ -1,8 +1,9 @@
 //! Every decision of the tree, as pure functions of what they see.
 //!
-//! *F* is the fan-out, *m* the bytes of a memtable (SplinterDB, Conway 2020, §3.3): a node that holds more than *F m* live
-//! bytes flushes, and so does one of which a single child has gathered more than half of that, and one that has more than *3 F* runs live for one child, which bounds the runs on a path of height *h*
-//! to *3 h F*.
+//! *F* is the fan-out, *m* the bytes of a memtable (SplinterDB, Conway 2020, §3.3): a node that
+//! holds more than *F m* live bytes flushes, and so does one of which a single child has gathered
+//! more than half of that, and one that has more than *3 F* runs live for one child, which bounds
+//! the runs on a path of height *h* to *3 h F*.
 
 use crate::run::Weight;
 use std::cmp::Reverse;
@@ -52,7 +53,7 @@ pub enum Victim {
     /// The one with the most live bytes.
     #[default]
     Fullest,
-    /// That of a message drawn at random: by far better where few keys get most updates (Conway 2020, §5).
+    /// That of a message drawn at random: better where few keys get most updates (Conway 2020, §5).
     RandomMessage,
     /// One after the other.
     RoundRobin,
@@ -67,7 +68,8 @@ pub(super) struct Child {
     pub runs: usize,
 }
 
-/// The child that a node flushes to next, if it must. `draw` is a number drawn at random, `turn` the number of flushes so far.
+/// The child that a node flushes to next, if it must. `draw` is a number drawn at random, `turn`
+/// the number of flushes so far.
 #[must_use]
 pub(super) fn flush(
     shape: &Shape,
@@ -83,7 +85,8 @@ pub(super) fn flush(
     let fullest = (0..children.len())
         .rev()
         .max_by_key(|&index| children[index].bytes)?;
-    // What one child has gathered alone is a batch worth moving: all of a local load passes a node without a stop.
+    // What one child has gathered alone is a batch worth moving: all of a local load passes a node
+    // without a stop.
     if children[fullest].bytes > shape.node_bytes() / 2 {
         return Some(fullest);
     }
@@ -145,15 +148,16 @@ pub(super) fn leaf(shape: &Shape, view: &LeafView) -> Leaf {
     }
 }
 
-/// Whether a leaf is worth a cut, given the weight of its heaviest piece: what lies across a cut weighs on both sides, and when that is nearly all of it there
-/// is no end to cutting.
+/// Whether a leaf is worth a cut, given the weight of its heaviest piece: what lies across a cut
+/// weighs on both sides, and when that is nearly all of it there is no end to cutting.
 #[must_use]
 pub(super) fn cuts_well(leaf_bytes: u64, piece_bytes: u64) -> bool {
     piece_bytes <= leaf_bytes - leaf_bytes / 8
 }
 
-/// Whether a compaction of a leaf takes all of it: when it would have to be split otherwise, and, so that older versions do not take space, whenever it is
-/// stale, unless the tree is so crowded that compactions have more urgent things to do.
+/// Whether a compaction of a leaf takes all of it: when it would have to be split otherwise, and,
+/// so that older versions do not take space, whenever it is stale, unless the tree is so crowded
+/// that compactions have more urgent things to do.
 #[must_use]
 pub(super) fn rewrites(shape: &Shape, view: &LeafView, crowding: u64) -> bool {
     let is_large = view.bytes > shape.node_bytes();
@@ -161,7 +165,7 @@ pub(super) fn rewrites(shape: &Shape, view: &LeafView, crowding: u64) -> bool {
     leaf(shape, view) == Leaf::Rewrite || !is_large && is_stale && crowding < BUSY_CROWDING
 }
 
-/// Whether a leaf merges its oldest runs, of which a lookup may have to ask so many.
+/// Returns whether a leaf merges its oldest runs, because a lookup may have to ask `depth` runs.
 #[must_use]
 pub(super) fn is_crowded(shape: &Shape, depth: usize) -> bool {
     depth > 2 * shape.fanout
@@ -170,15 +174,18 @@ pub(super) fn is_crowded(shape: &Shape, depth: usize) -> bool {
 /// Crowding from which on compactions do nothing for space alone.
 const BUSY_CROWDING: u64 = 75;
 
-/// From this share of older versions on, a leaf is rewritten, in hundredths: at most a third of it are older versions then, and where keys are overwritten
-/// evenly every new record has two others written anew.
+/// From this share of older versions on, a leaf is rewritten, in hundredths. At most a third of it
+/// are older versions then. If keys are overwritten evenly, every new record causes two others to
+/// be rewritten.
 pub(super) const STALE_PERCENT: u64 = 34;
 
-/// How many of a new run's keys are looked up in the leaf that gets it, about, to learn how many of them it holds already.
+/// How many of a new run's keys are looked up in the leaf that gets it, about, to learn how many of
+/// them it holds already.
 pub(super) const SAMPLE: u64 = 256;
 
-/// How many own parts of a leaf, given oldest first by their runs and bytes, are merged into one run when they have too many: the
-/// oldest, which splits have left small, as many as leaves *F* runs, and more while they are small beside what was taken already.
+/// How many own parts of a leaf, given oldest first by their runs and bytes, are merged into one
+/// run when they have too many: the oldest, which splits have left small, as many as leaves *F*
+/// runs, and more while they are small beside what was taken already.
 #[must_use]
 pub(super) fn oldest_parts(shape: &Shape, parts: &[(usize, u64)]) -> usize {
     let mut left: usize = parts.iter().map(|part| part.0).sum();
@@ -196,7 +203,8 @@ pub(super) fn oldest_parts(shape: &Shape, parts: &[(usize, u64)]) -> usize {
     count
 }
 
-/// How many bytes a compaction leaves of so much, about, if each delete meets another record: deletes themselves weigh little.
+/// How many bytes a compaction leaves of so much, about, if each delete meets another record:
+/// deletes themselves weigh little.
 #[must_use]
 pub(super) fn left_by_deletes(weight: &Weight) -> u64 {
     let others = weight.records.saturating_sub(weight.tombstones);
@@ -204,11 +212,12 @@ pub(super) fn left_by_deletes(weight: &Weight) -> u64 {
     (u128::from(weight.bytes) * u128::from(left) / u128::from(others.max(1))) as u64
 }
 
-/// Which compaction is next: the least of what this says of each, and the one that was planned first among equals. The nearest to the root,
-/// for what sinks from there is what others wait for; before it, where a path has more runs than it should and writers wait for that, the one
-/// that takes most of that path's runs, `crowd`. While space is scarce, what frees some, and of that the one that takes least, which is the
-/// likeliest to find room; then what has failed for lack of it, one after the other, so that none is in the way of the others. It is nobody's turn
-/// who frees nothing and cannot find room.
+/// Returns the priority of a compaction; the smallest runs first, and among equals the one that was
+/// planned first. Normally: nodes nearest the root, because other compactions wait for what sinks
+/// from there. If a path has too many runs and writers wait: the job that removes most of that
+/// path's runs, `crowd`. While space is scarce: jobs that free space, smallest first; failed jobs
+/// last, one after the other, so that none blocks the others. `None`: the job frees nothing and the
+/// disk has no space for it, so it must wait.
 #[must_use]
 pub(super) fn turn(scarce: Option<&Scarce>, crowd: usize, height: u8) -> Option<Turn> {
     let Some(scarce) = scarce else {
@@ -219,7 +228,7 @@ pub(super) fn turn(scarce: Option<&Scarce>, crowd: usize, height: u8) -> Option<
     (scarce.frees || scarce.has_room).then_some((scarce.has_failed, keeps, takes_bytes, Reverse((0, 0))))
 }
 
-/// Whose turn it is: the least.
+/// Priority of a compaction: the smallest runs first.
 pub(super) type Turn = (bool, bool, u64, Reverse<(usize, u8)>);
 
 /// What is known of a compaction while space is scarce.
@@ -229,7 +238,7 @@ pub(super) struct Scarce {
     pub takes_bytes: u64,
     /// Whether it frees as much, about: it has all of the reserve.
     pub frees: bool,
-    /// Whether there is any room for those that have not.
+    /// Whether the disk has any space for those that do not.
     pub has_room: bool,
     /// Whether it has failed before.
     pub has_failed: bool,
@@ -244,8 +253,9 @@ pub(super) fn pieces(shape: &Shape, children: usize, is_root: bool) -> usize {
     children.div_ceil((shape.fanout * 3 / 4).max(2))
 }
 
-/// Whether the oldest pending runs of a pivot may be taken over as they are: none of them overlaps another run of the
-/// stack, they are not crumbs, and there are not so many parts already that looking through them takes longer than asking one.
+/// Returns whether the oldest pending runs of a pivot may be taken over as they are: none of them
+/// overlaps another run of the stack, they are not crumbs, and the pivot has few enough parts that
+/// looking through them takes no longer than asking one.
 #[must_use]
 pub(super) fn adopts(shape: &Shape, overlaps: bool, bytes: u64, runs: usize, own_runs: usize) -> bool {
     if overlaps || runs == 0 {
@@ -258,9 +268,10 @@ pub(super) fn adopts(shape: &Shape, overlaps: bool, bytes: u64, runs: usize, own
 /// How many of a pivot's own runs may lie side by side, for each child that a node has.
 const MOST_SIDE_BY_SIDE: usize = 8;
 
-/// Which of a pivot's own maplets, the newest ones, a new run's fingerprints are merged with: `runs` says how many runs
-/// each stands for, and `shares` whether enough of it lies in the pivot's range. Maplets are merged like runs in size tiers, four
-/// at a time, so that a fingerprint is written once for each tier.
+/// Which of a pivot's own maplets, the newest ones, a new run's fingerprints are merged with:
+/// `runs` says how many runs each stands for, and `shares` whether enough of it lies in the pivot's
+/// range. Maplets are merged like runs in size tiers, four at a time, so that a fingerprint is
+/// written once for each tier.
 #[must_use]
 pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> {
     let end = runs.len();
@@ -284,7 +295,7 @@ pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> 
 
 /// How many maplets of one size become one.
 const TIER: usize = 4;
-/// Runs that one maplet tells apart.
+/// Runs that a single maplet tells apart.
 pub(super) const MOST_RUNS_OF_A_MAPLET: usize = 64;
 
 /// Whether two neighbours become one node.
@@ -314,7 +325,8 @@ pub(super) struct Wish {
     pub tombstones: u64,
     /// Range deletes on the path that touch the leaf.
     pub range_deletes: u64,
-    /// Whether nobody reads before the newest message on the path any more: only then does every delete go.
+    /// Whether no reader reads before the newest message on the path any more: only then does every
+    /// delete go.
     pub is_settled: bool,
     /// Older versions among the leaf's records, in hundredths.
     pub stale_percent: u64,
@@ -330,17 +342,20 @@ pub(super) struct Wish {
     pub fits_cache: bool,
 }
 
-/// Asking one more run's maplet in vain costs a lookup some 60 ns, as much as it costs to rewrite two bytes and to read them into the cache
-/// again. What was asked in vain since the last time has cost as much as a rewrite then, and the next lookups shall not pay it again.
+/// Asking one more run's maplet in vain costs a lookup some 60 ns, as much as it costs to rewrite
+/// two bytes and to read them into the cache again. What was asked in vain since the last time has
+/// cost as much as a rewrite then, and the next lookups shall not pay it again.
 const BYTES_PER_PROBE: u64 = 2;
 /// As many bytes where nothing has to be read again: a byte costs a compaction some 4 ns.
 const CACHED_BYTES_PER_PROBE: u64 = 16;
 
-/// How much it is worth to compact a leaf's range fully, and zero when it is not: what it saves for each byte written.
+/// How much it is worth to compact a leaf's range fully, and zero when it is not: what it saves for
+/// each byte written.
 #[must_use]
 pub(super) fn full_compaction(wish: &Wish) -> u64 {
     let deletes = wish.tombstones + wish.range_deletes;
-    // One run is what a full compaction makes. It is worth another only when deletes go that had to stay for a reader before.
+    // One run is what a full compaction makes. It is worth another only when deletes go that had to
+    // stay for a reader before.
     if wish.runs <= 1 && (deletes == 0 || !wish.is_settled) {
         return 0;
     }
@@ -556,7 +571,7 @@ mod tests {
         assert!(!merges(&SHAPE, 1, &small, &small, 4));
     }
 
-    /// A leaf that nobody has asked for anything.
+    /// A leaf without lookups or scans.
     const QUIET: Wish = Wish {
         bytes: 1 << 20,
         runs: 5,

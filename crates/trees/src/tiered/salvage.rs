@@ -1,9 +1,11 @@
-//! Opening a damaged tree as far as it goes, for a repair: a maplet is made anew from the keys of its runs, a run without a footer and what hung on a
-//! damaged trunk node are given up, and each of that is told.
+//! Opening a damaged tree as far as it goes, for a repair. A maplet is rebuilt from the keys of its
+//! runs. A run without a footer and what hung on a damaged trunk node are given up, and each of
+//! them is reported.
 //!
-//! It is done in two steps, for the extents must be known before anything is written: [`Salvage::survey`] reads and changes nothing;
-//! [`Tree::open_salvaged`] writes new maplets beside what there is. Trunk nodes are all written anew by the next checkpoint, and
-//! their old space is given up with it.
+//! It is done in two steps, for the extents must be known before anything is written:
+//! [`Salvage::survey`] reads and changes nothing; [`Tree::open_salvaged`] writes new maplets beside
+//! what there is. All trunk nodes are written again by the next checkpoint, and their old space is
+//! given up with it.
 
 use super::checkpoint::Opener;
 use super::format::Payload;
@@ -143,7 +145,7 @@ impl Salvage {
         self.runs.contains(run)
     }
 
-    /// Makes the maplets anew that are damaged; by what they were named.
+    /// Rebuilds the maplets that are damaged; returns them by what they were named.
     fn maplets(&mut self, store: &Store, bits: u8) -> Result<BTreeMap<RunKey, Maplet>> {
         let spec = MapletSpec {
             fingerprint_bits: bits,

@@ -22,21 +22,24 @@ use std::sync::Arc;
 const PATIENCE: u32 = 4;
 /// Deleted keys in a row after which a scan asks for what it wades through to be compacted.
 const WADING: u32 = 512;
-/// The most records that are decided ahead of whoever takes them.
+/// The most records that are decided before the caller takes them.
 const MAX_AHEAD: usize = 128;
-/// Scans that say nothing are taken to be longer than the others were on the average, by as much again and no more than this: a page too many
-/// costs a thirtieth of a read (the affine model: Bender et al., Small Refinements to the DAM, 2021), but many do cost.
+/// Scans that say nothing are taken to be longer than the others were on the average, by as much
+/// again and no more than this: a page too many costs a thirtieth of a read (the affine model:
+/// Bender et al., Small Refinements to the DAM, 2021), but many do cost.
 const LONGER: usize = 128;
-/// Once a scan is as long as that, or nearly all are, no end is expected: so many more records.
+/// Once a scan is as long as [`LONG_SCAN`], or nearly all are, no end is expected: this many more
+/// records.
 const NO_END: usize = 8 * LONG_SCAN;
-/// Deleted keys after which a scan lets go of what it holds, and begins anew.
+/// Deleted keys after which a scan lets go of what it holds, and finds its place again.
 const BREATH: u32 = 4096;
 
 /// A walk over the keys of a range that have a value, for a reader at one sequence number.
 ///
-/// It holds a sequence number and a position, never a version nor a memtable: when those have changed, it finds its place anew, so that
-/// it keeps neither memory nor extents from being used again. It decides some records at once, more and more as it goes on; what
-/// it has decided stays right, for nothing changes at or below its sequence number.
+/// It holds a sequence number and a position, never a version nor a memtable: when those have
+/// changed, it finds its place again, so that it keeps neither memory nor extents from being used
+/// again. It decides some records at once, more and more as it goes on; what it has decided stays
+/// right, for nothing changes at or below its sequence number.
 pub struct Iter {
     tree: Tree,
     memtables: Option<Arc<dyn Memtables>>,
@@ -53,7 +56,7 @@ pub struct Iter {
     ahead: usize,
     /// How many records the batches before had since the beginning or a seek.
     taken: usize,
-    /// Whether somebody has said how many records will be taken.
+    /// Whether the caller has said how many records will be taken.
     is_told: bool,
     known: Known,
     /// That of the last key that had to be decided.
@@ -99,7 +102,8 @@ impl fmt::Debug for Iter {
 }
 
 impl Tree {
-    /// A walk over `range` in key order or against it, for a reader at `at` to whom puts that expire at or before `now_ms` are gone.
+    /// Returns a walk over `range` in key order or against it, for a reader at `at` to whom puts
+    /// that expire at or before `now_ms` are gone.
     #[must_use]
     pub fn iter(&self, range: KeyRange, direction: Direction, at: Sequence, now_ms: u64) -> Iter {
         Iter {
@@ -185,7 +189,8 @@ impl Iter {
         (self.dead, self.waded) = (0, 0);
     }
 
-    /// About so many records will be taken: what they need is read at once, instead of more and more ahead as a scan goes on.
+    /// Announces that about `records` records will be taken: what they need is read at once,
+    /// instead of more and more ahead as a scan goes on.
     pub fn expect(&mut self, records: usize) {
         self.wanted.expected = records;
         self.is_told = true;
@@ -199,10 +204,11 @@ impl Iter {
         }
     }
 
-    /// The next key that has a value, and the value.
+    /// Returns the next key that has a value, and the value.
     ///
     /// # Errors
-    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). Asked again, it tries again.
+    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). Asked again, it
+    /// tries again.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
@@ -238,7 +244,8 @@ impl Iter {
                 if let Some(segment) = self.segment.take() {
                     self.position = segment.position();
                 }
-                // What was decided before is right; the error comes again when there is nothing else.
+                // What was decided before is right; the error comes again when there is nothing
+                // else.
                 if self.batch.len() == 0 {
                     return Err(error);
                 }
@@ -250,7 +257,7 @@ impl Iter {
         Ok(())
     }
 
-    /// Whether what it goes on from is still in memory.
+    /// Returns whether what it goes on from is still in memory.
     #[cfg(test)]
     pub(super) fn is_ready(&self) -> bool {
         self.segment.is_some() || self.tree.shared.held.has(&self.hold)
@@ -379,7 +386,7 @@ impl Iter {
         Ok(true)
     }
 
-    /// Where the leaf to be opened is; none when there is nothing left.
+    /// Returns where the leaf to be opened is; none when there is nothing left.
     fn probe(&self) -> Option<Probe> {
         let range = &self.wanted.range;
         let before_the_end = || match &range.high {
@@ -419,7 +426,7 @@ impl Iter {
     }
 }
 
-/// The leaf that a scan enters.
+/// Returns the leaf that a scan enters.
 fn leaf_of<'v>(root: &'v Node, probe: &Probe) -> &'v Node {
     let mut node = root;
     loop {

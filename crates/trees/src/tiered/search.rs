@@ -1,5 +1,6 @@
-//! The search for one key in one version: from the root to a leaf, newest part first, until a message decides. Where a node is missing
-//! it stops, and goes on from there when the node has been brought.
+//! The search for one key in one version: from the root to a leaf, newest part first, until a
+//! message decides. Where a node is missing it stops, and goes on from there when the node has been
+//! brought.
 
 use super::node::{Group, Layer, Node, Part};
 use super::tree::{SEED, Version};
@@ -16,7 +17,7 @@ use std::task::{Poll, ready};
 /// How far the search for a key is. It is of use with one version only.
 #[derive(Debug, Default)]
 pub(super) struct Search {
-    /// What maplets of the path have said of the key: those of so many parts, from `first` on.
+    /// What maplets of the path have said of the key: those of `asked` parts, from `first` on.
     hits: maplet::Answers,
     first: usize,
     asked: usize,
@@ -30,8 +31,9 @@ pub(super) struct Search {
     records: usize,
 }
 
-/// A key's way from the root to its leaf: the parts that count for it, newest first, and the pages of their maplets from the part `first`
-/// on. Whoever searches for several keys takes each step for all of them before the next.
+/// A key's path from the root to its leaf: the parts that count for it, newest first, and the pages
+/// of their maplets from the part `first` on. A search for several keys takes each step for all of
+/// them before the next.
 pub(super) struct Way<'v, 'f> {
     parts: maplet::Path<&'v Part>,
     hash: u64,
@@ -88,7 +90,8 @@ impl<'v, 'f> Way<'v, 'f> {
     }
 }
 
-/// Asks the maplets of many ways whose pages were taken, all together: each search knows then which runs of its way may have its key.
+/// Asks the maplets of many ways whose pages were taken, all together: each search knows then which
+/// runs of its way may have its key.
 pub(super) fn ask_together<'s>(ways: &[Way<'_, '_>], searches: impl Iterator<Item = &'s mut Search>) {
     let mut searches: Vec<&mut Search> = searches.collect();
     let (mut probes, mut askers) = (Vec::new(), Vec::new());
@@ -112,7 +115,8 @@ fn maplets<'v>(parts: &[&'v Part]) -> impl Iterator<Item = &'v Maplet> {
     parts.iter().map(|part| &part.group.maplet)
 }
 
-/// The parts of a path that count for a key, newest first; but for the root's bundles where the key `is_denied`.
+/// The parts of a path that count for a key, newest first; but for the root's bundles where the key
+/// `is_denied`.
 fn path<'v>(root: &'v Node, key: &[u8], is_denied: bool) -> maplet::Path<&'v Part> {
     let (mut node, mut parts) = (root, maplet::Path::new());
     let mut add = |layer: Layer<'v>| {
@@ -134,7 +138,7 @@ fn path<'v>(root: &'v Node, key: &[u8], is_denied: bool) -> maplet::Path<&'v Par
 }
 
 impl Search {
-    /// Begins anew, with the memory that it has.
+    /// Starts again, with the memory that it has.
     pub(super) fn restart(&mut self) {
         (self.asked, self.layer, self.runs, self.records) = (0, 0, 0, 0);
         self.is_denied = None;
@@ -178,7 +182,8 @@ impl Search {
         (self.first..self.first + self.asked).contains(&layer)
     }
 
-    /// A maplet has answered. Behind one whose answer is elsewhere, the others are asked again in their turn.
+    /// A maplet has answered. Behind one whose answer is elsewhere, the others are asked again in
+    /// their turn.
     fn learn(&mut self, place: usize, found: Found<'_>) {
         if let Found::Here(values) = found
             && place == self.asked
@@ -191,8 +196,9 @@ impl Search {
         }
     }
 
-    /// Finds out which runs of the next part may have the key, at least. Pages that must be read are read together, for all the parts that are
-    /// left; where none must be, one is asked after the other, the newest first.
+    /// Finds out which runs of the next part may have the key, at least. Pages that must be read
+    /// are read together, for all the parts that are left; where none must be, one is asked after
+    /// the other, the newest first.
     fn ask_maplets<'f, F: Fetch>(&mut self, way: &mut Way<'_, 'f>, fetch: &'f F) -> Poll<Result<()>> {
         self.asked = 0;
         if !way.pages.are_here() {
@@ -264,7 +270,8 @@ impl Search {
             let at = group.maplet.pointer().place();
             return Poll::Ready(Err(Error::corrupt(at, expected, format!("run {place}"))));
         };
-        // A run that is gone has nothing for this key: the maplet may still remember it, and others' keys are alike.
+        // A run that is gone has nothing for this key: the maplet may still remember it, and
+        // others' keys are alike.
         if let Some(run) = run.get() {
             // What was taken before a node was missing is not taken again.
             let mut taken = self.records;
@@ -354,7 +361,8 @@ mod tests {
             let operand = value(number);
             write(&tree, &[(b"k", Message::merge(number, &operand))]);
         }
-        // The runs of all bundles as one group, as compactions that leave what is older alone make it.
+        // The runs of all bundles as one group, as compactions that leave what is older alone make
+        // it.
         tree.change(None, |_, _, root| {
             let mut root = root.draft();
             let bundles = std::mem::take(&mut root.bundles);
@@ -409,7 +417,8 @@ mod tests {
             &tree,
             &[(b"m", Message::delete(3)), (b"z", Message::put(4, b"right"))],
         );
-        // The right one is compacted, so that nothing is left of `m`; in what lies above the left one it still is.
+        // The right one is compacted, so that nothing is left of `m`; in what lies above the left
+        // one it still is.
         tree.compact_fully(b"m").unwrap();
         let mut others = Vec::new();
         while let Some(mut job) = tree.next_job().unwrap() {

@@ -20,8 +20,8 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// Records of one source in a row after which it is asked for all that it has before any other: finding out how far that is costs as much as
-/// a few records one by one.
+/// Records of one source in a row after which it is asked for all that it has before any other:
+/// finding out how far that is costs as much as a few records one by one.
 const STREAK: u32 = 4;
 
 /// Where a scan is.
@@ -60,7 +60,8 @@ pub(super) struct Segment {
     deletes: Vec<(usize, run::Run, KeyRange)>,
     /// Whether any source has range deletes.
     has_deletes: bool,
-    /// The key that was looked at last, unless it is the last of the batch, and whether it is done with.
+    /// The key that was looked at last, unless it is the last of the batch, and whether it is done
+    /// with.
     key: Vec<u8>,
     is_done: bool,
     /// Whose record was the last, and how many of it came in a row.
@@ -140,7 +141,8 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Takes the memtables in hand again; whether this still is what counts in that version, below these memtables.
+    /// Takes the memtables in hand again; whether this still is what counts in that version, below
+    /// these memtables.
     pub(super) fn attach<'m>(
         &mut self,
         version: &Version,
@@ -214,8 +216,9 @@ impl Segment {
         deletes_of(&self.merged.sources()[..self.memtables], &self.deletes)
     }
 
-    /// Takes the next key with all its messages. One that has a value goes into the batch with it, and where one source has all that comes
-    /// next, so do those that follow, until the batch is full.
+    /// Takes the next key with all its messages. One that has a value goes into the batch with it,
+    /// and where one source has all that comes next, so do those that follow, until the batch is
+    /// full.
     pub(super) fn take(
         &mut self,
         wanted: &Wanted,
@@ -429,7 +432,8 @@ fn shares(version: &Version, leaf: &Node, range: &KeyRange) -> Vec<Share> {
     }
 }
 
-/// How many leaves of a run will probably be needed, when it has this share of the records that are expected.
+/// How many leaves of a run will probably be needed, when it has this share of the records that are
+/// expected.
 fn leaves(expected: usize, run: &run::Run, share: f64) -> usize {
     let summary = run.summary();
     let records = expected as f64 * share;
@@ -442,7 +446,8 @@ fn leaves(expected: usize, run: &run::Run, share: f64) -> usize {
     }
 }
 
-/// The range deletes of memtables, which are the first sources, and of runs, each with its source's number.
+/// The range deletes of memtables, which are the first sources, and of runs, each with its source's
+/// number.
 fn deletes_of<'s>(
     sources: &'s [Source],
     runs: &'s [(usize, run::Run, KeyRange)],
@@ -458,7 +463,8 @@ fn deletes_of<'s>(
     )
 }
 
-/// Leaves out of an older source what newer range deletes cover from the position on: it need not be walked through.
+/// Leaves out of an older source what newer range deletes cover from the position on: it need not
+/// be walked through.
 fn narrow(
     within: &mut KeyRange,
     sources: &[Source],
@@ -483,7 +489,8 @@ fn narrow(
             }
         }
         Direction::Backward => {
-            // The last key that counts is at or before a key, or before the end: the fragment that reaches there covers it.
+            // The last key that counts is at or before a key, or before the end: the fragment that
+            // reaches there covers it.
             let start_of = |high: &[u8]| {
                 let mut reaching =
                     deletes_of(sources, newer).filter_map(|(_, deletes)| deletes.reaching(high, wanted.at));

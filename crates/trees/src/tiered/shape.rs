@@ -1,5 +1,6 @@
-//! Changes of the trunk's shape: what a node receives, flushes, splits into and merges with. Every function takes nodes and makes
-//! new ones; nothing here is visible to anybody before it is published.
+//! Changes of the trunk's shape: what a node receives, flushes, splits into and merges with. Every
+//! function takes nodes and makes new ones; nothing here is visible to readers before it is
+//! published.
 
 use super::node::{Bundle, Layer, Node, Owned, Part, Pivot};
 use super::policy::{self, Child, Leaf, LeafView, Shape, Victim};
@@ -12,7 +13,8 @@ use alluvium_storage::{Cache, Guard, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How finely the runs of a leaf are weighed to find where to cut it: pieces for each piece of the result.
+/// How finely the runs of a leaf are weighed to find where to cut it: pieces for each piece of the
+/// result.
 const GRAIN: usize = 8;
 
 /// What a change of shape works with.
@@ -70,12 +72,12 @@ pub(super) enum Rank {
 }
 
 impl Shaper<'_> {
-    /// What a part weighs in a range.
+    /// Returns what a part weighs in a range.
     pub(super) fn weigh(&self, part: &Part, range: &KeyRange) -> Result<Weight> {
         part.weigh(range, self.cache, self.guard, Purpose::Compact)
     }
 
-    /// The node with one more bundle, the newest.
+    /// Returns the node with one more bundle, the newest.
     pub(super) fn receive(&self, node: &Node, parts: Vec<Part>) -> Result<Node> {
         let mut draft = node.draft();
         for index in 0..draft.pivots.len() {
@@ -90,8 +92,9 @@ impl Shaper<'_> {
         Ok(draft)
     }
 
-    /// Flushes a node until nothing in it asks for that, all the way down, then takes over what needs no compaction and cuts
-    /// what has become too large. The result is the node, or its pieces in the order of their keys.
+    /// Flushes a node until nothing in it asks for that, all the way down, then takes over what
+    /// needs no compaction and cuts what has become too large. The result is the node, or its
+    /// pieces in the order of their keys.
     pub(super) fn settle(&mut self, mut node: Node, rank: Rank) -> Result<Vec<Node>> {
         if !node.is_leaf() {
             while let Some(index) = self.victim_of(&node) {
@@ -125,8 +128,8 @@ impl Shaper<'_> {
         policy::flush(&self.shape, self.victim, &children, draw, self.turn)
     }
 
-    /// Gives a child the stack of its pivot as one bundle: no record is read or written, only index nodes are looked at to weigh
-    /// it. What `then` makes of the child takes its place.
+    /// Gives a child the stack of its pivot as one bundle: no record is read or written, only index
+    /// nodes are looked at to weigh it. What `then` makes of the child takes its place.
     pub(super) fn flush(
         &mut self,
         node: &mut Node,
@@ -160,8 +163,9 @@ impl Shaper<'_> {
         Ok(())
     }
 
-    /// Takes over the oldest pending parts of each pivot, as long as none of their runs overlaps another one of the stack: they are
-    /// what a compaction would make of them. From then on they count where their keys are, so that nobody asks them for others.
+    /// Takes over the oldest pending parts of each pivot, as long as none of their runs overlaps
+    /// another one of the stack: a compaction would give the same. From then on they are clipped to
+    /// their own key ranges, so that lookups of other keys skip them.
     fn adopt(&mut self, node: &mut Node) {
         for index in 0..node.pivots.len() {
             while !node.pivots[index].live.is_empty()
@@ -233,8 +237,9 @@ impl Shaper<'_> {
         pieces
     }
 
-    /// Cuts a leaf that is too large, where its runs weigh about the same on each side, if that makes any difference to what the pieces weigh: they share
-    /// the runs, and the leaves of those that lie across a cut.
+    /// Cuts a leaf that is too large, where its runs weigh about the same on each side, if that
+    /// makes any difference to what the pieces weigh: they share the runs, and the leaves of those
+    /// that lie across a cut.
     fn cut_leaf(&mut self, node: Node) -> Result<Vec<Node>> {
         let Leaf::Split(count) = policy::leaf(&self.shape, &leaf_view(&node)) else {
             return Ok(vec![node]);
@@ -257,7 +262,7 @@ impl Shaper<'_> {
         Ok(pieces)
     }
 
-    /// The part of a leaf that lies in `range`, as a leaf.
+    /// Returns the part of a leaf that lies in `range`, as a leaf.
     fn piece(&self, leaf: &Node, range: KeyRange) -> Result<Node> {
         let mut piece = leaf.draft();
         let pivot = &mut piece.pivots[0];
@@ -335,8 +340,8 @@ impl Shaper<'_> {
         nodes.pop().expect("a trunk has a root")
     }
 
-    /// The two children of `node` at `left` and behind it as one, with everything that the node holds for them. What came from
-    /// either counts in its own range only.
+    /// The two children of `node` at `left` and behind it as one, with everything that the node
+    /// holds for them. What came from either counts in its own range only.
     pub(super) fn merge(&mut self, node: &mut Node, left: usize) -> Result<()> {
         for index in [left, left + 1] {
             self.flush(node, index, &mut |_, child| Ok(vec![child]))?;
@@ -358,7 +363,8 @@ impl Shaper<'_> {
         Ok(())
     }
 
-    /// Flushes whatever lies above a key down to its leaf, and then what has become too much for a node on the way.
+    /// Flushes whatever lies above a key down to its leaf, and then what has become too much for a
+    /// node on the way.
     pub(super) fn flush_path(&mut self, mut node: Node, key: &[u8], rank: Rank) -> Result<Vec<Node>> {
         if !node.is_leaf() {
             let index = node.pivot_for(key);
@@ -383,7 +389,7 @@ impl Shaper<'_> {
     }
 }
 
-/// What a leaf decision sees.
+/// Returns what a leaf decision sees.
 pub(super) fn leaf_view(leaf: &Node) -> LeafView {
     LeafView {
         bytes: leaf.weight(0).bytes,
@@ -391,8 +397,9 @@ pub(super) fn leaf_view(leaf: &Node) -> LeafView {
     }
 }
 
-/// Of a leaf's records, those that are older versions of others, in hundredths: as its maplets know, for one of several runs has an entry for each run that
-/// holds a key, or as was found out when its runs were made, whichever is more.
+/// Of a leaf's records, those that are older versions of others, in hundredths: as its maplets
+/// know, for one of several runs has an entry for each run that holds a key, or as was found out
+/// when its runs were made, whichever is more.
 pub(super) fn stale_percent(own: &[Owned]) -> u64 {
     let (mut entries, mut keys) = (0, 0);
     let (mut records, mut renews) = (0, 0);
@@ -439,7 +446,8 @@ fn join(left: &Node, right: &Node) -> Node {
             .map(|bundle| vec![Weight::default(); bundle.parts.len()])
             .collect()
     };
-    // A pivot's live bundles are the newest ones: what came from the right lies above everything from the left.
+    // A pivot's live bundles are the newest ones: what came from the right lies above everything
+    // from the left.
     let of_left = left.pivots.iter().map(|pivot| Pivot {
         live: [pivot.live.clone(), nothing(&right.bundles)].concat(),
         ..pivot.clone()
@@ -474,7 +482,7 @@ fn join_leaves(left: &Node, right: &Node) -> Pivot {
     }
 }
 
-/// What a parent sees of its children when it looks for neighbours that could be one.
+/// Returns what a parent sees of its children when it looks for neighbours that could be one.
 pub(super) fn neighbours(shape: &Shape, node: &Node) -> Option<usize> {
     let child = |index: usize| -> Child {
         let child = node.pivots[index]

@@ -10,15 +10,16 @@ use alluvium_dictionary::record::Record;
 use alluvium_storage::{Error, Result};
 use std::sync::{Arc, Weak};
 
-/// A source of a scan. There are few, and looking through a pointer for every record would cost more than their size.
+/// A source of a scan. There are few, and looking through a pointer for every record would cost
+/// more than their size.
 #[allow(clippy::large_enum_variant)]
 pub(super) enum Source {
     Memtable(Box<Above>),
     Run(Cursor),
 }
 
-/// A position among the keys of a memtable within a range. The memtable itself is there only while the scan is at work; between calls
-/// the position is kept, for a memtable never moves its records.
+/// A position among the keys of a memtable within a range. The memtable itself is there only while
+/// the scan is at work; between calls the position is kept, for a memtable never moves its records.
 pub(super) struct Above {
     name: Weak<Memtable>,
     memtable: Option<Arc<Memtable>>,
@@ -72,7 +73,7 @@ impl Above {
         self.deletes.as_ref()
     }
 
-    /// The current key's messages at or before `at`, newest first.
+    /// Returns the current key's messages at or before `at`, newest first.
     pub(super) fn records(&self, at: Sequence) -> impl Iterator<Item = Record<'_>> {
         let memtable = self.memtable.as_deref();
         let versions = memtable.map(|memtable| self.spot.versions(memtable, at));
@@ -122,8 +123,8 @@ impl Above {
 }
 
 impl Source {
-    /// The current key's newest message at or before `at` as far as this source stands at it: a memtable's position is at all
-    /// messages of a key, a run's cursor at one.
+    /// Returns the current key's newest message at or before `at` as far as this source stands at
+    /// it: a memtable's position is at all messages of a key, a run's cursor at one.
     #[inline]
     pub(super) fn newest(&self, at: Sequence) -> Option<Record<'_>> {
         match self {
@@ -132,7 +133,8 @@ impl Source {
         }
     }
 
-    /// Hands out plain records before `bound` as long as they are taken, as [`Cursor::sweep`] does: how many.
+    /// Hands out plain records before `bound` as long as they are taken, as [`Cursor::sweep`] does:
+    /// how many.
     #[inline]
     pub(super) fn sweep(
         &mut self,
@@ -205,7 +207,7 @@ pub(super) enum Deletes<'s> {
 }
 
 impl Deletes<'_> {
-    /// The newest delete at or before `at` that covers a key.
+    /// Returns the newest delete at or before `at` that covers a key.
     pub(super) fn covering(self, key: &[u8], at: Sequence) -> Option<Sequence> {
         match self {
             Deletes::Memtable(deletes) => deletes.covering(key, at),
@@ -214,7 +216,8 @@ impl Deletes<'_> {
         }
     }
 
-    /// A range around a key of which a reader at `at` finds everything deleted that is older than the source.
+    /// Returns a range around a key of which a reader at `at` finds everything deleted that is
+    /// older than the source.
     pub(super) fn around(self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             Deletes::Memtable(deletes) => deletes.around(key, at),
@@ -233,7 +236,7 @@ impl Deletes<'_> {
     }
 }
 
-/// What two ranges share that overlap.
+/// Returns what two ranges share that overlap.
 fn cut((mut start, mut end): (Vec<u8>, Vec<u8>), range: &KeyRange) -> Option<(Vec<u8>, Vec<u8>)> {
     if *start < *range.low {
         start = range.low.to_vec();
@@ -246,7 +249,7 @@ fn cut((mut start, mut end): (Vec<u8>, Vec<u8>), range: &KeyRange) -> Option<(Ve
     Some((start, end))
 }
 
-/// Whether the keys just below `end` are in a range.
+/// Returns whether the keys just below `end` are in a range.
 fn reaches(range: &KeyRange, end: &[u8]) -> bool {
     *range.low < *end && range.high.as_deref().is_none_or(|high| end <= high)
 }

@@ -1,9 +1,11 @@
-//! Which keys a run may have where a part of the trunk counts, and how many of such spans lie above one key.
+//! Which keys a run may have where a part of the trunk counts, and how many of such spans lie above
+//! one key.
 
 use super::node::{Layer, Node};
 use alluvium_dictionary::range::KeyRange;
 
-/// From the lowest to the highest key that a run may have in a pivot's range. Ordered by the lowest.
+/// From the lowest to the highest key that a run may have in a pivot's range. Ordered by the
+/// lowest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Span<'n> {
     low: &'n [u8],
@@ -18,20 +20,20 @@ struct End<'n> {
 }
 
 impl End<'_> {
-    /// Whether nothing of what begins with `low` is in front of it.
+    /// Returns whether nothing of what begins with `low` is in front of it.
     fn is_before(&self, low: &[u8]) -> bool {
         self.key < low || self.key == low && !self.with_it
     }
 }
 
 impl Span<'_> {
-    /// Whether there may be a key in both.
+    /// Returns whether there may be a key in both.
     #[must_use]
     pub(super) fn meets(&self, other: &Span<'_>) -> bool {
         !self.high.is_before(other.low) && !other.high.is_before(self.low)
     }
 
-    /// The range that it is.
+    /// Returns the range that it is.
     #[must_use]
     pub(super) fn range(&self) -> KeyRange {
         let end = if self.high.with_it { &[0][..] } else { &[] };
@@ -39,7 +41,7 @@ impl Span<'_> {
     }
 }
 
-/// The least span that holds all of these.
+/// Returns the least span that holds all of these.
 #[must_use]
 pub(super) fn hull<'n>(spans: &[Span<'n>]) -> Option<Span<'n>> {
     Some(Span {
@@ -48,7 +50,7 @@ pub(super) fn hull<'n>(spans: &[Span<'n>]) -> Option<Span<'n>> {
     })
 }
 
-/// How many of these lie above one key, at most.
+/// Returns how many of these lie above one key, at most.
 #[must_use]
 pub(super) fn depth(spans: &[Span<'_>]) -> usize {
     let mut lows: Vec<&[u8]> = spans.iter().map(|span| span.low).collect();
@@ -67,7 +69,7 @@ pub(super) fn depth(spans: &[Span<'_>]) -> usize {
 }
 
 impl Node {
-    /// The spans of all runs of these layers of a pivot.
+    /// Returns the spans of all runs of these layers of a pivot.
     pub(super) fn spans<'n>(
         &'n self,
         pivot: usize,
@@ -96,7 +98,8 @@ impl Node {
         spans
     }
 
-    /// How many runs of a pivot's stack a lookup may have to ask: those that lie side by side count once.
+    /// Returns how many runs of a pivot's stack a lookup may have to ask: those that lie side by
+    /// side count once.
     #[must_use]
     pub(super) fn depth(&self, pivot: usize) -> usize {
         let of = |pivot| depth(&self.spans(pivot, self.stack(pivot)));

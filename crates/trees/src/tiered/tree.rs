@@ -205,7 +205,8 @@ pub struct Stats {
     pub incorporated_bytes: u64,
 }
 
-/// A size-tiered Bε-tree. All methods may be called from any thread; work is offered as steps and done by whoever polls them.
+/// A size-tiered Bε-tree. All methods may be called from any thread; work is offered as steps and
+/// done by the thread that polls them.
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub(super) shared: Arc<Shared>,
@@ -345,7 +346,7 @@ impl Tree {
         &self.shared.horizon
     }
 
-    /// The current version. Whoever reads from it holds a guard that was pinned before.
+    /// Returns the current version. Its reader holds a guard that was pinned before.
     #[must_use]
     pub fn version(&self) -> Arc<Version> {
         self.shared.version.load_full()
@@ -548,8 +549,9 @@ impl Trunk {
         }
     }
 
-    /// A running compaction counts as a user of its inputs. A checkpoint never sees it as the only one: it has made nothing of them
-    /// that is durable, so that after a crash nobody would be left to give them up.
+    /// Counts a running compaction as a user of its inputs. A checkpoint never sees it as the only
+    /// user: the compaction has made nothing of them that is durable, so that after a crash no user
+    /// would be left to give them up.
     pub(super) fn pin(&mut self, job: JobId, pins: Arc<[(Part, KeyRange)]>) {
         for (part, range) in &*pins {
             self.uses.acquire(part, range);

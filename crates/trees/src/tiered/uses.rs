@@ -1,8 +1,10 @@
-//! Who uses which extent: a run's extents die one by one, when the last pivot whose range needs them has gone.
+//! Who uses which extent: a run's extents die one by one, when the last pivot whose range needs
+//! them has gone.
 //!
-//! Every pivot that has a part in its stack uses the part's maplet, and of each of its runs the extents whose keys overlap the
-//! range in which the part counts; a compaction uses its inputs in the same way, until it is overtaken. The counts are the current version's alone: a
-//! reader of an older version is protected by its epoch guard, which an extent's release names.
+//! Every pivot that has a part in its stack uses the part's maplet, and of each of its runs the
+//! extents whose keys overlap the range in which the part counts; a compaction uses its inputs in
+//! the same way, until it is overtaken. The counts are the current version's alone: a reader of an
+//! older version is protected by its epoch guard, which an extent's release names.
 
 use super::node::{Node, Part};
 use crate::run::Run;
@@ -12,8 +14,9 @@ use alluvium_storage::extents::Extent;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// What names a run: where its footer is, when somebody began to write it, and its checksum. Place and birth alone do not tell runs apart: one may die while
-/// a compaction that began in the same generation has not asked for space yet, and then gets the same.
+/// What names a run: where its footer is, when its writing began, and its checksum. Place and birth
+/// alone do not tell runs apart: one may die while a compaction that began in the same generation
+/// has not asked for space yet, and then gets the same.
 pub(super) type RunKey = (u8, u64, u64, u64);
 
 pub(super) fn key_of(pointer: &NodePointer) -> RunKey {
@@ -56,7 +59,8 @@ pub(super) struct Uses {
 /// What runs need of an extent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Needed {
-    /// How many bytes. A run may need less than one: its share of a node that is well compressed rounds down to nothing.
+    /// How many bytes. A run may need less than one: its share of a node that is well compressed
+    /// rounds down to nothing.
     bytes: u64,
     /// How many runs list it, each as often as it does.
     runs: u32,
@@ -118,7 +122,8 @@ impl Uses {
         extents.filter(|extent| 2 * self.live.get(extent).map_or(0, |needed| needed.bytes) < extent.bytes())
     }
 
-    /// Bytes that come free when these uses of parts in ranges go: of extents that no other run lists.
+    /// Returns the bytes that come free when these uses of parts in ranges go: of extents that no other
+    /// run lists.
     #[must_use]
     pub(super) fn alone<'a>(&self, parts: impl Iterator<Item = (&'a Part, KeyRange)>) -> u64 {
         let mut groups: HashMap<u64, (&Part, u32)> = HashMap::new();
@@ -147,13 +152,13 @@ impl Uses {
             .sum()
     }
 
-    /// The memory of what is in use.
+    /// Returns the memory of what is in use.
     #[must_use]
     pub(super) fn memory(&self) -> Held {
         self.memory
     }
 
-    /// Takes one use back. What nobody uses any more is found by [`Uses::sweep`].
+    /// Takes one use back. What has no users any more is found by [`Uses::sweep`].
     pub(super) fn release(&mut self, part: &Part, range: &KeyRange) {
         self.touch(part);
         for (_, run) in part.group.runs() {
@@ -192,7 +197,8 @@ impl Uses {
             .extend(part.group.runs().map(|(_, run)| key_of(run.pointer())));
     }
 
-    /// The extents whose last use has gone since the last sweep, each once for every run or maplet that referred to it.
+    /// Returns the extents whose last use has gone since the last sweep, each once for every run or
+    /// maplet that referred to it.
     pub(super) fn sweep(&mut self) -> Vec<Extent> {
         let mut dead = Vec::new();
         for key in self.touched_runs.drain() {
@@ -257,7 +263,8 @@ impl Uses {
         reachable
     }
 
-    /// The uses that these nodes make, and those of the compactions under way, for comparison.
+    /// Returns the uses that these nodes make, and those of the compactions under way, for
+    /// comparison.
     #[must_use]
     pub(super) fn of<'a>(
         nodes: impl IntoIterator<Item = &'a Node>,
@@ -332,7 +339,7 @@ mod tests {
         Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"").unwrap()
     }
 
-    /// A part of one run, which is built by `push`.
+    /// Returns a part of one run, which is built by `push`.
     fn part_of(store: &Store, id: u64, push: impl FnOnce(&mut Builder)) -> Part {
         let mut options = RunOptions::new(Purpose::Other);
         (options.codec, options.value_threshold) = (Codec::Zstd, Some(0));
@@ -357,7 +364,8 @@ mod tests {
         part.group.runs().next().expect("there is one").1
     }
 
-    /// A part whose values are in a node that compresses well, and one with the tiny value of it.
+    /// Returns a part whose values are in a node that compresses well, and one with the tiny value
+    /// of it.
     fn shared(store: &Store) -> (Part, Part) {
         let all = part_of(store, 1, |builder| {
             builder.push(b"b", Message::put(1, &[0; 3000]).into()).unwrap();

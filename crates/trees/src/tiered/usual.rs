@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longer scans count as so long: they read further and further ahead by themselves.
 pub(super) const LONG_SCAN: usize = 4096;
-/// So many scans make the average.
+/// How many scans make the average.
 const SCANS: u64 = 16;
 /// Parts of a record in which it is kept.
 const PARTS: u64 = 1 << 16;
@@ -14,7 +14,8 @@ const PARTS: u64 = 1 << 16;
 pub(super) struct UsualScan(AtomicU64);
 
 impl UsualScan {
-    /// One has taken so many. It may be lost when many end at once.
+    /// Notes that a scan has taken `records` records. The note may be lost when several scans end
+    /// at once.
     pub(super) fn note(&self, records: usize) {
         let (records, before) = (records.min(LONG_SCAN) as u64, self.0.load(Ordering::Relaxed));
         self.0.store(

@@ -18,10 +18,10 @@ use alluvium_storage::log::Access;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// How many images are judged when nobody says how many.
+/// How many images are judged by default.
 const POINTS: u64 = 2000;
 
-/// From so many on, every situation that matters must have been met a thousand times.
+/// From this many on, every situation that matters must have been met a thousand times.
 const LARGE: u64 = 200_000;
 
 const COMMAND: &str = "cargo test -p alluvium-trees --test it -- the_tree_survives_every_crash --nocapture";
@@ -102,7 +102,7 @@ fn the_same_seed_gives_the_same_trace() {
     }
 }
 
-/// Wrong uses of the tree: what the floor above must not do.
+/// Wrong uses of the tree: what its caller must not do.
 #[test]
 fn every_wrong_use_of_the_tree_is_found() {
     for flaw in [

@@ -1,4 +1,4 @@
-//! Lookups where the cache has room for nothing, because others hold all of it.
+//! Lookups where the cache can hold nothing, because others hold all of it.
 
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
@@ -17,7 +17,8 @@ fn key(number: u32) -> Vec<u8> {
     format!("{number:08}").into_bytes()
 }
 
-/// How long a value is: every seventh is kept apart from its leaf, so that a lookup needs two nodes.
+/// How long a value is: every seventh is kept apart from its leaf, so that a lookup needs two
+/// nodes.
 fn len(number: u32) -> usize {
     if number.is_multiple_of(7) { 2000 } else { 900 }
 }

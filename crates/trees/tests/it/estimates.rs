@@ -101,7 +101,8 @@ fn a_tree_knows_about_what_it_holds_and_what_it_owes() {
         let range = KeyRange::new(&key(low), Some(&key(high)));
         let wanted = u64::from(high.min(KEYS).saturating_sub(low));
         let found = tree.approximate_len(&range).unwrap();
-        // A leaf has about 36 records; each run on the path has one at each end that is counted in part.
+        // A leaf has about 36 records; each run on the path has one at each end that is counted in
+        // part.
         assert!(
             found.abs_diff(wanted) <= wanted / 10 + 2 * 36 * runs,
             "{low} to {high}: {found}, {runs} runs"

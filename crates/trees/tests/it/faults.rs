@@ -18,7 +18,8 @@ fn campaign(access: Access) -> FaultCampaign<Tiered> {
     .command("cargo test -p alluvium-trees --test it -- the_tree_survives_every_fault")
 }
 
-/// How many seeds: `ALLUVIUM_SIM_FAULT_SEEDS` asks for more than one, and then every call fails, not every 23rd.
+/// How many seeds: `ALLUVIUM_SIM_FAULT_SEEDS` asks for more than one, and then every call fails,
+/// not every 23rd.
 fn seeds() -> Option<u64> {
     let seeds = std::env::var("ALLUVIUM_SIM_FAULT_SEEDS").ok()?;
     Some(seeds.parse().expect("a number of seeds"))

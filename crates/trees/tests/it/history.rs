@@ -1,4 +1,5 @@
-//! The reference: every message about every key, and what a reader at any sequence number must find.
+//! The reference: every message about every key, and what a reader at any sequence number must
+//! find.
 
 use alluvium_base::{Kind, Sequence};
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ struct Event {
     operand: Vec<u8>,
 }
 
-/// All that ever happened and somebody may still ask about. Operands of merges are appended.
+/// All that ever happened and that a reader may still ask about. Operands of merges are appended.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     events: BTreeMap<Vec<u8>, Vec<Event>>,
@@ -42,7 +43,8 @@ impl History {
         }
     }
 
-    /// What a reader at `at` finds at the moment `now_ms`: straight from what each kind of message means.
+    /// What a reader at `at` finds at the moment `now_ms`: straight from what each kind of message
+    /// means.
     pub(crate) fn read(&self, key: &[u8], at: Sequence, now_ms: u64) -> Option<Vec<u8>> {
         self.value(key, self.events.get(key)?, at, now_ms)
     }
@@ -86,8 +88,8 @@ impl History {
         found.collect()
     }
 
-    /// Nobody asks below `horizon` any more: older messages that newer ones hide for everybody are forgotten, and range deletes with
-    /// nothing left under them.
+    /// Forgets what no reader below `horizon` needs any more: older messages that newer ones hide
+    /// from every reader, and range deletes with nothing left under them.
     pub(crate) fn forget(&mut self, horizon: Sequence) {
         let ranges = &self.ranges;
         self.events.retain(|key, events| {

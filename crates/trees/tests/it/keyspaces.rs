@@ -123,7 +123,7 @@ fn a_filter_has_its_way_in_its_keyspace_once_nobody_holds_it_back() {
             assert_eq!(found, Some(value(number)), "{number}");
         }
     };
-    // Nobody may forget anything yet: what has been compacted lies above the horizon.
+    // Compactions may not forget anything yet: what has been compacted lies above the horizon.
     assert_eq!(sieve.0.load(Ordering::Relaxed), 0);
     all_is_there();
     tree.horizon().raise(sequence);

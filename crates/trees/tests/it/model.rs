@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// From so many operations on, everything that may become of a compaction must have become of a hundred.
+/// From this many operations on, every outcome of a compaction must have come up a hundred times.
 const LARGE: u64 = 1_000_000;
 
-/// After more operations than these the tree is not maintained to the end: each wish looks at every leaf, which takes minutes then.
+/// After more operations than these the tree is not maintained to the end: each wish looks at every
+/// leaf, which takes minutes then.
 const MAINTAINED: u64 = 50_000;
 
-/// Runs one seed for so many operations.
+/// Runs one seed for `operations` operations.
 fn run(workload: Workload, seed: u64, operations: u64) -> World {
     let mut world = World::new(Arc::new(MemoryDirectory::new()), workload, seed);
     for operation in 0..operations {
@@ -52,7 +53,8 @@ fn run(workload: Workload, seed: u64, operations: u64) -> World {
     world.settle().unwrap();
     world.compare_snapshots().unwrap();
     if operations <= MAINTAINED {
-        // Maintenance comes to an end, also while somebody reads below what has been deleted since.
+        // Maintenance comes to an end, also while a snapshot reads below what has been deleted
+        // since.
         world.hold_snapshot();
         for _ in 0..200 {
             world.write().unwrap();

@@ -1,4 +1,5 @@
-//! Readers of the world: point lookups and scans, of the tree and through the memtables, with other work in between.
+//! Readers of the world: point lookups and scans, of the tree and through the memtables, with other
+//! work in between.
 
 use crate::stack::Stack;
 use crate::world::World;
@@ -95,7 +96,7 @@ impl World {
         Ok(())
     }
 
-    /// What goes on while somebody reads.
+    /// What goes on during a read.
     fn work_amid(&mut self) -> Result<()> {
         match self.random.u32(..120) {
             0..3 => self.poll_step(),
@@ -111,7 +112,8 @@ impl World {
         self.snapshots.get(at).copied().unwrap_or(self.tree.cut())
     }
 
-    /// A scan of a stretch, either way, with other work in between: of the tree at a snapshot, or through the memtables as of now.
+    /// A scan of a stretch, either way, with other work in between: of the tree at a snapshot, or
+    /// through the memtables as of now.
     pub(crate) fn scan(&mut self) -> Result<()> {
         let layers = if self.random.bool() {
             Layers::Tree

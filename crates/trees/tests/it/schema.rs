@@ -5,7 +5,7 @@ use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace, Schema};
 use alluvium_storage::Codec;
 use std::sync::Arc;
 
-/// Prefixes of so many bytes; every key has as many.
+/// Keyspaces by prefixes of this many bytes; every key has as many.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prefixed(pub(crate) usize);
 
@@ -38,7 +38,7 @@ pub(crate) fn appending(codec: Codec) -> KeyspaceRules {
     }
 }
 
-/// All keys in one keyspace, or in one for each prefix of so many bytes.
+/// All keys in one keyspace, or in one for each prefix of `prefix` bytes.
 pub(crate) fn schema(prefix: usize, codec: Codec) -> Arc<dyn Schema> {
     schema_with(prefix, codec, None)
 }

@@ -188,7 +188,8 @@ fn what_is_loaded_in_order_is_written_once_and_every_lookup_asks_one_run() {
     assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());
 }
 
-/// One key is overwritten a million times, while some read what was there at some moments: how many records remain, and bytes on disk.
+/// One key is overwritten a million times, while some read what was there at some moments: how many
+/// records remain, and bytes on disk.
 fn overwritten(snapshots: &[u64]) -> (u64, u64) {
     const MEMTABLES: u64 = 50;
     const EACH: u64 = 20_000;

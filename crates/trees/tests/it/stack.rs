@@ -1,4 +1,4 @@
-//! Memtables above a tree, as the floor above keeps them.
+//! Memtables above a tree, as `db` keeps them.
 
 use alluvium_base::Sequence;
 use alluvium_dictionary::gather::Gather;

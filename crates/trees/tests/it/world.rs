@@ -1,4 +1,5 @@
-//! A tree with a memtable above it, driven by one seed and compared with the reference at every step.
+//! A tree with a memtable above it, driven by one seed and compared with the reference at every
+//! step.
 
 use crate::history::History;
 use crate::schema::schema_with;
@@ -24,9 +25,9 @@ const WORKERS: usize = 20;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workload {
     pub(crate) keys: u32,
-    /// Keys come in order, in so many of a hundred cases.
+    /// Percentage of cases in which keys come in order.
     pub(crate) sequential: u32,
-    /// All keys fall in one 64th of the space, in so many of a hundred cases.
+    /// Percentage of cases in which all keys fall in one 64th of the space.
     pub(crate) local: u32,
     pub(crate) deletes: u32,
     pub(crate) merges: u32,
@@ -224,7 +225,7 @@ impl World {
         value
     }
 
-    /// The oldest sequence number that anyone may still read at.
+    /// The oldest sequence number that a reader may still read at.
     fn horizon(&self) -> Sequence {
         self.snapshots
             .iter()
@@ -393,7 +394,7 @@ impl World {
         self.tree.maintain(&mut self.maintenance.clone())
     }
 
-    /// Somebody reads at the tree's cut, until all snapshots are forgotten.
+    /// Reads at the tree's cut, until all snapshots are forgotten.
     pub(crate) fn hold_snapshot(&mut self) {
         self.snapshots.push(self.tree.cut());
     }

@@ -1,11 +1,11 @@
-//! Documents: what they link to exists, every page of `docs/` is linked from another document, every path they name
-//! exists, and the architecture page names every room.
+//! Documents: what they link to exists, every page of `docs/` is linked from another document,
+//! every path they name exists, and the architecture page names every crate.
 
 use super::workspace::Document;
 use super::{Finding, Workspace};
 use std::collections::BTreeSet;
 
-/// The page that names every room.
+/// The page that names every crate.
 const MAP: &str = "docs/architecture.md";
 
 /// Checks links, paths and the map.
@@ -43,7 +43,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
             .filter(|package| !map.text.contains(&package.folder))
         {
             let text = format!(
-                "the map does not name {}: add the room and its one sentence",
+                "the map does not name {}: add the crate and its one sentence",
                 package.folder
             );
             findings.push(Finding::new(MAP, 1, text));
@@ -62,7 +62,7 @@ fn exists(workspace: &Workspace, path: &str) -> bool {
             .is_some_and(|file| file.starts_with(&folder))
 }
 
-/// The targets of a line's links to files, without the part behind `#`.
+/// Returns the targets of a line's links to files, without the part behind `#`.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line
         .split("](")
@@ -74,7 +74,7 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
         .filter(|target| !target.is_empty())
 }
 
-/// The paths into the workspace that a line names in passing.
+/// Returns the paths into the workspace that a line names in passing.
 fn paths(line: &str) -> impl Iterator<Item = &str> {
     let word = |c: char| c.is_alphanumeric() || "/._-*<>{}".contains(c);
     line.split(move |c| !word(c))
@@ -92,7 +92,7 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
         })
 }
 
-/// A link's target as a path in the workspace.
+/// Returns a link's target as a path in the workspace.
 fn resolve(from: &str, target: &str) -> String {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -116,7 +116,7 @@ mod tests {
         let workspace = Workspace::planted(&[
             (
                 "README.md",
-                "[map](docs/architecture.md#rooms) [out](https://example.org/x) `crates/base/src`, crates/*/src.",
+                "[map](docs/architecture.md#crates) [out](https://example.org/x) `crates/base/src`, crates/*/src.",
             ),
             (
                 "docs/architecture.md",
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn lost_pages_broken_links_wrong_paths_and_missing_rooms_are_found() {
+    fn lost_pages_broken_links_wrong_paths_and_missing_crates_are_found() {
         let workspace = Workspace::planted(&[
             ("README.md", "\n[map](docs/map.md) and `crates/base/src/gone.rs`"),
             ("docs/architecture.md", "[self](architecture.md)"),

@@ -1,7 +1,8 @@
-//! Rule 3: only files called `format.rs` encode or decode bytes; each opens with a table, is locked by a snapshot test
-//! and is named in `docs/formats.md`; and rule 15: no `usize` and no host byte order in them.
+//! Rule 3: only files called `format.rs` encode or decode bytes; each opens with a table, is locked
+//! by a snapshot test and is named in `docs/formats.md`; and rule 15: no `usize` and no host byte
+//! order in them.
 
-use super::{Finding, Source, Workspace, rooms};
+use super::{Finding, Source, Workspace, crates};
 
 /// The word of an allowance: `tidy: allow format: <why>`.
 pub const RULE: &str = "format";
@@ -29,12 +30,12 @@ const HOST: [&str; 4] = [
     "size_of::<usize>",
 ];
 
-/// Checks every file of the house; the workshop and tests may do as they like.
+/// Checks every file of the product; the workshop and tests may do as they like.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in &workspace.sources {
-        if rooms::is_workshop(Workspace::room_of(&source.path)) || source.path == BYTES {
+        if crates::is_workshop(Workspace::crate_of(&source.path)) || source.path == BYTES {
             continue;
         }
         if source.file_name() == "format.rs" && !source.is_test(1) {
@@ -64,7 +65,7 @@ fn check_other(source: &Source, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The lines that import `bytes::{Reader, Writer}` or name one of them by its path.
+/// Returns the lines that import `bytes::{Reader, Writer}` or name one of them by its path.
 fn cursors(source: &Source) -> Vec<usize> {
     let tokens = &source.tokens;
     let mut found = Vec::new();
@@ -130,7 +131,8 @@ fn check_format(workspace: &Workspace, source: &Source, findings: &mut Vec<Findi
     }
 }
 
-/// Whether a test's name says that the bytes do not change, in the file or in the tests that belong to it.
+/// Returns whether a test's name says that the bytes do not change, in the file or in the tests
+/// that belong to it.
 fn has_snapshot(workspace: &Workspace, format: &Source) -> bool {
     let folder = format.path.trim_end_matches("format.rs");
     let belongs = |source: &&Source| {
@@ -191,7 +193,8 @@ mod tests {
     #[test]
     fn coding_elsewhere_is_found_but_not_in_tests_the_workshop_or_where_it_is_allowed() {
         let text = "fn a() { x.to_le_bytes(); }\nuse alluvium_base::bytes::{self, Reader};\nuse alluvium_base::bytes::Truncated;\n\
-                    // tidy: allow format: a hash of two words that stays in memory\nfn b() { y.to_be_bytes(); }\n\
+                    // tidy: allow format: a hash of two words that stays in memory\nfn b() {
+                    // y.to_be_bytes(); }\n\
                     #[cfg(test)]\nmod tests { fn c() { z.to_le_bytes(); } }";
         let found = lines(&check(&Workspace::planted(&[(
             "crates/storage/src/log/lane.rs",

@@ -1,7 +1,7 @@
-//! Every room opens alike: one sentence, *Knows*, *Does not know*, *Read in this order*, numbered invariants; and one
-//! number means one invariant in all of a crate, so that whoever cites it is understood.
+//! Every module opens alike: one sentence, *Knows*, *Does not know*, *Read in this order*, numbered
+//! invariants. A number means one invariant in all of a crate, so that a citation is understood.
 
-use super::{Finding, Source, Workspace, rooms};
+use super::{Finding, Source, Workspace, crates};
 use std::collections::BTreeMap;
 
 /// What every header has.
@@ -12,15 +12,15 @@ const PARTS: [&str; 3] = ["*Knows*", "*Does not know*", "*Read in this order*"];
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = twice(workspace);
     for source in &workspace.sources {
-        let in_house = !rooms::is_workshop(Workspace::room_of(&source.path));
+        let in_product = !crates::is_workshop(Workspace::crate_of(&source.path));
         let missing: Vec<&str> = match source.file_name() {
             "lib.rs" if source.path.ends_with("src/lib.rs") => missing(source, Invariants::Wanted),
-            "mod.rs" if in_house && !source.is_test(1) => missing(source, Invariants::AsNeeded),
+            "mod.rs" if in_product && !source.is_test(1) => missing(source, Invariants::AsNeeded),
             _ => Vec::new(),
         };
         if !missing.is_empty() {
             let text = format!(
-                "the header lacks {}: whoever opens the room reads that first",
+                "the header has no {}: a reader of the module reads that first",
                 missing.join(", ")
             );
             findings.push(Finding::new(&source.path, 1, text));
@@ -36,7 +36,7 @@ enum Invariants {
     AsNeeded,
 }
 
-/// What a header lacks.
+/// Returns what is missing from a header.
 fn missing(source: &Source, invariants: Invariants) -> Vec<&'static str> {
     let header = || {
         source
@@ -57,12 +57,12 @@ fn twice(workspace: &Workspace) -> Vec<Finding> {
     let mut stated: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     let mut findings = Vec::new();
     for source in workspace.sources.iter().filter(|source| !source.is_test(1)) {
-        let room = Workspace::room_of(&source.path);
+        let name_of_crate = Workspace::crate_of(&source.path);
         for comment in &source.comments {
             let Some(name) = comment.text.strip_prefix('!').and_then(invariant) else {
                 continue;
             };
-            if let Some(first) = stated.insert((room, name), &source.path) {
+            if let Some(first) = stated.insert((name_of_crate, name), &source.path) {
                 let text =
                     format!("{first} states an invariant {name} too: give one of the two another letter");
                 findings.push(Finding::new(&source.path, comment.line, text));
@@ -72,7 +72,7 @@ fn twice(workspace: &Workspace) -> Vec<Finding> {
     findings
 }
 
-/// The number of the invariant that a line of a header states: `S1` in `- **S1** …`.
+/// Returns the number of the invariant that a line of a header states: `S1` in `- **S1** …`.
 fn invariant(line: &str) -> Option<&str> {
     let (name, _) = line.trim().strip_prefix("- **")?.split_once("**")?;
     let digits = name.trim_start_matches(|c: char| c.is_ascii_uppercase());
@@ -97,8 +97,8 @@ mod tests {
         assert_eq!(found("crates/xtask/src/main.rs", "fn main() {}"), [""; 0]);
         assert_eq!(found("crates/storage/src/log/mod.rs", HEADER), [""; 0]);
         let bare = found("crates/base/src/lib.rs", "//! *Knows*: a. **B1**");
-        assert!(bare[0].contains("lacks *Does not know*, *Read in this order*, numbered invariants"));
-        assert!(found("crates/base/src/lib.rs", HEADER)[0].contains("lacks numbered invariants"));
+        assert!(bare[0].contains("has no *Does not know*, *Read in this order*, numbered invariants"));
+        assert!(found("crates/base/src/lib.rs", HEADER)[0].contains("has no numbered invariants"));
     }
 
     #[test]

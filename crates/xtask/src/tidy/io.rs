@@ -1,11 +1,14 @@
-//! Rule 1: only `device` does storage I/O. Clippy refuses the calls; this check refuses the ways around clippy.
+//! Rule 1: only `device` does storage I/O. Clippy refuses the calls; this check refuses the ways
+//! around clippy.
 
 use super::{Finding, Source, Workspace};
 
-/// Rooms that may touch the file system: `device` for everyone, the others for what only they do.
+/// Crates that may touch the file system: `device` for all crates, the others for what only they
+/// do.
 const EXEMPT: [&str; 7] = ["device", "cli", "files", "bench", "rivals", "xtask", "fuzz"];
 
-/// Calls to the operating system outside `device`, each with its reason. One that is no longer made is a finding.
+/// Calls to the operating system outside `device`, each with its reason. One that is no longer made
+/// is a finding.
 const EXCEPTIONS: [(&str, &str, &str); 4] = [
     (
         "crates/storage/src/memory.rs",
@@ -32,12 +35,13 @@ const EXCEPTIONS: [(&str, &str, &str); 4] = [
 /// Crates that reach the operating system past the standard library.
 const SYSTEM: [&str; 5] = ["libc", "io_uring", "rustix", "nix", "memmap2"];
 
-/// Checks every room that is not exempt. Benches are of the workshop: they measure what the device gives by itself.
+/// Checks every crate that is not exempt. Benches are of the workshop: they measure what the device
+/// gives by itself.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let mut findings = Vec::new();
     let exempt = |source: &&Source| {
-        EXEMPT.contains(&Workspace::room_of(&source.path)) || source.path.contains("/benches/")
+        EXEMPT.contains(&Workspace::crate_of(&source.path)) || source.path.contains("/benches/")
     };
     for source in workspace.sources.iter().filter(|source| !exempt(source)) {
         let mut find = |line: usize, text: String| findings.push(Finding::new(&source.path, line, text));
@@ -88,7 +92,7 @@ fn is_exception(path: &str, name: &str) -> bool {
         .any(|(file, allowed, _)| *file == path && *allowed == name)
 }
 
-/// The lines that name `std::fs`, alone or in a group of imports.
+/// Returns the lines that name `std::fs`, alone or in a group of imports.
 fn file_system(source: &Source) -> Vec<usize> {
     let tokens = &source.tokens;
     let mut lines = source.find("std::fs");
@@ -108,7 +112,7 @@ fn file_system(source: &Source) -> Vec<usize> {
     lines
 }
 
-/// The lines that name a crate, as the start of a path or by importing it.
+/// Returns the lines that name a crate, as the start of a path or by importing it.
 fn system(source: &Source, name: &str) -> Vec<usize> {
     let mut lines = source.find(&format!("{name}::"));
     lines.extend(source.find(&format!("use {name};")));

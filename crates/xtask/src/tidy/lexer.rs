@@ -1,9 +1,9 @@
-//! Cuts Rust text into tokens and comments. It accepts what the compiler accepts and never fails: text that no
-//! compiler would take gives tokens that no check looks for.
+//! Cuts Rust text into tokens and comments. It accepts what the compiler accepts and never fails:
+//! text that no compiler would take gives tokens that no check looks for.
 
 use super::source::{Comment, Kind, Token};
 
-/// The tokens and comments of a text.
+/// Returns the tokens and comments of a text.
 pub(super) fn cut(text: &str) -> (Vec<Token>, Vec<Comment>) {
     let mut cutter = Cutter {
         rest: text,
@@ -80,8 +80,8 @@ impl<'a> Cutter<'a> {
             .or_else(|| text.strip_prefix("/*"))
             .unwrap_or(text);
         for (index, text) in text.lines().enumerate() {
-            let (line, text) = (first + index, text.to_owned());
-            self.comments.push(Comment { line, text });
+            let (line, text, width) = (first + index, text.to_owned(), 0);
+            self.comments.push(Comment { line, text, width });
         }
     }
 }
@@ -90,7 +90,7 @@ fn is_word(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
 }
 
-/// The length of a block comment; they nest.
+/// Returns the length of a block comment; they nest.
 fn block_comment_len(text: &str) -> usize {
     let (mut at, mut depth) = (0, 0);
     while at < text.len() {
@@ -108,7 +108,8 @@ fn block_comment_len(text: &str) -> usize {
     text.len()
 }
 
-/// A literal in quotes at the start of a text: its length, and where its contents begin and end.
+/// Returns a literal in quotes at the start of a text: its length, and where its contents begin and
+/// end.
 fn literal(text: &str) -> Option<(usize, usize, usize)> {
     let prefix = ["br", "cr", "b", "c", "r", ""].into_iter().find(|prefix| {
         let rest = text.strip_prefix(prefix);
@@ -140,7 +141,8 @@ fn literal(text: &str) -> Option<(usize, usize, usize)> {
     Some((text.len(), from, text.len()))
 }
 
-/// Whether a text that begins with an apostrophe begins with a character rather than a lifetime.
+/// Returns whether a text that begins with an apostrophe begins with a character rather than a
+/// lifetime.
 fn is_character(text: &str) -> bool {
     let mut chars = text.chars().skip(1);
     match (chars.next(), chars.next()) {

@@ -1,24 +1,25 @@
 //! The checks of `xtask tidy`.
 //!
-//! *Knows*: which rules of the house text can show, and where each stands.
+//! *Knows*: which rules of the project text can show, and where each stands.
 //!
-//! *Does not know*: Rust's grammar beyond tokens; a rule that needs types belongs to clippy or a test.
+//! *Does not know*: Rust's grammar beyond tokens; a rule that needs types belongs to clippy or a
+//! test.
 //!
-//! *Read in this order*: `source.rs` and `workspace.rs` (the material), `rooms.rs` (the floor table), then the checks:
-//! `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`, `unfinished.rs`, `headers.rs`,
-//! `packages.rs`,
-//! `sizes.rs` with `ratchet.rs`.
+//! *Read in this order*: `source.rs` and `workspace.rs` (the material), `crates.rs` (the layer
+//! table), then the checks: `layers.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`,
+//! `unfinished.rs`, `headers.rs`, `packages.rs`, `language.rs`, `sizes.rs` with `ratchet.rs`.
 
+pub mod crates;
 pub mod documents;
-pub mod floors;
 pub mod formats;
 pub mod headers;
 pub mod io;
+pub mod language;
+pub mod layers;
 mod lexer;
 pub mod modules;
 pub mod packages;
 pub mod ratchet;
-pub mod rooms;
 pub mod sizes;
 pub mod source;
 pub mod unfinished;
@@ -63,7 +64,7 @@ impl fmt::Display for Finding {
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let checks = [
-        floors::check,
+        layers::check,
         modules::check,
         documents::check,
         formats::check,
@@ -72,6 +73,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
         headers::check,
         sizes::check,
         packages::check,
+        language::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(workspace)).collect();
     findings.sort();

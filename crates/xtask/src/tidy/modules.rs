@@ -1,5 +1,5 @@
-//! Dead files: every Rust file is reached from a target of its package by `mod` declarations, and none of those is
-//! commented out.
+//! Dead files: every Rust file is reached from a target of its package by `mod` declarations, and
+//! none of those is commented out.
 
 use super::source::Kind;
 use super::{Finding, Source, Workspace};
@@ -65,11 +65,12 @@ struct Child {
     plain: bool,
 }
 
-/// The files that a file's `mod name;`, `#[path = "…"] mod name;` and `include!("…")` mean.
+/// Returns the files that a file's `mod name;`, `#[path = "…"] mod name;` and `include!("…")` mean.
 fn children(source: &Source, folder: &str) -> Vec<Child> {
     let tokens = &source.tokens;
     let mut found = Vec::new();
-    let mut inline: Vec<(String, usize)> = Vec::new(); // name and brace depth of the inline modules around
+    // Name and brace depth of the inline modules around.
+    let mut inline: Vec<(String, usize)> = Vec::new();
     let mut depth = 0;
     let mut named: Option<&str> = None; // by a `#[path = "…"]` that waits for its `mod`
     let named_file = |text: &str| Child {
@@ -120,7 +121,7 @@ fn children(source: &Source, folder: &str) -> Vec<Child> {
     found
 }
 
-/// A path without `.` and `..`.
+/// Returns a path without `.` and `..`.
 fn normal(path: &str) -> String {
     let mut parts = Vec::new();
     for part in path.split('/') {

@@ -1,4 +1,5 @@
-//! The numbers that may only go down, in `crates/xtask/ratchet.toml`: a comment or `name = number` a line.
+//! The numbers that may only go down, in `crates/xtask/ratchet.toml`: a comment or `name = number`
+//! a line.
 
 use super::{Workspace, sizes};
 use anyhow::{Context, Result, bail};

@@ -1,5 +1,5 @@
-//! Files small enough to hold in the head: median and 90th percentile, longest file, long functions. What the aims do
-//! not forbid outright, the ratchet keeps from growing.
+//! Files small enough to hold in the head: median and 90th percentile, longest file, long
+//! functions. What the aims do not forbid outright, the ratchet keeps from growing.
 
 use super::ratchet::Ratchet;
 use super::{Finding, Source, Workspace, formats};
@@ -26,7 +26,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
         .filter(|(len, _)| *len > LONGEST.min(allowed.longest_file.max(NINE_IN_TEN)))
     {
         let text = format!(
-            "{len} lines of code, where no file may have over {}: a room is missing; take a part out",
+            "{len} lines of code, where no file may have over {}: a module is missing; take a part out",
             LONGEST.min(allowed.longest_file.max(NINE_IN_TEN))
         );
         findings.push(Finding::new(&source.path, 1, text));

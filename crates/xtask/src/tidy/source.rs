@@ -1,4 +1,5 @@
-//! One Rust file as tokens and comments: enough to tell code from words about code, and test code from the rest.
+//! One Rust file as tokens and comments: enough to tell code from words about code, and test code
+//! from the rest.
 
 use std::ops::RangeInclusive;
 
@@ -25,7 +26,7 @@ pub struct Token {
 }
 
 impl Token {
-    /// The word, if it is one.
+    /// Returns the word, if it is one.
     #[must_use]
     pub fn word(&self) -> Option<&str> {
         match &self.kind {
@@ -34,7 +35,7 @@ impl Token {
         }
     }
 
-    /// Whether it is this punctuation character.
+    /// Returns whether it is this punctuation character.
     #[must_use]
     pub fn is(&self, mark: char) -> bool {
         self.kind == Kind::Mark(mark)
@@ -48,6 +49,8 @@ pub struct Comment {
     pub line: usize,
     /// What it says, from behind the slashes.
     pub text: String,
+    /// Columns of the whole line, code before the comment included.
+    pub width: usize,
 }
 
 /// A Rust file.
@@ -67,8 +70,11 @@ impl Source {
     /// Cuts a file into tokens.
     #[must_use]
     pub fn new(path: &str, text: &str) -> Source {
-        let (tokens, comments) = super::lexer::cut(text);
+        let (tokens, mut comments) = super::lexer::cut(text);
         let lines: Vec<&str> = text.lines().collect();
+        for comment in &mut comments {
+            comment.width = lines.get(comment.line - 1).map_or(0, |line| line.chars().count());
+        }
         let blank = |line: &usize| lines.get(line - 1).is_none_or(|line| line.trim().is_empty());
         let mut code_lines: Vec<usize> = tokens
             .iter()
@@ -86,20 +92,21 @@ impl Source {
         }
     }
 
-    /// How many lines hold code (not blank, not only comment), from one line to another.
+    /// Returns how many lines hold code (not blank, not only comment), from one line to another.
     #[must_use]
     pub fn code_lines_in(&self, lines: RangeInclusive<usize>) -> usize {
         let before = |line: usize| self.code_lines.partition_point(|&at| at < line);
         before(lines.end() + 1) - before(*lines.start())
     }
 
-    /// How many lines of the file hold code.
+    /// Returns how many lines of the file hold code.
     #[must_use]
     pub fn code_len(&self) -> usize {
         self.code_lines.len()
     }
 
-    /// The lines where a piece of Rust begins, compared token by token, so that neither comments nor strings match.
+    /// Returns the lines where a piece of Rust begins, compared token by token, so that neither
+    /// comments nor strings match.
     ///
     /// ```
     /// let source = xtask::tidy::Source::new("a.rs", "// std::fs\nuse std :: fs;");
@@ -121,7 +128,7 @@ impl Source {
             .collect()
     }
 
-    /// Whether a line is test code: in a file of tests, or in an item under `#[cfg(test)]`.
+    /// Returns whether a line is test code: in a file of tests, or in an item under `#[cfg(test)]`.
     #[must_use]
     pub fn is_test(&self, line: usize) -> bool {
         let test_file = self.file_name() == "tests.rs"
@@ -132,13 +139,13 @@ impl Source {
         test_file || self.test_regions.iter().any(|region| region.contains(&line))
     }
 
-    /// The last part of the path.
+    /// Returns the last part of the path.
     #[must_use]
     pub fn file_name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or(&self.path)
     }
 
-    /// The lines that say `tidy: allow <rule>: <why>`.
+    /// Returns the lines that say `tidy: allow <rule>: <why>`.
     pub fn allowances<'a>(&'a self, rule: &'a str) -> impl Iterator<Item = usize> + 'a {
         self.comments
             .iter()
@@ -146,7 +153,7 @@ impl Source {
             .map(|comment| comment.line)
     }
 
-    /// Whether a comment on the line, or directly above it, allows what the rule forbids.
+    /// Returns whether a comment on the line, or directly above it, allows what the rule forbids.
     #[must_use]
     pub fn allows(&self, rule: &str, line: usize) -> bool {
         let mut top = line;
@@ -174,13 +181,14 @@ impl Source {
     }
 }
 
-/// What a comment allows, if it says so with a reason.
+/// Returns what a comment allows, if it says so with a reason.
 fn allowance(comment: &str) -> Option<&str> {
     let (rule, why) = comment.trim().strip_prefix("tidy: allow ")?.split_once(':')?;
     (why.trim().len() >= 20).then_some(rule.trim())
 }
 
-/// The index of the token that ends the item around `at`: its `;`, or the brace that closes its body.
+/// Returns the index of the token that ends the item around `at`: its `;`, or the brace that closes
+/// its body.
 fn end_of_item(tokens: &[Token], at: usize) -> Option<usize> {
     let mut depth = 0usize;
     for (index, token) in tokens.iter().enumerate().skip(at) {
@@ -199,7 +207,7 @@ fn end_of_item(tokens: &[Token], at: usize) -> Option<usize> {
     None
 }
 
-/// The lines of items under `#[cfg(test)]` or `#[cfg(all(test, …))]`.
+/// Returns the lines of items under `#[cfg(test)]` or `#[cfg(all(test, …))]`.
 fn test_regions(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
     let starts = |pattern: &str, at: usize| {
         let (wanted, _) = super::lexer::cut(pattern);
@@ -208,7 +216,8 @@ fn test_regions(tokens: &[Token]) -> Vec<RangeInclusive<usize>> {
     let mut regions = Vec::new();
     for at in 0..tokens.len() {
         if starts("#[cfg(test)]", at) || starts("#[cfg(all(test", at) {
-            // Behind the attribute's closing bracket the item begins; more attributes in between do no harm.
+            // Behind the attribute's closing bracket the item begins; more attributes in between do
+            // no harm.
             let close = (at..tokens.len()).find(|&index| tokens[index].is(']'));
             if let Some(end) = close.and_then(|close| end_of_item(tokens, close + 1)) {
                 regions.push(tokens[at].line..=tokens[end].last_line);

@@ -1,12 +1,14 @@
 //! What there is to check: the Rust files, documents and manifests of the workspace and of `fuzz/`.
 
 use super::Source;
+use super::language::Limits;
 use super::ratchet::Ratchet;
 use anyhow::{Context, Result};
 use cargo_metadata::{Metadata, MetadataCommand};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What a dependency is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +64,8 @@ pub struct Document {
 pub struct Workspace {
     /// Its folder.
     pub root: PathBuf,
-    /// The Rust files below `src`, `tests`, `benches`, `examples` and `fuzz_targets` of every package.
+    /// The Rust files below `src`, `tests`, `benches`, `examples` and `fuzz_targets` of every
+    /// package.
     pub sources: Vec<Source>,
     /// The Markdown files.
     pub documents: Vec<Document>,
@@ -74,6 +77,10 @@ pub struct Workspace {
     pub ci: String,
     /// The numbers that may only go down.
     pub ratchet: Ratchet,
+    /// How many findings of language each crate may have.
+    pub language: Limits,
+    /// Commits whose subjects are checked: short hash and subject. None where there is no history.
+    pub subjects: Vec<(String, String)>,
 }
 
 impl Workspace {
@@ -115,6 +122,12 @@ impl Workspace {
             String::new()
         };
         let ratchet = Ratchet::parse(&read(Ratchet::PATH)?)?;
+        let language = if files.contains(Limits::PATH) {
+            Limits::parse(&read(Limits::PATH)?)?
+        } else {
+            Limits::default()
+        };
+        let subjects = subjects(&root, &language.since);
         Ok(Workspace {
             root,
             sources,
@@ -123,10 +136,12 @@ impl Workspace {
             files,
             ci,
             ratchet,
+            language,
+            subjects,
         })
     }
 
-    /// How much there is, in words.
+    /// Returns how much there is, in words.
     #[must_use]
     pub fn summary(&self) -> String {
         let lines: usize = self.sources.iter().map(Source::code_len).sum();
@@ -135,12 +150,35 @@ impl Workspace {
         format!("{packages} packages, {files} Rust files with {lines} lines of code, {documents} documents")
     }
 
-    /// The name of the room that a path is in: `storage` for `crates/storage/src/lib.rs`, `fuzz` for what is there.
+    /// Returns the name of the crate that a path is in: `storage` for `crates/storage/src/lib.rs`,
+    /// `fuzz` for what is there.
     #[must_use]
-    pub fn room_of(path: &str) -> &str {
+    pub fn crate_of(path: &str) -> &str {
         let path = path.strip_prefix("crates/").unwrap_or(path);
         path.split('/').next().unwrap_or(path)
     }
+}
+
+/// Returns the commits since one, merges left out. None without git, without history, or if that
+/// commit is not in it.
+fn subjects(root: &Path, since: &str) -> Vec<(String, String)> {
+    if since.is_empty() {
+        return Vec::new();
+    }
+    let range = format!("{since}..HEAD");
+    let output = Command::new("git")
+        .args(["log", "--no-merges", "--format=%h %s", &range])
+        .current_dir(root)
+        .output();
+    let Ok(output) = output.map(|output| (output.status.success(), output.stdout)) else {
+        return Vec::new();
+    };
+    let text = String::from_utf8_lossy(if output.0 { &output.1 } else { &[] }).into_owned();
+    let commit = |line: &str| {
+        line.split_once(' ')
+            .map(|(hash, subject)| (hash.to_owned(), subject.to_owned()))
+    };
+    text.lines().filter_map(commit).collect()
 }
 
 fn describe(inside: &Path, manifest: Option<&Path>) -> Result<Metadata> {
@@ -189,7 +227,7 @@ fn packages(metadata: &Metadata, root: &Path) -> Vec<Package> {
     metadata.packages.iter().map(package).collect()
 }
 
-/// What a package says about itself, if it can be published.
+/// Returns what a package says about itself, if it can be published.
 fn publication(package: &cargo_metadata::Package) -> Option<Publication> {
     if package.publish.as_ref().is_some_and(Vec::is_empty) {
         return None;
@@ -228,7 +266,7 @@ fn collect(root: &Path, folder: &Path, files: &mut BTreeSet<String>) -> Result<(
 
 #[cfg(test)]
 impl Workspace {
-    /// A workspace of planted files, for the tests of the checks.
+    /// Returns a workspace of planted files, for the tests of the checks.
     pub(crate) fn planted(files: &[(&str, &str)]) -> Workspace {
         let rust = |path: &str| {
             Path::new(path)
@@ -285,7 +323,7 @@ impl Workspace {
     }
 }
 
-/// What the findings of a check say, a line each, for tests.
+/// Returns what the findings of a check say, a line each, for tests.
 #[cfg(test)]
 pub(crate) fn lines(findings: &[super::Finding]) -> Vec<String> {
     findings.iter().map(ToString::to_string).collect()

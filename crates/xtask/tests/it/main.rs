@@ -1,4 +1,4 @@
-//! The house itself, checked; and the command, run on a house with something wrong in it.
+//! The workspace itself, checked; and the command, run on a workspace with violations.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fs;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use xtask::tidy::{self, Workspace};
 
 #[test]
-fn the_house_is_in_order() {
+fn the_workspace_is_in_order() {
     let workspace = Workspace::load(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
     let findings: Vec<String> = tidy::check(&workspace).iter().map(ToString::to_string).collect();
     assert!(
@@ -35,7 +35,7 @@ fn the_library_and_the_crates_below_it_can_be_published() {
     }
 }
 
-/// Plants a workspace of one room, whose library is the given text.
+/// Plants a workspace of one crate, whose library is the given text.
 fn plant(lib: &str) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &str| {
@@ -102,4 +102,64 @@ fn updating_the_ratchet_lowers_the_committed_numbers() {
         text,
         "longest_file = 0\nlongest_function = 0\nlong_functions = 0\nallowances = 0\n"
     );
+}
+
+#[test]
+fn the_command_finds_refused_words_wide_comments_and_lowers_their_limits() {
+    let root = plant(&format!(
+        "{HEADER}// Somebody waits.\n// {}\nfn f() {{}}\n",
+        "wide ".repeat(20)
+    ));
+    let output = tidy(root.path(), &[]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(
+        errors.contains("crates/base/src/lib.rs:7: \"somebody\""),
+        "{errors}"
+    );
+    assert!(
+        errors.contains("crates/base/src/lib.rs:8: a comment ends in column 103"),
+        "{errors}"
+    );
+
+    let limits = root.path().join("crates/xtask/language.toml");
+    fs::write(&limits, "base = 5\ncli = 1\n").unwrap();
+    assert!(tidy(root.path(), &["--update-ratchet"]).status.success());
+    assert_eq!(fs::read_to_string(&limits).unwrap(), "base = 2\n");
+}
+
+#[test]
+fn subjects_of_commits_are_checked_from_the_recorded_commit_on() {
+    let root = plant(HEADER);
+    let git = |arguments: &[&str]| {
+        let output = Command::new("git")
+            .args(["-c", "user.name=a", "-c", "user.email=a@example.org"])
+            .args(arguments)
+            .current_dir(root.path())
+            .output()
+            .expect("git is there");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    let commit = |subject: &str| git(&["commit", "-q", "--allow-empty", "-m", subject]);
+    git(&["init", "-q"]);
+    commit("base: an old one; with two clauses");
+    let since = git(&["rev-parse", "HEAD"]);
+    let limits = root.path().join("crates/xtask/language.toml");
+    fs::write(&limits, format!("since = \"{since}\"\n")).unwrap();
+    commit("base: add a file");
+    assert!(tidy(root.path(), &[]).status.success());
+
+    commit("base: add one thing; remove another");
+    let output = tidy(root.path(), &[]);
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        !output.status.success() && errors.contains("two clauses"),
+        "{errors}"
+    );
+    assert!(errors.contains("1 findings"), "{errors}");
+
+    // Where that commit is not in the history, as in a shallow clone, nothing is known.
+    fs::write(&limits, format!("since = \"{}\"\n", "1".repeat(40))).unwrap();
+    assert!(tidy(root.path(), &[]).status.success());
 }

@@ -1,9 +1,13 @@
-//! The small gate: how many instructions a put, a get, a scanned record and a compacted record take, counted by callgrind, against recorded numbers.
+//! The small gate: how many instructions a put, a get, a scanned record and a compacted record
+//! take, counted by callgrind, against recorded numbers.
 //!
-//! `instructions check` counts and compares, `instructions record` counts and writes the numbers down; both want `valgrind`. `instructions work` is what they
-//! count: one thread, a store in memory, the same operations each time, so that the counts repeat to a fraction of a percent whatever else the machine does.
+//! `instructions check` counts and compares, `instructions record` counts and writes the numbers
+//! down; both want `valgrind`. `instructions work` is what they count: one thread, a store in
+//! memory, the same operations each time, so that the counts repeat to a fraction of a percent
+//! whatever else the machine does.
 //!
-//! Counts depend on the compiler and the processor's architecture. Both stand in the file; on others it is said that nothing can be compared.
+//! Counts depend on the compiler and the processor's architecture. Both stand in the file; on
+//! others it is said that nothing can be compared.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -35,7 +39,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The numbers, in the repository.
+/// Returns the numbers, in the repository.
 fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.txt")
 }
@@ -91,7 +95,7 @@ fn check() -> Result<()> {
     Ok(())
 }
 
-/// The compiler and the architecture.
+/// Returns the compiler and the architecture.
 fn machine() -> Result<String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let said = Command::new(rustc)
@@ -107,7 +111,7 @@ fn count() -> Result<Vec<(String, f64)>> {
     let place = std::env::temp_dir().join(format!("alluvium-instructions-{}", std::process::id()));
     std::fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
     let counts = count_in(&place);
-    // What is left there is of no use to anybody, and of no harm.
+    // What is left there is of no use, and does no harm.
     let _ = std::fs::remove_dir_all(&place);
     counts
 }

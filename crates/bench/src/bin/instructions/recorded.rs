@@ -54,8 +54,9 @@ impl FromStr for Recorded {
     }
 }
 
-/// What a function and all that it calls took, from the table of `callgrind_annotate`. A function has a line for each file that a part of it comes from;
-/// the largest is that of all of it.
+/// Returns what a function and all that it calls took, from the table of `callgrind_annotate`. A
+/// function has a line for each file that a part of it comes from; the largest is that of all of
+/// it.
 pub(super) fn total(table: &str, function: &str) -> Result<u64> {
     let end = format!(":{function}");
     table

@@ -45,7 +45,7 @@ impl Sizes {
         }
     }
 
-    /// The parts, in their order.
+    /// Returns the parts, in their order.
     pub(super) fn parts(self) -> [Part; 6] {
         let part = |name, function, operations| Part {
             name,
@@ -70,7 +70,8 @@ pub(super) fn all(sizes: Sizes) -> Result<()> {
     let options = Options::new().memory(MEMORY).record_memory(0).workers(0);
     let db = options.open_in(Arc::new(MemoryDirectory::new()))?;
     let keyspace = db.keyspace("usertable")?;
-    // Keys and values are made before anything is counted. The last hundred records make what the others find: threads' buffers, handles.
+    // Keys and values are made before anything is counted. The last hundred records make what the
+    // others find: threads' buffers, handles.
     let all: Vec<Record> = (0..sizes.records + 100).map(record).collect();
     let (data, first) = all.split_at(sizes.records as usize);
     put(&keyspace, first)?;

@@ -1,4 +1,5 @@
-//! Traces: operations in a file, so that every engine gets the same ones, and those of another program.
+//! Traces: operations in a file, so that every engine gets the same ones, and those of another
+//! program.
 //!
 //! *Knows*: how a trace is drawn from a workload, written, and read by several threads.
 //!
@@ -6,8 +7,8 @@
 //!
 //! *Read in this order*: `format.rs`, this file.
 //!
-//! A trace is streamed: each thread reads a block of it at a time, and what it has read leaves the page cache, so that the trace takes nothing from the
-//! engine's memory.
+//! A trace is streamed: each thread reads a block of it at a time, and what it has read leaves the
+//! page cache, so that the trace takes nothing from the engine's memory.
 
 mod format;
 
@@ -41,7 +42,7 @@ pub struct Head {
     pub operations: u64,
 }
 
-/// Writes a trace of so many operations of a phase on so many records.
+/// Writes a trace of a phase, with as many operations and records as `head` says.
 ///
 /// # Errors
 /// When the phase is a load, or as the file system says.
@@ -73,7 +74,7 @@ pub fn record(path: &Path, phase: &Phase, head: Head, seed: u64) -> Result<()> {
     file.flush().with_context(what)
 }
 
-/// What a trace says of itself.
+/// Returns what a trace says of itself.
 ///
 /// # Errors
 /// When it is no trace, or a part of it is missing.
@@ -109,7 +110,7 @@ pub struct Replay {
 const ADVISE_EVERY: u64 = 1 << 16;
 
 impl Replay {
-    /// The part of a thread.
+    /// Returns the part of a thread.
     ///
     /// # Errors
     /// As [`head`].
@@ -126,7 +127,7 @@ impl Replay {
         })
     }
 
-    /// The next operation, if there is one.
+    /// Returns the next operation, if there is one.
     ///
     /// # Errors
     /// As the file system says, or when an operation is none.

@@ -32,9 +32,9 @@ pub const END_LEN: usize = 12;
 /// What stands at a place of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// A record with a key and a value of so many bytes.
+    /// A record with a key and a value of these lengths, in bytes.
     Record(usize, usize),
-    /// The end, behind so many records.
+    /// The end, behind this many records.
     End(u64),
 }
 

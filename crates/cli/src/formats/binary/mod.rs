@@ -20,13 +20,13 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// A reader or writer at the beginning of a stream.
+    /// Creates a reader or writer at the beginning of a stream.
     #[must_use]
     pub fn new() -> Binary {
         Binary::default()
     }
 
-    /// A reader behind so many records.
+    /// Returns a reader that has read this many records already.
     #[must_use]
     pub fn behind(records: u64) -> Binary {
         Binary { records }

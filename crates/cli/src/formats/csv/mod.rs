@@ -124,7 +124,8 @@ pub fn header(source: &mut Source, separator: u8) -> io::Result<Head> {
     }
 }
 
-/// What the first row says if it is data. Nothing is taken away; an empty stream has no columns.
+/// Returns what the first row says if it is data. Nothing is taken away; an empty stream has no
+/// columns.
 ///
 /// # Errors
 /// As the source says.
@@ -142,7 +143,7 @@ pub fn first_row(source: &mut Source, separator: u8) -> io::Result<Head> {
     })
 }
 
-/// The names in a header.
+/// Returns the names in a header.
 fn names(header: &[u8], separator: u8) -> io::Result<Vec<String>> {
     let header = header.strip_prefix(MARK).unwrap_or(header);
     let mut fields = Fields::default();

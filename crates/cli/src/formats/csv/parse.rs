@@ -29,7 +29,7 @@ impl Fields {
         self.fields.len()
     }
 
-    /// The bytes of a field of the row that begins the bytes.
+    /// Returns the bytes of a field of the row that begins the bytes.
     pub(super) fn get<'a>(&self, bytes: &'a [u8], index: usize) -> Cow<'a, [u8]> {
         let Field { place, is_doubled } = &self.fields[index];
         let field = &bytes[place.clone()];
@@ -57,20 +57,20 @@ impl Fields {
 /// What stands at the beginning of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A row of so many bytes, with its line end and blank lines before it.
+    /// A row of this many bytes, with its line end and blank lines before it.
     Row(usize),
-    /// A row of so many bytes whose fields cannot be told apart, and why.
+    /// A row of this many bytes whose fields cannot be told apart, and why.
     Bad(usize, String),
-    /// No row any more, only blank lines of so many bytes.
+    /// No row any more, only blank lines of this many bytes.
     End(usize),
 }
 
 /// Bytes that may grow at their end.
 pub(super) trait Window {
-    /// What is there.
+    /// Returns what is there.
     fn rest(&self) -> &[u8];
 
-    /// Reads more; whether there was any.
+    /// Reads more. Returns whether there was any.
     fn fill(&mut self) -> io::Result<bool>;
 }
 
@@ -103,7 +103,7 @@ fn byte(window: &mut impl Window, at: usize) -> io::Result<Option<u8>> {
     Ok(Some(window.rest()[at]))
 }
 
-/// The first place from `at` on where `find` finds something.
+/// Returns the first place from `at` on where `find` finds something.
 fn place(
     window: &mut impl Window,
     mut at: usize,

@@ -32,8 +32,8 @@ pub struct CsvReader {
 }
 
 impl CsvReader {
-    /// A reader whose source stands behind the header; without a header, columns have numbers from
-    /// one on.
+    /// Creates a reader whose source stands behind the header; without a header, columns have
+    /// numbers from one on.
     ///
     /// # Errors
     /// When a column that is named is not there.
@@ -76,7 +76,7 @@ impl CsvReader {
         })
     }
 
-    /// The column that values are, if they are not whole rows.
+    /// Returns the column that values are, if they are not whole rows.
     #[must_use]
     pub fn value_column(&self) -> Option<&str> {
         match self.value {

@@ -1,4 +1,4 @@
-//! `bench ceiling`: what a cache of so many records can answer at best.
+//! `bench ceiling`: what a cache of records can answer at best.
 
 use super::usage;
 use crate::Exit;
@@ -21,11 +21,12 @@ It measures nothing: it draws operations as `bench ycsb` does and counts how man
 has not. `counted` keeps what was asked for most often during the warm-up; no cache that has seen nothing else can be much better, unless
 what is asked for changes. `recent` keeps what was asked for or written last. `endless` has no bounds: it lacks what comes for the first time.";
 
-/// What a cache of so many records can answer at best: the wall in front of every skewed workload.
+/// What a cache of records can answer at best: the limit of every skewed workload.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Verb {
-    /// The phases, separated by commas: a, b, c, d and f, with the distributions of `bench ycsb --phases`.
+    /// The phases, separated by commas: a, b, c, d and f, with the distributions of
+    /// `bench ycsb --phases`.
     #[arg(long, value_name = "PHASES", value_delimiter = ',', default_value = "c")]
     phases: Vec<String>,
     /// How many records there are before.

@@ -1,10 +1,12 @@
 //! `bench`: workloads on Alluvium and on the engines and servers that it is compared with.
 //!
-//! *Knows*: what may be asked for on the command line, and what of it is said while it goes on and in the end.
+//! *Knows*: what may be asked for on the command line, and what of it is said while it goes on and
+//! in the end.
 //!
 //! *Does not know*: how anything is measured; that is `alluvium_bench`.
 //!
-//! *Read in this order*: this file (YCSB, comparisons, tables), `sweep.rs`, `trace.rs`, `server.rs`, `ceiling.rs`.
+//! *Read in this order*: this file (YCSB, comparisons, tables), `sweep.rs`, `trace.rs`,
+//! `server.rs`, `ceiling.rs`.
 
 mod ceiling;
 mod server;
@@ -56,13 +58,14 @@ pub struct Bench {
 pub enum What {
     /// YCSB's workloads: load, and a to f as published.
     Ycsb(Box<Ycsb>),
-    /// One thing changes from point to point: the order of the load, threads, lengths of scans, sizes of values, memory, records.
+    /// One thing changes from point to point: the order of the load, threads, lengths of scans,
+    /// sizes of values, memory, records.
     Sweep(Box<sweep::Verb>),
     /// Operations in a file: recorded from a workload, replayed by any engine.
     Trace(Box<trace::Verb>),
     /// The server, and Redis and memcached beside it: sets and gets by many connections.
     Server(Box<server::Verb>),
-    /// What a cache of so many records can answer at best: the wall in front of every skewed workload.
+    /// What a cache of records can answer at best: the limit of every skewed workload.
     Ceiling(Box<ceiling::Verb>),
     /// Two reports: what became slower or dearer.
     Compare(Compare),
@@ -73,11 +76,12 @@ pub enum What {
     Child,
 }
 
-/// What all measurements have in common. `--memory` is the cap: what a process may take in all, page cache included [default: a quarter of the data, at
-/// least 64 MiB].
+/// What all measurements have in common. `--memory` is the cap: what a process may take in all,
+/// page cache included [default: a quarter of the data, at least 64 MiB].
 #[derive(Args, Debug)]
 pub struct Common {
-    /// The engines, separated by commas: alluvium, rocksdb, rocksdb-universal, leveldb, lmdb, sqlite, fjall, redb; none, which costs nothing.
+    /// The engines, separated by commas: alluvium, rocksdb, rocksdb-universal, leveldb, lmdb,
+    /// sqlite, fjall, redb; none, which costs nothing.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
     pub engines: Vec<String>,
     /// How many records are loaded.
@@ -92,7 +96,8 @@ pub struct Common {
     /// How often everything is measured; the report has the medians.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub repetitions: usize,
-    /// Load each engine once: every repetition works on a copy of its files. For engines that load for longer than they are measured.
+    /// Load each engine once: every repetition works on a copy of its files. For engines that load
+    /// for longer than they are measured.
     #[arg(long, conflicts_with = "reuse")]
     pub load_once: bool,
     /// What is done before a phase is measured: operations, as in 20M, or a time, as in 8s.
@@ -101,7 +106,8 @@ pub struct Common {
     /// What is measured of a phase.
     #[arg(long, value_name = "AMOUNT", default_value = "8s", value_parser = parse_amount)]
     pub run: Amount,
-    /// Operations a second that are meant to begin, of all threads together; latencies count from then [default: as many as can].
+    /// Operations a second that are meant to begin, of all threads together; latencies count from
+    /// then [default: as many as can].
     #[arg(long, value_name = "N", value_parser = parse_count)]
     pub rate: Option<u64>,
     /// How long an engine may go on by itself after the load, at most.
@@ -117,7 +123,8 @@ pub struct Common {
     /// without root, too, which is said.
     #[arg(long)]
     pub no_cap: bool,
-    /// The memory that engines are told to use, instead of what they or their documentation make of the cap.
+    /// The memory that engines are told to use, instead of what they or their documentation make of
+    /// the cap.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub engine_memory: Option<Bytes>,
     /// Where the files of the engines are made, and removed in the end.
@@ -129,7 +136,8 @@ pub struct Common {
     /// The files of an earlier run with --keep, with as many records, are loaded already.
     #[arg(long)]
     pub reuse: bool,
-    /// Where the report goes, as JSON; beside it plots as SVG, and a page that holds all of it. Without it, --json prints the report.
+    /// Where the report goes, as JSON; beside it plots as SVG, and a page that holds all of it.
+    /// Without it, --json prints the report.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
@@ -138,8 +146,9 @@ pub struct Common {
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Ycsb {
-    /// The phases, separated by commas: load; a to f; m, reads of 64 keys at once. Behind a colon, joined by +: uniform, zipf, ycsb (the skew of the
-    /// published client), latest; warm=, run=, rate=; scan= and exactly=, the lengths of scans.
+    /// The phases, separated by commas: load; a to f; m, reads of 64 keys at once. Behind a colon,
+    /// joined by +: uniform, zipf, ycsb (the skew of the published client), latest; warm=, run=,
+    /// rate=; scan= and exactly=, the lengths of scans.
     #[arg(
         long,
         value_name = "PHASES",
@@ -177,8 +186,8 @@ It exits with 1 when something is worse, and with 0 when nothing is.";
 #[derive(Args, Debug)]
 #[command(after_help = TABLE_EXAMPLES)]
 pub struct Table {
-    /// The reports: of several engines, or of several numbers of threads. An engine that two of them have measured alike has a column
-    /// for each, the later ones with the file's name.
+    /// The reports: of several engines, or of several numbers of threads. An engine that two of
+    /// them have measured alike has a column for each, the later ones with the file's name.
     #[arg(value_name = "REPORT", required = true)]
     pub reports: Vec<PathBuf>,
 }
@@ -281,7 +290,7 @@ impl Common {
         }
     }
 
-    /// Whether processes are capped.
+    /// Returns whether processes are capped.
     fn cap(&self, bytes: u64) -> Cap {
         if self.no_cap {
             return Cap::None;
@@ -352,7 +361,8 @@ impl Common {
     }
 }
 
-/// A cap by a control group; none where the system has no control groups for us, which is said.
+/// Returns a cap by a control group; none where the system has no control groups for us, which is
+/// said.
 pub(super) fn cap_or_none(bytes: u64) -> Cap {
     match cgroup::try_cap(bytes) {
         Ok(()) => Cap::Group,
@@ -383,7 +393,7 @@ fn publish(context: &Context, file: Option<&Path>, report: &Report) -> Result<Ex
     let failures: Vec<String> = report.failures.iter().map(Failure::to_string).collect();
     Err(failure(
         Exit::Failed,
-        format!("the report lacks what failed: {}", failures.join("; ")),
+        format!("what failed is missing from the report: {}", failures.join("; ")),
     ))
 }
 
@@ -434,7 +444,7 @@ fn report(
     Ok(Report::new(machine, described, outcome))
 }
 
-/// What was ordered, for people.
+/// Returns what was ordered, for people.
 fn described(orders: &Orders) -> Vec<(&'static str, String)> {
     let job = &orders.job;
     let data = job.records * job.record_bytes();
@@ -549,7 +559,7 @@ impl Listener for Screen {
     }
 }
 
-/// The program with the other engines: beside this one, or in PATH.
+/// Returns the program with the other engines: beside this one, or in PATH.
 fn rivals() -> Option<PathBuf> {
     let beside = std::env::current_exe().ok();
     let beside = beside

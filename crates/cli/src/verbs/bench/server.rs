@@ -1,4 +1,5 @@
-//! `bench server`: sets and gets by many connections, on Alluvium's server and on those that it is compared with.
+//! `bench server`: sets and gets by many connections, on Alluvium's server and on those that it is
+//! compared with.
 
 use super::{Screen, publish, report, usage};
 use crate::Exit;
@@ -21,11 +22,13 @@ Examples:
 
 Redis and memcached are looked for in PATH: apt-get install redis-server memcached";
 
-/// The server, and others beside it. `--memory` is what servers are told to use that can be told [default: four times the data, at least 1 GiB].
+/// The server, and others beside it. `--memory` is what servers are told to use that can be told
+/// [default: four times the data, at least 1 GiB].
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Verb {
-    /// The servers, separated by commas: alluvium and alluvium-memcached, by either protocol; redis; redis-aof, which logs and syncs every second; memcached.
+    /// The servers, separated by commas: alluvium and alluvium-memcached, by either protocol;
+    /// redis; redis-aof, which logs and syncs every second; memcached.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
     pub servers: Vec<String>,
     /// How many requests a connection has under way, separated by commas.
@@ -66,12 +69,13 @@ pub struct Verb {
     /// Where the files of the servers are made, and removed in the end.
     #[arg(long, value_name = "PATH", default_value = "alluvium-bench-data")]
     pub directory: PathBuf,
-    /// Where the report goes, as JSON; beside it plots as SVG, and a page that holds all of it. Without it, --json prints the report.
+    /// Where the report goes, as JSON; beside it plots as SVG, and a page that holds all of it.
+    /// Without it, --json prints the report.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
 
-/// The least memory that servers are told to use, if nobody says it.
+/// The least memory that servers are told to use by default.
 const LEAST_MEMORY: u64 = 1 << 30;
 
 impl Verb {
@@ -127,7 +131,7 @@ impl Verb {
     }
 }
 
-/// What was ordered, for people.
+/// Returns what was ordered, for people.
 fn described(orders: &Orders) -> Vec<(&'static str, String)> {
     let record = (KEY_BYTES + orders.value_bytes) as u64;
     let depths: Vec<String> = orders.depths.iter().map(usize::to_string).collect();

@@ -16,8 +16,9 @@ use clap::Args;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Verb {
-    /// What changes: sequential (how many of a hundred records are loaded in order), threads, scan (records of a scan), value (bytes of a value),
-    /// memory (a hundredth of the data), records (with as much memory for each).
+    /// What changes: sequential (how many of a hundred records are loaded in order), threads, scan
+    /// (records of a scan), value (bytes of a value), memory (a hundredth of the data), records
+    /// (with as much memory for each).
     #[arg(value_name = "WHAT", value_parser = sweep)]
     pub what: sweep::Sweep,
     /// The points, separated by commas [default: those of the literature].

@@ -63,7 +63,7 @@ impl Verb {
     }
 }
 
-/// An experiment for programs.
+/// Returns an experiment for programs.
 fn described(experiment: &Experiment, results: &[&str]) -> Value {
     let measures: Vec<Value> = experiment.measures.iter().map(of_measure).collect();
     let document = lab::document(experiment.document());

@@ -184,7 +184,7 @@ impl Verb {
         Ok(())
     }
 
-    /// The command line that repeats this.
+    /// Returns the command line that repeats this.
     fn command(&self, context: &Context, experiment: &Experiment) -> String {
         let mut command = format!("alluvium lab run {} --{}", experiment.id, self.size().name());
         let mut add = |name: &str, value: Option<String>| {
@@ -216,7 +216,7 @@ impl Verb {
     }
 }
 
-/// The experiment of an id that can be run.
+/// Returns the experiment of an id that can be run.
 fn find(id: &str) -> Result<&'static Experiment> {
     let Some(experiment) = lab::find(id) else {
         let id: String = id.chars().take(MOST_LETTERS).collect();
@@ -236,7 +236,7 @@ fn find(id: &str) -> Result<&'static Experiment> {
     Ok(experiment)
 }
 
-/// Whether engines run it, whose files are somewhere.
+/// Returns whether engines run it, whose files are somewhere.
 fn makes_stores(experiment: &Experiment) -> bool {
     matches!(experiment.work, Work::Engines(_))
 }

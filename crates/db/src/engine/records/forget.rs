@@ -1,4 +1,5 @@
-//! Before a memtable's messages are in the tree, the cache renews or forgets every key that they are about.
+//! Before a memtable's messages are in the tree, the cache renews or forgets every key that they
+//! are about.
 
 use super::Records;
 use alluvium_base::{Kind, Sequence};
@@ -7,7 +8,8 @@ use alluvium_dictionary::rules::Schema;
 use alluvium_trees::tiered::Progress;
 use std::sync::Arc;
 
-/// One memtable's messages on their way into the tree. Its keys are renewed or forgotten by slices; afterwards the tree may publish.
+/// One memtable's messages on their way into the tree. Its keys are renewed or forgotten by slices;
+/// afterwards the tree may publish.
 #[derive(Debug)]
 pub(crate) struct Forgetting {
     memtable: Arc<Memtable>,
@@ -44,7 +46,8 @@ impl Records {
             shards: 0..0,
             keys: Keys::Done,
         };
-        // Whoever puts something into a shard that was seen to be empty sees the new cut (Y2).
+        // A reader that puts something into a shard that was seen to be empty sees the new cut
+        // (Y2).
         if !self.is_empty() {
             forgetting.keys = Keys::All;
             if forgetting.deletes_ranges {
@@ -56,7 +59,8 @@ impl Records {
 }
 
 impl Records {
-    /// Records with keys from `first` to `last` are about to be in the tree, as of `cut`: whatever is kept of that range is forgotten.
+    /// Records with keys from `first` to `last` are about to be in the tree, as of `cut`: whatever
+    /// is kept of that range is forgotten.
     pub(crate) fn forget_range(&self, first: &[u8], last: &[u8], cut: Sequence) {
         self.raise(cut);
         for shard in 0..self.shards() {
@@ -66,7 +70,7 @@ impl Records {
 }
 
 impl Forgetting {
-    /// Renews or forgets about so many keys.
+    /// Renews or forgets about `keys` keys.
     pub(crate) fn poll(&mut self, records: &Records, keys: usize) -> Progress {
         let mut left = keys;
         for shard in self.shards.by_ref() {
@@ -101,8 +105,8 @@ impl Forgetting {
         Progress::Done
     }
 
-    /// A plain put, which no range delete of the memtable may hide, is what the tree will say about the key; a key that is written again and
-    /// again is read again and again, as a rule.
+    /// A plain put, which no range delete of the memtable may hide, is what the tree will say about
+    /// the key; a key that is written again and again is read again and again, as a rule.
     fn settle(&self, records: &Records, key: &[u8], mut versions: Versions<'_>) {
         match versions.next() {
             Some(newest) if newest.kind == Kind::Put && newest.expires_ms == 0 && !self.deletes_ranges => {

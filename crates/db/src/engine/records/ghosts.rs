@@ -14,20 +14,21 @@ pub(super) struct Ghosts {
     buckets: Box<[[u32; GHOSTS]]>,
 }
 
-/// The half of the hash that says which bucket, so that a ghost finds its bucket among any number of them; never zero.
+/// Returns the half of the hash that says which bucket, so that a ghost finds its bucket among any
+/// number of them; never zero.
 fn tag(hash: u64) -> u32 {
     (hash as u32).max(1)
 }
 
 impl Ghosts {
-    /// Of at least so many keys.
+    /// Remembers at least `keys` keys.
     pub(super) fn new(keys: usize) -> Ghosts {
         Ghosts {
             buckets: vec![[0; GHOSTS]; keys.div_ceil(GHOSTS)].into_boxed_slice(),
         }
     }
 
-    /// Of at least so many keys, with the newest of those that it remembers.
+    /// Remembers at least `keys` keys, and takes over the newest of those that it remembers.
     pub(super) fn resized(&self, keys: usize) -> Ghosts {
         let mut ghosts = Ghosts::new(keys);
         for bucket in &self.buckets {
@@ -38,7 +39,7 @@ impl Ghosts {
         ghosts
     }
 
-    /// How many keys it remembers.
+    /// Returns how many keys it remembers.
     pub(super) fn keys(&self) -> usize {
         self.buckets.len() * GHOSTS
     }
@@ -60,7 +61,7 @@ impl Ghosts {
         }
     }
 
-    /// Whether it remembers a key, which it then does no more.
+    /// Returns whether it remembers a key, which it then does no more.
     pub(super) fn take(&mut self, hash: u64) -> bool {
         let tag = tag(hash);
         let Some(bucket) = self.bucket(hash) else {

@@ -1,20 +1,23 @@
 //! The record cache: records that are read again and again are kept as records.
 //!
-//! Under skew a cache of pages spends most of its bytes on the cold neighbours of hot records. This one keeps the records alone. It answers
-//! readers of the latest version only, after the memtables and before the tree. (GTSSL re-inserts what is read into its upper tiers,
-//! Spillane et al., FAST 2011; here the uppermost is memory, and nothing is written.)
+//! Under skew a cache of pages spends most of its bytes on the cold neighbours of hot records. This
+//! one keeps the records alone. It answers readers of the latest version only, after the memtables
+//! and before the tree. (GTSSL re-inserts what is read into its upper tiers, Spillane et al., FAST
+//! 2011; here the uppermost is memory, and nothing is written.)
 //!
 //! *Knows*: which keys are read often, what the tree says about them, how many bytes that takes.
 //!
 //! *Does not know*: the tree, memtables but for the keys in them, snapshots, threads.
 //!
-//! *Read in this order*: `shard.rs` (a part of it under one lock) with `ring.rs` (the bytes), `table.rs` (from key to record) and
-//! `ghosts.rs` (who is let in), `forget.rs` (what a memtable makes wrong, and right), `share.rs` (how much memory it should have).
+//! *Read in this order*: `shard.rs` (a part of it under one lock) with `ring.rs` (the bytes),
+//! `table.rs` (from key to record) and `ghosts.rs` (who is let in), `forget.rs` (what a memtable
+//! makes wrong, and right), `share.rs` (how much memory it should have).
 //!
 //! # What makes an answer right
 //!
-//! A reader takes a place P of the commit order, the list of memtables, and a version V of the tree (E2). Sequence numbers say who has seen
-//! what; there are no other generations. `begun` is the cut of the newest memtable whose incorporation has begun.
+//! A reader takes a place P of the commit order, the list of memtables, and a version V of the tree
+//! (E2). Sequence numbers say who has seen what; there are no other generations. `begun` is the cut
+//! of the newest memtable whose incorporation has begun.
 //!
 //! ```text
 //!   incorporation of (b, c]     raise begun to c ── renew or forget the keys in (b, c] ── publish the version with cut c
@@ -23,28 +26,36 @@
 //!   reader, merges in memtables      under the shard's lock: begun ≤ cut of V ? fold upon what is there
 //! ```
 //!
-//! *Keeping.* The reader has found nothing about his key in (cut of V, P]. When `begun` ≤ P, every version that is published or about to be
-//! ends at or before P: it says what V says. A memtable that begins later raises `begun` first and takes the same lock afterwards, so it
-//! forgets or renews what was kept; and whoever comes to the lock after it sees what it raised.
+//! *Keeping.* The reader has found nothing about its key in (cut of V, P]. When `begun` ≤ P, every
+//! version that is published or about to be ends at or before P: it says what V says. A memtable
+//! that begins later raises `begun` first and takes the same lock afterwards, so it forgets or
+//! renews what was kept; and a reader that takes the lock after it sees what it raised.
 //!
-//! *Answering.* What is kept was read from a version U. By the lock the reader sees a `begun` that is at least the cut of U, so U ends
-//! at or before P. If U is older than V, whatever lies between them about the key was forgotten, or has renewed it, before V was published. If it is
-//! newer, what lies between is in memtables that the reader has looked at, and he found nothing there. When he did find something there,
-//! merges, he must know that U is not newer than V: that is what he compares with the cut of V.
+//! *Answering.* What is kept was read from a version U. By the lock the reader sees a `begun` that
+//! is at least the cut of U, so U ends at or before P. If U is older than V, whatever lies between
+//! them about the key was forgotten, or has renewed it, before V was published. If it is newer,
+//! what lies between is in memtables that the reader has looked at and found nothing in. If it did
+//! find something there, merges, it must know that U is not newer than V: that is what it compares
+//! with the cut of V.
 //!
-//! *Renewing.* A key whose newest message is a plain put gets that value, if it is kept; any other is forgotten. From then on until the
-//! publication it says what the next version will say. Who sees that? Not readers of places below c: `begun` is above them. Readers of
-//! places from c on find the put in the memtable, until the version with cut c is published; and merges above it end at the put.
+//! *Renewing.* A key whose newest message is a plain put gets that value, if it is kept; any other
+//! is forgotten. From then on until the publication it says what the next version will say. Who
+//! sees that? Not readers of places below c: `begun` is above them. Readers of places from c on
+//! find the put in the memtable, until the version with cut c is published; and merges above it end
+//! at the put.
 //!
-//! An incorporation that fails and begins anew has the same cut; until it is published, readers of places at or above it go on as always.
-//! What changes a version's answers *without* a commit is not kept: puts that expire, keyspaces with a compaction filter. Absent
-//! keys are not kept either, for the tree answers those from its maplets.
+//! An incorporation that fails and starts again has the same cut; until it is published, readers of
+//! places at or above it go on as always. What changes a version's answers *without* a commit is
+//! not kept: puts that expire, keyspaces with a compaction filter. Absent keys are not kept either,
+//! for the tree answers those from its maplets.
 //!
 //! # Who is let in
 //!
-//! While there is room, everybody. Then only who was asked for or dropped not long ago: half as many ghosts are remembered as records are
-//! kept. Records leave in the order in which they came, but for those that were used: they go behind the others, with a use less. Share of
-//! hits (%), one million keys under a scattered Zipf distribution of exponent 0.99, caches of so many of them, second half of six million reads:
+//! While there is free memory, every record is kept. Then only those that were asked for or dropped
+//! not long ago: half as many ghosts are remembered as records are kept. Records leave in the order
+//! in which they came, but for those that were used: they go behind the others, with a use less.
+//! Share of hits (%), one million keys under a scattered Zipf distribution of exponent 0.99, caches
+//! of this many of them, second half of six million reads:
 //!
 //! | policy | 2 % | 5 % | 10 % | 20 % |
 //! |---|---|---|---|---|
@@ -55,19 +66,24 @@
 //! | ghosts before a clock of three uses (this one) | 71.0 | 77.2 | 81.7 | 86.1 |
 //! | the most frequent, known beforehand | 71.4 | 78.0 | 83.0 | 88.1 |
 //!
-//! What goes into the tree and is not kept is let in without having been asked for where such keys are asked for soon: where the newest records
-//! are the ones that are read. One in sixteen comes in as a sample, and when a quarter of these are used, the others follow.
+//! What goes into the tree and is not kept is let in without having been asked for where such keys
+//! are asked for soon: where the newest records are the ones that are read. One in sixteen comes in
+//! as a sample, and when a quarter of these are used, the others follow.
 //!
-//! Two million records of 124 bytes, eight times the memory, on two shared virtual processors (`cargo bench -p alluvium --bench db skew`): of
-//! 15 MiB for caches, none for records: 0.51 device reads a lookup; 3.7 MiB for them: 0.39 to 0.42, two
-//! thirds of the lookups answered here. A whole `get` of a record that is kept takes 0.23 to 0.32 µs.
+//! Two million records of 124 bytes, eight times the memory, on two shared virtual processors
+//! (`cargo bench -p alluvium --bench db skew`): of 15 MiB for caches, none for records: 0.51 device
+//! reads a lookup; 3.7 MiB for them: 0.39 to 0.42, two thirds of the lookups answered here. A whole
+//! `get` of a record that is kept takes 0.23 to 0.32 µs.
 //!
 //! Invariants:
 //!
-//! - **Y1** A record that is kept is what every version of the tree says about its key, from the version that it was read from or renewed for
-//!   to the newest, and the next one unless the key is renewed or forgotten before that is published.
-//! - **Y2** `begun` never falls; it is at least the cut of every published version, and is compared under the lock of the key's shard.
-//! - **Y3** What all shards take (rings, tables, ghosts) is within the budget once `set_budget` has returned.
+//! - **Y1** A record that is kept is what every version of the tree says about its key, from the
+//!   version that it was read from or renewed for to the newest, and the next one unless the key is
+//!   renewed or forgotten before that is published.
+//! - **Y2** `begun` never falls; it is at least the cut of every published version, and is compared
+//!   under the lock of the key's shard.
+//! - **Y3** What all shards take (rings, tables, ghosts) is within the budget once `set_budget` has
+//!   returned.
 
 mod forget;
 mod ghosts;
@@ -102,7 +118,8 @@ pub struct RecordStats {
     pub hits: u64,
     /// Lookups that the tree had to answer.
     pub misses: u64,
-    /// Records that came again not long after they had been turned away or dropped: lookups that a larger one might have answered.
+    /// Records that came again not long after they had been turned away or dropped: lookups that a
+    /// larger one might have answered.
     pub ghost_hits: u64,
     /// Records that are kept.
     pub records: u64,
@@ -133,7 +150,7 @@ impl fmt::Debug for Records {
 }
 
 impl Records {
-    /// An empty cache above a tree with this cut.
+    /// Creates an empty cache above a tree with this cut.
     pub(crate) fn new(budget: u64, cut: Sequence) -> Records {
         let count = (budget / SHARD_BYTES).clamp(LEAST_SHARDS, MOST_SHARDS);
         let shards = (0..count).map(|_| CachePadded::new(Mutex::new(Shard::default())));
@@ -146,8 +163,8 @@ impl Records {
         records
     }
 
-    /// Takes on another size, one shard after the other, with what it has of hot records. With less than a few kibibytes a shard it
-    /// keeps nothing.
+    /// Takes on another size, one shard after the other, with what it has of hot records. With less
+    /// than a few kibibytes a shard it keeps nothing.
     pub(crate) fn set_budget(&self, bytes: u64) {
         self.budget.store(bytes, Ordering::Relaxed);
         let each = (bytes / self.shards.len() as u64) as usize;
@@ -165,7 +182,8 @@ impl Records {
         &self.shards[table::pick(hash >> 32, self.shards.len())]
     }
 
-    /// Asks the processor for where the record of a key would be found, for whoever looks up many; its hash, for [`Records::prefetch_record`].
+    /// Asks the processor for the place of a key's record, for a reader that looks up many. Returns
+    /// its hash, for [`Records::prefetch_record`].
     #[inline]
     pub(crate) fn prefetch(&self, key: &[u8]) -> u64 {
         let hash = checksum(key);
@@ -183,7 +201,8 @@ impl Records {
         }
     }
 
-    /// Appends the value of a key for a reader who has seen in memtables all that was committed about it above the tree's version and up to `seen`.
+    /// Appends the value of a key for a reader who has seen in memtables all that was committed
+    /// about it above the tree's version and up to `seen`.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], seen: Sequence, value: &mut Vec<u8>) -> bool {
         if self.is_off() {
@@ -194,8 +213,8 @@ impl Records {
         self.begun.load(Ordering::Acquire) <= seen && shard.get(hash, key, value)
     }
 
-    /// Keeps what the tree says about a key, perhaps, for a reader who knows that nothing was committed about it above his version and
-    /// up to `seen`.
+    /// Offers what the tree says about a key, for a reader that knows that nothing was committed
+    /// about it above its version and up to `seen`. It may be kept.
     pub(crate) fn offer(&self, key: &[u8], value: &[u8], seen: Sequence) {
         if self.is_off() {
             return;
@@ -207,7 +226,8 @@ impl Records {
         }
     }
 
-    /// The memtable with this cut is about to go into the tree. Its keys are to be forgotten from now on, and before it is published.
+    /// The memtable with this cut is about to go into the tree. Its keys are to be forgotten from
+    /// now on, and before it is published.
     fn raise(&self, cut: Sequence) {
         self.begun.fetch_max(cut, Ordering::AcqRel);
     }
@@ -217,8 +237,8 @@ impl Records {
         self.shard(hash).lock().forget(hash, key);
     }
 
-    /// What the tree is about to say about a key: if it is kept, that is kept from now on. Otherwise it may be kept, where `may_keep` allows
-    /// that, and whoever `is_hot` is remembered.
+    /// Notes what the tree is about to say about a key: a kept record is replaced. Otherwise it may
+    /// be kept, where `may_keep` allows that, and a key that `is_hot` is remembered.
     fn renew(&self, key: &[u8], value: &[u8], is_hot: bool, may_keep: impl FnOnce() -> bool) {
         let hash = checksum(key);
         let mut shard = self.shard(hash).lock();
@@ -244,7 +264,7 @@ impl Records {
         self.shards.len()
     }
 
-    /// Whether nobody is let in any more without having been asked for before.
+    /// Returns whether only records that were asked for before are let in.
     pub(crate) fn is_full(&self) -> bool {
         self.shards.iter().all(|shard| shard.lock().is_full())
     }
@@ -258,7 +278,7 @@ impl Records {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// What was counted, and what there is.
+    /// Returns what was counted, and what there is.
     pub(crate) fn stats(&self) -> RecordStats {
         let mut stats = RecordStats {
             budget_bytes: self.budget.load(Ordering::Relaxed),

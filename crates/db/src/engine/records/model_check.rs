@@ -4,8 +4,8 @@
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model cargo test --release -p alluvium --lib model_check
 //! ```
 //!
-//! The cache is the real one; tree, memtables and watermark are the smallest that keep E2. Each of the three mistakes that the order guards
-//! against is planted once, and the checker must find it.
+//! The cache is the real one; tree, memtables and watermark are the smallest that keep E2. Each of
+//! the three mistakes that the order guards against is planted once, and the checker must find it.
 
 use super::Records;
 use super::sync::{AtomicU64, Mutex, Ordering};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// A reader keeps what he has read without asking how far incorporations have come.
+    /// A reader keeps what it has read without asking how far incorporations have come.
     KeepsUnasked,
     /// The tree publishes before the cache has forgotten, and renewed.
     PublishesFirst,
@@ -24,7 +24,7 @@ enum Mistake {
     ForgetsFirst,
     /// A reader is answered without asking how far incorporations have come.
     AnswersUnasked,
-    /// A reader with merges takes what is kept to be as old as his version.
+    /// A reader with merges takes what is kept to be as old as its version.
     FoldsUponAnything,
 }
 
@@ -92,7 +92,7 @@ impl World {
         self.memtables.lock().pop();
     }
 
-    /// The place that was read at, and both values.
+    /// Returns the place that was read at, and both values.
     fn read(&self) -> (Sequence, [u64; 2]) {
         let place = self.visible.load(Ordering::SeqCst);
         let memtables = self.memtables.lock().clone();
@@ -112,7 +112,8 @@ impl World {
         (place, [merged + above.iter().sum::<u64>(), put])
     }
 
-    /// What lies below memtables that say nothing about the key, or only merges: from the cache, or from the tree, which says `tree`.
+    /// Returns what lies below memtables that say nothing about the key, or only merges: from the
+    /// cache, or from the tree, which says `tree`.
     fn below(&self, key: &[u8], cut: Sequence, place: Sequence, is_untouched: bool, tree: u64) -> u64 {
         let mut seen = if is_untouched { place } else { place.min(cut) };
         if self.mistake == Mistake::AnswersUnasked {
@@ -136,7 +137,8 @@ impl World {
     }
 }
 
-/// Two readers, a writer and the background; what each reader saw is what was committed up to his place.
+/// Two readers, a writer and the background; what each reader saw is what was committed up to its
+/// place.
 fn story(mistake: Mistake) {
     let world = Arc::new(World::new(mistake));
     let _ = world.read();

@@ -1,4 +1,5 @@
-//! Records side by side in a ring of bytes, in the order in which they came: the lengths of key and value, two bytes each, then both.
+//! Records side by side in a ring of bytes, in the order in which they came: the lengths of key and
+//! value, two bytes each, then both.
 
 use alluvium_storage::memory::Bytes;
 
@@ -8,14 +9,16 @@ pub(super) type Place = u32;
 /// Bytes before a record's key.
 const HEADER: usize = 4;
 
-/// The ring. A record is in one stretch: where it does not fit before the end, it begins at the start.
+/// The ring. A record is in one stretch: where it does not fit before the end, it begins at the
+/// start.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     bytes: Bytes,
     /// The oldest record, and behind the newest.
     tail: usize,
     head: usize,
-    /// Behind the last record before the start, while the newest are at the start again: `head <= tail` then.
+    /// Behind the last record before the start, while the newest are at the start again:
+    /// `head <= tail` then.
     end: usize,
     records: usize,
     /// Bytes that records take.
@@ -30,42 +33,42 @@ impl Ring {
         }
     }
 
-    /// Bytes that it was made with.
+    /// Returns the bytes that it was made with.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Bytes that records take.
+    /// Returns the bytes that records take.
     pub(super) fn filled(&self) -> usize {
         self.filled
     }
 
-    /// How many bytes a record takes.
+    /// Returns how many bytes a record takes.
     pub(super) fn taken_by(key: &[u8], value: &[u8]) -> usize {
         HEADER + key.len() + value.len()
     }
 
-    /// How long a record's key and value may be together.
+    /// Returns how long a record's key and value may be together.
     pub(super) fn longest(&self) -> usize {
         (self.bytes.len() / 8).min(usize::from(u16::MAX))
     }
 
-    /// Whether it has lost something, or soon will.
+    /// Returns whether it has lost something, or soon will.
     pub(super) fn is_full(&self) -> bool {
         self.room(self.bytes.len() / 16).is_none()
     }
 
-    /// How many records there are, forgotten ones too.
+    /// Returns how many records there are, forgotten ones too.
     pub(super) fn len(&self) -> usize {
         self.records
     }
 
-    /// How many bytes a record takes on the average, if there is one.
+    /// Returns how many bytes a record takes on the average, if there is one.
     pub(super) fn mean(&self) -> Option<usize> {
         (self.records > 0).then(|| self.filled.div_ceil(self.records))
     }
 
-    /// How long the key and the value of a record are.
+    /// Returns how long the key and the value of a record are.
     fn lengths(&self, place: Place) -> (usize, usize) {
         let header = &self.bytes[place as usize..][..HEADER];
         let length = |at: usize| usize::from(header[at]) | usize::from(header[at + 1]) << 8;
@@ -105,7 +108,7 @@ impl Ring {
         is_as_long
     }
 
-    /// Where so many bytes would go now, if there is room.
+    /// Returns where `len` bytes would go now, if they fit.
     fn room(&self, len: usize) -> Option<usize> {
         let fits = |from: usize, to: usize| (to - from >= len).then_some(from);
         if self.records == 0 {
@@ -129,7 +132,7 @@ impl Ring {
         at as Place
     }
 
-    /// Puts a record behind the others, if there is room; it is not longer than [`Ring::longest`].
+    /// Puts a record behind the others, if it fits; it is not longer than [`Ring::longest`].
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<Place> {
         let len = Ring::taken_by(key, value);
         let at = self.room(len)?;
@@ -159,7 +162,7 @@ impl Ring {
         Some(place)
     }
 
-    /// Puts a record that was just taken out behind the others, if there is room.
+    /// Puts a record that was just taken out behind the others, if it fits.
     pub(super) fn push_again(&mut self, place: Place) -> Option<Place> {
         let len = self.len_of(place);
         let at = self.room(len)?;

@@ -1,4 +1,5 @@
-//! A part of the cache under one lock: the ring of records, the table that finds them, and the ghosts of those that it turned away.
+//! A part of the cache under one lock: the ring of records, the table that finds them, and the
+//! ghosts of those that it turned away.
 
 use super::ghosts::{GHOST_BYTES, Ghosts};
 use super::ring::Ring;
@@ -8,20 +9,22 @@ use alluvium_base::checksum;
 /// With less than this it keeps nothing.
 const LEAST_BYTES: usize = 4 << 10;
 
-/// Of a hundred slots so many are in use when the ring is full.
+/// How many of a hundred slots are in use when the ring is full.
 const LOAD_PERCENT: usize = 65;
 
-/// A table that is fuller is made anew, larger; so is one that is emptier though the ring is full, smaller.
+/// A table that is fuller than this is replaced by a larger one; one that is emptier, though the
+/// ring is full, by a smaller one.
 const MOST_LOAD_PERCENT: usize = 80;
 const LEAST_LOAD_PERCENT: usize = 25;
 
-/// As long as nothing is known, records are taken to take so many bytes of the ring.
+/// Bytes of the ring that a record is taken to need as long as nothing is known.
 const FIRST_RECORD_BYTES: usize = 128;
 
-/// Of the keys that go into the tree, one in so many is kept as a sample of how soon such keys are asked for. Under the model checker all are.
+/// Every how many keys that go into the tree one is kept as a sample of how soon such keys are
+/// asked for. Under the model checker all are.
 const SAMPLED: u64 = if cfg!(alluvium_model_check) { 1 } else { 16 };
-/// When so many of a hundred samples are used, all of them are kept; with fewer samples than the least nothing is known, and beyond the most
-/// older ones count half.
+/// When this percentage of samples is used, all keys are kept. With fewer samples than
+/// [`LEAST_SAMPLES`] nothing is known; beyond [`MOST_SAMPLES`] older ones count half.
 const WORTH_PERCENT: u32 = 25;
 const LEAST_SAMPLES: u32 = 16;
 const MOST_SAMPLES: u32 = 256;
@@ -47,7 +50,7 @@ pub(super) struct Shard {
     fresh: Fresh,
 }
 
-/// How keys fare that are kept as they go into the tree, before anybody has asked for them.
+/// How keys fare that are kept as they go into the tree, before they were asked for.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fresh {
     samples: u32,
@@ -62,39 +65,41 @@ impl Fresh {
         self.samples += 1;
     }
 
-    /// Whether they are asked for, as a rule. It takes them a while, so they are underrated.
+    /// Returns whether they are asked for, as a rule. It takes them a while, so they are
+    /// underrated.
     fn are_worth_it(self) -> bool {
         self.samples >= LEAST_SAMPLES && self.used * 100 >= self.samples * WORTH_PERCENT
     }
 }
 
 impl Shard {
-    /// Bytes that it was given; what is not touched yet takes no memory.
+    /// Returns the bytes that it was given; what is not touched yet takes no memory.
     pub(super) fn bytes(&self) -> usize {
         self.table.bytes() + self.ring.bytes() + self.ghosts.bytes()
     }
 
-    /// Bytes that it was given and uses.
+    /// Returns the bytes that it was given and uses.
     pub(super) fn used_bytes(&self) -> usize {
         self.ring.filled() + self.len() * (Shard::bytes_of(0))
     }
 
-    /// How many records it keeps.
+    /// Returns how many records it keeps.
     pub(super) fn len(&self) -> usize {
         self.table.used()
     }
 
-    /// Whether there is no room for everybody.
+    /// Returns whether the ring is full: a new record needs a reason.
     pub(super) fn is_full(&self) -> bool {
         self.ring.is_full()
     }
 
-    /// How many bytes more would be needed to keep what the ghosts remember.
+    /// Returns how many bytes more would be needed to keep what the ghosts remember.
     pub(super) fn ghost_bytes(&self) -> usize {
         self.ghosts.keys() * self.ring.mean().map_or(FIRST_RECORD_BYTES, Shard::bytes_of)
     }
 
-    /// What a record takes in all that takes so many bytes of the ring: its share of slots, in use or free, and half a ghost.
+    /// Returns what a record takes in all that takes `in_ring` bytes of the ring: its share of
+    /// slots, in use or free, and half a ghost.
     fn bytes_of(in_ring: usize) -> usize {
         in_ring + SLOT_BYTES * 100 / LOAD_PERCENT + GHOST_BYTES / 2
     }
@@ -133,7 +138,7 @@ impl Shard {
         }
     }
 
-    /// Keeps a record, if there is room or it was asked for not long ago.
+    /// Keeps a record, if it fits or was asked for not long ago.
     pub(super) fn offer(&mut self, hash: u64, key: &[u8], value: &[u8]) {
         let Shard { table, ring, .. } = self;
         let len = key.len() + value.len();
@@ -165,7 +170,8 @@ impl Shard {
         self.fit();
     }
 
-    /// A key has another value from now on: if it is here, so has its record; whether it is.
+    /// A key has another value from now on: if it is here, so has its record. Returns whether it
+    /// is.
     pub(super) fn renew(&mut self, hash: u64, key: &[u8], value: &[u8], is_hot: bool) -> bool {
         let Shard { table, ring, .. } = self;
         let Some(slot) = table.find(hash, |place| ring.key(place) == key) else {
@@ -183,7 +189,8 @@ impl Shard {
         true
     }
 
-    /// Whether a key that is not here, and goes into the tree, is kept before it is asked for: as a sample, or because such keys are asked for.
+    /// Returns whether a key that is not here, and goes into the tree, is kept before it is asked
+    /// for: as a sample, or because such keys are asked for.
     pub(super) fn wants_fresh(&self, hash: u64, len: usize) -> bool {
         len <= LONGEST_FRESH && (is_sampled(hash) || self.fresh.are_worth_it())
     }
@@ -236,7 +243,7 @@ impl Shard {
         self.ghosts.note(hash);
     }
 
-    /// Makes the table anew when records are much shorter or longer than it was made for.
+    /// Replaces the table when records are much shorter or longer than it was made for.
     fn fit(&mut self) {
         let slots = self.table.slots();
         let records = self.ring.len();
@@ -259,7 +266,8 @@ impl Shard {
         table.remove_all(|place| is(ring.key(place)));
     }
 
-    /// Takes on another size. Where that is too small for all, those go first that nobody has asked for lately, and the oldest of them first.
+    /// Takes on another size. Where that is too small for all, records that were not asked for
+    /// lately go first, and the oldest of them first.
     pub(super) fn reshape(&mut self, budget: usize) {
         let mut old = std::mem::take(self);
         self.budget = budget;

@@ -13,7 +13,7 @@ pub(crate) struct View {
     pub(crate) reads: u64,
     /// Reads of nodes that say where others are.
     pub(crate) guides: u64,
-    /// Those of them that so many bytes more for records might have answered.
+    /// Those of them that `ghost_bytes` bytes more for records might have answered.
     pub(crate) ghost_hits: u64,
     pub(crate) ghost_bytes: u64,
     /// Lookups that the records have answered.
@@ -27,39 +27,42 @@ pub(crate) struct View {
 /// With fewer lookups, or reads of scans, nothing is known.
 const ENOUGH: u64 = 10_000;
 
-/// Where so many reads of scans come to one lookup, records are of no use.
+/// From this many reads of scans for each lookup on, records are of no use.
 const SCANS_PREVAIL: u64 = 10;
 
-/// Records have at least, and at most, so many hundredths.
+/// Least and greatest share of the records, in percent.
 const LEAST_PERCENT: u64 = 4;
 const MOST_PERCENT: u64 = 75;
 
 /// A step, as a part of the whole.
 const STEPS: u64 = 32;
 
-/// When of a hundred lookups so many miss what leads to a leaf, pages come first: each such read is one that no lookup should need. From
-/// a little less on they give nothing any more, so that the shares come to rest.
+/// If more than 4 % of lookups miss an index or maplet page, memory goes to the page cache: no
+/// lookup should need such a read. Between 2 % and 4 % pages keep what they have (hysteresis).
 const STARVING_PERCENT: u64 = 4;
 const HUNGRY_PERCENT: u64 = 2;
 
-/// Pages are missing when they have been for so many looks. What a compaction writes stands beside what it replaces for a while, a
-/// smaller cache has lost some that are soon back, and after opening nothing is there yet.
+/// Consecutive samples above the threshold before memory moves. One sample may mislead: a
+/// compaction's output stands beside its input for a while, a smaller cache soon reads again what
+/// it has lost, and after opening the caches are empty.
 const PATIENCE: u32 = 3;
 
-/// Where a byte is worth so many hundredths of one on the other side, or so many of a hundred lookups miss guides, steps are twice as long.
+/// If a byte is worth this many percent of one on the other side, or [`STARVED_PERCENT`] of lookups
+/// miss index or maplet pages, steps are twice as long.
 const FAR_PERCENT: u128 = 300;
 const STARVED_PERCENT: u64 = 20;
 
 /// A step where there is memory that pages have no use for.
 const LARGE_STEPS: u64 = 8;
 
-/// Pages have use for so many hundredths of the data: what was replaced and is not given up yet takes some.
+/// How much memory pages can use, in percent of the data: pages that were replaced, but are not
+/// given up yet, take some.
 const PAGES_OF_DATA_PERCENT: u64 = 150;
 
-/// A byte must be worth so many hundredths of a byte on the other side to be moved.
+/// How much more a byte must be worth than one on the other side to be moved, in percent.
 const MARGIN_PERCENT: u128 = 125;
 
-/// Whether there was so much that it tells something.
+/// Returns whether there was so much that it tells something.
 pub(crate) fn is_enough(view: &View) -> bool {
     view.lookups.max(view.scan_reads) >= ENOUGH
 }
@@ -68,7 +71,8 @@ fn scans_prevail(view: &View) -> bool {
     view.scan_reads >= ENOUGH && view.scan_reads >= (view.hits + view.lookups) * SCANS_PREVAIL
 }
 
-/// Whether so many of a hundred lookups missed guides, as far as there are lookups that tell.
+/// Returns whether at least this percentage of lookups missed index or maplet pages, if there were
+/// enough lookups.
 fn misses_guides(view: &View, percent: u64) -> bool {
     view.lookups >= ENOUGH && view.guides * 100 > view.lookups * percent
 }
@@ -78,18 +82,18 @@ fn misses_guides(view: &View, percent: u64) -> bool {
 pub(crate) struct Trend {
     /// How often in a row guides were missing.
     starving: u32,
-    /// What pages were given when they lacked guides. Records do not ask for it again for a while: they would have to give it up once
-    /// more, and each change copies them all.
+    /// What pages were given when they lacked guides. Records do not ask for it again for a while:
+    /// they would have to give it up once more, and each change copies them all.
     floor: u64,
     /// How often that still counts.
     looks: u32,
 }
 
-/// How often a floor counts: about a minute.
+/// Samples for which a lower bound counts: about a minute.
 const LOOKS: u32 = 60;
 
 impl Trend {
-    /// Bytes for records from now on.
+    /// Returns the bytes for records from now on.
     pub(crate) fn next(&mut self, view: &View) -> u64 {
         self.starving = if misses_guides(view, STARVING_PERCENT) {
             self.starving + 1
@@ -116,29 +120,33 @@ impl Trend {
     }
 }
 
-/// What records have at most of so many bytes for both caches.
+/// Returns the most that records may have of `all` bytes for both caches.
 pub(crate) fn most(all: u64) -> u64 {
     all * MOST_PERCENT / 100
 }
 
-/// What records would have where they have so many bytes of so many and both caches take `caches` together from now on.
+/// Returns what records get when both caches shrink or grow from `all` to `caches` bytes and
+/// records had `records` of them.
 pub(crate) fn in_proportion(records: u64, all: u64, caches: u64) -> u64 {
     let wanted = u128::from(caches) * u128::from(records) / u128::from(all.max(1));
     u64::try_from(wanted).map_or(caches, |wanted| wanted.min(most(caches)))
 }
 
-/// Whether records are copied for a change of their part by so much.
+/// Returns whether records are copied for a change of their part by so much.
 pub(crate) fn is_a_step(change: u64, caches: u64) -> bool {
     change >= caches / STEPS
 }
 
-/// Bytes for records from now on.
+/// Returns the bytes for records from now on.
 ///
-/// Where pages would hold all data and leave room, records have that: what they answer costs a processor a fifth of a lookup in pages.
+/// If pages would hold all data and leave memory over, records get it: a record's hit costs a
+/// processor a fifth of a lookup in pages.
 ///
-/// A byte more for records saves as many device reads as ghosts were hit, for each byte that the ghosts stand for. A byte more for
-/// pages saves at least what every byte of the data that no page holds has cost on the average: hot keys are scattered over leaves, as a
-/// rule, so that one leaf is about as hot as the next. Guides are hotter than leaves: they are what pages have first.
+/// A byte more for records saves as many device reads as ghosts were hit, for each byte that the
+/// ghosts stand for. A byte more for pages saves at least what every byte of the data that is not
+/// in the page cache has cost on the average: hot keys are scattered over leaves, as a rule, so
+/// that all leaves are about as hot. Index and maplet pages are hotter than leaves: they are what
+/// pages have first.
 fn next(view: &View, is_starving: bool) -> u64 {
     let all = view.records + view.pages;
     let (least, most) = (all * LEAST_PERCENT / 100, most(all));
@@ -153,7 +161,8 @@ fn next(view: &View, is_starving: bool) -> u64 {
     let less = |is_far| view.records.saturating_sub(step(is_far));
     let uncached = u128::from(view.data.saturating_sub(view.pages).max(1));
     let lookups = u128::from(view.lookups);
-    // Both gains times all divisors: ghost_hits * reads / lookups / ghost_bytes against reads / uncached.
+    // Both gains times all divisors: ghost_hits * reads / lookups / ghost_bytes against reads /
+    // uncached.
     let of_records = u128::from(view.ghost_hits) * uncached;
     let of_pages = lookups * u128::from(view.ghost_bytes);
     let wanted = if scans_prevail(view) {
@@ -297,7 +306,7 @@ mod tests {
             16 * MIB,
             "pages keep what they had to be given"
         );
-        // More memory is everybody's.
+        // More memory goes to both caches.
         let larger = View {
             pages: 52 * MIB,
             ..view(5_000, 500)

@@ -1,4 +1,5 @@
-//! The lock and the atomic of this room: `parking_lot`'s and the standard one, or the model checker's under `--cfg alluvium_model_check`.
+//! The lock and the atomic of this module: `parking_lot`'s and the standard one, or the model
+//! checker's under `--cfg alluvium_model_check`.
 
 #[cfg(alluvium_model_check)]
 mod chosen {

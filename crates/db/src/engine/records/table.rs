@@ -1,4 +1,5 @@
-//! From a key's hash to its record: buckets of eight slots. A bucket that is full loses what was used least.
+//! From a key's hash to its record: buckets of eight slots. A bucket that is full loses what was
+//! used least.
 
 use super::ring::Place;
 use alluvium_base::prefetch_line;
@@ -9,8 +10,8 @@ const SLOTS: usize = 8;
 /// A record is remembered to have been used so often at most.
 pub(super) const MOST_HEAT: u8 = 3;
 
-/// A record's place, with a part of its hash, in the lowest two bits how often it was used until the ring came around to it, and in the next
-/// whether it is a sample that was not used yet.
+/// A record's place, with a part of its hash, in the lowest two bits how often it was used until
+/// the ring came around to it, and in the next whether it is a sample that was not used yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
     pub(super) place: Place,
@@ -32,7 +33,7 @@ impl Slot {
         self.mark = self.mark & !HEAT | u32::from(heat);
     }
 
-    /// Whether it was a sample, which it is no more.
+    /// Returns whether it was a sample, which it is no more.
     pub(super) fn end_sample(&mut self) -> bool {
         let was_sample = self.mark & SAMPLE != 0;
         self.mark &= !SAMPLE;
@@ -74,13 +75,13 @@ fn tag(hash: u64) -> u32 {
     ((hash >> 24) as u32 & TAG).max(TAG & TAG.wrapping_neg())
 }
 
-/// One of so many, by a hash's low half.
+/// Returns one of `count`, by a hash's low half.
 pub(super) fn pick(hash: u64, count: usize) -> usize {
     (((hash & u64::from(u32::MAX)) * count as u64) >> 32) as usize
 }
 
 impl Table {
-    /// With at least so many slots.
+    /// Makes a table of at least `slots` slots.
     pub(super) fn new(slots: usize) -> Table {
         Table {
             buckets: vec![Bucket::default(); slots.div_ceil(SLOTS)].into_boxed_slice(),
@@ -96,7 +97,7 @@ impl Table {
         self.buckets.len() * SLOTS
     }
 
-    /// How many records there are.
+    /// Returns how many records there are.
     pub(super) fn used(&self) -> usize {
         self.used
     }
@@ -116,7 +117,7 @@ impl Table {
         }
     }
 
-    /// What a hash may be the hash of, as far as slots tell.
+    /// Returns what a hash may be the hash of, as far as slots tell.
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<Place> {
         let bucket = self.buckets.get(pick(hash, self.buckets.len()))?;
@@ -124,7 +125,7 @@ impl Table {
         Some(slot.place)
     }
 
-    /// The slot of a hash whose place `is` what is wanted.
+    /// Returns the slot of a hash whose place `is` what is wanted.
     #[inline]
     pub(super) fn find(&mut self, hash: u64, is: impl Fn(Place) -> bool) -> Option<&mut Slot> {
         let tag = tag(hash);

@@ -1,4 +1,5 @@
-//! Single bits: whatever a full read answers with an error, `check` names, and no backup takes it along.
+//! Single bits: whatever a full read answers with an error, `check` names, and no backup takes it
+//! along.
 
 use super::*;
 use alluvium::simulation::{OpenIn as _, Simulated as _};

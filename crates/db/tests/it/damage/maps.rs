@@ -14,7 +14,8 @@ fn map_of(world: &SimDirectory) -> String {
     map
 }
 
-/// A store whose map is damaged can be read, says what to do when it is opened to be written, and is what it was after a repair.
+/// A store whose map is damaged can be read, says what to do when it is opened to be written, and
+/// is what it was after a repair.
 fn is_mended(world: &World, damaged: &SimDirectory, what: &str) {
     let db = small()
         .open_read_only_in(shared(damaged))
@@ -95,7 +96,8 @@ fn a_store_whose_extent_map_is_damaged_loses_nothing() {
                 .open_existing_in(shared(&damaged.image(Survival::Process, 1)))
                 .is_ok()
             {
-                // A bit behind the prefix that the superblock names, or in a snapshot that begins the same.
+                // A bit behind the prefix that the superblock names, or in a snapshot that begins
+                // the same.
                 continue;
             }
             is_mended(&world, &damaged, &what);

@@ -19,7 +19,7 @@ use ops::{Action, KEYSPACES, Op};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One opening in so many is followed by a check of every run and maplet, the others by one of the trunk.
+/// Every how many openings every run and maplet is checked; at the others the trunk alone is.
 const EVERYTHING: u64 = 6;
 
 /// The story, with the ways in which it varies.
@@ -43,7 +43,8 @@ pub(crate) struct System {
     incorporations: u64,
 }
 
-/// A system that the simulator drops has crashed, or was only looked at: what closing would write, nobody judges.
+/// A system that the simulator drops has crashed, or was only looked at: what closing would write
+/// is not judged.
 impl Drop for System {
     fn drop(&mut self) {
         self.db.abandon();

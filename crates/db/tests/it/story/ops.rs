@@ -35,7 +35,7 @@ pub(crate) enum Action {
     Snapshot,
     /// The same, under a name.
     NamedSnapshot,
-    /// A keyspace is dropped and made anew.
+    /// A keyspace is dropped and created again.
     Drop,
     /// Everything is compacted.
     Compact,

@@ -1,5 +1,5 @@
-//! Random histories against a naive model: every image is a legal outcome, sector by sector, length by length, name by
-//! name; and `None`, `All` and `Process` are exactly what they say.
+//! Random histories against a naive model: every image is a legal outcome, sector by sector, length
+//! by length, name by name; and `None`, `All` and `Process` are exactly what they say.
 
 use super::*;
 use crate::{Batch, Ticket};

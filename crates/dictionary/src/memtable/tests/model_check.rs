@@ -165,7 +165,8 @@ fn model_check_what_was_acknowledged_before_a_reader_began_is_seen_in_the_midst_
                 .unwrap();
         }
         let acknowledged = Arc::new(AtomicU64::new(0));
-        // The fifth key splits the first leaf, whoever comes first; the others go to either side of it.
+        // The fifth key splits the first leaf, in whatever order the writers come; the others go to
+        // either side of it.
         let writers: Vec<_> = [[15u64, 41], [35, 42]]
             .into_iter()
             .map(|numbers| {

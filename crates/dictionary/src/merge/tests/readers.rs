@@ -1,4 +1,5 @@
-//! Versions between snapshots: what remains for each reader, and that a reader who is forgotten is noticed.
+//! Versions between snapshots: what remains for each reader, and that a reader who is forgotten is
+//! noticed.
 
 use super::*;
 

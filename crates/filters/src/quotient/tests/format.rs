@@ -1,4 +1,5 @@
-//! The bytes, locked. A change here is a change of the format: a new version and a line in the changelog.
+//! The bytes, locked. A change here is a change of the format: a new version and a line in the
+//! changelog.
 
 use crate::quotient::format::*;
 use crate::quotient::{Builder, Geometry, Shape};

@@ -1,7 +1,8 @@
 //! The section Keyspace: how many keys there are, how many expire, and when on average.
 //!
-//! A database of few keys is counted; of a larger one the store says about how many there are, and a sample of records from several
-//! places, drawn between the first key and the last, says how many of them expire.
+//! A database of few keys is counted; of a larger one the store says about how many there are, and
+//! a sample of records from several places, drawn between the first key and the last, says how many
+//! of them expire.
 
 use super::line;
 use crate::model::{Entry, Found, format};
@@ -9,7 +10,7 @@ use crate::redis::walks;
 use crate::shared::Shared;
 use crate::store::{DATABASES, Store};
 
-/// Up to so many records all are looked at.
+/// Up to this many records all are looked at.
 const COUNTED: usize = 1024;
 
 /// Places of a sample, and records at each.

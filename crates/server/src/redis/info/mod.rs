@@ -59,7 +59,7 @@ static SECTIONS: [Section; 13] = [
     section("Keyspace", Shown::ByDefault, keyspace::keyspace),
 ];
 
-/// Whether the words of INFO ask for a section.
+/// Returns whether the words of INFO ask for a section.
 fn is_wanted(section: &Section, args: Args<'_>) -> bool {
     let by_default = section.shown == Shown::ByDefault;
     args.len() == 1 && by_default
@@ -90,7 +90,7 @@ fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = write!(text, "{name}:{value}\r\n");
 }
 
-/// Bytes as people read them: `1.50M`.
+/// Returns the bytes as people read them: `1.50M`.
 fn human(bytes: u64) -> String {
     let mut amount = bytes as f64;
     for unit in ["B", "K", "M", "G", "T"] {

@@ -1,4 +1,5 @@
-//! LINSERT and LREM: what lies behind the place, or before it, moves. Where much moves the list is written anew, under another number.
+//! LINSERT and LREM: what lies behind the place, or before it, moves. Where much moves the whole
+//! list is written again, under another number.
 
 use super::{Done, place, stretch, visit};
 use crate::error::Failure;
@@ -123,7 +124,8 @@ pub(super) fn insert(
     Ok(list.count)
 }
 
-/// Elements that are equal to one and are removed: all from an index on, or the first ones of these.
+/// Elements that are equal to one and are removed: all from an index on, or the first ones of
+/// these.
 struct Matches {
     count: u64,
     first: u64,

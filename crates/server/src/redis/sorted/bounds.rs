@@ -65,7 +65,7 @@ pub(super) fn member_end(text: &[u8]) -> Result<MemberEnd<'_>, Failure> {
 }
 
 impl MemberEnd<'_> {
-    /// Whether a member is at or above this lower end.
+    /// Returns whether a member is at or above this lower end.
     pub(super) fn is_below(self, member: &[u8]) -> bool {
         match self {
             MemberEnd::Lowest => true,
@@ -75,7 +75,7 @@ impl MemberEnd<'_> {
         }
     }
 
-    /// Whether a member is at or below this upper end.
+    /// Returns whether a member is at or below this upper end.
     pub(super) fn is_above(self, member: &[u8]) -> bool {
         match self {
             MemberEnd::Lowest => false,

@@ -177,7 +177,7 @@ pub(in super::super) fn zrem(
     Ok(())
 }
 
-/// Takes up to so many members from an end of a sorted set, if there is one.
+/// Takes up to `count` members from an end of a sorted set, if there is one.
 pub(in super::super) fn pop_some(
     transaction: &mut Transaction<'_>,
     key: &[u8],

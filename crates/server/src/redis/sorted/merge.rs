@@ -1,4 +1,5 @@
-//! Members of several sets, read in pages: those of sets and of sorted sets lie in the order of their hashes alike, so that a page begins where the last one ended.
+//! Members of several sets, read in pages: those of sets and of sorted sets lie in the order of
+//! their hashes alike, so that a page begins where the last one ended.
 
 use super::Scored;
 use crate::error::Failure;
@@ -81,7 +82,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Over a set, which has so many bytes of memory for it.
+    /// A walk over a set, with `bytes` bytes of memory for it.
     fn new(database: u8, set: Collection, weight: f64, bytes: usize) -> Walk {
         Walk {
             set,

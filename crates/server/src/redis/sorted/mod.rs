@@ -4,8 +4,10 @@
 //!
 //! *Does not know*: how a score lies in a key; that is `model/format.rs`'s.
 //!
-//! *Read in this order*: `change.rs` (ZADD and what else writes), `bounds.rs` (ends of ranges), `range.rs` (reading ranges),
-//! `rewrite.rs` (removing them), `read.rs` (what is asked of single members), `store.rs` (writing a new set), `algebra.rs` and `merge.rs` (what is made of several), `draw.rs`.
+//! *Read in this order*: `change.rs` (ZADD and what else writes), `bounds.rs` (ends of ranges),
+//! `range.rs` (reading ranges), `rewrite.rs` (removing them), `read.rs` (what is asked of single
+//! members), `store.rs` (writing a new set), `algebra.rs` and `merge.rs` (what is made of several),
+//! `draw.rs`.
 
 mod algebra;
 mod bounds;
@@ -44,7 +46,7 @@ fn sorted_set(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Co
     transaction.collection(key, Kind::SortedSet)
 }
 
-/// The score of a member.
+/// Returns the score of a member.
 fn score(transaction: &mut Transaction<'_>, set: &Collection, member: &[u8]) -> Result<Option<f64>, Failure> {
     let place = format::sorted_member_key(transaction.database, set.number, member);
     match transaction.get(&place)? {

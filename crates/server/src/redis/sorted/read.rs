@@ -53,7 +53,7 @@ pub(in super::super) fn zmscore(
     Ok(())
 }
 
-/// How many members stand before one, from an end.
+/// Returns how many members stand before one, from an end.
 fn rank(
     transaction: &mut Transaction<'_>,
     args: Args<'_>,

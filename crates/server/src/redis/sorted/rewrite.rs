@@ -1,4 +1,5 @@
-//! Ranges of members that are removed. Where they are many, those that stay are written under a new number.
+//! Ranges of members that are removed. Where they are many, those that stay are written under a new
+//! number.
 
 use super::super::pages::Stretch;
 use super::range::{By, Found, Wanted, find, visit};
@@ -57,7 +58,8 @@ fn ends(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<(InnerKey, I
     Ok((start, end))
 }
 
-/// Members of so many bytes are removed one by one; where there are more, those that stay are written anew.
+/// Members of this many bytes are removed one by one; where there are more, those that stay are
+/// written again.
 const REMOVED_SINGLY: usize = 2 << 20;
 
 /// What a member takes beside its bytes.

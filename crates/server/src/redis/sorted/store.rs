@@ -1,4 +1,5 @@
-//! Members that are written as a new sorted set: those of ZRANGESTORE, and what is made of several sets.
+//! Members that are written as a new sorted set: those of ZRANGESTORE, and what is made of several
+//! sets.
 
 use super::super::args::name;
 use super::Done;

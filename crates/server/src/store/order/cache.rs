@@ -1,4 +1,4 @@
-//! Orders of sorted sets in memory, as they are in the store, as many as there is room for.
+//! Orders of sorted sets in memory, as they are in the store, as many as fit.
 
 use super::chunks::Chunks;
 use parking_lot::Mutex;
@@ -21,7 +21,8 @@ struct State {
     hand: u64,
 }
 
-/// Orders by their collections' numbers. Who holds a set's lock finds what the store has of it, or nothing.
+/// Orders by their collections' numbers. Who holds a set's lock finds what the store has of it, or
+/// nothing.
 #[derive(Debug)]
 pub(crate) struct Orders {
     state: Mutex<State>,
@@ -36,7 +37,7 @@ impl Orders {
         }
     }
 
-    /// The order of a collection, to be read.
+    /// Returns the order of a collection, to be read.
     pub(super) fn get(&self, number: u64) -> Option<Arc<Chunks>> {
         let mut state = self.state.lock();
         let kept = state.kept.get_mut(&number)?;
@@ -44,7 +45,7 @@ impl Orders {
         Some(Arc::clone(&kept.chunks))
     }
 
-    /// The order of a collection, to be changed: it is gone from here until it is put back.
+    /// Returns the order of a collection, to be changed: it is gone from here until it is put back.
     pub(super) fn take(&self, number: u64) -> Option<Arc<Chunks>> {
         let mut state = self.state.lock();
         let kept = state.kept.remove(&number)?;
@@ -52,7 +53,7 @@ impl Orders {
         Some(kept.chunks)
     }
 
-    /// Keeps an order that is as the store has it; others make room for it.
+    /// Keeps an order that is as the store has it; others are evicted for it.
     pub(super) fn put(&self, number: u64, chunks: Arc<Chunks>) {
         let mut state = self.state.lock();
         let bytes = chunks.bytes();

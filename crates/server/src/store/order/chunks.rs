@@ -1,16 +1,19 @@
 //! Chunks of an order with how many elements each has, in memory.
 //!
-//! A chunk begins at a *start*, the shortest bytes that are above all elements before it and not above its first one, and goes to the next one's. The first
-//! start is empty. Most chunks are between a half and the whole of a limit; the limit grows with the order, so that there are never very many of them.
+//! A chunk begins at a *start*, the shortest bytes that are above all elements before it and not
+//! above its first one, and goes to the next one's. The first start is empty. Most chunks are
+//! between a half and the whole of a limit; the limit grows with the order, so that there are never
+//! very many of them.
 
-/// The elements of a chunk, at most, as long as the order is not huge. Walking through half as many takes about a third of a millisecond; with shorter chunks, fewer of
-/// the changes of a batch would meet in one and be stored once.
+/// The elements of a chunk, at most, as long as the order is not huge. Walking through half as many
+/// takes about a third of a millisecond; with shorter chunks, fewer of the changes of a batch would
+/// meet in one and be stored once.
 pub(super) const LEAST_LIMIT: u64 = 4096;
 
 /// About how many chunks an order has at most, before they become larger.
 const MOST_CHUNKS: u64 = 8192;
 
-/// The elements of a chunk, at most.
+/// Returns the elements of a chunk, at most.
 pub(super) fn limit(count: u64) -> u64 {
     LEAST_LIMIT.max(count / MOST_CHUNKS)
 }
@@ -40,7 +43,7 @@ pub(super) struct Chunks {
 /// The bytes that a chunk takes beside those of its start.
 const CHUNK_BYTES: usize = size_of::<Box<[u8]>>() + size_of::<u64>() + size_of::<u32>() + 1 + 16;
 
-/// The shortest bytes that are above `left` and not above `right`, which is above `left`.
+/// Returns the shortest bytes that are above `left` and not above `right`, which is above `left`.
 pub(super) fn separator<'r>(left: &[u8], right: &'r [u8]) -> &'r [u8] {
     let common = left.iter().zip(right).take_while(|(a, b)| a == b).count();
     &right[..right.len().min(common + 1)]
@@ -86,7 +89,7 @@ impl Chunks {
         self.starts.get(at).map(|start| &**start)
     }
 
-    /// The chunk that a place is in.
+    /// Returns the chunk that a place is in.
     pub(super) fn find(&self, place: &[u8]) -> usize {
         let own = head(place);
         let from = self.heads.partition_point(|&head| head < own);
@@ -95,12 +98,12 @@ impl Chunks {
         (from + of_these).saturating_sub(1)
     }
 
-    /// How many elements stand before a chunk.
+    /// Returns how many elements stand before a chunk.
     pub(super) fn before(&self, at: usize) -> u64 {
         sum(&self.counts[..at])
     }
 
-    /// The chunk that has the element of a rank, and the element's rank in it.
+    /// Returns the chunk that has the element of a rank, and the element's rank in it.
     pub(super) fn seek(&self, rank: u64) -> Option<(usize, u64)> {
         let mut left = rank;
         for (at, &count) in self.counts.iter().enumerate() {
@@ -124,7 +127,8 @@ impl Chunks {
         }
     }
 
-    /// One element less at a place. None if there is none to be less: what is stored does not count right.
+    /// One element less at a place. None if there is none to be less: what is stored does not count
+    /// right.
     pub(super) fn remove(&mut self, place: &[u8], limit: u64) -> Option<()> {
         let at = self.find(place);
         self.counts[at] = self.counts[at].checked_sub(1)?;
@@ -161,7 +165,7 @@ impl Chunks {
         self.insert(at + 1, start, right, true);
     }
 
-    /// What is to be stored: first the starts that are gone, then counts by their starts.
+    /// Returns what is to be stored: first the starts that are gone, then counts by their starts.
     pub(super) fn changes(&self) -> impl Iterator<Item = (&[u8], Option<u32>)> {
         let gone = self.gone.iter().map(|start| (&**start, None));
         let changed = (0..self.len()).filter(|&at| self.is_changed[at]);
@@ -175,7 +179,7 @@ impl Chunks {
     }
 }
 
-/// The first bytes, as a number that is ordered as they are.
+/// Returns the first bytes, as a number that is ordered as they are.
 fn head(bytes: &[u8]) -> u64 {
     let first = bytes.iter().copied().chain(std::iter::repeat(0));
     first

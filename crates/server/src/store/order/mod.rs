@@ -1,17 +1,23 @@
-//! Ranks in sorted sets, in time that grows with the logarithm of their size: how many elements each chunk of the order has.
+//! Ranks in sorted sets, in time that grows with the logarithm of their size: how many elements
+//! each chunk of the order has.
 //!
-//! *Knows*: the counts that lie beside a set's elements, how they follow its changes, and how ranks come of them.
+//! *Knows*: the counts that lie beside a set's elements, how they follow its changes, and how ranks
+//! come of them.
 //!
 //! *Does not know*: commands, how places are encoded.
 //!
-//! *Read in this order*: `chunks.rs` (chunks in memory), `cache.rs` (which of them stay there), then this file.
+//! *Read in this order*: `chunks.rs` (chunks in memory), `cache.rs` (which of them stay there),
+//! then this file.
 //!
-//! A set with more than [`COUNTED_FROM`] members has a record for each stretch of some thousands of them in the order of scores, with their number. To be found,
-//! ranks need the counts before a chunk, which are in memory, and a walk through one chunk. A change of the set changes one count, in the same
-//! commit; what it does not know of chunks it reads from memory as well. So there are no levels above the chunks: a million members have some hundreds of
-//! chunks, which are summed up in less time than a level more would take to be read, and a set with more than thirty million members has larger chunks, not more of
-//! them. Lists need none of this, since their positions are numbers side by side; nor do hashes and sets, where nobody asks for ranks and
-//! elements are drawn by their hashes.
+//! A set with more than [`COUNTED_FROM`] members has a record for each stretch of some thousands of
+//! them in the order of scores, with their number. To be found, ranks need the counts before a
+//! chunk, which are in memory, and a walk through one chunk. A change of the set changes one count,
+//! in the same commit; what it does not know of chunks it reads from memory as well. So there are
+//! no levels above the chunks: a million members have some hundreds of chunks, which are summed up
+//! in less time than a level more would take to be read, and a set with more than thirty million
+//! members has larger chunks, not more of them. Lists need none of this, since their positions are
+//! numbers side by side; nor do hashes and sets, which have no ranks and whose elements are drawn
+//! by their hashes.
 //!
 //! Invariants:
 //!
@@ -58,7 +64,7 @@ pub(crate) struct Beginning {
 /// The counts of a set whose elements come in their order.
 pub(crate) struct Counting {
     chunks: Chunks,
-    /// The elements of a chunk: there is room to grow in.
+    /// The elements of a chunk: it may grow.
     full: u64,
     start: InnerKey,
     count: u32,
@@ -66,7 +72,7 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// Of a set with about so many.
+    /// For a set with about this many.
     pub(crate) fn new(count: u64) -> Counting {
         Counting {
             chunks: Chunks::default(),
@@ -152,7 +158,8 @@ impl Transaction<'_> {
         Ok(Arc::make_mut(&mut open.chunks))
     }
 
-    /// A member was put at a place of the order, which is in its elements already; the set's count is the old one.
+    /// A member was put at a place of the order, which is in its elements already; the set's count
+    /// is the old one.
     pub(crate) fn count_added(&mut self, set: &Collection, inner: &InnerKey) -> Result<(), Failure> {
         if !set.is_counted {
             return Ok(());
@@ -224,7 +231,8 @@ impl Transaction<'_> {
         (start, end)
     }
 
-    /// Gives a set that has grown its counts, and takes them from one that has shrunk. The caller saves it.
+    /// Gives a set that has grown its counts, and takes them from one that has shrunk. The caller
+    /// saves it.
     pub(crate) fn settle_order(&mut self, set: &mut Collection) -> Result<(), Failure> {
         if !set.is_counted && set.count > COUNTED_FROM {
             self.count_all(set)?;

@@ -1,4 +1,5 @@
-//! Random changes of sorted sets in transactions that are committed or not, with stores that are opened again in between: the counts are those of the elements.
+//! Random changes of sorted sets in transactions that are committed or not, with stores that are
+//! opened again in between: the counts are those of the elements.
 
 use super::*;
 use crate::model::Kind;
@@ -54,7 +55,8 @@ fn change(transaction: &mut Transaction<'_>, model: &mut Model, random: &mut fas
     transaction.save(KEY, &set);
 }
 
-/// Every record of a count says how many elements there are up to the next (S17); whether there are any.
+/// Every record of a count says how many elements there are up to the next (S17); whether there are
+/// any.
 fn check(store: &Store, model: &Model) -> bool {
     let mut transaction = Transaction::new(store, 0);
     let Some(set) = transaction.collection(KEY, Kind::SortedSet).unwrap() else {

@@ -1,9 +1,10 @@
-//! The toy store: a map in memory, a journal of what was committed since the last snapshot, and two slots in which
-//! snapshots alternate. With [`Flaw`]s, the mistakes that such a store invites.
+//! The toy store: a map in memory, a journal of what was committed since the last snapshot, and two
+//! slots in which snapshots alternate. With [`Flaw`]s, the mistakes that such a store invites.
 //!
-//! A snapshot goes to the slot of the older generation and is synced before the journal starts over; records name the
-//! generation that they continue. Recovery makes what it read durable, names too, before it writes anything (a slot
-//! read from the page cache may be the only good one), and starts a new generation, since behind the journal's end there may be stale records.
+//! A snapshot goes to the slot of the older generation and is synced before the journal starts
+//! over; records name the generation that they continue. Recovery makes what it read durable, names
+//! too, before it writes anything (a slot read from the page cache may be the only good one), and
+//! starts a new generation, since behind the journal's end there may be stale records.
 
 mod format;
 

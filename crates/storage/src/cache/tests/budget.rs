@@ -208,7 +208,8 @@ fn frames_cut_from_memory_of_larger_nodes_are_free_frames() {
     let (large, small) = (store.write_many(300, 16), store.write_many(5000, 1));
     // Large enough that the headers of small frames reach into the first large one.
     let cache = store.cache(16 * MIB);
-    // Memory that was handed out for registration is not given back, so a moved chunk still holds what it held.
+    // Memory that was handed out for registration is not given back, so a moved chunk still holds
+    // what it held.
     let _region = cache.memory_region();
     look_up(&cache, &large);
     look_up(&cache, &small);

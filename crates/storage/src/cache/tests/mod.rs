@@ -1,4 +1,5 @@
-//! Tests of the cache over devices in memory. A node's content follows from its pointer, so any mix-up is found.
+//! Tests of the cache over devices in memory. A node's content follows from its pointer, so any
+//! mix-up is found.
 
 mod behaviour;
 mod budget;
@@ -17,8 +18,8 @@ use device::Gated;
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
-/// What stands between the words that tell nodes apart. No byte of it is zero: where the cache takes memory of one node
-/// for something else, nothing may look as if it were cleared.
+/// What stands between the words that tell nodes apart. No byte of it is zero: where the cache
+/// takes memory of one node for something else, nothing may look as if it were cleared.
 const FILLER: u64 = 0x0707_0707_0707_0707;
 
 /// A store of nodes that were written by hand.
@@ -87,7 +88,8 @@ impl Store {
     }
 }
 
-/// Compressible, and different for each place and birth: every eighth byte on says where it belongs.
+/// Compressible, and different for each place and birth: every eighth byte on says where it
+/// belongs.
 fn content(offset: u64, birth: u64, pages: u8) -> Vec<u8> {
     let words = u64::from(pages) * PAGE / 8;
     let word = |i: u64| {

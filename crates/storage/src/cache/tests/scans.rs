@@ -216,31 +216,31 @@ fn what_is_offered_is_kept_where_what_is_written_is_to_be() {
 }
 
 #[test]
-fn what_is_doomed_goes_before_all_others_and_is_there_until_then() {
+fn a_node_marked_to_be_evicted_first_goes_before_all_others_and_is_there_until_then() {
     let mut store = Store::new(1);
     let cache = store.cache(4 * MIB);
-    let (doomed, others) = (store.write_many(400, 1), store.write_many(450, 1));
+    let (marked, others) = (store.write_many(400, 1), store.write_many(450, 1));
     for _ in 0..2 {
         look_up(&cache, &others);
-        look_up(&cache, &doomed);
+        look_up(&cache, &marked);
     }
-    doomed.iter().for_each(|pointer| cache.doom(pointer));
+    marked.iter().for_each(|pointer| cache.evict_first(pointer));
     let misses = cache.stats().misses;
-    look_up(&cache, &doomed);
+    look_up(&cache, &marked);
     assert_eq!(
         cache.stats().misses,
         misses,
         "whoever still reads them finds them"
     );
     look_up(&cache, &store.write_many(350, 1));
-    let (stayed, left) = (resident(&cache, &others), resident(&cache, &doomed));
+    let (stayed, left) = (resident(&cache, &others), resident(&cache, &marked));
     assert_eq!(
         stayed, 450,
         "nothing else makes room, however often those were used"
     );
     assert!(left < 200, "{left} of 400 are left");
-    // What is in their frames now is not doomed.
-    doomed.iter().for_each(|pointer| cache.doom(pointer));
-    cache.doom(&store.write_many(1, 1)[0]);
+    // What is in their frames now is not marked.
+    marked.iter().for_each(|pointer| cache.evict_first(pointer));
+    cache.evict_first(&store.write_many(1, 1)[0]);
     assert_sound(&cache);
 }

@@ -1,5 +1,6 @@
-//! Crashes at every operation of the device, in every way that the simulator knows, and again while going on from
-//! them: what opens is the state that the superblock names, and every extent of it holds what was written to it.
+//! Crashes at every operation of the device, in every way that the simulator knows, and again while
+//! going on from them: what opens is the state that the superblock names, and every extent of it
+//! holds what was written to it.
 
 use super::*;
 use alluvium_base::Purpose;
@@ -23,7 +24,7 @@ enum Bug {
 /// An installed extent's stamp, its references, its live bytes.
 type Installed = BTreeMap<Extent, (u64, u32, u64)>;
 
-/// The superblock, which the tests of its own room crash: here a new one is durable at once.
+/// The superblock, whose own tests crash it: here a new one is durable at once.
 #[derive(Clone)]
 struct Named {
     generation: u64,
@@ -209,8 +210,8 @@ impl Story {
     }
 }
 
-/// Runs a story and crashes it at every `stride`-th operation; `depth` stories go on from each crash and crash too. How
-/// many crashes were survived.
+/// Runs a story and crashes it at every `stride`-th operation; `depth` stories go on from each
+/// crash and crash too. How many crashes were survived.
 fn crash_everywhere(mut story: Story, steps: usize, stride: u64, depth: u32, points: &Arc<AtomicU64>) {
     let (named, bug, points_here) = (Arc::clone(&story.named), story.bug, Arc::clone(points));
     let mut operation = 0u64;

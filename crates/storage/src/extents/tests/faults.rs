@@ -204,7 +204,8 @@ fn a_tier_that_was_cut_short_is_found() {
     sample.expect_corrupt(&sample.bytes, "a tier without its last unit");
 }
 
-/// Damages bytes and then makes every checksum right again, so that what is behind them is tried too.
+/// Damages bytes and then makes every checksum right again, so that what is behind them is tried
+/// too.
 fn resealed(bytes: &[u8], pointer: &MapPointer, random: &mut fastrand::Rng) -> (Vec<u8>, MapPointer) {
     let (mut bytes, mut pointer) = (bytes.to_vec(), *pointer);
     let (mut at, mut link) = (0, first_link(pointer.file));

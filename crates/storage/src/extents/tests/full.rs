@@ -1,4 +1,5 @@
-//! Full disks: an error before anything changes, a reserve for what is essential, and work again once there is space.
+//! Full disks: an error before anything changes, a reserve for what is essential, and work again
+//! once there is space.
 
 use super::*;
 use alluvium_base::{MIB, Purpose};
@@ -24,7 +25,8 @@ fn simulated(capacity: u64) -> (SimDirectory, Bed) {
 }
 
 impl Bed {
-    /// Writes every block of an extent: on a file system that is out of space this fails where there is a hole.
+    /// Writes every block of an extent: on a file system that is out of space this fails where
+    /// there is a hole.
     fn fill(&self, extent: Extent) {
         let file = self.tiers.get(extent.tier).unwrap();
         file.write_at(
@@ -124,7 +126,8 @@ fn checkpoints_go_on_when_the_disk_is_full_to_the_last_byte() {
             []
         );
     }
-    // Opened anew, it is not known which free units have space; those that do are found without any to spare.
+    // After opening again it is not known which free units have space; those that do are found
+    // without any to spare.
     bed.checkpoint(200);
     let last = owned.pop().unwrap();
     bed.extents.release(last, 0);
@@ -159,7 +162,8 @@ fn a_disk_that_is_full_at_any_request_changes_nothing() {
     }
 }
 
-/// Allocates, releases, checkpoints and reclaims whatever a full disk does, which is a refusal and nothing else.
+/// Allocates, releases, checkpoints and reclaims whatever a full disk does, which is a refusal and
+/// nothing else.
 fn churn(bed: &Bed) -> Vec<Extent> {
     let mut owned: Vec<Extent> = Vec::new();
     for generation in 1..6 {

@@ -1,5 +1,6 @@
-//! The lifecycle against a naive model: owners and cuts as plain maps. The model knows what must not be handed out:
-//! what a step or the store owns, what a cut names that may be opened, and what a guard may reach.
+//! The lifecycle against a naive model: owners and cuts as plain maps. The model knows what must
+//! not be handed out: what a step or the store owns, what a cut names that may be opened, and what
+//! a guard may reach.
 
 use super::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -67,7 +68,7 @@ impl Model {
         model
     }
 
-    /// Panics when an extent that was just handed out belongs to somebody.
+    /// Panics when an extent that was just handed out has an owner.
     fn expect_unowned(&mut self, new: Extent) {
         let cuts = self.cuts.iter().flat_map(|(_, _, cut)| cut.keys());
         let safe = self.safe;

@@ -1,4 +1,4 @@
-//! Many threads at once: nobody gets what another has, and the bookkeeping stays right.
+//! Many threads at once: no extent gets two owners, and the bookkeeping stays right.
 
 use super::*;
 use parking_lot::Mutex;
@@ -41,7 +41,8 @@ fn threads_share_the_space_without_sharing_a_unit() {
                             }
                         } else if !live.is_empty() {
                             let extent = live.swap_remove(random.usize(..live.len()));
-                            // From now on it may be handed to anybody, once the checkpointer has passed.
+                            // From now on it may be handed to anybody, once the checkpointer has
+                            // passed.
                             claim(extent, number, 0);
                             bed.extents.release(extent, 0);
                         }

@@ -1,5 +1,5 @@
-//! Crashes at every device operation and between them, on the same boot and after power loss, and again during the
-//! recovery from a crash, and after it.
+//! Crashes at every device operation and between them, on the same boot and after power loss, and
+//! again during the recovery from a crash, and after it.
 
 use super::super::*;
 use super::small;
@@ -16,7 +16,8 @@ fn survivals(rng: &mut Rng) -> Survival {
     Survival::ALL[rng.usize(..Survival::ALL.len())]
 }
 
-/// Opens an image, judges it, crashes the opening at some of its operations, and lets the recovered log go on.
+/// Opens an image, judges it, crashes the opening at some of its operations, and lets the recovered
+/// log go on.
 fn verify(
     image: &SimDirectory,
     options: LogOptions,
@@ -77,7 +78,8 @@ fn crash_now(story: &Story, depth: usize, rng: &mut Rng, context: &str) {
     );
 }
 
-/// A story of `steps` steps, with an image verified before one in `rarity` operations and after one in `rarity` steps.
+/// A story of `steps` steps, with an image verified before one in `rarity` operations and after one
+/// in `rarity` steps.
 fn run(seed: u64, options: LogOptions, steps: usize, rarity: u32, depth: usize) -> Story {
     let mut story = Story::new(seed, options);
     let mut rng = Rng::with_seed(!seed);

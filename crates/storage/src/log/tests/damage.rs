@@ -1,5 +1,5 @@
-//! Damage of every kind to logs that were closed and to logs that were not: found, or without effect; never a wrong or
-//! resurrected record.
+//! Damage of every kind to logs that were closed and to logs that were not: found, or without
+//! effect; never a wrong or resurrected record.
 
 use super::super::format::{RecordHeader, SegmentHeader, record_len};
 use super::super::*;
@@ -135,8 +135,8 @@ fn damage_below_the_synced_watermark_is_found_without_a_close_too() {
             let (name, corruption) = random_damage(&mut rng, &files);
             let context = format!("seed {seed} case {case}: {corruption:?} of {name}");
             if image.corrupt(&name, &corruption).unwrap() {
-                // The damage may have hit the one record that names the watermark: then the end of the log may be cut, never
-                // anything else.
+                // The damage may have hit the one record that names the watermark: then the end of
+                // the log may be cut, never anything else.
                 if let Ok((log, replayed)) = open_image(&image, small(), &model) {
                     assert!(intact.starts_with(&replayed), "{context}");
                     let lost = model.next - 1 - log.completed();

@@ -1,4 +1,5 @@
-//! A naive model of a log, a story that drives both from one seed, and what the log may be after a crash.
+//! A naive model of a log, a story that drives both from one seed, and what the log may be after a
+//! crash.
 
 use super::super::*;
 use super::Replayed;

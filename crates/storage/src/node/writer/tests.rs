@@ -35,7 +35,8 @@ impl Bed {
 }
 
 fn node(random: &mut fastrand::Rng, len: usize) -> Vec<u8> {
-    // Every so many bytes are noise, so that some nodes compress well, some badly, and some not at all.
+    // Noise at regular distances, so that some nodes compress well, some badly, and some not at
+    // all.
     let noise = random.usize(1..12);
     (0..len)
         .map(|at| {

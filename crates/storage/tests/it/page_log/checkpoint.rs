@@ -1,4 +1,5 @@
-//! A checkpoint of the miniature store: changed leaves and a new root are written, what they replace is released.
+//! A checkpoint of the miniature store: changed leaves and a new root are written, what they
+//! replace is released.
 
 use super::bytes::{Pairs, Placed, decode_pairs, encode_pairs, encode_place, encode_root, pair_len};
 use super::flaw::Flaw;
@@ -80,7 +81,8 @@ impl Mini {
         Ok(())
     }
 
-    /// The flaw: a generation counts as durable while it is being built, and another step writes to what it freed.
+    /// The flaw: a generation counts as durable while it is being built, and another step writes to
+    /// what it freed.
     fn reuse_early(&self, generation: u64) -> Result<()> {
         self.store.extents().made_durable(generation);
         for _ in 0..3 {
@@ -201,7 +203,8 @@ impl Mini {
         (ballast, dropped)
     }
 
-    /// Every node of the new tree in a new extent holds a reference to it; the installation gives the first.
+    /// Every node of the new tree in a new extent holds a reference to it; the installation gives
+    /// the first.
     fn install(&self, tree: &Tree, extents: &[(Extent, u64)]) {
         if self.flaw == Flaw::ForgetsToInstall {
             return;

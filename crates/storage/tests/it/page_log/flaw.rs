@@ -1,6 +1,6 @@
 //! Wrong uses of the store, each of which the simulator must find.
 
-/// A mistake that a floor above could make.
+/// A mistake that a caller of the store could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// None.
@@ -13,7 +13,7 @@ pub(crate) enum Flaw {
     ForgetsToInstall,
     /// Replaced nodes are never released.
     ForgetsToRelease,
-    /// Replaced nodes are released as if nobody could still see them.
+    /// Replaced nodes are released as if no reader could still see them.
     ReleasesAtAnOldEpoch,
     /// A key of the cut is not in the tree.
     CutsTooHigh,

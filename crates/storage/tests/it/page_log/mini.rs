@@ -1,8 +1,10 @@
-//! The miniature store: a map whose commits go to the log, and whose pages are written at checkpoints.
+//! The miniature store: a map whose commits go to the log, and whose pages are written at
+//! checkpoints.
 //!
-//! A root node names the leaves; both are immutable. A checkpoint writes the leaves whose keys changed, and a root, behind
-//! each other into extents of their own; every node in an extent holds one reference to it. Reads look into the memtable
-//! (what was committed since the last checkpoint), then into the leaf, through the cache.
+//! A root node names the leaves; both are immutable. A checkpoint writes the leaves whose keys
+//! changed, and a root, behind each other into extents of their own; every node in an extent holds
+//! one reference to it. Reads look into the memtable (what was committed since the last
+//! checkpoint), then into the leaf, through the cache.
 
 use super::bytes::{Placed, decode_pairs, decode_payload, decode_root, encode_pairs};
 use super::flaw::Flaw;
@@ -25,7 +27,7 @@ pub(crate) struct Tree {
     pub(crate) ballast: Vec<Extent>,
 }
 
-/// A tree that somebody still reads, however much is written meanwhile.
+/// A tree that a reader still uses, however much is written meanwhile.
 pub(crate) struct Snapshot {
     _hold: Hold,
     tree: Tree,
@@ -147,8 +149,8 @@ impl Mini {
         Ok(())
     }
 
-    /// Counts segments that a commit began, `before` being the number of live ones before it. When there were more than there
-    /// ever were files for them, a file was used again.
+    /// Counts segments that a commit began, `before` being the number of live ones before it. When
+    /// there were more than there ever were files for them, a file was used again.
     pub(crate) fn count_segments(&mut self, before: usize, coverage: &Coverage) {
         let usage = self.store.log().usage();
         let begun = usage.segments.saturating_sub(before);
@@ -158,7 +160,8 @@ impl Mini {
         self.begun += begun;
     }
 
-    /// Gives up the sequences that found no room, so that nothing waits for them. Nothing else is done before that.
+    /// Gives up the sequences that did not fit, so that nothing waits for them. Nothing else is
+    /// done before that.
     pub(crate) fn settle(&mut self) -> Result<()> {
         self.store.health()?;
         if let Some((first, count)) = self.open {
@@ -169,7 +172,8 @@ impl Mini {
         Ok(())
     }
 
-    /// Two commits at once, of which the later one is written first, as threads may. Answers for each whether it holds.
+    /// Two commits at once, of which the later one is written first, as threads may. Answers for
+    /// each whether it holds.
     pub(crate) fn commit_two(&mut self, writes: [&[Write]; 2], durability: Durability) -> Result<[bool; 2]> {
         let first = self.next;
         let second = first + writes[0].len() as u64;
@@ -263,7 +267,8 @@ impl Mini {
         })
     }
 
-    /// Somebody begins to read the tree as it is, or ends: whatever became free meanwhile, it must be as it was.
+    /// Begins or ends a read of the tree as it is now: whatever became free meanwhile, the tree
+    /// must not have changed.
     pub(crate) fn toggle_snapshot(&mut self) -> std::result::Result<bool, Trouble> {
         if self.snapshots.is_empty() {
             let hash = self

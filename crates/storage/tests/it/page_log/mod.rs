@@ -1,4 +1,5 @@
-//! The page-and-log story: a store of keys and values, made of nothing but this room, under the simulator.
+//! The page-and-log story: a store of keys and values, made of nothing but this crate, under the
+//! simulator.
 
 mod bytes;
 mod checkpoint;
@@ -196,7 +197,8 @@ impl Story for PageLog {
 
     fn apply(&self, mini: &mut Mini, action: &Action, world: &World) -> Result<(), Trouble> {
         match action {
-            // One that waits for the disk waits for all before it, so it is not the one to come first.
+            // One that waits for the disk waits for all before it, so it is not the one to come
+            // first.
             Action::Commit { writes, durability } if writes.len() > 4 && *durability < Durability::Disk => {
                 let (first, second) = writes.split_at(writes.len() / 2);
                 Self::commit_two(mini, [first, second], *durability, world)

@@ -18,20 +18,21 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0    96  twelve integers of 8 bytes: records, keys, deletes, merges, records with values outside their leaves, range
-//!               deletes, lowest and highest sequence number, bytes of leaves and index nodes below the root and of
-//!               values written with them, bytes of all values and operands, leaves, earliest expiry (0 for none)
+//!      0    96  twelve integers of 8 bytes: records, keys, deletes, merges, records with values
+//!               outside their leaves, range deletes, lowest and highest sequence number, bytes of
+//!               leaves and index nodes below the root and of values written with them, bytes of all
+//!               values and operands, leaves, earliest expiry (0 for none)
 //!     96     -  keys: the smallest and the largest key touched, the largest key of a record
 //!            4  length of the root, 0 without records
 //!            -  the root: an index node
 //!            4  n: extents
-//!        n × -  each: tier (1), first unit (4), units (4), live bytes (8), 1 when inherited (1), the lowest and the highest key
-//!               that need it
+//!        n × -  each: tier (1), first unit (4), units (4), live bytes (8), 1 when inherited (1), the
+//!               lowest and the highest key that need it
 //!            -  the range deletes, see `crates/dictionary/src/deletes/format.rs`
 //! ```
 //!
-//! The extent that is listed last, if the footer is in it, ends with the unit that the footer ends in, and the footer's bytes are live
-//! beside those listed.
+//! The extent that is listed last, if the footer is in it, ends with the unit that the footer ends
+//! in, and the footer's bytes are live beside those listed.
 
 use super::{Details, Footer, Summary};
 use crate::run::format::{FOOTER, VERSION};

@@ -47,7 +47,8 @@ pub(super) struct Details {
 }
 
 impl Footer {
-    /// The footer's length before it is filled up to whole pages, with details of `len` bytes in it.
+    /// The footer's length before it is filled up to whole pages, with details of `len` bytes in
+    /// it.
     pub(super) fn bytes_with(len: usize) -> usize {
         format::HEADER + len
     }

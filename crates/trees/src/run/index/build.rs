@@ -40,8 +40,8 @@ impl IndexBuilder {
         }
     }
 
-    /// Takes a child, unless the node would be longer than `room` bytes by it. A node takes two children whatever
-    /// their separators' lengths.
+    /// Takes a child, unless the node would be longer than `room` bytes by it. A node takes two
+    /// children whatever their separators' lengths.
     pub(in crate::run) fn add(&mut self, separator: &[u8], child: &Child, room: usize) -> bool {
         let first = self.children.is_empty();
         let prefix = if first {
@@ -65,7 +65,7 @@ impl IndexBuilder {
         true
     }
 
-    /// The node, and an empty builder again.
+    /// Returns the node, and an empty builder again.
     pub(in crate::run) fn take(&mut self) -> Full {
         let mut bytes = Vec::new();
         format::encode(

@@ -26,8 +26,8 @@
 //!                     zeros
 //! ```
 //!
-//! A separator is at or below every key of its child, and above those of the child before; it is equal to that child's last key where
-//! column 7 is 1.
+//! A separator is at or below every key of its child, and above those of the child before; it is
+//! equal to that child's last key where column 7 is 1.
 
 use super::{Child, Layout};
 use crate::run::Bad;

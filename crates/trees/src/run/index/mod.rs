@@ -1,6 +1,7 @@
 //! Index nodes: separators, and what is known of each child.
 //!
-//! *Knows*: how children are packed into a node, which child may hold a key, what a child's leaves come to.
+//! *Knows*: how children are packed into a node, which child may hold a key, what a child's leaves
+//! come to.
 //!
 //! *Does not know*: where nodes are, what is in a leaf.
 //!
@@ -8,7 +9,8 @@
 //!
 //! Invariants:
 //!
-//! - **I1** Separators ascend; equal ones are only those of children whose first key has newer records in the child before.
+//! - **I1** Separators ascend; equal ones are only those of children whose first key has newer
+//!   records in the child before.
 //! - **I2** A child's sums are those of the leaves below it.
 
 mod build;
@@ -76,14 +78,14 @@ impl Layout {
             .ok_or(Bad("what all separators begin with"))
     }
 
-    /// A whole separator.
+    /// Returns a whole separator.
     pub(super) fn separator(&self, bytes: &[u8], child: usize) -> Result<Vec<u8>, Bad> {
         let mut whole = self.prefix(bytes)?.to_vec();
         whole.extend_from_slice(self.separators.get(bytes, child)?);
         Ok(whole)
     }
 
-    /// How a separator compares with a key.
+    /// Returns how a separator compares with a key.
     pub(super) fn compare(&self, bytes: &[u8], child: usize, key: &[u8]) -> Result<Ordering, Bad> {
         let prefix = self.prefix(bytes)?;
         match key.strip_prefix(prefix) {
@@ -92,7 +94,7 @@ impl Layout {
         }
     }
 
-    /// How many separators are below a key.
+    /// Returns how many separators are below a key.
     pub(super) fn below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
         match key.strip_prefix(self.prefix(bytes)?) {
             Some(rest) => self.separators.below(bytes, rest),
@@ -100,7 +102,7 @@ impl Layout {
         }
     }
 
-    /// How many separators are at or below a key.
+    /// Returns how many separators are at or below a key.
     #[inline]
     pub(super) fn at_or_below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
         match key.strip_prefix(self.prefix(bytes)?) {
@@ -109,13 +111,13 @@ impl Layout {
         }
     }
 
-    /// How many separators are below a key that does not begin as all of them do.
+    /// Returns how many separators are below a key that does not begin as all of them do.
     fn without_prefix(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
         let below = key < self.prefix(bytes)?;
         Ok(if below { 0 } else { self.children })
     }
 
-    /// The first child that may hold a key; none when all keys are above it.
+    /// Returns the first child that may hold a key; none when all keys are above it.
     #[inline]
     pub(super) fn child_for(&self, bytes: &[u8], key: &[u8]) -> Result<Option<usize>, Bad> {
         let Some(mut child) = self.at_or_below(bytes, key)?.checked_sub(1) else {
@@ -137,7 +139,7 @@ impl Layout {
         })
     }
 
-    /// A child.
+    /// Returns a child.
     pub(super) fn child(&self, bytes: &[u8], child: usize, page_size: PageSize) -> Result<Child, Bad> {
         Ok(Child {
             pointer: self.pointer(bytes, child, page_size)?,

@@ -48,7 +48,8 @@ impl LeafBuilder {
         self.tombstones = 0;
     }
 
-    /// What the leaf would be with one more record; `new` when its key is not the last one's.
+    /// Returns what the leaf would be with one more record; `new` when its key is not the last
+    /// one's.
     #[inline]
     fn with(&self, key: &[u8], new: bool, entry: &Entry<'_>) -> Measure {
         let mut measure = self.measure;
@@ -79,8 +80,8 @@ impl LeafBuilder {
         measure
     }
 
-    /// Takes a record, unless the leaf would be longer than `room` bytes by it. A leaf takes its first record whatever
-    /// its length.
+    /// Takes a record, unless the leaf would be longer than `room` bytes by it. A leaf takes its
+    /// first record whatever its length.
     #[inline]
     pub(in crate::run) fn add(&mut self, key: &[u8], new: bool, entry: &Entry<'_>, room: usize) -> bool {
         let new = new || self.measure.records == 0;
@@ -111,22 +112,22 @@ impl LeafBuilder {
         self.tombstones
     }
 
-    /// Whether its first key has newer records in the leaf before.
+    /// Returns whether its first key has newer records in the leaf before.
     pub(in crate::run) fn is_begun(&self) -> bool {
         self.begun
     }
 
-    /// How many bytes the leaf has.
+    /// Returns how many bytes the leaf has.
     pub(in crate::run) fn bytes(&self) -> usize {
         self.measure.bytes()
     }
 
-    /// How many bytes its values have, which are the leaf's last.
+    /// Returns how many bytes its values have, which are the leaf's last.
     pub(in crate::run) fn value_bytes(&self) -> usize {
         self.measure.value_bytes
     }
 
-    /// Where the last record's value begins among the values, for [`LeafBuilder::patch`].
+    /// Returns where the last record's value begins among the values, for [`LeafBuilder::patch`].
     pub(in crate::run) fn last_value_at(&self) -> usize {
         match self.value_ends.len().checked_sub(2) {
             Some(before) => self.value_ends[before] as usize,
@@ -160,7 +161,7 @@ impl LeafBuilder {
     }
 }
 
-/// How many bytes `prefix` and a key have in common; all of the key's when it is the first.
+/// Returns how many bytes `prefix` and a key have in common; all of the key's when it is the first.
 #[inline]
 fn common(prefix: &[u8], key: &[u8], first: bool) -> usize {
     if first {

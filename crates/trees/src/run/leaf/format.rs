@@ -18,12 +18,14 @@
 //!     16     4   p: bytes that all keys begin with
 //!     20     4   length of what follows in each key, if equal, else 0
 //!     24     4   length of each value, if equal, else 0
-//!     28     9   with flag 64 only: the earliest expiry, in milliseconds (8); x: bytes of a packed expiry (1)
+//!     28     9   with flag 64 only: the earliest expiry, in milliseconds (8); x: bytes of a packed
+//!                expiry (1)
 //!                p bytes: what all keys begin with
 //!                s × records: sequence numbers, less the lowest
-//!                1 × records, with flag 32: bits 0 and 1 the kind (0 put, 1 delete, 2 merge); bit 2: a pointer stands for
-//!                the value
-//!                x × records, with flag 64: 0 for never, else 1 more than what the expiry exceeds the earliest by
+//!                1 × records, with flag 32: bits 0 and 1 the kind (0 put, 1 delete, 2 merge); bit 2: a
+//!                pointer stands for the value
+//!                x × records, with flag 64: 0 for never, else 1 more than what the expiry exceeds the
+//!                earliest by
 //!                e × keys, without flag 1: where each key ends
 //!                e × records, without flag 2: where each value ends
 //!                2 × keys, with flag 4: the number of each key's first record

@@ -8,7 +8,8 @@
 //!
 //! Invariants:
 //!
-//! - **L1** A leaf has one key at least, keys ascend strictly, and a key's records are newest first.
+//! - **L1** A leaf has one key at least, keys ascend strictly, and a key's records are newest
+//!   first.
 //! - **L2** What a leaf stores of its keys is what they do not have in common.
 
 mod build;
@@ -71,7 +72,7 @@ impl Layout {
         format::decode(bytes)
     }
 
-    /// What all keys begin with.
+    /// Returns what all keys begin with.
     #[inline]
     pub(super) fn prefix<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Bad> {
         bytes
@@ -79,14 +80,14 @@ impl Layout {
             .ok_or(Bad("what all keys begin with"))
     }
 
-    /// A whole key.
+    /// Returns a whole key.
     pub(super) fn key(&self, bytes: &[u8], key: usize) -> Result<Vec<u8>, Bad> {
         let mut whole = self.prefix(bytes)?.to_vec();
         whole.extend_from_slice(self.suffix(bytes, key)?);
         Ok(whole)
     }
 
-    /// The number of the first key at or above `key`, and whether it is equal.
+    /// Returns the number of the first key at or above `key`, and whether it is equal.
     #[inline]
     pub(super) fn lower_bound(&self, bytes: &[u8], key: &[u8]) -> Result<(usize, bool), Bad> {
         let prefix = self.prefix(bytes)?;
@@ -102,25 +103,27 @@ impl Layout {
         Ok((found, equal))
     }
 
-    /// A key, without what all begin with.
+    /// Returns a key, without what all begin with.
     #[inline]
     pub(super) fn suffix<'a>(&self, bytes: &'a [u8], key: usize) -> Result<&'a [u8], Bad> {
         self.suffixes.get(bytes, key)
     }
 
-    /// Whether every record is the only one of its key here, and a put with its value here that does not expire.
+    /// Returns whether every record is the only one of its key here, and a put with its value here
+    /// that does not expire.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         !(self.several || self.tagged || self.expires)
     }
 
-    /// The value of a record of a plain leaf.
+    /// Returns the value of a record of a plain leaf.
     #[inline]
     pub(super) fn plain_value<'a>(&self, bytes: &'a [u8], record: usize) -> Result<&'a [u8], Bad> {
         self.values.get(bytes, record)
     }
 
-    /// Returns the first of some records of a key, which come newest first, that a reader at `at` sees; their end when it sees none.
+    /// Returns the first of some records of a key, which come newest first, that a reader at `at`
+    /// sees; their end when it sees none.
     #[inline]
     pub(super) fn first_seen(
         &self,
@@ -145,7 +148,7 @@ impl Layout {
         Ok(low)
     }
 
-    /// The records of a key.
+    /// Returns the records of a key.
     #[inline]
     pub(super) fn records_of(&self, bytes: &[u8], key: usize) -> Result<Range<usize>, Bad> {
         let records = self.start(bytes, key)?..self.start(bytes, key + 1)?;

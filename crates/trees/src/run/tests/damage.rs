@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Every node of a run must be noticed when it is damaged, by whoever reads it.
+/// Every node of a run must be noticed when it is damaged, by every kind of reader.
 #[test]
 fn a_flipped_byte_in_any_node_is_an_error_and_never_a_wrong_answer() {
     let store = store_with(4096, 1 << 20);

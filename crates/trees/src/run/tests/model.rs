@@ -3,7 +3,8 @@
 use super::*;
 use alluvium_dictionary::record::MAX_KEY;
 
-/// Records of several versions: keys of a few lengths, some values long, some records deletes, merges, or expiring.
+/// Records of several versions: keys of a few lengths, some values long, some records deletes,
+/// merges, or expiring.
 fn random_model(random: &mut fastrand::Rng, records: usize, shape: u8) -> Model {
     let mut model = Model::new();
     let mut key = Vec::new();

@@ -199,7 +199,8 @@ fn a_cold_lookup_reads_one_node_when_the_index_is_cached() {
     let reads = || directory.counters().snapshot().of(Purpose::Lookup).reads;
     let mut random = fastrand::Rng::with_seed(4);
     let lookups = 300;
-    // Only index nodes may be there: leaves are forgotten, those that were cached as they were written, too.
+    // Only index nodes may be there: leaves are forgotten, those that were cached as they were
+    // written, too.
     let mut found = 0;
     let before = reads();
     for _ in 0..lookups {
@@ -264,7 +265,8 @@ impl Walked {
         }
     }
 
-    /// How often a walk over so many records reads that is told to be so many leaves long, and how many pages it replaces.
+    /// Returns how many reads a walk over `records` records does that expects `expected` leaves,
+    /// and how many pages it replaces in the cache.
     fn walk(&self, direction: Direction, first: usize, records: usize, expected: usize) -> (usize, usize) {
         let reads = || self.directory.counters().snapshot().of(Purpose::Scan).reads as usize;
         let replaced = || self.store.cache().stats().evictions as usize;
@@ -330,7 +332,8 @@ fn what_compactions_have_walked_through_makes_room_in_the_cache() {
     let walked = Walked::new();
     let mut left = Vec::new();
     for access in [Access::Streaming, Access::Replacing] {
-        // Hot leaves of the first part of six, which a check or a compaction walks through; then others are looked up once.
+        // Hot leaves of the first part of six, which a check or a compaction walks through; then
+        // others are looked up once.
         let look_up = |keys: std::ops::Range<usize>| {
             for first in keys.step_by(walked.per_leaf) {
                 let (key, cache) = (Walked::key(first), walked.store.cache());
@@ -354,7 +357,7 @@ fn what_compactions_have_walked_through_makes_room_in_the_cache() {
         let is_there = |first: &usize| {
             let (key, cache) = (Walked::key(*first), walked.store.cache());
             let leaf = walked.run.locate(&key, cache, &guard, Purpose::Other).unwrap();
-            cache.glance(&leaf.unwrap(), &guard).is_some()
+            cache.peek_untracked(&leaf.unwrap(), &guard).is_some()
         };
         left.push((0..PART).step_by(walked.per_leaf).filter(is_there).count());
     }
@@ -377,7 +380,8 @@ fn long_walks_find_what_was_looked_up() {
     }
     let (known, _) = walked.walk(Direction::Forward, MIDDLE, 60 * per_leaf, 60);
     assert_eq!(known, 0, "reads of what was looked up");
-    // From within it on, from before it, and from just before it, where some of what is asked for at once is there.
+    // From within it on, from before it, and from just before it, where some of what is asked for
+    // at once is there.
     for before in [0, 40].into_iter().chain(1..4) {
         let reach = before * per_leaf;
         walked.walk(Direction::Forward, MIDDLE - reach, 200 * per_leaf, 300);

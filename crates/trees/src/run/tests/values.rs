@@ -45,7 +45,8 @@ fn values_of_any_length_are_read_back() {
 
 #[test]
 fn a_value_of_many_levels_is_read_back() {
-    // With pages of 4 KiB a node points to 2048 others, so that 129 MiB need two levels of pointers.
+    // With pages of 4 KiB a node points to 2048 others, so that 129 MiB need two levels of
+    // pointers.
     let store = store_with(4096, 8 << 20);
     let mut value: Vec<u8> = (0..129u32 << 20).map(|at| (at >> 12) as u8).collect();
     value.push(1);

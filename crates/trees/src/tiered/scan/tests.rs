@@ -11,7 +11,8 @@ use alluvium_storage::Error;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::{Store, StoreOptions};
 
-/// A tree in memory with so many records, whose values are as long as `len` says, and as little cache as there can be.
+/// A tree in memory with `records` records, whose values are as long as `len` says, and as little
+/// cache as there can be.
 fn tree_of(records: u64, len: impl Fn(u64) -> usize) -> Tree {
     let options = StoreOptions {
         cache_bytes: 1 << 20,
@@ -133,8 +134,8 @@ fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
     }
 }
 
-/// Keys that are overwritten all the time, and others beside them: in a memtable, or written out with every version. The
-/// versions of a key, and the last of all.
+/// Keys that are overwritten all the time, and others beside them: in a memtable, or written out
+/// with every version. The versions of a key, and the last of all.
 #[cfg(debug_assertions)]
 fn hot_keys(is_written_out: bool) -> (Tree, Arc<One>, u64) {
     const VERSIONS: u64 = 5000;
@@ -210,7 +211,8 @@ fn scans_and_lookups_pass_by_what_they_do_not_see_of_hot_keys() {
                     (0..6).filter_map(|key| Some((key, version_of(at, key)?.to_be_bytes().to_vec())));
                 assert_eq!((hot, cold), (expected.collect(), 20), "{direction:?} at {at}");
                 let visited = visited();
-                // Each hot key is sought up to three times, in 2 log n steps; in a run, a step for each leaf that it fills.
+                // Each hot key is sought up to three times, in 2 log n steps; in a run, a step for
+                // each leaf that it fills.
                 let most = 6 * 3 * 2 * 13 + 20;
                 assert!(
                     visited < most,

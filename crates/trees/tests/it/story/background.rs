@@ -1,5 +1,5 @@
-//! What nobody waits for: incorporation, compaction, maintenance, checkpoints, space. Each by slices, each interrupted at
-//! will.
+//! Work in the background: incorporation, compaction, maintenance, checkpoints, space. Each by
+//! slices, each interrupted at will.
 
 use super::db::{Db, Pairs, Sealed, Snapshot};
 use super::flaw::Flaw;
@@ -23,7 +23,7 @@ const RECLAIM: ReclaimLimit = ReclaimLimit {
 /// Steps of a quiet hour.
 const QUIET: usize = 40;
 
-/// Records of a slice when somebody waits for the end.
+/// Records of a slice when the caller waits for the end.
 const ALL: usize = 100_000;
 
 impl Db {
@@ -105,7 +105,8 @@ impl Db {
         match writing.poll(records) {
             Ok(Progress::More) => {}
             Ok(Progress::Done) => {
-                // The list goes on naming it until the next one is sealed: readers know that it is in the tree.
+                // The list goes on naming it until the next one is sealed: readers know that it is
+                // in the tree.
                 self.sealed = None;
             }
             Err(error) => {
@@ -144,7 +145,8 @@ impl Db {
         Ok(())
     }
 
-    /// Makes a generation durable. When `sealing`, it holds every commit, and `covered` says the number of the newest.
+    /// Makes a generation durable. When `sealing`, it holds every commit, and `covered` says the
+    /// number of the newest.
     pub(super) fn checkpoint(&mut self, sealing: bool, covered: usize, world: &World) -> Result<()> {
         if sealing {
             self.seal(world)?;
@@ -211,7 +213,8 @@ impl Db {
         .map_err(trouble)
     }
 
-    /// A quiet hour: what is due is done, and what maintenance thinks worth it, up to a number of steps.
+    /// A quiet hour: what is due is done, and what maintenance thinks worth it, up to a number of
+    /// steps.
     fn rest(&mut self, world: &World) -> Result<()> {
         let mut maintenance = Maintenance {
             budget_bytes: 1 << 20,
@@ -240,7 +243,7 @@ impl Db {
         Ok(())
     }
 
-    /// Somebody begins to read what there is, or ends: it must be as it was.
+    /// Begins or ends a read of the present state: it must find the state unchanged.
     fn toggle_snapshot(&mut self, world: &World) -> std::result::Result<(), Trouble> {
         let everything = KeyRange::everything();
         if self.snapshot.is_none() {
@@ -265,7 +268,7 @@ impl Db {
         ))
     }
 
-    /// Whoever reads a snapshot reads some records more.
+    /// Reads some records more of a snapshot.
     fn read_on(&mut self, records: usize) -> std::result::Result<(), Trouble> {
         let Some(snapshot) = &mut self.snapshot else {
             return Ok(());
@@ -316,7 +319,7 @@ impl Db {
         self.count_space(world);
     }
 
-    /// Counts space that is taken. Once it was more than there ever was room for in the files, some was used again.
+    /// Counts space that is taken. Once it exceeds what the files ever held, some was used again.
     fn count_space(&mut self, world: &World) {
         let usage = self.store().usage().0.total();
         let taken = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;

@@ -1,7 +1,8 @@
 //! The miniature database: a log, memtables, and the tree below them.
 //!
-//! A commit is one record of the log, with a sequence number for each of its writes; then its writes go into the memtable. The
-//! memtable is sealed when it has grown enough, and written out by slices; until that has ended, readers look into it.
+//! A commit is one record of the log, with a sequence number for each of its writes; then its
+//! writes go into the memtable. The memtable is sealed when it has grown enough, and written out by
+//! slices; until that has ended, readers look into it.
 
 use super::flaw::Flaw;
 use super::ingest::UnderWay;
@@ -22,7 +23,7 @@ use alluvium_trees::tiered::{Incorporation, Iter, Stats, Step, Tree, TreeOptions
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Room of a memtable: far more than makes it full, since a log that is replayed fills one.
+/// Bytes of a memtable: far more than makes it full, since a log that is replayed fills one.
 const ROOM: usize = 1 << 20;
 
 /// A memtable that takes no more writes.
@@ -33,7 +34,7 @@ pub(super) struct Sealed {
     pub(super) writing: Option<Incorporation>,
 }
 
-/// A state that somebody reads slowly, and what was there when it was taken.
+/// A state that a slow reader reads, and what was there when it was taken.
 pub(super) struct Snapshot {
     pub(super) at: Sequence,
     pub(super) pairs: Pairs,
@@ -234,7 +235,8 @@ impl Db {
         self.tree.iter_with(stack, range.clone(), direction, at, 0)
     }
 
-    /// Everything within a range, by a scan each way; an error in words when they differ or are out of order.
+    /// Everything within a range, by a scan each way; an error in words when they differ or are out
+    /// of order.
     pub(super) fn scan(&self, range: &KeyRange) -> Result<std::result::Result<Pairs, String>> {
         let forward = self.walk(range, Direction::Forward)?;
         let backward = self.walk(range, Direction::Backward)?;

@@ -1,6 +1,6 @@
 //! Wrong uses of the tree, each of which the simulator must find.
 
-/// A mistake that the floor above the tree could make.
+/// A mistake that a caller of the tree could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flaw {
     /// None.

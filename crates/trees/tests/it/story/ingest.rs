@@ -1,5 +1,5 @@
-//! Ingests: runs that are built beside everything else, become part of the tree as one commit, and are made durable at once, for no log has
-//! them.
+//! Ingests: runs that are built beside everything else, become part of the tree as one commit, and
+//! are made durable at once, for no log has them.
 
 use super::db::Db;
 use super::flaw::Flaw;
@@ -62,8 +62,8 @@ impl Db {
         Ok(())
     }
 
-    /// Everything before it sinks into the tree, then it is attached, then a checkpoint makes it durable. A record of the log takes
-    /// its place among the commits.
+    /// Everything before it sinks into the tree, then it is attached, then a checkpoint makes it
+    /// durable. A record of the log takes its place among the commits.
     fn attach(&mut self, under_way: UnderWay, world: &World) -> std::result::Result<(), Trouble> {
         let UnderWay { ingest, taken } = under_way;
         if taken.is_empty() {

@@ -1,5 +1,5 @@
-//! A miniature database on the tiered tree, under the simulator: what a user and the background do to it, and what a crash, or
-//! a device that fails, may leave.
+//! A miniature database on the tiered tree, under the simulator: what a user and the background do
+//! to it, and what a crash, or a device that fails, may leave.
 
 mod background;
 mod db;
@@ -22,7 +22,7 @@ use ops::{Action, Op};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// One opening in so many is followed by a check of every run and maplet, the others by one of the trunk.
+/// Every how many openings every run and maplet is checked; at the others the trunk alone is.
 const EVERYTHING: u64 = 4;
 
 /// The story, with the ways in which it varies.
@@ -64,8 +64,8 @@ impl Tiered {
                 starts_small: false,
                 segment_bytes: 8 << 10,
                 reserve_bytes: 16 << 10,
-                // One, so that the death of the process leaves a prefix of the commits: what a merge or a range delete comes
-                // to depends on those before it.
+                // One, so that the death of the process leaves a prefix of the commits: what a
+                // merge or a range delete comes to depends on those before it.
                 lanes: 1,
                 access: self.access,
                 identity: 7,
@@ -76,7 +76,8 @@ impl Tiered {
 
     fn tree_options(&self) -> TreeOptions {
         TreeOptions {
-            // Small, so that a run of some hundred steps has a trunk of several levels; compressed, smaller still.
+            // Small, so that a run of some hundred steps has a trunk of several levels; compressed,
+            // smaller still.
             shape: Shape {
                 fanout: 4,
                 memtable: match self.access {
