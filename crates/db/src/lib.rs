@@ -28,6 +28,7 @@
 //! | backups | [`Db::checkpoint_to`], [`restore()`] |
 //! | damage | [`Db::check`], [`repair()`] |
 //! | deciding what to do about an error | [`Error::kind`] |
+//! | ordering threads that read and then write | [`Keyspace::compare_and_set`], [`LockTable`] |
 //! | keys of several typed parts | [`keys`] |
 //! | numbers about the store | [`Db::stats`], [`Db::outline`] |
 //!
@@ -66,6 +67,7 @@ mod format;
 mod iter;
 pub mod keys;
 mod keyspace;
+mod locks;
 mod machine;
 mod options;
 mod outline;
@@ -89,6 +91,7 @@ pub use alluvium_dictionary::range::KeyRange;
 pub use alluvium_storage::CacheStats;
 pub use alluvium_storage::extents::TierUsage as SpaceUsage;
 pub use alluvium_storage::log::LogUsage;
+pub use alluvium_trees::run::{Summary as RunSummary, Use as ExtentUse};
 pub use alluvium_trees::tiered::{
     Debt as TreeDebt, Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun,
     Stats as TreeStats, Underway,
@@ -104,6 +107,7 @@ pub use engine::RecordStats;
 pub use error::{Error, ErrorKind, Result, StorageError};
 pub use iter::{Iter, Keys, Values};
 pub use keyspace::{Compression, Ingest, Keyspace, KeyspaceOptions};
+pub use locks::{HeldLocks, LockMode, LockSet, LockTable};
 pub use options::{Durability, MIN_MEMORY, OpenMode, Options};
 pub use outline::OutlineKey;
 pub use progress::{Progress, Stage};

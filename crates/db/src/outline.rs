@@ -13,7 +13,8 @@ use crate::format::{self, CATALOG};
 /// db.checkpoint()?;
 /// let outline = db.outline();
 /// let pivot = &outline.root.pivots[0];
-/// let run = &pivot.own.iter().chain(&pivot.pending).next().unwrap().runs[0];
+/// let layer = pivot.own.iter().chain(&pivot.pending).next().expect("a run was written");
+/// let run = db.outline_run(layer.group, layer.runs[0]).expect("it is still there");
 /// let last = OutlineKey::of(&run.high);
 /// assert_eq!(last, OutlineKey::User { keyspace: rivers.number(), key: b"Elbe" });
 /// # Ok::<(), alluvium::Error>(())

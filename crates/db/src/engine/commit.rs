@@ -208,8 +208,8 @@ impl Engine {
         // A drop of one of them from here on waits for this commit, and deletes what it writes.
         self.catalog.alive(owners)?;
         let _held = match condition {
-            None => self.stripes.lock_if_wanted(commit.writes()),
-            Some(_) => self.stripes.lock(commit.writes()),
+            None => self.stripes.lock_blind(commit.writes()),
+            Some(_) => Some(self.stripes.lock_alone(commit.writes())),
         };
         if let Some(condition) = condition
             && let Verdict::Stop = condition()?

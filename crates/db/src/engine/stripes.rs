@@ -1,36 +1,31 @@
-//! Locks over keys, for writes that depend on what they have read.
+//! The locks of conditional writes: writes that depend on what they have read.
 //!
 //! Ordinary writes do not take them, until the first conditional write: then all writes do, from a
 //! moment on at which no write is under way that did not know of it (a grace period of the epochs).
 //! So a store without conditional writes does not pay for them.
 
 use crate::format::{Write, Writes};
-use alluvium_base::checksum;
+use crate::locks::{HeldLocks, LockMode, LockSet, LockTable};
 use alluvium_storage::Epochs;
-use parking_lot::{Mutex, MutexGuard};
-use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many locks there are. More than one lock of a batch is taken in ascending order.
-const STRIPES: usize = 256;
+/// How many stripes of keys there are.
+const STRIPES: usize = 1024;
 
 /// The locks.
 #[derive(Debug)]
 pub(crate) struct Stripes {
-    locks: Box<[Mutex<()>]>,
-    /// Whether writes take them.
+    table: LockTable,
+    /// Whether ordinary writes take locks.
     wanted: AtomicBool,
     /// Whether no write is under way that does not.
     settled: AtomicBool,
 }
 
-/// Locks that are held.
-pub(crate) type Held<'a> = SmallVec<[MutexGuard<'a, ()>; 1]>;
-
 impl Default for Stripes {
     fn default() -> Stripes {
         Stripes {
-            locks: (0..STRIPES).map(|_| Mutex::new(())).collect(),
+            table: LockTable::new(STRIPES),
             wanted: AtomicBool::new(false),
             settled: AtomicBool::new(false),
         }
@@ -38,35 +33,28 @@ impl Default for Stripes {
 }
 
 impl Stripes {
-    fn stripe(key: &[u8]) -> usize {
-        checksum(key) as usize % STRIPES
+    /// Takes the locks of an ordinary write, whose guard is pinned, if it must have them. Ordinary
+    /// writes do not keep each other out.
+    pub(crate) fn lock_blind(&self, writes: Writes<'_>) -> Option<HeldLocks<'_>> {
+        let is_wanted = self.wanted.load(Ordering::SeqCst);
+        is_wanted.then(|| self.lock(writes, LockMode::Blind))
     }
 
-    /// For an ordinary write, whose guard is pinned: its locks, if it must take them.
-    pub(crate) fn lock_if_wanted(&self, writes: Writes<'_>) -> Held<'_> {
-        if self.wanted.load(Ordering::SeqCst) {
-            self.lock(writes)
-        } else {
-            Held::new()
-        }
+    /// Takes the locks of a conditional write. No other write to its keys happens while they are
+    /// held, once [`Stripes::want`] has returned.
+    pub(crate) fn lock_alone(&self, writes: Writes<'_>) -> HeldLocks<'_> {
+        self.lock(writes, LockMode::Exclusive)
     }
 
-    /// Takes the locks of every key of some writes. No other writer can write to them while they
-    /// are held, once [`Stripes::want`] has returned.
-    pub(crate) fn lock(&self, writes: Writes<'_>) -> Held<'_> {
-        let mut stripes: SmallVec<[usize; 4]> = SmallVec::new();
+    fn lock(&self, writes: Writes<'_>, mode: LockMode) -> HeldLocks<'_> {
+        let mut set = LockSet::default();
         for write in writes.flatten() {
             match write {
-                Write::One { key, .. } => stripes.push(Self::stripe(key)),
-                Write::Range { .. } | Write::Ingest { .. } => {
-                    stripes = (0..STRIPES).collect();
-                    break;
-                }
+                Write::One { key, .. } => set.key(0, key, mode),
+                Write::Range { .. } | Write::Ingest { .. } => set.everything(mode),
             }
         }
-        stripes.sort_unstable();
-        stripes.dedup();
-        stripes.iter().map(|&stripe| self.locks[stripe].lock()).collect()
+        self.table.lock(set)
     }
 
     /// Announces a conditional write; its thread has no guard of `writers`.

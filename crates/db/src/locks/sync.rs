@@ -1,0 +1,76 @@
+//! What the lock table waits with: the real thing, or the model checker's.
+
+#[cfg(not(alluvium_model_check))]
+mod real {
+    use parking_lot::{Condvar, Mutex};
+    pub(crate) use std::hint::spin_loop;
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+
+    /// Where threads sleep until something has changed.
+    #[derive(Debug, Default)]
+    pub(crate) struct Gate {
+        lock: Mutex<()>,
+        changed: Condvar,
+    }
+
+    impl Gate {
+        /// Sleeps between two looks, until `is_done`.
+        pub(crate) fn wait_until(&self, mut is_done: impl FnMut() -> bool) {
+            let mut lock = self.lock.lock();
+            while !is_done() {
+                self.changed.wait(&mut lock);
+            }
+        }
+
+        /// Has every sleeper look again.
+        pub(crate) fn open(&self) {
+            drop(self.lock.lock());
+            self.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(alluvium_model_check)]
+mod checked {
+    pub(crate) use shuttle::hint::spin_loop;
+    use shuttle::sync::atomic::AtomicBool;
+    pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+    use shuttle::sync::{Condvar, Mutex};
+
+    /// The checker runs everything in one order, so that a fence has nothing to do.
+    pub(crate) fn fence(_: Ordering) {}
+
+    #[derive(Debug, Default)]
+    pub(crate) struct Gate {
+        lock: Mutex<()>,
+        changed: Condvar,
+        is_deaf: AtomicBool,
+    }
+
+    impl Gate {
+        pub(crate) fn wait_until(&self, mut is_done: impl FnMut() -> bool) {
+            let mut lock = self.lock.lock().unwrap();
+            while !is_done() {
+                lock = self.changed.wait(lock).unwrap();
+            }
+        }
+
+        pub(crate) fn open(&self) {
+            if self.is_deaf.load(Ordering::Relaxed) {
+                return;
+            }
+            drop(self.lock.lock().unwrap());
+            self.changed.notify_all();
+        }
+
+        /// Plants the mistake of a lost wake-up.
+        pub(crate) fn turn_deaf(&self) {
+            self.is_deaf.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(alluvium_model_check)]
+pub(crate) use checked::*;
+#[cfg(not(alluvium_model_check))]
+pub(crate) use real::*;
