@@ -1,11 +1,12 @@
 //! The words that every room speaks.
 //!
 //! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed, what an I/O is
-//! for, what an I/O may cost, what a dictionary is told about a key, and how the processor is asked for a line early.
+//! for, what an I/O may cost, what a dictionary is told about a key, what kinds of error
+//! there are, and how the processor is asked for a line early.
 //!
 //! *Does not know*: files, pages, threads, clocks.
 //!
-//! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`message`], [`prefetch()`].
+//! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`message`], [`ErrorKind`], [`prefetch()`].
 //!
 //! A thing enters this room only with two users.
 //!
@@ -17,11 +18,13 @@
 pub mod bytes;
 pub mod checksum;
 pub mod cost;
+mod error;
 pub mod message;
 mod prefetch;
 pub mod purpose;
 
 pub use checksum::checksum;
+pub use error::ErrorKind;
 pub use message::{Kind, Message, Sequence};
 pub use prefetch::{prefetch, prefetch_line};
 pub use purpose::Purpose;

@@ -42,6 +42,7 @@ pub(crate) enum Flaw {
     Panics,
 }
 
+#[derive(Clone, Debug)]
 pub(crate) struct ToyStory {
     pub(crate) flaw: Flaw,
 }
