@@ -62,7 +62,7 @@ pub const ROOMS: [Room; 18] = [
     house("model", "alluvium-model", 1, &["base"]),
     house("storage", "alluvium-storage", 2, &["device"]),
     // Messages, merge operators and keyspaces are known from here on: storage moves bytes.
-    house("dictionary", "alluvium-dictionary", 3, &["storage"]),
+    house("dictionary", "alluvium-dictionary", 3, &["storage", "filters"]),
     house("trees", "alluvium-trees", 4, &["dictionary", "filters"]),
     house("hashes", "alluvium-hashes", 4, &["dictionary", "filters"]),
     house("db", "alluvium", 5, &["trees", "hashes", "model"]),
