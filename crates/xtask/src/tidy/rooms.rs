@@ -63,7 +63,7 @@ pub const ROOMS: [Room; 18] = [
     house("storage", "alluvium-storage", 2, &["device"]),
     // Messages, merge operators and keyspaces are known from here on: storage moves bytes.
     house("dictionary", "alluvium-dictionary", 3, &["storage", "filters"]),
-    house("trees", "alluvium-trees", 4, &["dictionary", "filters"]),
+    house("trees", "alluvium-trees", 4, &["dictionary", "filters", "model"]),
     house("hashes", "alluvium-hashes", 4, &["dictionary", "filters"]),
     house("db", "alluvium", 5, &["trees", "hashes", "model"]),
     house("files", "alluvium-files", 6, &["db"]),
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn what_a_room_uses_brings_what_that_uses() {
         let trees = room("trees").unwrap();
-        assert!(trees.may_use("base") && trees.may_use("device") && trees.may_use("filters"));
-        assert!(!trees.may_use("hashes") && !trees.may_use("model") && !trees.may_use("trees"));
+        assert!(trees.may_use("base") && trees.may_use("device") && trees.may_use("model"));
+        assert!(!trees.may_use("hashes") && !trees.may_use("db") && !trees.may_use("trees"));
     }
 }
