@@ -44,10 +44,6 @@ fn main() -> std::io::Result<()> {
         ("resp", requests_of_redis()),
         ("memcached", requests_of_memcached()),
         ("control", messages_of_managers()),
-        (
-            "bloom",
-            vec![[&[40, 2][..], &[1, 2, 3, 4, 5].repeat(20)].concat()],
-        ),
     ] {
         let folder = corpus.join(target);
         fs::create_dir_all(&folder)?;

@@ -1,5 +1,6 @@
 //! Reading and writing fixed-width little-endian bytes. The only users are files called
 //! `format.rs`.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use thiserror::Error;
 
@@ -55,15 +56,14 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`Truncated`] when the bytes end first.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], Truncated> {
-        let left = self.bytes.len() - self.at;
-        if len > left {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let Some(taken) = rest.get(..len) else {
             return Err(Truncated {
                 at: self.at,
                 wanted: len,
-                left,
+                left: rest.len(),
             });
-        }
-        let taken = &self.bytes[self.at..self.at + len];
+        };
         self.at += len;
         Ok(taken)
     }

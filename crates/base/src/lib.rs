@@ -1,13 +1,12 @@
 //! Types and contracts that every crate shares.
 //!
-//! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed,
-//! what an I/O is for, what an I/O may cost, what a dictionary is told about a key, and how the
-//! processor is asked for a line early.
+//! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed, what an I/O is
+//! for, what an I/O may cost and a device does cost, what a dictionary is told about a key, what kinds of error
+//! there are, and how the processor is asked for a line early.
 //!
 //! *Does not know*: files, pages, threads, clocks.
 //!
-//! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`message`],
-//! [`prefetch()`].
+//! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`DeviceProfile`], [`message`], [`ErrorKind`], [`prefetch()`].
 //!
 //! An item enters this crate only with two users.
 //!
@@ -21,11 +20,15 @@
 pub mod bytes;
 pub mod checksum;
 pub mod cost;
+mod device_profile;
+mod error;
 pub mod message;
 mod prefetch;
 pub mod purpose;
 
 pub use checksum::checksum;
+pub use device_profile::DeviceProfile;
+pub use error::ErrorKind;
 pub use message::{Kind, Message, Sequence};
 pub use prefetch::{prefetch, prefetch_line};
 pub use purpose::Purpose;

@@ -95,13 +95,6 @@ impl StorageError {
     pub(crate) fn inner(&self) -> &Storage {
         &self.0
     }
-
-    pub(crate) fn into_device(self) -> std::result::Result<Device, StorageError> {
-        match self.0 {
-            Storage::Device(error) => Ok(error),
-            other => Err(StorageError(other)),
-        }
-    }
 }
 
 fn kind_of_device(error: &Device) -> ErrorKind {

@@ -36,6 +36,7 @@
 //!              varint: length of the compaction filter's name; 0 for none
 //!              the name
 //! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::keyspace::KeyspaceOptions;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
@@ -59,6 +60,7 @@ pub const MAX_PREFIX: usize = 5;
 pub type TreeKey = SmallVec<[u8; 64]>;
 
 /// What stands before every key of a keyspace.
+#[allow(clippy::indexing_slicing, reason = "at most all of its bytes are zeros")]
 pub fn prefix(keyspace: KeyspaceId) -> TreeKey {
     if keyspace < SHORT {
         return TreeKey::from_slice(&[keyspace as u8]);

@@ -82,7 +82,7 @@ mod stats;
 mod value;
 mod worker;
 
-pub use alluvium_base::Purpose;
+pub use alluvium_base::{DeviceProfile, Purpose};
 pub use alluvium_device::{Counts as DeviceCounts, Snapshot as DeviceStats};
 pub use alluvium_dictionary::merge::{
     BadOperand, Candidate, CompactionFilter, Operator as MergeOperator, Verdict,

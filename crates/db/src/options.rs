@@ -4,7 +4,7 @@ use crate::caps::Background;
 use crate::simulation::{OpenIn as _, Scale};
 use crate::{Db, Error, Result};
 use crate::{machine, place};
-use alluvium_base::{KIB, MIB};
+use alluvium_base::{DeviceProfile, KIB, MIB};
 use alluvium_device::file::FileDirectory;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::merge::{CompactionFilter, Operator};
@@ -61,6 +61,7 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) sync_interval: Duration,
     pub(crate) page_size: Option<u32>,
+    pub(crate) device: DeviceProfile,
     pub(crate) workers: Option<usize>,
     pub(crate) log_limit: Option<u64>,
     pub(crate) max_bytes: Option<u64>,
@@ -97,6 +98,7 @@ impl fmt::Debug for Options {
             .field("durability", &self.durability)
             .field("sync_interval", &self.sync_interval)
             .field("page_size", &self.page_size)
+            .field("device", &self.device)
             .field("workers", &self.workers)
             .field("log_limit", &self.log_limit)
             .field("max_bytes", &self.max_bytes)
@@ -117,6 +119,7 @@ impl Default for Options {
             durability: Durability::default(),
             sync_interval: Duration::from_secs(1),
             page_size: None,
+            device: DeviceProfile::default(),
             workers: None,
             log_limit: None,
             max_bytes: None,
@@ -167,6 +170,21 @@ impl Options {
     #[must_use]
     pub fn page_size(mut self, bytes: u32) -> Options {
         self.page_size = Some(bytes);
+        self
+    }
+
+    /// Sets what the device costs, on which the length of new leaves depends. Default:
+    /// [`DeviceProfile::SSD`].
+    ///
+    /// ```
+    /// use alluvium::{DeviceProfile, Options};
+    /// let disk = DeviceProfile { setup_ns: 12_000_000, byte_ps: 8_500, parallelism: 1, ..DeviceProfile::SSD };
+    /// let options = Options::new().device(disk);
+    /// # drop(options);
+    /// ```
+    #[must_use]
+    pub fn device(mut self, profile: DeviceProfile) -> Options {
+        self.device = profile;
         self
     }
 
@@ -329,6 +347,7 @@ impl Options {
             records,
             balances: self.records.is_none() && self.scale.is_none(),
             page_size,
+            device: self.device,
             workers,
         })
     }
@@ -405,6 +424,8 @@ pub(crate) struct Plan {
     /// Whether memory moves between the caches.
     pub(crate) balances: bool,
     pub(crate) page_size: PageSize,
+    /// What the device costs.
+    pub(crate) device: DeviceProfile,
     pub(crate) workers: usize,
 }
 

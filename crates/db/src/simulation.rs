@@ -6,6 +6,7 @@
 
 use crate::options::Existing;
 use crate::{Db, Error, Options, Progress, RepairReport, Result};
+use alluvium_base::ErrorKind;
 use alluvium_device::{Directory, OverlayDirectory};
 use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::log::LogOptions;
@@ -141,15 +142,10 @@ impl Simulated for Db {
     }
 }
 
-/// Returns the error of the device that caused an error of the store.
-///
-/// # Errors
-/// The error itself, if no device caused it.
-pub fn device_error(error: Error) -> std::result::Result<alluvium_device::Error, Error> {
-    match error {
-        Error::Storage(storage) => storage.into_device().map_err(Error::Storage),
-        other => Err(other),
-    }
+/// Returns the kind of an error of the storage layer, as simulators sort them; `None` for others.
+#[must_use]
+pub fn storage_kind(error: &Error) -> Option<ErrorKind> {
+    error.storage().map(alluvium_storage::Error::kind)
 }
 
 /// The records of the log and of the catalog, for fuzzing what decodes them.

@@ -1,5 +1,6 @@
 //! What can go wrong with a device, and what to do about it.
 
+use alluvium_base::ErrorKind;
 use std::io;
 use thiserror::Error;
 
@@ -234,6 +235,17 @@ impl Error {
                 len,
                 source,
             },
+        }
+    }
+
+    /// Returns what kind of error it is. A file that is missing or too short is damage.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            error if error.is_shortage() => ErrorKind::Full,
+            Error::Poisoned { .. } => ErrorKind::Poisoned,
+            Error::PastEnd { .. } | Error::NotFound { .. } => ErrorKind::Damaged,
+            _ => ErrorKind::Device,
         }
     }
 

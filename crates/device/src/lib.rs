@@ -5,9 +5,8 @@
 //!
 //! *Does not know*: what the bytes mean, who caches them, which of them are live.
 //!
-//! *Read in this order*: [`buffer`] (large ones: `slabs.rs`), [`batch`], [`contract`],
-//! [`counters`], [`memory`], [`mod@file`], then the other implementations; [`socket`] (the file of
-//! a Unix socket).
+//! *Read in this order*: [`buffer`] (large ones: `slabs.rs`), [`batch`], [`contract`], [`counters`], [`memory`], [`mod@file`], then the other
+//! implementations; [`forward`] (wrappers); [`socket`] (the file of a Unix socket).
 //!
 //! Invariants that every implementation keeps (a shared test suite in `tests/it/contract.rs` runs
 //! on all of them):
@@ -34,6 +33,7 @@ pub mod contract;
 pub mod counters;
 pub mod error;
 pub mod file;
+pub mod forward;
 mod locks;
 pub mod machine;
 pub mod memory;

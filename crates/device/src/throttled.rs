@@ -11,15 +11,12 @@
 //! names and mapped stores pass.
 
 use crate::batch::InFlight;
-use crate::{
-    Batch, BootId, Counters, Device, Directory, FileOptions, Lock, Mapping, MemoryRegion, Request, Result,
-    Space, Ticket,
-};
+use crate::forward::{ForwardDevice, ForwardDirectory};
+use crate::{Batch, Device, Directory, FileOptions, Request, Ticket};
 use alluvium_base::cost::{Access, AccessKind, CostClock};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -143,59 +140,19 @@ impl fmt::Debug for ThrottledDirectory {
     }
 }
 
-impl Directory for ThrottledDirectory {
-    fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
-        Ok(self.throttle(self.inner.create(name, options)?))
+impl ForwardDirectory for ThrottledDirectory {
+    fn inner(&self) -> &dyn Directory {
+        &*self.inner
     }
 
-    fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
-        Ok(self.throttle(self.inner.open(name, options)?))
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
-    }
-
-    fn remove(&self, name: &str) -> Result<()> {
-        self.inner.remove(name)
-    }
-
-    fn list(&self) -> Result<Vec<String>> {
-        self.inner.list()
-    }
-
-    fn sync(&self) -> Result<()> {
-        self.inner.sync()
-    }
-
-    fn lock(&self, name: &str) -> Result<Lock> {
-        self.inner.lock(name)
-    }
-
-    fn lock_shared(&self, name: &str) -> Result<Lock> {
-        self.inner.lock_shared(name)
-    }
-
-    fn space(&self) -> Result<Space> {
-        self.inner.space()
-    }
-
-    fn boot_id(&self) -> BootId {
-        self.inner.boot_id()
-    }
-
-    fn counters(&self) -> &Counters {
-        self.inner.counters()
+    fn wrap(&self, file: Arc<dyn Device>, _options: FileOptions) -> Arc<dyn Device> {
+        self.throttle(file)
     }
 
     fn notes(&self) -> Vec<String> {
         let mut notes = self.inner.notes();
         notes.push("reads and writes are slowed down to the pace of a cost model".to_owned());
         notes
-    }
-
-    fn register_memory(&self, region: MemoryRegion) {
-        self.inner.register_memory(region);
     }
 
     fn describe(&self) -> String {
@@ -233,10 +190,14 @@ impl ThrottledFile {
     }
 }
 
-impl Device for ThrottledFile {
+impl ForwardDevice for ThrottledFile {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
+    }
+
     fn submit(&self, batch: Batch) -> Ticket {
         let requests = batch.into_requests();
-        let done_ns = self.server.charge(self.name(), self.file, &requests);
+        let done_ns = self.server.charge(self.inner.name(), self.file, &requests);
         let outer = InFlight::new(requests.len());
         let mut batch = Batch::with_capacity(requests.len());
         for request in requests {
@@ -282,34 +243,6 @@ impl Device for ThrottledFile {
             queued.hand_over();
         }
     }
-
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn grow(&self, len: u64) -> Result<()> {
-        self.inner.grow(len)
-    }
-
-    fn allocate(&self, range: Range<u64>) -> Result<()> {
-        self.inner.allocate(range)
-    }
-
-    fn truncate(&self, len: u64) -> Result<()> {
-        self.inner.truncate(len)
-    }
-
-    fn punch_hole(&self, range: Range<u64>) -> Result<()> {
-        self.inner.punch_hole(range)
-    }
-
-    fn map(&self, range: Range<u64>) -> Result<Mapping> {
-        self.inner.map(range)
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
 }
 
 impl fmt::Debug for ThrottledFile {
@@ -336,7 +269,7 @@ mod tests {
     }
 
     impl CostClock for Disk {
-        fn charge(&mut self, now_ns: u64, access: &Access) -> std::result::Result<u64, CostFault> {
+        fn charge(&mut self, now_ns: u64, access: &Access) -> Result<u64, CostFault> {
             self.free_ns = self.free_ns.max(now_ns) + self.setup_ns + self.byte_ns * access.len;
             Ok(self.free_ns)
         }
@@ -349,6 +282,7 @@ mod tests {
             free_ns: 0,
         };
         let directory = ThrottledDirectory::new(Arc::new(MemoryDirectory::new()), Box::new(clock));
+        let directory: Arc<dyn Directory> = Arc::new(directory);
         let file = directory
             .create("a", FileOptions::DIRECT)
             .expect("an empty directory");

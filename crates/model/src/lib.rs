@@ -6,7 +6,7 @@
 //!
 //! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is told.
 //!
-//! *Read in this order*: [`costs`], [`translate`], [`presets`].
+//! *Read in this order*: [`costs`], [`translate`], [`presets`], `profile.rs` (devices as stores are told of them, and the length of nodes).
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
 //! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*.
@@ -19,6 +19,8 @@
 
 pub mod costs;
 pub mod presets;
+mod profile;
 pub mod translate;
 
 pub use costs::{Affine, Dam, Pdam};
+pub use profile::best_node;

@@ -10,7 +10,15 @@
 /// When it is set to something else.
 #[must_use]
 pub fn number(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).map_or(otherwise, |text| {
-        text.parse().unwrap_or_else(|_| panic!("{name} is a number"))
-    })
+    wanted(name).unwrap_or(otherwise)
+}
+
+/// The number that an environment variable sets, if it is set.
+///
+/// # Panics
+/// When it is set to something else.
+#[must_use]
+pub fn wanted(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }

@@ -2,6 +2,7 @@
 
 use crate::Coverage;
 use crate::reference::{Contents, Durability, Reference, Write};
+use alluvium_base::ErrorKind;
 use alluvium_device::Directory;
 use alluvium_device::simulated::Survival;
 use parking_lot::{Mutex, MutexGuard};
@@ -169,6 +170,35 @@ impl Ledger {
         self.state().reference.reads(key, value)
     }
 
+    /// Compares what a read of `key` answered with the reference.
+    ///
+    /// # Errors
+    /// When the answer is wrong.
+    pub fn expect(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), Trouble> {
+        if self.reads(key, value) {
+            return Ok(());
+        }
+        Err(Trouble::wrong(format!("a read of {}", key.escape_ascii())))
+    }
+
+    /// Notes what became of commit `number`: it holds, it was refused without a change, or it is in doubt.
+    ///
+    /// # Errors
+    /// The answer's own.
+    pub fn answer(
+        &self,
+        number: usize,
+        durability: Durability,
+        answer: Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        match &answer {
+            Ok(()) => self.acknowledge(number, durability),
+            Err(trouble) if trouble.cause == Cause::Full => self.withdraw(number),
+            Err(_) => self.doubt(number),
+        }
+        answer
+    }
+
     /// Looks at the reference.
     pub fn with<R>(&self, look: impl FnOnce(&Reference) -> R) -> R {
         look(&self.state().reference)
@@ -218,6 +248,19 @@ impl Trouble {
         }
     }
 
+    /// Sorts an error by its kind. A refusal is a bug: a story asks only for what can be done.
+    pub fn of(kind: ErrorKind, text: impl fmt::Display) -> Trouble {
+        let cause = match kind {
+            ErrorKind::Full => Cause::Full,
+            ErrorKind::Device => Cause::Device,
+            ErrorKind::Poisoned => Cause::Poisoned,
+            ErrorKind::Damaged => Cause::Damaged,
+            ErrorKind::NotAStore => Cause::NotAStore,
+            ErrorKind::Refused => Cause::Wrong,
+        };
+        Trouble::new(cause, text)
+    }
+
     /// A wrong answer.
     pub fn wrong(text: impl fmt::Display) -> Trouble {
         Trouble::new(Cause::Wrong, text)
@@ -234,14 +277,6 @@ impl std::error::Error for Trouble {}
 
 impl From<alluvium_device::Error> for Trouble {
     fn from(error: alluvium_device::Error) -> Trouble {
-        use alluvium_device::Error;
-        let cause = match &error {
-            Error::DiskFull { .. } => Cause::Full,
-            Error::Poisoned { .. } => Cause::Poisoned,
-            // A file that is too short, or not there.
-            Error::PastEnd { .. } | Error::NotFound { .. } => Cause::Damaged,
-            _ => Cause::Device,
-        };
-        Trouble::new(cause, error)
+        Trouble::of(error.kind(), error)
     }
 }

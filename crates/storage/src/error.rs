@@ -1,5 +1,6 @@
 //! What can go wrong below the trees, where, and what to do about it.
 
+use alluvium_base::ErrorKind;
 use std::fmt;
 use thiserror::Error;
 
@@ -199,14 +200,28 @@ impl Error {
         }
     }
 
+    /// Returns what kind of error it is, whatever structure it comes from.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Error::Device(error) => error.kind(),
+            Error::Full { .. } | Error::LogFull { .. } => ErrorKind::Full,
+            Error::Poisoned { .. } => ErrorKind::Poisoned,
+            Error::NotAStore { .. } => ErrorKind::NotAStore,
+            Error::Corrupt { .. } | Error::OlderGeneration { .. } | Error::NewerFormat { .. } => {
+                ErrorKind::Damaged
+            }
+            Error::StoreExists { .. }
+            | Error::OlderFormat { .. }
+            | Error::BadBase { .. }
+            | Error::BadOption { .. } => ErrorKind::Refused,
+        }
+    }
+
     /// Returns whether a resource ran short: space on the disk or in the store, open files, or
     /// memory. Nothing was changed, and the same request may succeed later.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        match self {
-            Error::Full { .. } | Error::LogFull { .. } => true,
-            Error::Device(error) => error.is_shortage(),
-            _ => false,
-        }
+        self.kind() == ErrorKind::Full
     }
 }

@@ -318,6 +318,7 @@ pub(super) fn store_options(plan: &Plan) -> StoreOptions {
     StoreOptions {
         id: scale.id,
         page_size: plan.page_size,
+        device: plan.device,
         cache_bytes: scale.cache,
         extents: scale.extents,
         log: scale.log,

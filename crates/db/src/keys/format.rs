@@ -12,6 +12,7 @@
 //! ```
 //!
 //! A tuple is its parts, one after the other.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{BadKey, DecodePart, EncodePart, Parts};
 
@@ -110,7 +111,9 @@ impl DecodePart for Vec<u8> {
         let expected = "bytes with an end";
         let mut bytes = Vec::new();
         loop {
-            let byte = key.take(1, expected)?[0];
+            let &[byte] = key.take(1, expected)? else {
+                return Err(key.bad(expected));
+            };
             if byte != 0 {
                 bytes.push(byte);
                 continue;

@@ -6,11 +6,9 @@ use alluvium::{
     BadOperand, Candidate, CompactionFilter, Compression, Db, KeyspaceOptions, MergeOperator, Verdict,
 };
 use alluvium::{Error, Keyspace, Options};
-use alluvium_base::Purpose;
+use alluvium_device::forward::{ForwardDevice, ForwardDirectory};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::{
-    Batch, BootId, Counters, Device, Directory, FileOptions, Lock, Mapping, Result, Space, Ticket,
-};
+use alluvium_device::{Batch, Device, Directory, FileOptions, Mapping, Result, Ticket};
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::log::{Access, LogOptions};
 use alluvium_trees::tiered::Shape;
@@ -66,22 +64,24 @@ struct FusedFile {
     fuse: Fuse,
 }
 
-impl Fused {
-    fn file(&self, inner: Arc<dyn Device>) -> Arc<dyn Device> {
+impl ForwardDirectory for Fused {
+    fn inner(&self) -> &dyn Directory {
+        &*self.inner
+    }
+
+    fn wrap(&self, inner: Arc<dyn Device>, _options: FileOptions) -> Arc<dyn Device> {
         let fuse = self.fuse.clone();
         Arc::new(FusedFile { inner, fuse })
     }
-}
 
-impl Directory for Fused {
     fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
         self.fuse.call();
-        Ok(self.file(self.inner.create(name, options)?))
+        Ok(self.wrap(self.inner.create(name, options)?, options))
     }
 
     fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
         self.fuse.call();
-        Ok(self.file(self.inner.open(name, options)?))
+        Ok(self.wrap(self.inner.open(name, options)?, options))
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
@@ -94,41 +94,17 @@ impl Directory for Fused {
         self.inner.remove(name)
     }
 
-    fn list(&self) -> Result<Vec<String>> {
-        self.inner.list()
-    }
-
     fn sync(&self) -> Result<()> {
         self.fuse.call();
         self.inner.sync()
     }
-
-    fn lock(&self, name: &str) -> Result<Lock> {
-        self.inner.lock(name)
-    }
-
-    fn lock_shared(&self, name: &str) -> Result<Lock> {
-        self.inner.lock_shared(name)
-    }
-
-    fn space(&self) -> Result<Space> {
-        self.inner.space()
-    }
-
-    fn boot_id(&self) -> BootId {
-        self.inner.boot_id()
-    }
-
-    fn counters(&self) -> &Counters {
-        self.inner.counters()
-    }
-
-    fn describe(&self) -> String {
-        self.inner.describe()
-    }
 }
 
-impl Device for FusedFile {
+impl ForwardDevice for FusedFile {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
+    }
+
     fn submit(&self, batch: Batch) -> Ticket {
         self.fuse.call();
         self.inner.submit(batch)
@@ -140,10 +116,6 @@ impl Device for FusedFile {
 
     fn wait(&self, ticket: &Ticket) {
         self.inner.wait(ticket);
-    }
-
-    fn len(&self) -> u64 {
-        self.inner.len()
     }
 
     fn grow(&self, len: u64) -> Result<()> {
@@ -169,14 +141,6 @@ impl Device for FusedFile {
     fn map(&self, range: Range<u64>) -> Result<Mapping> {
         self.fuse.call();
         self.inner.map(range)
-    }
-
-    fn copy_from(&self, source: &dyn Device, range: Range<u64>, purpose: Purpose) -> Result<()> {
-        self.inner.copy_from(source, range, purpose)
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
     }
 }
 

@@ -14,6 +14,7 @@
 //!
 //! The keys are the same in memory. No bytes that are read ask for much more memory than they have
 //! themselves.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::RangeDeletes;
 use super::draft::Draft;
@@ -59,6 +60,10 @@ impl Growing {
     ///
     /// # Panics
     /// When there are 4 GiB of keys.
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "the two keys have so many bytes in common"
+    )]
     pub(super) fn add(&mut self, key: &[u8]) -> u32 {
         let number = self.count;
         if number > 0 && *key == *self.last {
@@ -141,7 +146,7 @@ impl Keys {
     fn from(&self, group: usize) -> Walk<'_> {
         let at = self.groups.get(group).map_or(self.bytes.len(), |&at| at as usize);
         Walk {
-            reader: Reader::new(&self.bytes[at..]),
+            reader: Reader::new(self.bytes.get(at..).unwrap_or_default()),
             left: self.count.saturating_sub((group * GROUP) as u32),
             key: Vec::new(),
         }
@@ -164,13 +169,14 @@ impl Keys {
     /// How many keys are before a key, or at or before it (`included`).
     pub(super) fn count_before(&self, key: &[u8], included: bool) -> usize {
         let is_before = |order| order == Ordering::Less || (included && order == Ordering::Equal);
-        let read = |at: usize| Reader::new(&self.bytes[at..]);
+        let read = |at: usize| Reader::new(self.bytes.get(at..).unwrap_or_default());
         let head = |&at: &u32| entry(&mut read(at as usize)).is_ok_and(|(_, head)| is_before(head.cmp(key)));
-        let Some(group) = self.groups.partition_point(head).checked_sub(1) else {
+        let group = self.groups.partition_point(head).checked_sub(1);
+        let Some((group, &at)) = group.and_then(|group| Some((group, self.groups.get(group)?))) else {
             return 0;
         };
         let first = group * GROUP;
-        let mut reader = read(self.groups[group] as usize);
+        let mut reader = read(at as usize);
         // How many bytes the key shares with the one before, which is before it.
         let mut same = 0;
         let mut number = first;
@@ -179,7 +185,7 @@ impl Keys {
         {
             // One that shares more than that differs from the key where the one before does.
             if shared <= same {
-                let wanted = &key[shared..];
+                let wanted = key.get(shared..).unwrap_or_default();
                 if shared < same || !is_before(rest.cmp(wanted)) {
                     break;
                 }
@@ -210,7 +216,7 @@ impl Keys {
                 if shared > 0 || (number > 0 && *rest <= *last) {
                     return None;
                 }
-            } else if shared > last.len() || *rest <= last[shared..] {
+            } else if last.get(shared..).is_none_or(|last| rest <= last) {
                 return None;
             }
             last.truncate(shared);

@@ -1,90 +1,41 @@
 //! Which keys a memtable does not hold, by one word: most lookups find nothing in it, and a descent
 //! waits for memory twice.
 //!
-//! A Bloom filter whose bits for a key are all in one word (Putze, Sanders and Singler, Cache-,
-//! Hash- and Space-Efficient Bloom Filters, 2007), so that an insertion changes a single word, at
-//! once.
+//! A blocked Bloom filter whose blocks are words, so that a writer changes one word, at once.
 
-use crate::sync::{AtomicU64, Ordering};
-use alluvium_base::prefetch_line;
+use alluvium_filters::{Bits, Bloom, Word};
 use foldhash::fast::FixedState;
 use std::hash::{BuildHasher, Hasher};
 
 /// Bytes of a memtable to one of its filter: with values of a hundred bytes some 20 bits for each
 /// key.
 const BYTES_PER_BYTE: usize = 128;
-/// Bits that a key sets.
-const BITS: u32 = 4;
 
 /// The filter. Several threads add to it while others ask.
 #[derive(Debug)]
-pub(super) struct Filter {
-    words: Box<[AtomicU64]>,
-}
-
-/// Where a key's bits are.
-#[derive(Clone, Copy)]
-pub(super) struct Bits<'f> {
-    word: &'f AtomicU64,
-    mask: u64,
-}
+pub(super) struct Filter(Bloom<Word>);
 
 impl Filter {
     /// Allocates the filter of a memtable of `limit` bytes.
     pub(super) fn new(limit: usize) -> Filter {
-        let words = (limit / BYTES_PER_BYTE / size_of::<u64>()).max(1);
-        Filter {
-            words: (0..words).map(|_| AtomicU64::new(0)).collect(),
-        }
+        Filter(Bloom::new(limit / BYTES_PER_BYTE / size_of::<Word>()))
     }
 
     /// The same, with nothing in it.
     pub(super) fn cleared(self) -> Filter {
-        for word in &self.words {
-            word.store(0, Ordering::Relaxed);
-        }
-        self
+        Filter(self.0.cleared())
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.words)
+        self.0.bytes()
     }
 
-    /// A key's bits.
+    /// A key's bits. They are added before its record is linked (M6).
     #[inline]
-    pub(super) fn of(&self, key: &[u8]) -> Bits<'_> {
+    pub(super) fn of(&self, key: &[u8]) -> Bits<'_, Word> {
         let mut hasher = FixedState::with_seed(0).build_hasher();
         hasher.write(key);
-        let hash = hasher.finish();
-        let at = ((hash >> 32) * self.words.len() as u64) >> 32;
-        let mask = (0..BITS).fold(0, |mask, number| mask | 1 << (hash >> (6 * number) & 63));
-        Bits {
-            word: &self.words[at as usize],
-            mask,
-        }
-    }
-}
-
-impl Bits<'_> {
-    /// Asks the processor for them.
-    #[inline]
-    pub(super) fn prefetch(self) {
-        prefetch_line(self.word);
-    }
-
-    /// Sets the bits of a key that is about to be inserted. A reader that learns of the key later
-    /// sees them (M6).
-    #[inline]
-    pub(super) fn add(self) {
-        if !self.may_be_there() {
-            self.word.fetch_or(self.mask, Ordering::Relaxed);
-        }
-    }
-
-    /// Whether the key may be there.
-    #[inline]
-    pub(super) fn may_be_there(self) -> bool {
-        self.word.load(Ordering::Relaxed) & self.mask == self.mask
+        self.0.of(hasher.finish())
     }
 }
 

@@ -17,6 +17,7 @@
 //!      0  32 × n  pointers to the nodes below, in order: as many as fit the largest node, fewer in the last
 //!                 zeros
 //! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::ValuePointer;
 use alluvium_base::bytes::{Reader, Writer};

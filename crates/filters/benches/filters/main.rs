@@ -1,17 +1,18 @@
 //! How small, how exact and how fast the filters are: `cargo bench -p alluvium-filters`.
 //!
-//! Two bloom filters, this crate's and the literature's, are measured in the same run, over the
-//! same keys and at the same false-positive rate; their lookups alternate with the quotient
-//! filter's, so that whatever disturbs the machine disturbs all. Figures are medians over turns of
-//! some 100 µs. "One by one" calls the lookup of one page; "in batches" asks for the memory of
-//! later lookups before it does the earlier ones, as the trees do.
+//! Two Bloom filters, the split-block kind and the literature's, are measured in the same run, over the same keys and at the same false-positive
+//! rate; their lookups alternate with the quotient filter's, so that whatever disturbs the machine disturbs all. Figures are medians
+//! over turns of some 100 µs. "One by one" calls the lookup of one page; "in batches" asks for the memory of later lookups before it does
+//! the earlier ones, as the trees do.
 
+mod split;
 mod textbook;
 
 use alluvium_filters::{
-    BloomGeometry, BloomPage, BloomView, Builder, Chunk, Entry, Error, Fingerprint, Geometry, Image, Maplet,
-    PageView, Shape, lookup_many, merge, sort,
+    Builder, Chunk, Entry, Error, Fingerprint, Geometry, Image, Maplet, PageView, Shape, lookup_many, merge,
+    sort,
 };
+use split::SplitBlock;
 use std::hint::black_box;
 use std::time::Instant;
 use textbook::Textbook;
@@ -122,49 +123,19 @@ fn build(geometry: Geometry, entries: &[Entry]) -> (Vec<u8>, u32) {
     (bytes, built.spilled)
 }
 
-/// A bloom filter of the same keys at the same rate.
-struct Bloom {
-    geometry: BloomGeometry,
-    bytes: Vec<u8>,
-}
-
-fn bloom(hashes: &[u64], rate: f64) -> Bloom {
-    let geometry = BloomGeometry::for_keys(hashes.len() as u64, rate, 4096).expect("a filter at this rate");
-    let mut bytes = vec![0; geometry.bytes() as usize];
-    for (number, page) in bytes.chunks_mut(4096).enumerate() {
-        BloomPage::create(&geometry, page, number as u32).expect("a page");
-    }
-    for &hash in hashes {
-        let at = geometry.page_of(hash) as usize * 4096;
-        BloomPage::new(&geometry, &mut bytes[at..at + 4096])
-            .expect("a page")
-            .insert(hash);
-    }
-    Bloom { geometry, bytes }
-}
-
-impl Bloom {
-    #[inline(always)]
-    fn view(&self, hash: u64) -> BloomView<'_> {
-        let at = self.geometry.page_of(hash) as usize * 4096;
-        BloomView::new(&self.geometry, &self.bytes[at..at + 4096]).expect("a page")
-    }
-
+impl SplitBlock {
     fn one_by_one(&self, hashes: &[u64]) -> usize {
-        hashes
-            .iter()
-            .filter(|&&hash| self.view(hash).contains(hash))
-            .count()
+        hashes.iter().filter(|&&hash| self.contains(hash)).count()
     }
 
     fn in_batches(&self, hashes: &[u64]) -> usize {
         let mut count = 0;
         for turn in 0..hashes.len() + AHEAD {
             if let Some(&hash) = hashes.get(turn) {
-                self.view(hash).prefetch(hash);
+                self.prefetch(hash);
             }
             if let Some(&hash) = hashes.get(turn.wrapping_sub(AHEAD)) {
-                count += usize::from(self.view(hash).contains(hash));
+                count += usize::from(self.contains(hash));
             }
         }
         count
@@ -234,8 +205,8 @@ fn space_and_false_positives(scale: &Scale) {
             let image = Image::new(&filter.geometry, &filter.bytes).expect("a filter");
             let keys = filter.hashes.len() as f64;
             let theory = load * f64::from(-(remainder_bits as i32)).exp2();
-            let (bloom, textbook) = (
-                bloom(&filter.hashes, theory),
+            let (split, textbook) = (
+                SplitBlock::build(&filter.hashes, theory),
                 Textbook::build(&filter.hashes, theory),
             );
             let mut random = fastrand::Rng::with_seed(8);
@@ -252,13 +223,13 @@ fn space_and_false_positives(scale: &Scale) {
                 "{remainder_bits:>2} bits at {:>2.0} %  {:>17.2} | {:>11.2} | {:>10.2}   {wrong:>15.3e}   {theory:>9.3e}  {:>6.3}   {:>14.4} %",
                 load * 100.0,
                 filter.bytes.len() as f64 * 8.0 / keys,
-                bloom.bytes.len() as f64 * 8.0 / keys,
+                split.bytes() as f64 * 8.0 / keys,
                 textbook.bytes() as f64 * 8.0 / keys,
                 wrong / theory,
                 f64::from(filter.spilled) / keys * 100.0,
             );
             let blooms = [
-                rate(&|hash| bloom.view(hash).contains(hash)),
+                rate(&|hash| split.contains(hash)),
                 rate(&|hash| textbook.contains(hash)),
             ];
             assert!(
@@ -285,7 +256,10 @@ fn lookups(scale: &Scale) {
     {
         let filter = quotient(1 << log, remainder_bits, value_bits, load);
         let rate = load * f64::from(-(remainder_bits as i32)).exp2();
-        let (bloom, textbook) = (bloom(&filter.hashes, rate), Textbook::build(&filter.hashes, rate));
+        let (split, textbook) = (
+            SplitBlock::build(&filter.hashes, rate),
+            Textbook::build(&filter.hashes, rate),
+        );
         let mut random = fastrand::Rng::with_seed(9);
         let queries = TURN * scale.turns;
         let misses: Vec<u64> = (0..queries).map(|_| random.u64(..)).collect();
@@ -302,10 +276,10 @@ fn lookups(scale: &Scale) {
                 queries,
                 [
                     &|hashes: &[u64]| filter.one_by_one(hashes),
-                    &|hashes: &[u64]| bloom.one_by_one(hashes),
+                    &|hashes: &[u64]| split.one_by_one(hashes),
                     &|hashes: &[u64]| hashes.iter().filter(|&&hash| textbook.contains(hash)).count(),
                     &|hashes: &[u64]| filter.in_batches(hashes),
-                    &|hashes: &[u64]| bloom.in_batches(hashes),
+                    &|hashes: &[u64]| split.in_batches(hashes),
                 ],
             );
             print!("   {one:>6.1} |{blooms_one:>6.1} |{textbooks:>6.1}   {batch:>6.1} |{blooms_batch:>6.1}");

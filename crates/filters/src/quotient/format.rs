@@ -65,6 +65,7 @@
 //!     16     4  slots of a page
 //!     20     4  zero
 //! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::geometry::{Geometry, Shape};
 use crate::{Entry, Error, Result};
@@ -106,6 +107,10 @@ pub(super) struct Header {
 
 impl Header {
     /// Writes the header over the first bytes of a page.
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "a page that is being filled has the length of its geometry"
+    )]
     pub(super) fn write(&self, geometry: &Geometry, page: &mut [u8]) {
         let mut bytes = Vec::with_capacity(HEADER_BYTES);
         Writer::new(&mut bytes)
@@ -177,11 +182,19 @@ impl Header {
     }
 
     /// Changes the slots in use.
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "a page that is being filled has the length of its geometry"
+    )]
     pub(super) fn set_filled(page: &mut [u8], filled: u32) {
         page[12..16].copy_from_slice(&filled.to_le_bytes());
     }
 
     /// Changes the number of the first spilled record.
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "a page that is being filled has the length of its geometry"
+    )]
     pub(super) fn set_first_record(page: &mut [u8], first_record: u32) {
         page[16..20].copy_from_slice(&first_record.to_le_bytes());
     }
@@ -317,6 +330,10 @@ impl Block {
     }
 
     #[inline]
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "a page that is being filled has the length of its geometry"
+    )]
     pub(super) fn write(self, page: &mut [u8], block: u32) {
         let at = Block::at(block);
         page[at..at + 8].copy_from_slice(&self.head.to_le_bytes());
@@ -388,6 +405,10 @@ pub(super) struct SlotWriter {
 
 impl SlotWriter {
     /// A writer that goes on at a slot; the slots before it in the same byte are kept.
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "a page that is being filled has the length of its geometry"
+    )]
     pub(super) fn at(geometry: &Geometry, page: &[u8], position: u32) -> SlotWriter {
         let bit = slots_at(geometry, position);
         let (at, held) = ((bit >> 3) as usize, bit & 7);
@@ -399,6 +420,10 @@ impl SlotWriter {
     }
 
     #[inline(always)]
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "a page that is being filled has the length of its geometry"
+    )]
     pub(super) fn push(&mut self, page: &mut [u8], word: u64, bits: u32) {
         self.bits |= word << self.held;
         self.held += bits;
@@ -415,6 +440,10 @@ impl SlotWriter {
     }
 
     /// Writes the bits still held. Whatever follows them in their last byte becomes zero.
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "a page that is being filled has the length of its geometry"
+    )]
     pub(super) fn flush(&mut self, page: &mut [u8]) {
         let len = self.held.div_ceil(8) as usize;
         page[self.at..self.at + len].copy_from_slice(&self.bits.to_le_bytes()[..len]);
@@ -423,6 +452,10 @@ impl SlotWriter {
 
 /// Writes the lowest `count` (57 at most) bits of `bits` at a bit of the page. The 8 bytes from
 /// that bit's on must be in the page.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "a page that is being filled has the length of its geometry"
+)]
 pub(super) fn put_bits(page: &mut [u8], at: u32, count: u32, bits: u64) {
     let (byte, skew) = ((at / 8) as usize, at % 8);
     let mask = (1u64 << count) - 1;
@@ -433,6 +466,10 @@ pub(super) fn put_bits(page: &mut [u8], at: u32, count: u32, bits: u64) {
     *bytes = (kept | (bits & mask) << skew).to_le_bytes();
 }
 
+#[allow(
+    clippy::indexing_slicing,
+    reason = "a page that is being filled has the length of its geometry"
+)]
 fn get_bits(page: &[u8], at: u32, count: u32) -> u64 {
     let bytes: &[u8; 8] = page[(at / 8) as usize..]
         .first_chunk()
@@ -479,6 +516,10 @@ pub(super) fn record(page: &[u8], index: u32) -> Option<(Entry, u32)> {
 }
 
 /// Writes the record at `index` of a spill page.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "a page that is being filled has the length of its geometry"
+)]
 pub(super) fn write_record(page: &mut [u8], index: u32, entry: Entry, count: u32) {
     let at = HEADER_BYTES + index as usize * RECORD_BYTES;
     page[at..at + 8].copy_from_slice(&entry.0.to_le_bytes());

@@ -9,6 +9,7 @@
 //!      0     4  length of the body, at most `MOST_BODY`
 //!      4     n  the body: a `Request` or a `Part` as postcard (version 1) encodes it
 //! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::request::{Error, Kind, Reply};
 use serde::de::DeserializeOwned;
@@ -72,7 +73,9 @@ pub fn frame(message: &impl Serialize) -> Result<Vec<u8>, Error> {
         return Err(Error::told(Kind::Failed, text));
     }
     let length = u32::try_from(length).unwrap_or(u32::MAX);
-    bytes[..4].copy_from_slice(&length.to_le_bytes());
+    if let Some(head) = bytes.first_chunk_mut() {
+        *head = length.to_le_bytes();
+    }
     Ok(bytes)
 }
 
@@ -84,7 +87,7 @@ pub fn read<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>
     let mut length = [0; 4];
     let mut filled = 0;
     while filled < length.len() {
-        match stream.read(&mut length[filled..]) {
+        match stream.read(length.get_mut(filled..).unwrap_or_default()) {
             Ok(0) if filled == 0 => return Ok(None),
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(bytes) => filled += bytes,

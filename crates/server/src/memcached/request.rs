@@ -1,4 +1,5 @@
 //! Requests out of bytes: a line, and behind some a block.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use smallvec::SmallVec;
 
@@ -82,7 +83,7 @@ pub fn announced(buffer: &[u8], most: usize) -> usize {
     let Some(end) = buffer.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
         return 0;
     };
-    let line = &buffer[..end];
+    let line = buffer.get(..end).unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let mut words = line.split(|&byte| byte == b' ').filter(|word| !word.is_empty());
     let at = words.next().and_then(block_word);
@@ -104,7 +105,7 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
             Found::Nothing
         };
     };
-    let line = &buffer[..end];
+    let line = buffer.get(..end).unwrap_or_default();
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let words: SmallVec<[&[u8]; 8]> = line
         .split(|&byte| byte == b' ')
@@ -143,17 +144,17 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
     if length > most {
         return Found::Bad(TOO_LARGE, taken.saturating_add(length).saturating_add(2));
     }
-    let rest = &buffer[taken..];
-    if rest.len() < length + 2 {
+    let rest = buffer.get(taken..).unwrap_or_default();
+    let (Some(block), Some(end)) = (rest.get(..length), rest.get(length..length + 2)) else {
         return Found::Nothing;
-    }
-    if &rest[length..length + 2] != b"\r\n" {
+    };
+    if end != b"\r\n" {
         // What follows is skipped up to its next line, as memcached does.
-        let skipped = rest[length..].iter().position(|&byte| byte == b'\n');
+        let mut after = rest.iter().skip(length);
+        let skipped = after.position(|&byte| byte == b'\n');
         let skipped = skipped.map_or(rest.len() - length, |at| at + 1);
         return Found::Bad(BAD_BLOCK, taken + length + skipped);
     }
-    let block = &rest[..length];
     Found::Request(Request { words, block }, taken + length + 2)
 }
 

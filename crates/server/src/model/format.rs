@@ -53,6 +53,7 @@
 //!     24     1  1 if it is stale, 2 if somebody was told to renew it
 //!     25        the item
 //! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Collection, Kind};
 use smallvec::SmallVec;

@@ -1,4 +1,5 @@
 //! Requests out of bytes, as many as have come, from where the last call ended.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::number::integer;
 use std::fmt;
@@ -191,6 +192,10 @@ impl Requests {
 
     /// The arguments of one of them, in the buffer that they were read from.
     #[must_use]
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "the index is that of a request which was read"
+    )]
     pub fn get<'a>(&'a self, index: usize, buffer: &'a [u8]) -> Args<'a> {
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         Args::new(buffer, &self.places[start..self.ends[index]])
@@ -335,6 +340,10 @@ impl Parser {
     }
 
     /// The line that begins at `from`, without its end, and where the next one begins; both from the beginning of the request.
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "what was searched lies within the request"
+    )]
     fn line(
         &mut self,
         request: &[u8],
@@ -364,6 +373,10 @@ impl Parser {
         }
     }
 
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "a request begins and its lines end within the buffer"
+    )]
     fn array(
         &mut self,
         buffer: &[u8],
@@ -414,6 +427,7 @@ impl Parser {
         Ok(Step::Done(begun.at))
     }
 
+    #[allow(clippy::indexing_slicing, reason = "a request begins within the buffer")]
     fn inline(
         &mut self,
         buffer: &mut [u8],
@@ -457,6 +471,10 @@ fn refusal(limits: &Limits, what: &'static str, otherwise: BadRequest) -> BadReq
 }
 
 /// The next word of a line: where it begins and ends once it is decoded, and where the rest of the line begins.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "the line ends within the buffer, and what is decoded is no longer"
+)]
 fn word(buffer: &mut [u8], mut at: usize, end: usize) -> Result<Option<(usize, usize, usize)>, BadRequest> {
     while at < end && buffer[at].is_ascii_whitespace() {
         at += 1;
@@ -486,6 +504,10 @@ fn word(buffer: &mut [u8], mut at: usize, end: usize) -> Result<Option<(usize, u
 }
 
 /// Decodes up to the closing quote; where the rest begins. What is decoded is never longer than what it stands for.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "the line ends within the buffer, and what is decoded is no longer"
+)]
 fn quoted(
     buffer: &mut [u8],
     mut at: usize,

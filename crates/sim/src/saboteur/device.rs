@@ -2,6 +2,7 @@
 
 use super::{Held, Sabotage, Shared};
 use alluvium_base::Purpose;
+use alluvium_device::forward::ForwardDevice;
 use alluvium_device::{
     BLOCK, Batch, Buffer, Caching, Device, FileOptions, Mapping, MappingBacking, Outcome, Request, Result,
     Ticket,
@@ -86,7 +87,7 @@ impl SabotagedFile {
             }
         };
         if let Sabotage::SyncAfterWrite { before, .. } = self.shared.bug
-            && Sabotage::hits(before, self.name())
+            && Sabotage::hits(before, self.inner.name())
             && let Err(error) = self.shared.release()
         {
             return Outcome {
@@ -98,7 +99,7 @@ impl SabotagedFile {
     }
 
     fn fate(&self, offset: u64, len: u64) -> Fate {
-        let name = self.name();
+        let name = self.inner.name();
         let mut state = self.shared.state.lock();
         match self.shared.bug {
             Sabotage::OnlyFirstWrites(part, kept) if Sabotage::hits(part, name) => {
@@ -172,7 +173,11 @@ fn sync(
     }
 }
 
-impl Device for SabotagedFile {
+impl ForwardDevice for SabotagedFile {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
+    }
+
     fn submit(&self, batch: Batch) -> Ticket {
         let requests = batch.into_requests().into_iter();
         Ticket::ready(requests.map(|request| self.perform(request)).collect())
@@ -186,21 +191,9 @@ impl Device for SabotagedFile {
         assert!(ticket.is_complete(), "a batch is complete when it is submitted");
     }
 
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn grow(&self, len: u64) -> Result<()> {
-        self.inner.grow(len)
-    }
-
-    fn allocate(&self, range: Range<u64>) -> Result<()> {
-        self.inner.allocate(range)
-    }
-
     fn truncate(&self, len: u64) -> Result<()> {
         match self.shared.bug {
-            Sabotage::SkipTruncate(part) if Sabotage::hits(part, self.name()) => Ok(()),
+            Sabotage::SkipTruncate(part) if Sabotage::hits(part, self.inner.name()) => Ok(()),
             _ => {
                 self.inner.truncate(len)?;
                 self.shared.freed()
@@ -210,7 +203,9 @@ impl Device for SabotagedFile {
 
     fn punch_hole(&self, range: Range<u64>) -> Result<()> {
         let range = match self.shared.bug {
-            Sabotage::PunchWide(part, by) if Sabotage::hits(part, self.name()) => range.start..range.end + by,
+            Sabotage::PunchWide(part, by) if Sabotage::hits(part, self.inner.name()) => {
+                range.start..range.end + by
+            }
             _ => range,
         };
         self.inner.punch_hole(range)?;
@@ -233,10 +228,6 @@ impl Device for SabotagedFile {
         };
         // SAFETY: the memory is that of `inner`, which the backing keeps.
         Ok(unsafe { Mapping::new(start, len, Arc::new(backing)) })
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
     }
 }
 

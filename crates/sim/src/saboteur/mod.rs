@@ -9,7 +9,8 @@
 
 mod device;
 
-use alluvium_device::{BootId, Counters, Device, Directory, FileOptions, Lock, MemoryRegion, Result, Space};
+use alluvium_device::forward::ForwardDirectory;
+use alluvium_device::{Device, Directory, FileOptions, Result};
 use device::SabotagedFile;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
@@ -145,27 +146,20 @@ impl Saboteur {
             shared: Arc::new(Shared { bug, state }),
         })
     }
+}
 
-    fn file(&self, inner: Arc<dyn Device>, options: FileOptions) -> Arc<dyn Device> {
+impl ForwardDirectory for Saboteur {
+    fn inner(&self) -> &dyn Directory {
+        &*self.inner
+    }
+
+    fn wrap(&self, inner: Arc<dyn Device>, options: FileOptions) -> Arc<dyn Device> {
+        let shared = Arc::clone(&self.shared);
         Arc::new(SabotagedFile {
             inner,
             options,
-            shared: Arc::clone(&self.shared),
+            shared,
         })
-    }
-}
-
-impl Directory for Saboteur {
-    fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
-        Ok(self.file(self.inner.create(name, options)?, options))
-    }
-
-    fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
-        Ok(self.file(self.inner.open(name, options)?, options))
-    }
-
-    fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.inner.rename(from, to)
     }
 
     fn remove(&self, name: &str) -> Result<()> {
@@ -176,47 +170,11 @@ impl Directory for Saboteur {
         self.shared.freed()
     }
 
-    fn list(&self) -> Result<Vec<String>> {
-        self.inner.list()
-    }
-
     fn sync(&self) -> Result<()> {
         if self.shared.bug == Sabotage::SkipDirectorySync {
             return Ok(());
         }
         self.inner.sync()
-    }
-
-    fn lock(&self, name: &str) -> Result<Lock> {
-        self.inner.lock(name)
-    }
-
-    fn lock_shared(&self, name: &str) -> Result<Lock> {
-        self.inner.lock_shared(name)
-    }
-
-    fn space(&self) -> Result<Space> {
-        self.inner.space()
-    }
-
-    fn boot_id(&self) -> BootId {
-        self.inner.boot_id()
-    }
-
-    fn counters(&self) -> &Counters {
-        self.inner.counters()
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.inner.notes()
-    }
-
-    fn register_memory(&self, region: MemoryRegion) {
-        self.inner.register_memory(region);
-    }
-
-    fn describe(&self) -> String {
-        self.inner.describe()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The crash driver on the toy: what is right survives everything, and what is wrong is found.
 
 use crate::toy::{Flaw, ToyStory};
+use alluvium_sim::harness::Crashes;
 use alluvium_sim::saboteur::Sabotage;
 use alluvium_sim::{Campaign, Settings};
 use std::time::Instant;
@@ -94,7 +95,7 @@ fn every_mistake_of_the_store_is_found_made_small_and_replayed() {
 
 #[test]
 fn every_bug_planted_under_the_store_is_found() {
-    for bug in [
+    let bugs = [
         Sabotage::SkipSync("journal"),
         Sabotage::SkipSync("slots"),
         Sabotage::SkipDirectorySync,
@@ -111,20 +112,14 @@ fn every_bug_planted_under_the_store_is_found() {
             mask: 96 << 10,
         },
         Sabotage::TearWrites("slots"),
-    ] {
-        let settings = Settings {
-            sabotage: Some(bug),
-            ..Settings::default()
-        };
-        let report = campaign(Flaw::None)
-            .settings(settings.clone())
-            .points(20_000)
-            .run();
-        let finding = report.finding.unwrap_or_else(|| panic!("{bug:?} was not found"));
-        let replayed = campaign(Flaw::None)
-            .settings(settings)
-            .replay(&finding.target)
-            .finding;
-        assert_eq!(replayed, Some(finding), "{bug:?}: the line must replay");
-    }
+    ];
+    let crashes = Crashes {
+        settings: Settings::default(),
+        command: COMMAND,
+        points: 0,
+        effort: 100_000,
+        must_meet: &[],
+        least_met: 0,
+    };
+    crashes.find_bugs(&ToyStory { flaw: Flaw::None }, &bugs);
 }

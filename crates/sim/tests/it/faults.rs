@@ -1,9 +1,8 @@
 //! The faults driver on the toy.
 
 use crate::toy::{Flaw, ToyStory};
-use alluvium_sim::FaultCampaign;
-use alluvium_sim::saboteur::Sabotage;
-use alluvium_sim::{Settings, replay};
+use alluvium_sim::harness::Faults;
+use alluvium_sim::{FaultCampaign, Settings, replay};
 
 fn campaign(flaw: Flaw) -> FaultCampaign<ToyStory> {
     FaultCampaign::new(ToyStory { flaw })
@@ -41,14 +40,10 @@ fn a_store_that_goes_on_after_an_error_is_found() {
 
 #[test]
 fn a_failed_sync_that_somebody_acknowledges_is_found() {
-    for file in ["journal", "slots"] {
-        let sabotage = Some(Sabotage::AcknowledgeFailedSync(file));
-        let settings = Settings {
-            sabotage,
-            steps: 40,
-            ..Settings::default()
-        };
-        let report = campaign(Flaw::None).settings(settings).seeds(1, 4).run();
-        assert!(report.finding.is_some(), "{file}");
-    }
+    let faults = Faults {
+        settings: Settings::default(),
+        command: "",
+        every: 1,
+    };
+    faults.find_acknowledged_failures(&ToyStory { flaw: Flaw::None }, &["journal", "slots"]);
 }

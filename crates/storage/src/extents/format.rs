@@ -47,6 +47,7 @@
 //!      8     1  tier
 //!      9     3  zero
 //! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Extent, MAX_EXTENT_UNITS, MAX_REFERENCES, MAX_TIER_UNITS, UNIT};
 use crate::tiers::MAX_TIERS;
@@ -306,6 +307,7 @@ impl RecordBuilder {
     }
 
     /// The record, chained to the one before it, and its own checksum. The builder is empty again.
+    #[allow(clippy::indexing_slicing, reason = "the buffer is made here, for these bytes")]
     pub(super) fn seal(&mut self, header: &RecordHeader, link: u64) -> (Buffer, u64) {
         if let Some(open) = self.open.take() {
             self.append(&open);
@@ -403,7 +405,9 @@ pub(super) fn decode_record(
     };
     let (header, count, zeros, sum, entries, padding) = read().map_err(short)?;
     let mut unsummed = record.to_vec();
-    unsummed[CHECKSUM_AT..HEADER].fill(0);
+    if let Some(field) = unsummed.get_mut(CHECKSUM_AT..HEADER) {
+        field.fill(0);
+    }
     let found = checksum::seeded(link, &unsummed);
     if found != sum {
         return Err(bad(&format!("checksum {sum:016x}"), format!("{found:016x}")));

@@ -64,6 +64,7 @@
 //! The seed of a place comes from the store's identity, the incarnation, the segment number, the
 //! slot and the position: the same bytes at another place, or in another use of the same file, do
 //! not verify.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::options::MAX_LANES;
 use crate::IMPOSSIBLE;

@@ -11,6 +11,7 @@
 //!     30     1  codec: 0 none, 1 LZ4, 2 Zstd
 //!     31     1  zero
 //! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Codec, MAX_PAGES, PageSize};
 use crate::{Error, Place, Result, Structure};

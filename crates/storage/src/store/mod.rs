@@ -52,7 +52,7 @@ use crate::log::{Log, LogUsage, Record, RepairReport};
 use crate::node::{NodeWriter, WriterOptions};
 use crate::superblock::{self, MAX_PAYLOAD, Superblock, SuperblockFile};
 use crate::{Codec, PageSize, Result, Tiers};
-use alluvium_base::Purpose;
+use alluvium_base::{DeviceProfile, Purpose};
 use alluvium_device::{Access, Directory, FileOptions, Lock};
 use health::Health;
 use parking_lot::Mutex;
@@ -76,6 +76,7 @@ pub struct Store {
     building: AtomicU64,
     health: Health,
     page_size: PageSize,
+    device: DeviceProfile,
     /// Given back last, when everything else is closed.
     lock: Mutex<Option<Lock>>,
 }
@@ -245,6 +246,7 @@ impl Store {
             building,
             health: Health::default(),
             page_size: options.page_size,
+            device: options.device,
             lock: Mutex::new(Some(lock)),
         })
     }
@@ -253,6 +255,12 @@ impl Store {
     #[must_use]
     pub fn page_size(&self) -> PageSize {
         self.page_size
+    }
+
+    /// What the device costs, as the options say.
+    #[must_use]
+    pub fn device(&self) -> &DeviceProfile {
+        &self.device
     }
 
     /// Returns the directory that the store lives in.

@@ -5,7 +5,7 @@ use crate::extents::ExtentOptions;
 use crate::log::LogOptions;
 use crate::tiers::MAX_TIERS;
 use crate::{Error, PageSize, Result};
-use alluvium_base::MIB;
+use alluvium_base::{DeviceProfile, MIB};
 
 /// What the cache's memory may be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +35,8 @@ pub struct StoreOptions {
     pub extents: ExtentOptions,
     /// How the log is laid out.
     pub log: LogOptions,
+    /// What the device costs: layouts above depend on it.
+    pub device: DeviceProfile,
 }
 
 impl Default for StoreOptions {
@@ -47,6 +49,7 @@ impl Default for StoreOptions {
             cache_memory: CacheMemory::Returnable,
             extents: ExtentOptions::default(),
             log: LogOptions::default(),
+            device: DeviceProfile::default(),
         }
     }
 }

@@ -22,6 +22,7 @@
 //!    128     …  payload: what the floor above keeps (the root of its tree), then zeros
 //!   4088     8  XXH3-64 of bytes 0 to 4087
 //! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::extents::MapPointer;
 use crate::{Error, IMPOSSIBLE, PageSize, Place, Result, Structure};

@@ -39,6 +39,7 @@
 //!      0   12 × values  value (2), zero (2), entries that have it (8), in rising order of the values
 //!              8 × pages  XXH3-64 of each page
 //! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_filters::Geometry;
@@ -153,7 +154,7 @@ impl Root {
         let short = |short: Truncated| bad("the root of a maplet", short.to_string());
         let mut reader = Reader::new(node);
         let start = reader.take(8).map_err(short)?;
-        if start[..4] != MAGIC || start[4..] != [VERSION, 0, 0, 0] {
+        if start.split_at_checked(4) != Some((MAGIC.as_slice(), &[VERSION, 0, 0, 0])) {
             return Err(bad("AMPD 1", format!("{start:02x?}")));
         }
         let geometry = Geometry::decode(reader.take(Geometry::BYTES).map_err(short)?)
@@ -328,7 +329,7 @@ impl Body {
             .ok()
             .filter(|&own| own <= bytes.len())
             .ok_or_else(|| bad(&format!("{} bytes", root.body_bytes()), bytes.len().to_string()))?;
-        if bytes[own..].iter().any(|&byte| byte != 0) {
+        if bytes.iter().skip(own).any(|&byte| byte != 0) {
             return Err(bad("zeros behind the directory", "others".to_owned()));
         }
         let (mut values, mut sum) = (Vec::with_capacity(root.values as usize), 0u64);

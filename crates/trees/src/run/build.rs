@@ -68,6 +68,8 @@ pub struct Builder {
     pub(super) extents: Arc<Extents>,
     pub(super) tiers: Arc<Tiers>,
     pub(super) threshold: usize,
+    /// What the device moves while an I/O begins, in bytes.
+    pub(super) half_bandwidth: u64,
     pub(super) leaves: NodeWriter,
     pub(super) values: Option<ValueWriter>,
     pub(super) leaf: LeafBuilder,
@@ -157,6 +159,7 @@ impl Builder {
             extents: Arc::clone(store.extents()),
             tiers: Arc::clone(store.tiers()),
             threshold,
+            half_bandwidth: store.device().half_bandwidth(),
             leaves: store.node_writer(writer_options)?,
             values: None,
             leaf: LeafBuilder::default(),
@@ -347,9 +350,11 @@ impl Builder {
             if let Some(closed) = closed.get_mut((slot.leaf - written) as usize) {
                 let at = closed.values_at + slot.at;
                 closed.bytes[at..at + bytes.len()].copy_from_slice(&bytes);
+                assert!(closed.awaited > 0, "a value is placed once");
                 closed.awaited -= 1;
             } else {
                 leaf.patch(slot.at, &bytes);
+                assert!(*awaited > 0, "a value is placed once");
                 *awaited -= 1;
             }
             spans.add(&pointer.node, low, high, pointer.share(page_size));
@@ -405,6 +410,7 @@ impl Builder {
         if !taken {
             self.begin_leaf(key, new, value.len())?;
             self.leaf.add(key, new, &entry, self.room);
+            debug_assert_eq!(self.leaf.records(), 1, "a new leaf takes its record");
         }
         if let Some(len) = separate {
             self.separate_bytes += len as u64;
@@ -431,7 +437,10 @@ impl Builder {
         let record = mean.unwrap_or(key.len() + value_len + 8);
         self.leaf_codec = self.options.codec;
         self.is_over = false;
-        self.room = self.options.leaf_room(record, self.page_size());
+        self.room = self
+            .options
+            .leaf_room(record, self.page_size(), self.half_bandwidth);
+        debug_assert!(self.room >= self.page_size().bytes(), "{}", self.room);
         self.leaf.restart(!new);
         self.separate_bytes = 0;
         self.awaited = 0;
@@ -449,9 +458,11 @@ impl Builder {
 
     /// Closes the leaf. `goes_on` when the next record has the same key as its last one.
     pub(super) fn close_leaf(&mut self, goes_on: bool) {
+        assert!(self.leaf.records() > 0, "a leaf has records");
         let mut closed = self.spare.take().unwrap_or_default();
         closed.bytes.clear();
         self.leaf.encode(goes_on, &mut closed.bytes);
+        assert!(closed.bytes.len() >= self.leaf.value_bytes(), "values are last");
         closed.values_at = closed.bytes.len() - self.leaf.value_bytes();
         self.separator.clone_into(&mut closed.separator);
         closed.sums = Sums {
@@ -473,6 +484,7 @@ impl Builder {
         while self.closed.front().is_some_and(|closed| closed.awaited == 0)
             && let Some(mut closed) = self.closed.pop_front()
         {
+            assert!(self.closed_bytes >= closed.bytes.len() as u64, "counted");
             self.closed_bytes -= closed.bytes.len() as u64;
             self.written += 1;
             self.leaves.set_codec(closed.codec);
@@ -505,6 +517,7 @@ impl Builder {
 
     pub(super) fn close_index(&mut self) {
         let full = self.index.take();
+        debug_assert!(!full.bytes.is_empty(), "an index node has children");
         self.full_bytes += full.bytes.len().next_multiple_of(self.page_size().bytes()) as u64;
         self.full.push(full);
     }
@@ -573,4 +586,5 @@ pub(super) fn note_sequence(summary: &mut Summary, lowest: Sequence, highest: Se
         summary.lowest_sequence.min(lowest)
     };
     summary.highest_sequence = summary.highest_sequence.max(highest);
+    debug_assert!(summary.lowest_sequence <= summary.highest_sequence);
 }

@@ -21,6 +21,7 @@
 //!                 in the last
 //!                 zeros
 //! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::Bad;
 use alluvium_base::bytes::{Reader, Writer};
@@ -48,6 +49,7 @@ pub(super) fn width(value: u64) -> usize {
 
 /// Appends an integer of `width` bytes.
 #[inline]
+#[allow(clippy::indexing_slicing, reason = "an integer has at most eight bytes")]
 pub(super) fn put(out: &mut Vec<u8>, value: u64, width: usize) {
     out.extend_from_slice(&value.to_le_bytes()[..width]);
 }
@@ -64,7 +66,9 @@ pub(super) fn get(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
         return Some(u64::from_le_bytes(*eight) & mask);
     }
     let mut eight = [0; 8];
-    eight[..width].copy_from_slice(bytes.get(at..at.checked_add(width)?)?);
+    eight
+        .get_mut(..width)?
+        .copy_from_slice(bytes.get(at..at.checked_add(width)?)?);
     Some(u64::from_le_bytes(eight))
 }
 
@@ -80,7 +84,9 @@ pub(super) fn head(bytes: &[u8], start: usize, end: usize) -> Option<u64> {
     }
     let mut eight = [0; 8];
     let len = len.min(8);
-    eight[..len].copy_from_slice(bytes.get(start..start.checked_add(len)?)?);
+    eight
+        .get_mut(..len)?
+        .copy_from_slice(bytes.get(start..start.checked_add(len)?)?);
     Some(u64::from_be_bytes(eight))
 }
 
@@ -92,6 +98,10 @@ pub(super) fn u16_in(bytes: &[u8], at: usize) -> Option<u16> {
 
 /// The `u16` at a place of a header.
 #[inline]
+#[allow(
+    clippy::indexing_slicing,
+    reason = "places in a header are constants of the format"
+)]
 pub(super) fn u16_at<const N: usize>(header: &[u8; N], at: usize) -> u16 {
     u16::from_le_bytes([header[at], header[at + 1]])
 }

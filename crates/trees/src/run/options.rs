@@ -1,6 +1,7 @@
 //! How a run is written: the writer's choices, and what its records are like.
 
 use alluvium_base::{KIB, Purpose};
+use alluvium_model::best_node;
 use alluvium_storage::extents::Class;
 use alluvium_storage::node::MAX_PAGES;
 use alluvium_storage::{Codec, Error, PageSize, Result};
@@ -62,42 +63,46 @@ impl RunOptions {
         }
     }
 
-    /// Returns the bytes that a leaf may have, for records of `record` bytes.
-    pub(super) fn leaf_room(&self, record: usize, page_size: PageSize) -> usize {
+    /// Bytes that a leaf may have, for records of `record` bytes on a device that moves `half_bandwidth` bytes while an
+    /// I/O begins.
+    pub(super) fn leaf_room(&self, record: usize, page_size: PageSize, half_bandwidth: u64) -> usize {
         let pages = self.leaf_pages.map(usize::from);
-        pages.unwrap_or_else(|| leaf_pages(record, self.codec, page_size)) * page_size.bytes()
+        let chosen = || leaf_pages(record, self.codec, page_size, half_bandwidth);
+        pages.unwrap_or_else(chosen) * page_size.bytes()
     }
 }
 
 /// Bytes of a leaf that is compressed, so that there is something to compress.
 const COMPRESSED_LEAF: usize = 16 * KIB as usize;
 
-/// Bytes that a device moves in the time that it takes to begin, about: that of an SSD.
-const HALF_BANDWIDTH: usize = 128 * KIB as usize;
-
-/// Pages of a leaf for records of `record` bytes. By the affine model (Bender et al., Small
-/// Refinements to the DAM, 2021) a lookup takes longer by the leaf's length as a part of
-/// [`HALF_BANDWIDTH`], and half a record stays empty in each leaf: the sum of both parts is least
-/// where they are equal.
-fn leaf_pages(record: usize, codec: Codec, page_size: PageSize) -> usize {
+/// Pages of a leaf for records of `record` bytes, by the affine model ([`best_node`]).
+fn leaf_pages(record: usize, codec: Codec, page_size: PageSize, half_bandwidth: u64) -> usize {
     let page = page_size.bytes();
     let least = match codec {
         Codec::None => 1,
         Codec::Lz4 | Codec::Zstd => COMPRESSED_LEAF.div_ceil(page),
     };
-    let best = (record * HALF_BANDWIDTH / 2).isqrt();
+    let best = best_node(record as u64, half_bandwidth) as usize;
     ((best + page / 2) / page).clamp(least, usize::from(MAX_PAGES))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alluvium_base::DeviceProfile;
 
     #[test]
     fn what_leaves_leave_empty_weighs_as_much_as_what_they_read_too_much() {
-        let pages = |record| leaf_pages(record, Codec::None, PageSize::MIN);
+        let ssd = DeviceProfile::default().half_bandwidth();
+        let pages = |record| leaf_pages(record, Codec::None, PageSize::MIN, ssd);
         assert_eq!([1, 128, 512, 1040, 5000, 70_000].map(pages), [1, 1, 1, 2, 4, 16]);
-        assert_eq!(leaf_pages(100, Codec::Lz4, PageSize::MIN), 4);
-        assert_eq!(leaf_pages(100, Codec::Zstd, PageSize::MAX), 1);
+        assert_eq!(leaf_pages(100, Codec::Lz4, PageSize::MIN, ssd), 4);
+        assert_eq!(leaf_pages(100, Codec::Zstd, PageSize::MAX, ssd), 1);
+        let disk = 2 << 20;
+        assert_eq!(
+            leaf_pages(128, Codec::None, PageSize::MIN, disk),
+            3,
+            "a hard disk wants longer ones"
+        );
     }
 }

@@ -18,26 +18,24 @@
 //!   taken out. More may be added while versions use it, so a search asks once and keeps to the answer.
 //! - **D2** A root with a range delete among its bundles has none: a range delete speaks of keys that no filter has.
 //!
-//! Blocks of a cache line with six bits for each key (Putze, Sanders and Singler, Cache-, Hash- and Space-Efficient Bloom Filters, 2007), by the
-//! fingerprints that maplets have: about one stranger in a hundred passes when it is full, one in two thousand when it is new.
+//! The filter has blocks of a cache line with six bits for each key ([`Line`]), by the fingerprints that maplets have: about one
+//! unknown key in a hundred passes when it is full, one in two thousand when it is new.
 
 use super::compact::Progress;
 use super::node::{Group, Node};
 use super::tree::{Tree, Trunk};
 use crate::maplet::Reading;
-use alluvium_base::{Purpose, prefetch_line};
+use alluvium_base::Purpose;
+use alluvium_filters::{Bits, Block as _, Bloom, Line};
 use alluvium_storage::{Hold, Result};
 use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 /// Bits of the filter for each key of its capacity.
 const BITS_PER_KEY: u64 = 10;
-/// Bits that a key sets, all of them in one block.
-const BITS: u32 = 6;
-const BLOCK_BITS: u64 = 512;
 
 /// The filter's capacity, in multiples of the keys that there are when it is built.
 const ROOM: u64 = 2;
@@ -51,14 +49,9 @@ const ENTRIES_PER_QUESTION: u64 = 4;
 /// It takes this part of a memtable at most: with tiny records it would cost more memory than it is worth.
 const MEMTABLE_PART: u64 = 2;
 
-/// A line of the processor's cache.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct Block([AtomicU64; (BLOCK_BITS / 64) as usize]);
-
 /// The filter.
 pub(super) struct Digest {
-    blocks: Box<[Block]>,
+    bloom: Bloom<Line>,
     fingerprint_bits: u8,
     room: u64,
     /// How many fingerprints were added; the thread that adds holds the lock.
@@ -76,9 +69,9 @@ impl fmt::Debug for Digest {
 
 impl Digest {
     fn new(fingerprint_bits: u8, room: u64) -> Digest {
-        let blocks = (room * BITS_PER_KEY).div_ceil(BLOCK_BITS);
+        let blocks = (room * BITS_PER_KEY).div_ceil(u64::from(Line::BITS));
         Digest {
-            blocks: (0..blocks).map(|_| Block::default()).collect(),
+            bloom: Bloom::new(blocks as usize),
             fingerprint_bits,
             room,
             added: Mutex::new(0),
@@ -86,15 +79,14 @@ impl Digest {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        size_of_val(&*self.blocks) as u64
+        self.bloom.bytes() as u64
     }
 
-    /// A fingerprint's block, and its bits there, nine of these for each.
-    fn place(&self, fingerprint: u64) -> (&Block, u64) {
+    /// The bits of a fingerprint, which is too short to be a hash: it is mixed anew.
+    #[inline]
+    fn place(&self, fingerprint: u64) -> Bits<'_, Line> {
         let mixed = (fingerprint ^ fingerprint >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let block = ((mixed >> 32) * self.blocks.len() as u64) >> 32;
-        let bits = (mixed ^ mixed >> 32).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (&self.blocks[block as usize], bits >> (64 - 9 * BITS))
+        self.bloom.of(mixed)
     }
 
     fn fingerprint(&self, hash: u64) -> u64 {
@@ -104,18 +96,14 @@ impl Digest {
     /// Has the processor bring what an answer takes.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
-        prefetch_line(self.place(self.fingerprint(hash)).0);
+        self.place(self.fingerprint(hash)).prefetch();
     }
 
     /// Whether a key may be there, by its hash.
     #[inline]
     pub(super) fn may_hold(&self, hash: u64) -> bool {
-        let (block, bits) = self.place(self.fingerprint(hash));
-        (0..BITS).all(|number| {
-            let (word, mask) = bit(bits, number);
-            // A reader that sees a version sees what was added before it was published.
-            block.0[word].load(Ordering::Relaxed) & mask != 0
-        })
+        // A reader that sees a version sees what was added before it was published (D1).
+        self.place(self.fingerprint(hash)).may_be_there()
     }
 
     /// Adds fingerprints, if they fit. Returns whether they did.
@@ -126,13 +114,8 @@ impl Digest {
             return false;
         }
         for fingerprint in fingerprints {
-            let (block, bits) = self.place(fingerprint);
-            for number in 0..BITS {
-                let (word, mask) = bit(bits, number);
-                // No other thread adds.
-                let word = &block.0[word];
-                word.store(word.load(Ordering::Relaxed) | mask, Ordering::Relaxed);
-            }
+            // The lock is held: no other thread adds.
+            self.place(fingerprint).add_alone();
         }
         true
     }
@@ -141,13 +124,6 @@ impl Digest {
     pub(super) fn add_hashes(&self, hashes: &[u64]) -> bool {
         self.add(hashes.iter().map(|&hash| self.fingerprint(hash)))
     }
-}
-
-/// The word and the mask of one of a fingerprint's bits.
-#[inline]
-fn bit(bits: u64, number: u32) -> (usize, u64) {
-    let at = bits >> (9 * number) & (BLOCK_BITS - 1);
-    ((at / 64) as usize, 1 << (at % 64))
 }
 
 /// A digest, and the groups that it covers.

@@ -41,6 +41,7 @@
 //! ```
 //!
 //! A key is its length (varint) and its bytes. A weight is bytes, records and tombstones (varints).
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::run::Weight;
 use alluvium_base::Sequence;
@@ -259,7 +260,7 @@ impl Form {
 
     fn is_sound(&self) -> bool {
         let pivots = &self.pivots;
-        let ascend = pivots.windows(2).all(|pair| pair[0].low < pair[1].low);
+        let ascend = pivots.is_sorted_by(|one, next| one.low < next.low);
         let begins = pivots.first().is_some_and(|pivot| pivot.low == self.range.low);
         let ends = pivots
             .last()
@@ -432,6 +433,10 @@ impl<'b> Decoder<'b> {
     }
 
     /// Reads a pivot of a node whose bundles have this many parts.
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "there are at most as many as bundles, asked before"
+    )]
     fn pivot(&mut self, groups: usize, clips: usize, bundles: &[usize]) -> Result<PivotForm> {
         let low = self.key()?;
         let child = if self.flag()? { Some(self.pointer()?) } else { None };

@@ -19,6 +19,7 @@
 //! ```
 //!
 //! Integers are little-endian. A stream without its end was cut short.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 /// What a stream begins with.
 pub const MAGIC: [u8; 8] = *b"ALLUVKV\x01";

@@ -5,17 +5,15 @@ mod kept;
 mod ops;
 
 use alluvium::simulation::{self, OpenIn as _, Scale, Simulated as _};
-use alluvium::{
-    Compression, Db, Error, ErrorKind, Iter, Keyspace, KeyspaceOptions, MergeOperator, Options, Snapshot,
-    WriteBatch,
-};
-use alluvium_dictionary::merge::Append;
-use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
+use alluvium::{Compression, Db, Error, Iter, Keyspace, KeyspaceOptions, Options, Snapshot, WriteBatch};
+use alluvium_base::ErrorKind;
+use alluvium_sim::ops::{Op, outcome};
+use alluvium_sim::{Contents, Durability, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::log::{self, LogOptions};
 use alluvium_trees::tiered::Shape;
 use kept::kept;
-use ops::{Action, KEYSPACES, Op};
+use ops::{Action, KEYSPACES};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,20 +51,8 @@ impl Drop for System {
 
 /// What a caller of the simulator sees of an error.
 fn trouble(error: Error) -> Trouble {
-    if error.is_full() {
-        return Trouble::new(Cause::Full, error);
-    }
-    let error = match simulation::device_error(error) {
-        Ok(device) => return Trouble::from(device),
-        Err(error) => error,
-    };
-    let cause = match error.kind() {
-        ErrorKind::Poisoned if matches!(error, Error::Storage(_)) => Cause::Poisoned,
-        ErrorKind::NotAStore => Cause::NotAStore,
-        ErrorKind::Corrupt | ErrorKind::NewerVersion => Cause::Damaged,
-        _ => Cause::Wrong,
-    };
-    Trouble::new(cause, error)
+    let kind = simulation::storage_kind(&error).unwrap_or(ErrorKind::Refused);
+    Trouble::of(kind, error)
 }
 
 fn word(durability: Durability) -> alluvium::Durability {
@@ -205,39 +191,13 @@ impl System {
 
     /// What the writes of a commit come to, for the ledger.
     fn outcome(&self, ops: &[Op]) -> Result<Vec<Write>, Trouble> {
-        let mut after: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
-        for op in ops {
-            match op {
-                Op::Put { key, value } => {
-                    after.insert(key.clone(), Some(value.clone()));
-                }
-                Op::Delete { key } => {
-                    after.insert(key.clone(), None);
-                }
-                Op::Merge { key, operand } => {
-                    let before = match after.get(key) {
-                        Some(value) => value.clone(),
-                        None => self.get(key)?,
-                    };
-                    let mut value = before.unwrap_or_default();
-                    Append.fold(&mut value, operand);
-                    after.insert(key.clone(), Some(value));
-                }
-                Op::DeleteRange { start, end } => {
-                    let mut found = Pairs::new();
-                    let range = self.keyspace(start).range(&start[1..]..&end[1..]);
-                    Self::walk(start[0], range, Ordering::Less, &mut found)?;
-                    after.extend(found.into_keys().map(|key| (key, None)));
-                    for (key, value) in &mut after {
-                        if start <= key && key < end {
-                            *value = None;
-                        }
-                    }
-                }
-            }
-        }
-        let writes = after.into_iter().map(|(key, value)| Write { key, value });
-        Ok(writes.collect())
+        let keys = |start: &[u8], end: &[u8]| {
+            let mut found = Pairs::new();
+            let range = self.keyspace(start).range(&start[1..]..&end[1..]);
+            Self::walk(start[0], range, Ordering::Less, &mut found)?;
+            Ok(found.into_keys().collect())
+        };
+        outcome(ops, |key| self.get(key), keys)
     }
 
     /// Tells the ledger of a commit, does it, and tells what became of it.
@@ -249,24 +209,15 @@ impl System {
         act: impl FnOnce(&mut System) -> Result<bool, Error>,
     ) -> Result<(), Trouble> {
         let number = world.ledger.begin(writes);
-        match act(self) {
-            Ok(true) => {
-                world.ledger.acknowledge(number, durability);
-                Ok(())
-            }
+        let answer = match act(self) {
+            Ok(true) => Ok(()),
             Ok(false) => {
                 world.ledger.withdraw(number);
-                Err(Trouble::wrong("a condition that holds was refused"))
+                return Err(Trouble::wrong("a condition that holds was refused"));
             }
-            Err(error) => {
-                if error.is_full() {
-                    world.ledger.withdraw(number);
-                } else {
-                    world.ledger.doubt(number);
-                }
-                Err(trouble(error))
-            }
-        }
+            Err(error) => Err(trouble(error)),
+        };
+        world.ledger.answer(number, durability, answer)
     }
 
     fn swap(&mut self, key: &[u8], new: Option<&[u8]>, right: bool, world: &World) -> Result<(), Trouble> {
@@ -454,11 +405,7 @@ impl Story for Whole {
             }
             Action::Get(key) => {
                 let value = system.get(key)?;
-                if world.ledger.reads(key, value.as_deref()) {
-                    Ok(())
-                } else {
-                    Err(Trouble::wrong(format!("a read of {}", key.escape_ascii())))
-                }
+                world.ledger.expect(key, value.as_deref())
             }
             Action::Snapshot => system.toggle_snapshot(world),
             Action::NamedSnapshot => system.toggle_named(world),

@@ -1,18 +1,10 @@
 //! What users and the background do to the store, as it is drawn from a seed.
 
 use alluvium_sim::generate::{Action as Plain, Mix};
+use alluvium_sim::ops::Op;
 use alluvium_sim::{Durability, Step};
 
-/// One write of a commit. The first byte of a key names its keyspace.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
-    Put { key: Vec<u8>, value: Vec<u8> },
-    Delete { key: Vec<u8> },
-    Merge { key: Vec<u8>, operand: Vec<u8> },
-    DeleteRange { start: Vec<u8>, end: Vec<u8> },
-}
-
-/// A step of the story.
+/// A step of the story. The first byte of a key names its keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// A batch across keyspaces.

@@ -43,6 +43,7 @@ pub(crate) enum Flaw {
     Panics,
 }
 
+#[derive(Clone, Debug)]
 pub(crate) struct ToyStory {
     pub(crate) flaw: Flaw,
 }

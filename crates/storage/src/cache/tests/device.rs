@@ -1,10 +1,9 @@
 //! A device whose reads wait until they are let through, and fail or lie when told.
 
-use alluvium_base::Purpose;
 use alluvium_device::batch::InFlight;
-use alluvium_device::{Batch, Device, Error, Mapping, Operation, Outcome, Request, Result, Ticket};
+use alluvium_device::forward::ForwardDevice;
+use alluvium_device::{Batch, Device, Error, Operation, Outcome, Request, Ticket};
 use parking_lot::{Condvar, Mutex};
-use std::ops::Range;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +109,11 @@ impl Gated {
     }
 }
 
-impl Device for Gated {
+impl ForwardDevice for Gated {
+    fn inner(&self) -> &dyn Device {
+        &*self.inner
+    }
+
     fn submit(&self, batch: Batch) -> Ticket {
         let requests = batch.into_requests();
         let in_flight = InFlight::new(requests.len());
@@ -139,37 +142,5 @@ impl Device for Gated {
         while !ticket.is_complete() {
             self.opened.wait(&mut state);
         }
-    }
-
-    fn len(&self) -> u64 {
-        self.inner.len()
-    }
-
-    fn grow(&self, len: u64) -> Result<()> {
-        self.inner.grow(len)
-    }
-
-    fn allocate(&self, range: Range<u64>) -> Result<()> {
-        self.inner.allocate(range)
-    }
-
-    fn truncate(&self, len: u64) -> Result<()> {
-        self.inner.truncate(len)
-    }
-
-    fn punch_hole(&self, range: Range<u64>) -> Result<()> {
-        self.inner.punch_hole(range)
-    }
-
-    fn map(&self, range: Range<u64>) -> Result<Mapping> {
-        self.inner.map(range)
-    }
-
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn sync(&self, purpose: Purpose) -> Result<()> {
-        self.inner.sync(purpose)
     }
 }

@@ -340,12 +340,16 @@ fn an_error_of_the_replay_leaves_the_log_as_it_was() {
 
 /// Files that cannot be mapped, and are counted while they are open.
 pub(super) mod unmapped {
+    use alluvium_device::forward::{ForwardDevice, ForwardDirectory};
     use alluvium_device::*;
     use parking_lot::Mutex;
     use std::sync::{Arc, Weak};
     #[derive(Debug)]
     struct Unmapped(Arc<dyn Device>);
-    impl Device for Unmapped {
+    impl ForwardDevice for Unmapped {
+        fn inner(&self) -> &dyn Device {
+            &*self.0
+        }
         fn submit(&self, batch: Batch) -> Ticket {
             self.0.submit(batch)
         }
@@ -355,30 +359,12 @@ pub(super) mod unmapped {
         fn wait(&self, ticket: &Ticket) {
             self.0.wait(ticket);
         }
-        fn len(&self) -> u64 {
-            self.0.len()
-        }
-        fn grow(&self, len: u64) -> Result<()> {
-            self.0.grow(len)
-        }
-        fn allocate(&self, range: std::ops::Range<u64>) -> Result<()> {
-            self.0.allocate(range)
-        }
-        fn truncate(&self, len: u64) -> Result<()> {
-            self.0.truncate(len)
-        }
-        fn punch_hole(&self, range: std::ops::Range<u64>) -> Result<()> {
-            self.0.punch_hole(range)
-        }
         fn map(&self, _range: std::ops::Range<u64>) -> Result<Mapping> {
             Err(Error::Unsupported {
                 operation: Operation::Map,
                 file: self.0.name().to_owned(),
                 why: "a test".to_owned(),
             })
-        }
-        fn name(&self) -> &str {
-            self.0.name()
         }
     }
     #[derive(Debug)]
@@ -392,48 +378,15 @@ pub(super) mod unmapped {
             files.retain(|file| file.strong_count() > 0);
             files.len()
         }
-        fn count(&self, file: Arc<dyn Device>) -> Arc<dyn Device> {
+    }
+    impl ForwardDirectory for Place {
+        fn inner(&self) -> &dyn Directory {
+            &*self.0
+        }
+        fn wrap(&self, file: Arc<dyn Device>, _options: FileOptions) -> Arc<dyn Device> {
             let file = Arc::new(Unmapped(file));
             self.1.lock().push(Arc::downgrade(&file));
             file
-        }
-    }
-    impl Directory for Place {
-        fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
-            Ok(self.count(self.0.create(name, options)?))
-        }
-        fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
-            Ok(self.count(self.0.open(name, options)?))
-        }
-        fn rename(&self, from: &str, to: &str) -> Result<()> {
-            self.0.rename(from, to)
-        }
-        fn remove(&self, name: &str) -> Result<()> {
-            self.0.remove(name)
-        }
-        fn list(&self) -> Result<Vec<String>> {
-            self.0.list()
-        }
-        fn sync(&self) -> Result<()> {
-            self.0.sync()
-        }
-        fn lock(&self, name: &str) -> Result<Lock> {
-            self.0.lock(name)
-        }
-        fn lock_shared(&self, name: &str) -> Result<Lock> {
-            self.0.lock_shared(name)
-        }
-        fn space(&self) -> Result<Space> {
-            self.0.space()
-        }
-        fn boot_id(&self) -> BootId {
-            self.0.boot_id()
-        }
-        fn counters(&self) -> &Counters {
-            self.0.counters()
-        }
-        fn describe(&self) -> String {
-            self.0.describe()
         }
     }
 }

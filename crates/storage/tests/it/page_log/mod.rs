@@ -11,7 +11,7 @@ pub(crate) use mini::Mini;
 
 use alluvium_device::Directory;
 use alluvium_sim::generate::{Action, Mix};
-use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
+use alluvium_sim::{Contents, Durability, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, ReclaimLimit, UNIT};
 use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Error, log};
@@ -26,18 +26,7 @@ pub(crate) struct PageLog {
 
 /// What a caller of the simulator sees of an error.
 pub(crate) fn trouble(error: Error) -> Trouble {
-    let error = match error {
-        Error::Device(device) => return device.into(),
-        other => other,
-    };
-    let cause = match &error {
-        error if error.is_full() => Cause::Full,
-        Error::Poisoned { .. } => Cause::Poisoned,
-        Error::NotAStore { .. } => Cause::NotAStore,
-        Error::Corrupt { .. } | Error::OlderGeneration { .. } | Error::NewerFormat { .. } => Cause::Damaged,
-        _ => Cause::Wrong,
-    };
-    Trouble::new(cause, error)
+    Trouble::of(error.kind(), error)
 }
 
 impl PageLog {
@@ -97,21 +86,10 @@ impl PageLog {
                 mini.commit(writes, durability)
             });
         }
-        match result {
-            Ok(()) => {
-                mini.count_segments(segments, &world.coverage);
-                ledger.acknowledge(number, durability);
-                Ok(())
-            }
-            Err(error) => {
-                if error.is_full() {
-                    ledger.withdraw(number);
-                } else {
-                    ledger.doubt(number);
-                }
-                Err(trouble(error))
-            }
+        if result.is_ok() {
+            mini.count_segments(segments, &world.coverage);
         }
+        ledger.answer(number, durability, result.map_err(trouble))
     }
 
     /// Two commits under way at once: the halves of a batch.
@@ -216,10 +194,7 @@ impl Story for PageLog {
             Action::Background(choice) => Self::background(mini, *choice, world),
             Action::Get(key) => {
                 let value = mini.get(key).map_err(trouble)?;
-                if world.ledger.reads(key, value.as_deref()) {
-                    return Ok(());
-                }
-                Err(Trouble::wrong(format!("a read of {}", key.escape_ascii())))
+                world.ledger.expect(key, value.as_deref())
             }
         }
     }

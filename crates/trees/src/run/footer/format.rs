@@ -33,6 +33,7 @@
 //!
 //! The extent that is listed last, if the footer is in it, ends with the unit that the footer ends
 //! in, and the footer's bytes are live beside those listed.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Details, Footer, Summary};
 use crate::run::format::{FOOTER, VERSION};

@@ -28,6 +28,7 @@
 //!
 //! A separator is at or below every key of its child, and above those of the child before; it is
 //! equal to that child's last key where column 7 is 1.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Child, Layout};
 use crate::run::Bad;
@@ -88,6 +89,10 @@ fn end_width(rest: usize) -> usize {
 }
 
 /// Appends an index node: separators as a concatenation with their ends, and their children.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "ends of separators rise to their length, and each begins with the prefix"
+)]
 pub(super) fn encode(
     level: u8,
     separators: &[u8],
@@ -135,7 +140,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
     format::expect(bytes, INDEX)?;
     let header: &[u8; HEADER] = bytes.first_chunk().ok_or(Bad("an index node's header"))?;
     let (level, children) = (header[1], usize::from(u16_at(header, 2)));
-    let widths: [u8; COLUMNS] = std::array::from_fn(|column| header[8 + column]);
+    let widths: [u8; COLUMNS] =
+        std::array::from_fn(|column| header.get(8 + column).map_or(u8::MAX, |&width| width));
     let end_width = usize::from(header[80]);
     let zero = header[81..].iter().all(|&byte| byte == 0);
     let packed = widths.iter().all(|&width| width <= 8) && (end_width == 2 || end_width == 4);
@@ -179,6 +185,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
 impl Layout {
     /// A number of a child.
     #[inline]
+    #[allow(clippy::indexing_slicing, reason = "a column is one of the constants")]
     pub(super) fn number(&self, bytes: &[u8], column: usize, child: usize) -> Result<u64, Bad> {
         let width = usize::from(self.widths[column]);
         let above = get(bytes, self.columns_at[column] + child * width, width);

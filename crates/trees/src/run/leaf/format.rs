@@ -35,6 +35,7 @@
 //! ```
 //!
 //! Keys ascend, and the records of a key come newest first.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Layout, Parts, Placement};
 use crate::run::Bad;
@@ -143,6 +144,10 @@ pub(super) fn tag(kind: Kind, separate: bool) -> u8 {
 }
 
 /// Appends a leaf's bytes.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "ends of keys rise to their length, and each begins with the prefix"
+)]
 pub(super) fn encode(content: &Content<'_>, out: &mut Vec<u8>) {
     let measure = &content.measure;
     let (prefix, end_width) = (measure.prefix, measure.end_width());

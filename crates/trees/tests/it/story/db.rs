@@ -6,7 +6,7 @@
 
 use super::flaw::Flaw;
 use super::ingest::UnderWay;
-use super::ops::{Op, decode, encode};
+use super::ops::{decode, encode};
 use crate::stack::Stack;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Sequence};
@@ -17,6 +17,7 @@ use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::{Append, Direction};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_sim::Durability;
+use alluvium_sim::ops::Op;
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Result, log};
 use alluvium_trees::tiered::{Incorporation, Iter, Stats, Step, Tree, TreeOptions};

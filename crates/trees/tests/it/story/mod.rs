@@ -10,16 +10,16 @@ mod ops;
 pub(crate) use flaw::Flaw;
 
 use crate::schema::schema;
-use alluvium_dictionary::merge::{Append, Direction, Operator};
+use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_sim::{Cause, Contents, Durability, Step, Story, Trouble, World, Write};
+use alluvium_sim::ops::{Op, outcome};
+use alluvium_sim::{Contents, Durability, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Codec, Error, log};
 use alluvium_trees::tiered::{Depth, Shape, TreeOptions, Victim};
 use db::Db;
-use ops::{Action, Op};
-use std::collections::BTreeMap;
+use ops::Action;
 use std::sync::Arc;
 
 /// Every how many openings every run and maplet is checked; at the others the trunk alone is.
@@ -34,18 +34,7 @@ pub(crate) struct Tiered {
 
 /// What a caller of the simulator sees of an error.
 pub(crate) fn trouble(error: Error) -> Trouble {
-    let error = match error {
-        Error::Device(device) => return device.into(),
-        other => other,
-    };
-    let cause = match &error {
-        error if error.is_full() => Cause::Full,
-        Error::Poisoned { .. } => Cause::Poisoned,
-        Error::NotAStore { .. } => Cause::NotAStore,
-        Error::Corrupt { .. } | Error::OlderGeneration { .. } | Error::NewerFormat { .. } => Cause::Damaged,
-        _ => Cause::Wrong,
-    };
-    Trouble::new(cause, error)
+    Trouble::of(error.kind(), error)
 }
 
 impl Tiered {
@@ -99,38 +88,12 @@ impl Tiered {
 
     /// What the writes of a commit come to, for the ledger.
     fn outcome(db: &Db, ops: &[Op]) -> Result<Vec<Write>, Trouble> {
-        let mut after: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
-        for op in ops {
-            match op {
-                Op::Put { key, value } => {
-                    after.insert(key.clone(), Some(value.clone()));
-                }
-                Op::Delete { key } => {
-                    after.insert(key.clone(), None);
-                }
-                Op::Merge { key, operand } => {
-                    let before = match after.get(key) {
-                        Some(value) => value.clone(),
-                        None => db.get(key).map_err(trouble)?,
-                    };
-                    let mut value = before.unwrap_or_default();
-                    Append.fold(&mut value, operand);
-                    after.insert(key.clone(), Some(value));
-                }
-                Op::DeleteRange { start, end } => {
-                    let range = KeyRange::new(start, Some(end));
-                    let found = db.scan(&range).map_err(trouble)?.map_err(Trouble::wrong)?;
-                    after.extend(found.into_keys().map(|key| (key, None)));
-                    for (key, value) in &mut after {
-                        if range.contains(key) {
-                            *value = None;
-                        }
-                    }
-                }
-            }
-        }
-        let writes = after.into_iter().map(|(key, value)| Write { key, value });
-        Ok(writes.collect())
+        let keys = |start: &[u8], end: &[u8]| {
+            let range = KeyRange::new(start, Some(end));
+            let found = db.scan(&range).map_err(trouble)?.map_err(Trouble::wrong)?;
+            Ok(found.into_keys().collect())
+        };
+        outcome(ops, |key| db.get(key).map_err(trouble), keys)
     }
 
     fn commit(db: &mut Db, ops: &[Op], durability: Durability, world: &World) -> Result<(), Trouble> {
@@ -147,21 +110,10 @@ impl Tiered {
                 .checkpoint(true, number - 1, world)
                 .and_then(|()| db.commit(ops, durability));
         }
-        match result {
-            Ok(()) => {
-                db.commits.push((db.last(), number));
-                ledger.acknowledge(number, durability);
-                Ok(())
-            }
-            Err(error) => {
-                if error.is_full() {
-                    ledger.withdraw(number);
-                } else {
-                    ledger.doubt(number);
-                }
-                Err(trouble(error))
-            }
+        if result.is_ok() {
+            db.commits.push((db.last(), number));
         }
+        ledger.answer(number, durability, result.map_err(trouble))
     }
 
     fn act(db: &mut Db, action: &Action, world: &World) -> Result<(), Trouble> {
@@ -181,10 +133,7 @@ impl Tiered {
             Action::Background(choice) => db.background(*choice, world),
             Action::Get(key) => {
                 let value = db.get(key).map_err(trouble)?;
-                if world.ledger.reads(key, value.as_deref()) {
-                    return Ok(());
-                }
-                Err(Trouble::wrong(format!("a read of {}", key.escape_ascii())))
+                world.ledger.expect(key, value.as_deref())
             }
         }
     }

@@ -11,17 +11,9 @@
 
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_sim::generate::{Action as Plain, Mix};
+use alluvium_sim::ops::Op;
 use alluvium_sim::{Durability, Step};
 use alluvium_storage::{Error, Place, Result, Structure};
-
-/// One write of a commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
-    Put { key: Vec<u8>, value: Vec<u8> },
-    Delete { key: Vec<u8> },
-    Merge { key: Vec<u8>, operand: Vec<u8> },
-    DeleteRange { start: Vec<u8>, end: Vec<u8> },
-}
 
 /// A step of the story.
 #[derive(Clone, Debug, PartialEq, Eq)]

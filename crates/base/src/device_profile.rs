@@ -1,0 +1,68 @@
+//! What a device costs, as far as layouts and plans depend on it.
+
+/// The costs of one device: an I/O of `n` bytes takes `setup_ns` and `n` times `byte_ps`, and `parallelism` of them take
+/// place at once.
+///
+/// The default describes an SSD, so that a store which is told nothing behaves the same on every machine. The crate
+/// `model` has profiles of other devices.
+///
+/// ```
+/// use alluvium_base::DeviceProfile;
+/// let disk = DeviceProfile { setup_ns: 15_000_000, byte_ps: 8_000, parallelism: 1, ..DeviceProfile::default() };
+/// assert_eq!(disk.half_bandwidth(), 1_875_000);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceProfile {
+    /// How long an I/O takes before its first byte moves, in nanoseconds.
+    pub setup_ns: u64,
+    /// How long a byte takes, in picoseconds.
+    pub byte_ps: u64,
+    /// How many I/Os the device does at the same time.
+    pub parallelism: u32,
+    /// How much time of a processor an I/O takes, in nanoseconds.
+    pub io_cpu_ns: u64,
+}
+
+impl DeviceProfile {
+    /// An SSD: 65.5 µs and 2 GB/s, so that 128 KiB move in the time that an I/O takes to begin.
+    pub const SSD: DeviceProfile = DeviceProfile {
+        setup_ns: 65_536,
+        byte_ps: 500,
+        parallelism: 4,
+        io_cpu_ns: 5_000,
+    };
+
+    /// The longest [`DeviceProfile::half_bandwidth`], in bytes: sums of it and sizes of records do not overflow.
+    pub const MAX_HALF_BANDWIDTH: u64 = 1 << 40;
+
+    /// Returns how many bytes the device moves in the time that an I/O takes to begin: 1/α of the affine model.
+    #[must_use]
+    pub fn half_bandwidth(&self) -> u64 {
+        let bytes = u128::from(self.setup_ns) * 1000 / u128::from(self.byte_ps.max(1));
+        u64::try_from(bytes).map_or(Self::MAX_HALF_BANDWIDTH, |bytes| {
+            bytes.min(Self::MAX_HALF_BANDWIDTH)
+        })
+    }
+}
+
+impl Default for DeviceProfile {
+    fn default() -> DeviceProfile {
+        DeviceProfile::SSD
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_moves_128_kib_while_an_io_begins_and_no_profile_overflows() {
+        assert_eq!(DeviceProfile::default().half_bandwidth(), 128 << 10);
+        let endless = DeviceProfile {
+            setup_ns: u64::MAX,
+            byte_ps: 0,
+            ..DeviceProfile::SSD
+        };
+        assert_eq!(endless.half_bandwidth(), DeviceProfile::MAX_HALF_BANDWIDTH);
+    }
+}

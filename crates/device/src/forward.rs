@@ -1,0 +1,216 @@
+//! Directories and files that pass calls on to others: a wrapper writes only what it changes.
+//!
+//! A type that implements [`ForwardDirectory`] is a [`Directory`], one that implements [`ForwardDevice`] is a
+//! [`Device`]. Requests have no default: whoever wraps a file decides how its batches travel. What a
+//! device builds of batches (`sync`, `read_at`, `copy_from`) stays built of the wrapper's own, so that no request goes
+//! around the wrapper.
+
+use crate::{
+    Batch, BootId, Counters, Device, Directory, FileOptions, Lock, Mapping, MemoryRegion, Result, Space,
+    Ticket,
+};
+use std::any::Any;
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A directory that passes on to another what it does not do itself.
+///
+/// ```
+/// use alluvium_device::forward::ForwardDirectory;
+/// use alluvium_device::{Device, Directory, Error, FileOptions, Operation, Result, memory::MemoryDirectory};
+/// use std::sync::Arc;
+/// /// A directory in which nothing can be removed.
+/// #[derive(Debug)]
+/// struct Keeping(MemoryDirectory);
+/// impl ForwardDirectory for Keeping {
+///     fn inner(&self) -> &dyn Directory {
+///         &self.0
+///     }
+///     fn wrap(&self, file: Arc<dyn Device>, _: FileOptions) -> Arc<dyn Device> {
+///         file
+///     }
+///     fn remove(&self, name: &str) -> Result<()> {
+///         let (operation, file) = (Operation::Remove, name.to_owned());
+///         Err(Error::ReadOnly { operation, file })
+///     }
+/// }
+/// let directory: Arc<dyn Directory> = Arc::new(Keeping(MemoryDirectory::new()));
+/// directory.create("a", FileOptions::DIRECT)?;
+/// assert!(directory.remove("a").is_err());
+/// assert_eq!(directory.list()?, ["a"]);
+/// # Ok::<(), alluvium_device::Error>(())
+/// ```
+#[allow(missing_docs, clippy::missing_errors_doc)] // As in `Directory`.
+pub trait ForwardDirectory: Send + Sync + Debug {
+    /// Returns the directory that calls are passed on to.
+    fn inner(&self) -> &dyn Directory;
+
+    /// Wraps a file that the inner directory has created or opened.
+    fn wrap(&self, file: Arc<dyn Device>, options: FileOptions) -> Arc<dyn Device>;
+
+    fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        Ok(self.wrap(self.inner().create(name, options)?, options))
+    }
+
+    fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        Ok(self.wrap(self.inner().open(name, options)?, options))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.inner().rename(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.inner().remove(name)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.inner().sync()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.inner().notes()
+    }
+
+    fn describe(&self) -> String {
+        self.inner().describe()
+    }
+}
+
+impl<T: ForwardDirectory> Directory for T {
+    fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        ForwardDirectory::create(self, name, options)
+    }
+
+    fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        ForwardDirectory::open(self, name, options)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        ForwardDirectory::rename(self, from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        ForwardDirectory::remove(self, name)
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner().list()
+    }
+
+    fn sync(&self) -> Result<()> {
+        ForwardDirectory::sync(self)
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock> {
+        self.inner().lock(name)
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Lock> {
+        self.inner().lock_shared(name)
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.inner().space()
+    }
+
+    fn boot_id(&self) -> BootId {
+        self.inner().boot_id()
+    }
+
+    fn counters(&self) -> &Counters {
+        self.inner().counters()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        ForwardDirectory::notes(self)
+    }
+
+    fn register_memory(&self, region: MemoryRegion) {
+        self.inner().register_memory(region);
+    }
+
+    fn describe(&self) -> String {
+        ForwardDirectory::describe(self)
+    }
+}
+
+/// A file that passes on to another what it does not do itself.
+#[allow(missing_docs, clippy::missing_errors_doc)] // As in `Device`.
+pub trait ForwardDevice: Any + Send + Sync + Debug {
+    /// Returns the file that calls are passed on to.
+    fn inner(&self) -> &dyn Device;
+
+    fn submit(&self, batch: Batch) -> Ticket;
+
+    fn poll(&self, ticket: &Ticket) -> bool;
+
+    fn wait(&self, ticket: &Ticket);
+
+    fn grow(&self, len: u64) -> Result<()> {
+        self.inner().grow(len)
+    }
+
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        self.inner().allocate(range)
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        self.inner().truncate(len)
+    }
+
+    fn punch_hole(&self, range: Range<u64>) -> Result<()> {
+        self.inner().punch_hole(range)
+    }
+
+    fn map(&self, range: Range<u64>) -> Result<Mapping> {
+        self.inner().map(range)
+    }
+}
+
+impl<T: ForwardDevice> Device for T {
+    fn submit(&self, batch: Batch) -> Ticket {
+        ForwardDevice::submit(self, batch)
+    }
+
+    fn poll(&self, ticket: &Ticket) -> bool {
+        ForwardDevice::poll(self, ticket)
+    }
+
+    fn wait(&self, ticket: &Ticket) {
+        ForwardDevice::wait(self, ticket);
+    }
+
+    fn len(&self) -> u64 {
+        self.inner().len()
+    }
+
+    fn grow(&self, len: u64) -> Result<()> {
+        ForwardDevice::grow(self, len)
+    }
+
+    fn allocate(&self, range: Range<u64>) -> Result<()> {
+        ForwardDevice::allocate(self, range)
+    }
+
+    fn renew(&self, range: Range<u64>) -> Result<()> {
+        self.inner().renew(range)
+    }
+
+    fn truncate(&self, len: u64) -> Result<()> {
+        ForwardDevice::truncate(self, len)
+    }
+
+    fn punch_hole(&self, range: Range<u64>) -> Result<()> {
+        ForwardDevice::punch_hole(self, range)
+    }
+
+    fn map(&self, range: Range<u64>) -> Result<Mapping> {
+        ForwardDevice::map(self, range)
+    }
+
+    fn name(&self) -> &str {
+        self.inner().name()
+    }
+}

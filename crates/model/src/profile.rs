@@ -1,0 +1,108 @@
+//! Devices as profiles that a store is given, and what the affine model makes of a profile.
+
+use crate::Affine;
+use crate::presets::{HardDisk, SSD_BLOCK, SolidState, TRANSFER_UNIT};
+use alluvium_base::{DeviceProfile, MIB};
+
+/// Picoseconds of a second.
+const SECOND_PS: u64 = 1_000_000_000_000;
+
+impl From<&DeviceProfile> for Affine {
+    /// The affine clock of a profile: one I/O after the other.
+    fn from(profile: &DeviceProfile) -> Affine {
+        // A thousand bytes take as many nanoseconds as one takes picoseconds.
+        Affine::new(profile.setup_ns, profile.byte_ps, 1000)
+    }
+}
+
+impl HardDisk {
+    /// Returns the profile of the disk: one arm.
+    ///
+    /// ```
+    /// use alluvium_model::presets::WD_RED_6TB_2018;
+    /// assert_eq!(WD_RED_6TB_2018.profile().half_bandwidth(), 2_520_876);
+    /// ```
+    #[must_use]
+    pub fn profile(&self) -> DeviceProfile {
+        DeviceProfile {
+            setup_ns: self.setup_ns,
+            byte_ps: self.transfer_ns * 1000 / TRANSFER_UNIT,
+            parallelism: 1,
+            ..DeviceProfile::SSD
+        }
+    }
+}
+
+impl SolidState {
+    /// Returns the profile of the SSD: an I/O takes a step of PDAM less what its block takes to move at the saturated
+    /// throughput, and bytes flow at that.
+    ///
+    /// ```
+    /// use alluvium_model::presets::SAMSUNG_970_EVO;
+    /// let profile = SAMSUNG_970_EVO.profile();
+    /// assert_eq!((profile.parallelism, profile.half_bandwidth() >> 10), (5, 256));
+    /// ```
+    #[must_use]
+    pub fn profile(&self) -> DeviceProfile {
+        let byte_ps = SECOND_PS / (self.saturated_mib_s * MIB);
+        DeviceProfile {
+            setup_ns: self.clock().step_ns() - byte_ps * SSD_BLOCK / 1000,
+            byte_ps,
+            parallelism: self.slots() as u32,
+            ..DeviceProfile::SSD
+        }
+    }
+}
+
+/// Returns the length of a node, in bytes, at which a lookup that reads one node of records of `record` bytes wastes least,
+/// on a device that moves `half_bandwidth` bytes while an I/O begins.
+///
+/// By the affine model (Bender et al., "Small Refinements to the DAM Can Have Big Consequences", 2021) a lookup takes longer
+/// by the node's length as a part of the half-bandwidth, and half a record stays empty in each node: the sum of
+/// both parts is least where they are equal.
+///
+/// ```
+/// use alluvium_model::best_node;
+/// let node: u64 = best_node(1024, 128 << 10);
+/// let waste = |node: u64| node as f64 / (128 << 10) as f64 + 512.0 / node as f64;
+/// assert!(waste(node) < waste(node / 2) && waste(node) < waste(node * 2));
+/// ```
+#[must_use]
+pub fn best_node(record: u64, half_bandwidth: u64) -> u64 {
+    (record.saturating_mul(half_bandwidth) / 2).isqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::presets::{HARD_DISKS, SOLID_STATES};
+
+    #[test]
+    fn a_profile_costs_what_its_device_costs() {
+        for disk in HARD_DISKS {
+            let (from_profile, disk) = (Affine::from(&disk.profile()), disk.clock());
+            for bytes in [4096, 1 << 20, 64 << 20] {
+                let (one, other) = (from_profile.cost_ns(bytes) as f64, disk.cost_ns(bytes) as f64);
+                assert!(
+                    (one / other - 1.0).abs() < 1e-3,
+                    "{bytes} bytes: {one} and {other} ns"
+                );
+            }
+        }
+        for ssd in SOLID_STATES {
+            let affine = Affine::from(&ssd.profile());
+            let (step, block) = (ssd.clock().step_ns() as f64, affine.cost_ns(SSD_BLOCK) as f64);
+            assert!(
+                (block / step - 1.0).abs() < 1e-3,
+                "{}: {block} and {step} ns",
+                ssd.name
+            );
+        }
+    }
+
+    #[test]
+    fn the_affine_clock_and_the_profile_agree_on_the_half_bandwidth() {
+        let profile = DeviceProfile::default();
+        assert_eq!(Affine::from(&profile).half_bandwidth(), profile.half_bandwidth());
+    }
+}

@@ -1,0 +1,131 @@
+//! The writes of a commit to an ordered store, and what they come to for the ledger.
+
+use crate::reference::Write;
+use crate::story::Trouble;
+use std::collections::BTreeMap;
+
+/// One write of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Gives a key a value.
+    Put {
+        /// The key.
+        key: Vec<u8>,
+        /// Its value from then on.
+        value: Vec<u8>,
+    },
+    /// Removes a key.
+    Delete {
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// Appends to the value of a key; a key without one begins with an empty value.
+    Merge {
+        /// The key.
+        key: Vec<u8>,
+        /// The bytes to append.
+        operand: Vec<u8>,
+    },
+    /// Removes every key of a range.
+    DeleteRange {
+        /// The first key of the range.
+        start: Vec<u8>,
+        /// The first key behind it.
+        end: Vec<u8>,
+    },
+}
+
+/// Returns what each key that a commit touches has after it, given what a system shows before it: `get` reads one key,
+/// `keys` lists those from a first key up to a last one, which is not among them.
+///
+/// ```
+/// use alluvium_sim::ops::{Op, outcome};
+/// let (key, operand) = (b"a".to_vec(), b"!".to_vec());
+/// let get = |_: &[u8]| Ok(Some(b"old".to_vec()));
+/// let writes = outcome(&[Op::Merge { key, operand }], get, |_, _| Ok(Vec::new()))?;
+/// assert_eq!(writes[0].value.as_deref(), Some(&b"old!"[..]));
+/// # Ok::<(), alluvium_sim::Trouble>(())
+/// ```
+///
+/// # Errors
+/// What `get` and `keys` say.
+pub fn outcome(
+    ops: &[Op],
+    get: impl Fn(&[u8]) -> Result<Option<Vec<u8>>, Trouble>,
+    keys: impl Fn(&[u8], &[u8]) -> Result<Vec<Vec<u8>>, Trouble>,
+) -> Result<Vec<Write>, Trouble> {
+    let mut after: BTreeMap<Vec<u8>, Option<Vec<u8>>> = BTreeMap::new();
+    for op in ops {
+        match op {
+            Op::Put { key, value } => {
+                after.insert(key.clone(), Some(value.clone()));
+            }
+            Op::Delete { key } => {
+                after.insert(key.clone(), None);
+            }
+            Op::Merge { key, operand } => {
+                let before = match after.get(key) {
+                    Some(value) => value.clone(),
+                    None => get(key)?,
+                };
+                let mut value = before.unwrap_or_default();
+                value.extend_from_slice(operand);
+                after.insert(key.clone(), Some(value));
+            }
+            Op::DeleteRange { start, end } => {
+                after.extend(keys(start, end)?.into_iter().map(|key| (key, None)));
+                for (key, value) in &mut after {
+                    if start <= key && key < end {
+                        *value = None;
+                    }
+                }
+            }
+        }
+    }
+    let writes = after.into_iter().map(|(key, value)| Write { key, value });
+    Ok(writes.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(text: &str) -> Vec<u8> {
+        text.as_bytes().to_vec()
+    }
+
+    #[test]
+    fn a_range_delete_hits_what_the_system_shows_and_what_the_commit_wrote_before_it() {
+        let put = |key| Op::Put {
+            key: bytes(key),
+            value: bytes("new"),
+        };
+        let ops = [
+            put("b"),
+            put("d"),
+            Op::DeleteRange {
+                start: bytes("a"),
+                end: bytes("d"),
+            },
+            put("c"),
+            Op::Merge {
+                key: bytes("d"),
+                operand: bytes("er"),
+            },
+        ];
+        let writes = outcome(&ops, |_| Ok(None), |_, _| Ok(vec![bytes("a"), bytes("c")])).expect("it reads");
+        let found: Vec<(&[u8], Option<&[u8]>)> = writes
+            .iter()
+            .map(|write| (&write.key[..], write.value.as_deref()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                (&b"a"[..], None),
+                (b"b", None),
+                (b"c", Some(&b"new"[..])),
+                (b"d", Some(b"newer"))
+            ]
+        );
+    }
+}
