@@ -31,6 +31,7 @@ mod exit;
 pub mod formats;
 mod import;
 mod log;
+mod password;
 mod private;
 mod progress;
 mod range;

@@ -28,6 +28,7 @@ pub mod contract;
 pub mod counters;
 pub mod error;
 pub mod file;
+pub mod heap;
 mod locks;
 pub mod machine;
 pub mod memory;
