@@ -3,7 +3,7 @@
 use super::run::Access;
 use crate::error::Failure;
 use crate::model::format::{self, Item};
-use crate::store::{Mode, Store, Wanted};
+use crate::store::{Mode, Store, Wanted, Working};
 use alluvium::{Durability, Value, WriteBatch};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -11,6 +11,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Expiries up to so many seconds are counted from now, longer ones from 1970.
 const RELATIVE_S: i64 = 30 * 24 * 60 * 60;
+
+/// How many copies of an item are in memory while something is added to it: what was there, what it becomes, its record, and the
+/// batch that it is committed with.
+const COPIES: usize = 4;
 
 /// Keys of items are locked as if they were of a database of their own.
 const ITEMS: u8 = 255;
@@ -106,6 +110,9 @@ impl<'s> Items<'s> {
 
     /// These items were read, in the order in which they will be asked for.
     pub(super) fn has_read(&mut self, keys: Vec<Key>, values: Vec<Option<Value>>) {
+        for value in values.iter().flatten() {
+            self.store.sizes.note_kept(value.len());
+        }
         self.read = keys.into_iter().zip(values).collect();
         self.next = 0;
     }
@@ -189,9 +196,17 @@ impl<'s> Items<'s> {
         Ok(result)
     }
 
+    /// Takes memory for an item that becomes so long by what is added to it: clients have to have it, as for one that is set.
+    pub(super) fn room_to_grow(&self, bytes: usize) -> Result<Working<'s>, Failure> {
+        let mut working = Working::new(self.store);
+        working.add(bytes.saturating_mul(COPIES))?;
+        Ok(working)
+    }
+
     /// Stores an item, whatever is there.
     pub(super) fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), Failure> {
         let expires_ms = format::decode_item(&stored)?.expires_ms;
+        self.store.sizes.note_kept(stored.len());
         let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
         let items = &self.store.items;
         match until.filter(|_| expires_ms != 0) {

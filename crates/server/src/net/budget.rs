@@ -98,7 +98,8 @@ impl Budget {
         }
     }
 
-    fn take(&self, bytes: usize) {
+    /// Takes so many bytes, whether they fit or not.
+    pub(crate) fn take(&self, bytes: usize) {
         let before = self.used.fetch_add(bytes, Relaxed);
         let limit = self.limit();
         let step = self.lending_step();
@@ -107,7 +108,7 @@ impl Budget {
         }
     }
 
-    fn give(&self, bytes: usize) {
+    pub(crate) fn give(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Relaxed);
         if self.waiting() > 0 {
             self.call();
@@ -115,7 +116,7 @@ impl Budget {
     }
 
     /// Takes so many bytes if they fit.
-    fn try_take(&self, bytes: usize) -> bool {
+    pub(crate) fn try_take(&self, bytes: usize) -> bool {
         let limit = self.limit();
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= limit);
         self.used.fetch_update(Relaxed, Relaxed, fits).is_ok()

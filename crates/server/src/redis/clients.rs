@@ -29,7 +29,7 @@ const HELP: [&str; 17] = [
     "KILL <option> <value> [...] -- ends those that fit all options: ID, ADDR, LADDR, TYPE, USER, SKIPME (YES|NO).",
     "LIST [TYPE <type> | ID <id> ...] -- connections, a line each.",
     "NO-EVICT (ON|OFF) -- whether this connection is spared when the memory of clients is used up.",
-    "NO-TOUCH (ON|OFF) -- taken for the sake of clients that send it.",
+    "NO-TOUCH (ON|OFF) -- whether keys that this connection reads do not count as used.",
     "PAUSE <milliseconds> [WRITE|ALL] -- holds commands of all connections.",
     "REPLY (ON|OFF|SKIP) -- which replies are sent.",
     "SETINFO (LIB-NAME|LIB-VER) <value> -- what the client's library is.",
@@ -59,6 +59,8 @@ pub(super) fn client(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
             if verb == b"NO-EVICT" {
                 let stays = &session.client.load.stays;
                 stays.store(args.is(2, "ON"), Ordering::Relaxed);
+            } else {
+                session.touches_keys = args.is(2, "OFF");
             }
             reply.ok();
         }

@@ -127,6 +127,9 @@ impl<'s> Transaction<'s> {
 
     /// These records were read for commands to come.
     pub(crate) fn has_read(&mut self, keys: Vec<InnerKey>, values: Vec<Option<Value>>) {
+        for value in values.iter().flatten() {
+            self.store.sizes.note_kept(value.len());
+        }
         self.prefetched = keys.into_iter().zip(values).collect();
         self.next = 0;
     }
@@ -205,6 +208,7 @@ impl<'s> Transaction<'s> {
 
     /// The key has this value, until `expires_ms` if that is not 0.
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>, expires_ms: u64) {
+        self.store.sizes.note_kept(value.len());
         self.count(key.len() + value.len(), expires_ms);
         self.writes.insert(key, Write::Put { value, expires_ms });
     }
@@ -219,6 +223,7 @@ impl<'s> Transaction<'s> {
         record.clear();
         format::write_text(record, parts, expires_ms);
         let bytes = place.len() + record.len();
+        self.store.sizes.note_kept(record.len());
         put(batch, self.store, &place, record, expires_ms)?;
         self.count(bytes, expires_ms);
         Ok(())
