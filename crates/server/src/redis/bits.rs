@@ -38,12 +38,15 @@ pub(super) fn set_bit(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
     };
     let mut string = to_change(transaction, key, |_| byte + 1)?;
     let text = &mut string.text;
-    if text.len() <= byte {
+    let grows = text.len() <= byte;
+    if grows {
         text.resize(byte + 1, 0);
     }
     let was_on = text[byte] & mask != 0;
-    text[byte] = if on { text[byte] | mask } else { text[byte] & !mask };
-    transaction.overwrite_text(key, &[text], string.expires_ms);
+    if grows || was_on != on {
+        text[byte] = if on { text[byte] | mask } else { text[byte] & !mask };
+        transaction.overwrite_text(key, &[text], string.expires_ms);
+    }
     reply.truth(was_on);
     Ok(())
 }

@@ -134,9 +134,11 @@ pub(crate) fn line(client: &Client) -> String {
     let unread = load.unread.load(Ordering::Relaxed);
     let output = load.output.load(Ordering::Relaxed);
     let library = client.library.lock().clone();
+    // What is held beside buffers is a transaction's from MULTI on, and that of arguments and watched keys otherwise.
+    let (held, has_begun) = (load.queued.load(Ordering::Relaxed), queued >= 0);
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={queued} \
-         qbuf={received} qbuf-free={} argv-mem=0 multi-mem={} rbs={output} rbp={unread} obl={unread} oll=0 omem={output} tot-mem={} events={} \
+         qbuf={received} qbuf-free={} argv-mem={} multi-mem={} rbs={output} rbp={unread} obl={unread} oll=0 omem={output} tot-mem={} events={} \
          cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
         client.id,
         client.peer,
@@ -147,7 +149,8 @@ pub(crate) fn line(client: &Client) -> String {
         idle_ms / 1000,
         client.database.load(Ordering::Relaxed),
         load.input.load(Ordering::Relaxed).saturating_sub(received),
-        load.queued.load(Ordering::Relaxed),
+        if has_begun { 0 } else { held },
+        if has_begun { held } else { 0 },
         load.total(),
         if unread > 0 { "rw" } else { "r" },
         client.last_command(),
