@@ -20,12 +20,12 @@ pub(crate) fn listen() -> Result<()> {
     .context("asking for signals")
 }
 
-/// Whether somebody wants the job to stop.
+/// Whether the job is to stop.
 pub(crate) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed) > 0
 }
 
-/// Hears how far a job has come that changes nothing until it is done, and ends the process when somebody asks for it.
+/// Hears how far a job has come that changes nothing until it is done, and ends the process when it is told to stop.
 pub(crate) fn or<'b>(
     bar: &'b ProgressBar,
     said: &'b str,

@@ -81,7 +81,7 @@ pub enum Error {
 pub(crate) enum Failure {
     /// The client is told so; nothing was changed.
     Refused(Cow<'static, str>),
-    /// It needs more memory than all clients together have left, so many bytes in all; nothing was changed.
+    /// It needs more memory than all clients together have left; nothing was changed.
     NoRoom {
         /// What it needs.
         bytes: usize,

@@ -1,4 +1,4 @@
-//! CLIENT PAUSE: commands of all connections wait until a moment, or until somebody ends the pause.
+//! CLIENT PAUSE: commands of all connections wait until a moment, or until a client ends the pause.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -41,7 +41,7 @@ pub(crate) struct Job<'a> {
 pub(crate) enum End {
     /// Everything is in the store.
     Complete,
-    /// Somebody asked it to stop; the same command goes on.
+    /// It was told to stop; the same command goes on.
     Stopped,
 }
 

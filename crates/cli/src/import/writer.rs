@@ -2,7 +2,7 @@
 //!
 //! A batch is a commit of rows together with how far the import is. Rows in the order of their keys are loaded (`Keyspace::begin_ingest`): written once, at the
 //! speed of the device, and in effect all at once. A load is a commit of its own, so what it will have done is remembered before it takes effect
-//! ([`Pending`]); whoever goes on after a kill looks whether it has. It is done again otherwise, and only what it says anyway is written again.
+//! ([`Pending`]); an import that goes on after a kill looks whether it has. It is done again otherwise, and only what it says anyway is written again.
 
 use super::layout::{Layout, layout_key, set};
 use super::parser::{Block, Order};
@@ -16,11 +16,11 @@ use anyhow::Result;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Rows are loaded once so many bytes of them came in order.
+/// Rows are loaded once this number of bytes came in order.
 const ENOUGH: usize = 2 << 20;
-/// Every time the order breaks, twice as many are needed, up to so many.
+/// Every time the order breaks, twice as many are needed, up to this number.
 const MOST_ENOUGH: usize = 256 << 20;
-/// A load takes effect when it has so many bytes, or is so old: what is done again after a kill.
+/// A load takes effect when it has this number of bytes, or this age: what is done again after a kill.
 const LOAD: usize = 512 << 20;
 const LOAD_AGE: Duration = Duration::from_secs(3);
 
@@ -333,7 +333,7 @@ mod tests {
     use super::*;
     use crate::formats::Changes;
 
-    /// A block of so many rows with keys from `first` on.
+    /// A block of a number of rows with keys from `first` on.
     fn block(first: u32, rows: u32) -> Block {
         let mut changes = Changes::new();
         for number in first..first + rows {

@@ -23,7 +23,7 @@ Examples:
 While a server has the store open it makes the copy, as the user that it runs as, and goes on serving.
 
 All of the copy is read and compared with its checksums: damage of the store is not taken along, and the exit code is 5 then. A backup that was \
-interrupted is no store; the same command begins it anew.";
+interrupted is no store; the same command begins again.";
 
 const RESTORE: &str = "\
 Example:
@@ -49,8 +49,8 @@ pub struct Restore {
     pub from: PathBuf,
 }
 
-/// What is said when somebody stops it.
-const INCOMPLETE: &str = "stopped: what was copied is no store; the same command begins anew";
+/// What is said when it is stopped.
+const INCOMPLETE: &str = "stopped: what was copied is no store; the same command begins again";
 
 /// A bar that shows how far a job has come.
 pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {

@@ -277,7 +277,7 @@ impl Export {
             Ok(written)
         });
         if written.is_err() {
-            // Nobody needs half of it; if it cannot be removed, it is not under the file's name at least.
+            // Half of it is of no use; if it cannot be removed, it is not under the file's name at least.
             let _ = fs::remove_file(&partial);
         }
         written
@@ -327,7 +327,7 @@ impl Rows<'_> {
 }
 
 impl Written {
-    /// Counts bytes, and ends the export when somebody asks for it.
+    /// Counts bytes, and ends the export when it is told to stop.
     fn count(&mut self, bytes: usize, bar: &ProgressBar) -> Result<()> {
         self.bytes += bytes as u64;
         self.looks += 1;

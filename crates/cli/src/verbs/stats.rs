@@ -35,7 +35,7 @@ pub struct Stats {
     /// Seconds between two looks.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, requires = "watch", value_parser = seconds)]
     pub interval: f64,
-    /// End after so many looks.
+    /// End after this number of looks.
     #[arg(short = 'n', long, value_name = "COUNT", requires = "watch")]
     pub count: Option<u64>,
     /// The web page of the server to ask, as in http://127.0.0.1:7070 [default: that of the server that has the store open].

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether somebody wants it to end.
+/// How often it is looked whether it is to end.
 const NAP: Duration = Duration::from_millis(50);
 /// The width of the longest bar, in characters.
 const BAR: usize = 24;
@@ -108,7 +108,7 @@ fn of_store(store: &Store) -> Result<Look> {
     let mut levels = Vec::new();
     add_up(&said["root"], 0, &mut levels);
     let title = match store.holder() {
-        Holder::Us => "nobody else has the store open".to_owned(),
+        Holder::Us => "no other process has the store open".to_owned(),
         Holder::Others => format!(
             "process {} · {} connections · {} commands",
             number(&said["process_id"]),

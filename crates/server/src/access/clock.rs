@@ -99,7 +99,7 @@ impl Drop for SystemClock {
     fn drop(&mut self) {
         self.shared.0.lock().is_over = true;
         self.shared.1.notify_one();
-        // Whoever holds the clock last may be the thread itself, within a waker.
+        // The last holder of the clock may be the thread itself, within a waker.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()

@@ -1,6 +1,6 @@
 //! What guessing a password costs: each wrong one is answered later than the last, by connection and by address.
 //!
-//! Only the connection that guessed waits. Others of the same address go on, and so do their logins, until so many wrong
+//! Only the connection that guessed waits. Others of the same address go on, and so do their logins, until too many wrong
 //! passwords of that address wait for their answers that one more guess could be hidden among them: then the address's next
 //! attempts, right or wrong, are looked at when one of those answers is given. Who hangs up early gains nothing by it.
 
@@ -60,7 +60,7 @@ struct Guesses {
     last: Duration,
 }
 
-/// How long the next answer waits after so many wrong passwords before it.
+/// How long the next answer waits after a number of wrong passwords before it.
 fn delay(failures: u32) -> Duration {
     let doubled = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
     FIRST.saturating_mul(doubled).min(LONGEST)

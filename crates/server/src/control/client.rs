@@ -25,10 +25,10 @@ impl Client {
     /// Connects to the process that has the store in a directory open.
     ///
     /// # Errors
-    /// As the system says: [`io::ErrorKind::NotFound`] and [`io::ErrorKind::ConnectionRefused`] where nobody listens.
+    /// As the system says: [`io::ErrorKind::NotFound`] and [`io::ErrorKind::ConnectionRefused`] where no server listens.
     pub fn connect(directory: impl AsRef<Path>) -> io::Result<Client> {
         let mut stream = socket::connect(directory.as_ref())?;
-        // Whoever is refused is greeted and told why before this is read.
+        // A client that is refused is greeted and told why before this is read.
         let sent = stream.write_all(&format::greeting());
         let mut greeting = [0; GREETING];
         let greeted = stream.read_exact(&mut greeting);
@@ -48,7 +48,7 @@ impl Client {
         let gone = || Error::Connection(io::ErrorKind::NotConnected.into());
         let frame = format::frame(request)?;
         let mut stream = self.stream.take().ok_or_else(gone)?;
-        // Whoever is refused is told why before this is read.
+        // A client that is refused is told why before this is read.
         let sent = stream.write_all(&frame);
         loop {
             let part = format::read::<Part>(&mut stream).map_err(Error::Connection)?;

@@ -320,7 +320,7 @@ pub enum Error {
         /// What went wrong, and what to do.
         text: String,
     },
-    /// Whoever hears the answer wants no more of it.
+    /// The client wants no more of the answer.
     #[error("the answer was not wanted to its end")]
     Unheard,
     /// The connection failed.

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Expiries up to so many seconds are counted from now, longer ones from 1970.
+/// Expiries up to this number of seconds are counted from now, longer ones from 1970.
 const RELATIVE_S: i64 = 30 * 24 * 60 * 60;
 
 /// How many copies of an item are in memory while something is added to it: what was there, what it becomes, its record, and the
@@ -19,9 +19,9 @@ const COPIES: usize = 4;
 /// Keys of items are locked as if they were of a database of their own.
 const ITEMS: u8 = 255;
 
-/// The item is stale: whoever gets it may be told to renew it.
+/// The item is stale: a client that gets it may be told to renew it.
 pub(super) const STALE: u8 = 1;
-/// Somebody was told to.
+/// A client was told to.
 pub(super) const CLAIMED: u8 = 2;
 
 /// An item that was read, or that the same run has written.
@@ -66,7 +66,7 @@ pub(super) struct Items<'s> {
     read: Vec<(Key, Option<Value>)>,
     /// Where the next lookup of something that was read probably is.
     next: usize,
-    /// Whether anybody asks for what was written.
+    /// Whether a request asks for what was written.
     is_read: bool,
     own: HashMap<Key, Option<Vec<u8>>>,
     batch: WriteBatch,
@@ -80,7 +80,7 @@ pub(super) struct Items<'s> {
 }
 
 impl<'s> Items<'s> {
-    /// For requests that ask for items, or for none: then nobody sees what they write before it is committed.
+    /// For requests that ask for items, or for none: then no request sees what they write before it is committed.
     pub(super) fn new(store: &'s Store, is_read: bool, is_careful: bool) -> Items<'s> {
         Items {
             store,
@@ -175,7 +175,7 @@ impl<'s> Items<'s> {
         keys.iter().map(|key| self.lookup(key)).collect()
     }
 
-    /// Changes an item as `decide` says, whose lock is held, so that nobody else changes it meanwhile.
+    /// Changes an item as `decide` says, whose lock is held, so that no other request changes it meanwhile.
     pub(super) fn change<T>(
         &mut self,
         key: &[u8],
@@ -196,7 +196,7 @@ impl<'s> Items<'s> {
         Ok(result)
     }
 
-    /// Takes memory for an item that becomes so long by what is added to it: clients have to have it, as for one that is set.
+    /// Takes memory for an item that becomes longer by what is added to it: clients have to have it, as for one that is set.
     pub(super) fn room_to_grow(&self, bytes: usize) -> Result<Working<'s>, Failure> {
         let mut working = Working::new(self.store);
         working.add(bytes.saturating_mul(COPIES))?;
@@ -245,7 +245,7 @@ impl<'s> Items<'s> {
     }
 }
 
-/// Deletes all items. Nobody who has read one before brings it back: all locks are held.
+/// Deletes all items. No request that has read one before brings it back: all locks are held.
 pub(super) fn flush(store: &Store) -> Result<(), Failure> {
     let mut wanted = Wanted::default();
     wanted.everything();

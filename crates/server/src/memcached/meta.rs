@@ -475,7 +475,7 @@ pub(super) fn delete(
             (item.value, item.flags) = (b"", 0);
         }
         if flags.has(b'I') {
-            // Whoever was told to renew it before, was told about something else.
+            // A client that was told to renew it before was told about another value.
             item.staleness = STALE;
         }
         if let Some(seconds) = seconds {

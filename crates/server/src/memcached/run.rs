@@ -4,7 +4,7 @@ use super::meta;
 use super::request::{self, Found, Request};
 use super::text::key;
 
-/// A run takes no more requests once they are so many bytes.
+/// A run takes no more requests once they are this number of bytes.
 const MOST_BYTES: usize = 1 << 20;
 
 /// What comes next in a buffer, and how many bytes it takes.
@@ -38,7 +38,7 @@ pub(super) struct Most {
 }
 
 impl Most {
-    /// So many, whatever they do.
+    /// A number of them, whatever they do.
     pub(super) fn requests(requests: usize) -> Most {
         Most {
             requests,
@@ -47,7 +47,7 @@ impl Most {
     }
 }
 
-/// What a buffer begins with: at most so many requests, whose blocks are at most `most_block` bytes long.
+/// What a buffer begins with: at most a number of requests, whose blocks are at most `most_block` bytes long.
 pub(super) fn next(buffer: &[u8], most_block: usize, most: Most) -> Next<'_> {
     let mut requests = Vec::new();
     let (mut taken, mut reads) = (0, 0);
@@ -116,7 +116,7 @@ pub(super) enum Access {
 }
 
 /// Hands out every item that a request may ask for or change. What makes no sense is left out: the request is refused when its turn comes. A `mg` that finds
-/// an item stale changes it; `careful` says that one may.
+/// an item stale changes it; `careful` says that it may.
 pub(super) fn accesses(request: &Request<'_>, careful: bool, mut each: impl FnMut(&[u8], Access)) {
     let mut words = |from: usize, most: usize, access: Access| {
         let words = request.words.iter().skip(from).take(most);

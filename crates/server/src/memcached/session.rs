@@ -92,7 +92,7 @@ enum Executed {
 /// What became of a run.
 enum Ran {
     Whole,
-    /// Only so many requests of it: their replies are to be sent first.
+    /// Only this number of requests of it: their replies are to be sent first.
     Part(usize),
     /// Nothing of it was done: it waits for what it asks for.
     Waits(Box<MultiGet>),
@@ -362,7 +362,7 @@ impl Session {
         Ok(End::Replied)
     }
 
-    /// Deletes all items if somebody has asked for it and the time has come.
+    /// Deletes all items if a client has asked for it and the time has come.
     fn flush_if_due(&mut self) -> Result<(), Failure> {
         let shared = &self.shared;
         let due = shared.flush_at.load(Ordering::Acquire);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
-/// Charges change by whole steps of so many bytes, so that connections which hold next to nothing share no counter.
+/// Charges change by whole steps of this length, so that connections which hold next to nothing share no counter.
 const STEP: usize = 4 << 10;
 
 /// What a connection takes beside its buffers, about. It counts within the memory of the store, not within the budget:
@@ -19,10 +19,10 @@ pub(crate) const SMALL: usize = 64 << 10;
 /// The least that a budget may be.
 pub(crate) const LEAST: usize = 1 << 20;
 
-/// The budget where nobody sets it: a quarter of the store's memory, but not less than this.
+/// The budget where no option sets it: a quarter of the store's memory, but not less than this.
 const DEFAULT_AT_LEAST: u64 = 8 << 20;
 
-/// Returns the budget of a store's memory where nobody sets it.
+/// Returns the budget of a store's memory where no option sets it.
 pub(crate) fn share_of(memory: u64) -> usize {
     usize::try_from((memory / 4).max(DEFAULT_AT_LEAST)).unwrap_or(usize::MAX)
 }
@@ -98,7 +98,7 @@ impl Budget {
         }
     }
 
-    /// Takes so many bytes, whether they fit or not.
+    /// Takes bytes, whether they fit or not.
     pub(crate) fn take(&self, bytes: usize) {
         let before = self.used.fetch_add(bytes, Relaxed);
         let limit = self.limit();
@@ -115,7 +115,7 @@ impl Budget {
         }
     }
 
-    /// Takes so many bytes if they fit.
+    /// Takes bytes if they fit.
     pub(crate) fn try_take(&self, bytes: usize) -> bool {
         let limit = self.limit();
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= limit);
@@ -127,7 +127,7 @@ impl Budget {
         self.limit() / 16
     }
 
-    /// What so many connections take in all: their buffers and themselves.
+    /// What a number of connections take in all: their buffers and themselves.
     pub(crate) fn held_with(&self, connections: usize) -> usize {
         self.used() + connections * PER_CONNECTION
     }
@@ -238,7 +238,7 @@ impl Account {
         &self.budget
     }
 
-    /// Takes room for an input of so many bytes, if that is more than it has.
+    /// Takes room for an input of a length, if that is more than it has.
     pub(super) fn promise(&mut self, input: usize) -> Room {
         let has = self.promised.max(self.held.input);
         if input <= has {
@@ -296,7 +296,7 @@ impl Account {
         }
     }
 
-    /// So many bytes of replies were taken.
+    /// The client has taken bytes of replies.
     pub(super) fn has_sent(&mut self, bytes: usize) {
         self.sent += bytes as u64;
     }

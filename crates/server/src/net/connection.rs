@@ -172,7 +172,7 @@ impl Connection {
         self.transport.socket()
     }
 
-    /// Whether somebody wants it ended.
+    /// Whether a client or the keeper wants it ended.
     pub(crate) fn is_killed(&self) -> bool {
         self.client.is_killed.load(Relaxed)
     }

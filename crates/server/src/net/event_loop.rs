@@ -44,7 +44,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// A loop without connections, where it is when nobody drives it.
+    /// A loop without connections, where it is while no thread drives it.
     pub(crate) fn seat(syncer: &Arc<Syncer>) -> io::Result<Seat> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
@@ -60,7 +60,7 @@ impl Driver {
         Ok(Seat::new(driver, waker))
     }
 
-    /// Drives the loop until it is over, or somebody else has taken it.
+    /// Drives the loop until it is over, or another thread has taken it.
     pub(crate) fn drive(self: Box<Driver>, pool: &Arc<Pool>, seat: usize) {
         let driven = Driven {
             pool: Arc::clone(pool),
@@ -192,7 +192,7 @@ impl Driver {
         self.free.push(slot);
     }
 
-    /// One turn of one connection, with the loop parked meanwhile. None when somebody has taken the loop.
+    /// One turn of one connection, with the loop parked meanwhile. None when another thread has taken the loop.
     fn serve(
         self: Box<Driver>,
         pool: &Arc<Pool>,

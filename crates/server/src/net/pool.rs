@@ -2,7 +2,7 @@
 //!
 //! There is one loop per core, and each is driven by one thread. Before a thread serves a connection it *parks* the loop where others can
 //! take it, and afterwards it takes the loop back: two uncontended locks, nothing else, as long as the store answers from memory. What is read
-//! from the device for commands that read records is waited for by nobody: the connection gives its turn back, and has another one when the store
+//! from the device for commands that read records holds no thread up: the connection gives its turn back, and has another one when the store
 //! wakes it. Everything else may wait where it is: the thread says so beforehand (`waits.rs`), and a spare thread takes the loop
 //! and drives it on; the one that was held up hands its connection back to the loop's inbox and becomes a spare. A walk cannot say so beforehand; there
 //! a monitor notices that looks every millisecond.
@@ -29,10 +29,10 @@ const IDLE_TICK: Duration = Duration::from_millis(20);
 /// A spare thread that has had nothing to do for so long ends.
 const SPARE_LIFE: Duration = Duration::from_secs(10);
 
-/// A loop whose thread may wait for the device is taken over when it is held up for so many ticks.
+/// A loop whose thread may wait for the device is taken over when it is held up for this number of ticks.
 const WATCHED_TICKS: u32 = 2;
 
-/// Any other loop is, after so many. It is not less: where there are more threads than processors, a thread that waits for a processor only looks
+/// Any other loop is, after this number. It is not less: where there are more threads than processors, a thread that waits for a processor only looks
 /// like one that waits for the device, and one more thread would make that worse.
 const HELD_UP_TICKS: u32 = 50;
 
@@ -46,7 +46,7 @@ pub(crate) enum Message {
     Woken(usize),
 }
 
-/// Where a loop is when nobody drives it, and how to reach it.
+/// Where a loop is while no thread drives it, and how to reach it.
 pub(crate) struct Seat {
     parked: Mutex<Option<Box<Driver>>>,
     inbox: Mutex<Vec<Message>>,

@@ -12,7 +12,7 @@ struct Waiting {
     is_stopping: bool,
 }
 
-/// Syncs the store whenever somebody waits for it, so that no loop does.
+/// Syncs the store whenever a connection waits for it, so that no loop does.
 pub(crate) struct Syncer {
     db: Db,
     waiting: Mutex<Waiting>,
@@ -38,7 +38,7 @@ impl Syncer {
         self.db.sync()
     }
 
-    /// Syncs until it is stopped and nobody waits.
+    /// Syncs until it is stopped and no connection waits.
     pub(crate) fn run(&self, pool: &Weak<Pool>) {
         loop {
             let together = {

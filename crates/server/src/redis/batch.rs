@@ -120,7 +120,7 @@ struct Locked<'s> {
 
 /// What became of a batch.
 pub(super) enum Ran {
-    /// So many of its commands were executed.
+    /// How many of its commands were executed.
     Commands(usize),
     /// None of them: it waits for this.
     Waits(Box<MultiGet>),
@@ -302,7 +302,7 @@ impl Session {
         }
     }
 
-    /// Notes how long the strings are that a reply of so many bytes has.
+    /// Notes how long the strings are that a reply of a length has.
     fn note_length(&self, command: &Command, args: Args<'_>, bytes: usize) {
         const SHORT: usize = 1 << 10;
         if bytes > SHORT && command.reads_records() && command.group == "string" {

@@ -68,7 +68,7 @@ impl Paging {
         self.records.min(sizes.most())
     }
 
-    /// Whether a batch of `all` commands ends behind the first `executed`, whose replies take so many bytes.
+    /// Whether a batch of `all` commands ends behind the first `executed`, whose replies take `bytes`.
     pub(super) fn cuts(&mut self, executed: usize, all: usize, bytes: usize) -> bool {
         if self.is_full {
             self.cut = Some(executed - 1);
@@ -152,7 +152,7 @@ impl Session {
         reply.error(&text);
     }
 
-    /// Whether a command that needs so many bytes waits for them; else it is refused.
+    /// Whether a command that needs `bytes` of memory waits for them; else it is refused.
     pub(super) fn may_wait_for(&self, bytes: usize) -> bool {
         bytes <= self.shared.budget.limit() && !self.paging.refuses
     }
@@ -165,7 +165,7 @@ impl Session {
         self.multi.held() + bytes <= SMALL_HOLDER || bytes <= free
     }
 
-    /// Whether one more key may be watched that takes so many bytes. What is watched is charged at the end of the turn, so what was
+    /// Whether one more key may be watched that takes `bytes` of memory. What is watched is charged at the end of the turn, so what was
     /// added in this one counts as well.
     pub(super) fn has_room_to_watch(&self, bytes: usize) -> bool {
         let budget = &self.shared.budget;

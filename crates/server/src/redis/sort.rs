@@ -114,7 +114,7 @@ impl<'a> Wish<'a> {
         Ok(wish)
     }
 
-    /// Which of so many elements are wanted, in their order.
+    /// Which of a number of elements are wanted, in their order.
     fn window(&self, count: u64) -> Range<u64> {
         let start = u64::try_from(self.limit.0).unwrap_or(0).min(count);
         let end = match u64::try_from(self.limit.1) {

@@ -24,7 +24,7 @@ pub(super) enum Action {
     Session(OnSession),
 }
 
-/// It writes; it locks its keys against everybody.
+/// It writes; it locks its keys against all others.
 const WRITE: u16 = 1;
 /// It reads more than records, or several that belong together: it locks its keys against writers.
 const LOCKED: u16 = 2;
@@ -34,7 +34,7 @@ const BLIND: u16 = 4;
 const ALONE: u16 = 8;
 /// It locks everything.
 const ALL: u16 = 16;
-/// Somebody who has not said who he is may send it.
+/// An unauthenticated client may send it.
 const STRANGER: u16 = 32;
 /// It is executed, not queued, between MULTI and EXEC.
 const IN_MULTI: u16 = 64;
@@ -322,14 +322,14 @@ static KEYS: &[Command] = &[
     data("generic", "copy", -3, WRITE | ELSEWHERE, TWO, keys::copy, "Copies a key with what it holds."),
     data("generic", "del", -2, WRITE, ALL_KEYS, keys::del, "Deletes keys."),
     data("generic", "exists", -2, FAST | LOOKS, ALL_KEYS, keys::exists, "How many of the keys are there."),
-    data("generic", "expire", -3, WRITE | FAST, ONE, expiry::expire, "Lets a key expire in so many seconds."),
+    data("generic", "expire", -3, WRITE | FAST, ONE, expiry::expire, "Lets a key expire after a number of seconds."),
     data("generic", "expireat", -3, WRITE | FAST, ONE, expiry::expire_at, "Lets a key expire at a time in seconds."),
     data("generic", "expiretime", 2, FAST | LOOKS, ONE, expiry::expire_time, "When a key expires, in seconds."),
     data("generic", "keys", 2, ALONE, NONE, walks::keys, "All keys that fit a pattern."),
     data("generic", "move", 3, WRITE | FAST | ALL, ONE, keys::move_key, "Moves a key to another database."),
     data("generic", "object", -2, LOCKED | LOOKS, (2, 2, 1), describe::object, "What a key's value is like inside."),
     data("generic", "persist", 2, WRITE | FAST, ONE, expiry::persist, "Lets a key expire no more."),
-    data("generic", "pexpire", -3, WRITE | FAST, ONE, expiry::pexpire, "Lets a key expire in so many milliseconds."),
+    data("generic", "pexpire", -3, WRITE | FAST, ONE, expiry::pexpire, "Lets a key expire after a number of milliseconds."),
     data("generic", "pexpireat", -3, WRITE | FAST, ONE, expiry::pexpire_at, "Lets a key expire at a time in milliseconds."),
     data("generic", "pexpiretime", 2, FAST | LOOKS, ONE, expiry::pexpire_time, "When a key expires, in milliseconds."),
     data("generic", "pttl", 2, FAST | LOOKS, ONE, expiry::pttl, "In how many milliseconds a key expires."),

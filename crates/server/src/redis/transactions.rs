@@ -1,4 +1,4 @@
-//! MULTI and EXEC: commands are queued, then executed as one batch, if nobody has written to what was watched.
+//! MULTI and EXEC: commands are queued, then executed as one batch, if no client has written to what was watched.
 
 use super::batch::Length;
 use super::keys;

@@ -17,7 +17,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What somebody may send who has not said who he is.
+    /// What an unauthenticated client may send.
     pub const STRANGER: Limits = Limits {
         bytes: 64 << 10,
         argument: 16 << 10,
@@ -42,7 +42,7 @@ pub enum BadRequest {
     NoLength(u8),
     /// A quote that does not end.
     Quotes,
-    /// More than somebody may send who has not said who he is.
+    /// More than an unauthenticated client may send.
     Stranger(&'static str),
     /// All arguments together are too long.
     TooLong {
@@ -224,12 +224,12 @@ impl Requests {
     }
 }
 
-/// Places up to so many are kept for the next requests.
+/// Places up to this number are kept for the next requests.
 const KEPT_PLACES: usize = 4096;
 
 /// What was read at a place.
 enum Step {
-    /// All of it, which takes so many bytes.
+    /// All of it, and how many bytes it takes.
     Done(usize),
     /// Only a part has come.
     Wait,

@@ -1,13 +1,13 @@
-//! How much will have expired when, so that its space comes back though nobody writes.
+//! How much will have expired when, so that its space comes back though no client writes.
 //!
-//! The store drops what has expired when it compacts what lies around it, which nobody's writes may ever bring about. So it is counted what is
+//! The store drops what has expired when it compacts what lies around it, which no write may ever bring about. So it is counted what is
 //! written to expire; when as much has expired as half of the store takes, the store is compacted as a whole. What was counted is forgotten when
 //! the server ends.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Bytes that expire within so many milliseconds of each other are counted together.
+/// Bytes that expire within this number of milliseconds of each other are counted together.
 const TOGETHER_MS: u64 = 4_000;
 
 /// The most counts that are kept: beyond, what expires last is counted together.
@@ -32,7 +32,7 @@ pub(crate) struct Expiring {
 }
 
 impl Expiring {
-    /// So many bytes of so many keys were written that expire then.
+    /// Bytes of a number of keys were written that expire then.
     pub(crate) fn note(&self, expires_ms: u64, bytes: u64, keys: u64) {
         let mut counts = self.counts.lock();
         let mut at = expires_ms / TOGETHER_MS;
@@ -46,7 +46,7 @@ impl Expiring {
         *due = (due.0 + bytes, due.1 + keys);
     }
 
-    /// Whether so much has expired that a store of `size` bytes is half empty. It is counted anew from then on.
+    /// Whether so much has expired that a store of `size` bytes is half empty. Counting begins again then.
     pub(crate) fn is_much(
         &self,
         now_ms: u64,

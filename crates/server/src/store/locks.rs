@@ -18,23 +18,23 @@ const STRIPES: usize = 1 << 16;
 /// How often a stripe is looked at before its waiter sleeps.
 const SPINS: u32 = 64;
 
-/// A stripe's word: nobody; or who holds it in the upper bits and how many in the others.
+/// A stripe's word: free; or who holds it in the upper bits and how many in the others.
 const FREE: u32 = 0;
 const COUNT: u32 = (1 << 24) - 1;
 const READERS: u32 = 1 << 24;
 const BLIND: u32 = 2 << 24;
 const OWNER: u32 = 3 << 24;
-/// Somebody wants it for himself: those who could share it let him go first.
+/// A writer wants it alone: those that could share it let the writer go first.
 const IS_WANTED: u32 = 1 << 31;
 
 /// How a key is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mode {
-    /// Others may read. Nobody writes.
+    /// Others may read, and none may write.
     Shared,
     /// It is written to whatever it has. Others may do the same.
     Blind,
-    /// Nobody else reads what needs more than one lookup, or writes.
+    /// No other command reads what needs more than one lookup, or writes.
     Exclusive,
 }
 
@@ -49,7 +49,7 @@ impl Mode {
     }
 }
 
-/// Somebody who wants to know whether a key is written to: his flag, by database and key.
+/// Connections that watch keys: their flags, by database and key.
 type Watchers = HashMap<(u8, Box<[u8]>), Vec<Arc<AtomicBool>>>;
 
 /// One lock for each stripe of keys.
@@ -78,7 +78,7 @@ pub(crate) struct Held<'l> {
 
 type Stripes = SmallVec<[(u32, Mode); 16]>;
 
-/// The locks that somebody wants. They are taken in the order of the stripes, so that nobody waits in a circle.
+/// The locks that a command wants. They are taken in the order of the stripes, so that no commands wait in a circle.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     stripes: Stripes,
@@ -162,7 +162,7 @@ impl Locks {
         }
     }
 
-    /// Waits until a stripe can be had. He counts himself, then looks at the stripe; who lets it go changes it, then looks for sleepers: one of
+    /// Waits until a stripe can be had. The waiter counts itself, then looks at the stripe; the holder lets it go, then looks for sleepers: one of
     /// them sees the other.
     #[cold]
     fn sleep(&self, word: &AtomicU32, mode: Mode) {
@@ -190,7 +190,7 @@ impl Locks {
         let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |old| Some(let_go(old)));
     }
 
-    /// Whoever sleeps looks again.
+    /// Has those that sleep look again.
     fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {
@@ -223,7 +223,7 @@ impl Locks {
         }
     }
 
-    /// The keys of a database that somebody watches. Whoever holds all locks has no more coming.
+    /// The keys of a database that connections watch. While all locks are held no more come.
     pub(crate) fn watched(&self, database: u8) -> Vec<Box<[u8]>> {
         let watchers = self.watchers.lock();
         let keys = watchers.keys().filter(|(of, _)| *of == database);
@@ -237,18 +237,18 @@ impl Locks {
         self.lock(wanted)
     }
 
-    /// Whether anybody may watch a key whose lock the caller holds. Who watches it has counted himself under the same lock.
+    /// Whether a connection may watch a key whose lock the caller holds. A watcher is counted under the same lock.
     pub(crate) fn has_watchers(&self) -> bool {
         self.watching.load(Ordering::Relaxed) > 0
     }
 }
 
-/// Takes a stripe if it is free, or held in a mode that is shared, and nobody waits to have it alone.
+/// Takes a stripe if it is free, or held in a mode that is shared, and no writer waits to have it alone.
 fn try_acquire(word: &AtomicU32, mode: Mode) -> bool {
     let next = |old: u32| {
         let holder = mode.holder();
         match old & !IS_WANTED {
-            // Whoever wants it alone, and was not quick enough, still does.
+            // A writer that wants it alone, and was not quick enough, still does.
             FREE => Some(holder | 1 | old & IS_WANTED),
             held if mode != Mode::Exclusive && held & !COUNT == holder && old & IS_WANTED == 0 => {
                 Some(old + 1)
@@ -369,7 +369,7 @@ mod tests {
                         let (a, b) = ((turn + thread) % 6, (turn * 5 + 3 * thread) % 6);
                         let mode = [Mode::Shared, Mode::Blind][turn % 2];
                         let held = lock(locks, &[(&keys[a], Mode::Exclusive), (&keys[b], mode)]);
-                        // Not in one step: somebody else would be lost if he came between.
+                        // Not in one step: another would be lost if it came between.
                         let count = counts[a].load(Ordering::Relaxed);
                         std::thread::yield_now();
                         counts[a].store(count + 1, Ordering::Relaxed);

@@ -247,7 +247,7 @@ impl MarkChanges {
             number,
             hash,
         };
-        // What it has added itself nobody knows of.
+        // No other command knows what it has added itself.
         if !self.added.remove(&mark) {
             self.removed.push(mark);
         }

@@ -11,10 +11,10 @@
 //!
 //! Invariants:
 //!
-//! - **S6** Whoever writes to a user's key holds its lock from the first read that the write depends on until the commit is seen: against everybody,
-//!   or, if it depends on none (a blind write), against everybody but other blind writers.
+//! - **S6** A command that writes to a user's key holds its lock from the first read that the write depends on until the commit is seen: against all others,
+//!   or, if it depends on none (a blind write), against all but other blind writers.
 //! - **S7** What a command writes is one commit, together with what others of its batch write; so is a whole MULTI. A
-//!   batch that writes very much is committed in parts, each of whole commands. Elements of a collection that is made may be written before, where nobody
+//!   batch that writes very much is committed in parts, each of whole commands. Elements of a collection that is made may be written before, where no reader
 //!   sees them (`staging.rs`).
 //! - **S8** It is known, in the store and in memory, which keys may have collections (`marks.rs`): a SET of any other needs no read. A key that has
 //!   one is among them from before its commit is seen until after that which deletes it, under the key's lock.

@@ -1,4 +1,4 @@
-//! What becomes of collections that have expired: somebody deletes their elements without being asked.
+//! What becomes of collections that have expired: a thread deletes their elements without being asked.
 //!
 //! Strings expire in the store itself, which drops them when it compacts; it is told to when much has expired (`expiring.rs`). A collection's record does, too, but its elements would stay; so
 //! each collection that expires is listed by its time, and a thread goes through the list.
@@ -102,7 +102,7 @@ impl Store {
         let Some(number) = format::expiring_number(listed) else {
             return Ok(false);
         };
-        // Whoever had the lock before may have given it another time.
+        // The holder of the lock before may have given it another time.
         if self.data.get(listed)?.is_none() {
             return Ok(false);
         }

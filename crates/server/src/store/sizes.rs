@@ -22,14 +22,14 @@ impl Sizes {
         }
     }
 
-    /// A value of so many bytes is in the store. Unlike one that was read, it is not forgotten.
+    /// A value of a length is in the store. Unlike one that was read, it is not forgotten.
     pub(crate) fn note_kept(&self, bytes: usize) {
         if bytes > SHORT && bytes > self.longest_ever.load(Ordering::Relaxed) {
             self.longest_ever.store(bytes, Ordering::Relaxed);
         }
     }
 
-    /// From now on one batch may read so many bytes.
+    /// From now on one batch may read no more bytes.
     pub(crate) fn set_share(&self, bytes: usize) {
         self.share.store(bytes, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! Collections that are too large for one commit: their elements are written under a new number in several, and the record that has the number is written last.
 //!
-//! As long as no record has a number, nobody looks at what lies under it. With the first of these commits goes a note of the number, and the one that
+//! As long as no record has a number, no reader looks at what lies under it. With the first of these commits goes a note of the number, and the one that
 //! writes the record deletes the note: so a number with a note is garbage, which is deleted when that becomes clear, or when the store is opened next.
 //! What is short needs none of this, and goes with the rest of its transaction.
 

@@ -33,7 +33,7 @@ thread_local! {
     static SPARE: Cell<Option<Blind>> = const { Cell::new(None) };
 }
 
-/// Writes of commands that do not look at what is there, as they will be committed, in their order. Nobody reads them before.
+/// Writes of commands that do not look at what is there, as they will be committed, in their order. No command reads them before.
 struct Blind {
     batch: WriteBatch,
     /// Where a record is put together.

@@ -7,7 +7,7 @@ use crate::net::Budget;
 /// The first bytes of a command are not counted, so that short commands share no counter.
 const FREE: usize = 64 << 10;
 
-/// Memory is taken in whole steps of so many bytes.
+/// Memory is taken in whole steps of this length.
 const STEP: usize = 64 << 10;
 
 /// The memory that one command has taken for what it gathers. Dropping it gives the memory back.
@@ -28,7 +28,7 @@ impl<'s> Working<'s> {
         }
     }
 
-    /// Takes so many more bytes.
+    /// Takes more bytes.
     ///
     /// # Errors
     /// [`Failure::NoRoom`] if all clients together would hold more than they may. The command has changed nothing yet.
@@ -49,7 +49,7 @@ impl<'s> Working<'s> {
 }
 
 impl<'s> Working<'s> {
-    /// Takes so many bytes whether they fit or not: a buffer that every command of a kind has, of a size that no client chooses.
+    /// Takes bytes whether they fit or not: a buffer that every command of a kind has, of a size that no client chooses.
     pub(crate) fn of_buffer(store: &'s Store, bytes: usize) -> Working<'s> {
         store.budget.take(bytes);
         Working {

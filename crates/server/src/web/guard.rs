@@ -1,4 +1,4 @@
-//! Who is answered: not whoever lacks the password, and no other site (S12).
+//! Who is answered: no client without the password, and no other site (S12).
 
 use super::refusal::Refusal;
 use super::site::Site;

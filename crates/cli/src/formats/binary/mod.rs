@@ -26,7 +26,7 @@ impl Binary {
         Binary::default()
     }
 
-    /// A reader behind so many records.
+    /// A reader behind a number of records.
     #[must_use]
     pub fn behind(records: u64) -> Binary {
         Binary { records }

@@ -62,7 +62,7 @@ pub enum What {
     Trace(Box<trace::Verb>),
     /// The server, and Redis and memcached beside it: sets and gets by many connections.
     Server(Box<server::Verb>),
-    /// What a cache of so many records can answer at best: the wall in front of every skewed workload.
+    /// What a cache of a number of records can answer at best: the wall in front of every skewed workload.
     Ceiling(Box<ceiling::Verb>),
     /// Two reports: what became slower or dearer.
     Compare(Compare),
@@ -383,7 +383,7 @@ fn publish(context: &Context, file: Option<&Path>, report: &Report) -> Result<Ex
     let failures: Vec<String> = report.failures.iter().map(Failure::to_string).collect();
     Err(failure(
         Exit::Failed,
-        format!("the report lacks what failed: {}", failures.join("; ")),
+        format!("the report does not have what failed: {}", failures.join("; ")),
     ))
 }
 

@@ -177,7 +177,7 @@ pub(in super::super) fn zrem(
     Ok(())
 }
 
-/// Takes up to so many members from an end of a sorted set, if there is one.
+/// Takes up to a number of members from an end of a sorted set, if there is one.
 pub(in super::super) fn pop_some<'s>(
     transaction: &mut Transaction<'s>,
     key: &[u8],

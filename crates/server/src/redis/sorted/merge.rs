@@ -81,7 +81,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Over a set, which has so many bytes of memory for it.
+    /// Over a set, with the bytes of memory that it has for its page.
     fn new(database: u8, set: Collection, weight: f64, bytes: usize) -> Walk {
         Walk {
             set,

@@ -328,7 +328,7 @@ impl<'a> Wanted<'a> {
         Ok(self)
     }
 
-    /// The ends, lower one first: whoever goes backward names the upper one first.
+    /// The ends, lower one first: commands that go backward name the upper one first.
     fn low_and_high(&self) -> (&'a [u8], &'a [u8]) {
         match self.direction {
             Direction::Forward => self.ends,
