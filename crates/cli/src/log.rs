@@ -1,4 +1,4 @@
-//! The log on standard error: what happens in the background is reported as well.
+//! The log on standard error: what happens in the background is said as well.
 
 use alluvium_server::LogLevel;
 use std::sync::LazyLock;

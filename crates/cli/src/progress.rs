@@ -14,7 +14,7 @@ pub(crate) fn bytes(what: &str, total: Option<u64>) -> ProgressBar {
     bytes_from(what, total, 0)
 }
 
-/// Returns a bar of a job that begins behind `first` bytes: its speed counts what this run does.
+/// A bar of a job that goes on behind a number of bytes: how fast it is says what it does now.
 pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(RATE);
     let bar = ProgressBar::with_draw_target(total, target)
@@ -45,7 +45,7 @@ pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> Progress
     bar
 }
 
-/// Returns how many bytes a second a job does that began behind `first` bytes.
+/// How many bytes a second a job does that began behind a number of bytes.
 pub(crate) fn per_second(position: u64, first: u64, elapsed: Duration) -> u64 {
     (position.saturating_sub(first) as f64 / elapsed.as_secs_f64().max(1e-3)) as u64
 }

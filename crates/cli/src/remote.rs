@@ -19,7 +19,27 @@ const LONGEST: u64 = 64 << 20;
 pub(crate) struct Remote {
     /// Host and port.
     authority: String,
-    password: Option<String>,
+    login: Login,
+}
+
+/// What a client tells the server about itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Login {
+    /// The user's name; `default` if none is given.
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+}
+
+impl Login {
+    /// The header that says so; nothing where there is no password.
+    fn header(&self) -> String {
+        let Some(password) = &self.password else {
+            return String::new();
+        };
+        let user = self.user.as_deref().unwrap_or("default");
+        let credentials = STANDARD.encode(format!("{user}:{password}"));
+        format!("Authorization: Basic {credentials}\r\n")
+    }
 }
 
 /// An answer: its status and its bytes.
@@ -30,7 +50,7 @@ struct Answer {
 
 impl Remote {
     /// The server at an address such as `http://127.0.0.1:7070`.
-    pub(crate) fn at(url: &str) -> Result<Remote> {
+    pub(crate) fn at(url: &str, login: Login) -> Result<Remote> {
         let authority = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
         let authority = authority.filter(|rest| !rest.is_empty() && !rest.contains('/'));
         let authority = authority.ok_or_else(|| {
@@ -41,10 +61,7 @@ impl Remote {
             Some((_, port)) if port.parse::<u16>().is_ok() => authority.to_owned(),
             _ => format!("{authority}:80"),
         };
-        Ok(Remote {
-            authority,
-            password: std::env::var("ALLUVIUM_PASSWORD").ok(),
-        })
+        Ok(Remote { authority, login })
     }
 
     pub(crate) fn url(&self) -> String {
@@ -56,15 +73,10 @@ impl Remote {
         let mut socket = TcpStream::connect(&self.authority).with_context(what)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        let password = self.password.as_ref().map_or_else(String::new, |password| {
-            format!(
-                "Authorization: Basic {}\r\n",
-                STANDARD.encode(format!("alluvium:{password}"))
-            )
-        });
         let head = format!(
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{password}\r\n",
-            self.authority
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{}\r\n",
+            self.authority,
+            self.login.header()
         );
         socket.write_all(head.as_bytes()).with_context(what)?;
         let mut all = Vec::new();
@@ -86,7 +98,7 @@ impl Remote {
         let said = said.and_then(|value| value["error"].as_str().map(str::to_owned));
         let said = said.unwrap_or_else(|| format!("HTTP status {status}"));
         let hint = if status == 401 {
-            "; set ALLUVIUM_PASSWORD"
+            "; give the password by --password-file or ALLUVIUM_PASSWORD, and the user by --user if it is not `default`"
         } else {
             ""
         };
@@ -120,7 +132,11 @@ mod tests {
 
     #[test]
     fn addresses_are_read_or_refused() {
-        let authority = |url: &str| Remote::at(url).map(|remote| remote.authority).ok();
+        let authority = |url: &str| {
+            Remote::at(url, Login::default())
+                .map(|remote| remote.authority)
+                .ok()
+        };
         assert_eq!(
             authority("http://127.0.0.1:7070/"),
             Some("127.0.0.1:7070".to_owned())
@@ -130,6 +146,21 @@ mod tests {
         for wrong in ["127.0.0.1:7070", "https://localhost", "http://", "http://a/b"] {
             assert_eq!(authority(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_user_is_named_with_its_password() {
+        let header = |user: Option<&str>, password: Option<&str>| {
+            let login = Login {
+                user: user.map(str::to_owned),
+                password: password.map(str::to_owned),
+            };
+            login.header()
+        };
+        assert_eq!(header(Some("app"), None), "");
+        let said = |text: &str| format!("Authorization: Basic {}\r\n", STANDARD.encode(text));
+        assert_eq!(header(None, Some("secret")), said("default:secret"));
+        assert_eq!(header(Some("app"), Some("a:b")), said("app:a:b"));
     }
 
     #[test]

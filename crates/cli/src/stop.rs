@@ -21,13 +21,12 @@ pub(crate) fn listen() -> Result<()> {
     .context("asking for signals")
 }
 
-/// Returns whether the user wants the job to stop.
+/// Whether the job is to stop.
 pub(crate) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed) > 0
 }
 
-/// Follows the progress of a job that changes nothing until it is done, and ends the process when
-/// the user asks for it.
+/// Hears how far a job has come that changes nothing until it is done, and ends the process when it is told to stop.
 pub(crate) fn or<'b>(
     bar: &'b ProgressBar,
     said: &'b str,

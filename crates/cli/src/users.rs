@@ -33,7 +33,7 @@ impl UserFile for Users {
         let mut name = path.as_os_str().to_owned();
         name.push(".partial");
         let partial = PathBuf::from(name);
-        // It is not there, unless a process died while it wrote; its mode means nothing then.
+        // It is not there, unless a process died while it wrote; its mode is nothing to go by.
         let _ = fs::remove_file(&partial);
         let mut file = private::create(&partial)?;
         let written = file.write_all(text).and_then(|()| {

@@ -34,6 +34,7 @@ pub mod counters;
 pub mod error;
 pub mod file;
 pub mod forward;
+pub mod heap;
 mod locks;
 pub mod machine;
 pub mod memory;

@@ -81,6 +81,11 @@ pub enum Error {
 pub(crate) enum Failure {
     /// The client is told so; nothing was changed.
     Refused(Cow<'static, str>),
+    /// It needs more memory than all clients together have left; nothing was changed.
+    NoRoom {
+        /// What it needs.
+        bytes: usize,
+    },
     /// The store failed; nothing of the batch was changed.
     Store(alluvium::Error),
 }
@@ -104,6 +109,11 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Refused(text) => f.write_str(text),
+            Failure::NoRoom { bytes } => write!(
+                f,
+                "OOM the command needs {bytes} bytes, and the memory of clients does not have them: ask for less at a time, or \
+                 raise --client-memory (CONFIG SET maxmemory-clients)"
+            ),
             Failure::Store(error) if error.is_full() => write!(f, "OOM the disk is full: {error}"),
             Failure::Store(error) => write!(f, "ERR {error}"),
         }

@@ -81,7 +81,7 @@ impl Vitals {
     }
 }
 
-/// With fewer free bytes than this a disk is nearly full, however large it is.
+/// Below this number of bytes a disk is nearly full, however large it is.
 const LITTLE_ROOM: u64 = 1 << 30;
 const NO_ROOM: u64 = 128 << 20;
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 
-/// A connection that leaves this many bytes of what it is shown untaken is ended.
+/// A connection that has not taken this number of bytes of what it is shown is ended.
 const MOST_BYTES: usize = 1 << 20;
 
 /// What one connection is to be shown.

@@ -15,7 +15,7 @@ pub enum Exposure {
     /// This machine alone: a server that others could reach does not start.
     #[default]
     Protected,
-    /// Every client that can reach it. Choose it in a network that keeps strangers out.
+    /// Every client that can reach it: for a network that keeps others out.
     Unprotected,
 }
 

@@ -17,7 +17,7 @@ const TICKS_PER_PEAK: u32 = 10;
 /// How many of these looks are kept.
 const PRESSURE_LOOKS: usize = 10;
 
-/// Rates are means over this many looks.
+/// Rates are means over this number of looks.
 const LOOKS: usize = 16;
 
 /// The counters at one moment.

@@ -226,15 +226,13 @@ impl Server {
         self.running.shared.clients.len()
     }
 
-    /// Begins to stop, and returns at once: no connection is accepted any more; what has been
-    /// received is executed; connections end when their replies are sent, at the latest after
-    /// [`ServerOptions::grace`]. May be called by any thread, more than once.
+    /// Begins to stop, and returns at once: no client is accepted any more; what has been received is executed; connections end when their
+    /// replies are sent, at the latest after [`ServerOptions::grace`]. May be called by any thread, more than once.
     pub fn stop(&self) {
         self.running.stop();
     }
 
-    /// Waits until the server is stopped, by any thread, and then until it has ended. The store
-    /// stays open.
+    /// Waits until the server is told to stop, and then until it has stopped. The store stays open.
     ///
     /// # Errors
     /// As the store says when what was acknowledged is synced at the end.

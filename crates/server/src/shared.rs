@@ -83,6 +83,9 @@ pub(crate) struct Client {
     pub(crate) library: Mutex<(String, String)>,
 }
 
+/// The part of the memory of clients that what one batch reads may take.
+const BATCH_SHARE: usize = 8;
+
 /// The number of the last command of a connection that has sent none.
 const NO_COMMAND: u16 = u16::MAX;
 
@@ -279,6 +282,7 @@ impl Shared {
         let backups = Backups::since(store.db.sequence());
         let client_memory = options.limits.memory.unwrap_or(0);
         let shared = Shared {
+            budget: Arc::clone(&store.budget),
             store,
             clients: Clients::default(),
             counters: Counters::default(),
@@ -296,7 +300,6 @@ impl Shared {
             slow: SlowLog::default(),
             backups,
             log_level: options.log_level.clone(),
-            budget: Arc::new(Budget::new(usize::MAX)),
             tally: Tally::new(redis::counted_names().len()),
             latencies: crate::latency::Latencies::default(),
             monitors: Monitors::default(),
@@ -348,6 +351,7 @@ impl Shared {
             set => set,
         };
         self.budget.set_limit(bytes);
+        self.store.sizes.set_share(bytes / BATCH_SHARE);
     }
 
     /// Has backups go where the options say.

@@ -12,7 +12,7 @@ use std::time::Duration;
 const LEAST_NS: u64 = 1 << LEAST_BITS;
 const LEAST_BITS: u32 = 10;
 
-/// Buckets of each power of two.
+/// Each power of two has this number of buckets.
 const PARTS: u64 = 4;
 const PART_BITS: u32 = 2;
 
@@ -152,7 +152,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Returns counts of zero for `commands` commands.
+    /// Returns counts of zero for a number of commands.
     pub(crate) fn new(commands: usize) -> Tally {
         Tally {
             commands: (0..commands).map(|_| CommandCounts::new()).collect(),

@@ -5,7 +5,7 @@ use std::ops::Range;
 /// One change of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// The key has this value, for this many milliseconds if they are given.
+    /// The key has this value, for a number of milliseconds if that is said.
     Put(&'a [u8], &'a [u8], Option<u64>),
     /// The key has no value.
     Delete(&'a [u8]),
@@ -52,7 +52,7 @@ impl Changes {
         self.list.is_empty()
     }
 
-    /// Forgets all but the first `len` changes.
+    /// Forgets all but the first `len`.
     pub fn truncate(&mut self, len: usize) {
         if let Some(Kept::Put(first, ..) | Kept::Delete(first) | Kept::Command(first)) = self.list.get(len) {
             self.bytes.truncate(first.start);
@@ -60,7 +60,7 @@ impl Changes {
         }
     }
 
-    /// Takes all but the first `len` changes away and returns them.
+    /// Takes all but the first `len` away.
     #[must_use]
     pub fn split_off(&mut self, len: usize) -> Changes {
         let mut rest = Changes::new();
@@ -86,7 +86,7 @@ impl Changes {
         self.put_for(key, value, None);
     }
 
-    /// Adds a change: the key has this value, for `ms` milliseconds if they are given.
+    /// One more: the key has this value for a number of milliseconds.
     pub fn put_for(&mut self, key: &[u8], value: &[u8], ms: Option<u64>) {
         let (key, value) = (self.keep(key), self.keep(value));
         self.list.push(Kept::Put(key, value, ms));
@@ -109,7 +109,7 @@ impl Changes {
         self.iter_from(0)
     }
 
-    /// Returns all but the `first` first changes, in their order.
+    /// All behind the first ones, in their order.
     pub fn iter_from(&self, first: usize) -> impl Iterator<Item = Change<'_>> {
         self.list.iter().skip(first).map(|kept| match kept {
             Kept::Put(key, value, ms) => {

@@ -4,15 +4,14 @@
 //! *Knows*: CSV, TSV, JSON Lines, plain lines, length-prefixed binary, Redis protocol; which bytes
 //! are one row, and what it says.
 //!
-//! *Does not know*: stores. A row becomes [`Changes`]; the caller applies them.
+//! *Does not know*: stores. A row becomes [`Changes`]; the reader applies them.
 //!
 //! *Read in this order*: `source.rs` (bytes as they come), `changes.rs` (what rows say), `lines.rs`
 //! (the simplest format), then any; `template.rs` (keys made of fields).
 //!
 //! Invariants:
 //!
-//! - **C5** A reader that begins at the offset where another stopped says what the other would have
-//!   said.
+//! - **C5** A reader that begins at the offset where another stopped says what the other would have said.
 //! - **C6** What a writer has written, its reader reads byte for byte, or the writer refuses it.
 
 pub mod binary;

@@ -37,7 +37,7 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// Creates a stream of which `offset` bytes were taken away already.
+    /// A stream, of which a number of bytes was taken away already.
     #[must_use]
     pub fn new(reader: Box<dyn Read + Send>, offset: u64) -> Source {
         Source {
@@ -114,7 +114,7 @@ impl Source {
         }
     }
 
-    /// Returns at least `bytes` bytes, unless the stream ends before.
+    /// At least a number of bytes, unless the stream ends before.
     ///
     /// # Errors
     /// As [`Source::fill`].

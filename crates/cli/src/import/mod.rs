@@ -42,7 +42,7 @@ pub(crate) struct Job<'a> {
 pub(crate) enum End {
     /// Everything is in the store.
     Complete,
-    /// The user asked it to stop; the same command goes on.
+    /// It was told to stop; the same command goes on.
     Stopped,
 }
 

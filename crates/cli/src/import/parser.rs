@@ -9,7 +9,7 @@ use crate::stop;
 use alluvium::{MAX_KEY, MAX_VALUE};
 use anyhow::Result;
 
-/// A block is full when it has this many bytes.
+/// A block is full when it has this number of bytes.
 const FULL: usize = 1 << 20;
 /// What a row may write at most: the progress fits beside it.
 const MAX_WRITTEN: usize = MAX_VALUE - (64 << 10);
@@ -75,8 +75,7 @@ impl Order {
 }
 
 impl Parser {
-    /// Creates a parser that compares keys with those before them in about `memory` bytes of
-    /// memory.
+    /// A parser that compares keys with those before them in about a number of bytes of memory.
     pub(crate) fn new(
         source: Source,
         reader: Box<dyn ReadRows + Send>,
@@ -159,7 +158,7 @@ impl Parser {
         }
     }
 
-    /// Returns the line of what stands `at` bytes behind the beginning of the source. Line ends
+    /// The line of what stands `at` bytes behind the beginning of the source. Line ends
     /// before a row of CSV belong to the row before.
     fn line(&self, at: usize) -> u64 {
         let is_table = matches!(self.format, Format::Csv | Format::Tsv);
@@ -267,8 +266,7 @@ impl Parser {
         Err(failure(Exit::BadRows, text))
     }
 
-    /// Sends a block with how far the import is when it is in the store, and begins another one.
-    /// Returns whether the writer wants more.
+    /// Sends a block with how far the import is when it is in the store, and begins another one; whether the receiver wants more.
     fn send(&mut self, block: &mut Block, send: &dyn Fn(Block) -> bool) -> Result<bool> {
         if let Some(rejects) = &mut self.rejects {
             self.saved.rejects_bytes = rejects.kept()?;

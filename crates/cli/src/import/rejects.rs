@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// How many are reported one by one.
+/// This number is reported one by one.
 const REPORTED: u64 = 10;
 
 /// Rejected rows.
@@ -21,7 +21,7 @@ pub(crate) struct Rejects {
 }
 
 impl Rejects {
-    /// Opens the file as it was when `bytes` bytes of it were remembered; the rest of it goes away.
+    /// Opens the file as it was when a number of its bytes was remembered; the rest of it goes away.
     pub(crate) fn open(path: &Path, bytes: u64) -> Result<Rejects> {
         let what = || format!("opening {} for rejected rows", path.display());
         let mut file = private::open(path).with_context(what)?;

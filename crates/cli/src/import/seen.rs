@@ -52,7 +52,7 @@ impl std::fmt::Debug for Seen {
 }
 
 impl Seen {
-    /// Remembers keys in about `bytes` bytes.
+    /// Remembers keys in about a number of bytes.
     pub(super) fn new(bytes: usize) -> Seen {
         Seen {
             most: (bytes / EACH).max(LEAST),

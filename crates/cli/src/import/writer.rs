@@ -1,10 +1,8 @@
 //! Blocks into the store, in order: as batches, or, while keys ascend, straight into runs.
 //!
-//! A batch is a commit of rows together with how far the import is. Rows in the order of their keys
-//! are loaded (`Keyspace::begin_ingest`): written once, at the speed of the device, and in effect
-//! all at once. A load is a commit of its own, so what it will have done is remembered before it
-//! takes effect ([`Pending`]). An import that goes on after a kill looks whether the load took
-//! effect. If not, the load is done again, which writes the same rows once more.
+//! A batch is a commit of rows together with how far the import is. Rows in the order of their keys are loaded (`Keyspace::begin_ingest`): written once, at the
+//! speed of the device, and in effect all at once. A load is a commit of its own, so what it will have done is remembered before it takes effect
+//! ([`Pending`]); an import that goes on after a kill looks whether it has. It is done again otherwise, and only what it says anyway is written again.
 
 use super::layout::{Layout, layout_key, set};
 use super::parser::{Block, Order};
@@ -18,12 +16,11 @@ use anyhow::Result;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Rows are loaded once this many bytes of them came in order.
+/// Rows are loaded once this number of bytes came in order.
 const ENOUGH: usize = 2 << 20;
-/// Every time the order breaks, twice as many are needed, up to this many.
+/// Every time the order breaks, twice as many are needed, up to this number.
 const MOST_ENOUGH: usize = 256 << 20;
-/// Bytes of a load, at most, before it takes effect; it also ends at [`LOAD_AGE`]. What is done
-/// again after a kill.
+/// A load takes effect when it has this number of bytes, or this age: what is done again after a kill.
 const LOAD: usize = 512 << 20;
 const LOAD_AGE: Duration = Duration::from_secs(3);
 
@@ -337,7 +334,7 @@ mod tests {
     use super::*;
     use crate::formats::Changes;
 
-    /// Returns a block of `rows` rows with keys from `first` on.
+    /// A block of a number of rows with keys from `first` on.
     fn block(first: u32, rows: u32) -> Block {
         let mut changes = Changes::new();
         for number in first..first + rows {

@@ -23,7 +23,7 @@ Examples:
 While a server has the store open it makes the copy, as the user that it runs as, and goes on serving.
 
 All of the copy is read and compared with its checksums: damage of the store is not taken along, and the exit code is 5 then. A backup that was \
-interrupted is no store; the same command begins it anew.";
+interrupted is no store; the same command begins again.";
 
 const RESTORE: &str = "\
 Example:

@@ -132,7 +132,7 @@ impl Delete {
         Ok(exit)
     }
 
-    /// Deletes keys of Redis clients, [`AT_ONCE`] in one commit: clients are not held up long.
+    /// Deletes keys of Redis clients, a number of them in one commit: clients are not held up long.
     fn typed_range(&self, store: &Store, database: u8, mut bounds: Bounds) -> Result<Exit> {
         self.ask(&bounds, &format!("database {database}"))?;
         loop {

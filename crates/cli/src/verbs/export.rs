@@ -277,8 +277,7 @@ impl Export {
             Ok(written)
         });
         if written.is_err() {
-            // Half of it is of no use; if it cannot be removed, it is not under the file's name at
-            // least.
+            // Half of it is of no use; if it cannot be removed, it is not under the file's name at least.
             let _ = fs::remove_file(&partial);
         }
         written
@@ -328,7 +327,7 @@ impl Rows<'_> {
 }
 
 impl Written {
-    /// Counts bytes, and ends the export when the user asks for it.
+    /// Counts bytes, and ends the export when it is told to stop.
     fn count(&mut self, bytes: usize, bar: &ProgressBar) -> Result<()> {
         self.bytes += bytes as u64;
         self.looks += 1;

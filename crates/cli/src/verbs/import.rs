@@ -120,7 +120,7 @@ pub(crate) fn format_of(chosen: Option<Format>, file: &Path) -> Result<Format> {
     })
 }
 
-/// The divisor of the memory: the part in which keys of earlier rows are remembered.
+/// Part of the memory, as one of this number, in which keys of earlier rows are remembered.
 const SEEN: u64 = 8;
 /// The least length that a row may have, in bytes.
 const LEAST_ROW: u64 = 16 << 20;

@@ -34,7 +34,7 @@ pub struct Scan {
     pub keyspace: String,
     #[command(flatten)]
     pub range: Range,
-    /// Stop after this many records.
+    /// Stop after this number of records.
     #[arg(short = 'n', long, value_name = "COUNT")]
     pub limit: Option<u64>,
     /// From the last key to the first.
@@ -133,7 +133,7 @@ impl Scan {
     }
 }
 
-/// Ends the walk when the user asks for it.
+/// Ends the walk when it is told to stop.
 fn interrupted() -> Result<()> {
     match stop::asked() {
         true => Err(failure(Exit::Interrupted, "stopped")),

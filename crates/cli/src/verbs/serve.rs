@@ -4,6 +4,7 @@ use crate::Exit;
 use crate::clients::ClientLimits;
 use crate::context::Context;
 use crate::exit::failure;
+use crate::password;
 use crate::screen::{self, Output};
 use crate::users::Users;
 use crate::{log, stop};
@@ -12,7 +13,7 @@ use alluvium_server::{Exposure, Server, ServerOptions, Tls};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use std::ffi::OsString;
+
 use std::io::Write;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -90,35 +91,6 @@ pub struct Serve {
     /// What clients may take.
     #[command(flatten)]
     pub limits: ClientLimits,
-}
-
-/// The password of a file: its first line, which must not be empty.
-fn first_line(path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    match text.lines().next() {
-        Some(line) if !line.is_empty() => Ok(line.to_owned()),
-        _ => Err(failure(
-            Exit::Usage,
-            format!(
-                "--password-file {}: its first line is empty, write the password there",
-                path.display()
-            ),
-        )),
-    }
-}
-
-/// The environment variable that holds the password when no flag gives one.
-const PASSWORD_VARIABLE: &str = "ALLUVIUM_PASSWORD";
-
-/// The password of a variable. One that is empty is taken for a mistake: it would let every client in.
-fn from_variable(value: Option<OsString>) -> Result<Option<String>> {
-    let refused = |why: &str| failure(Exit::Usage, format!("{PASSWORD_VARIABLE} {why}"));
-    match value.map(OsString::into_string) {
-        None => Ok(None),
-        Some(Err(_)) => Err(refused("is no UTF-8 text: use --password-file")),
-        Some(Ok(text)) if text.is_empty() => Err(refused("is empty: set it to the password, or unset it")),
-        Some(Ok(text)) => Ok(Some(text)),
-    }
 }
 
 /// Says in flags what the server refuses.
@@ -201,6 +173,7 @@ fn manage(server: &Server, directory: &Path) {
 
 impl Serve {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        alluvium_device::heap::give_freed_memory_back();
         let options = self.options(context)?;
         context.check()?;
         stop::listen()?;
@@ -263,11 +236,7 @@ impl Serve {
             }),
             _ => None,
         };
-        let password = match (&self.password, &self.password_file) {
-            (Some(password), _) => Some(password.clone()),
-            (None, Some(path)) => Some(first_line(path)?),
-            (None, None) => from_variable(std::env::var_os(PASSWORD_VARIABLE))?,
-        };
+        let password = password::given(self.password.as_deref(), self.password_file.as_deref())?;
         Ok(ServerOptions {
             redis: self.redis.0,
             memcached: self.memcached.0,

@@ -4,7 +4,8 @@ use super::watch;
 use crate::Exit;
 use crate::context::Context;
 use crate::import::PROGRESS;
-use crate::remote::Remote;
+use crate::password;
+use crate::remote::{Login, Remote};
 use crate::screen::{BOLD, Output};
 use crate::sizes::{count, human};
 use alluvium_server::control::Request;
@@ -12,12 +13,14 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::Write;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
   alluvium stats
   alluvium stats --watch                                   # of the server that has the store open
   alluvium stats --watch --server http://127.0.0.1:7070
+  alluvium stats --server http://127.0.0.1:7070 --user monitor --password-file monitor.password
   alluvium stats --json | jq .space.live_bytes";
 
 /// Say what the store holds, and what that takes on the disk and in memory.
@@ -32,13 +35,19 @@ pub struct Stats {
     /// Seconds between two looks.
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, requires = "watch", value_parser = seconds)]
     pub interval: f64,
-    /// End after this many looks.
+    /// End after this number of looks.
     #[arg(short = 'n', long, value_name = "COUNT", requires = "watch")]
     pub count: Option<u64>,
     /// The web page of the server to ask, as in http://127.0.0.1:7070 [default: that of the server
     /// that has the store open].
     #[arg(long, value_name = "URL")]
     pub server: Option<String>,
+    /// The user to ask that server as; its rules need `+page|stats`.
+    #[arg(long, value_name = "NAME", requires = "server", default_value = "default")]
+    pub user: String,
+    /// A file whose first line is that user's password. It has precedence over ALLUVIUM_PASSWORD.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    pub password_file: Option<PathBuf>,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -52,7 +61,11 @@ fn seconds(text: &str) -> Result<f64, String> {
 impl Stats {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         if let Some(url) = &self.server {
-            let server = Remote::at(url)?;
+            let login = Login {
+                user: Some(self.user.clone()),
+                password: password::given(None, self.password_file.as_deref())?,
+            };
+            let server = Remote::at(url, login)?;
             return match self.watch {
                 true => watch::run(self, &watch::Watched::Server(server)),
                 false => served(context, &server),

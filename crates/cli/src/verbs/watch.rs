@@ -16,7 +16,7 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether the user wants it to end.
+/// How often it is looked whether it is to end.
 const NAP: Duration = Duration::from_millis(50);
 /// The width of the longest bar, in characters.
 const BAR: usize = 24;
@@ -377,6 +377,7 @@ fn duration(ns: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remote::Login;
 
     #[test]
     fn levels_of_a_server_and_of_a_store_are_the_same() {
@@ -399,7 +400,7 @@ mod tests {
         };
         let server = alluvium_server::Server::start(&db, options).expect("it starts");
         let url = format!("http://{}", server.web_addr().expect("it has a page"));
-        let served = of_server(&Remote::at(&url).expect("an address")).expect("it answers");
+        let served = of_server(&Remote::at(&url, Login::default()).expect("an address")).expect("it answers");
         let bytes = |look: &Look| {
             look.levels
                 .iter()

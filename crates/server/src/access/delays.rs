@@ -1,10 +1,9 @@
 //! What guessing a password costs: each wrong one is answered later than the last, by connection
 //! and by address.
 //!
-//! Only the connection that guessed waits. Others of the same address go on, and so do their
-//! logins, until as many wrong passwords of that address wait for their answers that another guess
-//! could be hidden among them. Then the address's next attempts, right or wrong, are looked at when
-//! one of those answers is given. A client that hangs up early gains nothing by it.
+//! Only the connection that guessed waits. Others of the same address go on, and so do their logins, until too many wrong
+//! passwords of that address wait for their answers that one more guess could be hidden among them: then the address's next
+//! attempts, right or wrong, are looked at when one of those answers is given. Who hangs up early gains nothing by it.
 
 use super::Clock;
 use parking_lot::Mutex;
@@ -62,7 +61,7 @@ struct Guesses {
     last: Duration,
 }
 
-/// Returns how long the next answer waits after `failures` wrong passwords before it.
+/// How long the next answer waits after a number of wrong passwords before it.
 fn delay(failures: u32) -> Duration {
     let doubled = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
     FIRST.saturating_mul(doubled).min(LONGEST)

@@ -97,7 +97,7 @@ impl DenialLog {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Keeps at most `count` entries from the next one on.
+    /// Keeps at most this number of entries from the next one on.
     pub(crate) fn keep(&self, count: usize) {
         self.kept.store(count.min(MOST), Ordering::Relaxed);
     }

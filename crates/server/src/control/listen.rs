@@ -22,8 +22,7 @@ use std::time::Duration;
 const CONNECTIONS: usize = 16;
 /// How long a client has for its greeting.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long no connection is accepted after an error of the system, such as too few file
-/// descriptors.
+/// After an error of the system, such as too few file descriptors, no client is accepted for this long.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long operations have to end when the process stops managing. Backups and checks end when the
 /// store is closed, at the latest.
@@ -92,8 +91,8 @@ impl Control {
         })
     }
 
-    /// Ends it: no connection is accepted any more, and those that there are are cut off. What they
-    /// have begun and cannot be stopped goes on as long as the store is open.
+    /// Ends it: no client is accepted any more, and those who are connected are cut off. What they have begun and cannot be stopped goes on as
+    /// long as the store is open.
     pub fn stop(&self) {
         {
             let mut connections = self.managed.connections.lock();
@@ -104,7 +103,7 @@ impl Control {
             }
         }
         if let Some((accepting, listening)) = self.accepting.lock().take() {
-            // A thread that waits for connections there learns that none will come.
+            // The thread that waits for connections there learns that none will come.
             let _ = rustix::net::shutdown(&listening.socket, Shutdown::Both);
             if accepting.join().is_err() {
                 tracing::error!("the thread that accepts connections of managers has panicked");

@@ -3,19 +3,23 @@
 use super::run::Access;
 use crate::error::Failure;
 use crate::model::format::{self, Item};
-use crate::store::{Mode, Store, Wanted};
+use crate::store::{Mode, Store, Wanted, Working};
 use alluvium::{Durability, Value, WriteBatch};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Expiries up to this many seconds are counted from now, longer ones from 1970.
+/// Expiries up to this number of seconds are counted from now, longer ones from 1970.
 const RELATIVE_S: i64 = 30 * 24 * 60 * 60;
+
+/// How many copies of an item are in memory while something is added to it: what was there, what it becomes, its record, and the
+/// batch that it is committed with.
+const COPIES: usize = 4;
 
 /// Keys of items are locked as if they were of a database of their own.
 const ITEMS: u8 = 255;
 
-/// The item is stale: the next client that gets it may be told to renew it.
+/// The item is stale: a client that gets it may be told to renew it.
 pub(super) const STALE: u8 = 1;
 /// A client was told to.
 pub(super) const CLAIMED: u8 = 2;
@@ -62,7 +66,7 @@ pub(super) struct Items<'s> {
     read: Vec<(Key, Option<Value>)>,
     /// Where the next lookup of something that was read probably is.
     next: usize,
-    /// Whether anybody asks for what was written.
+    /// Whether a request asks for what was written.
     is_read: bool,
     own: HashMap<Key, Option<Vec<u8>>>,
     batch: WriteBatch,
@@ -76,8 +80,7 @@ pub(super) struct Items<'s> {
 }
 
 impl<'s> Items<'s> {
-    /// For requests that ask for items, or for none: then what they write is not seen before it is
-    /// committed.
+    /// For requests that ask for items, or for none: then no request sees what they write before it is committed.
     pub(super) fn new(store: &'s Store, is_read: bool, is_careful: bool) -> Items<'s> {
         Items {
             store,
@@ -107,6 +110,9 @@ impl<'s> Items<'s> {
 
     /// These items were read, in the order in which they will be asked for.
     pub(super) fn has_read(&mut self, keys: Vec<Key>, values: Vec<Option<Value>>) {
+        for value in values.iter().flatten() {
+            self.store.sizes.note_kept(value.len());
+        }
         self.read = keys.into_iter().zip(values).collect();
         self.next = 0;
     }
@@ -169,8 +175,7 @@ impl<'s> Items<'s> {
         keys.iter().map(|key| self.lookup(key)).collect()
     }
 
-    /// Changes an item as `decide` says, whose lock is held, so that it has no other writer
-    /// meanwhile.
+    /// Changes an item as `decide` says, whose lock is held, so that no other request changes it meanwhile.
     pub(super) fn change<T>(
         &mut self,
         key: &[u8],
@@ -191,9 +196,17 @@ impl<'s> Items<'s> {
         Ok(result)
     }
 
+    /// Takes memory for an item that becomes longer by what is added to it: clients have to have it, as for one that is set.
+    pub(super) fn room_to_grow(&self, bytes: usize) -> Result<Working<'s>, Failure> {
+        let mut working = Working::new(self.store);
+        working.add(bytes.saturating_mul(COPIES))?;
+        Ok(working)
+    }
+
     /// Stores an item, whatever is there.
     pub(super) fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), Failure> {
         let expires_ms = format::decode_item(&stored)?.expires_ms;
+        self.store.sizes.note_kept(stored.len());
         let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
         let items = &self.store.items;
         match until.filter(|_| expires_ms != 0) {
@@ -232,7 +245,7 @@ impl<'s> Items<'s> {
     }
 }
 
-/// Deletes all items. No client that has read one before brings it back: all locks are held.
+/// Deletes all items. No request that has read one before brings it back: all locks are held.
 pub(super) fn flush(store: &Store) -> Result<(), Failure> {
     let mut wanted = Wanted::default();
     wanted.everything();

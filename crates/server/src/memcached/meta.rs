@@ -421,6 +421,10 @@ pub(super) fn set(
             Err(code) => return Ok((Change::Nothing, (code, 0))),
         };
         let cas = setting.given.unwrap_or_else(|| items.store.next_cas());
+        let grown = old.as_ref().filter(|_| setting.joins());
+        let _working = grown
+            .map(|old| items.room_to_grow(old.value.len() + request.block.len()))
+            .transpose()?;
         let stored = setting.stored(items, old, request.block, staleness, cas);
         Ok((Change::Put(stored), ("HD", cas)))
     })?;
@@ -471,7 +475,7 @@ pub(super) fn delete(
             (item.value, item.flags) = (b"", 0);
         }
         if flags.has(b'I') {
-            // A client that was told to renew it before, was told about something else.
+            // A client that was told to renew it before was told about another value.
             item.staleness = STALE;
         }
         if let Some(seconds) = seconds {

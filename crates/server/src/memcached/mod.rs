@@ -6,7 +6,7 @@
 //!
 //! *Read in this order*: `request.rs` (lines and blocks), `session.rs` (one connection), `run.rs` (which requests are executed together), `items.rs` (what
 //! can be done to an item), `text.rs`, `meta.rs`,
-//! `stats.rs`.
+//! `stats.rs`, `dump.rs`.
 //!
 //! ```text
 //! request = WORD { " " WORD } CRLF                        all but those that bring an item
@@ -14,6 +14,7 @@
 //! ```
 
 mod counts;
+mod dump;
 mod items;
 mod meta;
 mod permission;

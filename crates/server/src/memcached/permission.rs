@@ -71,7 +71,7 @@ impl Session {
         }
         let (part, of_all) = match request.word(0) {
             b"flush_all" => ("memcached|flush", Some(Need::WRITE)),
-            b"stats" => ("memcached|stats", None),
+            b"stats" | b"lru_crawler" => ("memcached|stats", None),
             _ => return Ok(()),
         };
         let asked = Asked::elsewhere(part, SmallVec::new());

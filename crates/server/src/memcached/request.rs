@@ -17,9 +17,9 @@ const MAX_WORDS: usize = 24;
 pub enum Found<'a> {
     /// More bytes are needed.
     Nothing,
-    /// A request, which takes this many bytes.
+    /// A request, and how many bytes it takes.
     Request(Request<'a>, usize),
-    /// A request that is none; this many bytes are to be skipped, of which some may not have come.
+    /// A request that is none, and how many bytes are to be skipped, of which some may not have come.
     Bad(&'static str, usize),
     /// A line without an end: the connection is of no use any more.
     Endless,

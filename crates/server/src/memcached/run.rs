@@ -5,7 +5,7 @@ use super::meta;
 use super::request::{self, Found, Request};
 use super::text::key;
 
-/// A run takes no more requests once they have this many bytes.
+/// A run takes no more requests once they are this number of bytes.
 const MOST_BYTES: usize = 1 << 20;
 
 /// What comes next in a buffer, and how many bytes it takes.
@@ -40,7 +40,7 @@ pub(super) struct Most {
 }
 
 impl Most {
-    /// This many requests, whatever they do.
+    /// A number of them, whatever they do.
     pub(super) fn requests(requests: usize) -> Most {
         Most {
             requests,
@@ -49,8 +49,7 @@ impl Most {
     }
 }
 
-/// Returns what a buffer begins with: as many requests as `most` allows, whose blocks are at most
-/// `most_block` bytes long.
+/// What a buffer begins with: at most a number of requests, whose blocks are at most `most_block` bytes long.
 pub(super) fn next(buffer: &[u8], most_block: usize, most: Most) -> Next<'_> {
     let mut requests = Vec::new();
     let (mut taken, mut reads) = (0, 0);
@@ -118,9 +117,8 @@ pub(super) enum Access {
     Changes,
 }
 
-/// Hands out every item that a request may ask for or change. What makes no sense is left out: the
-/// request is refused when its turn comes. A `mg` that finds an item stale changes it; `careful`
-/// says that such a change is possible.
+/// Hands out every item that a request may ask for or change. What makes no sense is left out: the request is refused when its turn comes. A `mg` that finds
+/// an item stale changes it; `careful` says that it may.
 pub(super) fn accesses(request: &Request<'_>, careful: bool, mut each: impl FnMut(&[u8], Access)) {
     let mut words = |from: usize, most: usize, access: Access| {
         let words = request.words.iter().skip(from).take(most);

@@ -1,5 +1,6 @@
 //! One connection: requests are read, and executed in runs of neighbours.
 
+use super::dump::{self, Dump};
 use super::items::{self, Items, Key};
 use super::permission::{Identified, Pause, Paused};
 use super::request::{self, Found, Request};
@@ -45,6 +46,8 @@ pub(crate) struct Session {
     waiting: Option<Waiting>,
     /// How many requests a run may have that read: long items make it fewer.
     reads: usize,
+    /// What `lru_crawler metadump` has begun to tell.
+    dump: Option<Dump>,
 }
 
 /// A run that waits for what it asks for.
@@ -89,7 +92,7 @@ enum Executed {
 /// What became of a run.
 enum Ran {
     Whole,
-    /// Only this many requests of it: their replies are to be sent first.
+    /// Only this number of requests of it: their replies are to be sent first.
     Part(usize),
     /// Nothing of it was done: it waits for what it asks for.
     Waits(Box<MultiGet>),
@@ -110,6 +113,7 @@ impl Session {
             wants_sync: false,
             waiting: None,
             reads: FIRST,
+            dump: None,
         }
     }
 
@@ -192,10 +196,12 @@ impl Session {
         let is_careful = context.is_none();
         let mut wanted = Wanted::default();
         let mut keys: Vec<Key> = Vec::new();
+        // What is behind these is read one by one.
+        let most_read = store.sizes.most();
         for request in &requests[done.requests..] {
             run::accesses(request, is_careful, |key, access| {
                 Items::lock(&mut wanted, key, access);
-                if access != run::Access::Overwrites {
+                if access != run::Access::Overwrites && keys.len() < most_read {
                     keys.push(Key::from_slice(key));
                 }
             });
@@ -303,6 +309,11 @@ impl Session {
         }
         let text = match failure {
             Failure::Refused(text) => text.to_string(),
+            Failure::NoRoom { bytes } => {
+                format!(
+                    "SERVER_ERROR out of memory storing object: it needs {bytes} bytes, see --client-memory"
+                )
+            }
             Failure::Store(error) if error.is_full() => {
                 format!("SERVER_ERROR out of memory storing object: {error}")
             }
@@ -336,6 +347,13 @@ impl Session {
                 output.extend_from_slice(format!("VERSION {}\r\n", stats::VERSION).as_bytes());
             }
             b"stats" => stats::stats(request, &self.shared, output)?,
+            b"lru_crawler" if request.word(1) == b"metadump" => {
+                self.dump = Some(Dump::new(request, &self.shared.store)?);
+            }
+            b"lru_crawler" => {
+                output.extend_from_slice(dump::crawler(request)?.as_bytes());
+                output.extend_from_slice(b"\r\n");
+            }
             b"quit" => return Ok(End::Quit),
             b"mn" => output.extend_from_slice(b"MN\r\n"),
             b"shutdown" => return Err(Failure::say("ERROR: shutdown not enabled")),
@@ -436,6 +454,24 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Writes a part of what `lru_crawler metadump` tells.
+    fn write_dump(&mut self, output: &mut Vec<u8>) -> Served {
+        let Some(mut dump) = self.dump.take() else {
+            return Served::Some;
+        };
+        match dump.write(output) {
+            Ok(true) => {}
+            Ok(false) => self.dump = Some(dump),
+            Err(error) => {
+                tracing::warn!(client = self.client.id, %error, "closed: the items could not be told to the end");
+                return Served::Close;
+            }
+        }
+        Served::Some
+    }
+}
+
 impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         let (most_block, mut left) = (self.shared.config.limits.request, self.shared.config.limits.batch);
@@ -448,6 +484,10 @@ impl Protocol for Session {
         let before = output.len();
         while left > 0 {
             self.skip(input);
+            if self.dump.is_some() {
+                // What follows has its turn when all of it is written; the parts are sent one by one.
+                return self.write_dump(output);
+            }
             if input.len() == 0 {
                 return Served::All;
             }
@@ -502,7 +542,10 @@ impl Protocol for Session {
             };
         }
         self.skip(input);
-        Served::Some
+        match self.dump {
+            Some(_) => self.write_dump(output),
+            None => Served::Some,
+        }
     }
 
     fn announced(&mut self, input: &mut Input) -> usize {

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The version of memcached whose protocol this is, and whose it really is.
 pub(super) const VERSION: &str = concat!("1.6.18-alluvium-", env!("CARGO_PKG_VERSION"));
 
-/// Up to this many items all are looked at when they are counted.
+/// Up to this number of items all are looked at when they are counted.
 const COUNTED: usize = 4096;
 
 /// `stats cachedump` shows no more bytes than this, as memcached does.

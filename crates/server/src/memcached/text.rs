@@ -13,6 +13,7 @@ type Done = Result<(), Failure>;
 pub(super) const BAD_LINE: Failure = Failure::say("CLIENT_ERROR bad command line format");
 const BAD_EXPIRY: Failure = Failure::say("CLIENT_ERROR invalid exptime argument");
 const ERROR: Failure = Failure::say("ERROR");
+const NO_ROOM: Failure = Failure::say("SERVER_ERROR out of memory writing get response (--client-memory)");
 
 /// A key that memcached would take.
 pub(super) fn key(word: &[u8]) -> Result<&[u8], Failure> {
@@ -51,10 +52,13 @@ pub(super) fn get(
     };
     let start = output.len();
     for &word in keys {
-        // One after the other: what a request asks for is not in memory as a whole. A client that
-        // asks for too much is told so.
-        if !touches && output.len() - start > items.reply_room {
-            return Ok(());
+        // One after the other: what a request asks for is not in memory as a whole. A client that asks for too much is told so.
+        if output.len() - start > items.reply_room {
+            return match touches {
+                // What was touched is.
+                true => Err(NO_ROOM),
+                false => Ok(()),
+            };
         }
         let kept = items.get(&[word])?.pop().flatten();
         if let Some(seconds) = seconds {
@@ -121,9 +125,10 @@ pub(super) fn store(
             return Ok((Change::Nothing, refusal));
         }
         let cas = items.store.next_cas();
-        let joined;
+        let (joined, _working);
         let new = match (command, old) {
             (b"append" | b"prepend", Some(old)) => {
+                _working = items.room_to_grow(old.value.len() + request.block.len())?;
                 joined = if command == b"append" {
                     [old.value, request.block].concat()
                 } else {

@@ -50,7 +50,7 @@
 //!      4     8  what CAS compares
 //!     12     8  when it expires, in milliseconds since 1970; 0 for never
 //!     20     4  when it was last touched, in seconds since 1970
-//!     24     1  1 if it is stale, 2 if somebody was told to renew it
+//!     24     1  1 if it is stale, 2 if a client was told to renew it
 //!     25        the item
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]

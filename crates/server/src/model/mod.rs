@@ -7,9 +7,8 @@
 //!
 //! *Read in this order*: `format.rs` (the bytes), then this file.
 //!
-//! A collection's elements lie under its *number*, not under its key: RENAME moves one record, DEL
-//! deletes one record and one range, and a key that is created again has a new number, so that
-//! nothing of the old one can be seen in it.
+//! A collection's elements lie under its *number*, not under its key: RENAME moves one record, DEL deletes one record and one range, and a
+//! key that is made again has a new number, so that nothing of the old one can be seen in it.
 //!
 //! Invariants:
 //!
@@ -59,7 +58,7 @@ impl Collection {
 /// Bytes that were found, with what stands before them in their record.
 #[derive(Debug)]
 pub(crate) enum Found<'t> {
-    /// In memory that has another owner.
+    /// In memory that the transaction holds.
     Borrowed(&'t [u8]),
     /// Read for the caller.
     Owned(Value),

@@ -19,8 +19,7 @@ use std::time::{Duration, Instant};
 
 const WAKER: Token = Token(usize::MAX);
 
-/// How long no connection is accepted after an error of the system, such as too few file
-/// descriptors.
+/// After an error of the system, such as too few file descriptors, no client is accepted for this long.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is spoken at a listener.

@@ -6,8 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
-/// Charges change by whole steps of this many bytes, so that connections which hold next to nothing
-/// share no counter.
+/// Charges change by whole steps of this length, so that connections which hold next to nothing share no counter.
 const STEP: usize = 4 << 10;
 
 /// What a connection takes beside its buffers, about. It counts within the memory of the store, not within the budget:
@@ -20,10 +19,10 @@ pub(crate) const SMALL: usize = 64 << 10;
 /// The least that a budget may be.
 pub(crate) const LEAST: usize = 1 << 20;
 
-/// The least budget by default; otherwise it is a quarter of the store's memory.
+/// The budget where no option sets it: a quarter of the store's memory, but not less than this.
 const DEFAULT_AT_LEAST: u64 = 8 << 20;
 
-/// Returns the default budget of a store's memory.
+/// Returns the budget of a store's memory where no option sets it.
 pub(crate) fn share_of(memory: u64) -> usize {
     usize::try_from((memory / 4).max(DEFAULT_AT_LEAST)).unwrap_or(usize::MAX)
 }
@@ -99,7 +98,8 @@ impl Budget {
         }
     }
 
-    fn take(&self, bytes: usize) {
+    /// Takes bytes, whether they fit or not.
+    pub(crate) fn take(&self, bytes: usize) {
         let before = self.used.fetch_add(bytes, Relaxed);
         let limit = self.limit();
         let step = self.lending_step();
@@ -108,15 +108,15 @@ impl Budget {
         }
     }
 
-    fn give(&self, bytes: usize) {
+    pub(crate) fn give(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Relaxed);
         if self.waiting() > 0 {
             self.call();
         }
     }
 
-    /// Takes this many bytes if they fit. Returns whether they did.
-    fn try_take(&self, bytes: usize) -> bool {
+    /// Takes bytes if they fit.
+    pub(crate) fn try_take(&self, bytes: usize) -> bool {
         let limit = self.limit();
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= limit);
         self.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
@@ -127,7 +127,7 @@ impl Budget {
         self.limit() / 16
     }
 
-    /// Returns what this many connections take in all: their buffers and themselves.
+    /// What a number of connections take in all: their buffers and themselves.
     pub(crate) fn held_with(&self, connections: usize) -> usize {
         self.used() + connections * PER_CONNECTION
     }
@@ -238,7 +238,7 @@ impl Account {
         &self.budget
     }
 
-    /// Takes memory for an input of `input` bytes, if that is more than it has.
+    /// Takes room for an input of a length, if that is more than it has.
     pub(super) fn promise(&mut self, input: usize) -> Room {
         let has = self.promised.max(self.held.input);
         if input <= has {
@@ -296,7 +296,7 @@ impl Account {
         }
     }
 
-    /// Notes that the client has taken this many bytes of replies.
+    /// The client has taken bytes of replies.
     pub(super) fn has_sent(&mut self, bytes: usize) {
         self.sent += bytes as u64;
     }

@@ -180,7 +180,7 @@ impl Connection {
         self.transport.socket()
     }
 
-    /// Returns whether it was asked to end.
+    /// Whether a client or the keeper wants it ended.
     pub(crate) fn is_killed(&self) -> bool {
         self.client.is_killed.load(Relaxed)
     }

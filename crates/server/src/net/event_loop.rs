@@ -44,7 +44,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// A loop without connections, in its seat, where it is when no thread drives it.
+    /// A loop without connections, where it is while no thread drives it.
     pub(crate) fn seat(syncer: &Arc<Syncer>) -> io::Result<Seat> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
@@ -192,8 +192,7 @@ impl Driver {
         self.free.push(slot);
     }
 
-    /// Serves a connection for a turn, with the loop parked meanwhile. Returns none when another
-    /// thread has taken the loop.
+    /// One turn of one connection, with the loop parked meanwhile. None when another thread has taken the loop.
     fn serve(
         self: Box<Driver>,
         pool: &Arc<Pool>,

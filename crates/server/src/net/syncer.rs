@@ -12,7 +12,7 @@ struct Waiting {
     is_stopping: bool,
 }
 
-/// Syncs the store whenever connections wait for it, so that no loop does.
+/// Syncs the store whenever a connection waits for it, so that no loop does.
 pub(crate) struct Syncer {
     db: Db,
     waiting: Mutex<Waiting>,

@@ -186,7 +186,7 @@ fn cat(name: &[u8], reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-/// Makes a password of `bits` bits, in hexadecimal digits.
+/// A password of a number of bits, in hexadecimal digits.
 fn password(bits: usize) -> Result<String, Failure> {
     let digits = bits.div_ceil(4);
     let mut bytes = vec![0; digits.div_ceil(2)];

@@ -16,8 +16,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// A batch that has written more than this is committed in parts, each of whole commands.
+/// A batch that has written more than this is committed in parts, each of whole commands; or more than a share of the memory of
+/// clients, if that is less.
 const MOST_BYTES: usize = 16 << 20;
+const SHARE: usize = 8;
 
 /// Commands and their arguments, in order.
 pub(super) struct Batch<'a> {
@@ -118,7 +120,7 @@ struct Locked<'s> {
 
 /// What became of a batch.
 pub(super) enum Ran {
-    /// This many of its commands were executed.
+    /// How many of its commands were executed.
     Commands(usize),
     /// None of them: it waits for this.
     Waits(Box<MultiGet>),
@@ -258,9 +260,10 @@ impl Session {
         if let Some(reading) = read_ahead(&mut transaction, records, read, needs_locks, context)? {
             return Ok(Some(reading));
         }
+        let most = MOST_BYTES.min(shared.budget.limit() / SHARE);
         let before = output.len();
         for (index, (command, args)) in batch.commands.iter().enumerate() {
-            if transaction.bytes() > MOST_BYTES {
+            if transaction.bytes() > most {
                 // What was read beforehand is not what is there now.
                 let full = std::mem::replace(&mut transaction, begin(self.database));
                 self.commit(full, &held)?;
@@ -299,7 +302,7 @@ impl Session {
         }
     }
 
-    /// Notes how long the strings are that a reply of `bytes` bytes has.
+    /// Notes how long the strings are that a reply of a length has.
     fn note_length(&self, command: &Command, args: Args<'_>, bytes: usize) {
         const SHORT: usize = 1 << 10;
         if bytes > SHORT && command.reads_records() && command.group == "string" {
@@ -318,22 +321,21 @@ impl Session {
         length: Length,
     ) -> Result<Option<Box<dyn Tail>>, Failure> {
         let start = output.len();
-        let room = match command.writes() {
-            // What was changed must be told.
-            true => usize::MAX,
-            false => self.reply_room(),
-        };
+        // Commands that gather what they reply fail before it is longer than this. What was changed must be told, however
+        // long that is.
+        let room = self.reply_room();
         let most = self.shared.config.max_output().min(start.saturating_add(room));
         let mut reply = Reply::new(output, self.version).at_most(most);
         if length == Length::Parts {
             reply = reply.in_parts();
         }
+        self.note_uses(command, args, transaction);
         let lookups = Lookups::counted();
         let result = match command.action {
             Action::Data(run) => run(transaction, args, &mut reply),
             Action::Session(run) => run(self, args, &mut reply),
         };
-        let is_too_long = reply.position() - start > room;
+        let is_too_long = !command.writes() && reply.position() - start > room;
         if command.writes() {
             lookups.forget_since();
         }
@@ -348,15 +350,40 @@ impl Session {
                 }
                 Ok(None)
             }
-            Err(Failure::Refused(text)) => {
+            Err(Failure::NoRoom { bytes }) if self.may_wait_for(bytes) && !command.writes() => {
+                reply.rewind(start);
+                self.paging.wait_for_room();
+                lookups.forget_since();
+                Ok(None)
+            }
+            Err(failure @ (Failure::Refused(_) | Failure::NoRoom { .. })) => {
+                if let Failure::NoRoom { .. } = failure {
+                    let counters = &self.shared.counters;
+                    counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
+                }
+                let text = failure.to_string();
                 self.shared.count_error(&text);
                 self.shared.tally.of(command.counted_as(args)).failed();
                 reply.rewind(start);
                 reply.error(&text);
                 Ok(None)
             }
-            Err(other) => Err(other),
+            Err(other @ Failure::Store(_)) => Err(other),
             Ok(()) => Ok(reply.into_tail()),
+        }
+    }
+
+    /// Notes when the keys of a command were used, unless it only looks at them, or the client has said that its reads do not count.
+    fn note_uses(&self, command: &Command, args: Args<'_>, transaction: &Transaction<'_>) {
+        let counts = match self.touches_keys {
+            true => command.uses_keys(),
+            false => command.writes() || command.name == "touch",
+        };
+        if counts {
+            let (uses, database) = (&transaction.store.uses, transaction.database);
+            for key in command.keys(args) {
+                uses.note(database, key, transaction.now_ms);
+            }
         }
     }
 

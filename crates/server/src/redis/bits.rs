@@ -1,10 +1,10 @@
 //! Strings as rows of bits: the first bit is the highest of the first byte.
 
 use super::args::{Options, integer, is, name};
-use super::strings::fits;
+use super::strings::{fits, room_to_grow, to_change};
 use crate::error::Failure;
 use crate::resp::{Args, Reply};
-use crate::store::Transaction;
+use crate::store::{Transaction, Working};
 
 type Done = Result<(), Failure>;
 
@@ -36,16 +36,17 @@ pub(super) fn set_bit(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
         b"1" => true,
         _ => return Err(BAD_BIT),
     };
-    let (mut text, expires_ms) = match transaction.text(key)? {
-        Some(text) => (text.to_vec(), text.expires_ms),
-        None => (Vec::new(), 0),
-    };
-    if text.len() <= byte {
+    let mut string = to_change(transaction, key, |_| byte + 1)?;
+    let text = &mut string.text;
+    let grows = text.len() <= byte;
+    if grows {
         text.resize(byte + 1, 0);
     }
     let was_on = text[byte] & mask != 0;
-    text[byte] = if on { text[byte] | mask } else { text[byte] & !mask };
-    transaction.overwrite_text(key, &[&text], expires_ms);
+    if grows || was_on != on {
+        text[byte] = if on { text[byte] | mask } else { text[byte] & !mask };
+        transaction.overwrite_text(key, &[text], string.expires_ms);
+    }
     reply.truth(was_on);
     Ok(())
 }
@@ -193,26 +194,30 @@ pub(super) fn bit_op(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
         _ => return Err(Failure::SYNTAX),
     };
     let key = name(args.at(2))?;
-    let mut texts = Vec::new();
-    for source in args.from(3).iter() {
-        texts.push(
-            transaction
-                .text(source)?
-                .map_or_else(Vec::new, |text| text.to_vec()),
-        );
+    // One source after the other, so that however often a string is named it is in memory once.
+    let mut made = Vec::new();
+    let store = transaction.store;
+    let mut _working = Working::new(store);
+    for (index, source) in args.from(3).iter().enumerate() {
+        let source = transaction.text(source)?;
+        let bytes = source.as_deref().unwrap_or_default();
+        if bytes.len() > made.len() {
+            // What was made of the sources before has this memory until then.
+            _working = room_to_grow(store, bytes.len())?;
+        }
+        if index == 0 {
+            made = bytes.to_vec();
+            continue;
+        }
+        made.resize(made.len().max(bytes.len()), 0);
+        for (index, byte) in made.iter_mut().enumerate() {
+            *byte = join(*byte, bytes.get(index).copied().unwrap_or(0));
+        }
     }
-    let length = texts.iter().map(Vec::len).max().unwrap_or(0);
-    let mut sources = texts.into_iter();
-    let mut made = sources.next().unwrap_or_default();
-    made.resize(length, 0);
     if args.is(1, "NOT") {
         made.iter_mut().for_each(|byte| *byte = join(*byte, 0));
     }
-    for source in sources {
-        for (index, byte) in made.iter_mut().enumerate() {
-            *byte = join(*byte, source.get(index).copied().unwrap_or(0));
-        }
-    }
+    let length = made.len();
     if made.is_empty() {
         transaction.remove(key)?;
     } else {
@@ -248,8 +253,13 @@ pub(super) fn lcs(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut
         ));
     }
     const NOT_TEXT: Failure = Failure::say("ERR The specified keys must contain string values");
+    let mut working = Working::new(transaction.store);
     let mut text = |key: &[u8]| match transaction.text(key) {
-        Ok(text) => Ok(text.map_or_else(Vec::new, |text| text.to_vec())),
+        Ok(None) => Ok(Vec::new()),
+        Ok(Some(text)) => {
+            working.add(2 * text.len())?;
+            Ok(text.to_vec())
+        }
         Err(Failure::Refused(_)) => Err(NOT_TEXT),
         Err(other) => Err(other),
     };
@@ -258,6 +268,7 @@ pub(super) fn lcs(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut
     if cells > MOST_CELLS {
         return Err(Failure::say("ERR String too long for LCS"));
     }
+    working.add(cells * size_of::<u32>())?;
     let found = Common::of(&one, &other);
     if length_alone {
         reply.count(found.text.len());

@@ -4,6 +4,7 @@
 use super::classes::{self, Classes};
 use super::subcommands;
 use super::table::{self, Command};
+use super::{bitfield, sort};
 use crate::resp::Args;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -143,6 +144,8 @@ fn needs(command: &Command, args: Args<'_>) -> (Need, Need) {
     match command.name {
         "copy" => (Need::READ, Need::WRITE),
         "rename" | "renamenx" | "smove" | "lmove" | "rpoplpush" => (Need::BOTH, Need::WRITE),
+        "sort" | "sort_ro" => (Need::READ, Need::WRITE),
+        "bitfield" if bitfield::only_reads(args) => both(Need::READ),
         "bitop" | "sdiffstore" | "sinterstore" | "sunionstore" | "zrangestore" | "zdiffstore"
         | "zinterstore" | "zunionstore" => (Need::WRITE, Need::READ),
         "set" if args.from(3).iter().any(|word| word.eq_ignore_ascii_case(b"GET")) => both(Need::BOTH),
@@ -160,10 +163,11 @@ fn needs(command: &Command, args: Args<'_>) -> (Need, Need) {
 }
 
 /// What a command does with keys that its arguments do not name.
-fn need_of_all(command: &Command) -> Option<Need> {
+fn need_of_all(command: &Command, args: Args<'_>) -> Option<Need> {
     match command.name {
         "range" | "revrange" => Some(Need::READ),
         "delrange" => Some(Need::WRITE),
+        "sort" | "sort_ro" if sort::reads_other_keys(args) => Some(Need::READ),
         _ => None,
     }
 }
@@ -200,7 +204,7 @@ impl<'a> Asked<'a> {
             is_free: command.is_for_strangers(),
             first_arg: args.get(1),
             keys: command.keys(args).enumerate().map(with_need).collect(),
-            of_all: need_of_all(command),
+            of_all: need_of_all(command, args),
         }
     }
 

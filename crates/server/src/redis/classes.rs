@@ -80,7 +80,8 @@ fn besides(name: &str) -> &'static [&'static str] {
     match name {
         "lolwut" => &["read"],
         "wait" => &["connection"],
-        "keys" | "info" | "sort" | "sort_ro" => &["dangerous"],
+        "keys" | "info" => &["dangerous"],
+        "sort" | "sort_ro" => &["set", "sortedset", "list", "dangerous"],
         "delrange" => &["dangerous"],
         "dbsize" => &["keyspace"],
         "flushall" | "flushdb" | "swapdb" => &["keyspace", "dangerous"],
@@ -98,7 +99,7 @@ pub(super) fn of_command(command: &Command, has_subcommands: bool) -> Classes {
         if let Action::Data(_) = command.action {
             names.push(if command.writes() { "write" } else { "read" });
         }
-        if command.name != "wait" {
+        if !matches!(command.name, "wait" | "sort" | "sort_ro") {
             names.extend(of_group(command.group));
         }
         names.extend(besides(command.name));

@@ -29,7 +29,7 @@ const HELP: [&str; 17] = [
     "KILL <option> <value> [...] -- ends those that fit all options: ID, ADDR, LADDR, TYPE, USER, SKIPME (YES|NO).",
     "LIST [TYPE <type> | ID <id> ...] -- connections, a line each.",
     "NO-EVICT (ON|OFF) -- whether this connection is spared when the memory of clients is used up.",
-    "NO-TOUCH (ON|OFF) -- taken for the sake of clients that send it.",
+    "NO-TOUCH (ON|OFF) -- whether keys that this connection reads do not count as used.",
     "PAUSE <milliseconds> [WRITE|ALL] -- holds commands of all connections.",
     "REPLY (ON|OFF|SKIP) -- which replies are sent.",
     "SETINFO (LIB-NAME|LIB-VER) <value> -- what the client's library is.",
@@ -59,6 +59,8 @@ pub(super) fn client(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
             if verb == b"NO-EVICT" {
                 let stays = &session.client.load.stays;
                 stays.store(args.is(2, "ON"), Ordering::Relaxed);
+            } else {
+                session.touches_keys = args.is(2, "OFF");
             }
             reply.ok();
         }
@@ -132,9 +134,11 @@ pub(crate) fn line(client: &Client) -> String {
     let unread = load.unread.load(Ordering::Relaxed);
     let output = load.output.load(Ordering::Relaxed);
     let library = client.library.lock().clone();
+    // What is held beside buffers is a transaction's from MULTI on, and that of arguments and watched keys otherwise.
+    let (held, has_begun) = (load.queued.load(Ordering::Relaxed), queued >= 0);
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={queued} \
-         qbuf={received} qbuf-free={} argv-mem=0 multi-mem={} rbs={output} rbp={unread} obl={unread} oll=0 omem={output} tot-mem={} events={} \
+         qbuf={received} qbuf-free={} argv-mem={} multi-mem={} rbs={output} rbp={unread} obl={unread} oll=0 omem={output} tot-mem={} events={} \
          cmd={} user={} redir=-1 resp={} lib-name={} lib-ver={}",
         client.id,
         client.peer,
@@ -145,7 +149,8 @@ pub(crate) fn line(client: &Client) -> String {
         idle_ms / 1000,
         client.database.load(Ordering::Relaxed),
         load.input.load(Ordering::Relaxed).saturating_sub(received),
-        load.queued.load(Ordering::Relaxed),
+        if has_begun { 0 } else { held },
+        if has_begun { held } else { 0 },
         load.total(),
         if unread > 0 { "rw" } else { "r" },
         client.last_command(),

@@ -132,6 +132,7 @@ pub(super) fn reset(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_
     session.database = 0;
     session.version = Version::Two;
     session.replies = Replies::On;
+    session.touches_keys = true;
     session.become_user(session.shared.access.default_user());
     session.is_known = session.shared.access.is_open();
     session.client.name.lock().clear();

@@ -265,10 +265,12 @@ pub(super) fn object(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
             reply.bulk_or_null(name.map(str::as_bytes));
         }
         (b"REFCOUNT" | b"IDLETIME", 3) => {
-            if transaction.entry(args.at(2))?.is_some() {
-                reply.truth(verb == b"REFCOUNT");
-            } else {
-                reply.null();
+            let (key, now_ms) = (args.at(2), transaction.now_ms);
+            let idle_s = transaction.store.uses.idle_s(transaction.database, key, now_ms);
+            match transaction.entry(key)? {
+                None => reply.null(),
+                Some(_) if verb == b"REFCOUNT" => reply.integer(1),
+                Some(_) => reply.integer(i64::from(idle_s)),
             }
         }
         (b"FREQ", 3) if transaction.entry(args.at(2))?.is_none() => reply.null(),
@@ -283,7 +285,7 @@ pub(super) fn object(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
                 "OBJECT <subcommand> [<arg> [value] [opt] ...]. Subcommands are:",
                 "ENCODING <key> -- how Redis would keep a value of this kind.",
                 "REFCOUNT <key> -- 1.",
-                "IDLETIME <key> -- 0: it is not noted who reads what.",
+                "IDLETIME <key> -- for how many seconds it was not used, at least.",
             ];
             reply.array(lines.len());
             lines.iter().for_each(|line| reply.simple(line));

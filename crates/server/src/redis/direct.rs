@@ -62,11 +62,11 @@ pub(crate) fn execute(
         );
         match result {
             Ok(()) => replies.push(out),
-            Err(Failure::Refused(text)) => {
-                replies.push(error(&text));
+            Err(failure @ (Failure::Refused(_) | Failure::NoRoom { .. })) => {
+                replies.push(error(&failure.to_string()));
                 return Ok(replies);
             }
-            Err(failure) => return Err(failure),
+            Err(failure @ Failure::Store(_)) => return Err(failure),
         }
     }
     transaction.commit_with(&held, also)?;

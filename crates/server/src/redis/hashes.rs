@@ -3,7 +3,7 @@
 use super::args::{Options, check_room, integer, is, name, wrong_number};
 use super::draw;
 use super::pages::{self, Show, Stretch};
-use super::strings::float_sum;
+use super::strings::{AT_ONCE, float_sum};
 use super::walks::{self, Wish};
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
@@ -130,20 +130,24 @@ pub(super) fn hstrlen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
 
 pub(super) fn hmget(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let fields = args.from(2);
-    let values = match hash(transaction, args.at(1))? {
-        None => vec![None; fields.len()],
-        Some(hash) => {
-            let places: Vec<_> = fields
-                .iter()
-                .map(|field| place(transaction, &hash, field))
-                .collect();
-            transaction.multi_get(&places)?
-        }
+    reply.array(fields.len());
+    let Some(hash) = hash(transaction, args.at(1))? else {
+        fields.iter().for_each(|_| reply.null());
+        return Ok(());
     };
-    reply.array(values.len());
-    values
-        .iter()
-        .for_each(|value| reply.bulk_or_null(value.as_deref()));
+    // Some at a time: a field may be named often, and its value be long.
+    let mut start = 0;
+    while start < fields.len() {
+        let at_once = AT_ONCE.min(transaction.store.sizes.most());
+        let some = fields.iter().skip(start).take(at_once);
+        let places: Vec<_> = some.map(|field| place(transaction, &hash, field)).collect();
+        start += places.len();
+        for value in transaction.multi_get(&places)? {
+            transaction.store.sizes.note(value.as_ref().map_or(0, Vec::len));
+            reply.bulk_or_null(value.as_deref());
+        }
+        check_room(reply)?;
+    }
     Ok(())
 }
 

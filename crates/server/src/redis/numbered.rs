@@ -71,7 +71,7 @@ pub(super) fn zmpop(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
         _ => return Err(Failure::SYNTAX),
     };
     for key in keys {
-        let taken = sorted::pop_some(transaction, key, count, direction, reply)?;
+        let (taken, _working) = sorted::pop_some(transaction, key, count, direction, reply)?;
         if !taken.is_empty() {
             reply.array(2);
             reply.bulk(key);

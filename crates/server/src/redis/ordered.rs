@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 type Done = Result<(), Failure>;
 
-/// How many keys RANGE replies with by default.
+/// How many keys RANGE replies with when the client does not say how many.
 const USUAL: i64 = 1000;
 
 /// One end of a range, in the words of ZRANGEBYLEX: `-`, `+`, `[key` or `(key`.

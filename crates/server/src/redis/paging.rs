@@ -68,8 +68,7 @@ impl Paging {
         self.records.min(sizes.most())
     }
 
-    /// Returns whether a batch of `all` commands ends behind the first `executed`, whose replies
-    /// take `bytes` bytes.
+    /// Whether a batch of `all` commands ends behind the first `executed`, whose replies take `bytes`.
     pub(super) fn cuts(&mut self, executed: usize, all: usize, bytes: usize) -> bool {
         if self.is_full {
             self.cut = Some(executed - 1);
@@ -87,6 +86,11 @@ impl Paging {
     /// Whether the reply to the last command was taken back, to be made again.
     pub(super) fn has_taken_back(&self) -> bool {
         self.is_full
+    }
+
+    /// The last command is to be executed again once there is room for what it needs.
+    pub(super) fn wait_for_room(&mut self) {
+        self.is_full = true;
     }
 
     /// The batch failed as a whole.
@@ -149,12 +153,27 @@ impl Session {
         reply.error(&text);
     }
 
+    /// Whether a command that needs `bytes` of memory waits for them; else it is refused.
+    pub(super) fn may_wait_for(&self, bytes: usize) -> bool {
+        bytes <= self.shared.budget.limit() && !self.paging.refuses
+    }
+
     /// Whether a command may be queued behind MULTI.
     pub(super) fn has_room_in_queue(&self, args: Args<'_>) -> bool {
         let bytes = args.iter().map(<[u8]>::len).sum::<usize>();
         let budget = &self.shared.budget;
         let free = budget.limit().saturating_sub(budget.used());
         self.multi.held() + bytes <= SMALL_HOLDER || bytes <= free
+    }
+
+    /// Whether one more key may be watched that takes `bytes` of memory. What is watched is charged at the end of the turn, so what was
+    /// added in this one counts as well.
+    pub(super) fn has_room_to_watch(&self, bytes: usize) -> bool {
+        let budget = &self.shared.budget;
+        let held = self.multi.held() + bytes;
+        let charged = self.client.load.queued.load(Ordering::Relaxed);
+        let more = held.saturating_sub(charged);
+        held <= SMALL_HOLDER || budget.used().saturating_add(more) <= budget.limit()
     }
 
     /// Refuses the request that has begun, and passes over what comes of it.

@@ -47,6 +47,8 @@ pub(crate) struct Session {
     pub(super) hold: Option<Hold>,
     /// Whether EXEC executes what was queued.
     pub(super) is_executing: bool,
+    /// Whether its reads count as uses of keys, which CLIENT NO-TOUCH says.
+    pub(super) touches_keys: bool,
     pub(super) replies: Replies,
     pub(super) multi: Multi,
     pub(super) is_ending: bool,
@@ -120,6 +122,7 @@ impl Session {
             strikes: 0,
             hold: None,
             is_executing: false,
+            touches_keys: true,
             replies: Replies::On,
             multi: Multi::default(),
             is_ending: false,

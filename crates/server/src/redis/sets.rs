@@ -10,10 +10,14 @@ use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
 use crate::model::{Collection, Kind};
 use crate::resp::{Args, Reply};
-use crate::store::{Staging, Transaction};
+use crate::store::{Staging, Transaction, Working};
 
 type Done = Result<(), Failure>;
 type Members = Vec<Vec<u8>>;
+
+/// What a member that is drawn takes: here, in the reply, and where it is removed in the transaction and its batch; and beside its bytes.
+const COPIES: usize = 4;
+const PER_MEMBER: usize = 192;
 
 fn set(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collection>, Failure> {
     transaction.collection(key, Kind::Set)
@@ -174,23 +178,25 @@ pub(super) fn smove(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
 }
 
 /// Some different members, drawn, as many as a reply may have.
-fn drawn(
-    transaction: &Transaction<'_>,
+fn drawn<'s>(
+    transaction: &Transaction<'s>,
     set: &Collection,
     count: u64,
     reply: &Reply<'_>,
-) -> Result<Members, Failure> {
+) -> Result<(Members, Working<'s>), Failure> {
+    let mut working = Working::new(transaction.store);
     let (mut members, mut bytes) = (Members::new(), reply.position());
     draw::different(transaction, set, count, |(key, _)| {
         let member = format::member_of(key).1;
-        bytes += member.len() + size_of::<Vec<u8>>();
-        members.push(member.to_vec());
+        bytes += member.len();
         if bytes > reply.most() {
             return Err(too_long(reply.most()));
         }
+        working.add(COPIES * member.len() + PER_MEMBER)?;
+        members.push(member.to_vec());
         Ok(())
     })?;
-    Ok(members)
+    Ok((members, working))
 }
 
 /// A number that must not be negative.
@@ -212,7 +218,7 @@ pub(super) fn spop(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
         }
         return Ok(());
     };
-    let drawn = drawn(transaction, &set, count.unwrap_or(1), reply)?;
+    let (drawn, _working) = drawn(transaction, &set, count.unwrap_or(1), reply)?;
     for member in &drawn {
         let place = place(transaction, &set, member);
         transaction.delete(place);
@@ -238,7 +244,7 @@ pub(super) fn srandmember(transaction: &mut Transaction<'_>, args: Args<'_>, rep
         (None, None) => reply.null(),
         (None, Some(_)) => reply.array(0),
         (Some(set), None) => {
-            let drawn = drawn(transaction, set, 1, reply)?;
+            let (drawn, _working) = drawn(transaction, set, 1, reply)?;
             reply.bulk_or_null(drawn.first().map(Vec::as_slice));
         }
         (Some(set), Some(count @ 0..)) if count.unsigned_abs() >= set.count => {
@@ -246,7 +252,7 @@ pub(super) fn srandmember(transaction: &mut Transaction<'_>, args: Args<'_>, rep
             write_all(transaction, reply, set)?;
         }
         (Some(set), Some(count @ 0..)) => {
-            let drawn = drawn(transaction, set, count.unsigned_abs(), reply)?;
+            let (drawn, _working) = drawn(transaction, set, count.unsigned_abs(), reply)?;
             reply.array(drawn.len());
             drawn.iter().for_each(|member| reply.bulk(member));
         }

@@ -5,7 +5,7 @@ use super::expiry::{Unit, moment};
 use crate::error::Failure;
 use crate::model::Entry;
 use crate::resp::{Args, Reply, number};
-use crate::store::Transaction;
+use crate::store::{Store, Transaction, Working};
 
 type Done = Result<(), Failure>;
 
@@ -22,6 +22,47 @@ pub(super) fn fits(bytes: usize) -> Done {
         ));
     }
     Ok(())
+}
+
+/// How many copies of a string are in memory while a command makes it longer: what was there, what it becomes, its record, and
+/// the batch that it is committed with.
+const COPIES: usize = 4;
+
+/// Takes memory for a string that becomes so long: clients have to have it, as for a SET of the same string.
+///
+/// # Errors
+/// It is longer than strings may be, or than clients have memory for.
+pub(super) fn room_to_grow(store: &Store, bytes: usize) -> Result<Working<'_>, Failure> {
+    fits(bytes)?;
+    let mut working = Working::new(store);
+    working.add(bytes.saturating_mul(COPIES))?;
+    Ok(working)
+}
+
+/// A string that a command changes, or an empty one.
+pub(super) struct Changed<'s> {
+    pub(super) text: Vec<u8>,
+    pub(super) expires_ms: u64,
+    /// The memory for what it becomes.
+    _working: Working<'s>,
+}
+
+/// Returns a copy of the string of a key, with memory for what it becomes: `grown` tells that length from the one that it has.
+pub(super) fn to_change<'s>(
+    transaction: &mut Transaction<'s>,
+    key: &[u8],
+    grown: impl FnOnce(usize) -> usize,
+) -> Result<Changed<'s>, Failure> {
+    let store = transaction.store;
+    let old = transaction.text(key)?;
+    let old_len = old.as_ref().map_or(0, |text| text.len());
+    // Before anything is copied.
+    let working = room_to_grow(store, grown(old_len).max(old_len))?;
+    Ok(Changed {
+        expires_ms: old.as_ref().map_or(0, |text| text.expires_ms),
+        text: old.map_or_else(Vec::new, |text| text.to_vec()),
+        _working: working,
+    })
 }
 
 pub(super) fn get(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
@@ -263,13 +304,10 @@ pub(super) fn strlen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
 
 pub(super) fn append(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let key = name(args.at(1))?;
-    let (old, expires_ms) = match transaction.text(key)? {
-        Some(text) => (text.to_vec(), text.expires_ms),
-        None => (Vec::new(), 0),
-    };
-    fits(old.len() + args.at(2).len())?;
-    transaction.overwrite_text(key, &[&old, args.at(2)], expires_ms);
-    reply.count(old.len() + args.at(2).len());
+    let more = args.at(2);
+    let old = to_change(transaction, key, |length| length + more.len())?;
+    transaction.overwrite_text(key, &[&old.text, more], old.expires_ms);
+    reply.count(old.text.len() + more.len());
     Ok(())
 }
 
@@ -305,22 +343,18 @@ pub(super) fn set_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply
     let (key, part) = (name(args.at(1))?, args.at(3));
     let offset = integer(args.at(2))?;
     let offset = usize::try_from(offset).map_err(|_| Failure::say("ERR offset is out of range"))?;
-    let (mut text, expires_ms) = match transaction.text(key)? {
-        Some(text) => (text.to_vec(), text.expires_ms),
-        None => (Vec::new(), 0),
-    };
     if part.is_empty() {
-        reply.count(text.len());
+        reply.count(transaction.text(key)?.map_or(0, |text| text.len()));
         return Ok(());
     }
     let end = offset.saturating_add(part.len());
-    fits(end)?;
-    if text.len() < end {
-        text.resize(end, 0);
+    let mut string = to_change(transaction, key, |_| end)?;
+    if string.text.len() < end {
+        string.text.resize(end, 0);
     }
-    text[offset..end].copy_from_slice(part);
-    transaction.overwrite_text(key, &[&text], expires_ms);
-    reply.count(text.len());
+    string.text[offset..end].copy_from_slice(part);
+    transaction.overwrite_text(key, &[&string.text], string.expires_ms);
+    reply.count(string.text.len());
     Ok(())
 }
 

@@ -77,7 +77,7 @@ static MODULE: Subcommands = &[
 
 static SNAPSHOT: Subcommands = &[("create", 3), ("drop", 3), ("get", 4), ("list", 2)];
 
-/// Returns whether a command takes `count` arguments; a negative arity is a least number.
+/// Whether a number of arguments is what a command takes; at least as many, if that is negative.
 pub(super) fn fits(arity: i32, count: usize) -> bool {
     let least = arity.unsigned_abs() as usize;
     if arity < 0 { count >= least } else { count == least }

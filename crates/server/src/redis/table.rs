@@ -4,7 +4,7 @@ use super::{
     acl, admin, connection, describe, expiry, hashes, info, keys, lists, ordered, saving, sets, sorted,
     strings,
 };
-use super::{bits, clients, latency, memory, numbered, small, watching};
+use super::{bitfield, bits, clients, latency, memory, numbered, small, sort, watching};
 use super::{session::Session, subcommands, transactions, walks};
 use crate::error::Failure;
 use crate::resp::{Args, Reply, number};
@@ -24,7 +24,7 @@ pub(super) enum Action {
     Session(OnSession),
 }
 
-/// It writes; it locks its keys against everybody.
+/// It writes; it locks its keys against all others.
 const WRITE: u16 = 1;
 /// It reads more than records, or several that belong together: it locks its keys against writers.
 const LOCKED: u16 = 2;
@@ -34,7 +34,7 @@ const BLIND: u16 = 4;
 const ALONE: u16 = 8;
 /// It locks everything.
 const ALL: u16 = 16;
-/// Allowed before AUTH.
+/// An unauthenticated client may send it.
 const STRANGER: u16 = 32;
 /// It is executed, not queued, between MULTI and EXEC.
 const IN_MULTI: u16 = 64;
@@ -48,6 +48,10 @@ const NOT_IN_MULTI: u16 = 512;
 const ADMIN: u16 = 1024;
 /// Neither MONITOR nor SLOWLOG has it: what it executes is there already.
 const UNSEEN: u16 = 2048;
+/// Its options may name a key to store in, and keys by a pattern; with these it locks everything.
+const SORTS: u16 = 4096;
+/// It only looks at its keys, which does not count as a use of them.
+const LOOKS: u16 = 8192;
 
 /// A command.
 #[derive(Clone, Copy)]
@@ -88,6 +92,11 @@ impl Command {
         self.has(ADMIN)
     }
 
+    /// Whether its keys count as used.
+    pub(super) fn uses_keys(&self) -> bool {
+        !self.has(LOOKS)
+    }
+
     pub(super) fn is_seen(&self) -> bool {
         !self.has(UNSEEN)
     }
@@ -126,7 +135,9 @@ impl Command {
     }
 
     pub(super) fn locks_all(&self, args: Args<'_>) -> bool {
-        self.has(ALL) || (self.has(ELSEWHERE) && args.len() > 1 + self.keys.1.unsigned_abs() as usize)
+        self.has(ALL)
+            || (self.has(SORTS) && sort::reads_other_keys(args))
+            || (self.has(ELSEWHERE) && args.len() > 1 + self.keys.1.unsigned_abs() as usize)
     }
 
     /// How it locks its keys.
@@ -182,12 +193,19 @@ impl Command {
         let places = alone
             .into_iter()
             .chain((0..count).map(move |index| first + index * step));
-        places.filter_map(move |place| args.get(place as usize))
+        let stored = if self.has(SORTS) {
+            sort::stored_key(args)
+        } else {
+            None
+        };
+        places
+            .filter_map(move |place| args.get(place as usize))
+            .chain(stored)
     }
 
     /// Whether an argument says how many keys there are.
     pub(super) fn has_movable_keys(&self) -> bool {
-        matches!(self.keys, (_, 1.., 0))
+        matches!(self.keys, (_, 1.., 0)) || self.has(SORTS)
     }
 
     /// The first key, the last, and how far they are apart, as COMMAND INFO tells them: nothing of those whose number is said.
@@ -270,6 +288,8 @@ const fn with_keys(keys: (i32, i32, i32), command: &Command) -> Command {
 static STRINGS: &[Command] = &[
     data("string", "append", 3, WRITE | FAST, ONE, strings::append, "Appends to a string, which is created if there is none."),
     data("bitmap", "bitcount", -2, 0, ONE, bits::bit_count, "How many bits are set."),
+    data("bitmap", "bitfield", -2, WRITE, ONE, bitfield::bit_field, "Reads and changes integers within a string."),
+    data("bitmap", "bitfield_ro", -2, FAST, ONE, bitfield::bit_field_ro, "Reads integers within a string."),
     data("bitmap", "bitop", -4, WRITE, (2, -1, 1), bits::bit_op, "Joins the bits of strings and stores them."),
     data("bitmap", "bitpos", -3, 0, ONE, bits::bit_pos, "Where the first bit is that is set, or not set."),
     data("string", "decr", 2, WRITE | FAST, ONE, strings::decr, "Subtracts one from an integer."),
@@ -301,25 +321,27 @@ static STRINGS: &[Command] = &[
 static KEYS: &[Command] = &[
     data("generic", "copy", -3, WRITE | ELSEWHERE, TWO, keys::copy, "Copies a key with what it holds."),
     data("generic", "del", -2, WRITE, ALL_KEYS, keys::del, "Deletes keys."),
-    data("generic", "exists", -2, FAST, ALL_KEYS, keys::exists, "How many of the keys are there."),
-    data("generic", "expire", -3, WRITE | FAST, ONE, expiry::expire, "Lets a key expire in so many seconds."),
+    data("generic", "exists", -2, FAST | LOOKS, ALL_KEYS, keys::exists, "How many of the keys are there."),
+    data("generic", "expire", -3, WRITE | FAST, ONE, expiry::expire, "Lets a key expire after a number of seconds."),
     data("generic", "expireat", -3, WRITE | FAST, ONE, expiry::expire_at, "Lets a key expire at a time in seconds."),
-    data("generic", "expiretime", 2, FAST, ONE, expiry::expire_time, "When a key expires, in seconds."),
+    data("generic", "expiretime", 2, FAST | LOOKS, ONE, expiry::expire_time, "When a key expires, in seconds."),
     data("generic", "keys", 2, ALONE, NONE, walks::keys, "All keys that fit a pattern."),
     data("generic", "move", 3, WRITE | FAST | ALL, ONE, keys::move_key, "Moves a key to another database."),
-    data("generic", "object", -2, LOCKED, (2, 2, 1), describe::object, "What a key's value is like inside."),
+    data("generic", "object", -2, LOCKED | LOOKS, (2, 2, 1), describe::object, "What a key's value is like inside."),
     data("generic", "persist", 2, WRITE | FAST, ONE, expiry::persist, "Lets a key expire no more."),
-    data("generic", "pexpire", -3, WRITE | FAST, ONE, expiry::pexpire, "Lets a key expire in so many milliseconds."),
+    data("generic", "pexpire", -3, WRITE | FAST, ONE, expiry::pexpire, "Lets a key expire after a number of milliseconds."),
     data("generic", "pexpireat", -3, WRITE | FAST, ONE, expiry::pexpire_at, "Lets a key expire at a time in milliseconds."),
-    data("generic", "pexpiretime", 2, FAST, ONE, expiry::pexpire_time, "When a key expires, in milliseconds."),
-    data("generic", "pttl", 2, FAST, ONE, expiry::pttl, "In how many milliseconds a key expires."),
+    data("generic", "pexpiretime", 2, FAST | LOOKS, ONE, expiry::pexpire_time, "When a key expires, in milliseconds."),
+    data("generic", "pttl", 2, FAST | LOOKS, ONE, expiry::pttl, "In how many milliseconds a key expires."),
     data("generic", "randomkey", 1, ALONE, NONE, walks::random_key, "Any key."),
     data("generic", "rename", 3, WRITE, TWO, keys::rename, "Gives a key another name."),
     data("generic", "renamenx", 3, WRITE | FAST, TWO, keys::rename_nx, "Gives a key another name that no key has."),
     data("generic", "scan", -2, ALONE, NONE, walks::scan, "Some of all keys, and where to go on."),
+    data("generic", "sort", -2, WRITE | ALONE | SORTS, ONE, sort::sort, "Elements in order, or what other keys have for them; may be stored."),
+    data("generic", "sort_ro", -2, LOCKED | ALONE | SORTS, ONE, sort::sort_ro, "Elements in order, or what other keys have for them."),
     data("generic", "touch", -2, FAST, ALL_KEYS, keys::exists, "How many of the keys are there."),
-    data("generic", "ttl", 2, FAST, ONE, expiry::ttl, "In how many seconds a key expires."),
-    data("generic", "type", 2, FAST, ONE, keys::type_of, "The type of what a key holds."),
+    data("generic", "ttl", 2, FAST | LOOKS, ONE, expiry::ttl, "In how many seconds a key expires."),
+    data("generic", "type", 2, FAST | LOOKS, ONE, keys::type_of, "The type of what a key holds."),
     data("generic", "unlink", -2, WRITE | FAST, ALL_KEYS, keys::del, "Deletes keys."),
     data("server", "dbsize", 1, ALONE | FAST, NONE, walks::size, "How many keys there are."),
     data("server", "flushall", -1, WRITE | ALONE | ALL, NONE, keys::flush_all, "Deletes everything in all databases."),
@@ -552,5 +574,7 @@ mod tests {
         assert_eq!(keys_of("ZUNION 9 a b"), [""; 0]);
         assert_eq!(keys_of("ZUNION -1 a b"), [""; 0]);
         assert_eq!(keys_of("LMPOP x a LEFT"), [""; 0]);
+        assert_eq!(keys_of("SORT a BY w_* STORE x STORE b"), ["a", "b"]);
+        assert_eq!(keys_of("SORT a BY STORE GET STORE"), ["a"]);
     }
 }

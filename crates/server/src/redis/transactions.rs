@@ -1,5 +1,4 @@
-//! MULTI and EXEC: commands are queued, then executed as one batch, if no watched key was written
-//! to.
+//! MULTI and EXEC: commands are queued, then executed as one batch, if no client has written to what was watched.
 
 use super::batch::Length;
 use super::keys;
@@ -8,8 +7,9 @@ use super::session::Session;
 use super::table::{Action, Command};
 use crate::error::Failure;
 use crate::resp::{Args, Reply};
-use crate::store::{Lookups, Store, Transaction, Wanted};
+use crate::store::{Lookups, Store, Transaction, Wanted, Working};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -51,16 +51,10 @@ pub(super) struct Multi {
     queue: Option<Vec<Queued>>,
     bytes: usize,
     has_failed: bool,
-    watched: Vec<Watched>,
+    /// The watched keys by database, and when each expires, or 0: then it is written to without a command.
+    watched: BTreeMap<(u8, Box<[u8]>), u64>,
     watched_bytes: usize,
     is_touched: Arc<AtomicBool>,
-}
-
-/// A watched key, and when it expires: then it is written to without a command.
-struct Watched {
-    database: u8,
-    key: Box<[u8]>,
-    expires_ms: u64,
 }
 
 impl Multi {
@@ -105,10 +99,8 @@ impl Multi {
     }
 
     fn unwatch(&mut self, store: &Store) {
-        for watched in self.watched.drain(..) {
-            store
-                .locks
-                .unwatch(watched.database, &watched.key, &self.is_touched);
+        for (database, key) in std::mem::take(&mut self.watched).into_keys() {
+            store.locks.unwatch(database, &key, &self.is_touched);
         }
         self.watched_bytes = 0;
         self.is_touched.store(false, Ordering::Release);
@@ -116,8 +108,8 @@ impl Multi {
 
     /// Whether what is watched has changed. The locks of all that is watched are held, or were not needed.
     fn is_stale(&self, now_ms: u64) -> bool {
-        let is_gone = |watched: &Watched| watched.expires_ms != 0 && watched.expires_ms <= now_ms;
-        self.is_touched.load(Ordering::Acquire) || self.watched.iter().any(is_gone)
+        let is_gone = |&expires_ms: &u64| expires_ms != 0 && expires_ms <= now_ms;
+        self.is_touched.load(Ordering::Acquire) || self.watched.values().any(is_gone)
     }
 }
 
@@ -147,23 +139,26 @@ pub(super) fn watch(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>
     let store = Arc::clone(&session.shared.store);
     for key in args.from(1).iter() {
         let database = session.database;
-        let is_known = |watched: &Watched| watched.database == database && *watched.key == *key;
-        if session.multi.watched.iter().any(is_known) {
+        let place = (database, Box::from(key));
+        if session.multi.watched.contains_key(&place) {
             continue;
+        }
+        if !session.has_room_to_watch(PER_WATCH + key.len()) {
+            let text = no_room("what is watched", &session.shared.budget);
+            session
+                .shared
+                .counters
+                .memory_refusals
+                .fetch_add(1, Ordering::Relaxed);
+            return Err(Failure::Refused(Cow::Owned(text)));
         }
         // First the watch, then the look: what is written in between is noticed.
         store.locks.watch(database, key, &session.multi.is_touched);
         session.multi.watched_bytes += PER_WATCH + key.len();
-        session.multi.watched.push(Watched {
-            database,
-            key: key.into(),
-            expires_ms: 0,
-        });
+        session.multi.watched.insert(place.clone(), 0);
         let mut transaction = Transaction::new(&store, database);
         let expires_ms = transaction.entry(key)?.map_or(0, |entry| entry.expires_ms());
-        if let Some(watched) = session.multi.watched.last_mut() {
-            watched.expires_ms = expires_ms;
-        }
+        session.multi.watched.insert(place, expires_ms);
     }
     reply.ok();
     Ok(())
@@ -201,7 +196,9 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
         reply.null_array();
         return Ok(());
     }
-    let mut output = Vec::new();
+    let (mut output, mut working) = (Vec::new(), Working::new(store));
+    // What was queued is charged already, and most of what is written comes from there.
+    let (sent, mut charged) = (queue.iter().map(|queued| queued.bytes.len()).sum::<usize>(), 0);
     for queued in queue {
         let (command, args) = (queued.command, queued.args());
         if let Some(text) = session.no_longer_allowed(command, args) {
@@ -219,6 +216,9 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
         if transaction.bytes() > session.shared.config.limits.transaction {
             return Err(Failure::say("ERR transaction exceeds the limit of its size"));
         }
+        let beyond = transaction.bytes().saturating_sub(sent);
+        working.add(beyond.saturating_sub(charged))?;
+        charged = charged.max(beyond);
         if output.len() > session.reply_room() {
             let text = no_room("what the transaction replies", &session.shared.budget);
             return Err(Failure::Refused(Cow::Owned(text)));
@@ -236,8 +236,8 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
 fn wanted(session: &Session, queue: &[Queued]) -> Wanted {
     let mut wanted = Wanted::default();
     let mut database = session.database;
-    for watched in &session.multi.watched {
-        wanted.key(watched.database, &watched.key, crate::store::Mode::Shared);
+    for (database, key) in session.multi.watched.keys() {
+        wanted.key(*database, key, crate::store::Mode::Shared);
     }
     for queued in queue {
         let (command, args) = (queued.command, queued.args());

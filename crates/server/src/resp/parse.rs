@@ -18,7 +18,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What a client may send before AUTH.
+    /// What an unauthenticated client may send.
     pub const STRANGER: Limits = Limits {
         bytes: 64 << 10,
         argument: 16 << 10,
@@ -43,7 +43,7 @@ pub enum BadRequest {
     NoLength(u8),
     /// A quote that does not end.
     Quotes,
-    /// More than a client may send before AUTH.
+    /// More than an unauthenticated client may send.
     Stranger(&'static str),
     /// All arguments together are too long.
     TooLong {
@@ -229,12 +229,12 @@ impl Requests {
     }
 }
 
-/// Places up to this many are kept for the next requests.
+/// Places up to this number are kept for the next requests.
 const KEPT_PLACES: usize = 4096;
 
 /// What was read at a place.
 enum Step {
-    /// All of it, which takes this many bytes.
+    /// All of it, and how many bytes it takes.
     Done(usize),
     /// Only a part has come.
     Wait,

@@ -231,12 +231,12 @@ impl<'o> Reply<'o> {
         });
     }
 
-    /// Announces `count` replies that follow.
+    /// The head of an array: how many replies follow.
     pub fn array(&mut self, count: usize) {
         self.header(b'*', count as i64);
     }
 
-    /// Announces `count` pairs of replies that follow.
+    /// The head of a map: how many pairs of replies follow.
     pub fn map(&mut self, count: usize) {
         match self.version {
             Version::Two => self.array(2 * count),
@@ -244,7 +244,7 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Announces `count` replies that follow, of which none comes twice.
+    /// The head of a set: how many replies follow, of which none comes twice.
     pub fn set(&mut self, count: usize) {
         match self.version {
             Version::Two => self.array(count),

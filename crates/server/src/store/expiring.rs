@@ -1,14 +1,13 @@
-//! How much will have expired when, so that its space comes back even without writes.
+//! How much will have expired when, so that its space comes back though no client writes.
 //!
-//! The store drops what has expired when it compacts what lies around it, which writes may never
-//! bring about. So it is counted what is written to expire; when as much has expired as half of the
-//! store takes, the store is compacted as a whole. What was counted is forgotten when the server
-//! ends.
+//! The store drops what has expired when it compacts what lies around it, which no write may ever bring about. So it is counted what is
+//! written to expire; when as much has expired as half of the store takes, the store is compacted as a whole. What was counted is forgotten when
+//! the server ends.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Bytes that expire within this many milliseconds of each other are counted together.
+/// Bytes that expire within this number of milliseconds of each other are counted together.
 const TOGETHER_MS: u64 = 4_000;
 
 /// The most counts that are kept: beyond, what expires last is counted together.
@@ -33,7 +32,7 @@ pub(crate) struct Expiring {
 }
 
 impl Expiring {
-    /// Notes that `bytes` bytes of `keys` keys were written that expire at `expires_ms`.
+    /// Bytes of a number of keys were written that expire then.
     pub(crate) fn note(&self, expires_ms: u64, bytes: u64, keys: u64) {
         let mut counts = self.counts.lock();
         let mut at = expires_ms / TOGETHER_MS;
@@ -47,8 +46,7 @@ impl Expiring {
         *due = (due.0 + bytes, due.1 + keys);
     }
 
-    /// Returns whether enough has expired that a store of `size` bytes is half empty. Then the
-    /// count starts again.
+    /// Whether so much has expired that a store of `size` bytes is half empty. Counting begins again then.
     pub(crate) fn is_much(
         &self,
         now_ms: u64,

@@ -100,8 +100,7 @@ impl Locks {
         }
     }
 
-    /// Returns the keys of a database that are watched. While the caller holds all locks, no more
-    /// are added.
+    /// The keys of a database that connections watch. While all locks are held no more come.
     pub(crate) fn watched(&self, database: u8) -> Vec<Box<[u8]>> {
         let watchers = self.watchers.lock();
         let keys = watchers.keys().filter(|(of, _)| *of == database);
@@ -116,8 +115,7 @@ impl Locks {
         self.lock(wanted)
     }
 
-    /// Whether connections may watch a key whose lock the caller holds. Who watches it has counted
-    /// himself under the same lock.
+    /// Whether a connection may watch a key whose lock the caller holds. A watcher is counted under the same lock.
     pub(crate) fn has_watchers(&self) -> bool {
         self.watching.load(Ordering::Relaxed) > 0
     }

@@ -253,7 +253,7 @@ impl MarkChanges {
             number,
             hash,
         };
-        // A mark that it has added itself was not seen by others.
+        // No other command knows what it has added itself.
         if !self.added.remove(&mark) {
             self.removed.push(mark);
         }

@@ -1,28 +1,28 @@
 //! The store as commands see it: databases of typed keys, changed atomically.
 //!
-//! *Knows*: which keyspaces there are, locks of keys, transactions, numbers of collections, what becomes of collections that expire.
+//! *Knows*: which keyspaces there are, locks of keys, transactions, numbers of collections, what becomes of collections that expire, and the
+//! memory that commands may take while they are executed.
 //!
 //! *Does not know*: protocols, connections, replies.
 //!
 //! *Read in this order*: `transaction.rs` (what a command reads and writes through), `entries.rs` (typed keys on top of it), `scan.rs` (walks), `locks.rs`,
 //! `staging.rs` (collections larger than a commit), `order/` (ranks in sorted sets),
-//! `marks.rs` (which keys may have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`, `reaper.rs` with `expiring.rs`.
+//! `working.rs` (memory of commands), `marks.rs` (which keys may have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`, `idle.rs`, `reaper.rs` with `expiring.rs`.
 //!
 //! Invariants:
 //!
-//! - **S6** A writer of a user's key holds its lock from the first read that the write depends on
-//!   until the commit is seen: against all others, or, if it depends on none (a blind write),
-//!   against all but other blind writers.
-//! - **S7** What a command writes is one commit, together with what others of its batch write; so
-//!   is a whole MULTI. A batch that writes very much is committed in parts, each of whole commands.
-//!   Elements of a collection that is made may be written before, where they are not seen
-//!   (`staging.rs`).
+//! - **S6** A command that writes to a user's key holds its lock from the first read that the write depends on until the commit is seen: against all others,
+//!   or, if it depends on none (a blind write), against all but other blind writers.
+//! - **S7** What a command writes is one commit, together with what others of its batch write; so is a whole MULTI. A
+//!   batch that writes very much is committed in parts, each of whole commands. Elements of a collection that is made may be written before, where no reader
+//!   sees them (`staging.rs`).
 //! - **S8** It is known, in the store and in memory, which keys may have collections (`marks.rs`): a SET of any other needs no read. A key that has
 //!   one is among them from before its commit is seen until after that which deletes it, under the key's lock.
 
 mod clock;
 mod entries;
 mod expiring;
+mod idle;
 mod locks;
 mod lookups;
 mod marks;
@@ -33,6 +33,7 @@ mod sizes;
 mod staging;
 mod transaction;
 mod upgrade;
+mod working;
 
 pub(crate) use locks::{Held, Mode, Wanted};
 pub(crate) use lookups::Lookups;
@@ -42,9 +43,11 @@ pub(crate) use scan::{Direction, Pair};
 pub(crate) use sizes::Sizes;
 pub(crate) use staging::Staging;
 pub(crate) use transaction::{Outcome, Transaction};
+pub(crate) use working::Working;
 
 use crate::cursors::Cursors;
 use crate::model::format;
+use crate::net::Budget;
 use crate::waits;
 use alluvium::{Db, Durability, Keyspace, Result, Value};
 use clock::Clock;
@@ -55,6 +58,7 @@ use order::Orders;
 use parking_lot::Mutex;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// How many databases SELECT chooses from.
@@ -96,6 +100,10 @@ pub(crate) struct Store {
     pub(crate) misses: AtomicU64,
     /// How long values are that are read.
     pub(crate) sizes: Sizes,
+    /// When keys were last used.
+    pub(crate) uses: idle::LastUses,
+    /// The memory of clients, which commands take from while they are executed.
+    pub(crate) budget: Arc<Budget>,
 }
 
 impl fmt::Debug for Store {
@@ -124,6 +132,7 @@ impl Store {
         let orders = Orders::new(usize::try_from(most).unwrap_or(usize::MAX));
         // What CAS compares must differ from what it was in an earlier life.
         let cas = clock.now_ms() << 20;
+        let uses = idle::LastUses::since(clock.now_ms());
         let db_durability = data.durability();
         Ok(Store {
             db: db.clone(),
@@ -141,6 +150,8 @@ impl Store {
             hits: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             sizes: Sizes::default(),
+            uses,
+            budget: Arc::new(Budget::new(usize::MAX)),
         })
     }
 

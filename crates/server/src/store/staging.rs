@@ -1,12 +1,11 @@
 //! Collections that are too large for one commit: their elements are written under a new number in several, and the record that has the number is written last.
 //!
-//! As long as no record has a number, what lies under it is not seen. With the first of these
-//! commits goes a note of the number, and the one that writes the record deletes the note: so a
-//! number with a note is garbage, which is deleted when that becomes clear, or when the store is
-//! opened next. What is short needs none of this, and goes with the rest of its transaction.
+//! As long as no record has a number, no reader looks at what lies under it. With the first of these commits goes a note of the number, and the one that
+//! writes the record deletes the note: so a number with a note is garbage, which is deleted when that becomes clear, or when the store is opened next.
+//! What is short needs none of this, and goes with the rest of its transaction.
 
 use super::transaction::Transaction;
-use super::{DATABASES, Store};
+use super::{DATABASES, Store, Working};
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
 use alluvium::{Durability, Keyspace, WriteBatch};
@@ -29,6 +28,8 @@ pub(crate) struct Staging<'s> {
     is_deleted: bool,
     /// Those that were written already, with their note.
     written: Option<Garbage<'s>>,
+    /// What is pending, and the batch that it is written with, once there is much.
+    working: Option<Working<'s>>,
 }
 
 /// A number with a note: what lies under it is deleted unless a transaction takes it over.
@@ -100,6 +101,7 @@ impl<'s> Staging<'s> {
             bytes: 0,
             is_deleted: transaction.is_deleted(&format::elements(database, number)),
             written: None,
+            working: None,
         }
     }
 
@@ -107,6 +109,9 @@ impl<'s> Staging<'s> {
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>) -> Result<(), Failure> {
         self.bytes += key.len() + value.len() + WRITE_BYTES;
         self.pending.push((key, value));
+        if self.bytes > AT_ONCE / 4 && self.working.is_none() {
+            self.working = Some(Working::of_buffer(self.store, 2 * AT_ONCE));
+        }
         if self.bytes <= AT_ONCE {
             return Ok(());
         }

@@ -33,8 +33,7 @@ thread_local! {
     static SPARE: Cell<Option<Blind>> = const { Cell::new(None) };
 }
 
-/// Writes of commands that do not look at what is there, as they will be committed, in their order.
-/// They are not read before.
+/// Writes of commands that do not look at what is there, as they will be committed, in their order. No command reads them before.
 struct Blind {
     batch: WriteBatch,
     /// Where a record is put together.
@@ -128,6 +127,9 @@ impl<'s> Transaction<'s> {
 
     /// These records were read for commands to come.
     pub(crate) fn has_read(&mut self, keys: Vec<InnerKey>, values: Vec<Option<Value>>) {
+        for value in values.iter().flatten() {
+            self.store.sizes.note_kept(value.len());
+        }
         self.prefetched = keys.into_iter().zip(values).collect();
         self.next = 0;
     }
@@ -206,6 +208,7 @@ impl<'s> Transaction<'s> {
 
     /// The key has this value, until `expires_ms` if that is not 0.
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>, expires_ms: u64) {
+        self.store.sizes.note_kept(value.len());
         self.count(key.len() + value.len(), expires_ms);
         self.writes.insert(key, Write::Put { value, expires_ms });
     }
@@ -220,6 +223,7 @@ impl<'s> Transaction<'s> {
         record.clear();
         format::write_text(record, parts, expires_ms);
         let bytes = place.len() + record.len();
+        self.store.sizes.note_kept(record.len());
         put(batch, self.store, &place, record, expires_ms)?;
         self.count(bytes, expires_ms);
         Ok(())

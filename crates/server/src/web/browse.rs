@@ -14,7 +14,7 @@ const PAGE: u64 = 50;
 const MOST_KEYS: u64 = 1000;
 /// Bytes of a value that a page of keys shows.
 const MOST_SHOWN: u64 = 1 << 20;
-/// A page ends when this many bytes were read for it.
+/// A page ends when this number of bytes was read for it.
 const PAGE_BYTES: usize = 8 << 20;
 /// Keys that have expired and are passed over for a page.
 const MOST_GONE: usize = 20_000;
@@ -92,7 +92,7 @@ impl Bounds {
         }
         match query.bytes("after") {
             Some(after) if is_reverse => to(after.to_vec()),
-            // The first key behind another is the same key with a zero byte.
+            // The first key behind another is the other with a zero byte.
             Some(after) => from([after, &[0]].concat()),
             None => {}
         }

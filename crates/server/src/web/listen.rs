@@ -32,14 +32,13 @@ const CONNECTIONS: usize = 64;
 const READERS: usize = 4;
 /// How long a client has for the head of a request, or is idle.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a client that is sent away has for reading that.
+/// How long a client that is sent away has for hearing that.
 const GOODBYE: Duration = Duration::from_secs(1);
 /// How long a connection lives. A client that takes an answer byte by byte is cut off.
 const LIFE: Duration = Duration::from_secs(600);
 /// Bytes of the head of a request, and of what is read and written at once.
 const BUFFER: usize = 128 << 10;
-/// How long no connection is accepted after an error of the system, such as too few file
-/// descriptors.
+/// After an error of the system, such as too few file descriptors, no client is accepted for this long.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often what the store does is noted.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -107,7 +106,7 @@ impl Web {
         self.address
     }
 
-    /// Accepts no more connections; what is being answered, is.
+    /// No client is accepted any more; what is being answered, is.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
     }

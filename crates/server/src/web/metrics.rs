@@ -7,7 +7,7 @@ use alluvium::{DeviceCounts, Distribution, Purpose};
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// Bounds that a histogram shows: every how many bounds of a distribution one.
+/// Bounds that a histogram shows: one in this number of a distribution's.
 const COARSE: usize = 4;
 
 /// How a family of numbers changes.
@@ -551,7 +551,7 @@ fn due(shared: &Shared, text: &mut Text) {
         ),
         (
             "snapshots",
-            "Places in the commit order that somebody reads at.",
+            "Places in the commit order that readers read at.",
             stats.snapshots as f64,
         ),
         ("tree_height", "Levels of the tree.", f64::from(stats.tree_height)),

@@ -119,7 +119,7 @@ async fn json_of(
     site: Arc<Site>,
     work: impl FnOnce(&Site) -> Result<Value, Refusal> + Send + 'static,
 ) -> Answer {
-    // Made in a thread that serves no other request: it may be long.
+    // Made where no thread of the runtime waits for it: it may be long.
     blocking(site, |site| Ok(json::answer(&work(site)?))).await
 }
 

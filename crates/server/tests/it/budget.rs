@@ -1,7 +1,7 @@
 //! One budget for the memory of all connections: what does not fit waits or is refused, and the slowest readers go first.
 
 use crate::client::{Client, Fixture, options, request};
-use alluvium_device::machine;
+use alluvium_device::{heap, machine};
 use alluvium_server::{Limits, ServerOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -463,6 +463,7 @@ const ROWS: [(&str, Work); 3] = [
 #[test]
 fn a_child_serves_clients_that_take_memory() {
     let Ok(row) = std::env::var(ROW) else { return };
+    heap::give_freed_memory_back();
     let (_, work) = ROWS.iter().find(|(name, _)| *name == row).unwrap();
     let fixture = Fixture::new();
     work(&fixture);

@@ -3,6 +3,7 @@
 mod algebra;
 mod backups;
 mod blind;
+mod bounds;
 mod budget;
 mod client;
 mod cold;
@@ -22,6 +23,7 @@ mod other;
 mod page;
 mod restart;
 mod sockets;
+mod sort;
 mod strings;
 mod together;
 mod tools;

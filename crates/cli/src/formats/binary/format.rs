@@ -33,9 +33,9 @@ pub const END_LEN: usize = 12;
 /// What stands at a place of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
-    /// A record with a key and a value of these lengths, in bytes.
+    /// A record, with the lengths of its key and its value.
     Record(usize, usize),
-    /// The end, behind this many records.
+    /// The end, and how many records came before.
     End(u64),
 }
 

@@ -26,7 +26,7 @@ impl Binary {
         Binary::default()
     }
 
-    /// Returns a reader that has read this many records already.
+    /// A reader behind a number of records.
     #[must_use]
     pub fn behind(records: u64) -> Binary {
         Binary { records }

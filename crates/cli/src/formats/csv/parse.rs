@@ -57,11 +57,11 @@ impl Fields {
 /// What stands at the beginning of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A row of this many bytes, with its line end and blank lines before it.
+    /// A row and its length in bytes, with its line end and blank lines before it.
     Row(usize),
-    /// A row of this many bytes whose fields cannot be told apart, and why.
+    /// A row and its length in bytes whose fields cannot be told apart, and why.
     Bad(usize, String),
-    /// No row any more, only blank lines of this many bytes.
+    /// No row any more, only blank lines and their length in bytes.
     End(usize),
 }
 

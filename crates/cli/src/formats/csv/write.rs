@@ -80,7 +80,7 @@ impl CsvWriter {
     }
 }
 
-/// Writes a field of a row of `fields` fields, in quotes where it must be.
+/// A field of a row of a number of fields, in quotes where it must be.
 fn write_field(out: &mut dyn Write, separator: u8, field: &[u8], fields: usize) -> io::Result<()> {
     let is_plain = memchr::memchr3(b'"', b'\r', b'\n', field).is_none()
         && memchr::memchr(separator, field).is_none()

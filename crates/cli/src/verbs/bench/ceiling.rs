@@ -1,4 +1,4 @@
-//! `bench ceiling`: what a cache of records can answer at best.
+//! `bench ceiling`: what a cache of a number of records can answer at best.
 
 use super::usage;
 use crate::Exit;
@@ -19,9 +19,9 @@ Examples:
 
 It measures nothing: it draws operations as `bench ycsb` does and counts how many of them have to read a record that such a cache
 has not. `counted` keeps what was asked for most often during the warm-up; no cache that has seen nothing else can be much better, unless
-what is asked for changes. `recent` keeps what was asked for or written last. `endless` has no bounds: it lacks what comes for the first time.";
+what is asked for changes. `recent` keeps what was asked for or written last. `endless` has no bounds: it does not have what comes for the first time.";
 
-/// What a cache of records can answer at best: the limit of every skewed workload.
+/// What a cache of a number of records can answer at best: the wall in front of every skewed workload.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Verb {

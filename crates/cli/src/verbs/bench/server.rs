@@ -75,7 +75,7 @@ pub struct Verb {
     pub file: Option<PathBuf>,
 }
 
-/// The least memory that servers are told to use by default.
+/// The least memory that servers are told to use, if no flag says it.
 const LEAST_MEMORY: u64 = 1 << 30;
 
 impl Verb {

@@ -10,7 +10,7 @@ use crate::redis::walks;
 use crate::shared::Shared;
 use crate::store::{DATABASES, Store};
 
-/// Up to this many records all are looked at.
+/// Up to this number of records all are looked at.
 const COUNTED: usize = 1024;
 
 /// Places of a sample, and records at each.

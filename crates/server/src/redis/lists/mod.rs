@@ -126,7 +126,7 @@ pub(super) fn rpushx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
     push(transaction, args, reply, End::Right, true)
 }
 
-/// Up to this many elements are deleted one by one; more are deleted as a range.
+/// This number of elements is deleted one by one; more are deleted as a range.
 const DELETED_SINGLY: u64 = 1000;
 
 /// Takes elements from an end, in the order in which they are taken: `each` gets them. The list is
@@ -187,7 +187,7 @@ fn pop(
     pop_and_show(transaction, args.at(1), list, taken, end, reply)
 }
 
-/// Takes this many elements from an end of a list, which has as many, and shows them.
+/// Takes a number of elements from an end of a list, which has as many, and shows them.
 fn pop_and_show(
     transaction: &mut Transaction<'_>,
     key: &[u8],
@@ -207,8 +207,7 @@ fn pop_and_show(
     Ok(())
 }
 
-/// Takes up to this many elements from an end of a list and shows them behind its key; false if
-/// there is no such list.
+/// Takes up to a number of elements from an end of a list and shows them behind its key; false if there is no such list.
 pub(super) fn pop_from(
     transaction: &mut Transaction<'_>,
     key: &[u8],

@@ -9,7 +9,11 @@ use super::{Done, Scored};
 use crate::error::Failure;
 use crate::model::{Collection, Entry, Kind};
 use crate::resp::{Args, Reply};
-use crate::store::Transaction;
+use crate::store::{Transaction, Working};
+
+/// What a member that is gathered takes beside its bytes: its place in a list that doubles as it grows, an allocation, and its
+/// frame and score in the reply.
+const PER_MEMBER: usize = 2 * size_of::<Scored>() + 16 + 48;
 
 /// What a command says: its keys with their weights, and how scores are joined.
 struct Wish<'a> {
@@ -87,16 +91,20 @@ fn inputs(transaction: &mut Transaction<'_>, wish: &Wish<'_>) -> Result<Inputs, 
     Ok(sets)
 }
 
-/// Shows what is made of the inputs, in the order of scores. As they are found in another order, all of it is in memory before.
+/// Shows what is made of the inputs, in the order of scores. As they are found in another order, all of it is in memory before,
+/// within the memory of clients.
 fn show(transaction: &mut Transaction<'_>, wish: &Wish<'_>, sum: Sum, reply: &mut Reply<'_>) -> Done {
     let sets = inputs(transaction, wish)?;
+    let mut working = Working::new(transaction.store);
     let (mut made, mut bytes): (Vec<Scored>, _) = (Vec::new(), reply.position());
     visit(transaction, sets, sum, wish.aggregate, |member, score| {
-        bytes += member.len() + size_of::<Scored>();
-        made.push((member.to_vec(), score));
+        bytes += member.len();
         if bytes > reply.most() {
             return Err(too_long(reply.most()));
         }
+        // Once here, and once in the reply.
+        working.add(2 * member.len() + PER_MEMBER)?;
+        made.push((member.to_vec(), score));
         Ok(Next::GoesOn)
     })?;
     made.sort_by(|(one, score), (other, other_score)| score.total_cmp(other_score).then(one.cmp(other)));

@@ -7,7 +7,7 @@ use super::{Done, Scored, put, remove, save, score, sorted_set};
 use crate::error::Failure;
 use crate::model::Kind;
 use crate::resp::{Args, Reply, Version};
-use crate::store::{Direction, Transaction};
+use crate::store::{Direction, Transaction, Working};
 
 const NOT_A_NUMBER: Failure = Failure::say("ERR resulting score is not a number (NaN)");
 
@@ -177,25 +177,25 @@ pub(in super::super) fn zrem(
     Ok(())
 }
 
-/// Takes up to `count` members from an end of a sorted set, if there is one.
-pub(in super::super) fn pop_some(
-    transaction: &mut Transaction<'_>,
+/// Takes up to a number of members from an end of a sorted set, if there is one.
+pub(in super::super) fn pop_some<'s>(
+    transaction: &mut Transaction<'s>,
     key: &[u8],
     count: u64,
     direction: Direction,
     reply: &Reply<'_>,
-) -> Result<Vec<Scored>, Failure> {
+) -> Result<(Vec<Scored>, Working<'s>), Failure> {
     let Some(mut set) = sorted_set(transaction, key)? else {
-        return Ok(Vec::new());
+        return Ok((Vec::new(), Working::new(transaction.store)));
     };
-    let taken = super::range::first(transaction, &set, count, direction, reply)?;
+    let (taken, working) = super::range::first(transaction, &set, count, direction, reply)?;
     for (member, score) in &taken {
         remove(transaction, &mut set, member, *score)?;
     }
     if !taken.is_empty() {
         save(transaction, key, &mut set)?;
     }
-    Ok(taken)
+    Ok((taken, working))
 }
 
 fn pop(
@@ -209,7 +209,7 @@ fn pop(
         return Err(wrong_number(command));
     }
     let count = args.get(2).map(positive).transpose()?;
-    let taken = pop_some(transaction, args.at(1), count.unwrap_or(1), direction, reply)?;
+    let (taken, _working) = pop_some(transaction, args.at(1), count.unwrap_or(1), direction, reply)?;
     if taken.is_empty() {
         reply.array(0);
         return Ok(());

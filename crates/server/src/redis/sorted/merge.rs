@@ -82,7 +82,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// A walk over a set, with `bytes` bytes of memory for it.
+    /// Over a set, with the bytes of memory that it has for its page.
     fn new(database: u8, set: Collection, weight: f64, bytes: usize) -> Walk {
         Walk {
             set,

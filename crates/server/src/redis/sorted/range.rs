@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::model::Collection;
 use crate::model::format::{self, InnerKey};
 use crate::resp::{Args, Reply, Version};
-use crate::store::{Direction, Transaction};
+use crate::store::{Direction, Transaction, Working};
 use std::ops::{ControlFlow, Range};
 
 /// Members and scores, or members alone.
@@ -108,29 +108,36 @@ pub(super) fn by_rank(
 }
 
 /// The first members from an end, as many as a reply may have.
-pub(super) fn first(
-    transaction: &mut Transaction<'_>,
+pub(super) fn first<'s>(
+    transaction: &mut Transaction<'s>,
     set: &Collection,
     count: u64,
     direction: Direction,
     reply: &Reply<'_>,
-) -> Result<Vec<Scored>, Failure> {
+) -> Result<(Vec<Scored>, Working<'s>), Failure> {
     let stretch = by_rank(transaction, set, 0..count, direction)?;
-    let (mut found, mut bytes) = (Vec::new(), reply.position());
+    let mut working = Working::new(transaction.store);
+    let (mut found, mut bytes, mut fits) = (Vec::new(), reply.position(), Ok(()));
     visit(transaction, &stretch, |member, score| {
-        bytes += member.len() + size_of::<Scored>();
-        found.push((member.to_vec(), score));
-        if bytes > reply.most() {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
+        bytes += member.len();
+        fits = match bytes > reply.most() {
+            true => Err(too_long(reply.most())),
+            false => working.add(COPIES * member.len() + PER_MEMBER),
+        };
+        if fits.is_err() {
+            return ControlFlow::Break(());
         }
+        found.push((member.to_vec(), score));
+        ControlFlow::Continue(())
     })?;
-    if bytes > reply.most() {
-        return Err(too_long(reply.most()));
-    }
-    Ok(found)
+    fits?;
+    Ok((found, working))
 }
+
+/// What a member that is taken away takes: here, in the reply, and where its three records are removed in the transaction and its
+/// batch; and beside its bytes.
+const COPIES: usize = 6;
+const PER_MEMBER: usize = 384;
 
 /// More elements than this are not stepped over one by one in a set that is counted.
 const STEPPED_OVER: u64 = 512;
@@ -321,7 +328,7 @@ impl<'a> Wanted<'a> {
         Ok(self)
     }
 
-    /// Returns the ends, lower one first: a backward range names the upper one first.
+    /// The ends, lower one first: commands that go backward name the upper one first.
     fn low_and_high(&self) -> (&'a [u8], &'a [u8]) {
         match self.direction {
             Direction::Forward => self.ends,

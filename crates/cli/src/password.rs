@@ -1,0 +1,47 @@
+//! The password that a flag, a file or the environment gives.
+
+use crate::exit::{Exit, failure};
+use anyhow::{Context as _, Result};
+use std::ffi::OsString;
+use std::path::Path;
+
+/// The environment variable that holds the password when no flag gives one.
+const VARIABLE: &str = "ALLUVIUM_PASSWORD";
+
+/// Returns the password of a flag, else of a file, else of the environment.
+///
+/// # Errors
+/// The file cannot be read, or its first line or the variable is empty.
+pub(crate) fn given(flag: Option<&str>, file: Option<&Path>) -> Result<Option<String>> {
+    match (flag, file) {
+        (Some(password), _) => Ok(Some(password.to_owned())),
+        (None, Some(path)) => Ok(Some(first_line(path)?)),
+        (None, None) => from_variable(std::env::var_os(VARIABLE)),
+    }
+}
+
+/// The password of a file: its first line, which must not be empty.
+fn first_line(path: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    match text.lines().next() {
+        Some(line) if !line.is_empty() => Ok(line.to_owned()),
+        _ => Err(failure(
+            Exit::Usage,
+            format!(
+                "--password-file {}: its first line is empty, write the password there",
+                path.display()
+            ),
+        )),
+    }
+}
+
+/// The password of a variable. One that is empty is taken for a mistake: it would let every client in.
+fn from_variable(value: Option<OsString>) -> Result<Option<String>> {
+    let refused = |why: &str| failure(Exit::Usage, format!("{VARIABLE} {why}"));
+    match value.map(OsString::into_string) {
+        None => Ok(None),
+        Some(Err(_)) => Err(refused("is no UTF-8 text: use --password-file")),
+        Some(Ok(text)) if text.is_empty() => Err(refused("is empty: set it to the password, or unset it")),
+        Some(Ok(text)) => Ok(Some(text)),
+    }
+}

@@ -1,0 +1,83 @@
+//! How the C library's allocator treats memory that was freed.
+
+/// Allocations of so many bytes are mapped by themselves, and go back to the system when they are freed.
+#[cfg(target_env = "gnu")]
+const MAPPED_FROM: libc::c_int = 1 << 20;
+
+/// As much freed memory may stay at the end of each heap.
+#[cfg(target_env = "gnu")]
+const KEPT: libc::c_int = 1 << 20;
+
+/// Has the allocator give freed memory back to the system, so that what is resident is what is used.
+///
+/// By itself glibc keeps tens of megabytes for each of eight heaps a processor once long buffers were freed. It is a
+/// setting of the whole process: a program calls it where it starts, before it has threads. Elsewhere than with
+/// glibc it does nothing.
+pub fn give_freed_memory_back() {
+    #[cfg(target_env = "gnu")]
+    {
+        let heaps = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
+        let heaps = libc::c_int::try_from(heaps).unwrap_or(libc::c_int::MAX);
+        for (setting, value) in [
+            (libc::M_ARENA_MAX, heaps),
+            (libc::M_MMAP_THRESHOLD, MAPPED_FROM),
+            (libc::M_TRIM_THRESHOLD, KEPT),
+        ] {
+            // SAFETY: `mallopt` takes any two integers, and says by its result whether it knows them. That it knows one of them is
+            // not needed for anything but the use of memory.
+            unsafe { libc::mallopt(setting, value) };
+        }
+    }
+}
+
+#[cfg(all(test, target_env = "gnu"))]
+mod tests {
+    use crate::machine::memory_of_process;
+
+    const CHILD: &str = "ALLUVIUM_HEAP_CHILD";
+
+    #[test]
+    fn a_child_frees_long_buffers_in_many_threads() {
+        let Ok(setting) = std::env::var(CHILD) else { return };
+        if setting == "set" {
+            super::give_freed_memory_back();
+        }
+        let barrier = std::sync::Barrier::new(16);
+        std::thread::scope(|scope| {
+            for _ in 0..16 {
+                scope.spawn(|| {
+                    // Lengths that grow, as those of a buffer do; each free teaches glibc to keep more.
+                    for length in (1..9).map(|part| part << 20) {
+                        drop(vec![1u8; length]);
+                    }
+                    // Small allocations that lie behind long ones keep these from going back by themselves.
+                    let kept: Vec<Vec<u8>> = (0..8).map(|_| vec![1u8; 2 << 20]).collect();
+                    drop(kept);
+                    barrier.wait();
+                });
+            }
+        });
+        println!("resident {}", memory_of_process("VmRSS").expect("Linux says it"));
+    }
+
+    #[test]
+    fn freed_memory_goes_back_to_the_system() {
+        let resident = |setting: &str| -> u64 {
+            let output = std::process::Command::new(std::env::current_exe().unwrap())
+                .args([
+                    "--exact",
+                    "heap::tests::a_child_frees_long_buffers_in_many_threads",
+                    "--nocapture",
+                ])
+                .env(CHILD, setting)
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let line = text.lines().find_map(|line| line.split("resident ").nth(1));
+            line.unwrap_or_else(|| panic!("{text}")).trim().parse().unwrap()
+        };
+        let (usual, set) = (resident("usual"), resident("set"));
+        println!("resident {} KiB, {} KiB by itself", set >> 10, usual >> 10);
+        assert!(set < 32 << 20, "{set}");
+    }
+}

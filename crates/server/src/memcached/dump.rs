@@ -1,0 +1,132 @@
+//! `lru_crawler metadump`: a line about every item, in pages that are written as the client takes them.
+
+use super::request::{Request, number};
+use crate::error::Failure;
+use crate::model::format;
+use crate::store::Store;
+use crate::waits;
+use alluvium::Iter;
+
+/// About how long a page is.
+const PAGE: usize = 64 << 10;
+
+/// The greatest number of a class that memcached knows.
+const LAST_CLASS: u32 = 63;
+
+/// Which items are told, as `all`, `hash`, or numbers of classes: all items are of class 1.
+fn wants_all(classes: &[u8]) -> Result<bool, Failure> {
+    if matches!(classes, b"all" | b"hash") {
+        return Ok(true);
+    }
+    let class = |word: &[u8]| number::<u32>(word).filter(|class| (1..=LAST_CLASS).contains(class));
+    let classes: Option<Vec<u32>> = classes.split(|&byte| byte == b',').map(class).collect();
+    let classes = classes.ok_or(Failure::say("BADCLASS invalid class id"))?;
+    Ok(classes.contains(&1))
+}
+
+/// A walk over all items, as they were when it began.
+pub(super) struct Dump {
+    items: Option<Iter>,
+    now_ms: u64,
+}
+
+impl Dump {
+    /// Begins what a request asks for.
+    pub(super) fn new(request: &Request<'_>, store: &Store) -> Result<Dump, Failure> {
+        let classes = match request.words.len() {
+            3 => request.word(2),
+            _ => return Err(Failure::say("ERROR")),
+        };
+        let items = wants_all(classes)?.then(|| store.items.range::<&[u8]>(..));
+        Ok(Dump {
+            items,
+            now_ms: store.now_ms(),
+        })
+    }
+
+    /// Writes the next page. Returns whether it was the last.
+    ///
+    /// # Errors
+    /// The store cannot be read on. A part was sent, so that only the end of the connection can say so.
+    pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Result<bool, Failure> {
+        let _may_wait = waits::may_wait();
+        let start = output.len();
+        while let Some(items) = &mut self.items {
+            if output.len() - start > PAGE {
+                return Ok(false);
+            }
+            let Some((key, stored)) = items.lend()? else {
+                break;
+            };
+            let item = format::decode_item(stored)?;
+            if item.expires_ms != 0 && item.expires_ms <= self.now_ms {
+                continue;
+            }
+            output.extend_from_slice(b"key=");
+            write_encoded(output, key);
+            let expires_s = match item.expires_ms {
+                0 => -1,
+                ms => i64::try_from(ms / 1000).unwrap_or(i64::MAX),
+            };
+            let text = format!(
+                " exp={expires_s} la={} cas={} fetch=no cls=1 size={}\n",
+                item.touched,
+                item.cas,
+                key.len() + stored.len(),
+            );
+            output.extend_from_slice(text.as_bytes());
+        }
+        output.extend_from_slice(b"END\r\n");
+        Ok(true)
+    }
+}
+
+/// Writes a key as in a URI, where other bytes than letters, digits and `-._~` are written in hexadecimal digits.
+fn write_encoded(output: &mut Vec<u8>, key: &[u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    for &byte in key {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            output.push(byte);
+        } else {
+            let digit = |half: u8| DIGITS[usize::from(half)];
+            output.extend_from_slice(&[b'%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+}
+
+/// What `lru_crawler` is asked for beside `metadump`: nothing is ever crawled, so that these only say so.
+pub(super) fn crawler(request: &Request<'_>) -> Result<&'static str, Failure> {
+    const BAD_LINE: Failure = Failure::say("CLIENT_ERROR bad command line format");
+    match (request.word(1), request.words.len()) {
+        (b"enable" | b"disable", 2) => Ok("OK"),
+        (b"crawl", 3) => wants_all(request.word(2)).map(|_| "OK"),
+        (b"tocrawl", 3) => number::<u32>(request.word(2)).map(|_| "OK").ok_or(BAD_LINE),
+        (b"sleep", 3) => match number::<u32>(request.word(2)) {
+            Some(0..=1_000_000) => Ok("OK"),
+            Some(_) => Err(Failure::say("CLIENT_ERROR sleep must be one second or less")),
+            None => Err(BAD_LINE),
+        },
+        _ => Err(Failure::say("ERROR")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_encoded_as_in_uris() {
+        let mut output = Vec::new();
+        write_encoded(&mut output, b"a-Z_0.~/:\xff");
+        assert_eq!(output, b"a-Z_0.~%2F%3A%FF");
+    }
+
+    #[test]
+    fn classes_are_named_or_numbered() {
+        assert!(wants_all(b"all").unwrap() && wants_all(b"hash").unwrap() && wants_all(b"5,1").unwrap());
+        assert!(!wants_all(b"2").unwrap());
+        for bad in [&b"0"[..], b"64", b"x", b"", b"1,", b"-1"] {
+            assert!(wants_all(bad).is_err(), "{}", bad.escape_ascii());
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! When keys were last used, about: for OBJECT IDLETIME.
+//!
+//! Keys share slots by their hashes, so that the table is small whatever the number of keys. A slot has the time of
+//! the last use of any of its keys: a key is idle for at least as long as its slot says.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use twox_hash::XxHash3_64;
+
+/// How many slots there are.
+const SLOTS: usize = 1 << 16;
+
+/// When the keys of each slot were last used.
+pub(crate) struct LastUses {
+    /// Seconds from `since_ms` on, and one more; 0 for never.
+    slots: Box<[AtomicU32]>,
+    since_ms: u64,
+}
+
+impl LastUses {
+    /// Begins at a time: what was used before counts as used then.
+    pub(crate) fn since(now_ms: u64) -> LastUses {
+        LastUses {
+            slots: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
+            since_ms: now_ms,
+        }
+    }
+
+    fn slot(&self, database: u8, key: &[u8]) -> &AtomicU32 {
+        let hash = XxHash3_64::oneshot_with_seed(u64::from(database), key);
+        &self.slots[(hash % SLOTS as u64) as usize]
+    }
+
+    fn seconds(&self, now_ms: u64) -> u32 {
+        let seconds = now_ms.saturating_sub(self.since_ms) / 1000;
+        u32::try_from(seconds).unwrap_or(u32::MAX - 1)
+    }
+
+    /// Notes that a key is used.
+    pub(crate) fn note(&self, database: u8, key: &[u8], now_ms: u64) {
+        let now = self.seconds(now_ms) + 1;
+        let slot = self.slot(database, key);
+        // Most uses are of the same second: then the slot stays as it is, for all processors.
+        if slot.load(Ordering::Relaxed) != now {
+            slot.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns for how many seconds a key was not used, at least.
+    pub(crate) fn idle_s(&self, database: u8, key: &[u8], now_ms: u64) -> u32 {
+        let last = self.slot(database, key).load(Ordering::Relaxed);
+        self.seconds(now_ms).saturating_sub(last.saturating_sub(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_idle_since_its_last_use() {
+        let uses = LastUses::since(5_000);
+        assert_eq!(uses.idle_s(0, b"a", 5_000), 0);
+        assert_eq!(uses.idle_s(0, b"a", 9_999), 4);
+        uses.note(0, b"a", 8_500);
+        assert_eq!(
+            (uses.idle_s(0, b"a", 8_999), uses.idle_s(0, b"a", 18_100)),
+            (0, 10)
+        );
+        assert_eq!(uses.idle_s(1, b"a", 18_100), 13);
+        // A clock that is behind makes nothing of it.
+        uses.note(0, b"a", 0);
+        assert_eq!(uses.idle_s(0, b"a", 4_000), 0);
+    }
+}
