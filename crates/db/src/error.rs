@@ -67,6 +67,16 @@ pub enum Error {
         /// What it should be.
         asked: String,
     },
+    /// A keyspace is in a structure of a kind that this version does not know.
+    #[error(
+        "the keyspace {keyspace:?} is in a structure of kind {kind}, which this version of Alluvium does not know: open the store with the version that wrote it, or with a newer one"
+    )]
+    UnknownStructure {
+        /// The keyspace.
+        keyspace: String,
+        /// The number of the kind.
+        kind: u8,
+    },
     /// A merge in a keyspace that has no merge operator.
     #[error("the keyspace {keyspace:?} has no merge operator: choose one when it is created")]
     NoOperator {

@@ -21,12 +21,16 @@
 //!
 //! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`), [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`, `reads/`;
 //! `restore.rs`, `repair.rs` and `progress.rs`; `changes.rs`;
-//! then `engine/`, which does it all without threads, and `worker.rs`, which has them, with `caps.rs`; `catalog.rs` and `format.rs`; [`keys`], which is for users alone.
+//! then `engine/`, which does it all without threads, and `worker.rs`, which has them, with `caps.rs`; `catalog.rs`, `structure.rs` and `format.rs`; `manifest/`; [`keys`], which is for users alone.
 //!
 //! Invariants (those of the engine are in its header):
 //!
 //! - **A1** A handle works for ever or fails with a typed error: what another handle closes or drops never makes it panic.
 //! - **A2** An error is returned before anything was changed, or the store takes no more writes until it is opened anew.
+
+// Tests inside the crate share files with those outside of it.
+#[cfg(all(test, not(alluvium_model_check)))]
+extern crate self as alluvium;
 
 mod batch;
 mod caps;
@@ -42,6 +46,7 @@ mod iter;
 pub mod keys;
 mod keyspace;
 mod machine;
+mod manifest;
 mod options;
 mod place;
 mod progress;
@@ -50,6 +55,9 @@ mod repair;
 mod restore;
 mod snapshot;
 mod stats;
+mod structure;
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests;
 mod value;
 mod worker;
 

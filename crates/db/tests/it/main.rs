@@ -9,6 +9,7 @@ mod dropped;
 mod filesystems;
 mod ingest;
 mod kill;
+mod kinds;
 mod memory;
 mod pages;
 mod panics;

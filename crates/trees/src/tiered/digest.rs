@@ -19,11 +19,11 @@
 //! Blocks of a cache line with six bits for each key (Putze, Sanders and Singler, Cache-, Hash- and Space-Efficient Bloom Filters, 2007), by the
 //! fingerprints that maplets have: about one stranger in a hundred passes when it is full, one in two thousand when it is new.
 
-use super::compact::Progress;
 use super::node::{Group, Node};
 use super::tree::{Tree, Trunk};
 use crate::maplet::Reading;
 use alluvium_base::{Purpose, prefetch_line};
+use alluvium_dictionary::contract::Progress;
 use alluvium_storage::{Hold, Result};
 use parking_lot::Mutex;
 use std::collections::{HashSet, VecDeque};

@@ -9,6 +9,7 @@ mod ops;
 
 pub(crate) use flaw::Flaw;
 
+use crate::alone::Alone;
 use crate::schema::schema;
 use alluvium_dictionary::merge::{Append, Direction, Operator};
 use alluvium_dictionary::range::KeyRange;
