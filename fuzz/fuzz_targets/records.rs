@@ -35,11 +35,12 @@ fuzz_target!(|input: &[u8]| {
         assert!(len <= input.len());
     }
     let cut = input.len().min(9);
-    if let Ok(CatalogRecord::Keyspace { name, id, options }) = decode_catalog(&input[..cut], &input[cut..]) {
-        let value = encode_keyspace(id, &options);
+    if let Ok(CatalogRecord::Keyspace { name, id, kind, options }) = decode_catalog(&input[..cut], &input[cut..]) {
+        let value = encode_keyspace(id, kind, &options);
         let expected = CatalogRecord::Keyspace {
             name: name.clone(),
             id,
+            kind,
             options,
         };
         assert_eq!(decode_catalog(&keyspace_key(&name), &value), Ok(expected));

@@ -2,6 +2,7 @@
 
 use crate::format::{self, CatalogRecord, KeyspaceId, TreeKey};
 use crate::keyspace::KeyspaceOptions;
+use crate::structure::Structure;
 use crate::{Error, Result};
 use alluvium_base::Sequence;
 use alluvium_dictionary::merge::{Add, Append, CompactionFilter, Maximum, Minimum, Operator};
@@ -21,6 +22,8 @@ pub(crate) struct Definition {
     /// The first key behind it.
     pub(crate) end: TreeKey,
     pub(crate) options: KeyspaceOptions,
+    /// What it is in.
+    pub(crate) structure: Structure,
     /// How its records are kept.
     pub(crate) rules: Arc<KeyspaceRules>,
     name: RwLock<String>,
@@ -28,12 +31,19 @@ pub(crate) struct Definition {
 }
 
 impl Definition {
-    fn new(id: KeyspaceId, name: &str, options: KeyspaceOptions, rules: KeyspaceRules) -> Definition {
+    fn new(
+        id: KeyspaceId,
+        name: &str,
+        structure: Structure,
+        options: KeyspaceOptions,
+        rules: KeyspaceRules,
+    ) -> Definition {
         Definition {
             id,
             prefix: format::prefix(id),
             end: format::prefix(id + 1),
             options,
+            structure,
             rules: Arc::new(rules),
             name: RwLock::new(name.to_owned()),
             dropped: AtomicBool::new(false),
@@ -175,25 +185,34 @@ impl Catalog {
         &self,
         id: KeyspaceId,
         name: &str,
+        structure: Structure,
         options: &KeyspaceOptions,
     ) -> Result<Arc<Definition>> {
         let rules = self.rules_for(name, options)?;
-        Ok(Arc::new(Definition::new(id, name, options.clone(), rules)))
+        let definition = Definition::new(id, name, structure, options.clone(), rules);
+        Ok(Arc::new(definition))
     }
 
-    /// Takes in a record of the catalog as it is found at an opening.
-    pub(crate) fn load(&self, record: CatalogRecord) -> Result<()> {
+    /// Takes in a record of the catalog as it is found at an opening. Returns the keyspace, if it is one.
+    pub(crate) fn load(&self, record: CatalogRecord) -> Result<Option<Arc<Definition>>> {
         match record {
-            CatalogRecord::Keyspace { name, id, options } => {
-                let definition = self.define(id, &name, &options)?;
-                self.add(&name, definition);
+            CatalogRecord::Keyspace {
+                name,
+                id,
+                kind,
+                options,
+            } => {
+                let structure = Structure::of_keyspace(kind, &name)?;
+                let definition = self.define(id, &name, structure, &options)?;
+                self.add(&name, Arc::clone(&definition));
+                return Ok(Some(definition));
             }
             CatalogRecord::Snapshot { name, at } => {
                 self.add_snapshot(&name, at);
             }
             CatalogRecord::Next(next) => self.state.write().next = next,
         }
-        Ok(())
+        Ok(None)
     }
 
     /// A keyspace is about to be added: whatever is written to it can be folded.

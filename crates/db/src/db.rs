@@ -13,6 +13,7 @@ use crate::progress::Progress;
 use crate::reads::{Reactor, Reads};
 use crate::snapshot::{Pinned, Snapshot};
 use crate::stats::{Began, DiskSpace, Distributions, Recorders, Stats};
+use crate::structure::Structure;
 use crate::worker::Workers;
 use crate::{Durability, Error, Keyspace, Result};
 use alluvium_base::{Kind, Sequence};
@@ -208,7 +209,7 @@ impl Db {
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         let definition = match self.catalog().get(name) {
             Some(definition) => definition,
-            None => self.find_or_create(name, &KeyspaceOptions::new())?,
+            None => self.find_or_create(name, Structure::Tiered, &KeyspaceOptions::new())?,
         };
         Ok(self.handle(definition))
     }
@@ -234,12 +235,30 @@ impl Db {
     /// As [`Db::keyspace`], [`Error::OptionsDiffer`], [`Error::NotRegistered`],
     /// [`Error::BadOption`] for a value threshold above four pages.
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
-        let definition = self.find_or_create(name, options)?;
+        let definition = self.find_or_create(name, Structure::Tiered, options)?;
         definition.options.require(name, options)?;
         Ok(self.handle(definition))
     }
 
-    fn find_or_create(&self, name: &str, options: &KeyspaceOptions) -> Result<Arc<Definition>> {
+    /// As [`Db::keyspace_with`], in a structure of the caller's choice.
+    #[cfg(all(test, not(alluvium_model_check)))]
+    pub(crate) fn keyspace_in(
+        &self,
+        name: &str,
+        structure: Structure,
+        options: &KeyspaceOptions,
+    ) -> Result<Keyspace> {
+        let definition = self.find_or_create(name, structure, options)?;
+        definition.options.require(name, options)?;
+        Ok(self.handle(definition))
+    }
+
+    fn find_or_create(
+        &self,
+        name: &str,
+        structure: Structure,
+        options: &KeyspaceOptions,
+    ) -> Result<Arc<Definition>> {
         checked_name(name)?;
         let _schema = self.engine().schema.lock();
         if let Some(definition) = self.catalog().get(name) {
@@ -254,14 +273,14 @@ impl Db {
             });
         }
         let id = self.catalog().next();
-        let definition = self.catalog().define(id, name, options)?;
+        let definition = self.catalog().define(id, name, structure, options)?;
         let mut commit = Commit::default();
         commit.add(
             &[],
             &format::keyspace_key(name),
             Kind::Put,
             0,
-            &format::encode_keyspace(id, options),
+            &format::encode_keyspace(id, structure.kind(), options),
         );
         commit.add(
             &[],
@@ -270,7 +289,8 @@ impl Db {
             0,
             &format::encode_next(id + 1),
         );
-        // Before a writer can use it, so that compactions know how to fold its merges.
+        // Before anybody can write to it, so that whoever folds its merges knows how, and where it goes.
+        self.engine().dictionaries.place(id, structure);
         self.catalog().prepare(&definition);
         self.shared.commit(&commit, Owners::Catalog, None)?;
         self.catalog().add(name, Arc::clone(&definition));
@@ -304,7 +324,8 @@ impl Db {
             return Err(Error::KeyspaceExists { name: to.to_owned() });
         }
         let mut commit = Commit::default();
-        let value = format::encode_keyspace(definition.id, &definition.options);
+        let kind = definition.structure.kind();
+        let value = format::encode_keyspace(definition.id, kind, &definition.options);
         commit.add(&[], &format::keyspace_key(from), Kind::Delete, 0, &[]);
         commit.add(&[], &format::keyspace_key(to), Kind::Put, 0, &value);
         self.shared.commit(&commit, Owners::Catalog, None)?;
@@ -648,7 +669,7 @@ impl Db {
     /// children, with its runs. Keys start with the number of their keyspace.
     #[must_use]
     pub fn draw(&self) -> String {
-        self.engine().tree.draw()
+        self.engine().dictionaries.tree.draw()
     }
 
     /// Returns the shape of the tree as plain data: nodes of the trunk, their pivots and bundles,
@@ -668,14 +689,14 @@ impl Db {
     /// ```
     #[must_use]
     pub fn outline(&self) -> Outline {
-        self.engine().tree.outline()
+        self.engine().dictionaries.tree.outline()
     }
 
     /// Returns a run of the tree by the number of its group and its place in the group, both from
     /// [`Db::outline`]; `None` if the tree no longer has it.
     #[must_use]
     pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
-        self.engine().tree.outline_run(group, place)
+        self.engine().dictionaries.tree.outline_run(group, place)
     }
 
     /// Returns the distributions of latencies since the store was opened, in more detail than

@@ -176,6 +176,16 @@ pub enum Error {
         /// What it should be.
         asked: String,
     },
+    /// A keyspace is in a structure of a kind that this version does not know.
+    #[error(
+        "the keyspace {keyspace:?} is in a structure of kind {kind}, which this version of Alluvium does not know: open the store with the version that wrote it, or with a newer one"
+    )]
+    UnknownStructure {
+        /// The keyspace.
+        keyspace: String,
+        /// The number of the kind.
+        kind: u8,
+    },
     /// A merge in a keyspace that has no merge operator.
     #[error("the keyspace {keyspace:?} has no merge operator: choose one when it is created")]
     NoOperator {
@@ -326,6 +336,7 @@ impl Error {
             | Error::Unsorted { .. }
             | Error::IngestEnded
             | Error::BadOption { .. } => ErrorKind::InvalidArgument,
+            Error::UnknownStructure { .. } => ErrorKind::NewerVersion,
             Error::BadBase { .. } => ErrorKind::BadValue,
             Error::ChangesGone { .. } => ErrorKind::Gone,
             Error::ReadOnly => ErrorKind::ReadOnly,

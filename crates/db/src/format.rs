@@ -1,5 +1,4 @@
-//! The bytes that this crate alone knows, version 2: keys with their keyspace, what a log record
-//! says, and the catalog.
+//! The bytes that this crate alone knows, version 3: keys with their keyspace, what a log record says, and the catalog.
 //!
 //! A key of the tree. Keyspaces are ranges of the tree, in the order of their numbers; number 0 is the catalog.
 //!
@@ -27,11 +26,12 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  format, 1
+//!      0     1  format, 2
 //!      1     4  number
-//!      5     1  codec, as in node pointers
-//!      6     4  value threshold in bytes; all ones for the default
-//!     10        varint: length of the merge operator's name; 0 for none
+//!      5     1  kind of the structure that it is in: `structure.rs` lists them
+//!      6     1  codec, as in node pointers
+//!      7     4  value threshold in bytes; all ones for the default
+//!     11        varint: length of the merge operator's name; 0 for none
 //!              the name
 //!              varint: length of the compaction filter's name; 0 for none
 //!              the name
@@ -43,6 +43,8 @@ use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::{Kind, Sequence};
 use alluvium_storage::Codec;
 use smallvec::SmallVec;
+
+pub use crate::manifest::format as manifest;
 
 /// The number of a keyspace.
 pub type KeyspaceId = u32;
@@ -296,6 +298,8 @@ pub enum CatalogRecord {
         name: String,
         /// Its number.
         id: KeyspaceId,
+        /// The kind of the structure that it is in.
+        kind: u8,
         /// The options that it was created with.
         options: KeyspaceOptions,
     },
@@ -310,17 +314,18 @@ pub enum CatalogRecord {
     Next(KeyspaceId),
 }
 
-const KEYSPACE_FORMAT: u8 = 1;
+const KEYSPACE_FORMAT: u8 = 2;
 const DEFAULT_THRESHOLD: u32 = u32::MAX;
 
 /// A keyspace's record in the catalog.
-pub fn encode_keyspace(id: KeyspaceId, options: &KeyspaceOptions) -> Vec<u8> {
+pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> Vec<u8> {
     let mut out = Vec::new();
     let name = |name: &Option<String>| name.clone().unwrap_or_default();
     let (operator, filter) = (name(&options.merge_operator), name(&options.compaction_filter));
     Writer::new(&mut out)
         .u8(KEYSPACE_FORMAT)
         .u32(id)
+        .u8(kind)
         .u8(options.compression.codec().number())
         .u32(options.value_threshold.unwrap_or(DEFAULT_THRESHOLD))
         .varint(operator.len() as u64)
@@ -358,9 +363,10 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
         b'k' => {
             let format = reader.u8().map_err(cut)?;
             if format != KEYSPACE_FORMAT {
-                return Err(format!("a keyspace in format {format}: upgrade Alluvium"));
+                return Err(format!("a keyspace in format {format}, not {KEYSPACE_FORMAT}"));
             }
             let id = reader.u32().map_err(cut)?;
+            let kind = reader.u8().map_err(cut)?;
             let codec = reader.u8().map_err(cut)?;
             let codec = Codec::from_number(codec).ok_or_else(|| format!("codec {codec}"))?;
             let threshold = reader.u32().map_err(cut)?;
@@ -373,6 +379,7 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
             Ok(CatalogRecord::Keyspace {
                 name: text(name)?,
                 id,
+                kind,
                 options: KeyspaceOptions {
                     compression: codec.into(),
                     value_threshold: (threshold != DEFAULT_THRESHOLD).then_some(threshold),
@@ -468,8 +475,8 @@ mod tests {
             merge_operator: Some("add".to_owned()),
             compaction_filter: None,
         };
-        let value = encode_keyspace(300, &options);
-        assert_eq!(value, b"\x01\x2c\x01\0\0\x01\0\x02\0\0\x03add\0");
+        let value = encode_keyspace(300, 7, &options);
+        assert_eq!(value, b"\x02\x2c\x01\0\0\x07\x01\0\x02\0\0\x03add\0");
         let key = keyspace_key("rivers");
         assert_eq!(&key[..], b"\0krivers");
         assert_eq!(
@@ -477,6 +484,7 @@ mod tests {
             CatalogRecord::Keyspace {
                 name: "rivers".to_owned(),
                 id: 300,
+                kind: 7,
                 options
             }
         );

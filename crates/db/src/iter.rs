@@ -119,7 +119,15 @@ impl Iter {
         self.front_key.extend_from_slice(&key);
         self.sought = true;
         let engine = &self.keyspace.shared().engine;
-        let begin = || engine.scan(self.range.clone(), Direction::Forward, self.pinned.sequence());
+        let structure = self.keyspace.definition().structure;
+        let begin = || {
+            engine.scan(
+                structure,
+                self.range.clone(),
+                Direction::Forward,
+                self.pinned.sequence(),
+            )
+        };
         self.front.get_or_insert_with(begin).seek(&key);
     }
 
@@ -167,7 +175,8 @@ impl Iter {
             self.is_over = true;
             return Err(error);
         }
-        let begin = || engine.scan(self.range.clone(), direction, self.pinned.sequence());
+        let structure = definition.structure;
+        let begin = || engine.scan(structure, self.range.clone(), direction, self.pinned.sequence());
         let (scan, own, others) = match direction {
             Direction::Forward => (
                 self.front.get_or_insert_with(begin),

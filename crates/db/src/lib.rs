@@ -34,7 +34,9 @@
 //!
 //! The repository's `docs` explain durability, memory, operation and what is tested.
 //!
-//! # For contributors
+//! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`), [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`, `reads/`;
+//! `restore.rs`, `repair.rs` and `progress.rs`; `changes.rs`;
+//! then `engine/`, which does it all without threads, and `worker.rs`, which has them, with `caps.rs`; `catalog.rs`, `structure.rs` and `format.rs`; `manifest/`; [`keys`], which is for users alone.
 //!
 //! *Knows*: keyspaces, commits and their order, the positions that readers hold in it, background
 //! threads, one memory budget.
@@ -54,6 +56,10 @@
 //! - **A2** An error is returned before anything was changed, or the store takes no more writes until
 //!   it is opened again.
 
+// Tests inside the crate share files with those outside of it.
+#[cfg(all(test, not(alluvium_model_check)))]
+extern crate self as alluvium;
+
 mod batch;
 mod caps;
 mod catalog;
@@ -69,6 +75,7 @@ pub mod keys;
 mod keyspace;
 mod locks;
 mod machine;
+mod manifest;
 mod options;
 mod outline;
 mod place;
@@ -79,6 +86,9 @@ mod restore;
 pub mod simulation;
 mod snapshot;
 mod stats;
+mod structure;
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests;
 mod value;
 mod worker;
 

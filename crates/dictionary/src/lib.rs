@@ -6,10 +6,9 @@
 //! *Does not know*: how any one dictionary keeps its records; transactions, threads, clocks; who
 //! assigned a sequence number.
 //!
-//! *Read in this order*: [`range`], [`deletes`], [`memtable`], [`memtables`], [`record`],
-//! [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from), [`found`]
-//! (what it finds), [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided),
-//! [`read`] (what a check reads).
+//! *Read in this order*: [`range`], [`deletes`], [`memtable`], [`memtables`], [`record`], [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from),
+//! [`found`] (what it finds), [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided), [`read`] (what a check reads), [`blob`] and [`cut`] (what a
+//! checkpoint writes), [`horizon`], [`share`], [`findings`], [`contract`] (what a dictionary is to its store).
 //!
 //! Invariants:
 //!
@@ -18,10 +17,15 @@
 
 pub mod apart;
 pub mod batch;
+pub mod blob;
+pub mod contract;
+pub mod cut;
 pub mod deletes;
 pub mod fetch;
+pub mod findings;
 pub mod found;
 pub mod gather;
+pub mod horizon;
 pub mod memtable;
 pub mod memtables;
 pub mod merge;
@@ -30,5 +34,6 @@ pub mod range;
 pub mod read;
 pub mod record;
 pub mod rules;
+pub mod share;
 mod sync;
 pub mod values;

@@ -80,6 +80,21 @@ pub struct Amounts {
     pub values_apart: u64,
 }
 
+impl AddAssign for Amounts {
+    fn add_assign(&mut self, other: Amounts) {
+        self.trunk += other.trunk;
+        self.footers += other.footers;
+        self.index += other.index;
+        self.leaves += other.leaves;
+        self.values += other.values;
+        self.directories += other.directories;
+        self.maplets += other.maplets;
+        self.log += other.log;
+        self.records += other.records;
+        self.values_apart += other.values_apart;
+    }
+}
+
 impl Amounts {
     /// All bytes.
     #[must_use]

@@ -111,7 +111,7 @@ pub enum Error {
     /// The store was written by an earlier version, whose format is not read any more.
     #[error(
         "{place} has format version {found}, this version of Alluvium reads {supported}: export the store with the \
-         version that wrote it, and import it with this one"
+         version that wrote it (`alluvium export`), and import it with this one (`alluvium import`)"
     )]
     OlderFormat {
         /// Where the version stands.

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::open::store_options;
+use crate::manifest;
 use crate::progress::{Progress, Stage};
 use crate::{Error, Result};
 use alluvium_base::Sequence;
@@ -9,7 +10,6 @@ use alluvium_device::Directory;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::store::Copy;
 use alluvium_storage::superblock;
-use alluvium_trees::tiered::check_files;
 use std::sync::Arc;
 
 /// Makes the number of a copy out of this opening's and the generation's: odd, so that no two of them become one.
@@ -42,7 +42,7 @@ impl Engine {
         };
         let live_bytes = self.store.usage().0.total().live_bytes;
         let payload = &copy.superblock().payload;
-        let checked = check_files(files, payload, live_bytes, &mut |checked| {
+        let checked = manifest::files::check(files, payload, live_bytes, &mut |checked| {
             tell(Progress::new(
                 Stage::Checking,
                 checked.done_bytes,

@@ -21,11 +21,12 @@ use super::queue::Place;
 use super::tallies::Tally;
 use crate::catalog::Definition;
 use crate::format;
+use crate::structure::Structure;
 use crate::{Error, Result};
 use alluvium_base::Sequence;
+use alluvium_dictionary::contract::Ingest;
 use alluvium_storage::extents::Class;
 use alluvium_storage::log::{self, Importance};
-use alluvium_trees::tiered;
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -44,7 +45,7 @@ pub(crate) struct Ingests {
 /// One ingest. Its runs are gone once it has ended, by its owner or by the store.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
-    runs: Mutex<Option<tiered::Ingest>>,
+    runs: Mutex<Option<Box<dyn Ingest>>>,
     memory: AtomicU64,
 }
 
@@ -77,7 +78,7 @@ impl UnderWay {
         let pushed = runs.as_mut()?.push(key, value, expires_ms);
         match &pushed {
             Ok(()) => {
-                let bytes = runs.as_ref().map_or(0, tiered::Ingest::memory_bytes);
+                let bytes = runs.as_ref().map_or(0, |runs| runs.memory_bytes());
                 self.memory.store(bytes, Ordering::Relaxed);
             }
             // It can only be dropped.
@@ -86,18 +87,18 @@ impl UnderWay {
         Some(pushed)
     }
 
-    fn take(&self) -> Option<tiered::Ingest> {
+    fn take(&self) -> Option<Box<dyn Ingest>> {
         self.memory.store(0, Ordering::Relaxed);
         self.runs.lock().take()
     }
 }
 
 impl Engine {
-    /// Begins an ingest.
-    pub(crate) fn begin_ingest(&self) -> Result<Arc<UnderWay>> {
+    /// Begins an ingest into a structure.
+    pub(crate) fn begin_ingest(&self, structure: Structure) -> Result<Arc<UnderWay>> {
         self.health()?;
         let under_way = Arc::new(UnderWay {
-            runs: Mutex::new(Some(self.tree.ingest(Class::Normal)?)),
+            runs: Mutex::new(Some(self.dictionaries.ingest(structure, Class::Normal)?)),
             memory: AtomicU64::new(0),
         });
         let mut all = self.ingests.under_way.lock();
@@ -173,7 +174,7 @@ impl Engine {
         }
     }
 
-    fn try_attach(&self, runs: tiered::Ingest, place: &Place, first: &[u8], last: &[u8]) -> Result<()> {
+    fn try_attach(&self, runs: Box<dyn Ingest>, place: &Place, first: &[u8], last: &[u8]) -> Result<()> {
         let number = place.first;
         // The one before it may hold nothing and still be on its way: the tree's cut alone does not tell.
         while !self.queue.is_oldest(&place.slot) {
@@ -185,7 +186,7 @@ impl Engine {
         }
         self.records.forget_range(first, last, number);
         let _slice = self.work.slice();
-        Ok(runs.attach(number)?)
+        self.dictionaries.attach(runs, number)
     }
 
     fn log_ingest(&self, number: Sequence, first: &[u8], last: &[u8]) -> Result<()> {

@@ -163,7 +163,7 @@ impl Engine {
             log: log.resident_bytes,
             pages: self.store.cache().stats().budget_bytes,
             records: self.records.budget_bytes(),
-            tree: self.tree.memory().total() + self.tree.scans_hold() + self.ingests.memory_bytes(),
+            tree: self.dictionaries.memory_bytes() + self.ingests.memory_bytes(),
             tables: usage.memory_bytes + watermark::BYTES,
             beside: self.beside.load(Ordering::Relaxed),
         }
@@ -182,7 +182,7 @@ impl Engine {
             return Ok(());
         }
         let now = self.memory_use();
-        self.tree.limit_scans(budget / SCANS_SHARE);
+        self.dictionaries.tree.limit_scans(budget / SCANS_SHARE);
         let share = self.share_of_writes();
         let used = now.memtables + now.log;
         let writes = match self.plan.workers {

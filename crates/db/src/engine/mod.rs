@@ -5,11 +5,12 @@
 //! *Does not know*: threads, names of keyspaces, what users hold in their hands.
 //!
 //! *Read in this order*: `queue.rs` (memtables and numbers), `commit.rs`, `visible.rs`, `stripes.rs` (conditional writes), `ingest.rs`, `snapshots.rs`,
-//! `read.rs`, `polled.rs`, `sizes.rs`, `records/` (what is read often), `work.rs` (the steps) with `policy.rs` (which is next), `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs` (recovery), `copy.rs` (backups).
+//! `dictionaries.rs` and `readers.rs` (which structure), `read.rs`, `polled.rs`, `sizes.rs`, `records/` (what is read often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`, `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs` (recovery), `copy.rs` (backups).
 //!
 //! Invariants:
 //!
-//! - **E1** A memtable holds exactly the commits above its base, up to its cut; the tree holds exactly those up to its cut.
+//! - **E1** A memtable holds exactly the commits above its base, up to its cut; a dictionary holds exactly those about its keys up to its cut.
+//!   At a checkpoint all dictionaries have the same.
 //! - **E2** A reader at a place sees every commit up to it and none above: it takes the place first, then the list of memtables, then
 //!   the tree's version, and leaves out the memtables that the version holds.
 //! - **E3** What the tree forgets is older than every place that anyone reads at.
@@ -20,8 +21,10 @@
 //! - **E7** What a named snapshot holds is kept until its removal survives the loss of power.
 
 mod balance;
+mod checkpoint;
 mod commit;
 mod copy;
+mod dictionaries;
 mod guard;
 mod ingest;
 mod memory;
@@ -30,6 +33,7 @@ mod policy;
 mod polled;
 mod queue;
 mod read;
+mod readers;
 mod records;
 mod sizes;
 mod snapshots;
@@ -42,8 +46,6 @@ mod work;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 
-/// A walk over a range of the tree's keys.
-pub(crate) use alluvium_trees::tiered::Iter as Scan;
 pub(crate) use commit::{Commit, Verdict};
 pub(crate) use ingest::UnderWay;
 pub use memory::MemoryUse;
@@ -51,12 +53,14 @@ pub(crate) use open::Salvaged;
 pub(crate) use policy::{Cause, Duty};
 pub(crate) use polled::Polled;
 pub(crate) use read::At;
+pub(crate) use readers::Scan;
 pub use records::RecordStats;
 pub(crate) use tallies::{Tally, thread_number};
 pub(crate) use work::Worked;
 
 use crate::catalog::Catalog;
 use crate::options::{Clock, Durability, Plan};
+use crate::structure::Structure;
 use crate::{Error, Result};
 use alluvium_base::Sequence;
 use alluvium_dictionary::memtables::Memtables;
@@ -64,7 +68,7 @@ use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Epochs;
 use alluvium_storage::store::Store;
-use alluvium_trees::tiered::Tree;
+use dictionaries::Dictionaries;
 use ingest::Ingests;
 use parking_lot::{Mutex, RwLock};
 use queue::Queue;
@@ -82,7 +86,7 @@ use work::Work;
 /// An open store.
 pub(crate) struct Engine {
     pub(crate) store: Arc<Store>,
-    pub(crate) tree: Tree,
+    pub(crate) dictionaries: Dictionaries,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) plan: Plan,
     pub(crate) durability: Durability,
@@ -141,20 +145,20 @@ impl Engine {
     /// Pins what is visible now for a reader, until [`Engine::close_snapshot`]. No compaction that
     /// begins meanwhile asks filters, for the reader has seen what they remove.
     pub(crate) fn open_snapshot(&self) -> Sequence {
-        self.tree.horizon().hold_filters();
+        self.dictionaries.horizon().hold_filters();
         self.snapshots.open(|| self.visible.at())
     }
 
     /// Pins a place for a reader that is kept otherwise.
     pub(crate) fn open_snapshot_at(&self, at: Sequence) {
-        self.tree.horizon().hold_filters();
+        self.dictionaries.horizon().hold_filters();
         self.snapshots.open(|| at);
     }
 
     /// Releases a place that a reader has pinned.
     pub(crate) fn close_snapshot(&self, at: Sequence) {
         self.snapshots.close(at);
-        self.tree.horizon().release_filters();
+        self.dictionaries.horizon().release_filters();
     }
 
     /// The named snapshot of this place was removed by the commit `removed`. What it held may be
@@ -176,11 +180,17 @@ impl Engine {
         stripes::grace(&self.writers, || {});
     }
 
-    /// The keys of the tree within a range that have a value, as of a place that is kept.
-    pub(crate) fn scan(&self, range: KeyRange, direction: Direction, at: Sequence) -> Scan {
+    /// The keys of a structure within a range that have a value, as of a place that is kept.
+    pub(crate) fn scan(
+        &self,
+        structure: Structure,
+        range: KeyRange,
+        direction: Direction,
+        at: Sequence,
+    ) -> Scan {
         let memtables = Arc::clone(&self.queue) as Arc<dyn Memtables>;
-        self.tree
-            .iter_with(memtables, range, direction, at, self.now_ms())
+        self.dictionaries
+            .scan(structure, memtables, range, direction, at, self.now_ms())
     }
 
     /// Returns whether there is work that writers wait for.

@@ -2,6 +2,7 @@
 
 use super::Engine;
 use super::commit::{Unfit, apply, room};
+use super::dictionaries::{Dictionaries, How};
 use super::ingest::Ingests;
 use super::memory::Long;
 use super::queue::Queue;
@@ -15,7 +16,10 @@ use super::work::Work;
 use crate::Result;
 use crate::catalog::Catalog;
 use crate::format::{self, Write, Writes};
+use crate::manifest;
+use crate::manifest::files::Surveyed;
 use crate::options::{Existing, Options, Plan};
+use crate::structure::Structure;
 use alluvium_base::Sequence;
 use alluvium_device::Directory;
 use alluvium_dictionary::merge::Direction;
@@ -23,8 +27,8 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::log::{Record, RepairReport};
 use alluvium_storage::store::{Opening, Store, StoreOptions};
-use alluvium_storage::{Epochs, Error, Place, Structure, superblock};
-use alluvium_trees::tiered::{Lost, Salvage, Tree, TreeOptions, reached};
+use alluvium_storage::{Epochs, Error, Place, Structure as Kind, superblock};
+use alluvium_trees::tiered::{Lost, Salvage};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -44,16 +48,15 @@ impl Engine {
             Existing::OpenOrCreate => superblock::exists(&*directory)?,
         };
         let catalog = Arc::new(Catalog::new(&options.operators, &options.filters));
-        let tree_options = TreeOptions {
+        let how = How {
             shape: plan.scale.shape,
             schema: Arc::clone(&catalog) as Arc<_>,
-            ..TreeOptions::default()
         };
         if !exists {
             let store = Arc::new(Store::create(directory, &store_options, b"")?);
-            let tree = Tree::create(Arc::clone(&store), tree_options);
+            let dictionaries = Dictionaries::create(&store, &how);
             let queue = Queue::new(plan.scale.memtable, 0);
-            return Engine::assemble(store, tree, catalog, options, plan, queue, 0);
+            return Engine::assemble(store, dictionaries, catalog, options, plan, queue, 0);
         }
         let opening = match existing {
             // What is read needs no map, and nothing is written.
@@ -72,7 +75,7 @@ impl Engine {
         let store = opening.replay(&mut |record| replay.take(&record))?;
         recovery.record("commits", replay.last - cut);
         drop(recovery);
-        let mut engine = Engine::replayed(store, replay, catalog, tree_options, options, plan)?;
+        let mut engine = Engine::replayed(store, replay, catalog, &how, options, plan)?;
         engine.reads_only = existing == Existing::ReadOnly;
         Ok(engine)
     }
@@ -85,16 +88,15 @@ impl Engine {
     ) -> Result<(Engine, Salvaged)> {
         let plan = options.plan()?;
         let catalog = Arc::new(Catalog::new(&options.operators, &options.filters));
-        let tree_options = TreeOptions {
+        let how = How {
             shape: plan.scale.shape,
             schema: Arc::clone(&catalog) as Arc<_>,
-            ..TreeOptions::default()
         };
         let mut opening = match than {
             None => Store::open_without_map(directory, &store_options(&plan))?,
             Some(than) => Store::open_older(directory, &store_options(&plan), than)?,
         };
-        let (salvage, map_damage) = survey(&mut opening)?;
+        let (surveyed, map_damage) = survey(&mut opening)?;
         let (generation, cut) = (opening.superblock().generation, opening.superblock().cut);
         let mut replay = Replay::after(cut, &plan);
         let (store, report) = opening.repair(&mut |record| replay.take(&record))?;
@@ -108,15 +110,15 @@ impl Engine {
                 ..Salvaged::default()
             },
         );
-        let tree = match salvage {
-            None => Tree::open(Arc::clone(&store), tree_options)?,
+        let dictionaries = match surveyed.tree {
+            None => Dictionaries::open(&store, &how)?,
             Some(salvage) => {
-                let opened = Tree::open_salvaged(&store, tree_options, salvage)?;
+                let opened = Dictionaries::open_salvaged(&store, &how, salvage)?;
                 (salvaged.lost, salvaged.mended) = (opened.1, opened.2);
                 opened.0
             }
         };
-        let engine = Engine::replayed_into(store, tree, replay, catalog, options, plan)?;
+        let engine = Engine::replayed_into(store, dictionaries, replay, catalog, options, plan)?;
         if !salvaged.lost.is_empty() || !salvaged.mended.is_empty() {
             // As it is on the disk, the tree leads to damage.
             engine.checkpoint_now()?;
@@ -129,41 +131,47 @@ impl Engine {
         store: Store,
         replay: Replay,
         catalog: Arc<Catalog>,
-        tree_options: TreeOptions,
+        how: &How,
         options: &Options,
         plan: Plan,
     ) -> Result<Engine> {
         let store = Arc::new(store);
-        let tree = Tree::open(Arc::clone(&store), tree_options)?;
-        Engine::replayed_into(store, tree, replay, catalog, options, plan)
+        let dictionaries = Dictionaries::open(&store, how)?;
+        Engine::replayed_into(store, dictionaries, replay, catalog, options, plan)
     }
 
     fn replayed_into(
         store: Arc<Store>,
-        tree: Tree,
+        dictionaries: Dictionaries,
         replay: Replay,
         catalog: Arc<Catalog>,
         options: &Options,
         plan: Plan,
     ) -> Result<Engine> {
         let last = replay.last.max(store.log().completed());
+        let is_at_rest = last == dictionaries.cut();
         replay.queue.skip_to(last);
-        Engine::assemble(store, tree, catalog, options, plan, replay.queue, last)
+        let engine = Engine::assemble(store, dictionaries, catalog, options, plan, replay.queue, last)?;
+        if is_at_rest {
+            let is_there = |id| engine.catalog.by_id(id).is_some();
+            engine.dictionaries.forget_others(is_there);
+        }
+        Ok(engine)
     }
 
     fn assemble(
         store: Arc<Store>,
-        tree: Tree,
+        dictionaries: Dictionaries,
         catalog: Arc<Catalog>,
         options: &Options,
         plan: Plan,
         queue: Queue,
         last: Sequence,
     ) -> Result<Engine> {
-        let covered = tree.cut();
+        let covered = dictionaries.cut();
         let engine = Engine {
             store,
-            tree,
+            dictionaries,
             catalog,
             plan,
             durability: options.durability,
@@ -192,6 +200,8 @@ impl Engine {
         };
         engine.store.log().retain(options.keep_log);
         engine.load_catalog()?;
+        let name_of = |number| engine.catalog.by_id(number).map(|definition| definition.name());
+        engine.dictionaries.require_known(name_of)?;
         Ok(engine)
     }
 
@@ -201,16 +211,18 @@ impl Engine {
             &format::prefix(format::CATALOG),
             Some(&format::prefix(format::CATALOG + 1)),
         );
-        let mut records = self.scan(range, Direction::Forward, self.visible());
+        let mut records = self.scan(Structure::Tiered, range, Direction::Forward, self.visible());
         while let Some((key, value)) = records.next()? {
             let record = format::decode_catalog(key, value).map_err(|found| {
                 Error::corrupt(
-                    Place::new(Structure::Node, "the catalog", 0),
+                    Place::new(Kind::Node, "the catalog", 0),
                     "a record of the catalog",
                     found,
                 )
             })?;
-            self.catalog.load(record)?;
+            if let Some(definition) = self.catalog.load(record)? {
+                self.dictionaries.place(definition.id, definition.structure);
+            }
         }
         for at in self.catalog.snapshots().into_values() {
             self.open_snapshot_at(at);
@@ -251,7 +263,7 @@ impl Replay {
 
     fn take(&mut self, record: &Record<'_>) -> alluvium_storage::Result<()> {
         let damaged = |found: String| {
-            let place = Place::new(Structure::LogRecord, format!("log, sequence {}", record.first), 0);
+            let place = Place::new(Kind::LogRecord, format!("log, sequence {}", record.first), 0);
             Error::corrupt(place, "the writes of a commit", found)
         };
         let (mut writes, mut ranges) = (0, 0);
@@ -280,25 +292,22 @@ impl Replay {
 }
 
 /// Looks for damage to what an opening needs. Where there is any, the extents are what is sound, whatever the map says.
-fn survey(opening: &mut Opening) -> Result<(Option<Salvage>, Option<String>)> {
+fn survey(opening: &mut Opening) -> Result<(Surveyed, Option<String>)> {
     let superblock = opening.superblock();
-    if superblock.payload.is_empty() {
-        return Ok((None, rebuild_map(opening)?));
-    }
     let files = Files {
         tiers: opening.tiers(),
         page_size: superblock.page_size,
     };
-    let salvage = Salvage::survey(files, &superblock.payload)?;
+    let mut surveyed = manifest::files::survey(files, &superblock.payload)?;
+    surveyed.tree = surveyed.tree.filter(Salvage::is_needed);
     let damage = opening.map_damage().map(ToString::to_string);
-    if salvage.is_needed() || damage.is_some() {
-        opening.rebuild_map(salvage.reached())?;
+    if surveyed.tree.is_some() || damage.is_some() {
+        opening.rebuild_map(&surveyed.reached)?;
     }
-    Ok((Some(salvage).filter(Salvage::is_needed), damage))
+    Ok((surveyed, damage))
 }
 
-/// Rebuilds the extent map where it is damaged: it only says what the superblock's payload reaches.
-/// Returns what was wrong with it.
+/// Makes the extent map anew where it is damaged: it only says what the manifest leads to. What was wrong with it.
 fn rebuild_map(opening: &mut Opening) -> Result<Option<String>> {
     let Some(damage) = opening.map_damage().map(ToString::to_string) else {
         return Ok(None);
@@ -308,7 +317,7 @@ fn rebuild_map(opening: &mut Opening) -> Result<Option<String>> {
         tiers: opening.tiers(),
         page_size: superblock.page_size,
     };
-    let reached = reached(files, &superblock.payload)?;
+    let reached = manifest::files::reached(files, &superblock.payload)?;
     opening.rebuild_map(&reached)?;
     Ok(Some(damage))
 }

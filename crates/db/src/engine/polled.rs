@@ -7,15 +7,18 @@
 //! in the cache then.
 
 use super::Engine;
+use super::dictionaries::Dictionaries;
 use super::read::{At, is_kept, seen};
+use super::readers::{Course, Reader};
+use crate::catalog::Definition;
 use crate::format::TreeKey;
+use crate::structure::Structure;
 use crate::{Error, Result};
 use alluvium_base::{Message, Purpose, Sequence};
+use alluvium_dictionary::contract::{Course as _, Reader as _};
 use alluvium_dictionary::found::Found;
 use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::rules::KeyspaceRules;
 use alluvium_storage::{NodePointer, Pending, Residence, Watched};
-use alluvium_trees::tiered::{Course, Reader};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
@@ -36,7 +39,7 @@ pub(crate) struct Polled {
 #[derive(Debug)]
 struct OneKey {
     key: TreeKey,
-    rules: Arc<KeyspaceRules>,
+    definition: Arc<Definition>,
     course: Course,
     /// Whether the answer may be kept as a record.
     offers: bool,
@@ -45,13 +48,13 @@ struct OneKey {
 
 impl Polled {
     /// Nothing is read before it is polled.
-    pub(crate) fn new(keys: impl IntoIterator<Item = (TreeKey, Arc<KeyspaceRules>)>, at: At) -> Polled {
+    pub(crate) fn new(keys: impl IntoIterator<Item = (TreeKey, Arc<Definition>)>, at: At) -> Polled {
         let keys: SmallVec<[OneKey; 1]> = keys
             .into_iter()
-            .map(|(key, rules)| OneKey {
+            .map(|(key, definition)| OneKey {
                 key,
-                rules,
-                course: Course::default(),
+                course: Course::of(definition.structure),
+                definition,
                 offers: false,
                 answer: None,
             })
@@ -115,8 +118,34 @@ impl Polled {
         self.open = self.keys.len();
         for key in &mut self.keys {
             key.answer = None;
-            key.course = Course::default();
+            key.course = Course::of(key.definition.structure);
         }
+    }
+}
+
+/// A reader of each structure that a read needs.
+struct Readers<'e> {
+    dictionaries: &'e Dictionaries,
+    /// Those of the structures, in their order.
+    all: [Option<Reader<'e>>; Structure::ALL.len()],
+}
+
+impl<'e> Readers<'e> {
+    /// For what a read has no answer to. They are taken at once: memtables come before.
+    fn of(engine: &'e Engine, polled: &Polled) -> Readers<'e> {
+        let mut readers = Readers {
+            dictionaries: &engine.dictionaries,
+            all: [None, None],
+        };
+        for key in polled.keys.iter().filter(|key| key.answer.is_none()) {
+            readers.of_key(key);
+        }
+        readers
+    }
+
+    fn of_key(&mut self, key: &OneKey) -> &mut Reader<'e> {
+        let (dictionaries, structure) = (self.dictionaries, key.definition.structure);
+        self.all[structure as usize].get_or_insert_with(|| dictionaries.reader(structure))
     }
 }
 
@@ -173,13 +202,15 @@ impl Engine {
                     self.place(polled.at)
                 }
             };
-            let mut reader = self.tree.reader();
-            let is_new = |key: &OneKey| key.answer.is_none() && !key.course.is_in(&reader);
-            if polled.keys.iter().any(is_new) {
+            let mut readers = Readers::of(self, polled);
+            let is_new = |key: &OneKey, readers: &mut Readers<'_>| {
+                key.answer.is_none() && !readers.of_key(key).is_of(&key.course)
+            };
+            if polled.keys.iter().any(|key| is_new(key, &mut readers)) {
                 // Memtables come before the version (E2).
-                drop(reader);
+                drop(readers);
                 let slots = self.queue.slots();
-                reader = self.tree.reader();
+                readers = Readers::of(self, polled);
                 self.is_open()?;
                 if self.is_forgotten(polled.at, place) {
                     polled.begin_anew();
@@ -188,15 +219,17 @@ impl Engine {
                 polled.place = Some(place);
                 let now_ms = polled.now_ms;
                 for key in &mut polled.keys {
-                    if key.answer.is_none() && !key.course.is_in(&reader) {
-                        self.begin(key, &reader, &slots, polled.at, place, now_ms)?;
+                    if is_new(key, &mut readers) {
+                        let reader = readers.of_key(key);
+                        self.begin(key, reader, &slots, polled.at, place, now_ms)?;
                         polled.open -= usize::from(key.answer.is_some());
                     }
                 }
             }
             self.is_open()?;
             for key in polled.keys.iter_mut().filter(|key| key.answer.is_none()) {
-                if let Poll::Ready(done) = self.search(key, &mut reader, place) {
+                let reader = readers.of_key(key);
+                if let Poll::Ready(done) = self.search(key, reader, place) {
                     done?;
                     polled.open -= 1;
                 }
@@ -218,12 +251,13 @@ impl Engine {
         place: Sequence,
         now_ms: u64,
     ) -> Result<()> {
-        key.course.begin(reader, place, now_ms);
-        let mut gather = key.course.resume(key.rules.operator.as_deref()).holding();
+        reader.begin(&mut key.course, place, now_ms);
+        let rules = &key.definition.rules;
+        let mut gather = key.course.resume(rules.operator.as_deref()).holding();
         for slot in slots.iter().filter(|slot| slot.base() >= reader.cut()) {
             gather.memtable(&slot.memtable, &key.key);
         }
-        let asks = !gather.is_decided() && is_kept(&key.rules, at);
+        let asks = !gather.is_decided() && is_kept(rules, at);
         key.offers = asks && gather.is_untouched();
         if asks {
             let mut value = Vec::new();
@@ -242,7 +276,8 @@ impl Engine {
 
     /// What the tree says.
     fn search(&self, key: &mut OneKey, reader: &mut Reader<'_>, place: Sequence) -> Poll<Result<()>> {
-        let mut gather: Gather<'_> = key.course.resume(key.rules.operator.as_deref());
+        let rules = &key.definition.rules;
+        let mut gather: Gather<'_> = key.course.resume(rules.operator.as_deref());
         match reader.advance(&key.key, &mut gather, &mut key.course) {
             Poll::Pending => {
                 key.course.suspend(gather);

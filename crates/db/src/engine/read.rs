@@ -1,14 +1,16 @@
 //! Point reads: memtables newest first, then the record cache, then the tree.
 
 use super::Engine;
+use super::readers::Reader;
 use crate::Result;
+use crate::catalog::Definition;
 use crate::format::TreeKey;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Sequence};
+use alluvium_dictionary::contract::Reader as _;
 use alluvium_dictionary::found::Found;
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::rules::KeyspaceRules;
-use alluvium_trees::tiered::Reader;
 use smallvec::SmallVec;
 
 /// How many keys of a batch the processor is asked for before they are looked up.
@@ -27,14 +29,15 @@ pub(crate) enum At {
 }
 
 impl Engine {
-    /// The value of a key of the tree, whose keyspace has these rules.
-    pub(crate) fn get(&self, key: &[u8], rules: &KeyspaceRules, at: At) -> Result<Option<Found>> {
+    /// The value of a key of this keyspace.
+    pub(crate) fn get(&self, key: &[u8], definition: &Definition, at: At) -> Result<Option<Found>> {
+        let rules = &definition.rules;
         let now_ms = self.now_ms();
         loop {
             let place = self.place(at);
             let mut gather = Gather::new(place, now_ms, rules.operator.as_deref()).holding();
             let slots = self.queue.slots();
-            let mut reader = self.tree.reader();
+            let mut reader = self.dictionaries.reader(definition.structure);
             self.is_open()?;
             if self.is_forgotten(at, place) {
                 continue;
@@ -70,18 +73,18 @@ impl Engine {
         }
     }
 
-    /// The values of many keys of the tree that have the same rules, in their order.
+    /// The values of many keys of this keyspace, in their order.
     pub(crate) fn multi_get(
         &self,
         keys: &[TreeKey],
-        rules: &KeyspaceRules,
+        definition: &Definition,
         at: At,
     ) -> Result<Vec<Option<Found>>> {
         let gather = |reader: &mut Reader<'_>, keys: &[&[u8]], gathers: &mut [Gather<'_>]| {
             reader.gather_many(keys, gathers)?;
             Ok(true)
         };
-        let found = self.read_many(keys, rules, at, gather)?;
+        let found = self.read_many(keys, definition, at, gather)?;
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
@@ -89,28 +92,29 @@ impl Engine {
     pub(crate) fn multi_get_in_memory(
         &self,
         keys: &[TreeKey],
-        rules: &KeyspaceRules,
+        definition: &Definition,
         at: At,
     ) -> Result<Option<Vec<Option<Found>>>> {
         let gather = |reader: &mut Reader<'_>, keys: &[&[u8]], gathers: &mut [Gather<'_>]| {
             Ok(reader.gather_many_in_memory(keys, gathers)?)
         };
-        self.read_many(keys, rules, at, gather)
+        self.read_many(keys, definition, at, gather)
     }
 
     /// Reads many keys, with what the tree says by `gather`, if that has found everything.
     fn read_many(
         &self,
         keys: &[TreeKey],
-        rules: &KeyspaceRules,
+        definition: &Definition,
         at: At,
         gather: impl Fn(&mut Reader<'_>, &[&[u8]], &mut [Gather<'_>]) -> Result<bool>,
     ) -> Result<Option<Vec<Option<Found>>>> {
+        let rules = &definition.rules;
         let now_ms = self.now_ms();
         loop {
             let place = self.place(at);
             let slots = self.queue.slots();
-            let mut reader = self.tree.reader();
+            let mut reader = self.dictionaries.reader(definition.structure);
             self.is_open()?;
             if self.is_forgotten(at, place) {
                 continue;
@@ -185,7 +189,7 @@ impl Engine {
     /// compaction has begun to fold up to a later place (E3). Then the reader takes a new place. A
     /// place that is pinned is never forgotten.
     pub(super) fn is_forgotten(&self, at: At, place: Sequence) -> bool {
-        at == At::Now && self.tree.horizon().sequence() > place
+        at == At::Now && self.dictionaries.horizon().sequence() > place
     }
 }
 

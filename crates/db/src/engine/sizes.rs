@@ -2,18 +2,20 @@
 
 use super::Engine;
 use crate::Result;
+use crate::structure::Structure;
 use alluvium_base::Kind;
 use alluvium_base::message::LAST;
 use alluvium_dictionary::range::KeyRange;
 
 impl Engine {
     /// About how many keys of a range have a value: what the tree says from its index nodes, and the keys in memtables one by one.
-    pub(crate) fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
+    pub(crate) fn approximate_len(&self, structure: Structure, range: &KeyRange) -> Result<u64> {
         self.is_open()?;
         // The list before the tree's version: what moves from one to the other meanwhile is counted twice rather than not at all.
         let slots = self.queue.slots();
-        let cut = self.tree.cut();
-        let mut len = self.tree.approximate_len(range)?;
+        let dictionary = self.dictionaries.of(structure);
+        let cut = dictionary.cut();
+        let mut len = dictionary.approximate_len(range)?;
         for slot in slots.iter().filter(|slot| slot.base() >= cut) {
             let mut cursor = slot.memtable.cursor();
             cursor.seek(&range.low);
@@ -29,8 +31,8 @@ impl Engine {
     }
 
     /// About how many bytes of the data files a range takes.
-    pub(crate) fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {
+    pub(crate) fn size_on_disk(&self, structure: Structure, range: &KeyRange) -> Result<u64> {
         self.is_open()?;
-        Ok(self.tree.size_on_disk(range)?)
+        Ok(self.dictionaries.of(structure).size_on_disk(range)?)
     }
 }

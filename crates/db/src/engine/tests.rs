@@ -1,9 +1,12 @@
 //! Interleavings that a caller of the store cannot force: what happens between a condition and its
 //! write, beside a drop, before a removal is durable.
 
+mod kinds;
+
 use super::{At, Commit, Engine, Verdict};
 use crate::catalog::Owners;
 use crate::simulation::{OpenIn as _, Scale};
+use crate::structure::Structure;
 use crate::{Db, Durability, Error, Keyspace, KeyspaceOptions, Options, WriteBatch, format};
 use alluvium_base::Kind;
 use alluvium_device::memory::MemoryDirectory;
@@ -105,7 +108,12 @@ fn whoever_drops_a_keyspace_waits_for_a_write_that_has_seen_it_alive() {
     let db = small();
     let keyspace = db.keyspace("k").unwrap();
     assert!(!beside_a_condition(&keyspace, || db.drop_keyspace("k").unwrap()));
-    let mut left = engine(&keyspace).scan(keyspace.whole(), Direction::Forward, db.sequence());
+    let mut left = engine(&keyspace).scan(
+        Structure::Tiered,
+        keyspace.whole(),
+        Direction::Forward,
+        db.sequence(),
+    );
     assert_eq!(left.next().unwrap(), None, "the write was not deleted");
 }
 
@@ -189,11 +197,7 @@ fn a_condition_that_fails_by_what_nobody_sees_yet_waits_until_it_is_seen() {
         let slow = engine.queue.assign(1, 1000, || ());
         scope.spawn(|| assert!(keyspace.compare_and_set("lock", None, Some(b"alice")).unwrap()));
         let key = format::tree_key(&keyspace.definition().prefix, b"lock");
-        let newest = || {
-            engine
-                .get(&key, &keyspace.definition().rules, At::Newest)
-                .unwrap()
-        };
+        let newest = || engine.get(&key, keyspace.definition(), At::Newest).unwrap();
         while newest().is_none() {
             std::thread::yield_now();
         }
@@ -251,7 +255,7 @@ fn what_a_named_snapshot_held_is_kept_until_its_removal_survives_the_loss_of_pow
     // removal.
     let fold = || {
         engine.raise_horizon();
-        engine.tree.compact_fully(&[]).unwrap();
+        engine.dictionaries.tree.compact_fully(&[]).unwrap();
         while engine.compactions() > 0 {
             engine.compact_slice(usize::MAX).unwrap();
         }
@@ -274,7 +278,10 @@ fn what_a_named_snapshot_held_is_kept_until_its_removal_survives_the_loss_of_pow
     }
     db.sync().unwrap();
     fold();
-    assert!(engine.tree.horizon().sequence() > at, "it is given up in the end");
+    assert!(
+        engine.dictionaries.horizon().sequence() > at,
+        "it is given up in the end"
+    );
     let image = machine.image(Survival::None, 1);
     let after = simulated().open_existing_in(Arc::new(image)).unwrap();
     assert_eq!(after.snapshots(), []);

@@ -247,8 +247,8 @@ impl Engine {
         Debt {
             sealed: self.queue.sealed(),
             parts: self.queue.filled(),
-            compactions: self.tree.due(),
-            crowding: self.tree.crowding(),
+            compactions: self.dictionaries.tree.due(),
+            crowding: self.dictionaries.tree.crowding(),
         }
     }
 
@@ -315,7 +315,7 @@ impl Engine {
         if !self.pressure.is_full() {
             return Ok(());
         }
-        let mut is_stuck = !self.tree.may_compact();
+        let mut is_stuck = !self.dictionaries.tree.may_compact();
         if (is_stuck || self.pressure.blocked.swap(false, Ordering::Relaxed)) && self.maintain(u64::MAX)? {
             is_stuck = false;
             self.pressure.call_all();

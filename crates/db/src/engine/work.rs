@@ -1,19 +1,25 @@
 //! The steps: each call does a slice of one, and any thread with time may call.
 
 use super::Engine;
+use super::dictionaries::Taking;
 use super::policy::{self, Duty, Task, View};
 use super::queue::Slot;
 use super::records::Forgetting;
 use crate::Result;
 use crate::check::CheckReport;
-use crate::progress::{Progress, Stage};
-use alluvium_base::Sequence;
-use alluvium_dictionary::read::Amount;
-use alluvium_storage::extents::ReclaimLimit;
+use crate::manifest::{self, Manifest};
+use crate::progress::{self, Stage};
+use crate::structure::Structure;
+use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::contract::{Progress, Step};
+use alluvium_dictionary::findings::{Checked, Depth, Findings};
+use alluvium_dictionary::read::{Amount, Files};
+use alluvium_storage::extents::{Extent, ReclaimLimit};
 use alluvium_storage::log;
 use alluvium_storage::superblock::format::{SLOT_BYTES, SLOTS};
-use alluvium_trees::tiered::{self, Depth, Digesting, Incorporation, Job, Maintenance, Step};
+use alluvium_trees::tiered::{Digesting, Maintenance};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -48,13 +54,13 @@ pub(crate) struct Work {
     /// The memtable that is written out. Locked by who works on it.
     incorporation: Mutex<Option<WritingOut>>,
     /// Locked by who makes a checkpoint.
-    checkpoint: Mutex<()>,
+    pub(super) checkpoint: Mutex<()>,
     /// What the newest checkpoint holds.
-    covered: AtomicU64,
+    pub(super) covered: AtomicU64,
     /// Whether a checkpoint was asked for, though nothing else calls for it.
-    checkpoint_is_wanted: AtomicBool,
+    pub(super) checkpoint_is_wanted: AtomicBool,
     /// Compactions that no worker works on right now.
-    parked: Mutex<Vec<Step>>,
+    parked: Mutex<Vec<(Structure, Box<dyn Step>)>>,
     /// A digest that is being made. Locked by who works on it.
     digesting: Mutex<Option<Digesting>>,
     /// What maintenance may still write.
@@ -63,13 +69,14 @@ pub(crate) struct Work {
     rest: RwLock<()>,
 }
 
-/// One memtable on its way into the tree.
+/// One memtable on its way into the dictionaries.
 #[derive(Debug)]
 struct WritingOut {
     slot: Arc<Slot>,
-    /// Done before the tree is told to publish (Y1).
+    /// Done before any of the dictionaries is told to publish (Y1).
     forgetting: Forgetting,
-    incorporation: Incorporation,
+    /// Nothing while it must begin again.
+    shares: Vec<Taking>,
 }
 
 impl Work {
@@ -188,24 +195,22 @@ impl Engine {
     }
 
     /// Everything that is wrong with what is on the disk, a sentence each. The background rests meanwhile; reads and writes go on.
-    pub(crate) fn check(&self, depth: Depth, tell: &mut dyn FnMut(Progress)) -> Result<CheckReport> {
+    pub(crate) fn check(
+        &self,
+        depth: Depth,
+        tell: &mut dyn FnMut(progress::Progress),
+    ) -> Result<CheckReport> {
         let _at_rest = self.work.rest.write();
         let parked = self.work.parked.lock();
-        let jobs: Vec<&Job> = parked
-            .iter()
-            .filter_map(|step| match step {
-                Step::Compact(job) => Some(&**job),
-                Step::Reshaped => None,
-            })
-            .collect();
-        let findings = self.tree.check_with(depth, &jobs, &mut |checked| {
-            tell(Progress::new(
+        let mut tell = |checked: Checked| {
+            tell(progress::Progress::new(
                 Stage::Checking,
                 checked.done_bytes,
                 checked.total_bytes,
             ));
             Ok(())
-        })?;
+        };
+        let findings = self.examine(depth, &parked, &mut tell)?;
         let map = self.store.superblock().map;
         let amount = |nodes, bytes| Amount { nodes, bytes };
         let (slots, slot_bytes) = (SLOTS as u64, SLOT_BYTES as u64);
@@ -215,6 +220,49 @@ impl Engine {
             ("log", findings.read.log),
         ];
         Ok(CheckReport::new(findings, files))
+    }
+
+    /// What is wrong with the dictionaries, the manifest and the store.
+    fn examine(
+        &self,
+        depth: Depth,
+        parked: &[(Structure, Box<dyn Step>)],
+        tell: &mut dyn FnMut(Checked) -> alluvium_storage::Result<()>,
+    ) -> Result<Findings> {
+        let payload = self.store.superblock().payload;
+        let mut found = Vec::new();
+        let durable = match manifest::read(Files::of(&self.store), &payload, Purpose::Check) {
+            Ok((durable, _)) => durable,
+            Err(error) => {
+                found.push(format!("manifest: {error}"));
+                Manifest::default()
+            }
+        };
+        let mut findings = Findings::default();
+        let mut reachable: HashMap<Extent, u32> = HashMap::new();
+        for (structure, dictionary) in self.dictionaries.all() {
+            let root = durable.entry(structure.dictionary());
+            let own = parked.iter().filter(|(of, _)| *of == structure);
+            let steps: Vec<&dyn Step> = own.map(|(_, step)| &**step).collect();
+            let root = root.map(|entry| &entry.root[..]);
+            let examined = dictionary.examine(depth, &steps, root, tell)?;
+            for (extent, references) in examined.reachable {
+                *reachable.entry(extent).or_default() += references;
+            }
+            findings.add(examined.findings);
+        }
+        for extent in self.dictionaries.manifest.extents() {
+            *reachable.entry(extent).or_default() += 1;
+        }
+        let (said, [segments, log_bytes]) = self.store.check_counted(reachable.into_iter());
+        found.extend(said);
+        findings.found.splice(..0, found);
+        findings.bound();
+        findings.read.log = Amount {
+            nodes: segments,
+            bytes: log_bytes,
+        };
+        Ok(findings)
     }
 
     fn view(&self) -> View {
@@ -238,7 +286,7 @@ impl Engine {
     /// Up to where the newest checkpoint holds everything, if the tree holds more.
     pub(crate) fn outgrown_checkpoint(&self) -> Option<Sequence> {
         let covered = self.work.covered.load(Ordering::Acquire);
-        (self.tree.cut() > covered).then_some(covered)
+        (self.dictionaries.cut() > covered).then_some(covered)
     }
 
     /// Asks for a checkpoint, though the log may grow yet.
@@ -249,17 +297,16 @@ impl Engine {
 
     /// Compactions that are due or under way.
     pub(crate) fn compactions(&self) -> usize {
-        let debt = self.tree.debt();
-        (debt.pending_jobs + debt.running_jobs) as usize
+        self.dictionaries.steps() as usize
     }
 
     /// Versions that no snapshot and no later reader can tell apart may be folded from now on.
     pub(super) fn raise_horizon(&self) {
         self.close_left_snapshots();
-        let horizon = self.tree.horizon();
+        let horizon = self.dictionaries.horizon();
         self.snapshots
             .raise(|| self.visible.at(), |open, now| horizon.raise_past(open, now));
-        self.tree.horizon().tick(self.now_ms());
+        self.dictionaries.horizon().tick(self.now_ms());
     }
 
     /// Writes a slice of the oldest sealed memtable out, unless another thread is at it.
@@ -282,25 +329,20 @@ impl Engine {
                 return Ok(Worked::Nothing);
             }
             self.raise_horizon();
-            let class = self.pressure.class();
-            let begun = self.tree.incorporate(Arc::clone(&slot.memtable), cut, class);
-            let incorporation = begun?;
-            let schema = &self.tree.options().schema;
+            let schema = self.dictionaries.schema();
             let forgetting = self.records.begin(&slot.memtable, cut, schema);
             *under_way = Some(WritingOut {
                 slot,
                 forgetting,
-                incorporation,
+                shares: Vec::new(),
             });
         }
         let _span = tracing::trace_span!("incorporate", records).entered();
         let step = under_way.as_mut().expect("it was just begun");
-        if step.forgetting.poll(&self.records, records) == tiered::Progress::More {
-            return Ok(Worked::Something);
-        }
-        match step.incorporation.poll(records) {
-            Ok(tiered::Progress::More) => step.slot.note_written_out(step.incorporation.taken()),
-            Ok(tiered::Progress::Done) => {
+        let written = self.write_out(step, records);
+        match written {
+            Ok(Progress::More) => {}
+            Ok(Progress::Done) => {
                 let done = under_way.take().expect("it is under way");
                 self.queue.remove(&done.slot);
                 drop(under_way);
@@ -324,53 +366,24 @@ impl Engine {
         Ok(Worked::Something)
     }
 
-    /// Makes a checkpoint, unless another thread makes one.
-    pub(crate) fn try_checkpoint(&self) -> Result<Worked> {
-        let Some(_alone) = self.work.checkpoint.try_lock() else {
-            return Ok(Worked::Nothing);
-        };
-        self.checkpoint_alone()?;
-        Ok(Worked::Something)
-    }
-
-    fn checkpoint_alone(&self) -> Result<()> {
-        self.guarded("a checkpoint", || self.make_checkpoint())
-    }
-
-    fn make_checkpoint(&self) -> Result<()> {
-        self.store.health()?;
-        let _slice = self.work.rest.read();
-        self.work.checkpoint_is_wanted.store(false, Ordering::Relaxed);
-        let cut = self.tree.cut();
-        let _span = tracing::debug_span!("checkpoint", cut).entered();
-        self.tree.checkpoint()?;
-        self.work.covered.fetch_max(cut, Ordering::AcqRel);
-        self.tallies.checkpoints.fetch_add(1, Ordering::Relaxed);
-        self.pressure.relieved();
-        Ok(())
-    }
-
-    /// What was acknowledged goes into the tree, and the tree to the disk.
-    pub(crate) fn checkpoint_everything(&self) -> Result<()> {
-        let cut = self.queue.seal();
-        self.visible.wait_for(cut);
-        while self.tree.cut() < cut {
-            self.store.health()?;
-            if self.incorporate_slice(usize::MAX)? == Worked::Nothing {
-                // Another thread is at it.
-                std::thread::yield_now();
+    /// A slice of what becomes of a memtable.
+    fn write_out(&self, step: &mut WritingOut, records: usize) -> alluvium_storage::Result<Progress> {
+        if step.shares.is_empty() {
+            let (memtable, cut) = (&step.slot.memtable, step.slot.cut().expect("it is sealed"));
+            step.shares = self.dictionaries.take(memtable, cut, self.pressure.class())?;
+        }
+        if step.forgetting.poll(&self.records, records) == Progress::More {
+            return Ok(Progress::More);
+        }
+        for taking in &mut step.shares {
+            if taking.share.poll(records)? == Progress::More {
+                step.slot.note_written_out(taking.share.taken());
+                return Ok(Progress::More);
             }
         }
-        if self.work.covered.load(Ordering::Acquire) < cut {
-            self.checkpoint_now()?;
-        }
-        Ok(())
-    }
-
-    /// A checkpoint, after the one that may be under way.
-    pub(crate) fn checkpoint_now(&self) -> Result<()> {
-        let _alone = self.work.checkpoint.lock();
-        self.checkpoint_alone()
+        let cut = step.slot.cut().expect("it is sealed");
+        self.dictionaries.publish(&mut step.shares, cut)?;
+        Ok(Progress::Done)
     }
 
     /// A slice of a digest, if lookups have paid for one.
@@ -379,13 +392,13 @@ impl Engine {
             return Ok(Worked::Nothing);
         };
         if under_way.is_none() {
-            *under_way = self.tree.digest_due();
+            *under_way = self.dictionaries.tree.digest_due();
         }
         let Some(digesting) = under_way.as_mut() else {
             return Ok(Worked::Nothing);
         };
         let step = digesting.poll(entries);
-        if !matches!(step, Ok(tiered::Progress::More)) {
+        if !matches!(step, Ok(Progress::More)) {
             *under_way = None;
         }
         step?;
@@ -403,14 +416,13 @@ impl Engine {
         if self.digest_slice(records)? == Worked::Something {
             return Ok(Worked::Something);
         }
-        self.tree.compact_from(self.pressure.class());
+        self.dictionaries.tree.compact_from(self.pressure.class());
         let parked = self.work.parked.lock().pop();
         let step = match parked {
             Some(step) => Some(step),
             None => {
                 self.raise_horizon();
                 let step = self
-                    .tree
                     .next_step()
                     .inspect_err(|error| self.pressure.note_compaction(error))?;
                 // The caches make room before it begins.
@@ -418,13 +430,13 @@ impl Engine {
                 step
             }
         };
-        let Some(mut step) = step else {
+        let Some((structure, mut step)) = step else {
             return Ok(Worked::Nothing);
         };
         let _span = tracing::trace_span!("compact", records).entered();
         match step.poll(records) {
-            Ok(tiered::Progress::More) => self.work.parked.lock().push(step),
-            Ok(tiered::Progress::Done) => {}
+            Ok(Progress::More) => self.work.parked.lock().push((structure, step)),
+            Ok(Progress::Done) => {}
             Err(error) => {
                 self.pressure.note_compaction(&error);
                 return Err(error.into());
@@ -433,17 +445,29 @@ impl Engine {
         Ok(Worked::Something)
     }
 
-    /// Makes one run of every leaf: old versions and what was deleted go, and filters are asked of everything.
+    /// The next step of any dictionary.
+    fn next_step(&self) -> alluvium_storage::Result<Option<(Structure, Box<dyn Step>)>> {
+        for (structure, dictionary) in self.dictionaries.all() {
+            if let Some(step) = dictionary.next_step()? {
+                return Ok(Some((structure, step)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Rewrites all that there is: old versions and what was deleted go, and filters are asked of everything.
     pub(crate) fn compact(&self) -> Result<()> {
         self.checkpoint_everything()?;
-        let mut key = Vec::new();
-        loop {
-            self.raise_horizon();
-            self.guarded("a compaction", || Ok(self.tree.compact_fully(&key)?))?;
-            self.settle()?;
-            match self.tree.leaf_range(&key).high {
-                Some(high) => key = high.into_vec(),
-                None => break,
+        for (_, dictionary) in self.dictionaries.all() {
+            let mut key = Vec::new();
+            loop {
+                self.raise_horizon();
+                self.guarded("a compaction", || Ok(dictionary.compact_part(&key)?))?;
+                self.settle()?;
+                match dictionary.part_end(&key) {
+                    Some(end) => key = end.into_vec(),
+                    None => break,
+                }
             }
         }
         // What was replaced comes free.
@@ -481,7 +505,7 @@ impl Engine {
         let mut maintenance = self.work.maintenance.lock();
         maintenance.budget_bytes = maintenance.budget_bytes.saturating_add(bytes).min(1 << 40);
         self.raise_horizon();
-        Ok(self.tree.maintain(&mut maintenance)?)
+        Ok(self.dictionaries.tree.maintain(&mut maintenance)?)
     }
 
     /// Whether all that is alive fits into the cache of pages: then what is written stays there, and more may be rewritten.

@@ -83,7 +83,7 @@ impl Keyspace {
         self.definition.alive()?;
         self.shared.healthy()?;
         Ok(Ingest {
-            under_way: self.shared.engine.begin_ingest()?,
+            under_way: self.shared.engine.begin_ingest(self.definition.structure)?,
             keyspace: self.clone(),
             first: None,
             last: TreeKey::new(),

@@ -25,7 +25,6 @@ use crate::{Durability, Error, Result, Value, WriteBatch};
 use alluvium_base::Kind;
 use alluvium_dictionary::merge::Operator;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::rules::KeyspaceRules;
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::fmt;
@@ -178,7 +177,7 @@ impl Keyspace {
         let engine = &self.shared.engine;
         let taken = Cell::new(None);
         let has_value = || {
-            taken.set(engine.get(&key, &self.definition.rules, At::Newest)?);
+            taken.set(engine.get(&key, &self.definition, At::Newest)?);
             let found = taken.take();
             let verdict = match found {
                 Some(_) => Verdict::Go,
@@ -288,7 +287,7 @@ impl Keyspace {
         let key = format::tree_key(prefix, key);
         let engine = &self.shared.engine;
         let holds = || {
-            let found = engine.get(&key, &self.definition.rules, At::Newest)?;
+            let found = engine.get(&key, &self.definition, At::Newest)?;
             Ok(if found.as_deref() == expected {
                 Verdict::Go
             } else {
@@ -348,7 +347,7 @@ impl Keyspace {
         self.definition.alive()?;
         let key = format::tree_key(&self.definition.prefix, key);
         let began = Began::sampled();
-        let found = self.shared.engine.get(&key, &self.definition.rules, at)?;
+        let found = self.shared.engine.get(&key, &self.definition, at)?;
         began.over(&self.shared.recorders.get);
         self.shared.engine.tallies.add([(Tally::Gets, 1)]);
         Ok(found.map(Value::new))
@@ -382,7 +381,7 @@ impl Keyspace {
             .map(|key| format::tree_key(&self.definition.prefix, key.as_ref()))
             .collect();
         let began = Began::sampled();
-        let found = self.shared.engine.multi_get(&keys, &self.definition.rules, at)?;
+        let found = self.shared.engine.multi_get(&keys, &self.definition, at)?;
         began.over(&self.shared.recorders.multi_get);
         self.shared.count_multi_get(keys.len());
         Ok(found.into_iter().map(|value| value.map(Value::new)).collect())
@@ -414,9 +413,8 @@ impl Keyspace {
             .map(|key| format::tree_key(prefix, key.as_ref()))
             .collect();
         let began = Began::sampled();
-        let rules = &self.definition.rules;
         let engine = &self.shared.engine;
-        let Some(found) = engine.multi_get_in_memory(&keys, rules, At::Now)? else {
+        let Some(found) = engine.multi_get_in_memory(&keys, &self.definition, At::Now)? else {
             return Ok(None);
         };
         began.over(&self.shared.recorders.multi_get);
@@ -459,10 +457,10 @@ impl Keyspace {
         MultiGet::new(self, keys, Ok(None))
     }
 
-    /// A key of this keyspace as the tree has it, with its rules.
-    pub(crate) fn asked_key(&self, key: &[u8]) -> (TreeKey, Arc<KeyspaceRules>) {
+    /// A key of this keyspace as dictionaries have it, with the keyspace.
+    pub(crate) fn asked_key(&self, key: &[u8]) -> (TreeKey, Arc<Definition>) {
         let key = format::tree_key(&self.definition.prefix, key);
-        (key, Arc::clone(&self.definition.rules))
+        (key, Arc::clone(&self.definition))
     }
 
     /// Returns an iterator over all keys and values, in key order, as they are now.
@@ -562,7 +560,9 @@ impl Keyspace {
     /// [`Error::KeyspaceDropped`]; as the device says; damage.
     pub fn approximate_len(&self) -> Result<u64> {
         self.definition.alive()?;
-        self.shared.engine.approximate_len(&self.whole())
+        self.shared
+            .engine
+            .approximate_len(self.definition.structure, &self.whole())
     }
 
     /// Estimates how many keys within bounds have a value: see [`Keyspace::approximate_len`].
@@ -583,7 +583,9 @@ impl Keyspace {
     pub fn approximate_len_of<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
         self.definition.alive()?;
         let range = crate::iter::bounds(&self.definition, &range);
-        self.shared.engine.approximate_len(&range)
+        self.shared
+            .engine
+            .approximate_len(self.definition.structure, &range)
     }
 
     /// Returns about how many bytes the keyspace takes in the data files: all versions of its
@@ -598,7 +600,9 @@ impl Keyspace {
     /// As [`Keyspace::approximate_len`].
     pub fn size_on_disk(&self) -> Result<u64> {
         self.definition.alive()?;
-        self.shared.engine.size_on_disk(&self.whole())
+        self.shared
+            .engine
+            .size_on_disk(self.definition.structure, &self.whole())
     }
 
     /// The tree's keys that are its own.

@@ -208,10 +208,10 @@ impl Engine {
             log,
             cache: self.store.cache().stats(),
             records: self.record_stats(),
-            tree: self.tree.stats(),
-            debt: self.tree.debt(),
-            tree_runs: self.tree.longest_path(),
-            tree_height: self.tree.height(),
+            tree: self.dictionaries.tree.stats(),
+            debt: self.dictionaries.tree.debt(),
+            tree_runs: self.dictionaries.tree.longest_path(),
+            tree_height: self.dictionaries.tree.height(),
             device: self.store.directory().counters().snapshot(),
         }
     }

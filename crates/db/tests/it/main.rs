@@ -10,6 +10,7 @@ mod filesystems;
 mod handles;
 mod ingest;
 mod kill;
+mod kinds;
 mod memory;
 mod pages;
 mod panics;

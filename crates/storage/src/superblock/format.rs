@@ -1,4 +1,4 @@
-//! The bytes of a superblock, version 1. All integers little-endian.
+//! The bytes of a superblock, version 2. All integers little-endian.
 //!
 //! The file `superblock` has four slots of 4096 bytes. Slots 0 and 1 hold the two copies of one
 //! generation, slots 2 and 3 those of another. The first 16 bytes and the last 8 mean the same in
@@ -7,7 +7,7 @@
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     8  magic "ALLUVIUM"
-//!      8     4  format version: 1
+//!      8     4  format version: 2
 //!     12     4  slot: 0 to 3
 //!     16    16  store id
 //!     32     8  generation, at least 1
@@ -30,7 +30,7 @@ use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
 
 /// The newest format version that this code reads, and the one it writes.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// The size of a slot in bytes.
 pub const SLOT_BYTES: usize = 4096;
 /// How many slots there are: two generations, each stored twice.
@@ -152,7 +152,14 @@ fn decode(bytes: &[u8], slot: usize) -> Result<Superblock> {
         return Err(bad(&format!("checksum {written:016x}"), format!("{found:016x}")));
     }
     let version = reader.u32().map_err(short)?;
-    if version != FORMAT_VERSION {
+    if version < FORMAT_VERSION {
+        return Err(Error::OlderFormat {
+            place: place(slot),
+            found: version,
+            supported: FORMAT_VERSION,
+        });
+    }
+    if version > FORMAT_VERSION {
         return Err(Error::NewerFormat {
             place: place(slot),
             found: version,
@@ -233,12 +240,12 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_1_do_not_change() {
+    fn the_bytes_of_version_2_do_not_change() {
         let bytes = superblock().encode(3);
         let hex: String = bytes[..132].iter().map(|byte| format!("{byte:02x}")).collect();
         let map = "030000000000000000040000000000004d0000000000000009000000000000000002000000000000\
                    020000000000000000000000000000000000000000000000";
-        let fixed = "414c4c555649554d0100000003000000100f0e0d0c0b0a0908070605040302010900000000000000\
+        let fixed = "414c4c555649554d0200000003000000100f0e0d0c0b0a0908070605040302010900000000000000\
                      4d000000000000004e000000000000000010000002000400";
         assert_eq!(hex, format!("{fixed}{map}726f6f74"));
         assert_eq!(
@@ -248,7 +255,7 @@ mod tests {
         );
     }
 
-    const SNAPSHOT: u64 = 3577590907027384024;
+    const SNAPSHOT: u64 = 6517008359724140220;
 
     #[test]
     fn a_superblock_is_read_back_from_its_own_slot_only() {
@@ -275,14 +282,29 @@ mod tests {
     #[test]
     fn a_newer_version_is_its_own_error() {
         let mut bytes = superblock().encode(0);
-        bytes[8] = 2;
-        let sum = checksum(&bytes[..CHECKSUM_AT]);
-        bytes.truncate(CHECKSUM_AT);
-        Writer::new(&mut bytes).u64(sum);
+        bytes[8] = 3;
+        sign(&mut bytes);
         assert!(matches!(
             Slot::decode(&bytes, 0),
-            Slot::Bad(Error::NewerFormat { found: 2, .. })
+            Slot::Bad(Error::NewerFormat { found: 3, .. })
         ));
+    }
+
+    fn sign(bytes: &mut Vec<u8>) {
+        let sum = checksum(&bytes[..CHECKSUM_AT]);
+        bytes.truncate(CHECKSUM_AT);
+        Writer::new(bytes).u64(sum);
+    }
+
+    #[test]
+    fn an_older_version_is_refused_with_the_command_that_exports_the_store() {
+        let mut bytes = superblock().encode(0);
+        bytes[8] = 1;
+        sign(&mut bytes);
+        let Slot::Bad(error @ Error::OlderFormat { found: 1, .. }) = Slot::decode(&bytes, 0) else {
+            panic!("version 1 is not read any more");
+        };
+        assert!(error.to_string().contains("`alluvium export"), "{error}");
     }
 
     #[test]

@@ -393,8 +393,8 @@ fn read_slots(file: &dyn Device) -> Result<Vec<Slot>> {
         .collect()
 }
 
-/// The newest valid superblock and its pair. A newer format anywhere is an error even beside a
-/// valid older one: the newer version wrote last.
+/// The newest valid superblock and its pair. Another format anywhere is an error even beside a valid superblock: the
+/// newer version wrote last.
 fn newest(slots: Vec<Slot>) -> Result<(usize, Superblock)> {
     let mut best: Option<(usize, Superblock)> = None;
     let mut first_error = None;
@@ -409,7 +409,7 @@ fn newest(slots: Vec<Slot>) -> Result<(usize, Superblock)> {
                     best = Some((slot / 2, found));
                 }
             }
-            Slot::Bad(error @ Error::NewerFormat { .. }) => return Err(error),
+            Slot::Bad(error @ (Error::NewerFormat { .. } | Error::OlderFormat { .. })) => return Err(error),
             Slot::Bad(error) => first_error = first_error.or(Some(error)),
         }
     }

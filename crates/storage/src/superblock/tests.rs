@@ -153,7 +153,7 @@ fn a_newer_format_is_named_even_beside_an_older_superblock() {
         open(&directory),
         Err(Error::NewerFormat {
             found: 9,
-            supported: 1,
+            supported: 2,
             ..
         })
     ));

@@ -9,6 +9,9 @@
 //! many lookups under way on a device that takes its time. *victims* compares whom a node flushes
 //! to. `ALLUVIUM_TREE_RECORDS` changes the number of records; without `--bench` everything is tiny.
 
+#[path = "../../tests/it/alone.rs"]
+#[allow(dead_code, reason = "what is measured is never opened again")]
+mod alone;
 mod lookups;
 mod stream;
 mod world;
@@ -21,6 +24,7 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_model::Pdam;
 use alluvium_sim::environment::number;
 use alluvium_trees::tiered::{Depth, Tree, Victim};
+use alone::Alone;
 use std::sync::Arc;
 use std::time::Instant;
 use world::{Key, RECORD, Sizes, World, key, mix, value};

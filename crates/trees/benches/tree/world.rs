@@ -1,5 +1,6 @@
 //! The tree that is measured, and what it is filled with.
 
+use crate::alone::Alone;
 use alluvium_base::{Message, Purpose, checksum};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;

@@ -4,6 +4,7 @@ use super::lookup::Reader;
 use super::search::Search;
 use super::tree::Tree;
 use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::contract::{self, Course as _};
 use alluvium_dictionary::fetch::{Brought, Peeking};
 use alluvium_dictionary::gather::{Answer, Gather, Known};
 use alluvium_dictionary::memtables::{Memtables, above};
@@ -17,7 +18,7 @@ use std::task::Poll;
 /// known of the key, and where the search in the tree goes on.
 ///
 /// ```text
-///   loop   take a reader; of another version than the course's? begin anew: Course::begin, memtables, ...
+///   loop   take a reader; of another version than the course's? begin anew: Reader::begin, memtables, ...
 ///          Reader::advance(key, gather, course)      ready: done
 ///          otherwise bring Course::missing()         Cache::request, or request_each for many
 ///          tell Course::asked() what became of it
@@ -36,52 +37,47 @@ pub struct Course {
     waits: bool,
 }
 
-impl Course {
-    /// Starts again in a reader's version, with the memory that it has.
-    pub fn begin(&mut self, reader: &Reader<'_>, at: Sequence, now_ms: u64) {
-        self.known.reset(at, now_ms);
-        self.search.restart();
-        self.version = Some(reader.version());
-        self.missing.clear();
-        self.asked.clear();
-        self.waits = false;
-    }
-
-    /// Whether it has been begun in this reader's version: only there can it go on.
-    #[must_use]
-    pub fn is_in(&self, reader: &Reader<'_>) -> bool {
-        self.version == Some(reader.version())
-    }
-
-    /// What is known so far, to be fed; [`Course::suspend`] takes it back.
-    #[must_use]
-    pub fn resume<'op>(&mut self, operator: Option<&'op dyn Operator>) -> Gather<'op> {
+impl contract::Course for Course {
+    fn resume<'op>(&mut self, operator: Option<&'op dyn Operator>) -> Gather<'op> {
         Gather {
             operator,
             known: std::mem::take(&mut self.known),
         }
     }
 
-    /// Takes back what is known.
-    pub fn suspend(&mut self, gather: Gather<'_>) {
+    fn suspend(&mut self, gather: Gather<'_>) {
         self.known = gather.known;
     }
 
-    /// The nodes without which it cannot go on.
-    #[must_use]
-    pub fn missing(&self) -> &[NodePointer] {
+    fn missing(&self) -> &[NodePointer] {
         &self.missing
     }
 
     /// Notes that the missing nodes were asked for. If some were skipped, the lookup waits for them
     /// when it goes on.
-    pub fn asked(&mut self, pending: &Pending) {
+    fn asked(&mut self, pending: &Pending) {
         self.waits = pending.skipped() > 0;
         self.asked.append(&mut self.missing);
     }
 }
 
 impl Reader<'_> {
+    /// Begins a lookup again in this version, with the memory that there is.
+    pub fn begin(&self, course: &mut Course, at: Sequence, now_ms: u64) {
+        course.known.reset(at, now_ms);
+        course.search.restart();
+        course.version = Some(self.version());
+        course.missing.clear();
+        course.asked.clear();
+        course.waits = false;
+    }
+
+    /// Returns whether a lookup was begun in this version: only there can it go on.
+    #[must_use]
+    pub fn is_of(&self, course: &Course) -> bool {
+        course.version == Some(self.version())
+    }
+
     /// Feeds a lookup as far as what is in the cache leads. When it is pending, the course says what is missing. Few things are waited for in
     /// here: see [`Lookup`].
     ///
@@ -92,7 +88,7 @@ impl Reader<'_> {
     /// When the course was begun in another version.
     pub fn advance(&mut self, key: &[u8], gather: &mut Gather<'_>, course: &mut Course) -> Poll<Result<()>> {
         assert!(
-            course.is_in(self),
+            self.is_of(course),
             "a course goes on in the version that it was begun in"
         );
         let from = self.blocking();
@@ -260,9 +256,9 @@ impl Lookup {
         // What leaves the list from here on is in the version.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
         let mut reader = tree.reader();
-        let is_new = !self.course.is_in(&reader);
+        let is_new = !reader.is_of(&self.course);
         if is_new {
-            self.course.begin(&reader, self.at, self.now_ms);
+            reader.begin(&mut self.course, self.at, self.now_ms);
         }
         let mut gather = self.course.resume(operator);
         if is_new {

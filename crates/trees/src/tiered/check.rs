@@ -1,47 +1,45 @@
 //! Walks the tree and reports everything that is not as the invariants say, a sentence each.
 
 use super::compact::Job;
-use super::contents::{Checked, Findings};
+use super::inflight::JobId;
 use super::node::Node;
 use super::tree::{Tree, Trunk, all_nodes};
 use super::uses::Uses;
 use crate::run::Access;
+use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
 use alluvium_dictionary::merge::Direction;
-use alluvium_dictionary::read::Amount;
 use alluvium_storage::Result;
 use alluvium_storage::extents::Extent;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// How thoroughly a tree is checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
-    /// The trunk, and who uses which extent: nothing is read.
-    Trunk,
-    /// Every run and maplet as well, and that each key is found through its maplet.
-    Everything,
-}
-
 impl Tree {
-    /// Everything that is wrong. No step may go on meanwhile; jobs that were begun and not ended are handed in, for they use extents
-    /// too.
+    /// Everything that is wrong with the tree, and the extents that it uses. No step may go on meanwhile; jobs that were
+    /// begun and not ended are handed in, for they use extents too. `durable` is the root that the durable generation
+    /// has, if it has one. `tell` learns how far it has come whenever a run or a maplet was read, and may end it by
+    /// failing.
     ///
     /// # Errors
-    /// As the device says. What cannot be read because it is damaged is reported, not returned.
-    pub fn check(&self, depth: Depth, jobs: &[&Job]) -> Result<Vec<String>> {
-        Ok(self.check_with(depth, jobs, &mut |_| Ok(()))?.into_sentences())
-    }
-
-    /// As [`Tree::check`], and tells how far it has come whenever a run or a maplet was read: `tell` may end it by failing.
-    ///
-    /// # Errors
-    /// As [`Tree::check`], and what `tell` returns.
-    pub fn check_with(
+    /// As the device says, and what `tell` returns. What cannot be read because it is damaged is reported, not returned.
+    pub fn examine(
         &self,
         depth: Depth,
         jobs: &[&Job],
+        durable: Option<&[u8]>,
         tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Findings> {
+    ) -> Result<Examined> {
+        let jobs: Vec<JobId> = jobs.iter().map(|job| job.id()).collect();
+        self.examine_with(depth, &jobs, durable, tell)
+    }
+
+    /// The same, with the numbers of the jobs.
+    pub(super) fn examine_with(
+        &self,
+        depth: Depth,
+        jobs: &[JobId],
+        durable: Option<&[u8]>,
+        tell: &mut dyn FnMut(Checked) -> Result<()>,
+    ) -> Result<Examined> {
         let version = self.version();
         let nodes = all_nodes(&version.root);
         let mut found = Vec::new();
@@ -52,7 +50,7 @@ impl Tree {
         let mut reachable: HashMap<Extent, u32>;
         {
             let trunk = self.lock();
-            let pins = jobs.iter().filter_map(|job| trunk.pins.get(&job.id()));
+            let pins = jobs.iter().filter_map(|job| trunk.pins.get(job));
             let wanted = Uses::of(
                 nodes.iter().map(|node| &**node),
                 pins.flat_map(|pins| pins.iter()),
@@ -84,19 +82,13 @@ impl Tree {
                 found.push(what);
             }
         }
-        let (said, [segments, log_bytes]) = self.store().check_counted(reachable.into_iter());
-        found.extend(said);
         let mut findings = match depth {
             Depth::Trunk => Findings::default(),
-            Depth::Everything => self.check_contents(&nodes, tell)?,
+            Depth::Everything => self.check_contents(&nodes, durable, tell)?,
         };
         findings.found.splice(..0, found);
         findings.bound();
-        findings.read.log = Amount {
-            nodes: segments,
-            bytes: log_bytes,
-        };
-        Ok(findings)
+        Ok(Examined { findings, reachable })
     }
 
     /// No pivot has more runs than it may (T3).

@@ -1,7 +1,7 @@
 //! The trunk on disk: what has changed is written at a checkpoint, children before their parents, and read at an opening.
 
 use super::form::{self, Open};
-use super::format::{Form, GroupName, Payload};
+use super::format::{Form, GroupName, Root};
 use super::node::{Group, Node};
 use super::salvage::{self, Salvage};
 use super::tree::{Tree, TreeOptions, Trunk, all_nodes};
@@ -9,6 +9,7 @@ use super::uses::{RunKey, key_of};
 use crate::maplet::Maplet;
 use crate::run::Run;
 use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
 use alluvium_dictionary::values::{self, Placed, Slot, ValuePointer, ValueWriter};
@@ -171,13 +172,12 @@ impl Tree {
         }
     }
 
-    /// Makes a durable generation that holds every commit up to [`Tree::cut`]. Returns the generation. One checkpoint runs at a
-    /// time; other steps may go on meanwhile.
+    /// Writes most of what a checkpoint needs, while other steps go on: the cut that follows has little left to
+    /// write. One checkpoint runs at a time.
     ///
     /// # Errors
-    /// As [`Checkpoint::finish`](alluvium_storage::store::Checkpoint::finish). A full disk makes no generation durable, and it can be tried
-    /// again; after a failed write the store takes no changes.
-    pub fn checkpoint(&self) -> Result<u64> {
+    /// A full disk, which changes nothing; after a failed write the store takes no changes.
+    pub fn prepare(&self) -> Result<()> {
         // What changes while most is written is written again, and is little: the trunk stands still for a few nodes.
         for round in 0..ROUNDS {
             let version = self.version();
@@ -193,21 +193,26 @@ impl Tree {
             let written = self.judge(written)?;
             self.shelve(&mut self.lock(), written);
         }
-        let (begun, payload, cut) = {
-            let mut trunk = self.lock();
-            let version = self.version();
-            let written = self.write_nodes(unwritten(&version.root));
-            let written = self.judge(written)?;
-            self.shelve(&mut trunk, written);
-            let payload = Payload {
-                fingerprint_bits: self.shared.options.fingerprint_bits,
-                next_group: self.group_numbers(),
-                root: version.root.stored.at().expect("the root was written"),
-            };
-            // The cut of the extents is taken while the trunk cannot change.
-            (self.store().begin_checkpoint()?, payload.encode(), version.cut)
+        Ok(())
+    }
+
+    /// Writes what is left, and returns what the tree is opened from: [`Tree::open`]. The trunk stands still until the
+    /// cut is dropped, so that the extents can be cut at the same moment.
+    ///
+    /// # Errors
+    /// As [`Tree::prepare`].
+    pub fn stand(&self) -> Result<Cut<'_>> {
+        let mut trunk = self.lock();
+        let version = self.version();
+        let written = self.write_nodes(unwritten(&version.root));
+        let written = self.judge(written)?;
+        self.shelve(&mut trunk, written);
+        let root = Root {
+            fingerprint_bits: self.shared.options.fingerprint_bits,
+            next_group: self.group_numbers(),
+            trunk: version.root.stored.at().expect("the root was written"),
         };
-        begun.finish(&payload, cut)
+        Ok(Cut::new(root.encode(), version.cut, trunk))
     }
 
     /// Writes nodes, children before their parents. Those of which a child has been overtaken meanwhile have been, too, and are left out.
@@ -282,17 +287,12 @@ impl Tree {
         }
     }
 
-    /// Opens the tree that the store's superblock names; an empty one when it names none.
+    /// Opens the tree with this root, which a [`Cut`] had, and with every commit up to `cut`.
     ///
     /// # Errors
     /// [`Error::Corrupt`], [`Error::NewerFormat`], or as the device says.
-    pub fn open(store: Arc<Store>, options: TreeOptions) -> Result<Tree> {
-        let superblock = store.superblock();
-        if superblock.payload.is_empty() {
-            return Ok(Tree::create(store, options));
-        }
-        let place = Place::new(Structure::Superblock, "superblock", 0);
-        let payload = Payload::decode(&superblock.payload, &place, store.page_size())?;
+    pub fn open(store: Arc<Store>, options: TreeOptions, root: &[u8], cut: Sequence) -> Result<Tree> {
+        let payload = Root::decode(root, &root_place(), store.page_size())?;
         let mut opener = Opener {
             store: &store,
             groups: HashMap::new(),
@@ -300,11 +300,11 @@ impl Tree {
             salvage: None,
             made: BTreeMap::new(),
         };
-        let root = opener.read(&payload.root)?;
+        let root = opener.read(&payload.trunk)?;
         if root.range != KeyRange::everything() {
             let found = format!("a node with {:?}", root.range);
             return Err(Error::corrupt(
-                payload.root.node.place(),
+                payload.trunk.node.place(),
                 "a root with every key",
                 found,
             ));
@@ -314,7 +314,6 @@ impl Tree {
             fingerprint_bits: payload.fingerprint_bits,
             ..options
         };
-        let cut = superblock.cut;
         Ok(Tree::assemble(
             Arc::clone(&store),
             options,
@@ -341,6 +340,11 @@ impl Tree {
         }
         Tree::assemble(store, options, root, cut, next_group, Shelves::default())
     }
+}
+
+/// Where the root of a tree is, for errors: others keep it.
+pub(super) fn root_place() -> Place {
+    Place::new(Structure::Node, "the root of a tree", 0)
 }
 
 /// The nodes of a trunk that no checkpoint has written. Below one that is written, all are.

@@ -12,6 +12,7 @@ use super::tree::{Tree, Trunk, Version, find, holds, replace};
 use crate::maplet::{self, MapletSpec, Merger};
 use crate::run::{Built, Run, RunOptions, Weight};
 use alluvium_base::Purpose;
+use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::merge::Older;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
@@ -19,15 +20,6 @@ use alluvium_storage::extents::{Class, Extent, UNIT};
 use std::ops::{Add, Range};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-
-/// What a slice of work came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// There is more to do.
-    More,
-    /// It is done.
-    Done,
-}
 
 /// Which stretch of a stack a job takes, and what it may do with it.
 #[derive(Clone, Debug, PartialEq, Eq)]

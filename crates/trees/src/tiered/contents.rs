@@ -10,78 +10,32 @@ use super::tree::SEED;
 use crate::maplet::Maplet;
 use crate::run::Run;
 use alluvium_base::Purpose;
-use alluvium_dictionary::read::{Amounts, Files};
+use alluvium_dictionary::findings::{Checked, Findings};
+use alluvium_dictionary::read::Files;
 use alluvium_filters as filters;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How far a check has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
-    /// Bytes that were read.
-    pub done_bytes: u64,
-    /// Bytes that will be, about.
-    pub total_bytes: u64,
-}
-
-/// What was found by a check, and what it has read for that.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Findings {
-    /// What is wrong, a sentence each: the first thousand.
-    pub found: Vec<String>,
-    /// How much more is wrong.
-    pub unlisted: u64,
-    /// What was read.
-    pub read: Amounts,
-}
-
-/// How many findings are kept: a wrecked store has one for each of its nodes.
-const MOST_FOUND: usize = 1000;
-
-impl Findings {
-    /// Keeps the first thousand and counts the rest.
-    pub fn bound(&mut self) {
-        self.unlisted += self.found.len().saturating_sub(MOST_FOUND) as u64;
-        self.found.truncate(MOST_FOUND);
-    }
-
-    /// Returns how much is wrong.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.found.len() as u64 + self.unlisted
-    }
-
-    /// Returns what is wrong, and a last sentence for what is not listed.
-    #[must_use]
-    pub fn into_sentences(self) -> Vec<String> {
-        let mut found = self.found;
-        if self.unlisted > 0 {
-            found.push(format!("and {} findings more", self.unlisted));
-        }
-        found
-    }
-}
-
 /// Keys that are looked up in a maplet together, in the order of its pages.
 const KEYS_AT_ONCE: usize = 16 << 10;
 /// Bytes of them, about.
 const KEY_BYTES_AT_ONCE: usize = 1 << 20;
 
-/// Checks what the payload of a superblock leads to in data files that are not being written;
-/// `live_bytes` is how much there is, about. `tell` may end it by failing.
+/// Checks what the root of a tree leads to in data files that nobody writes; `live_bytes` is how much there is, about. `tell` may end
+/// it by failing.
 ///
 /// # Errors
 /// What `tell` returns. What cannot be read is reported, not returned.
 pub fn check_files(
     files: Files<'_>,
-    payload: &[u8],
+    root: &[u8],
     live_bytes: u64,
     tell: &mut dyn FnMut(Checked) -> Result<()>,
 ) -> Result<Findings> {
     let mut names = Names::default();
-    names.read(files, payload);
+    names.read(files, root);
     let mut check = Contents::new(files, live_bytes, tell);
     check.all(&mut names, None)?;
     Ok(check.findings)
@@ -92,6 +46,7 @@ impl Tree {
     pub(super) fn check_contents(
         &self,
         nodes: &[Arc<Node>],
+        durable: Option<&[u8]>,
         tell: &mut dyn FnMut(Checked) -> Result<()>,
     ) -> Result<Findings> {
         let store = self.store();
@@ -107,7 +62,9 @@ impl Tree {
             }
         }
         // A crash or a clean end now, and the next opening reads the durable generation.
-        names.read(files, &store.superblock().payload);
+        if let Some(root) = durable {
+            names.read(files, root);
+        }
         for pointer in nodes.iter().filter_map(|node| node.stored.at()) {
             names.read_again(files, &pointer);
         }
@@ -300,27 +257,5 @@ impl<'l> Lookups<'l> {
         }
         self.pending.clear();
         self.keys.clear();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_many_findings_the_first_are_kept_and_the_rest_is_counted() {
-        let mut findings = Findings::default();
-        for number in 0..3 * MOST_FOUND as u64 {
-            findings.found.push(number.to_string());
-            if number % 7 == 0 {
-                findings.bound();
-            }
-        }
-        findings.bound();
-        assert_eq!(findings.count(), 3 * MOST_FOUND as u64);
-        assert_eq!(findings.unlisted, 2 * MOST_FOUND as u64);
-        let said = findings.into_sentences();
-        assert_eq!(said.len(), MOST_FOUND + 1);
-        assert_eq!((&*said[999], &*said[1000]), ("999", "and 2000 findings more"));
     }
 }

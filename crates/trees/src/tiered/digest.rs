@@ -21,11 +21,11 @@
 //! The filter has blocks of a cache line with six bits for each key ([`Line`]), by the fingerprints that maplets have: about one
 //! unknown key in a hundred passes when it is full, one in two thousand when it is new.
 
-use super::compact::Progress;
 use super::node::{Group, Node};
 use super::tree::{Tree, Trunk};
 use crate::maplet::Reading;
 use alluvium_base::Purpose;
+use alluvium_dictionary::contract::Progress;
 use alluvium_filters::{Bits, Block as _, Bloom, Line};
 use alluvium_storage::{Hold, Result};
 use parking_lot::Mutex;

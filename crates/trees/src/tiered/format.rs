@@ -1,13 +1,13 @@
 //! The bytes of the trunk at a checkpoint, version 3. All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
-//! The payload of the superblock:
+//! The root, which a checkpoint hands to whoever keeps it:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  version, 3
 //!      1     1  bits of a fingerprint
 //!      2     8  the number of the next group
-//!     10    44  pointer to the root
+//!     10    44  pointer to the trunk's root
 //! ```
 //!
 //! A pointer to a trunk node, which is a stretch of bytes in storage nodes that it may share with others:
@@ -54,15 +54,15 @@ const VERSION: u8 = 3;
 /// The most groups, clips, bundles, pivots or parts of a node: far above what a tree makes of them.
 const MOST: u64 = 1 << 20;
 
-/// What the superblock says of a trunk.
+/// What a tree is opened from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Payload {
+pub struct Root {
     /// Bits of a fingerprint.
     pub fingerprint_bits: u8,
     /// The number of the next group.
     pub next_group: u64,
-    /// The root.
-    pub root: ValuePointer,
+    /// The root of the trunk.
+    pub trunk: ValuePointer,
 }
 
 /// A trunk node as it is written: what it refers to is named, not open.
@@ -126,7 +126,7 @@ pub struct PivotForm {
     pub live: Vec<Vec<Weight>>,
 }
 
-impl Payload {
+impl Root {
     /// Its bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -135,26 +135,26 @@ impl Payload {
             .u8(VERSION)
             .u8(self.fingerprint_bits)
             .u64(self.next_group);
-        encode_pointer(&self.root, &mut out);
+        encode_pointer(&self.trunk, &mut out);
         out
     }
 
-    /// Reads what the superblock has.
+    /// Reads what a checkpoint handed out.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
-    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Payload> {
+    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Root> {
         let mut decoder = Decoder::new(bytes, place, page_size);
         decoder.version()?;
-        let payload = Payload {
+        let read = Root {
             fingerprint_bits: decoder.u8()?,
             next_group: decoder.read(Reader::u64)?,
-            root: decoder.pointer()?,
+            trunk: decoder.pointer()?,
         };
-        if payload.next_group >= IMPOSSIBLE || decoder.reader.left() > 0 {
-            return Err(decoder.bad("the payload of a tree"));
+        if read.next_group >= IMPOSSIBLE || decoder.reader.left() > 0 {
+            return Err(decoder.bad("the root of a tree"));
         }
-        Ok(payload)
+        Ok(read)
     }
 }
 
@@ -548,18 +548,18 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_a_payload_do_not_change() {
-        let payload = Payload {
+    fn the_bytes_of_a_root_do_not_change() {
+        let root = Root {
             fingerprint_bits: 33,
             next_group: 0x0102,
-            root: pointer(4096),
+            trunk: pointer(4096),
         };
         let mut wanted = b"\x03\x21\x02\x01\0\0\0\0\0\0".to_vec();
         node_at(4096).encode(&mut wanted);
         wanted.extend_from_slice(b"\x21\0\0\0\x05\x03\0\0\0\0\0\0");
-        assert_eq!(payload.encode(), wanted);
-        let decode = |bytes: &[u8]| Payload::decode(bytes, &place(), PageSize::MIN);
-        assert_eq!(decode(&wanted).unwrap(), payload);
+        assert_eq!(root.encode(), wanted);
+        let decode = |bytes: &[u8]| Root::decode(bytes, &place(), PageSize::MIN);
+        assert_eq!(decode(&wanted).unwrap(), root);
         assert!((0..wanted.len()).all(|len| decode(&wanted[..len]).is_err()));
         wanted.push(0);
         assert!(decode(&wanted).is_err());

@@ -1,8 +1,8 @@
 //! Several runs, or parts of them, become one: every key's messages folded, range deletes applied.
 
-use super::compact::Progress;
 use crate::run::{self, Access, Builder, Built, Cursor, Run, RunOptions};
 use alluvium_base::{Kind, Message, Purpose, Sequence};
+use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::deletes::{Draft, RangeDeletes};
 use alluvium_dictionary::merge::{Direction, Folded, Folder, Merged, Older, Rule};
 use alluvium_dictionary::range::KeyRange;

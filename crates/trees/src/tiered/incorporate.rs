@@ -1,18 +1,20 @@
 //! A sealed memtable becomes a run with its maplet, and the newest bundle of the root.
 
-use super::compact::Progress;
+use super::digest::Digest;
 use super::node::{Group, Part};
 use super::shape::Rank;
 use super::tree::Tree;
-use crate::maplet::Maplet;
-use crate::run::Builder;
+use crate::maplet::{self, Maplet};
+use crate::run::{Builder, Built};
 use alluvium_base::message::LAST;
 use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::merge::{Folder, Older, Rule};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::record::{Record, Value};
 use alluvium_dictionary::rules::Keyspace;
+use alluvium_dictionary::share::Share;
 use alluvium_storage::extents::Class;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
@@ -22,8 +24,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub struct Incorporation {
     tree: Tree,
-    memtable: Arc<Memtable>,
-    cut: Sequence,
+    share: Share,
     rule: Rule,
     class: Class,
     builder: Option<Builder>,
@@ -31,7 +32,28 @@ pub struct Incorporation {
     /// The last key that was taken; none before the first.
     last: Option<Vec<u8>>,
     taken: usize,
-    is_installed: bool,
+    state: State,
+}
+
+/// How far an incorporation has come.
+#[derive(Debug)]
+enum State {
+    /// Messages are being taken.
+    Taking,
+    /// All of them are written, if there were any: they can be published.
+    Taken(Option<Box<Bundle>>),
+    /// The tree has them.
+    Published,
+    /// It was broken off on its way into the tree.
+    Broken,
+}
+
+/// A run and its maplet, which the tree does not have yet.
+#[derive(Debug)]
+struct Bundle {
+    built: Built,
+    written: maplet::Written,
+    digest: Option<Arc<Digest>>,
 }
 
 impl Tree {
@@ -41,32 +63,40 @@ impl Tree {
     /// # Errors
     /// As [`Builder::new`].
     pub fn incorporate(&self, memtable: Arc<Memtable>, cut: Sequence, class: Class) -> Result<Incorporation> {
+        self.incorporate_share(Share::whole(memtable, cut), class)
+    }
+
+    /// The same of a share of a memtable.
+    ///
+    /// # Errors
+    /// As [`Builder::new`].
+    pub fn incorporate_share(&self, share: Share, class: Class) -> Result<Incorporation> {
         let rule = self.shared.horizon.rule(Older::Elsewhere);
         let options = self.run_options(Purpose::Incorporate, class);
         let mut builder = Builder::new(&self.shared.store, &options)?;
-        if memtable.has_range_deletes() {
-            let mut deletes = memtable.range_deletes();
+        if share.memtable.has_range_deletes() {
+            let mut deletes = share.memtable.range_deletes();
             // The tree holds nothing as new as the memtable's oldest message, and the records that follow were not deleted.
             deletes.level(rule.horizon);
             deletes.fold(&[rule.horizon]);
             let root = &self.peek().root;
             // Where the tree has nothing, a delete that every reader sees has nothing left to delete (G4).
             deletes.retain(|start, end, sequence| {
-                sequence > rule.horizon || root.touches(&KeyRange::new(start, Some(end)))
+                share.contains(start)
+                    && (sequence > rule.horizon || root.touches(&KeyRange::new(start, Some(end))))
             });
             builder.delete_ranges(Arc::new(deletes.finish()));
         }
         Ok(Incorporation {
             tree: self.clone(),
-            memtable,
-            cut,
+            share,
             rule,
             class,
             builder: Some(builder),
             keyspace: Keyspace::new(&self.shared.options.schema),
             last: None,
             taken: 0,
-            is_installed: false,
+            state: State::Taking,
         })
     }
 }
@@ -79,7 +109,34 @@ impl Incorporation {
     /// [`Error::Full`](alluvium_storage::Error::Full), and as the device says: nothing has changed
     /// then, and the caller starts again.
     pub fn poll(&mut self, records: usize) -> Result<Progress> {
+        if self.take(records)? == Progress::More {
+            return Ok(Progress::More);
+        }
+        self.publish()?;
+        Ok(Progress::Done)
+    }
+
+    /// As [`Incorporation::poll`], but leaves what was taken to [`Incorporation::publish`].
+    ///
+    /// # Errors
+    /// As [`Incorporation::poll`].
+    pub fn take(&mut self, records: usize) -> Result<Progress> {
+        if !matches!(self.state, State::Taking) {
+            return Ok(Progress::Done);
+        }
         let result = self.go_on(records);
+        self.tree.judge(result)
+    }
+
+    /// The memtable's messages, all of which were taken, are in the tree from now on.
+    ///
+    /// # Errors
+    /// As [`Incorporation::poll`].
+    ///
+    /// # Panics
+    /// Before all of them were taken.
+    pub fn publish(&mut self) -> Result<()> {
+        let result = self.install();
         self.tree.judge(result)
     }
 
@@ -90,30 +147,20 @@ impl Incorporation {
     }
 
     fn go_on(&mut self, records: usize) -> Result<Progress> {
-        if self.is_installed {
-            return Ok(Progress::Done);
-        }
         let Some(builder) = &mut self.builder else {
-            // It was taken, and an error or a panic came before the tree had it: only the memtable has its messages still.
-            let cause = "writing a memtable out was broken off on its way into the tree".to_owned();
-            return Err(Error::Poisoned { cause });
+            return Err(broken());
         };
-        let mut cursor = self.memtable.cursor();
-        match &self.last {
-            None => cursor.first(),
-            Some(last) => {
-                cursor.seek(last);
-                if cursor.key() == Some(last) {
-                    cursor.next();
-                }
-            }
-        }
+        let share = &self.share;
+        let mut cursor = match &self.last {
+            None => share.first(),
+            Some(last) => share.behind(last),
+        };
         let until = self.taken.saturating_add(records);
         while let Some(key) = cursor.key() {
             if self.taken >= until {
                 return Ok(Progress::More);
             }
-            let memtable = &self.memtable;
+            let memtable = &share.memtable;
             let deleted = |reader| memtable.range_deleted(key, reader);
             if let Some(rules) = self.keyspace.enter(key) {
                 builder.begin_keyspace(rules.codec, rules.value_threshold)?;
@@ -136,31 +183,59 @@ impl Incorporation {
             let last = self.last.get_or_insert_with(Vec::new);
             last.clear();
             last.extend_from_slice(key);
-            cursor.next();
+            share.next(&mut cursor);
         }
-        self.install()?;
-        self.is_installed = true;
+        let bundle = self.finish()?;
+        self.state = State::Taken(bundle.map(Box::new));
         Ok(Progress::Done)
     }
 
-    fn install(&mut self) -> Result<()> {
+    /// Writes what is left of the run, and its maplet; none of a share without messages.
+    fn finish(&mut self) -> Result<Option<Bundle>> {
         let tree = &self.tree;
-        let builder = self.builder.take().expect("it is installed once");
+        let builder = self.builder.take().expect("it is finished once");
         let Some(mut built) = builder.finish()? else {
-            tree.change(Some(self.cut), |_, _, root| Ok(Some(root.draft())))?;
-            return Ok(());
+            return Ok(None);
         };
         let hashes = std::mem::take(&mut built.hashes);
         let digest = tree.peek().digest.clone();
         let digest = digest.filter(|digest| digest.add_hashes(&hashes));
         let spec = tree.maplet_spec(Purpose::Incorporate, self.class);
-        let written = match Maplet::build(&tree.shared.store, &spec, hashes, 0) {
-            Ok(written) => written,
+        match Maplet::build(&tree.shared.store, &spec, hashes, 0) {
+            Ok(written) => Ok(Some(Bundle {
+                built,
+                written,
+                digest,
+            })),
             Err(error) => {
                 built.abandon(&tree.shared.store);
-                return Err(error);
+                Err(error)
             }
+        }
+    }
+
+    fn install(&mut self) -> Result<()> {
+        // Where an error or a panic comes before the tree has it, only the memtable has its messages still.
+        let bundle = match std::mem::replace(&mut self.state, State::Broken) {
+            State::Taken(bundle) => bundle,
+            State::Published => {
+                self.state = State::Published;
+                return Ok(());
+            }
+            State::Broken => return Err(broken()),
+            State::Taking => unreachable!("it is published once all of it was taken"),
         };
+        let (tree, cut) = (&self.tree, self.share.cut);
+        let Some(bundle) = bundle else {
+            tree.change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;
+            self.state = State::Published;
+            return Ok(());
+        };
+        let Bundle {
+            built,
+            written,
+            digest,
+        } = *bundle;
         let bytes = built.run.summary().bytes + written.maplet.bytes();
         let group = Group::new(
             tree.next_group(),
@@ -172,7 +247,7 @@ impl Incorporation {
             group: Arc::new(group),
             clip: None,
         };
-        let changed = tree.change(Some(self.cut), |trunk, shaper, root| {
+        let changed = tree.change(Some(cut), |trunk, shaper, root| {
             let received = shaper.receive(root, vec![part])?;
             let nodes = shaper.settle(received, Rank::Root)?;
             // Nothing can fail any more: what was written becomes part of the generation being built.
@@ -187,9 +262,26 @@ impl Incorporation {
             written.abandon(&tree.shared.store);
             return Err(error);
         }
+        self.state = State::Published;
         let tallies = &tree.shared.tallies;
         tallies.incorporations.fetch_add(1, Ordering::Relaxed);
         tallies.incorporated_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
+}
+
+impl Drop for Incorporation {
+    fn drop(&mut self) {
+        if let State::Taken(Some(bundle)) = std::mem::replace(&mut self.state, State::Broken) {
+            let store = &self.tree.shared.store;
+            bundle.built.abandon(store);
+            bundle.written.abandon(store);
+        }
+    }
+}
+
+#[cold]
+fn broken() -> Error {
+    let cause = "writing a memtable out was broken off on its way into the tree".to_owned();
+    Error::Poisoned { cause }
 }

@@ -1,7 +1,7 @@
 //! The steps of a tree, in the order of their priority, and the maintenance that does not follow
 //! from writes.
 
-use super::compact::{Job, Progress};
+use super::compact::Job;
 use super::node::{Node, Part};
 use super::outline::Underway;
 use super::policy::{self, Wish};
@@ -9,6 +9,7 @@ use super::shape::{self, Rank};
 use super::tree::{Tree, Version, replace};
 use crate::run::Run;
 use alluvium_base::Sequence;
+use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::merge::Older;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;

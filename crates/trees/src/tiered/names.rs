@@ -1,17 +1,19 @@
 //! What a trunk on disk names, read from the device without opening any of it: for a check, and for
 //! rebuilding an extent map.
 
-use super::format::{Form, PartName, Payload};
+use super::checkpoint::root_place;
+use super::format::{Form, PartName, Root};
 use super::node::Node;
 use super::uses::{RunKey, key_of};
 use crate::maplet::Maplet;
 use crate::run::Run;
 use alluvium_base::Purpose;
+use alluvium_dictionary::blob::extents_of;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::{Amounts, Files};
 use alluvium_dictionary::values::{self, ValuePointer};
-use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, Reached, UNIT};
-use alluvium_storage::{Error, NodePointer, Place, Result, Structure};
+use alluvium_storage::extents::{Extent, Reached};
+use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// A group that needs a run in a range, and the run's place in it.
@@ -37,7 +39,7 @@ pub(super) struct Names {
     pub(super) damaged: Vec<Damaged>,
 }
 
-/// A trunk node that cannot be read, or a payload that names none.
+/// A trunk node that cannot be read, or a root that names none.
 #[derive(Debug)]
 pub(super) struct Damaged {
     /// The keys that it is responsible for.
@@ -46,14 +48,10 @@ pub(super) struct Damaged {
 }
 
 impl Names {
-    /// What a superblock's payload leads to. Damaged trunk nodes are listed, and what lies below them is not known.
-    pub(super) fn read(&mut self, files: Files<'_>, payload: &[u8]) {
-        if payload.is_empty() {
-            return;
-        }
-        let place = Place::new(Structure::Superblock, "superblock", 0);
-        match Payload::decode(payload, &place, files.page_size) {
-            Ok(payload) => self.read_trunk(files, payload.root),
+    /// What the root of a tree leads to. Damaged trunk nodes are listed, and what lies below them is not known.
+    pub(super) fn read(&mut self, files: Files<'_>, root: &[u8]) {
+        match Root::decode(root, &root_place(), files.page_size) {
+            Ok(root) => self.read_trunk(files, root.trunk),
             Err(error) => self.damaged.push(Damaged {
                 range: KeyRange::everything(),
                 error,
@@ -200,14 +198,14 @@ pub(super) fn merged(needs: &[Need]) -> Vec<KeyRange> {
     merged
 }
 
-/// Every extent that a superblock's payload leads to, with its references and live bytes: what the extent map says, found without it.
+/// Every extent that the root of a tree leads to, with its references and live bytes: what the extent map says, found without it.
 /// Trunk nodes do not say which extents they are in, so theirs are made as small as they can be.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when anything that names extents is damaged; as the device says.
-pub fn reached(files: Files<'_>, payload: &[u8]) -> Result<Vec<Reached>> {
+pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
     let mut names = Names::default();
-    names.read(files, payload);
+    names.read(files, root);
     if let Some(damage) = names.damaged.pop() {
         return Err(damage.error);
     }
@@ -251,7 +249,7 @@ impl Sums {
     }
 
     pub(super) fn add_trunk(&mut self, names: &Names) {
-        for (extent, live) in trunk_extents(names.trunk.values()) {
+        for (extent, live) in extents_of(names.trunk.values()) {
             self.add(extent, live);
         }
     }
@@ -267,36 +265,6 @@ impl Sums {
             });
         reached.collect()
     }
-}
-
-/// The units that hold trunk nodes, neighbours in one extent, each with its live bytes.
-pub(super) fn trunk_extents<'n>(nodes: impl Iterator<Item = &'n NodePointer>) -> Vec<(Extent, u64)> {
-    let mut extents: Vec<(Extent, u64)> = Vec::new();
-    // They come in the order of tier and offset.
-    for node in nodes {
-        let live = node.read_len() as u64;
-        let start = (node.offset / UNIT) as u32;
-        let end = (node.offset + live).div_ceil(UNIT) as u32;
-        match extents.last_mut() {
-            Some((last, bytes))
-                if last.tier == node.tier
-                    && start <= last.end()
-                    && end.max(last.end()) - last.start <= MAX_EXTENT_UNITS =>
-            {
-                last.units = end.max(last.end()) - last.start;
-                *bytes += live;
-            }
-            _ => {
-                let extent = Extent {
-                    tier: node.tier,
-                    start,
-                    units: end - start,
-                };
-                extents.push((extent, live));
-            }
-        }
-    }
-    extents
 }
 
 /// What is wrong with the names, for the report of a check.

@@ -7,21 +7,22 @@
 //! what there is. All trunk nodes are written again by the next checkpoint, and their old space is
 //! given up with it.
 
-use super::checkpoint::Opener;
-use super::format::Payload;
-use super::names::{Names, Sums, merged, trunk_extents};
+use super::checkpoint::{Opener, root_place};
+use super::format::Root;
+use super::names::{Names, Sums, merged};
 use super::node::{Node, Pivot};
 use super::tree::{SEED, Tree, TreeOptions};
 use super::uses::RunKey;
 use crate::maplet::{Maplet, MapletSpec, Merger, Progress, Source, Written};
 use crate::run::Run;
-use alluvium_base::Purpose;
+use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::blob::extents_of;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::{Amounts, Files};
 use alluvium_filters as filters;
 use alluvium_storage::extents::{Class, Extent, Reached};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Error, Place, Result, Structure};
+use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -47,13 +48,13 @@ pub struct Salvage {
 }
 
 impl Salvage {
-    /// Reads the trunk, every footer and every maplet that a superblock's payload leads to.
+    /// Reads the trunk, every footer and every maplet that the root of a tree leads to.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when the root of the trunk is damaged: nothing can be reached then.
-    pub fn survey(files: Files<'_>, payload: &[u8]) -> Result<Salvage> {
+    pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Salvage> {
         let mut names = Names::default();
-        names.read(files, payload);
+        names.read(files, root);
         let all = KeyRange::everything();
         if let Some(root) = names.damaged.iter().position(|damaged| damaged.range == all) {
             return Err(names.damaged.swap_remove(root).error);
@@ -251,18 +252,18 @@ impl Tree {
         store: &Arc<Store>,
         options: TreeOptions,
         mut salvage: Salvage,
+        root: &[u8],
+        cut: Sequence,
     ) -> Result<(Tree, Vec<Lost>, Vec<String>)> {
-        let superblock = store.superblock();
-        let place = Place::new(Structure::Superblock, "superblock", 0);
-        let payload = Payload::decode(&superblock.payload, &place, store.page_size())?;
+        let payload = Root::decode(root, &root_place(), store.page_size())?;
         let made = salvage.maplets(store, payload.fingerprint_bits);
         let made = store.judge(made)?;
-        let old: Vec<(Extent, u64)> = trunk_extents(salvage.names.trunk.values());
-        let root = Opener::salvaging(store, &salvage, made).read(&payload.root)?;
+        let old: Vec<(Extent, u64)> = extents_of(salvage.names.trunk.values());
+        let root = Opener::salvaging(store, &salvage, made).read(&payload.trunk)?;
         if root.range != KeyRange::everything() {
             let found = format!("a node with {:?}", root.range);
             return Err(Error::corrupt(
-                payload.root.node.place(),
+                payload.trunk.node.place(),
                 "a root with every key",
                 found,
             ));
@@ -271,13 +272,7 @@ impl Tree {
             fingerprint_bits: payload.fingerprint_bits,
             ..options
         };
-        let tree = Tree::assemble_unwritten(
-            Arc::clone(store),
-            options,
-            root,
-            superblock.cut,
-            payload.next_group,
-        );
+        let tree = Tree::assemble_unwritten(Arc::clone(store), options, root, cut, payload.next_group);
         for (extent, _) in old {
             store.extents().release(extent, store.epochs().current());
         }

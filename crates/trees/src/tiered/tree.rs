@@ -13,7 +13,7 @@ use super::uses::Uses;
 use super::usual::UsualScan;
 use alluvium_base::Sequence;
 use alluvium_device::{Error as DeviceError, Operation};
-use alluvium_dictionary::merge::{Older, Rule};
+use alluvium_dictionary::horizon::Horizon;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::{OneKeyspace, Schema};
 use alluvium_storage::extents::Class;
@@ -29,86 +29,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// What hashes of keys are seeded with: a filter that is known by its answers is no secret here.
 pub(super) const SEED: u64 = 0;
 
-/// What may be forgotten, read whenever a job begins.
-#[derive(Debug, Default)]
-pub struct Horizon {
-    /// The newest place up to which anything may have been folded.
-    sequence: AtomicU64,
-    /// The places at which anyone may read up to there, ascending. A set that was true once stays right: who begins to read later
-    /// reads at its last place or above, and who has ended does no harm.
-    readers: Mutex<Arc<[Sequence]>>,
-    now_ms: AtomicU64,
-    /// How many there are who keep compactions from asking filters.
-    holds: AtomicU64,
-}
-
-impl Horizon {
-    /// Readers read at `sequence` or above only: older versions that these cannot tell apart are folded. It never falls.
-    pub fn raise(&self, sequence: Sequence) {
-        self.raise_past([], sequence);
-    }
-
-    /// Readers read at one of `snapshots`, which ascend, or at `now` and above: versions that none of these can tell apart are folded.
-    ///
-    /// The caller sees to it that no reader begins below `now` between the moment at which it looks for snapshots and this call. What
-    /// was said of a later `now` stays.
-    pub fn raise_past(&self, snapshots: impl IntoIterator<Item = Sequence>, now: Sequence) {
-        let mut readers = self.readers.lock();
-        if self.sequence.fetch_max(now, Ordering::AcqRel) > now {
-            return;
-        }
-        let below = snapshots.into_iter().filter(|&at| at < now);
-        let places: Arc<[Sequence]> = below.chain([now]).collect();
-        debug_assert!(places.is_sorted(), "snapshots ascend");
-        if *readers != places {
-            *readers = places;
-        }
-    }
-
-    /// The newest place up to which anything may have been folded: a reader below it, at no snapshot, may miss what was.
-    #[must_use]
-    pub fn sequence(&self) -> Sequence {
-        self.sequence.load(Ordering::Acquire)
-    }
-
-    /// Puts that expire at or before this moment, in milliseconds of the caller's clock, are gone for every reader from now on.
-    pub fn tick(&self, now_ms: u64) {
-        self.now_ms.fetch_max(now_ms, Ordering::AcqRel);
-    }
-
-    /// Compactions that begin from now on ask no filters, until as many calls of [`Horizon::release_filters`] have followed: for a
-    /// snapshot that must go on seeing what it has seen. One that is taken while a compaction is under way may see before and after it.
-    pub fn hold_filters(&self) {
-        self.holds.fetch_add(1, Ordering::AcqRel);
-    }
-
-    /// Takes back one [`Horizon::hold_filters`].
-    ///
-    /// # Panics
-    /// When there is none.
-    pub fn release_filters(&self) {
-        let before = self.holds.fetch_sub(1, Ordering::AcqRel);
-        assert!(before > 0, "filters are released as often as they were held");
-    }
-
-    /// Whether a compaction that begins now may ask filters (T8).
-    pub(super) fn asks_filters(&self) -> bool {
-        self.holds.load(Ordering::Acquire) == 0
-    }
-
-    /// The rule for a merge that begins now.
-    #[must_use]
-    pub fn rule(&self, older: Older) -> Rule {
-        let readers = Arc::clone(&self.readers.lock());
-        Rule {
-            horizon: readers.first().copied().unwrap_or(0),
-            readers,
-            older,
-            now_ms: self.now_ms.load(Ordering::Acquire),
-        }
-    }
-}
-
 /// How a tree is built. All of it may change from one opening to the next.
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
@@ -120,6 +40,8 @@ pub struct TreeOptions {
     pub fingerprint_bits: u8,
     /// How the records of each keyspace are kept.
     pub schema: Arc<dyn Schema>,
+    /// What may be forgotten, shared with other dictionaries; a tree without one has its own.
+    pub horizon: Option<Arc<Horizon>>,
 }
 
 impl Default for TreeOptions {
@@ -130,6 +52,7 @@ impl Default for TreeOptions {
             // Twelve beyond the two million records that a leaf of 256 MiB holds when each has about 120 bytes.
             fingerprint_bits: 33,
             schema: Arc::new(OneKeyspace::default()),
+            horizon: None,
         }
     }
 }
@@ -215,7 +138,7 @@ pub struct Tree {
 pub(super) struct Shared {
     pub(super) store: Arc<Store>,
     pub(super) options: TreeOptions,
-    pub(super) horizon: Horizon,
+    pub(super) horizon: Arc<Horizon>,
     version: ArcSwap<Version>,
     trunk: Mutex<Trunk>,
     next_group: AtomicU64,
@@ -294,11 +217,12 @@ impl Tree {
             cut,
             digest: None,
         };
+        let horizon = options.horizon.clone().unwrap_or_default();
         let tree = Tree {
             shared: Arc::new(Shared {
                 store,
                 options,
-                horizon: Horizon::default(),
+                horizon,
                 version: ArcSwap::from_pointee(version),
                 trunk: Mutex::new(trunk),
                 next_group: AtomicU64::new(next_group),

@@ -1,5 +1,6 @@
 //! Checkpoints of large trunks, and of trunks that change meanwhile.
 
+use crate::alone::Alone;
 use crate::schema::schema;
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
@@ -48,7 +49,7 @@ fn reopened(directory: Arc<dyn Directory>, tree: Tree) -> Tree {
     drop(tree);
     let store = Store::open(directory, &crate::world::store_options()).unwrap();
     let store = store.replay(&mut |_| Ok(())).unwrap();
-    Tree::open(Arc::new(store), options()).unwrap()
+    Tree::open_alone(Arc::new(store), options()).unwrap()
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What a tree says of its cost: memory, debt, the weight of ranges.
 
+use crate::alone::Alone;
 use crate::schema::schema;
 use alluvium_base::Message;
 use alluvium_base::message::LAST;

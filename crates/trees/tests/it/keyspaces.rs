@@ -1,5 +1,6 @@
 //! What differs by keyspace: filters.
 
+use crate::alone::Alone;
 use crate::schema::appending;
 use alluvium_base::Message;
 use alluvium_base::message::LAST;

@@ -1,5 +1,6 @@
 //! The tiered tree: against a reference model, and under crashes and faults.
 
+mod alone;
 mod checkpoints;
 mod crashes;
 mod crowded;

@@ -1,5 +1,6 @@
 //! Space that comes back.
 
+use crate::alone::Alone;
 use crate::schema::{schema, schema_with};
 use alluvium_base::Message;
 use alluvium_base::message::LAST;

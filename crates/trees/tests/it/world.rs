@@ -1,6 +1,7 @@
 //! A tree with a memtable above it, driven by one seed and compared with the reference at every
 //! step.
 
+use crate::alone::Alone;
 use crate::history::History;
 use crate::schema::schema_with;
 use crate::stack::Stack;
@@ -184,6 +185,7 @@ impl World {
             victim: workload.victim,
             fingerprint_bits: 24,
             schema: schema_with(workload.prefix, workload.codec, workload.value_threshold),
+            horizon: None,
         }
     }
 
@@ -557,7 +559,7 @@ impl World {
         );
         drop(std::mem::replace(&mut self.tree, placeholder));
         let store = Store::open(directory, &store_options_of(&self.workload))?.replay(&mut |_| Ok(()))?;
-        self.tree = Tree::open(Arc::new(store), options)?;
+        self.tree = Tree::open_alone(Arc::new(store), options)?;
         let cut = self.tree.cut();
         self.history.cut(cut);
         self.sequence = self.sequence.max(cut);

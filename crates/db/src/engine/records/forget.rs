@@ -3,9 +3,9 @@
 
 use super::Records;
 use alluvium_base::{Kind, Sequence};
+use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::memtable::{Memtable, Versions};
 use alluvium_dictionary::rules::Schema;
-use alluvium_trees::tiered::Progress;
 use std::sync::Arc;
 
 /// One memtable's messages on their way into the tree. Its keys are renewed or forgotten by slices;

@@ -14,6 +14,8 @@ use alluvium_storage::log::{self, LogOptions};
 use alluvium_trees::tiered::Shape;
 use kept::kept;
 use ops::{Action, KEYSPACES};
+// Beside this module: which structure each keyspace is in.
+use super::kinds;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,7 +106,7 @@ impl Whole {
                 _ => KeyspaceOptions::new(),
             };
             let name = char::from(letter).to_string();
-            keyspaces.push(db.keyspace_with(&name, &options).map_err(trouble)?);
+            keyspaces.push(kinds::keyspace(db, letter, &name, &options).map_err(trouble)?);
         }
         Ok(())
     }

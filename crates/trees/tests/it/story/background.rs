@@ -4,6 +4,7 @@
 use super::db::{Db, Pairs, Sealed, Snapshot};
 use super::flaw::Flaw;
 use super::trouble;
+use crate::alone::Alone;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;

@@ -7,6 +7,7 @@
 use super::flaw::Flaw;
 use super::ingest::UnderWay;
 use super::ops::{decode, encode};
+use crate::alone::Alone;
 use crate::stack::Stack;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Sequence};
@@ -149,7 +150,7 @@ impl Db {
             Ok(())
         })?;
         let next = store.log().completed().max(last) + 1;
-        let tree = Tree::open(Arc::new(store), tree)?;
+        let tree = Tree::open_alone(Arc::new(store), tree)?;
         Ok(Self::assemble(tree, memtable, filled, next, flaw))
     }
 

@@ -9,6 +9,7 @@ mod ops;
 
 pub(crate) use flaw::Flaw;
 
+use crate::alone::Alone;
 use crate::schema::schema;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
@@ -83,6 +84,7 @@ impl Tiered {
                 log::Access::Mapped => schema(0, Codec::None),
                 log::Access::Written => schema(1, Codec::None),
             },
+            horizon: None,
         }
     }
 

@@ -1,0 +1,81 @@
+//! One durable generation of all dictionaries.
+//!
+//! ```text
+//!   prepared    each dictionary has written most of what it needs     while everything goes on
+//!   standing    each has written the rest and said its root; none changes
+//!   listed      the manifest has the roots                            dictionaries.rs
+//!   cut         the extents are those that the roots lead to          they go on
+//!   durable     the superblock names the manifest                     storage::store
+//! ```
+
+use super::work::Worked;
+use super::{Engine, dictionaries::Begun};
+use crate::Result;
+use std::sync::atomic::Ordering;
+
+impl Engine {
+    /// A checkpoint, unless somebody else makes one.
+    pub(crate) fn try_checkpoint(&self) -> Result<Worked> {
+        let Some(_alone) = self.work.checkpoint.try_lock() else {
+            return Ok(Worked::Nothing);
+        };
+        self.checkpoint_alone()?;
+        Ok(Worked::Something)
+    }
+
+    fn checkpoint_alone(&self) -> Result<()> {
+        self.guarded("a checkpoint", || {
+            while !self.make_checkpoint()? {
+                // A memtable is in some of the dictionaries: an error came before the others had it.
+                if self.incorporate_slice(usize::MAX)? == Worked::Nothing {
+                    std::thread::yield_now();
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes a durable generation of what the dictionaries hold; whether they all held the same commits.
+    fn make_checkpoint(&self) -> Result<bool> {
+        self.store.health()?;
+        let _slice = self.work.slice();
+        self.work.checkpoint_is_wanted.store(false, Ordering::Relaxed);
+        let _span = tracing::debug_span!("checkpoint", cut = self.dictionaries.cut()).entered();
+        let Some(begun) = self.dictionaries.cut_generation(&self.store)? else {
+            return Ok(false);
+        };
+        let Begun {
+            checkpoint,
+            payload,
+            at,
+        } = begun;
+        checkpoint.finish(&payload, at)?;
+        self.work.covered.fetch_max(at, Ordering::AcqRel);
+        self.tallies.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.pressure.relieved();
+        Ok(true)
+    }
+
+    /// What was acknowledged goes into the dictionaries, and they to the disk.
+    pub(crate) fn checkpoint_everything(&self) -> Result<()> {
+        let cut = self.queue.seal();
+        self.visible.wait_for(cut);
+        while self.dictionaries.cut() < cut {
+            self.store.health()?;
+            if self.incorporate_slice(usize::MAX)? == Worked::Nothing {
+                // Somebody else is at it.
+                std::thread::yield_now();
+            }
+        }
+        if self.work.covered.load(Ordering::Acquire) < cut {
+            self.checkpoint_now()?;
+        }
+        Ok(())
+    }
+
+    /// A checkpoint, after the one that may be under way.
+    pub(crate) fn checkpoint_now(&self) -> Result<()> {
+        let _alone = self.work.checkpoint.lock();
+        self.checkpoint_alone()
+    }
+}

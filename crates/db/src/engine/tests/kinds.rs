@@ -1,0 +1,119 @@
+//! Stores in which a newer version has put structures that this one does not know.
+
+use super::engine;
+use crate::catalog::Owners;
+use crate::engine::Commit;
+use crate::manifest::{Entry, Manifest};
+use crate::simulation::{OpenIn as _, Simulated as _};
+use crate::structure::Structure;
+use crate::{Db, Durability, Error, KeyspaceOptions, Options, format};
+use alluvium_base::Kind;
+use alluvium_device::Directory;
+use alluvium_device::memory::MemoryDirectory;
+use std::sync::Arc;
+
+/// The kind of a structure that is not there yet.
+const LATER: u8 = 99;
+
+/// The number of the keyspace in it.
+const NUMBER: u32 = 77;
+
+fn options() -> Options {
+    Options::new().memory(16 << 20).workers(0)
+}
+
+/// Every way to open a store fails, and says why.
+fn refused(directory: &Arc<dyn Directory>) -> Vec<Error> {
+    let unwanted = |opened: crate::Result<Db>| opened.map(drop).expect_err("it has an unknown structure");
+    vec![
+        unwanted(options().open_existing_in(Arc::clone(directory))),
+        unwanted(options().open_in(Arc::clone(directory))),
+        unwanted(options().open_read_only_in(Arc::clone(directory))),
+    ]
+}
+
+#[test]
+fn a_keyspace_of_an_unknown_kind_is_refused_by_its_name() {
+    for is_checkpointed in [false, true] {
+        let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+        let db = options().open_in(Arc::clone(&directory)).unwrap();
+        let known = db.keyspace("known").unwrap();
+        known.put("key", "value").unwrap();
+        let mut commit = Commit::default();
+        let value = format::encode_keyspace(NUMBER, LATER, &KeyspaceOptions::new());
+        commit.add(&[], &format::keyspace_key("rivers"), Kind::Put, 0, &value);
+        let committed = engine(&known).commit(&commit, Owners::Catalog, Durability::Disk);
+        committed.unwrap();
+        if is_checkpointed {
+            db.checkpoint().unwrap();
+        }
+        drop(known);
+        db.close().unwrap();
+        let mut errors = refused(&directory);
+        errors.push(options().repair_in(directory).expect_err("it is not damaged"));
+        for error in errors {
+            let Error::UnknownStructure { keyspace, kind } = &error else {
+                panic!("{error}");
+            };
+            assert_eq!((&keyspace[..], *kind), ("rivers", LATER));
+            let told = error.to_string();
+            assert!(told.contains("\"rivers\"") && told.contains("kind 99"), "{told}");
+            assert!(
+                told.contains("open the store with the version that wrote it"),
+                "{told}"
+            );
+        }
+    }
+}
+
+/// A store whose durable manifest lists a dictionary of an unknown kind.
+fn listed(keyspaces: &[u32]) -> Arc<dyn Directory> {
+    let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+    let db = options().open_in(Arc::clone(&directory)).unwrap();
+    let known = db.keyspace("known").unwrap();
+    known.put("key", "value").unwrap();
+    let engine = engine(&known);
+    let (begun, payload, at) = {
+        let tree = engine.dictionaries.tree.stand().unwrap();
+        let entry = |id, kind, root: &[u8]| Entry {
+            id,
+            kind,
+            root: root.to_vec(),
+        };
+        let manifest = Manifest {
+            dictionaries: vec![
+                entry(0, Structure::Tiered.kind(), &tree.root),
+                entry(5, LATER, b"what it is opened from"),
+            ],
+            keyspaces: keyspaces.iter().map(|keyspace| (*keyspace, 5)).collect(),
+        };
+        let keeper = &engine.dictionaries.manifest;
+        let payload = keeper.keep(&engine.store, manifest).unwrap();
+        (engine.store.begin_checkpoint().unwrap(), payload, tree.at)
+    };
+    begun.finish(&payload, at).unwrap();
+    drop(known);
+    db.abandon();
+    directory
+}
+
+#[test]
+fn a_dictionary_of_an_unknown_kind_is_refused_though_the_catalog_does_not_name_it() {
+    for (keyspaces, name) in [
+        (&[1][..], "known"),
+        (&[NUMBER][..], "number 77"),
+        (&[][..], "in dictionary 5"),
+    ] {
+        let directory = listed(keyspaces);
+        for error in refused(&directory) {
+            let Error::UnknownStructure { keyspace, kind } = &error else {
+                panic!("{error}");
+            };
+            assert_eq!((&keyspace[..], *kind), (name, LATER));
+        }
+        let error = options().repair_in(directory).expect_err("it is not damaged");
+        let told = error.to_string();
+        assert!(told.contains("dictionary 5") && told.contains("99"), "{told}");
+        assert!(told.contains("upgrade Alluvium"), "{told}");
+    }
+}

@@ -1,0 +1,113 @@
+//! What the manifest of data files leads to, whether or not anybody has the store open.
+
+use super::{Entry, read};
+use crate::structure::Structure;
+use alluvium_base::Purpose;
+use alluvium_dictionary::blob::extents_of;
+use alluvium_dictionary::read::Files;
+use alluvium_storage::extents::Reached;
+use alluvium_storage::{Error, NodePointer, Place, Result};
+use alluvium_trees::map;
+use alluvium_trees::tiered::{self, Checked, Findings, Salvage};
+
+/// What is damaged of what an opening needs.
+#[derive(Debug, Default)]
+pub(crate) struct Surveyed {
+    /// Of the tree, if there is one.
+    pub(crate) tree: Option<Salvage>,
+    /// The extents that what is sound needs.
+    pub(crate) reached: Vec<Reached>,
+}
+
+/// Every extent that a payload leads to, with its references and live bytes: what the extent map says, found without it.
+pub(crate) fn reached(files: Files<'_>, payload: &[u8]) -> Result<Vec<Reached>> {
+    let (manifest, nodes) = read(files, payload, Purpose::Recovery)?;
+    let mut all = of_manifest(nodes);
+    for entry in &manifest.dictionaries {
+        match known(entry)? {
+            Structure::Tiered => all.extend(tiered::reached(files, &entry.root)?),
+            Structure::Map => all.extend(map::reached(files, &entry.root)?),
+        }
+    }
+    Ok(in_order(all))
+}
+
+/// Looks for damage to what a payload leads to, and changes nothing.
+pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
+    let (manifest, nodes) = read(files, payload, Purpose::Recovery)?;
+    let mut surveyed = Surveyed::default();
+    let mut all = of_manifest(nodes);
+    for entry in &manifest.dictionaries {
+        match known(entry)? {
+            Structure::Tiered => {
+                let salvage = Salvage::survey(files, &entry.root)?;
+                all.extend(salvage.reached().iter().cloned());
+                surveyed.tree = Some(salvage);
+            }
+            Structure::Map => all.extend(map::reached(files, &entry.root)?),
+        }
+    }
+    surveyed.reached = in_order(all);
+    Ok(surveyed)
+}
+
+/// Checks what a payload leads to in data files that nobody writes; `live_bytes` is how much there is, about. `tell` may end
+/// it by failing.
+pub(crate) fn check(
+    files: Files<'_>,
+    payload: &[u8],
+    live_bytes: u64,
+    tell: &mut dyn FnMut(Checked) -> Result<()>,
+) -> Result<Findings> {
+    let mut findings = Findings::default();
+    let manifest = match read(files, payload, Purpose::Check) {
+        Ok((manifest, _)) => manifest,
+        Err(error) => {
+            findings.found.push(format!("manifest: {error}"));
+            return Ok(findings);
+        }
+    };
+    for entry in &manifest.dictionaries {
+        let found = match known(entry) {
+            Ok(Structure::Tiered) => tiered::check_files(files, &entry.root, live_bytes, tell)?,
+            Ok(Structure::Map) => map::check_files(files, &entry.root),
+            Err(error) => Findings {
+                found: vec![format!("manifest: {error}")],
+                ..Findings::default()
+            },
+        };
+        findings.add(found);
+    }
+    Ok(findings)
+}
+
+fn known(entry: &Entry) -> Result<Structure> {
+    Structure::of(entry.kind).ok_or_else(|| unknown(entry))
+}
+
+/// The error for a dictionary of a kind that this version does not know, where the names of keyspaces cannot be read.
+fn unknown(entry: &Entry) -> Error {
+    let file = format!("the manifest's dictionary {}", entry.id);
+    Error::NewerFormat {
+        place: Place::new(alluvium_storage::Structure::Superblock, file, 0),
+        found: u32::from(entry.kind),
+        supported: u32::from(Structure::Tiered.kind()),
+    }
+}
+
+/// The extents of a manifest that is apart.
+fn of_manifest(mut nodes: Vec<NodePointer>) -> Vec<Reached> {
+    nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
+    let extents = extents_of(nodes.iter()).into_iter();
+    let reached = extents.map(|(extent, live)| Reached {
+        extent,
+        references: 1,
+        live,
+    });
+    reached.collect()
+}
+
+fn in_order(mut all: Vec<Reached>) -> Vec<Reached> {
+    all.sort_unstable_by_key(|reached| reached.extent);
+    all
+}

@@ -1,0 +1,269 @@
+//! The bytes of the manifest, version 1. All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//!
+//! The superblock's payload; it is empty before the first checkpoint:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  version, 1
+//!      1     1  0: the manifest follows; 1: a pointer to it follows
+//!      2        the manifest, or the pointer (40), as the values of leaves have it
+//! ```
+//!
+//! The manifest:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0        dictionaries (varint), by their numbers, each:
+//!                 number (varint), kind (1), length of the root (varint), root
+//!               keyspaces (varint) that are not in dictionary 0, by their numbers, each:
+//!                 number (varint), number of its dictionary (varint)
+//! ```
+//!
+//! Kinds are those of the catalog's records: `crates/db/src/structure.rs` lists them.
+
+use crate::format::KeyspaceId;
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_dictionary::values::ValuePointer;
+use alluvium_storage::{Error, PageSize, Place, Result};
+use std::collections::BTreeMap;
+
+const VERSION: u8 = 1;
+const HERE: u8 = 0;
+const APART: u8 = 1;
+
+/// The number of a dictionary in its store.
+pub type DictionaryId = u32;
+
+/// A dictionary of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its number.
+    pub id: DictionaryId,
+    /// What it is.
+    pub kind: u8,
+    /// What it is opened from.
+    pub root: Vec<u8>,
+}
+
+/// The dictionaries of a store, and what each keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// The dictionaries, by their numbers.
+    pub dictionaries: Vec<Entry>,
+    /// Which dictionary keeps a keyspace. Number 0 keeps those that are not listed.
+    pub keyspaces: BTreeMap<KeyspaceId, DictionaryId>,
+}
+
+/// What a superblock's payload says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload {
+    /// The manifest itself.
+    Here(Manifest),
+    /// Where it is.
+    Apart(ValuePointer),
+}
+
+impl Payload {
+    /// Returns the payload's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        match self {
+            Payload::Here(manifest) => {
+                out.push(HERE);
+                out.extend_from_slice(&manifest.encode());
+            }
+            Payload::Apart(pointer) => {
+                out.push(APART);
+                pointer.encode(&mut out);
+            }
+        }
+        out
+    }
+
+    /// Reads a payload that is not empty.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
+    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Payload> {
+        let mut reader = Reader::new(bytes);
+        let cut = |error: Truncated| Error::corrupt(place.clone(), "a manifest", error.to_string());
+        let (version, form) = (reader.u8().map_err(cut)?, reader.u8().map_err(cut)?);
+        if version > VERSION {
+            return Err(Error::NewerFormat {
+                place: place.clone(),
+                found: u32::from(version),
+                supported: u32::from(VERSION),
+            });
+        }
+        let rest = reader.take(reader.left()).map_err(cut)?;
+        match (version, form) {
+            (VERSION, HERE) => Ok(Payload::Here(Manifest::decode(rest, place)?)),
+            (VERSION, APART) => Ok(Payload::Apart(ValuePointer::decode(rest, place, page_size)?)),
+            _ => {
+                let found = format!("version {version}, form {form}");
+                Err(Error::corrupt(place.clone(), "a manifest of version 1", found))
+            }
+        }
+    }
+}
+
+impl Manifest {
+    /// Returns the manifest's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        Writer::new(&mut out).varint(self.dictionaries.len() as u64);
+        for Entry { id, kind, root } in &self.dictionaries {
+            Writer::new(&mut out)
+                .varint(u64::from(*id))
+                .u8(*kind)
+                .varint(root.len() as u64)
+                .bytes(root);
+        }
+        Writer::new(&mut out).varint(self.keyspaces.len() as u64);
+        for (keyspace, dictionary) in &self.keyspaces {
+            Writer::new(&mut out)
+                .varint(u64::from(*keyspace))
+                .varint(u64::from(*dictionary));
+        }
+        out
+    }
+
+    /// Reads a manifest. Every keyspace in it has a dictionary that is in it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at `place`.
+    pub fn decode(bytes: &[u8], place: &Place) -> Result<Manifest> {
+        let bad = |found: String| Error::corrupt(place.clone(), "a manifest", found);
+        let mut reader = Reader::new(bytes);
+        let manifest = read(&mut reader).map_err(|error| bad(error.to_string()))?;
+        if reader.left() > 0 {
+            return Err(bad(format!("{} bytes behind it", reader.left())));
+        }
+        let manifest =
+            manifest.ok_or_else(|| bad("numbers that are out of order or too large".to_owned()))?;
+        let known = |id: &DictionaryId| manifest.entry(*id).is_some();
+        match manifest.keyspaces.iter().find(|(_, id)| !known(id)) {
+            None => Ok(manifest),
+            Some((keyspace, id)) => Err(bad(format!(
+                "keyspace {keyspace} in dictionary {id}, which there is not"
+            ))),
+        }
+    }
+
+    /// Returns the dictionary of a number.
+    #[must_use]
+    pub fn entry(&self, id: DictionaryId) -> Option<&Entry> {
+        let found = self.dictionaries.binary_search_by_key(&id, |entry| entry.id);
+        found.ok().map(|at| &self.dictionaries[at])
+    }
+}
+
+/// Reads a manifest; none when its numbers do not ascend.
+fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Truncated> {
+    let mut manifest = Manifest::default();
+    let mut sound = true;
+    // A count that is not true ends at the last byte: each item takes some.
+    for _ in 0..reader.varint()? {
+        let id = reader.varint()?;
+        let kind = reader.u8()?;
+        let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+        let root = reader.take(len)?.to_vec();
+        sound &= manifest
+            .dictionaries
+            .last()
+            .is_none_or(|last| u64::from(last.id) < id);
+        sound &= id <= u64::from(DictionaryId::MAX);
+        let id = id as DictionaryId;
+        manifest.dictionaries.push(Entry { id, kind, root });
+    }
+    for _ in 0..reader.varint()? {
+        let (keyspace, id) = (reader.varint()?, reader.varint()?);
+        let last = manifest.keyspaces.last_key_value();
+        sound &= last.is_none_or(|(last, _)| u64::from(*last) < keyspace);
+        sound &= keyspace <= u64::from(KeyspaceId::MAX) && id <= u64::from(DictionaryId::MAX);
+        manifest
+            .keyspaces
+            .insert(keyspace as KeyspaceId, id as DictionaryId);
+    }
+    Ok(sound.then_some(manifest))
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use alluvium_storage::{Codec, NodePointer, Structure};
+
+    fn place() -> Place {
+        Place::new(Structure::Superblock, "superblock", 0)
+    }
+
+    fn example() -> Manifest {
+        let entry = |id, kind, root: &[u8]| Entry {
+            id,
+            kind,
+            root: root.to_vec(),
+        };
+        Manifest {
+            dictionaries: vec![entry(0, 1, b"root"), entry(300, 77, b"")],
+            keyspaces: BTreeMap::from([(5, 300), (1000, 0)]),
+        }
+    }
+
+    const BYTES: &[u8] = b"\x01\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00";
+
+    fn decode(bytes: &[u8]) -> Result<Payload> {
+        Payload::decode(bytes, &place(), PageSize::MIN)
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        assert_eq!(Payload::Here(example()).encode(), BYTES);
+        assert_eq!(decode(BYTES).unwrap(), Payload::Here(example()));
+        let node = NodePointer {
+            offset: 8192,
+            birth: 3,
+            checksum: 5,
+            encoded_len: 4096,
+            tier: 1,
+            pages: 1,
+            codec: Codec::None,
+        };
+        let pointer = Payload::Apart(ValuePointer {
+            node,
+            at: 0,
+            len: 4000,
+        });
+        let bytes = pointer.encode();
+        assert_eq!((bytes.len(), &bytes[..2]), (42, &[1, 1][..]));
+        assert_eq!(decode(&bytes).unwrap(), pointer);
+    }
+
+    #[test]
+    fn a_manifest_that_is_cut_or_out_of_order_is_refused() {
+        for len in 0..BYTES.len() {
+            assert!(decode(&BYTES[..len]).is_err(), "{len} bytes");
+        }
+        assert!(decode(&[BYTES, b"\0"].concat()).is_err());
+        let refused = |change: &dyn Fn(&mut Manifest)| {
+            let mut manifest = example();
+            change(&mut manifest);
+            decode(&Payload::Here(manifest).encode()).is_err()
+        };
+        assert!(!refused(&|_| ()));
+        assert!(refused(&|manifest| manifest.dictionaries.swap(0, 1)));
+        assert!(refused(&|manifest| manifest.dictionaries[1].id = 0));
+        assert!(refused(&|manifest| manifest.dictionaries[1].id = 301));
+        assert!(refused(&|manifest| manifest.dictionaries.clear()));
+    }
+
+    #[test]
+    fn a_newer_version_is_named() {
+        let mut bytes = BYTES.to_vec();
+        bytes[0] = 2;
+        assert!(matches!(decode(&bytes), Err(Error::NewerFormat { found: 2, .. })));
+        bytes[0] = 0;
+        assert!(matches!(decode(&bytes), Err(Error::Corrupt { .. })));
+    }
+}

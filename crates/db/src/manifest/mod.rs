@@ -1,0 +1,150 @@
+//! The durable list of dictionaries, which the superblock names.
+//!
+//! *Knows*: which dictionaries there are, of what kind, what each is opened from, and which keyspaces it keeps; how that is
+//! kept at a checkpoint: in the superblock's payload while it fits there, in nodes of its own otherwise.
+//!
+//! *Does not know*: what a root means; when a checkpoint is due.
+//!
+//! *Read in this order*: `format.rs`, this file, `files.rs` (what the manifest of data files leads to).
+//!
+//! Invariants:
+//!
+//! - **M1** A manifest is of one cut: every dictionary in it holds the commits up to the superblock's cut, and none above.
+//! - **M2** A dictionary names no superblock: it hands out a root, and is opened from one.
+
+pub(crate) mod files;
+pub mod format;
+
+pub(crate) use format::{DictionaryId, Entry, Manifest};
+
+use alluvium_base::Purpose;
+use alluvium_dictionary::blob::{self, Blob};
+use alluvium_dictionary::read::Files;
+use alluvium_storage::extents::Extent;
+use alluvium_storage::store::Store;
+use alluvium_storage::superblock::MAX_PAYLOAD;
+use alluvium_storage::{NodePointer, Place, Result, Structure};
+use format::Payload;
+use parking_lot::Mutex;
+
+/// Keeps the manifest of an open store.
+#[derive(Debug, Default)]
+pub(crate) struct Keeper {
+    /// Where the newest one is, if it is too long for the superblock.
+    apart: Mutex<Option<Blob>>,
+}
+
+impl Keeper {
+    /// Reads the manifest of a store's durable generation.
+    pub(crate) fn open(store: &Store) -> Result<(Keeper, Manifest)> {
+        let payload = store.superblock().payload;
+        let (manifest, apart) = match decode(&payload, Files::of(store))? {
+            None => (Manifest::default(), None),
+            Some(Payload::Here(manifest)) => (manifest, None),
+            Some(Payload::Apart(pointer)) => {
+                let (blob, bytes) = Blob::open(store, &pointer)?;
+                (Manifest::decode(&bytes, &pointer.node.place())?, Some(blob))
+            }
+        };
+        let apart = Mutex::new(apart);
+        Ok((Keeper { apart }, manifest))
+    }
+
+    /// Returns the payload of a superblock that names `manifest`. What it needs is written, and what the manifest before
+    /// needed is given up: the extents are cut before anything else changes.
+    pub(crate) fn keep(&self, store: &Store, manifest: Manifest) -> Result<Vec<u8>> {
+        let here = Payload::Here(manifest);
+        let mut payload = here.encode();
+        let mut apart = None;
+        if let Payload::Here(manifest) = here
+            && payload.len() > MAX_PAYLOAD
+        {
+            let blob = store.judge(Blob::write(store, &manifest.encode()))?;
+            payload = Payload::Apart(*blob.pointer()).encode();
+            apart = Some(blob);
+        }
+        let before = std::mem::replace(&mut *self.apart.lock(), apart);
+        if let Some(before) = before {
+            before.release(store);
+        }
+        Ok(payload)
+    }
+
+    /// The extents that hold the newest manifest, if it is too long for the superblock.
+    pub(crate) fn extents(&self) -> Vec<Extent> {
+        let apart = self.apart.lock();
+        apart
+            .as_ref()
+            .map_or_else(Vec::new, |blob| blob.extents().to_vec())
+    }
+}
+
+/// What a payload says; none of a store that no checkpoint was made of yet.
+fn decode(payload: &[u8], files: Files<'_>) -> Result<Option<Payload>> {
+    if payload.is_empty() {
+        return Ok(None);
+    }
+    let place = Place::new(Structure::Superblock, "superblock", 0);
+    Payload::decode(payload, &place, files.page_size).map(Some)
+}
+
+/// Reads the manifest that a payload names, and says which nodes hold it.
+pub(crate) fn read(
+    files: Files<'_>,
+    payload: &[u8],
+    purpose: Purpose,
+) -> Result<(Manifest, Vec<NodePointer>)> {
+    match decode(payload, files)? {
+        None => Ok((Manifest::default(), Vec::new())),
+        Some(Payload::Here(manifest)) => Ok((manifest, Vec::new())),
+        Some(Payload::Apart(pointer)) => {
+            let (bytes, nodes) = blob::read(files, &pointer, purpose)?;
+            Ok((Manifest::decode(&bytes, &pointer.node.place())?, nodes))
+        }
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use alluvium_device::memory::MemoryDirectory;
+    use alluvium_storage::store::StoreOptions;
+    use std::sync::Arc;
+
+    fn manifest(root: usize) -> Manifest {
+        let entry = Entry {
+            id: 0,
+            kind: 1,
+            root: vec![7; root],
+        };
+        Manifest {
+            dictionaries: vec![entry],
+            ..Manifest::default()
+        }
+    }
+
+    #[test]
+    fn a_manifest_of_any_length_is_read_back_and_its_extents_are_given_up_in_the_end() {
+        let directory = Arc::new(MemoryDirectory::new());
+        let mut store = Store::create(directory.clone(), &StoreOptions::default(), b"").unwrap();
+        // The longest that fits the superblock, the first that does not, and one of many nodes.
+        let overhead = Payload::Here(manifest(3000)).encode().len() - 3000;
+        let most = MAX_PAYLOAD - overhead;
+        for root in [54, most, most + 1, 3 << 20, most, 2 << 20, 0] {
+            let (keeper, _) = Keeper::open(&store).unwrap();
+            let payload = keeper.keep(&store, manifest(root)).unwrap();
+            assert_eq!(keeper.extents().is_empty(), root <= most, "{root}");
+            store.begin_checkpoint().unwrap().finish(&payload, 0).unwrap();
+            let reachable = || keeper.extents().into_iter().map(|extent| (extent, 1));
+            assert_eq!(store.check(reachable()).unwrap(), Vec::<String>::new(), "{root}");
+            let read = read(Files::of(&store), &payload, Purpose::Check).unwrap();
+            assert_eq!(read.0, manifest(root));
+            drop(store);
+            store = Store::open(directory.clone(), &StoreOptions::default())
+                .unwrap()
+                .replay(&mut |_| Ok(()))
+                .unwrap();
+            assert_eq!(Keeper::open(&store).unwrap().1, manifest(root));
+        }
+    }
+}

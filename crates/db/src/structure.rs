@@ -1,0 +1,49 @@
+//! The kinds of structures that a store may have, by the numbers that stand in the catalog and in the manifest.
+
+use crate::manifest::DictionaryId;
+use crate::{Error, Result};
+
+/// A kind of structure. A store has at most one dictionary of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Structure {
+    /// The tiered tree. Every store has one: dictionary 0 of its manifest, which also keeps the catalog.
+    Tiered,
+    /// The ordered map in memory. No option chooses it: it proves what a structure must do.
+    Map,
+}
+
+impl Structure {
+    /// All that this version knows.
+    pub(crate) const ALL: [Structure; 2] = [Structure::Tiered, Structure::Map];
+
+    /// The number of its kind.
+    pub(crate) fn kind(self) -> u8 {
+        match self {
+            Structure::Tiered => 1,
+            Structure::Map => 250,
+        }
+    }
+
+    /// The number of its dictionary.
+    pub(crate) fn dictionary(self) -> DictionaryId {
+        match self {
+            Structure::Tiered => 0,
+            Structure::Map => 1,
+        }
+    }
+
+    /// The structure of a kind; none if this version does not know it.
+    pub(crate) fn of(kind: u8) -> Option<Structure> {
+        Structure::ALL
+            .into_iter()
+            .find(|structure| structure.kind() == kind)
+    }
+
+    /// The structure that keeps a keyspace.
+    pub(crate) fn of_keyspace(kind: u8, keyspace: &str) -> Result<Structure> {
+        Structure::of(kind).ok_or_else(|| Error::UnknownStructure {
+            keyspace: keyspace.to_owned(),
+            kind,
+        })
+    }
+}

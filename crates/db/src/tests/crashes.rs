@@ -1,0 +1,66 @@
+//! A store with both kinds of structures under the crash driver, and on devices that fail.
+
+use super::story::Whole;
+use alluvium_sim::environment::number;
+use alluvium_sim::{Campaign, FaultCampaign, Settings};
+use alluvium_storage::log::Access;
+use std::collections::BTreeMap;
+
+/// How many images are judged.
+const POINTS: u64 = 900;
+
+const COMMAND: &str = "cargo test -p alluvium --lib -- a_store_with_both_kinds_survives --nocapture";
+
+const STORIES: [Whole; 2] = [
+    Whole {
+        access: Access::Mapped,
+        lanes: 3,
+    },
+    Whole {
+        access: Access::Written,
+        lanes: 2,
+    },
+];
+
+#[test]
+fn a_store_with_both_kinds_survives_every_crash() {
+    let points = number("ALLUVIUM_SIM_POINTS", POINTS);
+    let mut met: BTreeMap<&str, u64> = BTreeMap::new();
+    for story in STORIES {
+        let settings = Settings {
+            steps: 240,
+            point_every: 40,
+            nested_every: 16,
+            verify_every: 20,
+            ..Settings::default()
+        };
+        let campaign = Campaign::new(story).settings(settings).command(COMMAND);
+        let campaign = campaign.first_seed(number("ALLUVIUM_SIM_SEED", 1));
+        let report = campaign.points(points.div_ceil(STORIES.len() as u64)).run();
+        report.expect_clean();
+        for (name, count) in report.coverage {
+            *met.entry(name).or_default() += count;
+        }
+    }
+    for name in [
+        "checkpoint",
+        "crash in a checkpoint",
+        "incorporation",
+        "nested recovery",
+    ] {
+        assert!(met.get(name).is_some_and(|&count| count > 0), "{name}: {met:?}");
+    }
+}
+
+#[test]
+fn a_store_with_both_kinds_survives_every_fault() {
+    for story in STORIES {
+        let settings = Settings {
+            steps: 100,
+            verify_every: 40,
+            ..Settings::default()
+        };
+        let campaign = FaultCampaign::new(story).settings(settings).command(COMMAND);
+        campaign.seeds(1, 1).every(61).run().expect_clean();
+    }
+}

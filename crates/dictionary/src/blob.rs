@@ -1,0 +1,180 @@
+//! Bytes of any length that a checkpoint writes as a whole: in nodes of their own, each with a checksum.
+
+use crate::read::Files;
+use crate::values::{self, Placed, Slot, ValuePointer, ValueWriter};
+use alluvium_base::Purpose;
+use alluvium_storage::extents::{Class, Extent, MAX_EXTENT_UNITS, UNIT};
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, NodePointer, Result};
+
+/// Bytes on the device, and the extents that hold nothing else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Blob {
+    pointer: ValuePointer,
+    extents: Vec<Extent>,
+}
+
+impl Blob {
+    /// Writes `bytes`. Their extents belong to the generation that is being built.
+    ///
+    /// ```
+    /// use alluvium_device::memory::MemoryDirectory;
+    /// use alluvium_dictionary::blob::Blob;
+    /// use alluvium_storage::store::{Store, StoreOptions};
+    /// use std::sync::Arc;
+    ///
+    /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// let written = Blob::write(&store, &[7; 300_000])?;
+    /// let (read, bytes) = Blob::open(&store, written.pointer())?;
+    /// assert_eq!((read, bytes), (written, vec![7; 300_000]));
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A full disk, which changes nothing; as the device says.
+    ///
+    /// # Panics
+    /// When there are more than [`values::MAX_VALUE`] bytes.
+    pub fn write(store: &Store, bytes: &[u8]) -> Result<Blob> {
+        assert!(bytes.len() <= values::MAX_VALUE, "{} bytes", bytes.len());
+        let writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Freeing))?;
+        let mut writer = ValueWriter::new(writer, store.page_size());
+        let first = Slot { leaf: 0, at: 0 };
+        let mut pointer = None;
+        if let Placed::Long(long) = writer.add(bytes, first, &mut |_| ())? {
+            pointer = Some(long);
+        }
+        writer.close(|_, short| pointer = Some(short))?;
+        let written = writer.finish()?;
+        store.extents().install(&written.extents);
+        Ok(Blob {
+            pointer: pointer.expect("one value was written"),
+            extents: written.extents.iter().map(|(extent, _)| *extent).collect(),
+        })
+    }
+
+    /// Reads what `pointer` points to in an open store, past the cache.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when what is there is not what was written; as the device says.
+    pub fn open(store: &Store, pointer: &ValuePointer) -> Result<(Blob, Vec<u8>)> {
+        let (bytes, nodes) = read(Files::of(store), pointer, Purpose::Recovery)?;
+        let mut extents = Vec::new();
+        for node in nodes {
+            let Some(extent) = store.extents().holding(node.tier, node.offset) else {
+                let found = "a node where no extent is in use";
+                return Err(Error::corrupt(node.place(), "an extent", found));
+            };
+            extents.push(extent);
+        }
+        extents.sort_unstable();
+        extents.dedup();
+        let blob = Blob {
+            pointer: *pointer,
+            extents,
+        };
+        Ok((blob, bytes))
+    }
+
+    /// Returns where the bytes are.
+    #[must_use]
+    pub fn pointer(&self) -> &ValuePointer {
+        &self.pointer
+    }
+
+    /// Returns the extents that hold the bytes.
+    #[must_use]
+    pub fn extents(&self) -> &[Extent] {
+        &self.extents
+    }
+
+    /// Gives the extents up: the generation that is being built does without them.
+    pub fn release(self, store: &Store) {
+        for extent in self.extents {
+            store.extents().release(extent, store.epochs().current());
+        }
+    }
+}
+
+/// Reads the bytes that `pointer` points to, past the cache, and says which nodes hold them.
+///
+/// # Errors
+/// [`Error::Corrupt`] when what is there is not what was written; as the device says.
+pub fn read(
+    files: Files<'_>,
+    pointer: &ValuePointer,
+    purpose: Purpose,
+) -> Result<(Vec<u8>, Vec<NodePointer>)> {
+    let mut bytes = Vec::new();
+    let nodes = values::read_apart(files, pointer, purpose, &mut bytes)?;
+    Ok((bytes, nodes))
+}
+
+/// Returns the units that hold nodes, which ascend by tier and offset: neighbours as one extent, each with its live
+/// bytes. Nodes do not say which extents they are in, so these are as small as they can be.
+pub fn extents_of<'n>(nodes: impl Iterator<Item = &'n NodePointer>) -> Vec<(Extent, u64)> {
+    let mut extents: Vec<(Extent, u64)> = Vec::new();
+    for node in nodes {
+        let live = node.read_len() as u64;
+        let start = (node.offset / UNIT) as u32;
+        let end = (node.offset + live).div_ceil(UNIT) as u32;
+        match extents.last_mut() {
+            Some((last, bytes))
+                if last.tier == node.tier
+                    && start <= last.end()
+                    && end.max(last.end()) - last.start <= MAX_EXTENT_UNITS =>
+            {
+                last.units = end.max(last.end()) - last.start;
+                *bytes += live;
+            }
+            _ => {
+                let extent = Extent {
+                    tier: node.tier,
+                    start,
+                    units: end - start,
+                };
+                extents.push((extent, live));
+            }
+        }
+    }
+    extents
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use alluvium_device::memory::MemoryDirectory;
+    use alluvium_storage::store::StoreOptions;
+    use std::sync::Arc;
+
+    fn store() -> Store {
+        Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"").unwrap()
+    }
+
+    #[test]
+    fn bytes_of_any_length_are_read_back_and_their_space_is_given_up_once() {
+        let store = store();
+        for len in [0, 1, 4096, 65536, 65537, 3 << 20] {
+            let bytes: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+            let blob = Blob::write(&store, &bytes).unwrap();
+            assert_eq!(Blob::open(&store, blob.pointer()).unwrap(), (blob.clone(), bytes));
+            let reachable = blob.extents().iter().map(|extent| (*extent, 1));
+            assert_eq!(store.check(reachable).unwrap(), Vec::<String>::new(), "{len}");
+            blob.release(&store);
+            assert_eq!(
+                store.check(std::iter::empty()).unwrap(),
+                Vec::<String>::new(),
+                "{len}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_pointer_to_other_bytes_is_damage() {
+        let store = store();
+        let mut pointer = *Blob::write(&store, b"manifest").unwrap().pointer();
+        pointer.node.checksum ^= 1;
+        let read = Blob::open(&store, &pointer);
+        assert!(matches!(read, Err(Error::Corrupt { .. })), "{read:?}");
+    }
+}

@@ -1,0 +1,276 @@
+//! What a structure is to the store that it is in.
+//!
+//! A store has several structures under one commit order, one log and one memory budget. Its owner routes each keyspace to one
+//! of them, seals memtables, and hands every structure its [`Share`]. At a checkpoint it takes one [`Cut`] of each.
+//!
+//! What is asked once for a memtable, a step or a checkpoint may be called through `dyn Dictionary`. What is asked for every
+//! lookup is in [`Lookup`] and [`Reader`], which are dispatched when the program is compiled.
+//!
+//! Invariants:
+//!
+//! - **D1** A dictionary holds every commit about its keys up to its cut, and none above.
+//! - **D2** A reader sees one state of it. What it refers to stays readable while the reader lives.
+//! - **D3** What [`Incorporate::poll`] has done shows nowhere before [`Incorporate::publish`]; dropped, it leaves nothing.
+//! - **D4** A dictionary names no superblock: it hands out a root, and is opened from one.
+
+use crate::cut::Cut;
+use crate::findings::{Checked, Depth, Examined};
+use crate::gather::Gather;
+use crate::memtables::Memtables;
+use crate::merge::{Direction, Operator};
+use crate::range::KeyRange;
+use crate::share::Share;
+use alluvium_base::Sequence;
+use alluvium_storage::extents::Class;
+use alluvium_storage::{NodePointer, Pending, Result};
+use std::fmt;
+use std::sync::Arc;
+use std::task::Poll;
+
+/// What a slice of work came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There is more to do.
+    More,
+    /// It is done.
+    Done,
+}
+
+/// What a dictionary takes and what it has put off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Bytes of memory. Pages of the cache and memtables are others'.
+    pub memory_bytes: u64,
+    /// Steps that are due or under way.
+    pub steps: u64,
+}
+
+/// A structure that keeps keys with messages. All methods may be called from any thread.
+pub trait Dictionary: fmt::Debug + Send + Sync {
+    /// Returns the last commit that is in it (D1).
+    fn cut(&self) -> Sequence;
+
+    /// Raises the cut to `cut`: no commit between the two is about its keys.
+    ///
+    /// # Errors
+    /// As the device says: nothing has changed then.
+    fn advance(&self, cut: Sequence) -> Result<()>;
+
+    /// Begins to take its share of a sealed memtable. Memtables are taken in their order, one at a time. `class` says
+    /// whether it may use the reserve.
+    ///
+    /// # Errors
+    /// A full disk; as the device says.
+    fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn Incorporate>>;
+
+    /// Begins the next step of maintenance, if one is due.
+    ///
+    /// # Errors
+    /// A full disk; as the device says.
+    fn next_step(&self) -> Result<Option<Box<dyn Step>>>;
+
+    /// Asks for a part of it to be rewritten: old versions and deletes go, and filters are asked. The part is the one
+    /// that holds `key`; the work comes as a step.
+    ///
+    /// # Errors
+    /// As the device says.
+    fn compact_part(&self, key: &[u8]) -> Result<()>;
+
+    /// Returns where the part that holds `key` ends, if another one follows.
+    fn part_end(&self, key: &[u8]) -> Option<Box<[u8]>>;
+
+    /// Writes most of what a checkpoint needs, while other steps go on. One checkpoint runs at a time.
+    ///
+    /// # Errors
+    /// A full disk, which changes nothing; as the device says.
+    fn prepare(&self) -> Result<()>;
+
+    /// Writes what is left, and says what the dictionary is opened from. It stands still until the cut is dropped.
+    ///
+    /// # Errors
+    /// As [`Dictionary::prepare`].
+    fn stand(&self) -> Result<Cut<'_>>;
+
+    /// Returns everything that is wrong with it, and the extents that it uses. No step may go on meanwhile; those that
+    /// were begun and not ended are handed in. `durable` is the root that the durable generation has.
+    ///
+    /// # Errors
+    /// As the device says, and what `tell` returns. Damage is reported, not returned.
+    fn examine(
+        &self,
+        depth: Depth,
+        steps: &[&dyn Step],
+        durable: Option<&[u8]>,
+        tell: &mut dyn FnMut(Checked) -> Result<()>,
+    ) -> Result<Examined>;
+
+    /// Returns what it takes and what it has put off.
+    fn load(&self) -> Load;
+
+    /// Estimates how many keys of a range have a value.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    fn approximate_len(&self, range: &KeyRange) -> Result<u64>;
+
+    /// Estimates how many bytes of the data files a range takes.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    fn size_on_disk(&self, range: &KeyRange) -> Result<u64>;
+}
+
+/// The share of a memtable on its way into a dictionary.
+pub trait Incorporate: fmt::Debug + Send {
+    /// Takes about `records` messages. [`Progress::Done`] says that it can be published.
+    ///
+    /// # Errors
+    /// A full disk, and as the device says: it must begin again then.
+    fn poll(&mut self, records: usize) -> Result<Progress>;
+
+    /// Shows what was taken: the dictionary holds every commit up to the share's cut.
+    ///
+    /// # Errors
+    /// As the device says: nothing has changed then, and it must begin again.
+    fn publish(&mut self) -> Result<()>;
+
+    /// Returns how many messages were taken.
+    fn taken(&self) -> usize;
+}
+
+/// Maintenance under way.
+pub trait Step: fmt::Debug + Send {
+    /// Does about `records` records of it.
+    ///
+    /// # Errors
+    /// A full disk, and as the device says.
+    fn poll(&mut self, records: usize) -> Result<Progress>;
+
+    /// Returns the number by which its dictionary knows it, if it uses extents.
+    fn number(&self) -> Option<u64>;
+}
+
+/// Point lookups.
+pub trait Lookup: Dictionary {
+    /// What reads one state of it.
+    type Reader<'d>: Reader
+    where
+        Self: 'd;
+
+    /// Returns a reader of what the dictionary holds now. A reader with memtables loads their list before.
+    fn reader(&self) -> Self::Reader<'_>;
+}
+
+/// Reads one state of a dictionary (D2). It should not live long.
+pub trait Reader {
+    /// How far a lookup has come that is polled.
+    type Course: Course;
+
+    /// Returns the last commit that the state holds.
+    fn cut(&self) -> Sequence;
+
+    /// Feeds a lookup that memtables have not decided.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    fn gather(&mut self, key: &[u8], gather: &mut Gather<'_>) -> Result<()>;
+
+    /// Feeds a lookup for each key. What they wait for is read together.
+    ///
+    /// # Errors
+    /// As [`Reader::gather`].
+    fn gather_many(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<()>;
+
+    /// As [`Reader::gather_many`], without the device. Returns whether everything was found.
+    ///
+    /// # Errors
+    /// As [`Reader::gather`].
+    fn gather_many_in_memory(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<bool>;
+
+    /// Begins a lookup that is polled, in this state.
+    fn begin(&self, course: &mut Self::Course, at: Sequence, now_ms: u64);
+
+    /// Returns whether a lookup was begun in this state: only there can it go on.
+    fn is_of(&self, course: &Self::Course) -> bool;
+
+    /// Feeds a polled lookup as far as what is in memory leads. When it is pending, the course says what is missing.
+    ///
+    /// # Errors
+    /// As [`Reader::gather`].
+    fn advance(&mut self, key: &[u8], gather: &mut Gather<'_>, course: &mut Self::Course)
+    -> Poll<Result<()>>;
+}
+
+/// How far the lookup of one key has come that is polled.
+pub trait Course: Default + fmt::Debug + Send {
+    /// Returns what is known, to be fed; [`Course::suspend`] takes it back.
+    fn resume<'op>(&mut self, operator: Option<&'op dyn Operator>) -> Gather<'op>;
+
+    /// Takes back what is known.
+    fn suspend(&mut self, gather: Gather<'_>);
+
+    /// Returns the nodes without which it cannot go on.
+    fn missing(&self) -> &[NodePointer];
+
+    /// What is missing was asked for.
+    fn asked(&mut self, pending: &Pending);
+}
+
+/// A dictionary whose keys have an order.
+pub trait Ordered: Dictionary {
+    /// A walk over a range.
+    type Scan: Scan;
+
+    /// Begins a walk over a range, through memtables and the dictionary as one, for a reader at `at` to whom puts that
+    /// expire at or before `now_ms` are gone.
+    fn scan(
+        &self,
+        memtables: Arc<dyn Memtables>,
+        range: KeyRange,
+        direction: Direction,
+        at: Sequence,
+        now_ms: u64,
+    ) -> Self::Scan;
+
+    /// Begins to load records that come in order.
+    ///
+    /// # Errors
+    /// As the device says.
+    fn ingest(&self, class: Class) -> Result<Box<dyn Ingest>>;
+}
+
+/// A walk over the keys of a range that have a value.
+pub trait Scan: fmt::Debug + Send {
+    /// Goes before the first key at or behind `key`, in the walk's direction.
+    fn seek(&mut self, key: &[u8]);
+
+    /// Returns the next key that has a value, and the value.
+    ///
+    /// # Errors
+    /// As the device says; damage. Asked again, it tries again.
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>>;
+}
+
+/// Records that become part of a dictionary at once. Dropped before, they leave nothing.
+pub trait Ingest: fmt::Debug + Send {
+    /// Takes the next record; keys ascend.
+    ///
+    /// # Errors
+    /// A full disk, and as the device says: it can only be dropped then.
+    fn push(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()>;
+
+    /// Returns how many records were taken.
+    fn records(&self) -> u64;
+
+    /// Returns how many bytes of keys and values were taken.
+    fn bytes(&self) -> u64;
+
+    /// Returns how many bytes of memory it takes.
+    fn memory_bytes(&self) -> u64;
+
+    /// Makes the records part of the dictionary, as the commit `sequence`, which follows its cut.
+    ///
+    /// # Errors
+    /// A full disk, and as the device says: nothing has changed then.
+    fn attach(self: Box<Self>, sequence: Sequence) -> Result<()>;
+}

@@ -1,0 +1,106 @@
+//! The part of a sealed memtable that one dictionary takes.
+
+use crate::memtable::{Cursor, Memtable};
+use crate::range::KeyRange;
+use alluvium_base::Sequence;
+use std::sync::Arc;
+
+/// The part of a sealed memtable that one dictionary takes: the keys of its keyspaces.
+///
+/// ```
+/// use alluvium_base::Message;
+/// use alluvium_dictionary::memtable::Memtable;
+/// use alluvium_dictionary::range::KeyRange;
+/// use alluvium_dictionary::share::Share;
+/// use std::sync::Arc;
+///
+/// let memtable = Arc::new(Memtable::new(1 << 20));
+/// for (sequence, key) in (1..).zip([b"a1", b"b1", b"b2", b"c1", b"d1"]) {
+///     memtable.insert(key, Message::put(sequence, b"")).unwrap();
+/// }
+/// let keys = [KeyRange::new(b"b", Some(b"c")), KeyRange::new(b"d", None)];
+/// let share = Share::new(memtable, 5, keys.into());
+/// let mut cursor = share.first();
+/// let mut found = Vec::new();
+/// while let Some(key) = cursor.key() {
+///     found.push(key.to_vec());
+///     cursor = share.behind(key);
+/// }
+/// assert_eq!(found, [b"b1", b"b2", b"d1"]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// The memtable.
+    pub memtable: Arc<Memtable>,
+    /// The memtable holds every commit after the one before up to this one.
+    pub cut: Sequence,
+    /// The keys, ascending; none overlap.
+    keys: Arc<[KeyRange]>,
+}
+
+impl Share {
+    /// The messages about keys in `keys`, which ascend and do not overlap. A range delete lies in one of them, or in none.
+    #[must_use]
+    pub fn new(memtable: Arc<Memtable>, cut: Sequence, keys: Arc<[KeyRange]>) -> Share {
+        let ascend = |pair: &[KeyRange]| pair[0].high.as_ref().is_some_and(|high| *high <= pair[1].low);
+        debug_assert!(keys.windows(2).all(ascend), "{keys:?} are out of order");
+        Share { memtable, cut, keys }
+    }
+
+    /// The whole memtable.
+    #[must_use]
+    pub fn whole(memtable: Arc<Memtable>, cut: Sequence) -> Share {
+        Share::new(memtable, cut, [KeyRange::everything()].into())
+    }
+
+    /// Returns whether messages about a key are in the share.
+    #[must_use]
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.keys.iter().any(|range| range.contains(key))
+    }
+
+    /// Returns a cursor at the first key of the share; at no key if there is none.
+    #[must_use]
+    pub fn first(&self) -> Cursor<'_> {
+        let mut cursor = self.memtable.cursor();
+        cursor.first();
+        self.settle(&mut cursor);
+        cursor
+    }
+
+    /// Returns a cursor at the first key of the share behind `key`.
+    #[must_use]
+    pub fn behind(&self, key: &[u8]) -> Cursor<'_> {
+        let mut cursor = self.memtable.cursor();
+        cursor.seek(key);
+        if cursor.key() == Some(key) {
+            cursor.next();
+        }
+        self.settle(&mut cursor);
+        cursor
+    }
+
+    /// Goes on to the next key of the share.
+    pub fn next(&self, cursor: &mut Cursor<'_>) {
+        cursor.next();
+        self.settle(cursor);
+    }
+
+    /// Passes over the keys of others.
+    #[inline]
+    pub fn settle(&self, cursor: &mut Cursor<'_>) {
+        while let Some(key) = cursor.key() {
+            // The first range that does not end before the key.
+            let next = self.keys.partition_point(|range| range.ends_before(key));
+            match self.keys.get(next) {
+                Some(range) if *range.low <= *key => return,
+                Some(range) => cursor.seek(&range.low),
+                // There is no key above the last one of the memtable.
+                None => {
+                    cursor.last();
+                    cursor.next();
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! The map as its store sees it: see `alluvium_dictionary::contract`.
+
+use super::Map;
+use super::incorporate::{Incorporation, Ingest, Rewrite};
+use super::scan::Iter;
+use alluvium_base::{Kind, Sequence};
+use alluvium_dictionary::contract::{self, Dictionary, Load, Ordered, Progress};
+use alluvium_dictionary::cut::Cut;
+use alluvium_dictionary::findings::{Checked, Depth, Examined};
+use alluvium_dictionary::memtables::Memtables;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::share::Share;
+use alluvium_storage::Result;
+use alluvium_storage::extents::Class;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Bytes that a key takes in memory beside its own and those of its operands, about.
+const BYTES_PER_KEY: u64 = 96;
+
+impl Dictionary for Map {
+    fn cut(&self) -> Sequence {
+        self.shared.version.load().cut
+    }
+
+    fn advance(&self, cut: Sequence) -> Result<()> {
+        self.change(Some(cut), |_| ());
+        Ok(())
+    }
+
+    fn incorporate(&self, share: Share, _class: Class) -> Result<Box<dyn contract::Incorporate>> {
+        Ok(Box::new(Incorporation {
+            map: self.clone(),
+            share,
+        }))
+    }
+
+    fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
+        let step = self.rewrite_due();
+        Ok(step.map(|step| Box::new(step) as Box<dyn contract::Step>))
+    }
+
+    fn compact_part(&self, _key: &[u8]) -> Result<()> {
+        self.shared.is_stale.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn part_end(&self, _key: &[u8]) -> Option<Box<[u8]>> {
+        None
+    }
+
+    fn prepare(&self) -> Result<()> {
+        self.write().map(drop)
+    }
+
+    fn stand(&self) -> Result<Cut<'_>> {
+        self.cut_here()
+    }
+
+    fn examine(
+        &self,
+        depth: Depth,
+        _steps: &[&dyn contract::Step],
+        durable: Option<&[u8]>,
+        tell: &mut dyn FnMut(Checked) -> Result<()>,
+    ) -> Result<Examined> {
+        self.examine_all(depth, durable, tell)
+    }
+
+    fn load(&self) -> Load {
+        let version = self.version();
+        Load {
+            memory_bytes: version.bytes + BYTES_PER_KEY * version.keys.len() as u64,
+            steps: u64::from(self.shared.is_stale.load(Ordering::Acquire)),
+        }
+    }
+
+    fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
+        let version = self.version();
+        let within = version.keys.iter().filter(|(key, _)| range.contains(key));
+        let live = within.filter(|(_, entries)| entries[0].kind != Kind::Delete);
+        Ok(live.count() as u64)
+    }
+
+    fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {
+        let version = self.version();
+        let within = version.keys.iter().filter(|(key, _)| range.contains(key));
+        Ok(within.map(|(key, entries)| super::bytes_of(key, entries)).sum())
+    }
+}
+
+impl contract::Incorporate for Incorporation {
+    fn poll(&mut self, _records: usize) -> Result<Progress> {
+        Ok(Progress::Done)
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        Incorporation::publish(self);
+        Ok(())
+    }
+
+    fn taken(&self) -> usize {
+        self.share.memtable.len()
+    }
+}
+
+impl contract::Step for Rewrite {
+    fn poll(&mut self, _records: usize) -> Result<Progress> {
+        Ok(self.run())
+    }
+
+    fn number(&self) -> Option<u64> {
+        None
+    }
+}
+
+impl Ordered for Map {
+    type Scan = Iter;
+
+    fn scan(
+        &self,
+        memtables: Arc<dyn Memtables>,
+        range: KeyRange,
+        direction: Direction,
+        at: Sequence,
+        now_ms: u64,
+    ) -> Iter {
+        Iter::new(self, memtables, range, direction, at, now_ms)
+    }
+
+    fn ingest(&self, _class: Class) -> Result<Box<dyn contract::Ingest>> {
+        Ok(Box::new(Ingest::new(self)))
+    }
+}
+
+impl contract::Ingest for Ingest {
+    fn push(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
+        self.take(key, value, expires_ms)
+    }
+
+    fn records(&self) -> u64 {
+        self.len()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.sum_bytes()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.sum_bytes() + BYTES_PER_KEY * self.len()
+    }
+
+    fn attach(self: Box<Self>, sequence: Sequence) -> Result<()> {
+        self.attach_at(sequence);
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! The bytes of an ordered map at a checkpoint, version 1. All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//!
+//! The root:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  version, 1
+//!      1     1  0: the contents follow; 1: a pointer to them follows
+//!      2        the contents, or the pointer (40), as the values of leaves have it
+//! ```
+//!
+//! The contents:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0        keys (varint), ascending, each: length (varint), bytes,
+//!                 messages (varint), newest first, each:
+//!                   sequence (varint), kind (1), expiry in milliseconds (varint), length of the operand (varint), operand
+//! ```
+
+use super::{Entry, Keys};
+use alluvium_base::Kind;
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_dictionary::values::ValuePointer;
+use alluvium_storage::{Error, PageSize, Place, Result};
+use std::sync::Arc;
+
+const VERSION: u8 = 1;
+const HERE: u8 = 0;
+const APART: u8 = 1;
+
+/// What a map is opened from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Root<'b> {
+    /// The contents.
+    Here(&'b [u8]),
+    /// Where they are.
+    Apart(ValuePointer),
+}
+
+impl<'b> Root<'b> {
+    /// Returns the root's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        match self {
+            Root::Here(contents) => {
+                out.push(HERE);
+                out.extend_from_slice(contents);
+            }
+            Root::Apart(pointer) => {
+                out.push(APART);
+                pointer.encode(&mut out);
+            }
+        }
+        out
+    }
+
+    /// Reads a root.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
+    pub fn decode(bytes: &'b [u8], place: &Place, page_size: PageSize) -> Result<Root<'b>> {
+        match bytes.split_at_checked(2) {
+            Some(([VERSION, HERE], contents)) => Ok(Root::Here(contents)),
+            Some(([VERSION, APART], pointer)) => {
+                Ok(Root::Apart(ValuePointer::decode(pointer, place, page_size)?))
+            }
+            Some(([found, _], _)) if *found > VERSION => Err(Error::NewerFormat {
+                place: place.clone(),
+                found: u32::from(*found),
+                supported: u32::from(VERSION),
+            }),
+            _ => {
+                let found = format!("{} other bytes", bytes.len());
+                Err(Error::corrupt(place.clone(), "the root of a map", found))
+            }
+        }
+    }
+}
+
+/// Returns the bytes of a map's contents.
+#[must_use]
+pub fn encode(keys: &Keys) -> Vec<u8> {
+    let mut out = Vec::new();
+    Writer::new(&mut out).varint(keys.len() as u64);
+    for (key, entries) in keys {
+        Writer::new(&mut out)
+            .varint(key.len() as u64)
+            .bytes(key)
+            .varint(entries.len() as u64);
+        for entry in entries.iter() {
+            Writer::new(&mut out)
+                .varint(entry.sequence)
+                .u8(entry.kind as u8)
+                .varint(entry.expires_ms)
+                .varint(entry.operand.len() as u64)
+                .bytes(&entry.operand);
+        }
+    }
+    out
+}
+
+/// Reads a map's contents.
+///
+/// # Errors
+/// [`Error::Corrupt`] at `place`.
+pub fn decode(bytes: &[u8], place: &Place) -> Result<Keys> {
+    let bad = |found: String| Error::corrupt(place.clone(), "the contents of a map", found);
+    let mut reader = Reader::new(bytes);
+    let keys = read(&mut reader).map_err(|cut| bad(cut.to_string()))?;
+    match keys {
+        Some(keys) if reader.left() == 0 => Ok(keys),
+        _ => Err(bad(format!(
+            "something out of order up to byte {}",
+            reader.position()
+        ))),
+    }
+}
+
+fn part<'b>(reader: &mut Reader<'b>) -> std::result::Result<&'b [u8], Truncated> {
+    let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+    reader.take(len)
+}
+
+/// Reads the contents; none where they are out of order.
+fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Keys>, Truncated> {
+    let mut keys = Keys::new();
+    // Counts that are not true end with the bytes: whatever is counted takes some.
+    for _ in 0..reader.varint()? {
+        let key = part(reader)?;
+        if keys.last_key_value().is_some_and(|(last, _)| **last >= *key) {
+            return Ok(None);
+        }
+        let mut entries: Vec<Entry> = Vec::new();
+        for _ in 0..reader.varint()? {
+            let sequence = reader.varint()?;
+            let Ok(kind) = Kind::try_from(reader.u8()?) else {
+                return Ok(None);
+            };
+            let expires_ms = reader.varint()?;
+            let operand = part(reader)?.into();
+            if entries.last().is_some_and(|newer| newer.sequence <= sequence) {
+                return Ok(None);
+            }
+            entries.push(Entry {
+                sequence,
+                kind,
+                expires_ms,
+                operand,
+            });
+        }
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        keys.insert(Arc::from(key), entries.into());
+    }
+    Ok(Some(keys))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_storage::Structure;
+
+    fn place() -> Place {
+        Place::new(Structure::Node, "a map", 0)
+    }
+
+    fn example() -> Keys {
+        let entry = |sequence, kind, expires_ms, operand: &[u8]| Entry {
+            sequence,
+            kind,
+            expires_ms,
+            operand: operand.into(),
+        };
+        let elbe = vec![entry(300, Kind::Merge, 0, b"+"), entry(7, Kind::Put, 5, b"1094")];
+        Keys::from([
+            (Arc::from(&b""[..]), vec![entry(0, Kind::Put, 0, b"")].into()),
+            (Arc::from(&b"Elbe"[..]), elbe.into()),
+        ])
+    }
+
+    const BYTES: &[u8] = b"\x02\x00\x01\x00\x00\x00\x00\x04Elbe\x02\xac\x02\x02\x00\x01+\x07\x00\x05\x041094";
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        assert_eq!(encode(&example()), BYTES);
+        assert_eq!(decode(BYTES, &place()).unwrap(), example());
+        let root = Root::Here(BYTES).encode();
+        assert_eq!(&root[..2], [1, 0]);
+        let read = Root::decode(&root, &place(), PageSize::MIN).unwrap();
+        assert_eq!(read, Root::Here(BYTES));
+    }
+
+    #[test]
+    fn contents_that_are_cut_or_out_of_order_are_refused() {
+        for len in 0..BYTES.len() {
+            assert!(decode(&BYTES[..len], &place()).is_err(), "{len} bytes");
+        }
+        assert!(decode(&[BYTES, b"\0"].concat(), &place()).is_err());
+        let refused = |at: usize, byte: u8| {
+            let mut bytes = BYTES.to_vec();
+            bytes[at] = byte;
+            decode(&bytes, &place()).is_err()
+        };
+        assert!(refused(4, 3), "a kind that there is not");
+        assert!(refused(13, 0x07), "messages out of order");
+        let mut newer = Root::Here(BYTES).encode();
+        newer[0] = 2;
+        let read = Root::decode(&newer, &place(), PageSize::MIN);
+        assert!(matches!(read, Err(Error::NewerFormat { found: 2, .. })));
+        assert!(Root::decode(&[1, 2], &place(), PageSize::MIN).is_err());
+        assert!(Root::decode(&[1], &place(), PageSize::MIN).is_err());
+    }
+}

@@ -1,0 +1,181 @@
+//! What changes a map: memtables, records that are loaded, and rewrites.
+
+use super::{Entry, Keys, Map, Shared};
+use alluvium_base::message::LAST;
+use alluvium_base::{Kind, Message, Sequence};
+use alluvium_dictionary::contract::Progress;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::merge::{Folder, Older};
+use alluvium_dictionary::share::Share;
+use alluvium_storage::{Error, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The share of a memtable on its way into a map.
+#[derive(Debug)]
+pub struct Incorporation {
+    pub(super) map: Map,
+    pub(super) share: Share,
+}
+
+impl Incorporation {
+    /// Folds what the share says into the keys.
+    pub(super) fn publish(&self) {
+        let share = &self.share;
+        self.map.change(Some(share.cut), |keys| {
+            let mut touched: BTreeSet<Arc<[u8]>> = BTreeSet::new();
+            let mut cursor = share.first();
+            while let Some(key) = cursor.key() {
+                touched.insert(key.into());
+                share.next(&mut cursor);
+            }
+            if share.memtable.has_range_deletes() {
+                let covered = |key: &&Arc<[u8]>| {
+                    share.contains(key) && share.memtable.range_deleted(key, LAST).is_some()
+                };
+                touched.extend(keys.keys().filter(covered).cloned());
+            }
+            for key in touched {
+                let newer = newest_first(&share.memtable, &key);
+                self.map.shared.fold(keys, &key, &newer, false);
+            }
+        });
+    }
+}
+
+/// What a memtable says about a key, newest first, range deletes included (P2).
+fn newest_first<'m>(memtable: &'m Memtable, key: &[u8]) -> Vec<Message<'m>> {
+    let mut messages: Vec<Message<'m>> = memtable.get(key, LAST).collect();
+    let mut at = LAST;
+    while let Some(sequence) = memtable.range_deleted(key, at) {
+        messages.push(Message::delete(sequence));
+        at = sequence - 1;
+    }
+    messages.sort_by_key(|message| std::cmp::Reverse(message.sequence));
+    messages
+}
+
+impl Shared {
+    /// Makes as few messages of a key's as may be, with `newer` ones before them.
+    fn fold(&self, keys: &mut Keys, key: &Arc<[u8]>, newer: &[Message<'_>], asks_filters: bool) {
+        let rules = self.home.schema.rules(key);
+        let rule = self.home.horizon.rule(Older::None);
+        let mut folder = Folder::new(&rule, rules.operator.as_deref());
+        if let Some(filter) = rules.filter.as_deref().filter(|_| asks_filters) {
+            folder = folder.filtered(filter, &key[self.home.schema.prefix_len(key)..]);
+        }
+        let older = keys.get(key).cloned();
+        let older = older
+            .iter()
+            .flat_map(|entries| entries.iter().map(Entry::message));
+        let mut left = Vec::new();
+        folder.fold(
+            newer.iter().copied().chain(older),
+            |_| None,
+            |folded| {
+                left.push(Entry {
+                    sequence: folded.sequence,
+                    kind: folded.kind,
+                    expires_ms: folded.expires_ms,
+                    operand: folded.operand.into(),
+                });
+            },
+        );
+        if left.is_empty() {
+            keys.remove(key);
+        } else {
+            keys.insert(Arc::clone(key), left.into());
+        }
+    }
+}
+
+/// A rewrite of all of a map: old versions go, and filters are asked.
+#[derive(Debug)]
+pub struct Rewrite {
+    pub(super) map: Map,
+}
+
+impl Rewrite {
+    pub(super) fn run(&self) -> Progress {
+        let shared = &self.map.shared;
+        let asks_filters = shared.home.horizon.asks_filters();
+        self.map.change(None, |keys| {
+            let all: Vec<Arc<[u8]>> = keys.keys().cloned().collect();
+            for key in all {
+                shared.fold(keys, &key, &[], asks_filters);
+            }
+        });
+        Progress::Done
+    }
+}
+
+impl Map {
+    /// Begins a rewrite, if one was asked for.
+    pub(super) fn rewrite_due(&self) -> Option<Rewrite> {
+        let is_due = self.shared.is_stale.swap(false, Ordering::AcqRel);
+        is_due.then(|| Rewrite { map: self.clone() })
+    }
+}
+
+/// Records that are loaded in order.
+#[derive(Debug)]
+pub struct Ingest {
+    pub(super) map: Map,
+    records: BTreeMap<Arc<[u8]>, (u64, Box<[u8]>)>,
+    bytes: u64,
+}
+
+impl Ingest {
+    pub(super) fn new(map: &Map) -> Ingest {
+        Ingest {
+            map: map.clone(),
+            records: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+
+    pub(super) fn take(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
+        if let Some((last, _)) = self.records.last_key_value().filter(|(last, _)| ***last >= *key) {
+            return Err(Error::BadOption {
+                option: "order of an ingest's keys",
+                why: format!(
+                    "\"{}\" comes after \"{}\": sort them, and leave out all but one of equal ones",
+                    key.escape_ascii(),
+                    last.escape_ascii()
+                ),
+            });
+        }
+        self.bytes += (key.len() + value.len()) as u64;
+        self.records.insert(key.into(), (expires_ms, value.into()));
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.records.len() as u64
+    }
+
+    pub(super) fn sum_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(super) fn attach_at(self, sequence: Sequence) {
+        let Ingest { map, records, .. } = self;
+        assert_eq!(
+            map.version().cut + 1,
+            sequence,
+            "an ingest is attached when all that was written before is in the map"
+        );
+        map.change(Some(sequence), |keys| {
+            for (key, (expires_ms, value)) in &records {
+                let put = Message {
+                    sequence,
+                    kind: Kind::Put,
+                    expires_ms: *expires_ms,
+                    operand: value,
+                };
+                map.shared.fold(keys, key, &[put], false);
+            }
+        });
+    }
+}

@@ -1,0 +1,278 @@
+//! An ordered map in memory, which a checkpoint writes as a whole: the least that a dictionary can be.
+//!
+//! It is for little data and for tests of the contract: every change copies the list of its keys.
+//!
+//! *Knows*: every message that a reader may still ask for, by key; how that is written and read.
+//!
+//! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is sealed, when a checkpoint
+//! is due.
+//!
+//! *Read in this order*: this file, `format.rs`, `incorporate.rs`, `read.rs`, `scan.rs`, `contract.rs`, `check.rs`.
+//!
+//! Invariants:
+//!
+//! - **P1** A version never changes. A reader, and each call of a scan, looks at one.
+//! - **P2** A version holds every message about its keys that a reader at or above the horizon may ask for; a range delete is
+//!   in it as a delete of each key that it covers.
+
+mod check;
+mod contract;
+pub mod format;
+mod incorporate;
+mod read;
+mod scan;
+
+pub use check::{check_files, reached};
+pub use incorporate::{Incorporation, Ingest, Rewrite};
+pub use read::{Course, Reader};
+pub use scan::Iter;
+
+use alluvium_base::{Kind, Message, Sequence};
+use alluvium_dictionary::blob::Blob;
+use alluvium_dictionary::cut::Cut;
+use alluvium_dictionary::horizon::Horizon;
+use alluvium_dictionary::rules::Schema;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Place, Result, Structure};
+use arc_swap::ArcSwap;
+use format::Root;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Contents up to so many bytes are in the root itself.
+const INLINE: usize = 8 << 10;
+
+/// A message that the map keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// When it was committed; zero where no reader can ask any more.
+    pub sequence: Sequence,
+    /// What it does.
+    pub kind: Kind,
+    /// When a put expires; 0 means never.
+    pub expires_ms: u64,
+    /// The value or operand.
+    pub operand: Box<[u8]>,
+}
+
+impl Entry {
+    fn message(&self) -> Message<'_> {
+        Message {
+            sequence: self.sequence,
+            kind: self.kind,
+            expires_ms: self.expires_ms,
+            operand: &self.operand,
+        }
+    }
+}
+
+/// The messages of each key, newest first.
+pub type Keys = BTreeMap<Arc<[u8]>, Arc<[Entry]>>;
+
+/// One state of the map (P1).
+#[derive(Debug, Default)]
+struct Version {
+    keys: Keys,
+    /// How many versions there were before it.
+    number: u64,
+    /// How many versions before it had other keys or messages.
+    contents: u64,
+    /// It holds every commit up to this one, and none above.
+    cut: Sequence,
+    /// Bytes of keys and operands.
+    bytes: u64,
+}
+
+/// What only one changes at a time.
+#[derive(Debug, Default)]
+struct Kept {
+    /// The newest root that was written, and of which contents it is.
+    root: Option<(u64, Vec<u8>)>,
+    /// Where the contents are that it points to.
+    blob: Option<Blob>,
+}
+
+/// What the owner of a store hands to its dictionaries.
+#[derive(Clone, Debug)]
+pub struct Home {
+    /// The store.
+    pub store: Arc<Store>,
+    /// How the records of each keyspace are kept.
+    pub schema: Arc<dyn Schema>,
+    /// What may be forgotten.
+    pub horizon: Arc<Horizon>,
+}
+
+/// An ordered map in memory. All methods may be called from any thread.
+#[derive(Clone)]
+pub struct Map {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    home: Home,
+    version: ArcSwap<Version>,
+    kept: Mutex<Kept>,
+    /// Whether all of it is to be rewritten.
+    is_stale: AtomicBool,
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.shared.version.load();
+        f.debug_struct("Map")
+            .field("keys", &version.keys.len())
+            .field("cut", &version.cut)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Map {
+    /// Creates an empty map that holds every commit up to `cut`: none of them is about its keys.
+    ///
+    /// ```
+    /// use alluvium_base::{Message, message::LAST};
+    /// use alluvium_device::memory::MemoryDirectory;
+    /// use alluvium_dictionary::contract::{Dictionary, Lookup, Reader};
+    /// use alluvium_dictionary::gather::Gather;
+    /// use alluvium_dictionary::memtable::Memtable;
+    /// use alluvium_dictionary::rules::OneKeyspace;
+    /// use alluvium_dictionary::share::Share;
+    /// use alluvium_storage::extents::Class;
+    /// use alluvium_storage::store::{Store, StoreOptions};
+    /// use alluvium_trees::map::{Home, Map};
+    /// use std::sync::Arc;
+    ///
+    /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// let home = Home {
+    ///     store: Arc::new(store),
+    ///     schema: Arc::new(OneKeyspace::default()),
+    ///     horizon: Arc::default(),
+    /// };
+    /// let map = Map::create(home.clone(), 0);
+    /// let memtable = Memtable::new(1 << 20);
+    /// memtable.insert(b"Elbe", Message::put(1, b"1094 km")).unwrap();
+    /// let mut taking = map.incorporate(Share::whole(Arc::new(memtable), 1), Class::Normal)?;
+    /// taking.poll(usize::MAX)?;
+    /// taking.publish()?;
+    /// let root = map.stand()?.root;
+    /// let map = Map::open(home, &root, 1)?;
+    /// let mut gather = Gather::new(LAST, 0, None);
+    /// map.reader().gather(b"Elbe", &mut gather)?;
+    /// assert_eq!(gather.finish().unwrap(), b"1094 km");
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    #[must_use]
+    pub fn create(home: Home, cut: Sequence) -> Map {
+        let version = Version {
+            cut,
+            ..Version::default()
+        };
+        Map::assemble(home, version, Kept::default())
+    }
+
+    /// Opens the map with this root, and with every commit up to `cut`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
+    pub fn open(home: Home, root: &[u8], cut: Sequence) -> Result<Map> {
+        let mut kept = Kept {
+            root: Some((0, root.to_vec())),
+            blob: None,
+        };
+        let keys = match Root::decode(root, &place(), home.store.page_size())? {
+            Root::Here(contents) => format::decode(contents, &place())?,
+            Root::Apart(pointer) => {
+                let (blob, contents) = Blob::open(&home.store, &pointer)?;
+                kept.blob = Some(blob);
+                format::decode(&contents, &pointer.node.place())?
+            }
+        };
+        let version = Version {
+            bytes: keys.iter().map(|(key, entries)| bytes_of(key, entries)).sum(),
+            keys,
+            cut,
+            ..Version::default()
+        };
+        Ok(Map::assemble(home, version, kept))
+    }
+
+    fn assemble(home: Home, version: Version, kept: Kept) -> Map {
+        Map {
+            shared: Arc::new(Shared {
+                home,
+                version: ArcSwap::from_pointee(version),
+                kept: Mutex::new(kept),
+                is_stale: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    fn version(&self) -> Arc<Version> {
+        self.shared.version.load_full()
+    }
+
+    /// Changes the map: `change` makes new keys of the current ones. The version after it is current before the guard
+    /// is returned.
+    fn change<T>(&self, cut: Option<Sequence>, change: impl FnOnce(&mut Keys) -> T) -> T {
+        let _kept = self.shared.kept.lock();
+        let old = self.version();
+        let mut keys = old.keys.clone();
+        let result = change(&mut keys);
+        let version = Version {
+            number: old.number + 1,
+            contents: old.contents + u64::from(keys != old.keys),
+            cut: cut.unwrap_or(old.cut),
+            bytes: keys.iter().map(|(key, entries)| bytes_of(key, entries)).sum(),
+            keys,
+        };
+        assert!(version.cut >= old.cut, "a map does not forget commits");
+        self.shared.version.store(Arc::new(version));
+        result
+    }
+
+    /// Writes the current contents unless they are; the guard keeps them current.
+    fn write(&self) -> Result<MutexGuard<'_, Kept>> {
+        let mut kept = self.shared.kept.lock();
+        let version = self.version();
+        if kept
+            .root
+            .as_ref()
+            .is_some_and(|(contents, _)| *contents == version.contents)
+        {
+            return Ok(kept);
+        }
+        let store = &self.shared.home.store;
+        let contents = format::encode(&version.keys);
+        let (root, blob) = if contents.len() <= INLINE {
+            (Root::Here(&contents).encode(), None)
+        } else {
+            let blob = store.judge(Blob::write(store, &contents))?;
+            (Root::Apart(*blob.pointer()).encode(), Some(blob))
+        };
+        if let Some(before) = std::mem::replace(&mut kept.blob, blob) {
+            before.release(store);
+        }
+        kept.root = Some((version.contents, root));
+        Ok(kept)
+    }
+
+    fn cut_here(&self) -> Result<Cut<'_>> {
+        let kept = self.write()?;
+        let (_, root) = kept.root.as_ref().expect("it was just written");
+        Ok(Cut::new(root.clone(), self.version().cut, kept))
+    }
+}
+
+fn bytes_of(key: &[u8], entries: &[Entry]) -> u64 {
+    let operands: usize = entries.iter().map(|entry| entry.operand.len()).sum();
+    (key.len() + operands) as u64
+}
+
+/// Where the root of a map is, for errors: others keep it.
+fn place() -> Place {
+    Place::new(Structure::Node, "the root of a map", 0)
+}

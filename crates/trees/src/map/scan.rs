@@ -1,0 +1,205 @@
+//! Scans of a map, through the memtables above it.
+
+use super::{Map, Version};
+use alluvium_base::Sequence;
+use alluvium_dictionary::contract;
+use alluvium_dictionary::gather::Known;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::memtables::{Memtables, above};
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::Result;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// A walk over the keys of a range that have a value, for a reader at one sequence number. Between its calls it holds a
+/// position and what it has handed out, neither a version nor a memtable.
+pub struct Iter {
+    map: Map,
+    memtables: Arc<dyn Memtables>,
+    range: KeyRange,
+    direction: Direction,
+    at: Sequence,
+    now_ms: u64,
+    position: Position,
+    known: Known,
+    key: Vec<u8>,
+}
+
+/// Where a walk goes on.
+#[derive(Debug)]
+enum Position {
+    /// At the range's first end.
+    Start,
+    /// At this key, if it is there.
+    At(Vec<u8>),
+    /// Behind the last key.
+    Behind,
+}
+
+impl fmt::Debug for Iter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter")
+            .field("range", &self.range)
+            .field("direction", &self.direction)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Iter {
+    pub(super) fn new(
+        map: &Map,
+        memtables: Arc<dyn Memtables>,
+        range: KeyRange,
+        direction: Direction,
+        at: Sequence,
+        now_ms: u64,
+    ) -> Iter {
+        Iter {
+            map: map.clone(),
+            memtables,
+            range,
+            direction,
+            at,
+            now_ms,
+            position: Position::Start,
+            known: Known::default(),
+            key: Vec::new(),
+        }
+    }
+
+    /// The keys that are left.
+    fn left(&self) -> [Bound<&[u8]>; 2] {
+        let range = &self.range;
+        let low = Bound::Included(&*range.low);
+        let high = match &range.high {
+            Some(high) => Bound::Excluded(&**high),
+            None => Bound::Unbounded,
+        };
+        match (&self.position, self.direction) {
+            (Position::Start, _) => [low, high],
+            (Position::At(key), Direction::Forward) if **key <= *range.low => [low, high],
+            (Position::At(key), Direction::Forward) => [Bound::Included(key), high],
+            (Position::At(key), Direction::Backward) if range.ends_before(key) => [low, high],
+            (Position::At(key), Direction::Backward) => [low, Bound::Included(key)],
+            (Position::Behind, Direction::Forward) => [Bound::Excluded(&self.key), high],
+            (Position::Behind, Direction::Backward) => [low, Bound::Excluded(&self.key)],
+        }
+    }
+
+    /// The next key that a version or a memtable has.
+    fn next_key(&self, version: &Version, memtables: &[&Arc<Memtable>]) -> Option<Vec<u8>> {
+        let left = self.left();
+        if is_empty(left) {
+            return None;
+        }
+        let mut own = version.keys.range::<[u8], _>((left[0], left[1]));
+        let own = match self.direction {
+            Direction::Forward => own.next(),
+            Direction::Backward => own.next_back(),
+        };
+        let own = own.map(|(key, _)| key.to_vec());
+        let others = memtables
+            .iter()
+            .filter_map(|memtable| in_memtable(memtable, left, self.direction));
+        let all = own.into_iter().chain(others);
+        match self.direction {
+            Direction::Forward => all.min(),
+            Direction::Backward => all.max(),
+        }
+    }
+}
+
+fn is_empty(left: [Bound<&[u8]>; 2]) -> bool {
+    match left {
+        [Bound::Included(low), Bound::Included(high)] => low > high,
+        [Bound::Included(low) | Bound::Excluded(low), Bound::Excluded(high)]
+        | [Bound::Excluded(low), Bound::Included(high)] => low >= high,
+        _ => false,
+    }
+}
+
+/// The first key of a memtable within bounds, in a direction.
+fn in_memtable(memtable: &Memtable, [low, high]: [Bound<&[u8]>; 2], direction: Direction) -> Option<Vec<u8>> {
+    let mut cursor = memtable.cursor();
+    match direction {
+        Direction::Forward => match low {
+            Bound::Unbounded => cursor.first(),
+            Bound::Included(low) => cursor.seek(low),
+            Bound::Excluded(low) => {
+                cursor.seek(low);
+                if cursor.key() == Some(low) {
+                    cursor.next();
+                }
+            }
+        },
+        Direction::Backward => match high {
+            Bound::Unbounded => cursor.last(),
+            Bound::Included(high) => cursor.seek_back(high),
+            Bound::Excluded(high) => {
+                cursor.seek_back(high);
+                if cursor.key() == Some(high) {
+                    cursor.previous();
+                }
+            }
+        },
+    }
+    let key = cursor.key()?;
+    let is_within = match direction {
+        Direction::Forward => match high {
+            Bound::Unbounded => true,
+            Bound::Included(high) => key <= high,
+            Bound::Excluded(high) => key < high,
+        },
+        Direction::Backward => match low {
+            Bound::Unbounded => true,
+            Bound::Included(low) => key >= low,
+            Bound::Excluded(low) => key > low,
+        },
+    };
+    is_within.then(|| key.to_vec())
+}
+
+impl contract::Scan for Iter {
+    fn seek(&mut self, key: &[u8]) {
+        self.position = Position::At(key.to_vec());
+    }
+
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        loop {
+            // The list before the version: what leaves the list from here on is in the version.
+            let list = self.memtables.newest_first();
+            let version = self.map.shared.version.load();
+            let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.cut, self.at).collect();
+            let Some(key) = self.next_key(&version, &memtables) else {
+                return Ok(None);
+            };
+            let rules = self.map.shared.home.schema.rules(&key);
+            let operator = rules.operator.as_deref();
+            self.known.reset(self.at, self.now_ms);
+            for memtable in memtables {
+                self.known.memtable(memtable, &key, operator);
+            }
+            for entry in version
+                .keys
+                .get(&key[..])
+                .iter()
+                .flat_map(|entries| entries.iter())
+            {
+                if self.known.message(&entry.message(), operator).is_break() {
+                    break;
+                }
+            }
+            self.key = key;
+            self.position = Position::Behind;
+            match self.known.settle(operator) {
+                Ok(None) => {}
+                Ok(Some(_)) => break,
+                Err(bad) => return Err(bad.under_operands_of(&self.key)),
+            }
+        }
+        Ok(Some((&self.key, self.known.value_mut())))
+    }
+}

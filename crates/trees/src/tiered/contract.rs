@@ -1,0 +1,210 @@
+//! The tree as its store sees it: see `alluvium_dictionary::contract`.
+
+use super::asynchronous::Course;
+use super::compact::Job;
+use super::incorporate::Incorporation;
+use super::ingest::Ingest;
+use super::lookup::Reader;
+use super::maintain;
+use super::scan::Iter;
+use super::tree::Tree;
+use alluvium_base::Sequence;
+use alluvium_dictionary::contract::{self, Dictionary, Load, Lookup, Ordered, Progress};
+use alluvium_dictionary::cut::Cut;
+use alluvium_dictionary::findings::{Checked, Depth, Examined};
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::memtables::Memtables;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::share::Share;
+use alluvium_storage::Result;
+use alluvium_storage::extents::Class;
+use std::sync::Arc;
+use std::task::Poll;
+
+impl Dictionary for Tree {
+    fn cut(&self) -> Sequence {
+        Tree::cut(self)
+    }
+
+    fn advance(&self, cut: Sequence) -> Result<()> {
+        self.change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;
+        Ok(())
+    }
+
+    fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn contract::Incorporate>> {
+        Ok(Box::new(self.incorporate_share(share, class)?))
+    }
+
+    fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
+        Ok(match Tree::next_step(self)? {
+            None => None,
+            Some(step) => Some(Box::new(step)),
+        })
+    }
+
+    fn compact_part(&self, key: &[u8]) -> Result<()> {
+        self.compact_fully(key)
+    }
+
+    fn part_end(&self, key: &[u8]) -> Option<Box<[u8]>> {
+        self.leaf_range(key).high
+    }
+
+    fn prepare(&self) -> Result<()> {
+        Tree::prepare(self)
+    }
+
+    fn stand(&self) -> Result<Cut<'_>> {
+        Tree::stand(self)
+    }
+
+    fn examine(
+        &self,
+        depth: Depth,
+        steps: &[&dyn contract::Step],
+        durable: Option<&[u8]>,
+        tell: &mut dyn FnMut(Checked) -> Result<()>,
+    ) -> Result<Examined> {
+        let jobs: Vec<u64> = steps.iter().filter_map(|step| step.number()).collect();
+        self.examine_with(depth, &jobs, durable, tell)
+    }
+
+    fn load(&self) -> Load {
+        let debt = self.debt();
+        Load {
+            memory_bytes: self.memory().total() + self.scans_hold(),
+            steps: debt.pending_jobs + debt.running_jobs,
+        }
+    }
+
+    fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
+        Tree::approximate_len(self, range)
+    }
+
+    fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {
+        Tree::size_on_disk(self, range)
+    }
+}
+
+impl contract::Incorporate for Incorporation {
+    fn poll(&mut self, records: usize) -> Result<Progress> {
+        self.take(records)
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        Incorporation::publish(self)
+    }
+
+    fn taken(&self) -> usize {
+        Incorporation::taken(self)
+    }
+}
+
+impl contract::Step for maintain::Step {
+    fn poll(&mut self, records: usize) -> Result<Progress> {
+        maintain::Step::poll(self, records)
+    }
+
+    fn number(&self) -> Option<u64> {
+        match self {
+            maintain::Step::Compact(job) => Some(Job::id(job)),
+            maintain::Step::Reshaped => None,
+        }
+    }
+}
+
+impl Lookup for Tree {
+    type Reader<'d> = Reader<'d>;
+
+    #[inline]
+    fn reader(&self) -> Reader<'_> {
+        Tree::reader(self)
+    }
+}
+
+impl contract::Reader for Reader<'_> {
+    type Course = Course;
+
+    #[inline]
+    fn cut(&self) -> Sequence {
+        Reader::cut(self)
+    }
+
+    #[inline]
+    fn gather(&mut self, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
+        Reader::gather(self, key, gather)
+    }
+
+    fn gather_many(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<()> {
+        Reader::gather_many(self, keys, gathers)
+    }
+
+    fn gather_many_in_memory(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<bool> {
+        Reader::gather_many_in_memory(self, keys, gathers)
+    }
+
+    fn begin(&self, course: &mut Course, at: Sequence, now_ms: u64) {
+        Reader::begin(self, course, at, now_ms);
+    }
+
+    fn is_of(&self, course: &Course) -> bool {
+        Reader::is_of(self, course)
+    }
+
+    fn advance(&mut self, key: &[u8], gather: &mut Gather<'_>, course: &mut Course) -> Poll<Result<()>> {
+        Reader::advance(self, key, gather, course)
+    }
+}
+
+impl Ordered for Tree {
+    type Scan = Iter;
+
+    fn scan(
+        &self,
+        memtables: Arc<dyn Memtables>,
+        range: KeyRange,
+        direction: Direction,
+        at: Sequence,
+        now_ms: u64,
+    ) -> Iter {
+        self.iter_with(memtables, range, direction, at, now_ms)
+    }
+
+    fn ingest(&self, class: Class) -> Result<Box<dyn contract::Ingest>> {
+        Ok(Box::new(Tree::ingest(self, class)?))
+    }
+}
+
+impl contract::Scan for Iter {
+    fn seek(&mut self, key: &[u8]) {
+        Iter::seek(self, key);
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        Iter::next(self)
+    }
+}
+
+impl contract::Ingest for Ingest {
+    fn push(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
+        Ingest::push(self, key, value, expires_ms)
+    }
+
+    fn records(&self) -> u64 {
+        Ingest::records(self)
+    }
+
+    fn bytes(&self) -> u64 {
+        Ingest::bytes(self)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        Ingest::memory_bytes(self)
+    }
+
+    fn attach(self: Box<Self>, sequence: Sequence) -> Result<()> {
+        Ingest::attach(*self, sequence)
+    }
+}

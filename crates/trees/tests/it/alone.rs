@@ -1,0 +1,46 @@
+//! A store that has one tree, and nothing else: its payload is the tree's root.
+
+use alluvium_storage::Result;
+use alluvium_storage::store::Store;
+use alluvium_trees::tiered::{Depth, Job, Tree, TreeOptions};
+use std::sync::Arc;
+
+/// What the owner of a store does for its tree.
+pub(crate) trait Alone: Sized {
+    /// Opens the tree that the durable generation holds, or an empty one.
+    fn open_alone(store: Arc<Store>, options: TreeOptions) -> Result<Self>;
+
+    /// Makes a durable generation that holds the tree.
+    fn checkpoint(&self) -> Result<u64>;
+
+    /// Returns everything that is wrong with the tree and the store.
+    fn check(&self, depth: Depth, jobs: &[&Job]) -> Result<Vec<String>>;
+}
+
+impl Alone for Tree {
+    fn open_alone(store: Arc<Store>, options: TreeOptions) -> Result<Tree> {
+        let superblock = store.superblock();
+        match superblock.payload.is_empty() {
+            true => Ok(Tree::create(store, options)),
+            false => Tree::open(store, options, &superblock.payload, superblock.cut),
+        }
+    }
+
+    fn checkpoint(&self) -> Result<u64> {
+        self.prepare()?;
+        let cut = self.stand()?;
+        let begun = self.store().begin_checkpoint()?;
+        let (root, at) = (cut.root.clone(), cut.at);
+        drop(cut);
+        begun.finish(&root, at)
+    }
+
+    fn check(&self, depth: Depth, jobs: &[&Job]) -> Result<Vec<String>> {
+        let payload = self.store().superblock().payload;
+        let durable = Some(&payload[..]).filter(|payload| !payload.is_empty());
+        let examined = self.examine(depth, jobs, durable, &mut |_| Ok(()))?;
+        let mut found = self.store().check(examined.reachable.into_iter())?;
+        found.extend(examined.findings.into_sentences());
+        Ok(found)
+    }
+}

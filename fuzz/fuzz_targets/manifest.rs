@@ -1,0 +1,19 @@
+//! What a manifest says: no bytes panic, and what is read is written the same again.
+
+#![no_main]
+
+use alluvium::format::manifest::{Manifest, Payload};
+use alluvium_storage::{PageSize, Place, Structure};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let place = Place::new(Structure::Superblock, "superblock", 0);
+    if let Ok(payload) = Payload::decode(input, &place, PageSize::MIN) {
+        let again = Payload::decode(&payload.encode(), &place, PageSize::MIN);
+        assert_eq!(again.expect("what was read is sound"), payload);
+    }
+    if let Ok(manifest) = Manifest::decode(input, &place) {
+        let again = Manifest::decode(&manifest.encode(), &place);
+        assert_eq!(again.expect("what was read is sound"), manifest);
+    }
+});
