@@ -5,10 +5,13 @@
 //! *Does not know*: Rust's grammar beyond tokens; a rule that needs types belongs to clippy or a test.
 //!
 //! *Read in this order*: `source.rs` and `workspace.rs` (the material), `rooms.rs` (the floor table), then the checks:
-//! `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`, `unfinished.rs`, `headers.rs`,
+//! `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`, `decoders.rs`, `unfinished.rs`, `headers.rs`,
+//! `unknown.rs`, `tuning.rs`,
 //! `packages.rs`,
-//! `sizes.rs` with `ratchet.rs`.
+//! `sizes.rs` and `asserts.rs` with `ratchet.rs`.
 
+pub mod asserts;
+pub mod decoders;
 pub mod documents;
 pub mod floors;
 pub mod formats;
@@ -21,7 +24,9 @@ pub mod ratchet;
 pub mod rooms;
 pub mod sizes;
 pub mod source;
+pub mod tuning;
 pub mod unfinished;
+pub mod unknown;
 pub mod workspace;
 
 pub use source::Source;
@@ -71,6 +76,10 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
         unfinished::check,
         headers::check,
         sizes::check,
+        asserts::check,
+        decoders::check,
+        tuning::check,
+        unknown::check,
         packages::check,
     ];
     let mut findings: Vec<Finding> = checks.iter().flat_map(|check| check(workspace)).collect();
