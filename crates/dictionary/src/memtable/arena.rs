@@ -84,6 +84,10 @@ impl Arena {
 
     /// The same memory, of which nothing was taken. Nobody has a place in it any more; what is taken anew is written before it is read.
     pub(super) fn cleared(self) -> Arena {
+        debug_assert!(
+            self.used.load(Ordering::Relaxed) <= self.memory.len(),
+            "M5: within the limit"
+        );
         let provided = AtomicUsize::new(self.provided.into_inner().max(self.used.load(Ordering::Relaxed)));
         Arena {
             used: CachePadded::new(AtomicUsize::new(LINE)),
@@ -103,6 +107,10 @@ impl Arena {
         if from >= wanted || from >= to {
             return false;
         }
+        debug_assert!(
+            from < to && to <= self.memory.len(),
+            "{from}..{to} of the reservation"
+        );
         self.memory.populate(from, to - from);
         self.provided.store(to, Ordering::Relaxed);
         true
@@ -110,12 +118,20 @@ impl Arena {
 
     /// How many bytes were taken.
     pub(super) fn used(&self) -> usize {
+        debug_assert!(
+            self.used.load(Ordering::Relaxed) >= LINE,
+            "M5: the first line is taken from the beginning"
+        );
         self.used.load(Ordering::Relaxed) - LINE
     }
 
     /// Takes `bytes` for good, from a multiple of `align` on: their offset, or nothing when there are fewer left. Whoever keeps
     /// something elsewhere takes as much and leaves it alone, so that one number bounds it all (M5).
     pub(super) fn take(&self, bytes: usize, align: usize) -> Option<usize> {
+        debug_assert!(
+            bytes > 0 && align.is_power_of_two() && align >= UNIT,
+            "{bytes} bytes, by {align}"
+        );
         let end = |used: usize| used.next_multiple_of(align).checked_add(bytes);
         let take = |used: usize| end(used).filter(|&end| end <= self.memory.len());
         let used = self
@@ -143,6 +159,8 @@ impl Arena {
     /// # Safety
     /// `at..at + cost` was taken, begins at a unit, and belongs to this call alone.
     pub(super) unsafe fn put_record(&self, at: usize, key: &[u8], message: &Message<'_>) -> Place {
+        debug_assert!(at >= LINE && at.is_multiple_of(UNIT), "M4: a record at {at}");
+        debug_assert!(key.len() <= KEY_LEN as usize, "a key of {} bytes", key.len());
         let header = Header {
             sequence: message.sequence,
             expires_ms: message.expires_ms,
@@ -169,6 +187,7 @@ impl Arena {
     /// # Safety
     /// `at..at + kind.bytes()` was taken, begins at a line, and belongs to this call alone.
     pub(super) unsafe fn put_bank(&self, at: usize, kind: BankKind) -> Place {
+        debug_assert!(at >= LINE && at.is_multiple_of(LINE), "M4: a bank at {at}");
         // SAFETY: by the caller's promise; the children of an inner node follow its bank.
         unsafe {
             let to = self.memory.start().as_ptr().add(at);
@@ -190,6 +209,10 @@ impl Arena {
         // SAFETY: by the caller's promise.
         unsafe {
             let to = self.memory.start().as_ptr().add(at);
+            debug_assert!(
+                at.is_multiple_of(UNIT) && bank != 0,
+                "M4: a node at {at} with a bank at {bank}"
+            );
             to.cast::<AtomicU64>().write(AtomicU64::new(first_word(bank)));
         }
         (at / UNIT) as NodeId
@@ -198,6 +221,7 @@ impl Arena {
     /// A record that exists.
     #[inline]
     pub(super) fn record(&self, place: Place) -> Record<'_> {
+        debug_assert!(place != 0, "M2: place 0 is no record");
         Record {
             start: self.at(place),
             arena: PhantomData,
@@ -322,6 +346,8 @@ impl<'a> Record<'a> {
 
     /// Sets where the jump leads, before the record is published.
     pub(super) fn set_jump(self, to: Place, rank: u32) {
+        debug_assert!(self.rank() == 0 && self.jump() == 0, "M7: a jump is set once");
+        assert!(rank < 1 << (u32::BITS - RANK_AT), "M7: a jump of rank {rank}");
         let header = self.header();
         header.jump.store(to, Ordering::Release);
         header

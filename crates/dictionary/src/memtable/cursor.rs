@@ -151,6 +151,7 @@ impl Spot {
         let arena = &memtable.arena;
         self.load(memtable, |node| node.child_for(key));
         let above = self.slots[..self.count].partition_point(|&slot| arena.key(slot) <= key);
+        debug_assert!(above <= self.count, "{above} of {} keys", self.count);
         self.step_back_from(memtable, above);
     }
 
@@ -171,6 +172,7 @@ impl Spot {
     #[inline]
     pub fn next(&mut self, memtable: &Memtable) {
         if self.index < self.count {
+            debug_assert!(self.index < FANOUT, "{} of a leaf's keys", self.index);
             self.index += 1;
             self.skip_forward(memtable);
         }
@@ -206,6 +208,7 @@ impl Spot {
             before = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < below);
         }
         self.index = if before == 0 { self.count } else { before - 1 };
+        debug_assert!(self.index <= self.count, "{} of {} keys", self.index, self.count);
     }
 
     /// Copies the leaf that `choose` leads to.
@@ -228,6 +231,12 @@ impl Spot {
         }
         (self.low, self.high) = (leaf.low(), leaf.high());
         let valid = leaf.validate();
+        debug_assert!(
+            valid.is_err()
+                || self.slots[..self.count]
+                    .is_sorted_by(|one, next| memtable.arena.key(*one) < memtable.arena.key(*next)),
+            "M1: keys ascend"
+        );
         if valid.is_err() {
             self.count = 0;
         }

@@ -146,6 +146,7 @@ impl Segment {
         version: &Version,
         memtables: impl Iterator<Item = &'m Arc<Memtable>>,
     ) -> bool {
+        debug_assert!(self.version <= version.number, "versions rise");
         if self.version != version.number {
             return false;
         }
@@ -240,6 +241,7 @@ impl Segment {
                 Err(error) => return Err(self.behind_batch(batch, error)),
             }
         }
+        debug_assert!(winner < self.merged.sources().len(), "source {winner}");
         let source = self.merged.source(winner);
         let key = source.key().unwrap_or_default();
         // Nearly always the newest message is a plain put, and nothing older makes a difference.
@@ -298,6 +300,7 @@ impl Segment {
             0
         };
         *last = winner;
+        debug_assert!(*length <= STREAK, "a streak of {length}");
         *length == STREAK || self.merged.sources().len() == 1
     }
 
