@@ -14,6 +14,8 @@ const LONG: usize = 16 << 10;
 /// more, for each of them.
 pub const FEW: usize = 8;
 const LITTLE: usize = 64;
+// What waits for its value is allowed more bytes than what has it.
+const _: () = assert!(ENOUGH <= ENOUGH_APART && LONG <= ENOUGH);
 
 /// Keys with their values, in the order of the scan.
 #[derive(Debug)]
@@ -76,6 +78,12 @@ impl Batch {
 
     /// Returns how many were taken.
     pub fn taken(&self) -> usize {
+        debug_assert!(
+            self.next <= self.ends.len(),
+            "{} of {} records",
+            self.next,
+            self.ends.len()
+        );
         self.next
     }
 
@@ -125,6 +133,7 @@ impl Batch {
     /// The same with a key in two parts. A call of its own is a twentieth of a scan's instructions.
     #[inline(always)]
     pub fn push_parts(&mut self, [first, second]: [&[u8]; 2], value: &[u8]) {
+        debug_assert!(self.long.is_none(), "a long value is the last of its batch");
         self.bytes.reserve(first.len() + second.len() + value.len());
         self.bytes.extend_from_slice(first);
         self.bytes.extend_from_slice(second);
@@ -150,6 +159,7 @@ impl Batch {
         if len > LONG {
             return false;
         }
+        debug_assert!(self.long.is_none(), "a long value is the last of its batch");
         self.bytes.reserve(key.len() + len);
         self.bytes.extend_from_slice(key);
         let key_end = self.bytes.len();
@@ -171,11 +181,21 @@ impl Batch {
     /// If the value is not as long as its pointer said.
     pub fn bring(&mut self, apart: &Apart, value: &[u8]) {
         let (key_end, end) = self.ends[apart.record];
+        assert_eq!(
+            value.len(),
+            end - key_end,
+            "a value has the length that its pointer says"
+        );
         self.bytes[key_end..end].copy_from_slice(value);
     }
 
     /// Forgets the record whose value cannot be brought, and those behind it; its key.
     pub fn cut(&mut self, apart: &Apart) -> Vec<u8> {
+        assert!(
+            apart.record >= self.next,
+            "record {} was taken already",
+            apart.record
+        );
         let key = self.bytes[self.key_of(apart.record)].to_vec();
         self.bytes.truncate(self.key_of(apart.record).start);
         self.ends.truncate(apart.record);
@@ -199,6 +219,10 @@ impl Batch {
     #[inline]
     pub fn take(&mut self) -> Option<(&[u8], &[u8])> {
         let &(key_end, end) = self.ends.get(self.next)?;
+        debug_assert!(
+            self.from <= key_end && key_end <= end && end <= self.bytes.len(),
+            "records follow each other"
+        );
         let key = &self.bytes[self.from..key_end];
         self.next += 1;
         self.from = end;

@@ -130,6 +130,7 @@ impl<'g> Brought<'g> {
         let nodes = from
             .cache
             .get_many(&pointers, from.guard, from.purpose, Residence::Keep)?;
+        assert_eq!(nodes.len(), pointers.len(), "a node for each pointer");
         self.nodes.extend(pointers.into_iter().zip(nodes));
         self.nodes
             .sort_unstable_by(|(one, _), (other, _)| by_place(one, other));
@@ -142,6 +143,11 @@ impl<'g> Brought<'g> {
             .nodes
             .binary_search_by(|(brought, _)| by_place(brought, pointer));
         let (brought, node) = &self.nodes[found.ok()?];
+        debug_assert!(
+            self.nodes
+                .is_sorted_by(|(one, _), (next, _)| by_place(one, next).is_le()),
+            "nodes by their places"
+        );
         (brought == pointer).then(|| node.clone())
     }
 }

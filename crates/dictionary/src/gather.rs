@@ -205,6 +205,10 @@ impl Known {
             return;
         }
         self.range_deleted(memtable.range_deleted(key, self.at));
+        debug_assert!(
+            self.deleted <= self.at,
+            "a reader sees no range delete from after its place"
+        );
         for message in memtable.get(key, self.at) {
             if self.message(&message, operator).is_break() {
                 break;
@@ -243,6 +247,11 @@ impl Known {
         if is_operand && self.count == self.operands.len() {
             self.operands.push(Vec::new());
         }
+        debug_assert!(
+            self.outcome == Outcome::Open && self.part.is_none(),
+            "what is decided takes no more"
+        );
+        debug_assert!(self.count <= self.operands.len(), "{} operands", self.count);
         // What operands are folded upon is copied.
         let holds = self.holds && !is_operand && self.count == 0;
         let (bytes, part) = match is_operand {
@@ -275,6 +284,10 @@ impl Known {
         {
             operator.check_base(&self.value)?;
         }
+        debug_assert!(
+            self.count == 0 || self.part.is_none(),
+            "operands are folded upon a copy"
+        );
         let mut operands = self.operands[..self.count].iter_mut().rev();
         if self.outcome != Outcome::Value {
             self.outcome = Outcome::Nothing;
@@ -288,6 +301,7 @@ impl Known {
                 .expect("operands are kept only where there is an operator")
                 .fold(&mut self.value, operand);
         }
+        debug_assert_ne!(self.outcome, Outcome::Open, "what is settled is decided");
         self.count = 0;
         let value = self.part.as_deref().unwrap_or(&self.value);
         Ok((self.outcome == Outcome::Value).then_some(value))

@@ -101,6 +101,7 @@ impl Watermark {
     }
 
     fn try_move(&self, from: u64, to: u64) -> Result<(), u64> {
+        debug_assert!(from < to, "the watermark rises, from {from} to {to}");
         self.completed
             .0
             .compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst)?;

@@ -3,7 +3,7 @@
 //! *Knows*: how rows become blocks on one thread and are written on another, the progress that is
 //! committed with them, bad rows, how to go on after a kill.
 //!
-//! *Does not know*: formats; what is shown meanwhile.
+//! *Does not know*: what a format's bytes mean; what is shown meanwhile.
 //!
 //! *Read in this order*: `progress.rs` (what is remembered), `layout.rs` (what a table looked
 //! like), `rejects.rs`, `seen.rs` (keys that came before),

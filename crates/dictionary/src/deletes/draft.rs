@@ -107,6 +107,8 @@ impl Draft {
         let (mut ranges, mut sequences) = (Vec::with_capacity(count), Vec::with_capacity(count));
         for (source, _) in sources.iter().rev() {
             let numbers = numbers.pop().expect("numbers for each source");
+            debug_assert_eq!(numbers.len(), source.keys.len(), "a number for each key");
+            debug_assert!(numbers.is_sorted(), "keys of a source keep their order");
             for delete in source.deletes() {
                 let range = (numbers[delete.start as usize], numbers[delete.end as usize]);
                 // What lies outside of the source's range begins and ends at one of its ends.
@@ -192,6 +194,10 @@ impl Draft {
     }
 
     fn set(&mut self, deletes: &[Delete]) {
+        debug_assert!(
+            deletes.iter().all(|delete| delete.start < delete.end),
+            "no range is empty"
+        );
         self.ranges = deletes.iter().map(|delete| (delete.start, delete.end)).collect();
         self.sequences = deletes.iter().map(|delete| delete.sequence).collect();
     }
@@ -200,6 +206,21 @@ impl Draft {
     #[must_use]
     pub fn finish(mut self) -> RangeDeletes {
         self.prune();
+        debug_assert_eq!(
+            self.ranges.len(),
+            self.sequences.len(),
+            "a sequence for each range"
+        );
+        debug_assert!(
+            self.ranges.iter().all(|(start, end)| start < end),
+            "no range is empty"
+        );
+        debug_assert!(
+            self.ranges
+                .iter()
+                .all(|(_, end)| (*end as usize) < self.keys.len()),
+            "ranges are named by keys that are kept"
+        );
         let order = |delete: &Delete| (delete.sequence, delete.start, delete.end);
         if !self.deletes().is_sorted_by_key(|delete| order(&delete)) {
             let mut deletes: Vec<Delete> = self.deletes().collect();
@@ -283,4 +304,8 @@ fn fold_into(mut meant: Vec<Delete>, to: &mut Vec<Delete>) {
         }
     }
     to.extend(last);
+    debug_assert!(
+        to.iter().all(|delete| delete.start < delete.end),
+        "pieces of ranges are not empty"
+    );
 }

@@ -35,6 +35,10 @@ impl List {
         });
         self.keys.extend_from_slice(start);
         self.keys.extend_from_slice(end);
+        debug_assert!(
+            self.keys(self.entries.len() - 1) == (start, end),
+            "what was pushed is read back"
+        );
     }
 
     /// Returns how many there are.
@@ -53,6 +57,10 @@ impl List {
     pub(super) fn keys(&self, number: usize) -> (&[u8], &[u8]) {
         let (entry, next) = (&self.entries[number], self.entries.get(number + 1));
         let end = next.map_or(self.keys.len(), |next| next.at as usize);
+        debug_assert!(
+            entry.at as usize + entry.start as usize <= end,
+            "a start within its range's bytes"
+        );
         self.keys[entry.at as usize..end].split_at(entry.start as usize)
     }
 

@@ -14,10 +14,12 @@ impl Packed {
     pub(super) fn of(values: impl ExactSizeIterator<Item = u64> + Clone) -> Packed {
         let largest = values.clone().max().unwrap_or(0);
         let bits = WORD - largest.leading_zeros() as usize;
+        assert!(bits <= WORD, "{bits} bits of a value");
         let mut words = vec![0; (values.len() * bits).div_ceil(WORD)];
         if bits > 0 {
             for (number, value) in values.enumerate() {
                 let (word, shift) = (number * bits / WORD, number * bits % WORD);
+                debug_assert!(value <= largest, "{value} of at most {largest}");
                 words[word] |= value << shift;
                 if shift + bits > WORD {
                     words[word + 1] = value >> (WORD - shift);
@@ -37,6 +39,10 @@ impl Packed {
             return 0;
         }
         let (word, shift) = (number * bits / WORD, number * bits % WORD);
+        debug_assert!(
+            (number + 1) * bits <= self.words.len() * WORD,
+            "number {number} is stored"
+        );
         let mut value = self.words[word] >> shift;
         if shift + bits > WORD {
             value |= self.words[word + 1] << (WORD - shift);

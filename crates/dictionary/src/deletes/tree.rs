@@ -34,6 +34,10 @@ impl Tree {
         if ranges.is_empty() {
             return Tree::default();
         }
+        assert!(
+            ranges.iter().all(|(start, end)| start < end && *end <= cells),
+            "ranges of {cells} cells"
+        );
         let mut has = vec![0u64; (2 * cells as usize).div_ceil(WORD)];
         for range in ranges {
             nodes(*range, cells, |node| has[node / WORD] |= 1 << (node % WORD));
@@ -50,6 +54,10 @@ impl Tree {
             has: has.into(),
             ..Tree::default()
         };
+        debug_assert!(
+            sum as usize <= 2 * cells as usize,
+            "{sum} of the nodes have entries"
+        );
         let mut firsts = vec![0u32; sum as usize + 1];
         for range in ranges {
             tree.places(*range, |place| firsts[place] += 1);
@@ -67,6 +75,7 @@ impl Tree {
                 firsts[place] += 1;
             });
         }
+        debug_assert!(firsts.is_sorted(), "entries lie in the order of their nodes");
         firsts.rotate_right(1);
         firsts[0] = 0;
         tree.firsts = Packed::of(firsts.iter().map(|first| u64::from(*first)));
@@ -83,6 +92,7 @@ impl Tree {
     /// Returns how many nodes before this one have entries.
     fn place(&self, node: usize) -> usize {
         let (word, bit) = (node / WORD, node % WORD);
+        debug_assert!(self.has[word] >> bit & 1 == 1, "node {node} has entries");
         let lower = self.has[word] & !(u64::MAX << bit);
         self.before[word] as usize + lower.count_ones() as usize
     }
@@ -130,6 +140,7 @@ impl Tree {
 fn nodes((start, end): (u32, u32), cells: u32, mut tell: impl FnMut(usize)) {
     let mut low = start as usize + cells as usize;
     let mut high = end as usize + cells as usize;
+    debug_assert!(start <= end && end <= cells, "{start}..{end} of {cells} cells");
     while low < high {
         if low % 2 == 1 {
             tell(low);

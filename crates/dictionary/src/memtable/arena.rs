@@ -88,6 +88,10 @@ impl Arena {
     /// Returns the same memory with nothing taken. No places in it are in use any more, and memory
     /// that is taken again is written before it is read.
     pub(super) fn cleared(self) -> Arena {
+        debug_assert!(
+            self.used.load(Ordering::Relaxed) <= self.memory.len(),
+            "M5: within the limit"
+        );
         let provided = AtomicUsize::new(self.provided.into_inner().max(self.used.load(Ordering::Relaxed)));
         Arena {
             used: CachePadded::new(AtomicUsize::new(LINE)),
@@ -108,6 +112,10 @@ impl Arena {
         if from >= wanted || from >= to {
             return false;
         }
+        debug_assert!(
+            from < to && to <= self.memory.len(),
+            "{from}..{to} of the reservation"
+        );
         self.memory.populate(from, to - from);
         self.provided.store(to, Ordering::Relaxed);
         true
@@ -115,6 +123,10 @@ impl Arena {
 
     /// Returns how many bytes were taken.
     pub(super) fn used(&self) -> usize {
+        debug_assert!(
+            self.used.load(Ordering::Relaxed) >= LINE,
+            "M5: the first line is taken from the beginning"
+        );
         self.used.load(Ordering::Relaxed) - LINE
     }
 
@@ -122,6 +134,10 @@ impl Arena {
     /// are left. Memory that a caller keeps elsewhere is charged by taking as much here and leaving
     /// it unused, so that a single number bounds it all (M5).
     pub(super) fn take(&self, bytes: usize, align: usize) -> Option<usize> {
+        debug_assert!(
+            bytes > 0 && align.is_power_of_two() && align >= UNIT,
+            "{bytes} bytes, by {align}"
+        );
         let end = |used: usize| used.next_multiple_of(align).checked_add(bytes);
         let take = |used: usize| end(used).filter(|&end| end <= self.memory.len());
         let used = self
@@ -150,6 +166,8 @@ impl Arena {
     /// # Safety
     /// `at..at + cost` was taken, begins at a unit, and belongs to this call alone.
     pub(super) unsafe fn put_record(&self, at: usize, key: &[u8], message: &Message<'_>) -> Place {
+        debug_assert!(at >= LINE && at.is_multiple_of(UNIT), "M4: a record at {at}");
+        debug_assert!(key.len() <= KEY_LEN as usize, "a key of {} bytes", key.len());
         let header = Header {
             sequence: message.sequence,
             expires_ms: message.expires_ms,
@@ -176,6 +194,7 @@ impl Arena {
     /// # Safety
     /// `at..at + kind.bytes()` was taken, begins at a line, and belongs to this call alone.
     pub(super) unsafe fn put_bank(&self, at: usize, kind: BankKind) -> Place {
+        debug_assert!(at >= LINE && at.is_multiple_of(LINE), "M4: a bank at {at}");
         // SAFETY: by the caller's promise; the children of an inner node follow its bank.
         unsafe {
             let to = self.memory.start().as_ptr().add(at);
@@ -197,6 +216,10 @@ impl Arena {
         // SAFETY: by the caller's promise.
         unsafe {
             let to = self.memory.start().as_ptr().add(at);
+            debug_assert!(
+                at.is_multiple_of(UNIT) && bank != 0,
+                "M4: a node at {at} with a bank at {bank}"
+            );
             to.cast::<AtomicU64>().write(AtomicU64::new(first_word(bank)));
         }
         (at / UNIT) as NodeId
@@ -205,6 +228,7 @@ impl Arena {
     /// Returns a record that exists.
     #[inline]
     pub(super) fn record(&self, place: Place) -> Record<'_> {
+        debug_assert!(place != 0, "M2: place 0 is no record");
         Record {
             start: self.at(place),
             arena: PhantomData,
@@ -335,6 +359,8 @@ impl<'a> Record<'a> {
 
     /// Sets where the jump leads, before the record is published.
     pub(super) fn set_jump(self, to: Place, rank: u32) {
+        debug_assert!(self.rank() == 0 && self.jump() == 0, "M7: a jump is set once");
+        assert!(rank < 1 << (u32::BITS - RANK_AT), "M7: a jump of rank {rank}");
         let header = self.header();
         header.jump.store(to, Ordering::Release);
         header

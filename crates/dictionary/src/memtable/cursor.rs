@@ -153,6 +153,7 @@ impl Spot {
         let arena = &memtable.arena;
         self.load(memtable, |node| node.child_for(key));
         let above = self.slots[..self.count].partition_point(|&slot| arena.key(slot) <= key);
+        debug_assert!(above <= self.count, "{above} of {} keys", self.count);
         self.step_back_from(memtable, above);
     }
 
@@ -173,6 +174,7 @@ impl Spot {
     #[inline]
     pub fn next(&mut self, memtable: &Memtable) {
         if self.index < self.count {
+            debug_assert!(self.index < FANOUT, "{} of a leaf's keys", self.index);
             self.index += 1;
             self.skip_forward(memtable);
         }
@@ -208,6 +210,7 @@ impl Spot {
             before = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < below);
         }
         self.index = if before == 0 { self.count } else { before - 1 };
+        debug_assert!(self.index <= self.count, "{} of {} keys", self.index, self.count);
     }
 
     /// Copies the leaf that `choose` leads to.
@@ -230,6 +233,12 @@ impl Spot {
         }
         (self.low, self.high) = (leaf.low(), leaf.high());
         let valid = leaf.validate();
+        debug_assert!(
+            valid.is_err()
+                || self.slots[..self.count]
+                    .is_sorted_by(|one, next| memtable.arena.key(*one) < memtable.arena.key(*next)),
+            "M1: keys ascend"
+        );
         if valid.is_err() {
             self.count = 0;
         }

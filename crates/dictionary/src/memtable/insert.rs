@@ -67,6 +67,12 @@ impl Memtable {
 
     /// Links a record into a locked leaf that is not full (M2), and unlocks it.
     fn add_to_leaf(&self, writer: &mut Writer<'_>, leaf: &View<'_>, key: &[u8], record: Place) {
+        debug_assert!(leaf.is_leaf() && record != 0, "M1: records are in leaves");
+        debug_assert!(self.arena.key(leaf.low()) <= key, "M1: low <= key");
+        debug_assert!(
+            leaf.high() == 0 || key < self.arena.key(leaf.high()),
+            "M1: key < high"
+        );
         let (index, found) = leaf.lower_bound(key);
         if !found {
             let bank = writer.take_bank(Kind::Leaf);
@@ -82,6 +88,12 @@ impl Memtable {
     fn link_version(&self, leaf: &View<'_>, index: usize, record: Place) {
         let added = self.arena.record(record);
         let newest = leaf.slot(index);
+        debug_assert!(newest != 0 && newest != record, "M2: every key has a record");
+        debug_assert_eq!(
+            self.arena.key(newest),
+            added.key(),
+            "M2: records of one key are linked"
+        );
         if self.arena.record(newest).sequence() < added.sequence() {
             let (jump, rank) = self.jump_above(newest);
             added.set_jump(jump, rank);
@@ -96,6 +108,7 @@ impl Memtable {
         }
         // Jumps over it stay right: they lead to what is older still.
         let older = newer.older();
+        debug_assert!(newer.sequence() >= added.sequence(), "M2: newest first");
         added.set_jump(older, 0);
         added.set_older(older);
         newer.set_older(record);
@@ -141,14 +154,20 @@ impl Memtable {
             return Err(Stop::Restart);
         }
         let kind = Kind::of(node.level());
+        debug_assert_eq!(node.count(), FANOUT, "only full nodes are split");
         // Keys that arrive in order leave full nodes behind; others halve them.
         let ascending = node.high() == 0 && node.lower_bound(key).0 == FANOUT;
         let middle = if ascending { FANOUT - 1 } else { FANOUT / 2 };
         let separator = node.slot(middle);
+        debug_assert!(
+            node.is_leaf() || separator != 0,
+            "M1: only the lowest separator may be none"
+        );
         let (left, right) = (writer.take_bank(kind), writer.take_bank(kind));
         left.fill_part(&node, 0..middle, (node.low(), separator));
         right.fill_part(&node, middle..FANOUT, (separator, node.high()));
         let right = writer.add_node(right);
+        debug_assert_ne!(right, node.id(), "M4: each node has a word of its own");
         let above = writer.take_bank(Kind::Inner);
         if let Some(parent) = &parent {
             let (index, _) = parent.lower_bound(self.arena.key(separator));

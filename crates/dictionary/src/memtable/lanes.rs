@@ -35,6 +35,9 @@ const WORDS: usize = 16;
 /// needs at all.
 const SPLIT_LEAVES: usize = 2;
 const SPLIT_INNER: usize = 3;
+const _: () =
+    assert!(LEAST_BYTES <= MOST_BYTES && LEAST_BYTES.is_multiple_of(UNIT) && MOST_BYTES.is_multiple_of(UNIT));
+const _: () = assert!(WORDS >= 2, "a split adds two nodes at most");
 
 /// What a writer has to itself while it holds the lane. It is atomic only for the compiler: no
 /// other thread looks at it.
@@ -72,6 +75,7 @@ impl<const N: usize> Spare<N> {
     }
 
     fn put(&self, place: Place) {
+        debug_assert!(place != 0, "M4: no bank is at place 0");
         let count = self.count();
         self.places[count].store(place, Ordering::Relaxed);
         self.count.store(count + 1, Ordering::Relaxed);
@@ -82,6 +86,7 @@ impl<const N: usize> Spare<N> {
             .count()
             .checked_sub(1)
             .expect("what a step needs was stocked");
+        debug_assert!(count < N, "a lane keeps {N} banks at most");
         self.count.store(count, Ordering::Relaxed);
         self.places[count].load(Ordering::Relaxed)
     }
@@ -107,10 +112,18 @@ impl Piece {
     }
 
     fn left(&self) -> usize {
+        debug_assert!(
+            self.next() <= self.end.load(Ordering::Relaxed),
+            "M5: what is cut was taken"
+        );
         self.end.load(Ordering::Relaxed) - self.next()
     }
 
     fn set(&self, next: usize, end: usize) {
+        debug_assert!(
+            next < end && next.is_multiple_of(UNIT),
+            "a piece of {next}..{end} (M5)"
+        );
         self.next.store(next, Ordering::Relaxed);
         self.end.store(end, Ordering::Relaxed);
     }
@@ -296,6 +309,7 @@ impl<'a> Writer<'a> {
 
     /// Counts a record that was inserted.
     pub(super) fn count(&mut self) {
+        debug_assert_eq!(self.lane.held.load(Ordering::Relaxed), 1, "a lane has one writer");
         let records = self.lane.records.load(Ordering::Relaxed);
         self.lane.records.store(records + 1, Ordering::Relaxed);
     }
@@ -303,6 +317,7 @@ impl<'a> Writer<'a> {
 
 impl Drop for Writer<'_> {
     fn drop(&mut self) {
+        debug_assert_eq!(self.lane.held.load(Ordering::Relaxed), 1, "a lane has one writer");
         self.lane.held.store(0, Ordering::Release);
     }
 }

@@ -21,6 +21,8 @@ const GROUP: usize = 8;
 const GROUP: usize = 2;
 
 const _: () = assert!(FANOUT.is_multiple_of(GROUP));
+// A node is halved when it is full, and both halves have keys.
+const _: () = assert!(FANOUT >= 2 && FANOUT.is_multiple_of(2));
 
 /// The place of a node's word.
 pub(super) type NodeId = Place;
@@ -167,6 +169,7 @@ impl<'a> View<'a> {
     /// Looks at a node. Whether a writer holds it does not matter.
     #[inline(always)]
     pub(super) fn new(arena: &'a Arena, id: NodeId) -> View<'a> {
+        debug_assert!(id != 0, "M4: no node is at place 0");
         let word = arena.word(id);
         let seen = word.load(Ordering::Acquire) & !LOCKED;
         View {
@@ -215,11 +218,20 @@ impl<'a> View<'a> {
 
     /// Unlocks a node whose bank stays, or that is new.
     pub(super) fn unlock(&self) {
+        debug_assert!(
+            self.word.load(Ordering::Relaxed) & LOCKED != 0,
+            "M3: only who locked a node unlocks it"
+        );
         self.word.store(self.seen, Ordering::Release);
     }
 
     /// Gives a locked node a new content and unlocks it; the bank that it had is free.
     pub(super) fn publish(&self, bank: BankRef<'_>) -> Place {
+        debug_assert!(
+            self.word.load(Ordering::Relaxed) & LOCKED != 0,
+            "M3: a node changes under its lock"
+        );
+        debug_assert_ne!(bank.place, self.bank.place, "M3: a change is another bank");
         let version = (self.seen as u32).wrapping_add(VERSION_STEP);
         let word = u64::from(bank.place) << 32 | u64::from(version);
         self.word.store(word, Ordering::Release);
@@ -280,6 +292,7 @@ impl<'a> BankRef<'a> {
     /// Returns the first slot whose key is not below `key`, and whether it is `key`.
     #[inline(always)]
     pub(super) fn lower_bound(&self, key: &[u8]) -> (usize, bool) {
+        debug_assert!(self.place != 0, "M4: no bank is at place 0");
         let wanted = prefix(key, self.bank.skip.load(Ordering::Relaxed) as usize);
         let mut end = self.count();
         // By prefix first, without touching a record.
@@ -315,11 +328,16 @@ impl<'a> BankRef<'a> {
     /// Replaces the record in a slot by another of the same key: readers see the one or the other.
     /// The node is locked.
     pub(super) fn replace(&self, index: usize, slot: Place) {
+        debug_assert!(
+            slot != 0 && index < self.count(),
+            "M2: a key's slot leads to a record"
+        );
         self.bank.slots[index].store(slot, Ordering::Release);
     }
 
     /// Begins to fill this bank, which is the caller's alone but for readers that are late.
     fn begin(&self, level: u32, count: usize, low: Place, high: Place) {
+        assert!(count <= FANOUT, "{count} keys of a node (M1)");
         // A late reader that sees a store from here on also sees that the bank's node has another
         // one since (M3).
         fence(Ordering::Release);
@@ -336,6 +354,10 @@ impl<'a> BankRef<'a> {
 
     /// Copies slots of a locked node here, from `to` on.
     fn copy(&self, from: &BankRef<'_>, range: Range<usize>, to: usize) {
+        debug_assert!(
+            range.end <= FANOUT && to + range.len() <= FANOUT,
+            "{range:?} to {to} of a bank"
+        );
         let (prefixes, slots) = (
             &from.bank.prefixes.0[range.clone()],
             &from.bank.slots[range.clone()],
@@ -354,6 +376,8 @@ impl<'a> BankRef<'a> {
     }
 
     fn set(&self, index: usize, slot: Place, child: NodeId) {
+        debug_assert!(index < self.count(), "slot {index} of {}", self.count());
+        debug_assert!(self.is_leaf() || child != 0, "M4: an inner node leads to nodes");
         let skip = self.bank.skip.load(Ordering::Relaxed) as usize;
         self.bank.prefixes.0[index].store(prefix(self.arena.key(slot), skip), Ordering::Relaxed);
         self.bank.slots[index].store(slot, Ordering::Release);
@@ -377,6 +401,14 @@ impl<'a> BankRef<'a> {
 
     /// Fills this bank with a part of a full, locked node, between these fences (M1).
     pub(super) fn fill_part(&self, from: &BankRef<'_>, range: Range<usize>, (low, high): (Place, Place)) {
+        assert!(
+            !range.is_empty() && range.end <= from.count(),
+            "a half of a node has keys (M1)"
+        );
+        debug_assert!(
+            high == 0 || self.arena.key(low) < self.arena.key(high),
+            "M1: low < high"
+        );
         self.begin(from.level(), range.len(), low, high);
         let skip = self.shared_bytes(low, high);
         self.bank.skip.store(skip, Ordering::Relaxed);
@@ -394,6 +426,10 @@ impl<'a> BankRef<'a> {
 
     /// Fills this bank as a root's over two nodes.
     pub(super) fn fill_root(&self, level: u32, left: NodeId, separator: Place, right: NodeId) {
+        assert!(
+            level > 0 && separator != 0 && left != right,
+            "a root parts two nodes (M1)"
+        );
         self.begin(level, 2, 0, 0);
         self.bank.skip.store(0, Ordering::Relaxed);
         self.set(0, 0, left);

@@ -50,6 +50,7 @@ impl RangeDeletes {
         let small = |deletes: usize| move |index: &mut Arc<Index>| index.len() < 2 * deletes;
         let mut list = List::default();
         list.push(start, end, sequence);
+        debug_assert_eq!(list.len(), 1, "it has keys");
         // The newest first.
         let mut merged = vec![Arc::new(Index::of(&list))];
         while let Some(index) = indexes.pop_if(small(deletes)) {
@@ -66,6 +67,11 @@ impl RangeDeletes {
             arena.take(more, UNIT).ok_or(Full)?;
             *taken += more;
         }
+        assert!(
+            bytes <= *taken,
+            "M5: {bytes} bytes of range deletes, {taken} counted"
+        );
+        debug_assert!(!indexes.is_empty(), "the new one is in one of them");
         *self.indexes.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(indexes);
         self.count.fetch_add(1, Ordering::Release);
         Ok(())

@@ -38,6 +38,7 @@ impl Rule {
                 floor: None,
             });
         }
+        debug_assert!(self.readers.is_sorted(), "readers in order");
         let above = self.readers.partition_point(|&reader| reader < sequence);
         let before = above.checked_sub(1).map_or(0, |before| self.readers[before]);
         Some(Band {
@@ -143,6 +144,10 @@ impl<'op> Folder<'op> {
         let mut below = Below::Nothing;
         for (number, message) in messages.into_iter().enumerate() {
             let sequence = message.sequence;
+            debug_assert!(
+                current.is_none_or(|(band, _)| sequence <= band.reader),
+                "messages of a key come newest first"
+            );
             let (band, hidden) = match current {
                 Some(same) if same.0.floor.is_none_or(|floor| sequence > floor) => same,
                 _ => {
@@ -265,6 +270,7 @@ impl<'op> Folder<'op> {
 
     /// The one put that remains of a band; a filter may have something against the oldest.
     fn emit_put(&self, put: &Folded<'_>, emit: &mut impl FnMut(Folded<'_>)) {
+        debug_assert_ne!(put.kind, Kind::Delete, "a delete has no value");
         let filter = self.filter.filter(|_| self.is_oldest);
         let verdict = filter.map_or(Verdict::Keep, |(filter, key)| {
             filter.decide(&Candidate {
@@ -320,6 +326,15 @@ impl<'op> Folder<'op> {
     }
 
     fn push(&mut self, operand: &[u8]) {
+        debug_assert!(
+            self.operator.is_some(),
+            "a chain of merges is kept only with an operator"
+        );
+        debug_assert_eq!(
+            self.ends.last().copied().unwrap_or(0),
+            self.chain.len(),
+            "operands follow each other"
+        );
         self.chain.extend_from_slice(operand);
         self.ends.push(self.chain.len());
     }
@@ -329,6 +344,7 @@ impl<'op> Folder<'op> {
         let operator = self
             .operator
             .expect("a chain of merges is kept only with an operator");
+        debug_assert!(!self.ends.is_empty(), "a chain has operands");
         self.folded.clear();
         self.folded.extend_from_slice(base.unwrap_or(&[]));
         let mut begun = base.is_some();

@@ -211,6 +211,11 @@ impl<S: Source> Merged<S> {
         };
         self.base.clear();
         self.base.extend_from_slice(key);
+        debug_assert!(
+            source < self.sources.len(),
+            "source {source} of {}",
+            self.sources.len()
+        );
         let next = self.runner_up(source).and_then(|next| self.sources[next].key());
         self.bound.clear();
         self.bound.extend_from_slice(next.unwrap_or_default());
@@ -305,6 +310,7 @@ impl<S: Source> Merged<S> {
             return if first { (one, two) } else { (two, one) };
         };
         let agreed = one.code.agreed().min(left.len()).min(right.len());
+        debug_assert_eq!(left[..agreed], right[..agreed], "equal codes agree so far");
         let order = match self.direction {
             Direction::Forward => left[agreed..].cmp(&right[agreed..]),
             Direction::Backward => right[agreed..].cmp(&left[agreed..]),

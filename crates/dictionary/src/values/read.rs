@@ -160,6 +160,11 @@ fn descend(
         pending.push((pointer.node, left.len()));
     }
     while let Some((node, level)) = pending.pop() {
+        debug_assert!(
+            level > 0 && level <= left.len(),
+            "level {level} of {}",
+            left.len()
+        );
         let below = level.saturating_sub(1);
         let count = left[below].min(fan_out);
         left[below] -= count;
@@ -168,6 +173,7 @@ fn descend(
             group = decode_pointers(bytes, count, &node.place(), page_size)?;
             Ok(())
         })?;
+        debug_assert!(group.len() <= fan_out, "{} nodes below one", group.len());
         visit(&group, below)?;
         if below > 0 {
             pending.extend(group.into_iter().rev().map(|pointer| (pointer, below)));

@@ -64,11 +64,18 @@ impl ValueWriter {
             return Ok(Placed::Long(self.write_long(value, touch)?));
         }
         if self.waiting.is_empty() {
+            debug_assert!(self.node.is_empty(), "a node begins empty");
             let pages = pages_to_pack(value.len().max(1), self.page_size);
             self.room = pages * self.page_size.bytes();
         }
         self.waiting
             .push((slot, self.node.len() as u32, value.len() as u32));
+        debug_assert!(
+            self.node.len() + value.len() <= self.room,
+            "{} bytes in a node of {}",
+            self.node.len(),
+            self.room
+        );
         self.node.extend_from_slice(value);
         Ok(Placed::Waits)
     }
@@ -87,6 +94,11 @@ impl ValueWriter {
 
     /// Writes what is in `node`, filled up to whole pages.
     fn write_node(&mut self) -> Result<NodePointer> {
+        assert!(
+            self.node.len() <= largest(self.page_size),
+            "a node of {} bytes",
+            self.node.len()
+        );
         let pages = pages_for(self.node.len(), self.page_size);
         self.node.resize(pages * self.page_size.bytes(), 0);
         let pointer = self.writer.add(&self.node);
@@ -113,6 +125,7 @@ impl ValueWriter {
         assert!(!self.is_waiting(), "the node is closed first");
         let largest = largest(self.page_size);
         let (mut level, mut len) = (Vec::new(), 0);
+        assert!(self.node.is_empty(), "a long value begins with a node of its own");
         feed(&mut |mut piece| {
             len += piece.len();
             while !piece.is_empty() {
@@ -137,6 +150,8 @@ impl ValueWriter {
             above.iter().for_each(&mut *touch);
             level = above;
         }
+        assert_eq!(level.len(), 1, "one node is above all");
+        assert!(u32::try_from(len).is_ok(), "a value of {len} bytes");
         Ok(ValuePointer {
             node: level[0],
             at: 0,

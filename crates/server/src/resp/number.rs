@@ -1,5 +1,4 @@
 //! Numbers as Redis reads and writes them.
-
 /// An integer as Redis reads it: decimal, no blanks, no plus, no leading zeros.
 #[must_use]
 pub fn integer(text: &[u8]) -> Option<i64> {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The part of the budget that is kept for private nodes, scratch and the records of reads in
 /// flight.
 const RESERVE_FRACTION: u64 = 32;
+const _: () = assert!(RESERVE_FRACTION > 1, "the reserve is a part of the budget");
 
 /// Who spends how much. All counts are bytes.
 #[derive(Debug)]
@@ -116,6 +117,8 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
+        let before = self.counter().load(Ordering::Relaxed);
+        debug_assert!(before >= self.bytes, "a charge is taken back once");
         self.counter().fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }

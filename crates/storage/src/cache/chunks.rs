@@ -125,6 +125,7 @@ impl Shared {
             owned.next - 1
         });
         self.chunks.assigned.fetch_add(1, Ordering::Relaxed);
+        debug_assert!(chunk < owned.next, "chunk {chunk} of {}", owned.next);
         let at = self.geometry.chunk_at(chunk);
         self.arena.prefer_huge_pages(at, self.geometry.chunk_bytes);
         self.cut(chunk, class);
@@ -138,6 +139,13 @@ impl Shared {
         for frame in ids.clone() {
             self.header(frame).cut(class);
         }
+        debug_assert!(
+            self.chunks
+                .classes
+                .iter()
+                .all(|class| !class.chunks.read().contains(&chunk)),
+            "a chunk belongs to one class"
+        );
         let owner = &self.chunks.classes[class];
         owner.chunks.write().push(chunk);
         // The lowest frames are used first.
@@ -157,6 +165,11 @@ impl Shared {
         for frame in self.frames_of(chunk, class) {
             self.header(frame).set_draining();
         }
+        debug_assert!(new_owner != Some(class), "a class does not inherit from itself");
+        debug_assert!(
+            owned.draining.iter().all(|drain| drain.chunk != chunk),
+            "a chunk is drained once"
+        );
         owned.draining.push(Drain {
             chunk,
             class,

@@ -44,6 +44,10 @@ const PASSING: u32 = 8;
 const EVICT_FIRST: u32 = 16;
 /// The frame's chunk is being drained: the frame goes into no list.
 const DRAINING: u32 = 1 << 8;
+const _: () = assert!(
+    REFERENCED | COLD | AWAITED | PASSING | EVICT_FIRST == 31,
+    "each mark has a bit of its own"
+);
 
 /// What is known of a node's use when it comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +114,7 @@ const _: () = assert!(size_of::<Header>() == 64);
 impl Header {
     /// Makes the header that of a free frame. The chunk belongs to the caller alone.
     pub(super) fn cut(&self, class: usize) {
+        assert!((class as u32) < DRAINING, "class {class} would be read as a mark");
         self.retired.store(0, Ordering::Relaxed);
         self.heat.store(0, Ordering::Relaxed);
         // The header may lie where a node of another class was.
@@ -178,6 +183,10 @@ impl Header {
 
     /// When the frame was retired.
     pub(super) fn retired_at(&self) -> u64 {
+        debug_assert!(
+            self.state() != State::Filling,
+            "a frame that is filled was not retired"
+        );
         self.retired.load(Ordering::Relaxed)
     }
 

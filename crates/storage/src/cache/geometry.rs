@@ -54,6 +54,7 @@ impl Geometry {
         let pages = (1usize << pages.ilog2()).clamp(MIN_CHUNK_PAGES, MAX_CHUNK_PAGES);
         let chunk_bytes = pages * page_size.bytes();
         let cuts = std::array::from_fn(|class| Self::cut_of(chunk_bytes, (class + 1) * page_size.bytes()));
+        assert!(cuts.is_sorted_by(|one: &Cut, next| one.frames >= next.frames));
         let slot_bits = cuts[0].frames.next_power_of_two().trailing_zeros();
         Geometry {
             chunk_bytes,
@@ -68,6 +69,7 @@ impl Geometry {
         while header_bytes(frames) + frames * frame_bytes > chunk_bytes {
             frames -= 1;
         }
+        assert!(frames > 0, "a chunk of {chunk_bytes} bytes has no frame");
         Cut {
             frames,
             frame_bytes,
@@ -91,6 +93,8 @@ impl Geometry {
 
     #[inline]
     pub(super) fn frame(&self, chunk: u32, slot: usize) -> FrameId {
+        debug_assert!(slot < 1 << self.slot_bits, "slot {slot}");
+        debug_assert!(u64::from(chunk) < self.max_chunks(), "chunk {chunk}");
         FrameId(chunk << self.slot_bits | slot as u32)
     }
 
@@ -119,6 +123,7 @@ impl Geometry {
     /// Returns where the bytes of a frame of a class are in the arena.
     #[inline]
     pub(super) fn data_at(&self, frame: FrameId, class: usize) -> usize {
+        debug_assert!(self.slot_of(frame) < self.cuts[class].frames, "{frame:?}");
         let cut = self.cuts[class];
         self.chunk_at(self.chunk_of(frame)) + cut.header_bytes + self.slot_of(frame) * cut.frame_bytes
     }

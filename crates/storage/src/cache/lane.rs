@@ -1,7 +1,7 @@
 //! What one thread keeps at hand: free frames, and retired ones that wait for their epoch.
 
 use super::arena::Arena;
-use super::frame::{FrameId, Header};
+use super::frame::{FrameId, Header, State};
 use super::geometry::{CLASSES, Geometry};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -61,6 +61,7 @@ impl Lane {
     /// Adds a free frame, unless its chunk is being drained.
     pub(super) fn put(&mut self, frame: FrameId, headers: Headers<'_>) {
         let header = headers.of(frame);
+        debug_assert_eq!(header.state(), State::Free, "a stock has free frames");
         if !header.is_draining() {
             self.free[header.class()].push(frame);
         }
@@ -69,6 +70,8 @@ impl Lane {
     /// Adds a retired frame, unless its chunk is being drained.
     pub(super) fn retire(&mut self, frame: FrameId, epoch: u64, headers: Headers<'_>) {
         let header = headers.of(frame);
+        debug_assert_eq!(header.state(), State::Retired, "retired before");
+        debug_assert!(self.limbo.back().is_none_or(|(last, _)| *last <= epoch));
         if !header.is_draining() {
             self.waiting[header.class()] += 1;
             self.limbo.push_back((epoch, frame));
@@ -88,6 +91,7 @@ impl Lane {
                 break;
             }
             self.limbo.pop_front();
+            debug_assert!(self.waiting[headers.of(frame).class()] > 0, "counted");
             self.waiting[headers.of(frame).class()] -= 1;
             self.recycle_one(frame, headers);
         }
@@ -130,6 +134,7 @@ impl Lane {
     /// looked at.
     pub(super) fn forget_draining(&mut self, headers: Headers<'_>) -> usize {
         let stays = |frame: FrameId| !headers.of(frame).is_draining();
+        debug_assert!(self.waiting.iter().sum::<usize>() == self.limbo.len());
         let walked = self.free.iter().map(Vec::len).sum::<usize>() + self.pinned.len() + self.limbo.len();
         for free in &mut self.free {
             free.retain(|&frame| stays(frame));

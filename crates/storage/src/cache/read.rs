@@ -195,6 +195,7 @@ impl Shared {
         for pointer in pointers {
             self.tiers.get(pointer.tier)?;
             pointer.check(&pointer.place(), self.page_size)?;
+            debug_assert!(pointer.pages > 0, "what was checked has a page");
         }
         Ok(())
     }
@@ -301,6 +302,7 @@ impl Shared {
         let all = issues.iter().map(|issue| self.requests(issue, purpose));
         let (batches, requests): (Vec<Batch>, Vec<Requests>) = all.unzip();
         let tickets = device.submit_many(batches);
+        assert_eq!(tickets.len(), requests.len(), "a ticket for each batch");
         for ((issue, requests), ticket) in issues.into_iter().zip(requests).zip(tickets) {
             self.submitted(issue, requests, device, ticket, purpose);
         }
@@ -403,11 +405,7 @@ impl Shared {
     fn settle(&self, job: Job, guard: &Guard) -> Arc<[Settled]> {
         self.reading_bytes.fetch_sub(job.reading_bytes, Ordering::Relaxed);
         let outcomes = job.ticket.take();
-        assert_eq!(
-            outcomes.len(),
-            job.groups.len(),
-            "a batch has an outcome per request"
-        );
+        assert_eq!(outcomes.len(), job.groups.len(), "an outcome per request");
         let mut entries: Vec<Option<Entry>> = job.entries.into_iter().map(Some).collect();
         let mut settled: Vec<Option<Settled>> = entries.iter().map(|_| None).collect();
         for (group, outcome) in job.groups.iter().zip(outcomes) {
@@ -579,6 +577,7 @@ impl Shared {
             .into_iter()
             .map(|joined| self.home(joined, guard, residence))
             .collect();
+        assert_eq!(homes.len(), pointers.len(), "a node for each pointer");
         let mut nodes = Vec::with_capacity(pointers.len());
         for (pointer, home) in pointers.iter().zip(homes) {
             nodes.push(match home {

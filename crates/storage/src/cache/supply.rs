@@ -161,6 +161,12 @@ impl Shared {
     }
 
     fn gain(&self, class: usize, evicted: &[FrameId]) -> usize {
+        debug_assert!(
+            evicted
+                .iter()
+                .all(|&frame| self.header(frame).state() == State::Resident),
+            "evicted frames are retired later"
+        );
         evicted
             .iter()
             .filter(|&&frame| self.header(frame).class() == class)
@@ -310,6 +316,10 @@ impl Shared {
             header.retire(epoch);
         }
         self.counters.evicted(guard, frames.len() as u64);
+        debug_assert!(
+            self.resident_bytes.load(Ordering::Relaxed) >= bytes,
+            "resident bytes are counted"
+        );
         self.resident_bytes.fetch_sub(bytes, Ordering::Relaxed);
         let mut lane = self.lanes[self.lane_of(guard)].lock();
         for &frame in frames {

@@ -33,6 +33,7 @@ const PASS: u64 = 4;
 
 /// Set in every word that is not empty.
 const OCCUPIED: u64 = 1 << 63;
+const _: () = assert!(LOCKED | MOVED == PASS - 1, "the marks lie below the count");
 
 /// One cache line of the table.
 #[derive(Debug)]
@@ -310,6 +311,11 @@ impl Table {
 
     /// Returns how far behind its home bucket a hash lies that is in `bucket`.
     pub(super) fn distance(&self, hash: u64, bucket: usize) -> usize {
+        assert!(
+            bucket < self.buckets.len(),
+            "bucket {bucket} of {}",
+            self.buckets.len()
+        );
         let home = ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize;
         (bucket + self.buckets.len() - home) % self.buckets.len()
     }
@@ -349,6 +355,10 @@ impl BucketLock<'_> {
 
 impl Drop for BucketLock<'_> {
     fn drop(&mut self) {
+        debug_assert!(
+            self.bucket.control.load(Ordering::Relaxed) & LOCKED != 0,
+            "a bucket is unlocked once"
+        );
         self.bucket.control.fetch_and(!LOCKED, Ordering::Release);
     }
 }

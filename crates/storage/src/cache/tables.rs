@@ -138,6 +138,7 @@ impl Tables {
         let newer = Box::new(Table::new(frames)?);
         self.bytes.fetch_add(newer.bytes(), Ordering::Relaxed);
         let guard = epochs.pin();
+        debug_assert!(self.older(&guard).is_none(), "one is replaced at a time");
         let older = self.in_use.current.load(Ordering::Acquire);
         self.in_use.older.store(older, Ordering::Release);
         self.in_use.current.store(Box::into_raw(newer), Ordering::Release);

@@ -46,6 +46,7 @@ impl Slot {
     /// Drops one guard of the calling thread; with the last, the slot is unpinned.
     #[inline]
     pub(crate) fn leave(&self) {
+        debug_assert!(self.depth() > 0, "a guard is left once");
         let depth = self.depth.load(Ordering::Relaxed) - 1;
         self.depth.store(depth, Ordering::Relaxed);
         if depth == 0 {
@@ -120,6 +121,7 @@ impl Ledger {
 
     /// Returns the slot with an index that [`Ledger::claim`] gave.
     pub(crate) fn slot(&self, index: usize) -> &Slot {
+        debug_assert!(index < MAX_SLOTS, "slot {index} of {MAX_SLOTS}");
         &self.chunks[index / SLOTS_PER_CHUNK]
             .get()
             .expect("a claimed slot is made")[index % SLOTS_PER_CHUNK]
@@ -138,6 +140,11 @@ impl Ledger {
     /// pinned at.
     #[inline]
     pub(crate) fn enter(&self, slot: &Slot) -> u64 {
+        debug_assert_eq!(
+            slot.taken.load(Ordering::Relaxed),
+            1,
+            "a guard is in a slot of its thread's own"
+        );
         let depth = slot.depth.load(Ordering::Relaxed);
         slot.depth.store(depth + 1, Ordering::Relaxed);
         if depth != 0 {
@@ -173,6 +180,7 @@ impl Ledger {
     /// Adds a participant without a slot at an epoch that another participant of the caller holds
     /// meanwhile.
     pub(crate) fn count_in_at(&self, epoch: u64) {
+        debug_assert!(epoch >= FIRST, "epoch {epoch} was never");
         self.counts[epoch as usize % COUNTS].fetch_add(1, Ordering::AcqRel);
     }
 

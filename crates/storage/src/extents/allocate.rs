@@ -268,6 +268,7 @@ fn empty_tier(tiers: &Tiers, number: u8) -> Result<Tier> {
 
 /// Returns how many whole units a tier's file has.
 pub(super) fn file_units(tiers: &Tiers, number: u8) -> Result<u32> {
+    debug_assert!(usize::from(number) < tiers.count(), "tier {number}");
     let units = tiers.get(number)?.len() / UNIT;
     Ok(units.min(u64::from(MAX_TIER_UNITS)) as u32)
 }
@@ -276,6 +277,8 @@ fn tier_usage(tier: &Tier, bounds: (u32, u32)) -> TierUsage {
     let bytes = |units: u32| u64::from(units) * UNIT;
     let held: u32 = tier.held.iter().map(|range| range.end - range.start).sum();
     let counts = &tier.counts;
+    debug_assert!(tier.dying_units <= counts.dead_units, "the dying are dead");
+    debug_assert!(counts.live_bytes <= bytes(counts.live_units), "live bytes");
     TierUsage {
         file_bytes: bytes(tier.units),
         live_extents: counts.live_extents,

@@ -20,6 +20,11 @@ impl Tier {
             .iter()
             .map(|range| self.holes.count_in(range.clone()))
             .sum();
+        assert!(held_holes <= self.holes.count(), "held holes are holes");
+        assert!(
+            self.holes.count() - held_holes <= self.free.count(),
+            "holes are free"
+        );
         self.free.count() - (self.holes.count() - held_holes)
     }
 
@@ -45,6 +50,11 @@ impl Tier {
     pub(super) fn hold(&mut self, range: Range<u32>) {
         self.free.remove(range.clone());
         self.backed.clear(range.clone());
+        debug_assert!(
+            self.held
+                .iter()
+                .all(|held| held.end <= range.start || range.end <= held.start)
+        );
         self.held.push(range);
     }
 
@@ -69,6 +79,11 @@ impl Tier {
 
     /// The file has grown: its new units are free and backed.
     pub(super) fn extend(&mut self, units: u32) {
+        assert!(
+            units > self.units,
+            "a file of {} units grows to {units}",
+            self.units
+        );
         let new = self.units..units;
         self.free.reach(units);
         self.backed.reach(units);

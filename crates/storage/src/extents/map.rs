@@ -112,6 +112,10 @@ impl Extents {
         map.frozen = true;
         let kind = match &map.current {
             Some((pointer, _)) => {
+                assert!(
+                    pointer.snapshot <= pointer.length,
+                    "a map begins with its snapshot"
+                );
                 let deltas = pointer.length - pointer.snapshot;
                 policy::map_write(pointer.snapshot, deltas, self.shared.options.min_map_deltas)
             }
@@ -139,6 +143,12 @@ impl Extents {
     /// cut's changes then belong to the next one.
     pub fn write_map(&self, directory: &Arc<dyn Directory>, mut frozen: Frozen) -> Result<MapPointer> {
         let mut map = self.shared.map.lock();
+        assert!(map.frozen, "a cut is under way until it is written or dropped");
+        assert_eq!(
+            frozen.changes.len(),
+            self.shared.slots.len(),
+            "a cut has every tier"
+        );
         for changes in &mut frozen.changes {
             changes.sort_unstable_by_key(|change| change.start);
         }
@@ -200,6 +210,7 @@ impl MapState {
         for (tier, changes) in frozen.changes.iter().enumerate() {
             appender.records(tier as u8, changes.iter().map(entry))?;
         }
+        assert!(appender.pointer.length > pointer.length, "changes were appended");
         file.sync(Purpose::Extents)?;
         *pointer = appender.pointer;
         Ok(*pointer)

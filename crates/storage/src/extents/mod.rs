@@ -94,6 +94,10 @@ pub const MAX_EXTENT_UNITS: u32 = 1 << 15;
 pub const MAX_TIER_UNITS: u32 = 1 << 31;
 /// The most references to an extent.
 pub const MAX_REFERENCES: u32 = (1 << 24) - 1;
+const _: () = assert!(
+    MAX_TIER_UNITS as u64 * UNIT <= i64::MAX as u64,
+    "places have 63 bits"
+);
 
 const _: () = {
     let page = crate::PageSize::MAX.bytes() as u64;
@@ -330,6 +334,12 @@ struct Slot {
 
 impl Shared {
     fn new(tiers: Arc<Tiers>, options: ExtentOptions, maps: Vec<Tier>, map: map::MapState) -> Shared {
+        assert!(
+            maps.iter()
+                .enumerate()
+                .all(|(index, tier)| usize::from(tier.number) == index),
+            "tiers are in the order of their numbers"
+        );
         let occupied = maps.iter().map(|tier| u64::from(tier.units)).sum();
         let slots = maps.into_iter().map(|tier| Slot {
             tier: Mutex::new(tier),

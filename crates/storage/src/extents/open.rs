@@ -252,6 +252,7 @@ impl Loader {
         let Some((map, units)) = self.maps.get_mut(usize::from(tier)) else {
             return bad(format!("a tier below {tiers}"), format!("tier {tier}"));
         };
+        debug_assert!(entry.units > 0, "what was decoded has units");
         let inside = (units.saturating_sub(entry.start) / entry.units).min(entry.repeats + 1);
         for repeat in 0..inside {
             let change = Change {
@@ -321,6 +322,7 @@ impl Window<'_> {
     }
 
     fn skip(&mut self, len: usize) {
+        assert!(len <= self.bytes.len(), "what is skipped was read");
         self.at += len as u64;
         self.bytes.drain(..len);
     }

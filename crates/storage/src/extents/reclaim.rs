@@ -57,6 +57,7 @@ impl Extents {
         for slot in &self.shared.slots {
             let mut tier = slot.tier.lock();
             let (freed_extents, units) = tier.settle(safe_epoch, extents);
+            assert!(freed_extents <= extents, "{extents} were to be freed");
             extents -= freed_extents;
             done.freed_bytes += u64::from(units) * UNIT;
             done.more |= tier.can_settle(safe_epoch);
@@ -142,6 +143,7 @@ impl Shared {
         }
         let file = Arc::clone(self.tiers.get(tier.number)?);
         let occupying = cut.end - cut.start - tier.holes.count_in(cut.clone());
+        debug_assert_eq!(cut.end, tier.units, "only a file's end is cut off");
         tier.hold(cut.clone());
         tier.resizing = true;
         let result = MutexGuard::unlocked(tier, || file.truncate(u64::from(cut.start) * UNIT));
@@ -160,6 +162,7 @@ impl Shared {
     /// meanwhile.
     fn punch(&self, tier: &mut MutexGuard<'_, Tier>, range: &Range<u32>) -> Result<u64> {
         let file = Arc::clone(self.tiers.get(tier.number)?);
+        debug_assert!(tier.free.contains(range.clone()), "only free units are punched");
         tier.hold(range.clone());
         let bytes = u64::from(range.start) * UNIT..u64::from(range.end) * UNIT;
         let result = MutexGuard::unlocked(tier, || file.punch_hole(bytes.clone()));

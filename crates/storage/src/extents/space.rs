@@ -26,6 +26,10 @@ struct Runs {
 impl Runs {
     /// Two neighbours of `half` units each, as one.
     fn joined(left: Runs, right: Runs, half: u32) -> Runs {
+        debug_assert!(
+            left.longest <= half && right.longest <= half,
+            "a half has {half} units"
+        );
         Runs {
             first: if left.first == half {
                 half + right.first
@@ -126,6 +130,10 @@ impl UnitSet {
     }
 
     fn rebuild(&mut self) {
+        assert!(
+            self.words.len() / WORDS <= self.leaves.max(1),
+            "a leaf for each chunk"
+        );
         self.tree.clear();
         self.tree.resize(2 * self.leaves, Runs::default());
         for chunk in 0..self.words.len() / WORDS {
@@ -153,6 +161,11 @@ impl UnitSet {
     }
 
     fn children_joined(&self, node: usize) -> Runs {
+        debug_assert!(
+            (1..self.leaves).contains(&node),
+            "node {node} of {} leaves",
+            self.leaves
+        );
         // Nodes of the level above the leaves span two chunks, and each level up spans twice as
         // much.
         let depth = node.ilog2();
@@ -173,6 +186,7 @@ impl UnitSet {
     }
 
     fn refresh(&mut self, range: Range<u32>) {
+        debug_assert!(range.start < range.end, "{range:?} has units");
         let mut low = self.leaves + (range.start / CHUNK) as usize;
         let mut high = self.leaves + ((range.end - 1) / CHUNK) as usize;
         for leaf in low..=high {
@@ -226,6 +240,11 @@ impl UnitSet {
             cleared += (self.words[index] & mask).count_ones();
             self.words[index] &= !mask;
         });
+        assert!(
+            cleared <= self.count,
+            "{cleared} units leave a set of {}",
+            self.count
+        );
         self.count -= cleared;
         if cleared > 0 {
             self.refresh(range);
@@ -268,6 +287,12 @@ impl UnitSet {
 
     /// Returns how many units are in the set.
     pub(super) fn count(&self) -> u32 {
+        debug_assert!(
+            self.longest() <= self.count,
+            "a stretch of {} of {} units",
+            self.longest(),
+            self.count
+        );
         self.count
     }
 
@@ -294,6 +319,10 @@ impl UnitSet {
                 start += span;
             }
         }
+        debug_assert!(
+            self.leaf(node - self.leaves).longest >= len,
+            "the tree tells of a stretch of {len} units"
+        );
         // The leaf holds a stretch that is long enough.
         let chunk = start..start + CHUNK;
         self.runs_in(chunk)

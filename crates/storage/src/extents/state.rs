@@ -59,6 +59,7 @@ const _: () = {
 
 impl Head {
     fn words(&self) -> (u64, u64) {
+        debug_assert!(self.references <= MAX_REFERENCES, "{self:?}");
         let life = match self.life {
             Life::Provisional => 2,
             Life::Live => 3,
@@ -143,6 +144,7 @@ impl States {
 
     /// Changes what is known of an extent that is there.
     pub(super) fn update(&mut self, start: u32, head: &Head) {
+        debug_assert!(head.units > 0, "an extent has units");
         let (first, second) = head.words();
         self.put(start, first);
         if head.units > 1 {
@@ -152,6 +154,7 @@ impl States {
 
     /// Puts an extent where nothing is.
     pub(super) fn occupy(&mut self, start: u32, head: &Head) {
+        debug_assert!((start..start + head.units).all(|unit| self.is_free(unit)));
         for unit in start..start + head.units {
             self.put(unit, INSIDE);
         }
@@ -160,6 +163,7 @@ impl States {
 
     /// Makes units free.
     pub(super) fn vacate(&mut self, start: u32, units: u32) {
+        debug_assert!((start..start + units).all(|unit| !self.is_free(unit)));
         for unit in start..start + units {
             self.put(unit, FREE);
         }
@@ -170,6 +174,7 @@ impl States {
         if let Some(slot) = self.chunks.get_mut(chunk as usize)
             && slot.take().is_some()
         {
+            assert!(self.allocated > 0, "chunks are counted");
             self.allocated -= 1;
         }
     }

@@ -52,6 +52,23 @@ impl Counts {
 
     /// Counts one extent less.
     fn sub(&mut self, head: &Head) {
+        let counted = match head.life {
+            Life::Provisional => self.provisional_units,
+            Life::Dead => self.dead_units,
+            Life::Live => self.live_units,
+        };
+        assert!(
+            head.units <= counted,
+            "{counted} units are {:?}, {} leave",
+            head.life,
+            head.units
+        );
+        assert!(
+            head.life != Life::Live || (head.live <= self.live_bytes && self.live_extents > 0),
+            "{} bytes are live, {} leave",
+            self.live_bytes,
+            head.live
+        );
         match head.life {
             Life::Provisional => self.provisional_units -= head.units,
             Life::Dead => self.dead_units -= head.units,
@@ -125,6 +142,10 @@ impl Tier {
 
     /// Returns the units that are kept backed for essential allocations.
     pub(super) fn reserve(&self, bounds: (u32, u32)) -> u32 {
+        debug_assert!(
+            self.backed.count() <= self.free.count(),
+            "backed units are free ones"
+        );
         policy::reserve(self.used(), bounds)
     }
 
@@ -151,6 +172,11 @@ impl Tier {
         let start = near
             .or_else(|| self.backed.first_fit(units))
             .expect("the policy takes no more than the longest backed stretch");
+        assert!(
+            start + units <= self.units,
+            "{units} units at {start} of a file of {}",
+            self.units
+        );
         self.free.remove(start..start + units);
         self.backed.remove(start..start + units);
         let head = Head {
@@ -192,6 +218,11 @@ impl Tier {
 
     /// Units become free and stay backed.
     fn vacate(&mut self, start: u32, units: u32) {
+        assert!(
+            units > 0 && start + units <= self.units,
+            "{units} units at {start} of a file of {}",
+            self.units
+        );
         self.states.vacate(start, units);
         self.free.insert(start..start + units);
         self.backed.insert(start..start + units);
@@ -228,6 +259,7 @@ impl Tier {
     /// A step is installed.
     pub(super) fn install(&mut self, extent: Extent, live: u64) {
         let head = self.expect(extent, Life::Provisional, "installing");
+        assert_eq!(head.references, 1, "{extent} has one owner until it is installed");
         assert!(
             live <= extent.bytes(),
             "installing {extent} with {live} live bytes"
@@ -242,6 +274,7 @@ impl Tier {
     fn change(&mut self, start: u32, before: Head, edit: impl FnOnce(&mut Head)) {
         let mut head = before;
         edit(&mut head);
+        debug_assert_eq!(head.units, before.units, "an extent keeps its length");
         head.dirty = true;
         if !before.dirty {
             self.dirty.push(start);
@@ -263,6 +296,7 @@ impl Tier {
     /// Gives a reference up. Returns whether it was the last one.
     pub(super) fn release(&mut self, extent: Extent, epoch: u64) -> bool {
         let head = self.expect(extent, Life::Live, "releasing");
+        assert!(head.references > 0, "{extent} is live without a reference");
         let last = head.references == 1;
         if last {
             let start = extent.start;
@@ -318,6 +352,18 @@ impl Tier {
             };
             self.states.update(start, &clean);
         }
+        debug_assert_eq!(
+            self.dying
+                .iter()
+                .filter_map(|unlinked| Some(self.states.head(unlinked.start)?.units))
+                .sum::<u32>(),
+            self.dying_units,
+            "dying units are counted"
+        );
+        debug_assert!(
+            self.dead.back().is_none_or(|(tag, _)| *tag <= generation),
+            "generations rise"
+        );
         let dying = std::mem::take(&mut self.dying);
         self.dying_units = 0;
         if !dying.is_empty() {

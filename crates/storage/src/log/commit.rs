@@ -102,6 +102,7 @@ impl Commit {
         if state.cause.is_empty() {
             cause.clone_into(&mut state.cause);
         }
+        assert!(!state.cause.is_empty(), "a refusal names its cause");
         self.poisoned.store(1, Ordering::Release);
     }
 
@@ -185,6 +186,7 @@ impl Commit {
                 continue;
             }
             state.leading = true;
+            debug_assert!(completed() >= target, "a leader syncs what is complete");
             let company = state.last_group > 1;
             drop(state);
             if company {
@@ -213,6 +215,7 @@ impl Commit {
         let outcome = sync(goal);
         self.rounds.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state.lock();
+        assert!(state.leading, "one thread leads at a time");
         state.leading = false;
         state.last_group = state.followers + 1;
         match &outcome {

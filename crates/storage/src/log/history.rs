@@ -95,6 +95,10 @@ impl History {
         let mut kept = self.kept.lock();
         kept.extend(released);
         kept.make_contiguous().sort_by_key(|segment| segment.highest);
+        debug_assert!(
+            kept.iter().all(|segment| segment.written <= segment.len),
+            "records lie inside their segments"
+        );
         let most = self.bytes.load(Ordering::Relaxed);
         let mut bytes: u64 = kept.iter().map(|segment| segment.len).sum();
         let mut gone = Vec::new();
@@ -105,6 +109,10 @@ impl History {
             self.forgotten.fetch_max(oldest.highest, Ordering::AcqRel);
             gone.push(oldest);
         }
+        debug_assert!(
+            bytes <= most || kept.is_empty(),
+            "{bytes} bytes are kept, {most} may be"
+        );
         gone
     }
 }

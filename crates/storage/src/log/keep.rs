@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How much is written once more at a time, in bytes.
 const CHUNK: u64 = 1 << 20;
+const _: () = assert!(CHUNK.is_multiple_of(BLOCK));
 
 /// A segment whose records all count up to a place, and none behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +111,7 @@ impl PutOff {
         let mut works = self.works.lock();
         if works.begin {
             begin()?;
+            debug_assert!(works.begin, "an incarnation begins once");
             works.begin = false;
         }
         while let Some((source, work)) = works.kept.first() {
@@ -153,6 +155,7 @@ pub(super) fn cut_off(source: &Source, at: u64, written: u64) -> Result<()> {
     debug_assert!(at.is_multiple_of(ALIGNMENT));
     let start = at / BLOCK * BLOCK;
     let end = written.next_multiple_of(BLOCK).min(source.end);
+    assert!(start < end && at <= written, "{at} of {written} written bytes");
     let mut buffer = Buffer::zeroed((end - start) as usize);
     let before = (at - start) as usize;
     let block = source.file.read_at(start, BLOCK as usize, Purpose::Recovery)?;

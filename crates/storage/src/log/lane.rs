@@ -134,6 +134,7 @@ impl Lanes {
         if durability == Durability::Disk || self.lanes.len() == 1 {
             return self.first();
         }
+        assert!(self.lanes.len() > 1, "the first lane is for syncs");
         let own = 1 + WRITER.get() % (self.lanes.len() - 1);
         let others = (own..self.lanes.len()).chain(0..own);
         for lane in others {
@@ -284,6 +285,7 @@ impl Lane {
             ..Entry::CONTROL
         };
         active.put(seal, shared.commit.synced())?;
+        debug_assert!(active.at <= active.segment.slot.len, "the seal had its place");
         active.segment.retire();
         self.current = None;
         Ok(())
@@ -308,6 +310,8 @@ impl Lane {
 impl Active {
     /// Puts a record into the page cache. Nothing changes on failure.
     fn put(&mut self, entry: Entry<'_>, synced: u64) -> Result<()> {
+        debug_assert!(!entry.kind.is_numbered() || (entry.first > 0 && entry.count > 0));
+        debug_assert!(self.segment.is_active(), "a sealed segment takes no record");
         let header = RecordHeader {
             len: entry.len() as u32,
             count: entry.count,

@@ -89,6 +89,11 @@ impl Idle {
 
     /// A slot is out no more.
     fn shrink(&mut self, len: u64, limit_bytes: u64) {
+        assert!(
+            len <= self.live,
+            "{len} bytes leave a log with {} live ones",
+            self.live
+        );
         self.live -= len;
         if self.live <= limit_bytes {
             self.let_past = 0;
@@ -215,6 +220,10 @@ impl Pool {
     /// Returns how many bytes may be live for this claim. What must be written goes past a long
     /// record that went past the limit.
     fn allowance(&self, idle: &Idle, claim: Claim) -> u64 {
+        debug_assert!(
+            self.options.reserve_bytes <= self.options.limit_bytes,
+            "the reserve is a part of the limit"
+        );
         let LogOptions {
             limit_bytes,
             reserve_bytes,
@@ -287,6 +296,11 @@ impl Pool {
             self.untouched.store(false, Ordering::Relaxed);
         }
         if let Some(slot) = short {
+            assert!(
+                slot.len <= len,
+                "a short slot of {} bytes, {len} counted",
+                slot.len
+            );
             idle.live -= len - slot.len;
             drop(idle);
             return self.account(slot.len, Ok(slot), reserved);
@@ -410,6 +424,10 @@ impl Pool {
 
     /// Creates a new file whose name and length are durable.
     fn create(&self, len: u64) -> Result<Arc<Slot>> {
+        assert!(
+            len > BLOCK_BYTES as u64,
+            "a segment of {len} bytes has no records"
+        );
         let index = {
             let mut idle = self.idle.lock();
             let index = (0..).find(|index| !idle.names.contains(index));
@@ -454,6 +472,10 @@ impl Pool {
         if slot.len != self.options.segment_bytes {
             return self.remove(slot.index);
         }
+        debug_assert!(
+            self.idle.lock().names.contains(&slot.index),
+            "a slot has its name until it is removed"
+        );
         slot.sync_in_background()?;
         Self::blank(&slot)?;
         slot.forget_populated();
@@ -505,6 +527,7 @@ impl Pool {
 
     /// Counts a slot as out that recovery found in use.
     pub(super) fn count_live(&self, len: u64) {
+        debug_assert!(len > 0, "a live segment has records");
         self.idle.lock().live += len;
     }
 
@@ -526,6 +549,10 @@ impl Pool {
     }
 
     fn punch(&self, slot: Arc<Slot>) -> Result<()> {
+        assert_eq!(
+            slot.len, self.options.segment_bytes,
+            "only whole segments are kept"
+        );
         slot.file.punch_hole(0..slot.len)?;
         self.idle.lock().holes.push(slot);
         Ok(())
@@ -580,6 +607,10 @@ impl Pool {
         };
         match self.refresh_or_make(free).and_then(|slot| self.map(slot)) {
             Ok(slot) => {
+                debug_assert_eq!(
+                    slot.len, self.options.segment_bytes,
+                    "only whole segments are ready"
+                );
                 self.idle.lock().ready.push(slot);
                 Ok(true)
             }

@@ -120,6 +120,11 @@ impl Plan {
             plan.rewritten.push(again || too_long && trim.is_none());
             plan.trims.push(trim);
         }
+        assert_eq!(
+            plan.rewritten.len(),
+            inventory.sources.len(),
+            "a decision for each segment"
+        );
         Ok(plan)
     }
 }
@@ -318,6 +323,7 @@ fn replay_all(
         }
         cursor.let_go();
     }
+    assert!(reached <= plan.last.max(start.from), "{reached}");
     if reached < plan.last {
         return Err(changed(inventory, reached + 1));
     }
@@ -343,6 +349,10 @@ fn repeat(shared: &Shared, entry: Entry<'_>) -> Result<()> {
 /// Covers missing sequences with a void record, however many they are, so that what follows them is
 /// never again behind a gap.
 fn cover(shared: &Shared, first: u64, last: u64) -> Result<()> {
+    assert!(
+        first > 0 && first <= last,
+        "a gap of the sequences {first} to {last}"
+    );
     let entry = Entry {
         kind: Kind::Void,
         first,
@@ -361,6 +371,7 @@ fn settle(
     plan: &Plan,
     reused: Option<u32>,
 ) -> Result<()> {
+    assert_eq!(survey.facts.len(), plan.trims.len(), "decisions");
     let kept = |index: usize| survey.facts[index].highest > 0 && !plan.rewritten[index];
     for (index, source) in inventory
         .sources

@@ -16,6 +16,7 @@ const CHUNK: u64 = 128 << 10;
 
 /// A search for a record behind damage gives up after hashing this many times the segment's length.
 const MAX_HASHED: u64 = 64;
+const _: () = assert!(CHUNK.is_multiple_of(BLOCK) && BLOCK.is_multiple_of(ALIGNMENT));
 
 /// A segment found in a file.
 #[derive(Clone, Debug)]
@@ -209,6 +210,12 @@ impl Cursor {
             Ok(header) => {
                 let at = self.at;
                 self.at += record_len(u64::from(header.len));
+                debug_assert!(
+                    self.at <= source.end,
+                    "{} of a segment that ends at {}",
+                    self.at,
+                    source.end
+                );
                 self.let_go();
                 if header.kind == Kind::Seal {
                     self.stop = Some(Stop::Sealed);
@@ -258,6 +265,11 @@ impl Cursor {
 
     /// `len` bytes at `at`, which lie inside the segment.
     fn bytes(&mut self, source: &Source, at: u64, len: u64) -> Result<&[u8]> {
+        assert!(
+            at + len <= source.end,
+            "{len} bytes at {at} of a segment that ends at {}",
+            source.end
+        );
         let held = self
             .chunk
             .as_ref()

@@ -22,6 +22,8 @@ const AHEAD: u64 = 2 << 20;
 
 /// How much of a long record is in the process's memory at once while it is stored, in bytes.
 const PIECE: usize = 1 << 20;
+const _: () =
+    assert!(PAGE.is_multiple_of(BLOCK) && AHEAD.is_multiple_of(PAGE) && (PIECE as u64).is_multiple_of(PAGE));
 
 /// Returns the name of a slot's file.
 #[must_use]
@@ -175,6 +177,7 @@ impl Slot {
         if pages.is_empty() {
             return Ok(0);
         }
+        debug_assert!(pages.end <= self.len, "{pages:?} of a slot of {} bytes", self.len);
         mapping.populate(pages.clone())?;
         self.populated.fetch_max(pages.end, Ordering::Relaxed);
         Ok(pages.end - pages.start)
@@ -265,6 +268,7 @@ impl Segment {
 
     /// Everything below `end` is in the page cache now.
     pub(super) fn wrote(&self, end: u64) {
+        debug_assert!(end <= self.slot.len, "{end} of a slot of {} bytes", self.slot.len);
         self.written.store(end, Ordering::Release);
     }
 
@@ -296,6 +300,7 @@ impl Segment {
             }
             _ => self.slot.file.sync(Purpose::Log)?,
         }
+        debug_assert!(from < to && to <= self.slot.len, "synced from {from} to {to}");
         self.synced.fetch_max(to, Ordering::AcqRel);
         Ok(true)
     }
@@ -315,6 +320,7 @@ pub(super) enum Pen {
 /// Bytes that a single call writes and keeps for the next record: a long one is not in memory
 /// twice.
 const AT_ONCE: usize = 1 << 20;
+const _: () = assert!((AT_ONCE as u64).is_multiple_of(BLOCK));
 
 /// The bytes behind the last whole block that was written, and those not written yet.
 #[derive(Debug, Default)]
@@ -331,6 +337,10 @@ pub(super) struct Tail {
 impl Tail {
     /// Adds bytes to the end.
     fn extend<const N: usize>(&mut self, parts: [&[u8]; N], padded: u64) {
+        debug_assert!(
+            parts.iter().map(|part| part.len()).sum::<usize>() <= padded as usize,
+            "a record fits its place"
+        );
         let end = self.bytes.len() + padded as usize;
         for part in parts {
             self.bytes.extend_from_slice(part);
@@ -352,6 +362,10 @@ impl Tail {
         if self.waiting() == 0 {
             return Ok(());
         }
+        debug_assert!(
+            self.start.is_multiple_of(BLOCK) && self.flushed <= self.bytes.len(),
+            "whole blocks are written"
+        );
         let mut at = self.start;
         for piece in self.bytes.chunks(AT_ONCE) {
             let len = piece.len().next_multiple_of(BLOCK as usize);
@@ -420,6 +434,11 @@ impl Pen {
     /// Takes back what was put from `at` on and not written.
     pub(super) fn take_back(&mut self, at: u64) {
         if let Pen::Written(tail) = self {
+            assert!(
+                at >= tail.start,
+                "what stands before {} is written already, {at} is not taken back",
+                tail.start
+            );
             tail.bytes.truncate((at - tail.start) as usize);
             tail.flushed = tail.flushed.min(tail.bytes.len());
         }

@@ -75,6 +75,7 @@ impl Owed {
     /// Forgets that these sequences are owed, for their owner asks again. Returns whether a lane
     /// has taken them up.
     fn settle(&mut self, range: (u64, u64)) -> bool {
+        debug_assert!(range.0 > 0 && range.0 <= range.1, "sequences {range:?}");
         self.open.retain(|&open| open != range);
         let before = self.taken.len();
         self.taken.retain(|&taken| taken != range);
@@ -241,6 +242,7 @@ impl Shared {
             "a record covers sequences from 1 on"
         );
         let last = entry.first + entry.count - 1;
+        debug_assert!(last >= entry.first, "sequences rise");
         entry.complete = self.watermark.completed();
         if entry.first > entry.complete + WINDOW {
             self.commit.sleep_until(|| self.watermark.has_room(entry.first))?;
@@ -274,6 +276,7 @@ impl Shared {
 
     /// These sequences are in the page cache, or hold nothing.
     pub(super) fn completed(&self, first: u64, last: u64) {
+        debug_assert!(first > 0 && first <= last, "sequences {first} to {last}");
         if self.watermark.complete(first, last) {
             self.commit.completed_moved();
         }
@@ -286,6 +289,10 @@ impl Shared {
     /// # Errors
     /// As [`Log::void`](super::Log::void).
     pub(super) fn void(&self, first: u64, count: u32) -> Result<()> {
+        assert!(
+            first > 0 && count > 0,
+            "{count} sequences from {first} on come to nothing"
+        );
         let entry = Entry {
             kind: Kind::Void,
             first,
@@ -334,6 +341,7 @@ impl Shared {
             // as well.
             let next = self.owed.lock().open.pop();
             let Some((first, last)) = next else { break };
+            assert!(first <= last, "a debt of the sequences {first} to {last}");
             let void = Entry {
                 kind: Kind::Void,
                 first,

@@ -173,6 +173,10 @@ impl NodeWriter {
         let mut encoded = std::mem::take(&mut self.encoded);
         let codec = self.encoder.encode(node, &mut encoded);
         let bytes = if codec == Codec::None { node } else { &encoded[..] };
+        assert!(
+            !bytes.is_empty() && bytes.len() <= node.len(),
+            "an encoded node is no longer than the node"
+        );
         let placed = self.place(bytes, codec);
         let pointer = placed.map(|offset| NodePointer {
             offset,
@@ -191,6 +195,10 @@ impl NodeWriter {
     fn place(&mut self, bytes: &[u8], codec: Codec) -> Result<u64> {
         let len = bytes.len().next_multiple_of(BLOCK as usize);
         let (filling, at) = self.make_room(len, codec)?;
+        debug_assert!(
+            filling.at <= at && at + len <= filling.buffer.len(),
+            "nodes follow each other"
+        );
         // The buffer is used again and again: what is not a node is cleared.
         filling.buffer[filling.at..at].fill(0);
         filling.buffer[at..at + bytes.len()].copy_from_slice(bytes);
@@ -222,6 +230,11 @@ impl NodeWriter {
             )?),
         };
         let at = start(filling.at);
+        assert!(
+            at + len <= filling.extent.bytes() as usize,
+            "{len} bytes at {at} of {}",
+            filling.extent
+        );
         if at + len > filling.buffer.len() {
             let mut whole = Buffer::zeroed(filling.extent.bytes() as usize);
             whole[..filling.at].copy_from_slice(&filling.buffer[..filling.at]);
@@ -266,6 +279,7 @@ impl NodeWriter {
             self.extents.abandon(extent);
             return Ok(());
         }
+        assert!(live <= at as u64, "{live} live bytes of {at}");
         let extent = self.extents.trim(extent, (at as u64).div_ceil(UNIT) as u32);
         self.written.extents.push((extent, live));
         let end = at.next_multiple_of(DEVICE_BLOCK);
@@ -290,6 +304,10 @@ impl NodeWriter {
         let Some((ticket, file)) = self.in_flight.pop_front() else {
             return Ok(());
         };
+        debug_assert!(
+            self.in_flight.len() < MAX_IN_FLIGHT,
+            "{MAX_IN_FLIGHT} writes at once"
+        );
         file.wait(&ticket);
         match ticket.take_buffers() {
             Ok(buffers) => {
@@ -353,6 +371,10 @@ impl NodeWriter {
         while !self.in_flight.is_empty() {
             self.complete_oldest()?;
         }
+        debug_assert!(
+            self.filling.is_none() && self.in_flight.is_empty(),
+            "everything is on the device"
+        );
         Ok(std::mem::take(&mut self.written))
     }
 }
@@ -383,6 +405,10 @@ fn begin(
     let least = (len as u64).div_ceil(UNIT) as u32;
     let near = written.extents.last().map(|&(extent, _)| extent);
     let extent = extents.allocate_between(options.tier, least..=options.extent_units, options.class, near)?;
+    assert!(
+        (least..=options.extent_units).contains(&extent.units),
+        "{extent} for {least} units"
+    );
     let whole = extent.units == options.extent_units;
     let buffer = match spare.pop().filter(|_| whole) {
         Some(buffer) => buffer,

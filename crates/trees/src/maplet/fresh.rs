@@ -44,6 +44,7 @@ impl Fresh {
         };
         let begin = dealt.next.checked_sub(1).map_or(0, |before| dealt.ends[before]);
         dealt.next += 1;
+        debug_assert!(begin <= end, "buckets follow each other");
         let bucket = &mut dealt.entries[begin..end];
         bucket.sort_unstable();
         let mut last = None;
@@ -60,6 +61,7 @@ impl Fresh {
 /// Deals entries into buckets by the highest bits of their fingerprints, which are spread evenly.
 fn deal(hashes: Vec<u64>, fingerprint_bits: u32, value: u16) -> Dealt {
     let bits = (hashes.len() / BUCKET).max(2).ilog2().min(MAX_BUCKET_BITS);
+    debug_assert!((1..=MAX_BUCKET_BITS).contains(&bits), "2^{bits} buckets");
     let bucket = |hash: u64| (hash >> (64 - bits)) as usize;
     let mut ends = vec![0usize; 1 << bits];
     for &hash in &hashes {
@@ -70,6 +72,7 @@ fn deal(hashes: Vec<u64>, fingerprint_bits: u32, value: u16) -> Dealt {
         // First where each bucket begins; dealing moves it to where it ends.
         sum += std::mem::replace(end, sum);
     }
+    assert_eq!(sum, hashes.len(), "each hash has a bucket");
     let empty = Entry::new(Fingerprint::of(0, fingerprint_bits), value);
     let mut entries = vec![empty; hashes.len()];
     for hash in hashes {

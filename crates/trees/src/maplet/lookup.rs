@@ -36,6 +36,10 @@ impl Hits {
     #[must_use]
     #[inline]
     pub fn as_slice(&self) -> &[u16] {
+        debug_assert!(
+            self.len <= INLINE || self.all.len() == self.len,
+            "all hits are in one place"
+        );
         if self.len <= INLINE {
             &self.first[..self.len]
         } else {
@@ -211,6 +215,7 @@ impl<'f> Pages<'f> {
         hash: u64,
         fetch: &'f F,
     ) -> bool {
+        debug_assert!(self.nodes.is_empty(), "pages are taken once");
         for (pointer, maplet) in self.pointers.iter().zip(maplets) {
             let Some(page) = fetch.peek(pointer) else {
                 self.nodes.clear();
@@ -266,6 +271,7 @@ pub(crate) fn probe_path<F: Fetch>(
 ) -> Poll<Result<()>> {
     out.iter_mut().for_each(Hits::clear);
     out.resize_with(maplets.len(), Hits::default);
+    debug_assert!(out.iter().all(|hits| hits.is_empty()), "answers begin empty");
     let mut missing: Vec<(usize, NodePointer)> = Vec::new();
     for (group, maplets) in maplets.chunks(GROUP).enumerate() {
         let mut nodes = [const { None::<NodeRef<'_>> }; GROUP];
@@ -290,6 +296,7 @@ pub(crate) fn probe_path<F: Fetch>(
     }
     let pointers: Vec<NodePointer> = missing.iter().map(|&(_, pointer)| pointer).collect();
     let nodes = ready!(fetch.miss_index_pages(&pointers))?;
+    assert_eq!(nodes.len(), missing.len(), "a page for each pointer");
     for (&(at, _), node) in missing.iter().zip(&nodes) {
         ready!(maplets[at].read(node, hash, fetch, &mut out[at]))?;
     }

@@ -135,6 +135,7 @@ impl Merger {
             tables.push(None);
         }
         let geometry = geometry(entries, bits, greatest, store.page_size())?;
+        assert_eq!(feeds.len(), tables.len(), "a table for each source");
         let sink = Arc::new(Mutex::new(Sink::new(store, spec, &geometry)?));
         let pages = Arc::clone(&sink);
         let page_sink: PageSink = Box::new(move |page| Ok(locked(&pages).page(page)?));
@@ -272,6 +273,7 @@ impl Tally {
         } else {
             self.repeats += 1;
         }
+        debug_assert!(!self.values.contains(&value), "a fingerprint has each value once");
         self.values.push(value);
         if let Some(count) = self.counts.get_mut(usize::from(value)) {
             *count += 1;

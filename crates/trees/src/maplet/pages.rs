@@ -14,6 +14,7 @@ use std::sync::Arc;
 const WINDOW_BYTES: u64 = 256 * KIB;
 /// Reads that are under way or waiting to be used, at most.
 const WINDOWS: usize = 2;
+const _: () = assert!(WINDOWS > 0 && WINDOW_BYTES >= KIB);
 
 /// Pages `range` of a maplet, each verified.
 #[derive(Debug)]
@@ -50,6 +51,11 @@ impl Pages {
         while self.ahead.len() < WINDOWS
             && let Some((pages, offset, bytes)) = self.next_window()
         {
+            debug_assert!(
+                pages.start == self.range.start && pages.end <= self.range.end,
+                "windows follow each other"
+            );
+            debug_assert!(bytes > 0, "a window has pages");
             self.range.start = pages.end;
             let mut batch = Batch::with_capacity(1);
             batch.read(offset, Buffer::zeroed(bytes), self.purpose);
@@ -101,6 +107,10 @@ impl Pages {
     fn page(&self, number: u32) -> Result<&[u8]> {
         let (first, window) = self.window.as_ref().expect("a page is left of a window");
         let page_bytes = self.maplet.geometry().page_bytes() as usize;
+        assert!(
+            number >= *first,
+            "page {number} of a window that begins at {first}"
+        );
         let at = (number - first) as usize * page_bytes;
         let page = &window[at..at + page_bytes];
         self.maplet.named_page(number)?.verify(page)?;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 const USUAL_EXTENTS: u64 = 512;
 /// The most units in an extent: each of the writes in flight has a buffer as long.
 const MAX_UNITS: u32 = 4 * WriterOptions::EXTENT_UNITS;
+const _: () = assert!(MAX_UNITS >= WriterOptions::EXTENT_UNITS && USUAL_EXTENTS > 0);
 
 /// A maplet that was written. Its extents are provisional: install them or give them up.
 #[derive(Debug)]
@@ -68,6 +69,11 @@ impl Sink {
 
     /// Writes a page, and puts it into the cache.
     pub(super) fn page(&mut self, page: &[u8]) -> Result<()> {
+        debug_assert_eq!(
+            page.len(),
+            self.page_size.bytes(),
+            "a page of a maplet is a page of the store"
+        );
         let pointer = self.writer().add(page)?;
         self.cache.insert(&pointer, page);
         self.pages.push(pointer);
@@ -83,6 +89,11 @@ impl Sink {
         repeats: u64,
     ) -> Result<Written> {
         debug_assert_eq!(values.iter().map(|(_, count)| count).sum::<u64>(), built.distinct);
+        assert_eq!(
+            self.pages.len(),
+            built.pages as usize,
+            "every page that was built is written"
+        );
         let body = Body {
             values,
             checksums: self.pages.iter().map(|page| page.checksum).collect(),

@@ -61,6 +61,14 @@ const WINDOWS: usize = 3;
 const SCAN_WINDOWS: usize = 6;
 /// The most unwanted bytes between two leaves that are read to make one read of two.
 const MAX_GAP: u64 = 16 * KIB;
+const _: () = assert!(
+    MIN_AHEAD <= MAX_AHEAD && MAX_KEPT <= MAX_AHEAD,
+    "a window of leaves"
+);
+const _: () = assert!(
+    WINDOWS <= SCAN_WINDOWS && FIRST_WINDOW <= WINDOW && MAX_GAP < WINDOW,
+    "windows of bytes"
+);
 
 /// Leaves of a run within a range.
 pub(super) struct Feed {
@@ -365,6 +373,7 @@ impl Feed {
             self.most = (self.most / 2).max(MIN_AHEAD);
             self.window = self.window.min(self.most);
         }
+        debug_assert!(self.most >= MIN_AHEAD, "{} leaves ahead at most", self.most);
         let load = if self.begun > 0 { load } else { load_passing };
         self.begun = self.begun.saturating_sub(1);
         self.current = match load(&self.cache, &guard, &pointer, self.access.purpose())? {
@@ -429,6 +438,12 @@ impl Feed {
             }
             self.breadth = (self.breadth + 1).min(self.widest);
         }
+        debug_assert!(
+            self.breadth <= self.widest,
+            "{} windows of {}",
+            self.breadth,
+            self.widest
+        );
         if !self.streams && self.windows.is_empty() && self.loan.take().is_some() {
             self.spare.clear();
         }
@@ -541,6 +556,11 @@ impl Feed {
         let buffer = match fitting {
             Some(index) => self.spare.swap_remove(index),
             None => {
+                assert!(
+                    self.windows.len() < self.breadth,
+                    "{} windows are read at once",
+                    self.breadth
+                );
                 let others = self.breadth - 1 - self.windows.len();
                 self.spare.truncate(others);
                 Buffer::zeroed(len)
@@ -559,6 +579,12 @@ impl Feed {
 
 impl Window {
     fn is_over(&self) -> bool {
+        debug_assert!(
+            self.next <= self.leaves.len(),
+            "{} of {} leaves",
+            self.next,
+            self.leaves.len()
+        );
         self.next == self.leaves.len()
     }
 
@@ -577,6 +603,7 @@ impl Window {
     /// Returns the next leaf, and where it is in the buffer.
     fn take(&mut self) -> (NodePointer, Range<usize>) {
         let pointer = self.leaves[self.next];
+        assert!(pointer.offset >= self.start, "a leaf lies in its window");
         self.next += 1;
         let at = (pointer.offset - self.start) as usize;
         (pointer, at..at + pointer.encoded_len as usize)

@@ -28,6 +28,7 @@ impl Spans {
     /// Notes that keys from `low` to `high` need a node, which holds `live` bytes for them.
     pub(super) fn add(&mut self, node: &NodePointer, low: &[u8], high: &[u8], live: u64) {
         let (low, high) = (rounded_down(low), rounded_up(high));
+        debug_assert!(*low <= *high, "a span has keys");
         let unit = (node.tier, node.offset / UNIT);
         match self.units.get_mut(&unit) {
             Some(span) => span.widen(low, &high, live),
@@ -70,6 +71,7 @@ impl Spans {
 
 impl Span {
     fn widen(&mut self, low: &[u8], high: &[u8], live: u64) {
+        debug_assert!(low <= high && self.low <= self.high, "a span has keys");
         if *low < *self.low {
             self.low = low.into();
         }
@@ -96,6 +98,7 @@ fn rounded_up(key: &[u8]) -> std::borrow::Cow<'_, [u8]> {
         return key.into();
     }
     let mut short = key[..MAX_BOUND].to_vec();
+    debug_assert!(key.len() > MAX_BOUND, "short keys are their own bounds");
     while let Some(last) = short.pop() {
         if last < u8::MAX {
             short.push(last + 1);

@@ -257,6 +257,7 @@ fn overlapping(
 
 /// Groups candidates in pieces of about the same weight.
 fn group(candidates: Vec<Candidate>, range: &KeyRange, wanted: usize) -> Vec<Piece> {
+    assert!(wanted > 0, "a range is one piece at least");
     let total: u64 = candidates
         .iter()
         .fold(0, |sum, candidate| sum.saturating_add(candidate.bytes));

@@ -115,11 +115,13 @@ impl Shelves {
 
     /// One trunk node less; the extents in which it was the last.
     fn take(&mut self, shelf: &Shelf) -> Vec<Extent> {
+        assert!(self.bytes >= u64::from(shelf.pointer.len), "bytes are counted");
         self.bytes -= u64::from(shelf.pointer.len);
         let mut empty = Vec::new();
         for pointer in &shelf.nodes {
             let extent = self.holding(pointer).expect("a stored node is on a shelf");
             let count = self.counts.get_mut(&extent).expect("it was just found");
+            assert!(*count > 0, "a stored node is taken down once");
             *count -= 1;
             if *count == 0 {
                 self.counts.remove(&extent);
@@ -246,6 +248,7 @@ impl Tree {
     fn shelve(&self, trunk: &mut Trunk, written: Written) {
         let (store, shelves) = (self.store(), &mut trunk.shelves);
         for (extent, _) in &written.extents {
+            assert!(!shelves.counts.contains_key(extent), "{extent} is new");
             shelves.counts.insert(*extent, 0);
         }
         let mut before = Vec::new();

@@ -87,6 +87,10 @@ impl Tree {
         };
         let claim = trunk.inflight.claim(id).expect("it was just found").clone();
         let (node, index) = find(&version.root, &claim).expect("a job whose pivot is gone was abandoned");
+        debug_assert!(
+            holds(&version.root, &claim),
+            "a job is due while its pivot is as claimed"
+        );
         let stretch = trunk.stretch(node, index);
         let frees = room.is_some() && trunk.balance(node, index, &stretch).frees();
         let pins: Arc<[(Part, KeyRange)]> = stretch
@@ -163,6 +167,10 @@ impl Tree {
 
     /// The newest own parts whose maplets become one with the new run's.
     fn base(&self, node: &Node, index: usize, stretch: &Stretch) -> Vec<Owned> {
+        assert!(
+            stretch.own.start <= node.pivots[index].own.len(),
+            "a stretch of its pivot"
+        );
         let before = &node.pivots[index].own[..stretch.own.start];
         let runs: Vec<usize> = before.iter().map(|owned| owned.part.group.runs.len()).collect();
         let is_ours = |owned: &Owned| {
@@ -226,6 +234,11 @@ impl Trunk {
                 };
             }
         }
+        debug_assert_eq!(
+            pivot.child.is_none(),
+            node.is_leaf(),
+            "only pivots of leaves have no child"
+        );
         let nothing_older = node.is_leaf() && own == 0;
         Stretch {
             own: own..own,
@@ -244,6 +257,10 @@ impl Stretch {
     /// What a job reads that takes it, about.
     pub(super) fn weight(&self, node: &Node, index: usize) -> Weight {
         let pivot = &node.pivots[index];
+        debug_assert!(
+            self.own.end <= pivot.own.len() && self.bundles <= pivot.live.len(),
+            "a stretch of its pivot"
+        );
         let own = pivot.own[self.own.clone()].iter().map(|owned| owned.weight);
         let live = pivot.live[..self.bundles].iter().flatten().copied();
         own.chain(live).fold(Weight::default(), Weight::add)

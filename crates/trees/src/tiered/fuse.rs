@@ -134,6 +134,12 @@ impl Messages {
     /// Brings the newest value at or below the horizon here, which a filter may be asked about. Its
     /// place stays known.
     fn load_newest(&mut self, store: &Store, purpose: Purpose, horizon: Sequence) -> Result<()> {
+        debug_assert!(
+            self.entries
+                .iter()
+                .all(|entry| entry.from <= entry.to && entry.to <= self.bytes.len()),
+            "messages lie in the bytes"
+        );
         let newest = self.entries.iter_mut().find(|entry| entry.sequence <= horizon);
         if let Some(entry) = newest
             && let Some(pointer) = &entry.separate
@@ -252,6 +258,7 @@ impl Fused {
                 self.taken.records += 1;
                 self.merged.advance()?;
             }
+            debug_assert!(self.merged.key() != Some(&self.key[..]), "a key is folded once");
             self.fold()?;
         }
         Ok(Progress::Done)
@@ -306,6 +313,7 @@ impl Fused {
 fn is_copied(sparse: &[Extent], pointer: &ValuePointer) -> bool {
     let unit = pointer.node.offset / UNIT;
     let behind = |extent: &Extent| (extent.tier, u64::from(extent.start)) <= (pointer.node.tier, unit);
+    debug_assert!(sparse.is_sorted(), "extents by their places");
     let before = &sparse[..sparse.partition_point(behind)];
     let holds = |extent: &Extent| extent.tier == pointer.node.tier && unit < u64::from(extent.end());
     pointer.len <= LONGEST_COPIED && before.last().is_some_and(holds)

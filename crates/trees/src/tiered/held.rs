@@ -80,6 +80,7 @@ impl Held {
         let mut parked = self.parked.lock();
         parked.tickets += 1;
         let ticket = parked.tickets;
+        debug_assert!(hold.ticket.is_none(), "a scan parks one segment");
         parked.segments.insert(ticket, (segment, bytes));
         parked.bytes += bytes;
         let mut given_up = Vec::new();
@@ -87,6 +88,7 @@ impl Held {
             && parked.segments.len() > 1
             && let Some((_, (segment, bytes))) = parked.segments.pop_first()
         {
+            assert!(parked.bytes >= bytes, "what is parked is counted");
             parked.bytes -= bytes;
             given_up.push(segment);
         }
@@ -106,6 +108,7 @@ impl Held {
         let ticket = take(&mut hold.ticket)?;
         let mut parked = self.parked.lock();
         let (segment, bytes) = parked.segments.remove(&ticket)?;
+        assert!(parked.bytes >= bytes, "what is parked is counted");
         parked.bytes -= bytes;
         Some(segment)
     }

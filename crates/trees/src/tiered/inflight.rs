@@ -169,6 +169,7 @@ impl Inflight {
     /// Returns how many jobs there are.
     #[must_use]
     pub(super) fn len(&self) -> usize {
+        debug_assert_eq!(self.jobs.len(), self.pivots.len(), "a job for a pivot");
         self.jobs.len()
     }
 
@@ -185,6 +186,7 @@ impl Inflight {
         if let Some(job) = self.pivots.get(&pivot) {
             let entry = self.jobs.get_mut(job).expect("a pivot's job is among the jobs");
             if entry.state == State::Queued {
+                assert!(self.debt.pending_bytes >= entry.bytes, "it is counted");
                 self.debt.pending_bytes = self.debt.pending_bytes - entry.bytes + bytes;
                 entry.bytes = bytes;
             }
@@ -199,9 +201,11 @@ impl Inflight {
             bytes,
             has_failed: false,
         };
+        debug_assert!(!self.jobs.contains_key(&self.next), "numbers are new");
         self.jobs.insert(self.next, entry);
         self.debt.pending_jobs += 1;
         self.debt.pending_bytes += bytes;
+        debug_assert_eq!(self.jobs.len(), self.pivots.len(), "a job for a pivot");
         self.count(Edge::Planned);
         Some(self.next)
     }
@@ -224,6 +228,7 @@ impl Inflight {
         assert_eq!(entry.state, State::Queued, "a job is taken once");
         entry.state = State::Running;
         let (bytes, debt) = (entry.bytes, &mut self.debt);
+        assert!(debt.pending_jobs > 0 && debt.pending_bytes >= bytes, "counted");
         debt.pending_jobs -= 1;
         debt.pending_bytes -= bytes;
         debt.running_jobs += 1;
@@ -276,6 +281,7 @@ impl Inflight {
             State::Queued => (&mut debt.pending_jobs, &mut debt.pending_bytes),
             State::Running => (&mut debt.running_jobs, &mut debt.running_bytes),
         };
+        assert!(*jobs > 0 && *bytes >= entry.bytes, "jobs are counted");
         *jobs -= 1;
         *bytes -= entry.bytes;
         Some(entry)

@@ -123,6 +123,7 @@ impl Tree {
         let Some((low, bytes)) = self.worst(maintenance) else {
             return Ok(false);
         };
+        debug_assert!(bytes <= maintenance.budget_bytes, "what fits is chosen");
         maintenance.budget_bytes -= bytes.min(maintenance.budget_bytes);
         self.compact_fully(&low)?;
         Ok(true)
@@ -196,6 +197,7 @@ impl Tree {
     /// A seek waded through what is deleted around this key.
     pub(super) fn note_wading(&self, key: &[u8]) {
         let mut habits = self.shared.habits.lock();
+        debug_assert!(habits.waded.len() <= MOST_WADED, "a named maximum");
         if habits.waded.len() < MOST_WADED {
             habits.waded.push(key.into());
         }
@@ -276,6 +278,7 @@ fn walk(node: &Node, above: &Above, visit: &mut dyn FnMut(&Node, &Above)) {
     }
     for (index, pivot) in node.pivots.iter().enumerate() {
         let child = pivot.child.as_deref().expect("an index node has children");
+        debug_assert_eq!(child.height + 1, node.height, "heights fall by one");
         let share = child.leaves();
         let weight = node.weight(index);
         let further = Above {
@@ -309,6 +312,7 @@ fn newest(node: &Node, index: usize) -> Sequence {
 }
 
 fn wish(leaf: &Node, above: &Above, habits: &Habits, horizon: Sequence) -> Wish {
+    debug_assert!(leaf.is_leaf() && leaf.pivots.len() == 1, "a leaf has a pivot");
     let weight = leaf.weight(0);
     let uses = habits.leaves.get(&leaf.range.low).copied().unwrap_or_default();
     Wish {
@@ -334,6 +338,7 @@ fn leaf_for<'v>(root: &'v Node, key: &[u8]) -> &'v Node {
 
 fn node_at<'v>(root: &'v Node, height: u8, key: &[u8]) -> &'v Node {
     let mut node = root;
+    debug_assert!(root.height >= height, "no node of height {height} is below");
     while node.height > height {
         let pivot = &node.pivots[node.pivot_for(key)];
         node = pivot.child.as_deref().expect("an index node has children");

@@ -201,6 +201,7 @@ impl Node {
     /// The same node as a value to change: it is not stored yet.
     #[must_use]
     pub(super) fn draft(&self) -> Node {
+        debug_assert!(!self.pivots.is_empty(), "a node has a pivot");
         Node {
             height: self.height,
             range: self.range.clone(),
@@ -237,6 +238,10 @@ impl Node {
             Some(next) => Some(next.low.clone()),
             None => self.range.high.clone(),
         };
+        debug_assert!(
+            high.as_deref().is_none_or(|high| *self.pivots[index].low < *high),
+            "pivots ascend within the node"
+        );
         KeyRange {
             low: self.pivots[index].low.clone(),
             high,
@@ -255,6 +260,11 @@ impl Node {
     #[must_use]
     pub(super) fn live_bundles(&self, pivot: usize) -> &[Arc<Bundle>] {
         let count = self.pivots[pivot].live.len();
+        assert!(
+            count <= self.bundles.len(),
+            "{count} live bundles of {}",
+            self.bundles.len()
+        );
         &self.bundles[self.bundles.len() - count..]
     }
 
@@ -275,6 +285,7 @@ impl Node {
     pub(super) fn pending(&self, pivot: usize) -> impl DoubleEndedIterator<Item = Layer<'_>> {
         let bundles = self.live_bundles(pivot).iter().zip(&self.pivots[pivot].live);
         bundles.flat_map(|(bundle, weights)| {
+            debug_assert_eq!(bundle.parts.len(), weights.len(), "a weight for each part");
             bundle
                 .parts
                 .iter()
@@ -311,6 +322,10 @@ impl Node {
     /// How many leaves there are below it; one for a leaf.
     #[must_use]
     pub(super) fn leaves(&self) -> u64 {
+        debug_assert!(
+            self.children().all(|child| child.height + 1 == self.height),
+            "heights fall by one"
+        );
         if self.is_leaf() {
             return 1;
         }
@@ -353,6 +368,11 @@ impl Node {
             .map(|pivot| pivot.live.len())
             .max()
             .unwrap_or(0);
+        assert!(
+            most <= self.bundles.len(),
+            "{most} live bundles of {}",
+            self.bundles.len()
+        );
         self.bundles.drain(..self.bundles.len() - most);
     }
 }

@@ -31,6 +31,7 @@ impl Shape {
     /// The live bytes above which a node flushes, or a leaf splits.
     #[must_use]
     pub fn node_bytes(&self) -> u64 {
+        debug_assert!(self.fanout >= 2 && self.memtable > 0, "{self:?}");
         self.fanout as u64 * self.memtable
     }
 
@@ -173,6 +174,7 @@ pub(super) fn is_crowded(shape: &Shape, depth: usize) -> bool {
 
 /// Crowding from which on compactions do nothing for space alone.
 const BUSY_CROWDING: u64 = 75;
+const _: () = assert!(BUSY_CROWDING <= 100 && STALE_PERCENT <= 100);
 
 /// From this share of older versions on, a leaf is rewritten, in hundredths. At most a third of it
 /// are older versions then. If keys are overwritten evenly, every new record causes two others to
@@ -192,6 +194,7 @@ pub(super) fn oldest_parts(shape: &Shape, parts: &[(usize, u64)]) -> usize {
     if left <= shape.fanout {
         return 0;
     }
+    debug_assert!(!parts.is_empty(), "what has runs has parts");
     let (mut count, mut runs, mut bytes) = (0, 0, 0);
     for (more, more_bytes) in parts {
         let enough = left <= shape.fanout && runs >= 2;
@@ -274,6 +277,7 @@ const MOST_SIDE_BY_SIDE: usize = 8;
 /// written once for each tier.
 #[must_use]
 pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> {
+    assert_eq!(runs.len(), shares.len(), "a share for each maplet");
     let end = runs.len();
     let (mut start, mut size) = (end, 1);
     loop {
@@ -295,6 +299,7 @@ pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> 
 
 /// How many maplets of one size become one.
 const TIER: usize = 4;
+const _: () = assert!(TIER >= 2 && MOST_RUNS_OF_A_MAPLET >= TIER);
 /// Runs that a single maplet tells apart.
 pub(super) const MOST_RUNS_OF_A_MAPLET: usize = 64;
 
@@ -348,6 +353,7 @@ pub(super) struct Wish {
 const BYTES_PER_PROBE: u64 = 2;
 /// As many bytes where nothing has to be read again: a byte costs a compaction some 4 ns.
 const CACHED_BYTES_PER_PROBE: u64 = 16;
+const _: () = assert!(0 < BYTES_PER_PROBE && BYTES_PER_PROBE <= CACHED_BYTES_PER_PROBE);
 
 /// How much it is worth to compact a leaf's range fully, and zero when it is not: what it saves for
 /// each byte written.

@@ -166,6 +166,12 @@ impl Search {
         operator: Option<&dyn Operator>,
         fetch: &'f F,
     ) -> Poll<Result<()>> {
+        debug_assert!(
+            self.layer <= way.parts.len(),
+            "layer {} of {}",
+            self.layer,
+            way.parts.len()
+        );
         while self.layer < way.parts.len() && !known.is_decided() {
             if !self.knows(self.layer) {
                 ready!(self.ask_maplets(way, fetch))?;
@@ -213,6 +219,12 @@ impl Search {
             }
         }
         self.hits.resize_with(1, maplet::Hits::default);
+        debug_assert!(
+            self.layer >= way.first,
+            "layer {} of a way from {} on",
+            self.layer,
+            way.first
+        );
         let page = way.pages.page(self.layer - way.first);
         let maplet = &way.parts[self.layer].group.maplet;
         ready!(maplet.ask(page, way.hash, fetch, &mut self.hits[0]))?;
@@ -229,6 +241,7 @@ impl Search {
         operator: Option<&dyn Operator>,
         fetch: &F,
     ) -> Poll<Result<()>> {
+        debug_assert!(self.knows(self.layer), "a group is asked behind its maplet");
         let deletes = group.runs().any(|(_, run)| !run.range_deletes().is_empty());
         if !deletes {
             while let Some(&value) = self.hits[self.layer - self.first].get(self.runs)

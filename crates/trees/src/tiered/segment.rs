@@ -148,6 +148,7 @@ impl Segment {
         version: &Version,
         memtables: impl Iterator<Item = &'m Arc<Memtable>>,
     ) -> bool {
+        debug_assert!(self.version <= version.number, "versions rise");
         if self.version != version.number {
             return false;
         }
@@ -243,6 +244,7 @@ impl Segment {
                 Err(error) => return Err(self.behind_batch(batch, error)),
             }
         }
+        debug_assert!(winner < self.merged.sources().len(), "source {winner}");
         let source = self.merged.source(winner);
         let key = source.key().unwrap_or_default();
         // Nearly always the newest message is a plain put, and nothing older makes a difference.
@@ -301,6 +303,7 @@ impl Segment {
             0
         };
         *last = winner;
+        debug_assert!(*length <= STREAK, "a streak of {length}");
         *length == STREAK || self.merged.sources().len() == 1
     }
 

@@ -87,6 +87,7 @@ impl Shaper<'_> {
             draft.pivots[index].live.push(weights);
         }
         let number = draft.next;
+        debug_assert!(draft.bundles.last().is_none_or(|last| last.number < number));
         draft.bundles.push(Arc::new(Bundle { number, parts }));
         draft.next += 1;
         Ok(draft)
@@ -147,6 +148,8 @@ impl Shaper<'_> {
             .as_ref()
             .expect("an index node has children");
         self.turn += 1;
+        debug_assert!(node.height > 0, "only index nodes flush");
+        debug_assert_eq!(child.height + 1, node.height, "heights fall by one");
         self.counts.flushes += 1;
         self.flushed.push((node.height, range));
         let received = if parts.is_empty() {
@@ -179,6 +182,7 @@ impl Shaper<'_> {
                 };
                 let reaches: Vec<Option<KeyRange>> =
                     node.pending(index).take(bundle.parts.len()).map(reach).collect();
+                debug_assert_eq!(reaches.len(), bundle.parts.len(), "a reach for each part");
                 let weights = node.pivots[index].live.remove(0);
                 let pivot = &mut node.pivots[index];
                 pivot.first += 1;
@@ -219,6 +223,7 @@ impl Shaper<'_> {
         self.counts.index_splits += 1;
         let mut pieces = Vec::with_capacity(count);
         for piece in 0..count {
+            debug_assert!(count <= node.pivots.len(), "each piece has a pivot");
             let from = piece * node.pivots.len() / count;
             let to = (piece + 1) * node.pivots.len() / count;
             let high = match node.pivots.get(to) {
@@ -258,6 +263,7 @@ impl Shaper<'_> {
         if !policy::cuts_well(node.weight(0).bytes, heaviest.unwrap_or(0)) {
             return Ok(vec![node]);
         }
+        debug_assert_eq!(pieces.len(), cuts.len() + 1, "a piece behind each cut");
         self.counts.leaf_splits += 1;
         Ok(pieces)
     }
@@ -318,6 +324,7 @@ impl Shaper<'_> {
             }
             below += bytes;
         }
+        debug_assert!(cuts.is_sorted() && cuts.len() < count.max(1), "cuts ascend");
         Ok(cuts)
     }
 
@@ -326,6 +333,7 @@ impl Shaper<'_> {
         while nodes.len() > 1 {
             self.counts.growths += 1;
             let height = nodes[0].height + 1;
+            debug_assert!(nodes.iter().all(|node| node.height + 1 == height), "level");
             let pivots = nodes
                 .into_iter()
                 .map(|node| Pivot::empty(node.range.low.clone(), Some(Arc::new(node)), 1))
@@ -352,6 +360,7 @@ impl Shaper<'_> {
                 .as_ref()
                 .expect("an index node has children")
         };
+        assert!(left + 1 < node.pivots.len(), "neighbours");
         let merged = join(child(left), child(left + 1));
         self.counts.merges += 1;
         let children = self.settle(merged, Rank::Inner)?;
@@ -420,6 +429,8 @@ pub(super) fn stale_percent(own: &[Owned]) -> u64 {
 
 /// Two neighbours as one node.
 fn join(left: &Node, right: &Node) -> Node {
+    debug_assert_eq!(left.height, right.height, "neighbours of one level");
+    debug_assert_eq!(left.range.high.as_ref(), Some(&right.range.low), "neighbours");
     let mut joined = left.draft();
     joined.range = KeyRange {
         low: left.range.low.clone(),
@@ -458,6 +469,7 @@ fn join(left: &Node, right: &Node) -> Node {
         joined.pivots = vec![join_leaves(left, right)];
     }
     for pivot in &mut joined.pivots {
+        assert!(pivot.live.len() <= joined.bundles.len(), "live bundles");
         pivot.first = joined.next - pivot.live.len() as u64;
     }
     joined

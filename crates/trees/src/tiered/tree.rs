@@ -384,6 +384,8 @@ impl Tree {
         cut: Sequence,
         flushed: &[(u8, KeyRange)],
     ) {
+        assert!(cut >= old.cut, "a cut goes from {} back to {cut}", old.cut);
+        debug_assert_eq!(root.range, KeyRange::everything(), "the root has every key");
         let root = Arc::new(root);
         let version = Version {
             root: Arc::clone(&root),
@@ -402,6 +404,7 @@ impl Tree {
         trunk.abandon_overtaken(&root, flushed, self.shared.store.epochs());
         for node in &gone {
             trunk.uses.release_node(node);
+            debug_assert!(trunk.memory >= node.memory_bytes(), "it is counted");
             trunk.memory -= node.memory_bytes();
             self.forget_stored(trunk, node);
         }
@@ -480,6 +483,7 @@ impl Trunk {
         for (part, range) in &*pins {
             self.uses.acquire(part, range);
         }
+        assert!(!self.pins.contains_key(&job), "a job pins its inputs once");
         self.pins.insert(job, pins);
     }
 
@@ -515,6 +519,12 @@ impl Trunk {
 
 /// What a job for a pivot claims.
 pub(super) fn claim(node: &Node, index: usize) -> Claim {
+    assert!(index < node.pivots.len(), "pivot {index}");
+    debug_assert_eq!(
+        node.pivots[index].child.is_none(),
+        node.is_leaf(),
+        "only pivots of leaves have no child"
+    );
     let pivot = &node.pivots[index];
     Claim {
         height: node.height,
@@ -527,6 +537,7 @@ pub(super) fn claim(node: &Node, index: usize) -> Claim {
 /// The node and pivot that a claim is about, if there still is such a one.
 pub(super) fn find<'a>(root: &'a Node, claim: &Claim) -> Option<(&'a Node, usize)> {
     let mut node = root;
+    debug_assert!(!root.pivots.is_empty(), "a node has a pivot");
     while node.height > claim.height {
         let pivot = &node.pivots[node.pivot_for(&claim.range.low)];
         node = pivot.child.as_deref()?;
@@ -592,6 +603,7 @@ pub(super) fn replace(root: &Node, height: u8, key: &[u8], node: Node) -> Node {
     if root.height == height {
         return node;
     }
+    assert!(root.height > height, "nodes of height {height} are below");
     let mut draft = root.draft();
     let index = draft.pivot_for(key);
     let child = draft.pivots[index]

@@ -98,6 +98,7 @@ impl Uses {
                 }
                 uses
             });
+            debug_assert_eq!(uses.counts.len(), run.extents().len(), "one run");
             uses.parts += 1;
             for (index, _) in run.extents_for(range) {
                 assert!(
@@ -166,8 +167,10 @@ impl Uses {
                 .runs
                 .get_mut(&key_of(run.pointer()))
                 .expect("a run that is released was acquired");
+            assert!(uses.parts > 0, "a run is released as often as acquired");
             uses.parts -= 1;
             for (index, _) in run.extents_for(range) {
+                assert!(uses.counts[index] > 0, "an extent is released once");
                 uses.counts[index] -= 1;
             }
         }
@@ -212,11 +215,14 @@ impl Uses {
                 }
             }
             if uses.parts == 0 {
+                debug_assert!(uses.counts.iter().all(|count| *count == 0), "unused");
+                assert!(self.memory.runs >= uses.memory, "memory is counted");
                 self.memory.runs -= uses.memory;
                 self.memory.counts -= uses.counts_bytes();
                 for used in uses.run.extents() {
                     if let Entry::Occupied(mut entry) = self.live.entry(used.extent) {
                         let needed = entry.get_mut();
+                        assert!(needed.runs > 0 && needed.bytes >= used.live);
                         needed.bytes -= used.live;
                         needed.runs -= 1;
                         if needed.runs == 0 {
@@ -230,6 +236,7 @@ impl Uses {
         for id in self.touched_groups.drain() {
             if self.groups.get(&id).is_some_and(|(_, count)| *count == 0) {
                 let (part, _) = self.groups.remove(&id).expect("it was there a moment ago");
+                debug_assert!(self.memory.maplets >= part.group.maplet.memory_bytes());
                 self.memory.maplets -= part.group.maplet.memory_bytes();
                 dead.extend(part.group.maplet.extents().map(|(extent, _)| extent));
             }

@@ -52,6 +52,19 @@ fn missing(source: &Source, invariants: Invariants) -> Vec<&'static str> {
     missing
 }
 
+/// The paragraph of a header that begins with a word, with the line on which it begins.
+pub(super) fn paragraph(source: &Source, word: &str) -> Option<(usize, String)> {
+    let header = source.comments.iter();
+    let mut header = header.filter_map(|comment| Some((comment.line, comment.text.strip_prefix('!')?)));
+    let (line, first) = header.find(|(_, text)| text.trim().starts_with(word))?;
+    let mut paragraph = first.trim().trim_start_matches(word).to_owned();
+    for (_, text) in header.take_while(|(_, text)| !text.trim().is_empty()) {
+        paragraph.push(' ');
+        paragraph.push_str(text.trim());
+    }
+    Some((line, paragraph))
+}
+
 /// Invariants of one crate that have the same number.
 fn twice(workspace: &Workspace) -> Vec<Finding> {
     let mut stated: BTreeMap<(&str, &str), &str> = BTreeMap::new();

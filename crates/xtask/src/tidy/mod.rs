@@ -5,11 +5,15 @@
 //! *Does not know*: Rust's grammar beyond tokens; a rule that needs types belongs to clippy or a
 //! test.
 //!
-//! *Read in this order*: `source.rs` and `workspace.rs` (the material), `crates.rs` (the layer
-//! table), then the checks: `layers.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`,
-//! `unfinished.rs`, `headers.rs`, `packages.rs`, `language.rs`, `sizes.rs` with `ratchet.rs`.
+//! *Read in this order*: `source.rs` and `workspace.rs` (the material), `crates.rs` (the table of layers), then the checks:
+//! `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`, `decoders.rs`, `unfinished.rs`, `headers.rs`,
+//! `unknown.rs`, `tuning.rs`,
+//! `packages.rs`,
+//! `sizes.rs` and `asserts.rs` with `ratchet.rs`.
 
+pub mod asserts;
 pub mod crates;
+pub mod decoders;
 pub mod documents;
 pub mod formats;
 pub mod headers;
@@ -22,7 +26,9 @@ pub mod packages;
 pub mod ratchet;
 pub mod sizes;
 pub mod source;
+pub mod tuning;
 pub mod unfinished;
+pub mod unknown;
 pub mod workspace;
 
 pub use source::Source;
@@ -72,6 +78,10 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
         unfinished::check,
         headers::check,
         sizes::check,
+        asserts::check,
+        decoders::check,
+        tuning::check,
+        unknown::check,
         packages::check,
         language::check,
     ];

@@ -6,6 +6,10 @@ use crate::run::common_prefix;
 
 /// The most children of a node.
 const MAX_CHILDREN: usize = 1 << 15;
+const _: () = assert!(
+    MAX_CHILDREN <= u16::MAX as usize,
+    "children are counted in 16 bits"
+);
 
 /// The children of the index node being filled.
 #[derive(Debug)]
@@ -30,6 +34,7 @@ pub(in crate::run) struct Full {
 
 impl IndexBuilder {
     pub(in crate::run) fn new(level: u8) -> IndexBuilder {
+        assert!(level > 0, "leaves are below level 1");
         IndexBuilder {
             level,
             separators: Vec::new(),
@@ -61,12 +66,15 @@ impl IndexBuilder {
         self.separators.extend_from_slice(separator);
         self.ends.push(self.separators.len() as u32);
         self.children.push(*child);
+        debug_assert!(prefix <= separator.len(), "a separator has the prefix");
+        debug_assert_eq!(self.ends.len(), self.children.len(), "a separator each");
         (self.prefix, self.range) = (prefix, range);
         true
     }
 
     /// Returns the node, and an empty builder again.
     pub(in crate::run) fn take(&mut self) -> Full {
+        assert!(!self.children.is_empty(), "an index node has children");
         let mut bytes = Vec::new();
         format::encode(
             self.level,

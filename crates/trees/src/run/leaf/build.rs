@@ -5,6 +5,7 @@ use crate::run::{Kind, Sequence};
 
 /// The most records in a leaf.
 const MAX_RECORDS: usize = 1 << 15;
+const _: () = assert!(MAX_RECORDS <= u16::MAX as usize, "records are counted in 16 bits");
 
 /// A record as a leaf takes it: its value, or the encoded pointer to it.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +90,11 @@ impl LeafBuilder {
         if self.measure.records > 0 && (measure.bytes() > room || measure.records > MAX_RECORDS) {
             return false;
         }
+        debug_assert!(measure.keys <= measure.records, "a key has a record");
+        debug_assert!(
+            self.measure.records < MAX_RECORDS,
+            "records are counted in 16 bits"
+        );
         if new {
             self.starts.push(self.measure.records as u16);
             self.keys.extend_from_slice(key);
@@ -100,6 +106,9 @@ impl LeafBuilder {
         self.tags.push(format::tag(entry.kind, entry.separate));
         self.expiries.push(entry.expires_ms);
         self.tombstones += u64::from(entry.kind == Kind::Delete);
+        debug_assert_eq!(self.sequences.len(), measure.records, "a sequence each");
+        debug_assert_eq!(self.key_ends.len(), measure.keys, "an end for each key");
+        debug_assert_eq!(self.values.len(), measure.value_bytes, "values are counted");
         self.measure = measure;
         true
     }
@@ -137,6 +146,7 @@ impl LeafBuilder {
 
     /// Replaces bytes of values by as many others.
     pub(in crate::run) fn patch(&mut self, at: usize, bytes: &[u8]) {
+        assert!(at + bytes.len() <= self.values.len(), "a pointer has its place");
         self.values[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
