@@ -1,4 +1,5 @@
-//! What a checkpoint says of an ordered map: no bytes panic, and what is read is written the same again.
+//! What a checkpoint says of an ordered map: no bytes panic, and what is read is written the same
+//! again.
 
 #![no_main]
 

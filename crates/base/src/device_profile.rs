@@ -1,14 +1,19 @@
 //! What a device costs, as far as layouts and plans depend on it.
 
-/// The costs of one device: an I/O of `n` bytes takes `setup_ns` and `n` times `byte_ps`, and `parallelism` of them take
-/// place at once.
+/// The costs of one device: an I/O of `n` bytes takes `setup_ns` and `n` times `byte_ps`, and
+/// `parallelism` of them take place at once.
 ///
-/// The default describes an SSD, so that a store which is told nothing behaves the same on every machine. The crate
-/// `model` has profiles of other devices.
+/// The default describes an SSD, so that a store which is told nothing behaves the same on every
+/// machine. The crate `model` has profiles of other devices.
 ///
 /// ```
 /// use alluvium_base::DeviceProfile;
-/// let disk = DeviceProfile { setup_ns: 15_000_000, byte_ps: 8_000, parallelism: 1, ..DeviceProfile::default() };
+/// let disk = DeviceProfile {
+///     setup_ns: 15_000_000,
+///     byte_ps: 8_000,
+///     parallelism: 1,
+///     ..DeviceProfile::default()
+/// };
 /// assert_eq!(disk.half_bandwidth(), 1_875_000);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +37,12 @@ impl DeviceProfile {
         io_cpu_ns: 5_000,
     };
 
-    /// The longest [`DeviceProfile::half_bandwidth`], in bytes: sums of it and sizes of records do not overflow.
+    /// The longest [`DeviceProfile::half_bandwidth`], in bytes: sums of it and sizes of records do
+    /// not overflow.
     pub const MAX_HALF_BANDWIDTH: u64 = 1 << 40;
 
-    /// Returns how many bytes the device moves in the time that an I/O takes to begin: 1/α of the affine model.
+    /// Returns how many bytes the device moves in the time that an I/O takes to begin: 1/α of the
+    /// affine model.
     #[must_use]
     pub fn half_bandwidth(&self) -> u64 {
         let bytes = u128::from(self.setup_ns) * 1000 / u128::from(self.byte_ps.max(1));

@@ -9,7 +9,8 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Space on the disk or in the store, or another resource of the system, ran out. Nothing was changed.
+    /// Space on the disk or in the store, or another resource of the system, ran out. Nothing was
+    /// changed.
     Full,
     /// The device or the operating system failed.
     Device,

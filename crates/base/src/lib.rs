@@ -1,12 +1,13 @@
 //! Types and contracts that every crate shares.
 //!
-//! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed, what an I/O is
-//! for, what an I/O may cost and a device does cost, what a dictionary is told about a key, what kinds of error
-//! there are, and how the processor is asked for a line early.
+//! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed,
+//! what an I/O is for, what an I/O may cost and a device does cost, what a dictionary is told about
+//! a key, what kinds of error there are, and how the processor is asked for a line early.
 //!
 //! *Does not know*: files, pages, threads, clocks.
 //!
-//! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`DeviceProfile`], [`message`], [`ErrorKind`], [`prefetch()`].
+//! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`DeviceProfile`],
+//! [`message`], [`ErrorKind`], [`prefetch()`].
 //!
 //! An item enters this crate only with two users.
 //!

@@ -35,7 +35,8 @@ fn first_line(path: &Path) -> Result<String> {
     }
 }
 
-/// The password of a variable. One that is empty is taken for a mistake: it would let every client in.
+/// The password of a variable. One that is empty is taken for a mistake: it would let every client
+/// in.
 fn from_variable(value: Option<OsString>) -> Result<Option<String>> {
     let refused = |why: &str| failure(Exit::Usage, format!("{VARIABLE} {why}"));
     match value.map(OsString::into_string) {

@@ -26,7 +26,8 @@ pub(crate) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed) > 0
 }
 
-/// Hears how far a job has come that changes nothing until it is done, and ends the process when it is told to stop.
+/// Hears how far a job has come that changes nothing until it is done, and ends the process when it
+/// is told to stop.
 pub(crate) fn or<'b>(
     bar: &'b ProgressBar,
     said: &'b str,

@@ -128,7 +128,8 @@ struct State {
 }
 
 impl Catalog {
-    /// An empty catalog that knows the built-in merge operators, `operators`, and `filters` by their names.
+    /// An empty catalog that knows the built-in merge operators, `operators`, and `filters` by
+    /// their names.
     pub(crate) fn new(
         operators: &[Arc<dyn Operator>],
         filters: &[(String, Arc<dyn CompactionFilter>)],
@@ -193,7 +194,8 @@ impl Catalog {
         Ok(Arc::new(definition))
     }
 
-    /// Takes in a record of the catalog as it is found at an opening. Returns the keyspace, if it is one.
+    /// Takes in a record of the catalog as it is found at an opening. Returns the keyspace, if it
+    /// is one.
     pub(crate) fn load(&self, record: CatalogRecord) -> Result<Option<Arc<Definition>>> {
         match record {
             CatalogRecord::Keyspace {
@@ -291,7 +293,8 @@ impl Catalog {
         self.state.read().by_name.keys().cloned().collect()
     }
 
-    /// The keyspace is gone from the catalog. What is left of it in the tree may still have to be folded.
+    /// The keyspace is gone from the catalog. What is left of it in the tree may still have to be
+    /// folded.
     pub(crate) fn remove(&self, name: &str) {
         self.state.write().by_name.remove(name);
     }
@@ -343,7 +346,8 @@ impl Schema for Catalog {
     fn rules(&self, key: &[u8]) -> Arc<KeyspaceRules> {
         let definition = |(_, id)| self.state.read().by_id.get(&id).cloned();
         let found = format::split(key).and_then(definition);
-        // What is left of a keyspace that was dropped before this opening follows no rules any more.
+        // What is left of a keyspace that was dropped before this opening follows no rules any
+        // more.
         found.map_or_else(Arc::default, |definition| Arc::clone(&definition.rules))
     }
 }

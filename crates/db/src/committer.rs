@@ -16,10 +16,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 
-/// The most writes that one round commits before it syncs.
+/// The most writes of a round, which ends with a sync.
 const ROUND: usize = 1024;
 
-/// The thread that commits for futures, and what it has been handed. It starts with the first write.
+/// The thread that commits for futures, and what it has been handed. It starts with the first
+/// write.
 #[derive(Debug)]
 pub(crate) struct Committer {
     queue: Arc<Queue>,

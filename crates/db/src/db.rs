@@ -289,7 +289,8 @@ impl Db {
             0,
             &format::encode_next(id + 1),
         );
-        // Before anybody can write to it, so that whoever folds its merges knows how, and where it goes.
+        // Before the first write to it, so that compactions know how to fold its merges, and where
+        // it goes.
         self.engine().dictionaries.place(id, structure);
         self.catalog().prepare(&definition);
         self.shared.commit(&commit, Owners::Catalog, None)?;
@@ -527,8 +528,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadCopy`] when what was copied is damaged; [`Error::Storage`] when the directory holds files, or as the devices say. What was copied
-    /// is removed then, as far as possible.
+    /// [`Error::BadCopy`] when what was copied is damaged; [`Error::Storage`] when the directory
+    /// holds files, or as the devices say. What was copied is removed then, as far as possible.
     pub fn checkpoint_to(&self, path: impl AsRef<Path>) -> Result<u64> {
         self.checkpoint_to_with(path, |_| ())
     }
@@ -733,7 +734,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ChangesGone`], which says from which number on the log has everything; as the device says.
+    /// [`Error::ChangesGone`], which says from which number on the log has everything; as the
+    /// device says.
     pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
         Changes::new(&self.shared, sequence)
     }

@@ -124,7 +124,8 @@ pub enum Error {
     /// The store was closed by another handle.
     #[error("the store is closed: open it again")]
     Closed,
-    /// A background step failed earlier; this is its error. Reported once, on the next call that writes.
+    /// A background step failed earlier; this is its error. Reported once, on the next call that
+    /// writes.
     #[error("work in the background failed: {cause}")]
     Background {
         /// What it said.
@@ -344,9 +345,9 @@ impl Error {
         }
     }
 
-    /// Returns whether more room on the disk, or more of another resource that has run out, would
+    /// Returns whether more space on the disk, or more of another resource that has run out, would
     /// have helped. Nothing was changed: reads and deletes go on, and writing resumes by itself
-    /// once there is room.
+    /// once there is space.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Storage(error) if error.inner().is_full())

@@ -1,6 +1,8 @@
-//! The bytes that this crate alone knows, version 3: keys with their keyspace, what a log record says, and the catalog.
+//! The bytes that this crate alone knows, version 3: keys with their keyspace, what a log record
+//! says, and the catalog.
 //!
-//! A key of the tree. Keyspaces are ranges of the tree, in the order of their numbers; number 0 is the catalog.
+//! A key of the tree. Keyspaces are ranges of the tree, in the order of their numbers; number 0 is
+//! the catalog.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -21,8 +23,9 @@
 //!              value, operand, the end of the range (not included), or the last key of the ingest (included)
 //! ```
 //!
-//! The catalog's keys are, behind keyspace 0: `k` and the name of a keyspace; `s` and the name of a snapshot, whose value is its sequence
-//! number, 8 bytes; `n`, whose value is the number of the next keyspace, 4 bytes. A keyspace's value:
+//! The catalog's keys are, behind keyspace 0: `k` and the name of a keyspace; `s` and the name of a
+//! snapshot, whose value is its sequence number, 8 bytes; `n`, whose value is the number of the
+//! next keyspace, 4 bytes. A keyspace's value:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -75,7 +78,8 @@ pub fn prefix(keyspace: KeyspaceId) -> TreeKey {
     prefix
 }
 
-/// How many bytes of a tree's key are its keyspace's number, and the number. None when no keyspace has such keys.
+/// How many bytes of a tree's key are its keyspace's number, and the number. None when no keyspace
+/// has such keys.
 pub fn split(key: &[u8]) -> Option<(usize, KeyspaceId)> {
     let &first = key.first()?;
     if u32::from(first) < SHORT {
@@ -118,7 +122,8 @@ pub enum Write<'a> {
         /// The first key that is not.
         end: &'a [u8],
     },
-    /// Runs with keys from `first` to `last` became part of the tree. The checkpoint that holds them follows at once: without it there was none.
+    /// Runs with keys from `first` to `last` became part of the tree. The checkpoint that holds
+    /// them follows at once: without it there was none.
     Ingest {
         /// The first key of the runs.
         first: &'a [u8],
@@ -345,7 +350,8 @@ pub fn encode_snapshot(at: Sequence) -> [u8; 8] {
     at.to_le_bytes()
 }
 
-/// A record of the catalog, from its key in the tree and its value; what is wrong with it otherwise.
+/// A record of the catalog, from its key in the tree and its value; what is wrong with it
+/// otherwise.
 pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String> {
     let text =
         |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| "a name that is not UTF-8".to_owned());

@@ -34,27 +34,26 @@
 //!
 //! The repository's `docs` explain durability, memory, operation and what is tested.
 //!
-//! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`), [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`, `reads/`;
-//! `restore.rs`, `repair.rs` and `progress.rs`; `changes.rs`;
-//! then `engine/`, which does it all without threads, and `worker.rs`, which has them, with `caps.rs`; `catalog.rs`, `structure.rs` and `format.rs`; `manifest/`; [`keys`], which is for users alone.
+//! # For contributors
 //!
 //! *Knows*: keyspaces, commits and their order, the positions that readers hold in it, background
 //! threads, one memory budget.
 //!
-//! *Does not know*: pages, runs, log segments; networks, file systems. (`options.rs` sizes them, and
-//! [`simulation`] names them for tests.)
+//! *Does not know*: what pages and log segments hold; networks, file systems. (`options.rs` sizes
+//! them, and [`simulation`] names them for tests.)
 //!
 //! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`),
 //! [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`, `reads/`, `committer.rs`; `restore.rs`,
-//! `repair.rs` and `progress.rs`; `changes.rs`; then `engine/`, which does the work without threads,
-//! `worker.rs`, which runs it on threads, and `caps.rs`; `catalog.rs` and `format.rs`.
+//! `repair.rs` and `progress.rs`; `changes.rs`; then `engine/`, which does the work without
+//! threads, `worker.rs`, which runs it on threads, and `caps.rs`; `catalog.rs`, `structure.rs` and
+//! `format.rs`; `manifest/`.
 //!
 //! Invariants (the engine's are in its header):
 //!
 //! - **A1** A handle works or fails with a typed error: what another handle closes or drops never
 //!   makes it panic.
-//! - **A2** An error is returned before anything was changed, or the store takes no more writes until
-//!   it is opened again.
+//! - **A2** An error is returned before anything was changed, or the store takes no more writes
+//!   until it is opened again.
 
 // Tests inside the crate share files with those outside of it.
 #[cfg(all(test, not(alluvium_model_check)))]

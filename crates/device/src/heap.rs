@@ -1,6 +1,7 @@
 //! How the C library's allocator treats memory that was freed.
 
-/// Allocations of so many bytes are mapped by themselves, and go back to the system when they are freed.
+/// Bytes from which on an allocation is a mapping of its own, which goes back to the system when it
+/// is freed.
 #[cfg(target_env = "gnu")]
 const MAPPED_FROM: libc::c_int = 1 << 20;
 
@@ -8,11 +9,12 @@ const MAPPED_FROM: libc::c_int = 1 << 20;
 #[cfg(target_env = "gnu")]
 const KEPT: libc::c_int = 1 << 20;
 
-/// Has the allocator give freed memory back to the system, so that what is resident is what is used.
+/// Has the allocator give freed memory back to the system, so that what is resident is what is
+/// used.
 ///
-/// By itself glibc keeps tens of megabytes for each of eight heaps a processor once long buffers were freed. It is a
-/// setting of the whole process: a program calls it where it starts, before it has threads. Elsewhere than with
-/// glibc it does nothing.
+/// By itself glibc keeps tens of megabytes for each of eight heaps a processor once long buffers
+/// were freed. It is a setting of the whole process: a program calls it where it starts, before it
+/// has threads. Elsewhere than with glibc it does nothing.
 pub fn give_freed_memory_back() {
     #[cfg(target_env = "gnu")]
     {
@@ -23,8 +25,8 @@ pub fn give_freed_memory_back() {
             (libc::M_MMAP_THRESHOLD, MAPPED_FROM),
             (libc::M_TRIM_THRESHOLD, KEPT),
         ] {
-            // SAFETY: `mallopt` takes any two integers, and says by its result whether it knows them. That it knows one of them is
-            // not needed for anything but the use of memory.
+            // SAFETY: `mallopt` takes any two integers, and says by its result whether it knows
+            // them. That it knows one of them is not needed for anything but the use of memory.
             unsafe { libc::mallopt(setting, value) };
         }
     }
@@ -46,11 +48,13 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..16 {
                 scope.spawn(|| {
-                    // Lengths that grow, as those of a buffer do; each free teaches glibc to keep more.
+                    // Lengths that grow, as those of a buffer do; each free teaches glibc to keep
+                    // more.
                     for length in (1..9).map(|part| part << 20) {
                         drop(vec![1u8; length]);
                     }
-                    // Small allocations that lie behind long ones keep these from going back by themselves.
+                    // Small allocations that lie behind long ones keep these from going back by
+                    // themselves.
                     let kept: Vec<Vec<u8>> = (0..8).map(|_| vec![1u8; 2 << 20]).collect();
                     drop(kept);
                     barrier.wait();

@@ -5,8 +5,9 @@
 //!
 //! *Does not know*: what the bytes mean, who caches them, which of them are live.
 //!
-//! *Read in this order*: [`buffer`] (large ones: `slabs.rs`), [`batch`], [`contract`], [`counters`], [`memory`], [`mod@file`], then the other
-//! implementations; [`forward`] (wrappers); [`socket`] (the file of a Unix socket).
+//! *Read in this order*: [`buffer`] (large ones: `slabs.rs`), [`batch`], [`contract`],
+//! [`counters`], [`memory`], [`mod@file`], then the other implementations; [`forward`] (wrappers);
+//! [`socket`] (the file of a Unix socket).
 //!
 //! Invariants that every implementation keeps (a shared test suite in `tests/it/contract.rs` runs
 //! on all of them):

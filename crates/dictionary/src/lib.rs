@@ -6,9 +6,11 @@
 //! *Does not know*: how any one dictionary keeps its records; transactions, threads, clocks; who
 //! assigned a sequence number.
 //!
-//! *Read in this order*: [`range`], [`deletes`], [`memtable`], [`memtables`], [`record`], [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from),
-//! [`found`] (what it finds), [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided), [`read`] (what a check reads), [`blob`] and [`cut`] (what a
-//! checkpoint writes), [`horizon`], [`share`], [`findings`], [`contract`] (what a dictionary is to its store).
+//! *Read in this order*: [`range`], [`deletes`], [`memtable`], [`memtables`], [`record`],
+//! [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from), [`found`]
+//! (what it finds), [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided),
+//! [`read`] (what a check reads), [`blob`] and [`cut`] (what a checkpoint writes), [`horizon`],
+//! [`share`], [`findings`], [`contract`] (what a dictionary is to its store).
 //!
 //! Invariants:
 //!

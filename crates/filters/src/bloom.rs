@@ -1,8 +1,10 @@
-//! A Bloom filter in memory whose every key sets its bits in one block: a lookup reads one cache line.
+//! A Bloom filter in memory whose every key sets its bits in one block: a lookup reads one cache
+//! line.
 //!
-//! Blocked Bloom filters: Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom filters", 2007. A block
-//! is one word ([`Word`]), so that an insertion is one atomic instruction, or a cache line ([`Line`]), which answers
-//! wrongly less often for its size. Any number of threads ask and add at once; nothing is ever taken out (F8).
+//! Blocked Bloom filters: Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom
+//! filters", 2007. A block is one word ([`Word`]), so that an insertion is one atomic instruction,
+//! or a cache line ([`Line`]), which answers wrongly less often for its size. Any number of threads
+//! ask and add at once; nothing is ever taken out (F8).
 //!
 //! ```text
 //!   hash      high half: number of the block · low bits (mixed anew for a line): the bits within it
@@ -117,7 +119,7 @@ impl<B> Clone for Bits<'_, B> {
 impl<B> Copy for Bits<'_, B> {}
 
 impl<B: Block> Bloom<B> {
-    /// Creates an empty filter of so many blocks, at least one.
+    /// Creates an empty filter of `blocks` blocks, at least one.
     ///
     /// # Panics
     /// When there are 2³² blocks or more: half of a hash chooses among them.
@@ -155,8 +157,8 @@ impl<B: Block> Bloom<B> {
         }
     }
 
-    /// Returns the probability that a filter of so many blocks and keys finds a key that was never added: the mean over
-    /// the number of keys in a block, which is Poisson's.
+    /// Returns the probability that a filter of this many blocks and keys finds a key that was
+    /// never added: the mean over the number of keys in a block, which is Poisson's.
     #[must_use]
     pub fn false_positive_rate(blocks: usize, keys: u64) -> f64 {
         let mean = keys as f64 / blocks.max(1) as f64;
@@ -190,7 +192,8 @@ impl<B: Block> Bits<'_, B> {
         prefetch_line(self.block);
     }
 
-    /// Returns whether the key may have been added. A thread that has learnt that it was sees its bits (F8).
+    /// Returns whether the key may have been added. A thread that has learnt that it was sees its
+    /// bits (F8).
     #[must_use]
     #[inline]
     pub fn may_be_there(self) -> bool {
@@ -209,7 +212,8 @@ impl<B: Block> Bits<'_, B> {
         }
     }
 
-    /// Adds the key without an atomic instruction. No other thread adds at the same time, or its key may be lost.
+    /// Adds the key without an atomic instruction. No other thread adds at the same time, or its
+    /// key may be lost.
     #[inline]
     pub fn add_alone(self) {
         let words = self.block.words();

@@ -1,8 +1,8 @@
 //! Compact answers to "might this key be here, and where".
 //!
-//! *Knows*: fingerprints of hashed keys, how to pack them with small values into pages, how to look them up, merge them and
-//! check them. Everything is a function of byte slices: whoever owns the pages reads, caches and writes them; but for the Bloom
-//! filters, which live in memory.
+//! *Knows*: fingerprints of hashed keys, how to pack them with small values into pages, how to look
+//! them up, merge them and check them. Everything is a function of byte slices: the owner of the
+//! pages reads, caches and writes them; but for the Bloom filters, which live in memory.
 //!
 //! *Does not know*: keys (but to hash them), what a value means, pages' places, caches, devices,
 //! threads, clocks.
@@ -21,8 +21,10 @@
 //! - **F5** A page holds whatever there is about its range of fingerprints, but for the runs that
 //!   spilled, and says which those are: a lookup reads one page, and rarely a second.
 //! - **F6** Merging, dropping and resizing need no key and keep every bit of a fingerprint.
-//! - **F7** Entries are in rising order: by fingerprint, then from the newest (greatest) value to the oldest.
-//! - **F8** A Bloom filter finds every key that was added, also by a thread that learns of it while others add.
+//! - **F7** Entries are in rising order: by fingerprint, then from the newest (greatest) value to
+//!   the oldest.
+//! - **F8** A Bloom filter finds every key that was added, also by a thread that learns of it while
+//!   others add.
 
 pub mod bloom;
 mod entry;

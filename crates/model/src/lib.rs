@@ -6,7 +6,8 @@
 //!
 //! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is told.
 //!
-//! *Read in this order*: [`costs`], [`translate`], [`presets`], `profile.rs` (devices as stores are told of them, and the length of nodes).
+//! *Read in this order*: [`costs`], [`translate`], [`presets`], `profile.rs` (devices as stores are
+//! told of them, and the length of nodes).
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
 //! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*.

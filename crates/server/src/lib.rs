@@ -3,7 +3,8 @@
 //! *Knows*: sockets and threads, both protocols, what their commands mean, how their types lie in
 //! ordered keys.
 //!
-//! *Does not know*: how keys and values are kept; that is the crate `alluvium`'s. Files but those of backups, command lines, signals.
+//! *Does not know*: how keys and values are kept; that is the crate `alluvium`'s. Files but those
+//! of backups, command lines, signals.
 //!
 //! *Read in this order*: `server.rs` ([`Server`]) and `options.rs`; `access/` (who may do what);
 //! then bytes, requests, commands, keys, from outside in: `net/` (sockets and threads), `resp/`

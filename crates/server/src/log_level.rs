@@ -12,7 +12,8 @@ const NAMES: [(&str, Level); 4] = [
     ("warning", Level::WARN),
 ];
 
-/// A level of the log that the printer of events asks, and that `CONFIG SET loglevel` changes. Clones share it.
+/// A level of the log that the printer of events asks, and that `CONFIG SET loglevel` changes.
+/// Clones share it.
 ///
 /// ```
 /// use alluvium_server::LogLevel;

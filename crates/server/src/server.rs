@@ -226,8 +226,9 @@ impl Server {
         self.running.shared.clients.len()
     }
 
-    /// Begins to stop, and returns at once: no client is accepted any more; what has been received is executed; connections end when their
-    /// replies are sent, at the latest after [`ServerOptions::grace`]. May be called by any thread, more than once.
+    /// Begins to stop, and returns at once: no client is accepted any more; what has been received
+    /// is executed; connections end when their replies are sent, at the latest after
+    /// [`ServerOptions::grace`]. May be called by any thread, more than once.
     pub fn stop(&self) {
         self.running.stop();
     }

@@ -1,7 +1,8 @@
 //! What a thread does before it waits for the store: it lets others have what it would hold up.
 //!
-//! A thread that serves connections says by [`on_wait`] what that is, once, and by [`begin`] when it serves another. A reader asks memory
-//! first, and waits by [`wait_for`] for what is not there. Where it cannot be known beforehand, as in walks, [`may_wait`] says that it may be so.
+//! A thread that serves connections says by [`on_wait`] what that is, once, and by [`begin`] when
+//! it serves another. A reader asks memory first, and waits by [`wait_for`] for what is not there.
+//! Where it cannot be known beforehand, as in walks, [`may_wait`] says that it may be so.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;

@@ -1,6 +1,8 @@
-//! The tests that every structure runs on its stories: crashes, repetition, mistakes that must be found, faults.
+//! The tests that every structure runs on its stories: crashes, repetition, mistakes that must be
+//! found, faults.
 //!
-//! A structure writes its [`Story`] and says how far runs go; everything else is here, also what the environment asks:
+//! A structure writes its [`Story`] and says how far runs go; everything else is here, also what
+//! the environment asks:
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -20,7 +22,8 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Instant;
 
-/// From so many images on, a test is a large exploration and must have met every situation that matters.
+/// From this many images on, a test is a large exploration and must have met every situation that
+/// matters.
 pub const LARGE: u64 = 200_000;
 
 /// Images within which a planted mistake must be found.
@@ -31,7 +34,8 @@ const FOUND_WITHIN: u64 = 20_000;
 pub struct Crashes {
     /// How far each run goes.
     pub settings: Settings,
-    /// The command that runs the test which calls [`Crashes::survive`], for the line that replays a finding.
+    /// The command that runs the test which calls [`Crashes::survive`], for the line that replays a
+    /// finding.
     pub command: &'static str,
     /// Images judged over all stories, unless the environment says otherwise.
     pub points: u64,
@@ -50,7 +54,7 @@ pub struct Survey {
     pub distinct: u64,
     /// How often each situation was met.
     pub met: BTreeMap<&'static str, u64>,
-    /// Whether so many images were wanted that rare situations must be among them.
+    /// Whether enough images were wanted for rare situations to be among them.
     pub is_large: bool,
 }
 
@@ -62,7 +66,8 @@ impl Crashes {
     /// Crashes each story and judges what is left, as many images as the environment asks for.
     ///
     /// # Panics
-    /// When a story does not survive, with the command that replays it; when a large exploration has not met what it must.
+    /// When a story does not survive, with the command that replays it; when a large exploration
+    /// has not met what it must.
     pub fn survive<S: Story + Debug>(&self, stories: impl IntoIterator<Item = S>) -> Survey {
         let stories: Vec<S> = stories.into_iter().collect();
         assert!(!stories.is_empty(), "a test has a story");
@@ -166,9 +171,10 @@ impl Crashes {
 pub struct Faults {
     /// How far each run goes.
     pub settings: Settings,
-    /// The command that runs the test which calls [`Faults::survive`], for the line that replays a finding.
+    /// The command that runs the test which calls [`Faults::survive`], for the line that replays a
+    /// finding.
     pub command: &'static str,
-    /// One call in so many fails, unless the environment asks for more seeds: then each does.
+    /// One call in this many fails, unless the environment asks for more seeds: then each does.
     pub every: u64,
 }
 

@@ -6,9 +6,11 @@
 //!
 //! *Does not know*: any engine. A system under test comes as a [`Story`].
 //!
-//! *Read in this order*: [`story`] (what a system must offer), [`mod@reference`] (what a crash may leave), [`generate`] and [`ops`] (steps
-//! from a seed), [`harness`] (the tests that every structure runs), [`driver`] (crashes, and devices that fail), `shrink` (small failures), [`replay`] (one line), [`environment`],
-//! [`saboteur`] (planted bugs, for tests of tests), [`coverage`].
+//! *Read in this order*: [`story`] (what a system must offer), [`mod@reference`] (what a crash may
+//! leave), [`generate`] and [`ops`] (steps from a seed), [`harness`] (the tests that every
+//! structure runs), [`driver`] (crashes, and devices that fail), `shrink` (small failures),
+//! [`replay`] (one line), [`environment`], [`saboteur`] (planted bugs, for tests of tests),
+//! [`coverage`].
 //!
 //! Invariants:
 //!

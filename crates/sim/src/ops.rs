@@ -35,8 +35,9 @@ pub enum Op {
     },
 }
 
-/// Returns what each key that a commit touches has after it, given what a system shows before it: `get` reads one key,
-/// `keys` lists those from a first key up to a last one, which is not among them.
+/// Returns what each key that a commit touches has after it, given what a system shows before it:
+/// `get` reads one key, `keys` lists those from a first key up to a last one, which is not among
+/// them.
 ///
 /// ```
 /// use alluvium_sim::ops::{Op, outcome};

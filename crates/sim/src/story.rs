@@ -181,7 +181,8 @@ impl Ledger {
         Err(Trouble::wrong(format!("a read of {}", key.escape_ascii())))
     }
 
-    /// Notes what became of commit `number`: it holds, it was refused without a change, or it is in doubt.
+    /// Notes what became of commit `number`: it holds, it was refused without a change, or it is in
+    /// doubt.
     ///
     /// # Errors
     /// The answer's own.

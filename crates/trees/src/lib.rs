@@ -4,8 +4,8 @@
 //!
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
-//! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`], [`tiered`]; [`map`], the
-//! least of them.
+//! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
+//! [`tiered`]; [`map`], the least of them.
 //!
 //! Invariants:
 //!

@@ -11,7 +11,8 @@
 //!
 //! Invariants:
 //!
-//! - **C5** A reader that begins at the offset where another stopped says what the other would have said.
+//! - **C5** A reader that begins at the offset where another stopped says what the other would have
+//!   said.
 //! - **C6** What a writer has written, its reader reads byte for byte, or the writer refuses it.
 
 pub mod binary;

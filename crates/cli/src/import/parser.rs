@@ -266,7 +266,8 @@ impl Parser {
         Err(failure(Exit::BadRows, text))
     }
 
-    /// Sends a block with how far the import is when it is in the store, and begins another one; whether the receiver wants more.
+    /// Sends a block with how far the import is when it is in the store, and begins another one;
+    /// whether the receiver wants more.
     fn send(&mut self, block: &mut Block, send: &dyn Fn(Block) -> bool) -> Result<bool> {
         if let Some(rejects) = &mut self.rejects {
             self.saved.rejects_bytes = rejects.kept()?;

@@ -21,7 +21,8 @@ pub(crate) struct Rejects {
 }
 
 impl Rejects {
-    /// Opens the file as it was when a number of its bytes was remembered; the rest of it goes away.
+    /// Opens the file as it was when a number of its bytes was remembered; the rest of it goes
+    /// away.
     pub(crate) fn open(path: &Path, bytes: u64) -> Result<Rejects> {
         let what = || format!("opening {} for rejected rows", path.display());
         let mut file = private::open(path).with_context(what)?;

@@ -1,8 +1,10 @@
 //! Blocks into the store, in order: as batches, or, while keys ascend, straight into runs.
 //!
-//! A batch is a commit of rows together with how far the import is. Rows in the order of their keys are loaded (`Keyspace::begin_ingest`): written once, at the
-//! speed of the device, and in effect all at once. A load is a commit of its own, so what it will have done is remembered before it takes effect
-//! ([`Pending`]); an import that goes on after a kill looks whether it has. It is done again otherwise, and only what it says anyway is written again.
+//! A batch is a commit of rows together with how far the import is. Rows in the order of their keys
+//! are loaded (`Keyspace::begin_ingest`): written once, at the speed of the device, and in effect
+//! all at once. A load is a commit of its own, so what it will have done is remembered before it
+//! takes effect ([`Pending`]); an import that goes on after a kill looks whether it has. It is done
+//! again otherwise, and only what it says anyway is written again.
 
 use super::layout::{Layout, layout_key, set};
 use super::parser::{Block, Order};
@@ -20,7 +22,8 @@ use std::time::{Duration, Instant};
 const ENOUGH: usize = 2 << 20;
 /// Every time the order breaks, twice as many are needed, up to this number.
 const MOST_ENOUGH: usize = 256 << 20;
-/// A load takes effect when it has this number of bytes, or this age: what is done again after a kill.
+/// A load takes effect when it has this number of bytes, or this age: what is done again after a
+/// kill.
 const LOAD: usize = 512 << 20;
 const LOAD_AGE: Duration = Duration::from_secs(3);
 

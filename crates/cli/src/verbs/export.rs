@@ -277,7 +277,8 @@ impl Export {
             Ok(written)
         });
         if written.is_err() {
-            // Half of it is of no use; if it cannot be removed, it is not under the file's name at least.
+            // Half of it is of no use; if it cannot be removed, it is not under the file's name at
+            // least.
             let _ = fs::remove_file(&partial);
         }
         written

@@ -33,7 +33,8 @@ Ctrl-C or SIGTERM ends it: what has been received is answered, and the store is 
 /// How often it is looked whether a signal has come.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Serve the store to clients that speak the Redis or the memcached protocol, with a web page that shows it.
+/// Serve the store to clients that speak the Redis or the memcached protocol, with a web page that
+/// shows it.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Serve {
@@ -46,25 +47,29 @@ pub struct Serve {
     /// Where the web page is; `off` for nowhere, port 0 for any that is free.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7070", value_parser = address)]
     pub web: Listen,
-    /// A name by which browsers may ask for the web page, besides IP addresses and localhost. May be given more than once.
+    /// A name by which browsers may ask for the web page, besides IP addresses and localhost. May
+    /// be given more than once.
     #[arg(long, value_name = "HOST")]
     pub web_name: Vec<String>,
     /// When a write is acknowledged.
     #[arg(long, value_enum, default_value_t = Word::Process)]
     pub durability: Word,
-    /// The password of the user `default`: what Redis clients say to AUTH, memcached clients as the first `set`, whose value
-    /// is `default TEXT`, and browsers. Other users of this machine see it in the list of processes: prefer
-    /// --password-file, or the environment variable ALLUVIUM_PASSWORD, which is read if neither flag is given.
+    /// The password of the user `default`: what Redis clients say to AUTH, memcached clients as the
+    /// first `set`, whose value is `default TEXT`, and browsers. Other users of this machine see it
+    /// in the list of processes: prefer --password-file, or the environment variable
+    /// ALLUVIUM_PASSWORD, which is read if neither flag is given.
     #[arg(long, value_name = "TEXT")]
     pub password: Option<String>,
     /// A file whose first line is the password. It has precedence over ALLUVIUM_PASSWORD.
     #[arg(long, value_name = "FILE", conflicts_with = "password")]
     pub password_file: Option<PathBuf>,
-    /// A file of users, in the syntax of Redis' ACL files: a line `user NAME on >PASSWORD ~PATTERN +@read …` for each. ACL SETUSER
-    /// changes users while the server runs, ACL LOAD and ACL SAVE read and write the file.
+    /// A file of users, in the syntax of Redis' ACL files: a line
+    /// `user NAME on >PASSWORD ~PATTERN +@read …` for each. ACL SETUSER changes users while the
+    /// server runs, ACL LOAD and ACL SAVE read and write the file.
     #[arg(long, value_name = "FILE")]
     pub users: Option<PathBuf>,
-    /// A socket of the file system where the Redis protocol is spoken as well. Its file is made, and removed at the end.
+    /// A socket of the file system where the Redis protocol is spoken as well. Its file is made,
+    /// and removed at the end.
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// The same for the memcached protocol.
@@ -85,7 +90,8 @@ pub struct Serve {
     /// The directory that BGSAVE and SAVE put a backup into; CONFIG SET dir changes it.
     #[arg(long, value_name = "PATH")]
     pub backup_dir: Option<PathBuf>,
-    /// Listen where others can connect, although neither a password nor certificates of clients are asked for.
+    /// Listen where others can connect, although neither a password nor certificates of clients are
+    /// asked for.
     #[arg(long)]
     pub unprotected: bool,
     /// What clients may take.

@@ -12,7 +12,8 @@ use alluvium_storage::store::Copy;
 use alluvium_storage::superblock;
 use std::sync::Arc;
 
-/// Makes the number of a copy out of this opening's and the generation's: odd, so that no two of them become one.
+/// Makes the number of a copy out of this opening's and the generation's: odd, so that no two of
+/// them become one.
 const MIX: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 impl Engine {
@@ -63,7 +64,8 @@ impl Engine {
             })
     }
 
-    /// Copies every commit that everybody sees now. Answers the last one that the copy holds: later ones may be in it, too.
+    /// Copies every commit that everybody sees now. Answers the last one that the copy holds: later
+    /// ones may be in it, too.
     pub(crate) fn copy_to(
         &self,
         target: &Arc<dyn Directory>,
@@ -71,7 +73,8 @@ impl Engine {
     ) -> Result<Sequence> {
         // A thread that closes the store waits for it, and ends it at its next step.
         let _copying = self.copying.read();
-        // Of a store that is read only, what is in memory goes no further than what the copy is made from.
+        // Of a store that is read only, what is in memory goes no further than what the copy is
+        // made from.
         self.is_open()?;
         self.store.health()?;
         self.checkpoint_everything()?;

@@ -12,7 +12,8 @@
 //!   visible     and with it the commits above N, which waited since it was numbered
 //! ```
 //!
-//! No log has the records. So whatever is above N is acknowledged only once a checkpoint holds N, or a crash would leave a hole.
+//! No log has the records. So whatever is above N is acknowledged only once a checkpoint holds N,
+//! or a crash would leave a hole.
 
 use super::Engine;
 use super::commit::{LOG_TURNS, is_log_full};
@@ -31,7 +32,8 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// How often a checkpoint that finds the disk full is tried again, with a nap before, until the store gives up.
+/// How often a checkpoint that finds the disk full is tried again, with a nap before, until the
+/// store gives up.
 const TRIES: u32 = 500;
 
 /// The ingests of a store.
@@ -110,7 +112,8 @@ impl Engine {
         Ok(under_way)
     }
 
-    /// Makes an ingest, whose keys are from `first` to `last`, part of the tree: durable, and then visible.
+    /// Makes an ingest, whose keys are from `first` to `last`, part of the tree: durable, and then
+    /// visible.
     pub(crate) fn attach(
         &self,
         definition: &Definition,
@@ -176,7 +179,8 @@ impl Engine {
 
     fn try_attach(&self, runs: Box<dyn Ingest>, place: &Place, first: &[u8], last: &[u8]) -> Result<()> {
         let number = place.first;
-        // The one before it may hold nothing and still be on its way: the tree's cut alone does not tell.
+        // The one before it may hold nothing and still be on its way: the tree's cut alone does not
+        // tell.
         while !self.queue.is_oldest(&place.slot) {
             self.store.health()?;
             if self.incorporate_slice(usize::MAX)? == super::Worked::Nothing {
@@ -203,7 +207,8 @@ impl Engine {
         }
     }
 
-    /// A checkpoint, which must not fail any more but with the device: what is attached cannot be taken back.
+    /// A checkpoint, which must not fail any more but with the device: what is attached cannot be
+    /// taken back.
     fn make_attached_durable(&self) -> Result<()> {
         let mut tries = 0;
         loop {

@@ -67,7 +67,8 @@ pub(crate) struct Claim {
 /// memtable in a few seconds, would have pages read again after each burst, and the system asked
 /// for their memory again.
 const HOLD: Duration = Duration::from_secs(10);
-/// They have so large a part of their shares beyond what they use: some of what may be written before anybody looks again.
+/// They have so large a part of their shares beyond what they use: some of what may be written
+/// before anybody looks again.
 const AHEAD: u64 = 16;
 
 impl Claim {
@@ -86,13 +87,16 @@ impl Claim {
     }
 }
 
-/// What a batch may take in a memtable beside half of the budget: a store with little memory takes batches, too.
+/// What a batch may take in a memtable beside half of the budget: a store with little memory takes
+/// batches, too.
 const BATCH_AT_LEAST: u64 = 16 * MIB;
-/// What each of its writes takes there beside its bytes, about: a record's header, and its share of a node.
+/// What each of its writes takes there beside its bytes, about: a record's header, and its share of
+/// a node.
 const PER_WRITE: u64 = 64;
 
-/// Commits that need a memtable of their own, for a long value or many writes. One at a time is between its admission and its memtable: each
-/// waits there until the memtables of those before are written out. Otherwise all of them would be in memory at once.
+/// Commits that need a memtable of their own, for a long value or many writes. One at a time is
+/// between its admission and its memtable: each waits there until the memtables of those before are
+/// written out. Otherwise all of them would be in memory at once.
 #[derive(Debug, Default)]
 pub(crate) struct Long {
     turn: Mutex<()>,
@@ -102,7 +106,8 @@ pub(crate) struct Long {
     before: Mutex<Weak<Memtable>>,
 }
 
-/// How many naps a long commit waits for the memory of the one before, once that is written out: readers may hold it a while longer.
+/// How many naps a long commit waits for the memory of the one before, once that is written out:
+/// readers may hold it a while longer.
 const MOST_NAPS: u32 = 50;
 
 /// The turn of a long commit.

@@ -1,21 +1,30 @@
-//! The open store without threads: commits, reads, and the work in the background as slices that anybody may do.
+//! The open store without threads: commits, reads, and the work in the background as slices that
+//! anybody may do.
 //!
-//! *Knows*: which sequence number a write gets, when a memtable is sealed and a checkpoint due, who must wait, what a reader sees.
+//! *Knows*: which sequence number a write gets, when a memtable is sealed and a checkpoint due, who
+//! must wait, what a reader sees.
 //!
 //! *Does not know*: threads, names of keyspaces, what users hold in their hands.
 //!
-//! *Read in this order*: `queue.rs` (memtables and numbers), `commit.rs`, `visible.rs`, `stripes.rs` (conditional writes), `ingest.rs`, `snapshots.rs`,
-//! `dictionaries.rs` and `readers.rs` (which structure), `read.rs`, `polled.rs`, `sizes.rs`, `records/` (what is read often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`, `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs` (recovery), `copy.rs` (backups).
+//! *Read in this order*: `queue.rs` (memtables and numbers), `commit.rs`, `visible.rs`,
+//! `stripes.rs` (conditional writes), `ingest.rs`, `snapshots.rs`, `dictionaries.rs` and
+//! `readers.rs` (which structure), `read.rs`, `polled.rs`, `sizes.rs`, `records/` (what is read
+//! often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`, `guard.rs`
+//! (panics), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs`
+//! (recovery), `copy.rs` (backups).
 //!
 //! Invariants:
 //!
-//! - **E1** A memtable holds exactly the commits above its base, up to its cut; a dictionary holds exactly those about its keys up to its cut.
-//!   At a checkpoint all dictionaries have the same.
-//! - **E2** A reader at a place sees every commit up to it and none above: it takes the place first, then the list of memtables, then
-//!   the tree's version, and leaves out the memtables that the version holds.
+//! - **E1** A memtable holds exactly the commits above its base, up to its cut; a dictionary holds
+//!   exactly those about its keys up to its cut. At a checkpoint all dictionaries have the same.
+//! - **E2** A reader at a place sees every commit up to it and none above: it takes the place
+//!   first, then the list of memtables, then the tree's version, and leaves out the memtables that
+//!   the version holds.
 //! - **E3** What the tree forgets is older than every place that anyone reads at.
-//! - **E4** A commit is acknowledged when it and all before it are visible, and its durability holds.
-//! - **E5** Memtables are incorporated in their order, each once every commit up to its cut is visible.
+//! - **E4** A commit is acknowledged when it and all before it are visible, and its durability
+//!   holds.
+//! - **E5** Memtables are incorporated in their order, each once every commit up to its cut is
+//!   visible.
 //! - **E6** No commit writes to a keyspace that was dropped before it: writers ask while they pin
 //!   `writers`, and a drop waits for them.
 //! - **E7** What a named snapshot holds is kept until its removal survives the loss of power.
@@ -105,7 +114,8 @@ pub(crate) struct Engine {
     work: Work,
     pressure: Pressure,
     pub(crate) tallies: Tallies,
-    /// Numbers of writes that were refused, of which the log does not know yet: the first, and how many.
+    /// Numbers of writes that were refused, of which the log does not know yet: the first, and how
+    /// many.
     gaps: Mutex<Vec<(Sequence, u32)>>,
     /// Whether there are any.
     has_gaps: AtomicBool,
@@ -241,7 +251,8 @@ impl Engine {
         Ok(self.store.health()?)
     }
 
-    /// What is in memory goes into the tree, a checkpoint is made, and the log is closed: the next opening has nothing to replay.
+    /// What is in memory goes into the tree, a checkpoint is made, and the log is closed: the next
+    /// opening has nothing to replay.
     pub(crate) fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());

@@ -291,7 +291,8 @@ impl Replay {
     }
 }
 
-/// Looks for damage to what an opening needs. Where there is any, the extents are what is sound, whatever the map says.
+/// Looks for damage to what an opening needs. Where there is any, the extents are what is sound,
+/// whatever the map says.
 fn survey(opening: &mut Opening) -> Result<(Surveyed, Option<String>)> {
     let superblock = opening.superblock();
     let files = Files {
@@ -307,7 +308,7 @@ fn survey(opening: &mut Opening) -> Result<(Surveyed, Option<String>)> {
     Ok((surveyed, damage))
 }
 
-/// Makes the extent map anew where it is damaged: it only says what the manifest leads to. What was wrong with it.
+/// Rebuilds a damaged extent map from what the manifest leads to. Returns what was wrong with it.
 fn rebuild_map(opening: &mut Opening) -> Result<Option<String>> {
     let Some(damage) = opening.map_damage().map(ToString::to_string) else {
         return Ok(None);

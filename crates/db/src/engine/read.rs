@@ -126,7 +126,8 @@ impl Engine {
             let mut hashes: SmallVec<[u64; 64]> = SmallVec::new();
             let mut value = Vec::new();
             for key in 0..keys.len() + AHEAD {
-                // What a key needs first, what another needs next, and what has been brought meanwhile.
+                // What a key needs first, what another needs next, and what has been brought
+                // meanwhile.
                 if let Some(first) = keys.get(key) {
                     slots.iter().for_each(|slot| slot.memtable.prefetch(first));
                     hashes.push(self.records.prefetch(first));
@@ -193,7 +194,8 @@ impl Engine {
     }
 }
 
-/// Whether what the tree says about a keyspace's keys changes by commits only, for a reader of the latest version.
+/// Whether what the tree says about a keyspace's keys changes by commits only, for a reader of the
+/// latest version.
 pub(super) fn is_kept(rules: &KeyspaceRules, at: At) -> bool {
     at == At::Now && rules.filter.is_none()
 }

@@ -8,10 +8,12 @@ use alluvium_base::message::LAST;
 use alluvium_dictionary::range::KeyRange;
 
 impl Engine {
-    /// About how many keys of a range have a value: what the tree says from its index nodes, and the keys in memtables one by one.
+    /// About how many keys of a range have a value: what the tree says from its index nodes, and
+    /// the keys in memtables one by one.
     pub(crate) fn approximate_len(&self, structure: Structure, range: &KeyRange) -> Result<u64> {
         self.is_open()?;
-        // The list before the tree's version: what moves from one to the other meanwhile is counted twice rather than not at all.
+        // The list before the tree's version: what moves from one to the other meanwhile is counted
+        // twice rather than not at all.
         let slots = self.queue.slots();
         let dictionary = self.dictionaries.of(structure);
         let cut = dictionary.cut();

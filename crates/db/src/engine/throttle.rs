@@ -49,8 +49,8 @@ pub(crate) struct Pressure {
 struct Sum(AtomicU64);
 
 impl Sum {
-    /// Adds, and takes what has come together if that is `enough`; zero if it is not. Of several who find so at once, the later
-    /// ones get what the first has left, which may be too little.
+    /// Adds, and takes what has come together if that is `enough`; zero if it is not. Of several
+    /// who find so at once, the later ones get what the first has left, which may be too little.
     fn add(&self, more: u64, enough: u64) -> u64 {
         if self.0.fetch_add(more, Ordering::Relaxed) + more < enough {
             return 0;
@@ -60,8 +60,8 @@ impl Sum {
 }
 
 impl Pressure {
-    /// The class of what must be written whatever happens: from the reserve when there is nothing else, and from more of it when compactions have
-    /// nothing to free until it is written.
+    /// The class of what must be written whatever happens: from the reserve when there is nothing
+    /// else, and from more of it when compactions have nothing to free until it is written.
     pub(crate) fn class(&self) -> Class {
         if !self.is_full() {
             Class::Normal
@@ -140,7 +140,8 @@ impl Pressure {
 }
 
 impl Engine {
-    /// Lets a commit in when a memtable has `room` bytes for it, after it has done its share of the work.
+    /// Lets a commit in when a memtable has `room` bytes for it, after it has done its share of the
+    /// work.
     pub(crate) fn admit(&self, commit: &Commit, room: u64) -> Result<()> {
         self.health()?;
         if commit.grows && self.pressure.is_full() {
@@ -264,7 +265,8 @@ impl Engine {
         self.pressure.deletes.load(Ordering::Relaxed)
     }
 
-    /// Has the newest memtable written out, with the deletes that it holds, if no other waits for that.
+    /// Has the newest memtable written out, with the deletes that it holds, if no other waits for
+    /// that.
     pub(crate) fn seal_deletes(&self) {
         if self.queue.sealed() == 0 {
             self.pressure.deletes.store(false, Ordering::Relaxed);
@@ -310,7 +312,8 @@ impl Engine {
         .into()
     }
 
-    /// While the disk is full: what was deleted is compacted away wherever it is worth most, and what died is given back.
+    /// While the disk is full: what was deleted is compacted away wherever it is worth most, and
+    /// what died is given back.
     pub(crate) fn make_room(&self) -> Result<()> {
         if !self.pressure.is_full() {
             return Ok(());

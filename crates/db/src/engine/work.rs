@@ -143,7 +143,8 @@ impl Engine {
                     true => self.try_checkpoint()?,
                     false => Worked::Nothing,
                 };
-                // However much there is to compact: space that came free is what compactions write to next.
+                // However much there is to compact: space that came free is what compactions write
+                // to next.
                 Ok(match self.reclaim_slice()? {
                     Worked::Nothing => worked,
                     Worked::Something => Worked::Something,
@@ -194,7 +195,8 @@ impl Engine {
         Ok(if some { Worked::Something } else { Worked::Nothing })
     }
 
-    /// Everything that is wrong with what is on the disk, a sentence each. The background rests meanwhile; reads and writes go on.
+    /// Everything that is wrong with what is on the disk, a sentence each. The background rests
+    /// meanwhile; reads and writes go on.
     pub(crate) fn check(
         &self,
         depth: Depth,
@@ -405,7 +407,8 @@ impl Engine {
         Ok(Worked::Something)
     }
 
-    /// A slice of a compaction, or of what makes one necessary; of what spares lookups more than it costs before.
+    /// A slice of a compaction, or of what makes one necessary; of what spares lookups more than it
+    /// costs before.
     pub(crate) fn compact_slice(&self, records: usize) -> Result<Worked> {
         self.guarded("a compaction", || self.compact_some(records))
     }
@@ -455,7 +458,8 @@ impl Engine {
         Ok(None)
     }
 
-    /// Rewrites all that there is: old versions and what was deleted go, and filters are asked of everything.
+    /// Rewrites all that there is: old versions and what was deleted go, and filters are asked of
+    /// everything.
     pub(crate) fn compact(&self) -> Result<()> {
         self.checkpoint_everything()?;
         for (_, dictionary) in self.dictionaries.all() {
@@ -481,7 +485,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Does what compactions are due, or waits for who does; while writing goes on there may always be some, and it ends all the same.
+    /// Does what compactions are due, or waits for who does; while writing goes on there may always
+    /// be some, and it ends all the same.
     fn settle(&self) -> Result<()> {
         for _ in 0..MOST_SLICES {
             if self.compactions() == 0 {
@@ -494,7 +499,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Asks for the compaction that is worth most, as long as the budget lasts; whether one was asked for.
+    /// Asks for the compaction that is worth most, as long as the budget lasts; whether one was
+    /// asked for.
     pub(crate) fn maintain(&self, bytes: u64) -> Result<bool> {
         self.guarded("maintenance", || self.maintain_some(bytes))
     }
@@ -508,7 +514,8 @@ impl Engine {
         Ok(self.dictionaries.tree.maintain(&mut maintenance)?)
     }
 
-    /// Whether all that is alive fits into the cache of pages: then what is written stays there, and more may be rewritten.
+    /// Whether all that is alive fits into the cache of pages: then what is written stays there,
+    /// and more may be rewritten.
     pub(crate) fn note_fit(&self) -> bool {
         let live = self.store.usage().0.total().live_extent_bytes;
         let cache = self.store.cache();

@@ -1,4 +1,5 @@
-//! The bytes of each type of a key's parts, version 1. The order of the bytes is the order of the values.
+//! The bytes of each type of a key's parts, version 1. The order of the bytes is the order of the
+//! values.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING

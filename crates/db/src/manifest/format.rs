@@ -1,4 +1,5 @@
-//! The bytes of the manifest, version 1. All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! The bytes of the manifest, version 1. All integers little-endian; a *varint* is LEB128 of at
+//! most 10 bytes.
 //!
 //! The superblock's payload; it is empty before the first checkpoint:
 //!
@@ -20,6 +21,7 @@
 //! ```
 //!
 //! Kinds are those of the catalog's records: `crates/db/src/structure.rs` lists them.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::format::KeyspaceId;
 use alluvium_base::bytes::{Reader, Truncated, Writer};

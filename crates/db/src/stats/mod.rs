@@ -4,8 +4,9 @@
 //!
 //! *Does not know*: what to make of it; that is for people, and for the exporters.
 //!
-//! *Read in this order*: this file, `latencies.rs` (what is timed, and how it stays cheap), `distribution.rs` (the same, counted by how long), `list.rs` (all numbers as a list, and as a table), `publish.rs`
-//! (the list for the `metrics` crate, behind the feature of that name).
+//! *Read in this order*: this file, `latencies.rs` (what is timed, and how it stays cheap),
+//! `distribution.rs` (the same, counted by how long), `list.rs` (all numbers as a list, and as a
+//! table), `publish.rs` (the list for the `metrics` crate, behind the feature of that name).
 
 mod distribution;
 mod latencies;
@@ -76,7 +77,8 @@ impl Delays {
     }
 }
 
-/// What was done since the store was opened, and what there is now. It prints as a table, and is to be had as a [list](Stats::list).
+/// What was done since the store was opened, and what there is now. It prints as a table, and is to
+/// be had as a [list](Stats::list).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {
@@ -96,7 +98,8 @@ pub struct Stats {
     pub delays: Delays,
     /// Microseconds that compactions rested because of [`Background`](crate::Background)'s caps.
     pub capped_us: u64,
-    /// Slices of compactions that were done beyond the caps, because writers would have been held back otherwise.
+    /// Slices of compactions that were done beyond the caps, because writers would have been held
+    /// back otherwise.
     pub cap_yields: u64,
     /// Who takes how much memory.
     pub memory: MemoryUse,
@@ -129,22 +132,24 @@ fn ratio(one: u64, other: u64) -> Option<f64> {
 }
 
 impl Stats {
-    /// Bytes that the device was asked to write for each byte of users' writes, those of the log included as soon as they
-    /// were synced; none before the first.
+    /// Bytes that the device was asked to write for each byte of users' writes, those of the log
+    /// included as soon as they were synced; none before the first.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         ratio(self.device.total().written_bytes, self.written_bytes)
     }
 
-    /// Reads of the device that lookups waited for, for each key that was looked up; none before the first.
+    /// Reads of the device that lookups waited for, for each key that was looked up; none before
+    /// the first.
     #[must_use]
     pub fn read_amplification(&self) -> Option<f64> {
         let keys = self.operations.gets + self.operations.multi_get_keys;
         ratio(self.device.of(Purpose::Lookup).reads, keys)
     }
 
-    /// Bytes of the data files that are in use or about to come free, for each byte of them that something refers to. What old versions and deletes
-    /// still take among those is not known before they are compacted away.
+    /// Bytes of the data files that are in use or about to come free, for each byte of them that
+    /// something refers to. What old versions and deletes still take among those is not known
+    /// before they are compacted away.
     #[must_use]
     pub fn space_amplification(&self) -> Option<f64> {
         ratio(

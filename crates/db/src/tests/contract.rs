@@ -1,4 +1,5 @@
-//! What users see of a keyspace, whatever structure it is in: each part of the suite runs on every kind.
+//! What users see of a keyspace, whatever structure it is in: each part of the suite runs on every
+//! kind.
 
 use super::{memory, small};
 use crate::simulation::{OpenIn as _, Simulated as _};

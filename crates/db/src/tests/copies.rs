@@ -1,4 +1,5 @@
-//! Copies, restored stores, damaged maps and read-only openings of a store with both kinds of structures.
+//! Copies, restored stores, damaged maps and read-only openings of a store with both kinds of
+//! structures.
 
 use super::{memory, one_of_each, pairs, small};
 use crate::simulation::{OpenIn as _, Simulated as _};
@@ -19,7 +20,8 @@ fn contents(db: &Db) -> Contents {
     db.keyspaces().into_iter().map(of).collect()
 }
 
-/// Fills a keyspace of each kind: with so little that a root holds all of it, or with so much that it is in nodes of its own.
+/// Fills a keyspace of each kind: with so little that a root holds all of it, or with so much that
+/// it is in nodes of its own.
 fn fill(db: &Db, from: u32, to: u32) {
     for keyspace in one_of_each(db, &KeyspaceOptions::new()) {
         for number in from..to {

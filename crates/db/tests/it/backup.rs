@@ -217,7 +217,7 @@ fn a_copy_that_is_interrupted_anywhere_is_none_or_whole() {
                 whole += 1;
             }
             Err(error) if error.kind() == ErrorKind::NotAStore => {
-                // Begun anew, it becomes one.
+                // Begun again, it becomes one.
                 db.checkpoint_to_in(&image, |_| ()).unwrap();
                 assert_eq!(contents(&small().open_existing_in(image).unwrap()), wanted);
                 none += 1;

@@ -2,6 +2,8 @@
 //! memory, asynchronous writes, first and last keys.
 
 use alluvium::{Db, Durability, Error, ErrorKind, KeyspaceOptions, OpenMode, Options, WriteBatch};
+use alluvium_device::file::FileDirectory;
+use alluvium_device::{Directory as _, FileOptions};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -66,7 +68,9 @@ fn errors_say_their_kind() {
     db.drop_keyspace("rivers").unwrap();
     assert_eq!(kind(rivers.put("a", "b")), ErrorKind::Dropped);
     let place = tempfile::tempdir().unwrap();
-    std::fs::write(place.path().join("notes"), "mine").unwrap();
+    let directory = FileDirectory::open(place.path()).unwrap();
+    directory.create("notes", FileOptions::BUFFERED).unwrap();
+    drop(directory);
     assert_eq!(kind(small().open(place.path()).map(drop)), ErrorKind::NotAStore);
     assert_eq!(
         kind(Options::new().memory(1).in_memory().map(drop)),

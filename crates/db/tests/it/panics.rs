@@ -1,5 +1,5 @@
-//! Panics at every step: of a device, of a merge operator, of a compaction filter. The store takes no more changes, says why, and has
-//! everything that was acknowledged when it is opened again.
+//! Panics at every step: of a device, of a merge operator, of a compaction filter. The store takes
+//! no more changes, says why, and has everything that was acknowledged when it is opened again.
 
 use alluvium::simulation::{OpenIn as _, Scale};
 use alluvium::{
@@ -332,7 +332,8 @@ fn contents(spaces: &[Keyspace; 2]) -> Model {
     })
 }
 
-/// A store is written to until something panics, or to the end; then it is opened again. Returns what did not panic, with its calls.
+/// A store is written to until something panics, or to the end; then it is opened again. Returns
+/// what did not panic, with its calls.
 fn story(seed: u64, steps: usize, workers: usize, which: usize, at: i64) -> Fuses {
     silence();
     let name = format!("seed {seed}, {workers} workers, fuse {which} at {at}");
@@ -401,7 +402,8 @@ fn story(seed: u64, steps: usize, workers: usize, which: usize, at: i64) -> Fuse
     fuses
 }
 
-/// Writes are refused and say why; what is read is right, or an error, or a panic of the operator's own; closing fails.
+/// Writes are refused and say why; what is read is right, or an error, or a panic of the operator's
+/// own; closing fails.
 fn after_failure(
     name: &str,
     fuses: &Fuses,

@@ -1,9 +1,10 @@
 //! How small, how exact and how fast the filters are: `cargo bench -p alluvium-filters`.
 //!
-//! Two Bloom filters, the split-block kind and the literature's, are measured in the same run, over the same keys and at the same false-positive
-//! rate; their lookups alternate with the quotient filter's, so that whatever disturbs the machine disturbs all. Figures are medians
-//! over turns of some 100 µs. "One by one" calls the lookup of one page; "in batches" asks for the memory of later lookups before it does
-//! the earlier ones, as the trees do.
+//! Two Bloom filters, the split-block kind and the literature's, are measured in the same run, over
+//! the same keys and at the same false-positive rate; their lookups alternate with the quotient
+//! filter's, so that whatever disturbs the machine disturbs all. Figures are medians over turns of
+//! some 100 µs. "One by one" calls the lookup of one page; "in batches" asks for the memory of
+//! later lookups before it does the earlier ones, as the trees do.
 
 mod split;
 mod textbook;

@@ -1,12 +1,14 @@
-//! The fastest portable Bloom filter: a hash chooses a line of eight words, and one bit in each of them (the "split
-//! block" of Putze, Sanders, Singler, "Cache-, hash- and space-efficient bloom filters", 2007, and of Parquet). No
-//! branch, one line, eight bits whatever the size. In one piece of memory, without pages.
+//! The fastest portable Bloom filter: a hash chooses a line of eight words, and one bit in each of
+//! them (the "split block" of Putze, Sanders, Singler, "Cache-, hash- and space-efficient bloom
+//! filters", 2007, and of Parquet). No branch, one line, eight bits whatever the size. In one piece
+//! of memory, without pages.
 
 use alluvium_base::prefetch_line;
 
 const WORDS: usize = 8;
 
-/// Odd numbers of Parquet's specification: the highest bits of their products with a hash are the bits to set.
+/// Odd numbers of Parquet's specification: the highest bits of their products with a hash are the
+/// bits to set.
 const SALTS: [u32; WORDS] = [
     0x47b6_137b,
     0x4497_4d91,
@@ -80,7 +82,8 @@ fn shifts_of(hash: u64) -> [u32; WORDS] {
     SALTS.map(|salt| (hash as u32).wrapping_mul(salt) >> (u32::BITS - u64::BITS.ilog2()))
 }
 
-/// The mean over Poisson's number of keys in a line of the probability that one bit is set in each of its words.
+/// The mean over Poisson's number of keys in a line of the probability that a bit is set in each of
+/// its words.
 fn false_positive_rate(per_line: f64) -> f64 {
     let unset = 1.0 - 1.0 / f64::from(u64::BITS);
     let mut probability = (-per_line).exp();

@@ -48,13 +48,16 @@
 //!
 //! # Against Bloom filters
 //!
-//! `cargo bench -p alluvium-filters`, at equal false-positive rates. From the core's cache a lookup costs 7 ns whether it hits or
-//! misses and whatever the load, which is its 85 instructions. The literature's blocked bloom filter takes 9 to 12 ns to miss and 6 to
-//! 8 ns to hit. The split-block filter (`benches/filters/split.rs`) takes 5 to 7 ns: it has half the instructions and no chain of them that depend on
-//! each other, and no filter that finds fingerprints by rank and select gets below that; AVX2 would bring it to 2.3 ns. From 256 MiB, where cache
-//! misses decide, a batch ([`lookup_many`]) costs as much as the split-block filter's, 45 to 60 ns on a busy machine and 35 on a quiet
-//! one; one by one, its two misses in a row cost 1.6 times as much. In return it takes a fifth less space at loads from 90 %, gives values, forgets,
-//! counts and merges; and one maplet stands for as many bloom filters as it has values.
+//! `cargo bench -p alluvium-filters`, at equal false-positive rates. From the core's cache a lookup
+//! costs 7 ns whether it hits or misses and whatever the load, which is its 85 instructions. The
+//! literature's blocked bloom filter takes 9 to 12 ns to miss and 6 to 8 ns to hit. The split-block
+//! filter (`benches/filters/split.rs`) takes 5 to 7 ns: it has half the instructions and no chain
+//! of them that depend on each other, and no filter that finds fingerprints by rank and select gets
+//! below that; AVX2 would bring it to 2.3 ns. From 256 MiB, where cache misses decide, a batch
+//! ([`lookup_many`]) costs as much as the split-block filter's, 45 to 60 ns on a busy machine and
+//! 35 on a quiet one; one by one, its two misses in a row cost 1.6 times as much. In return it
+//! takes a fifth less space at loads from 90 %, gives values, forgets, counts and merges; and one
+//! maplet stands for as many bloom filters as it has values.
 
 mod batch;
 mod bits;

@@ -1,9 +1,10 @@
 //! What guessing a password costs: each wrong one is answered later than the last, by connection
 //! and by address.
 //!
-//! Only the connection that guessed waits. Others of the same address go on, and so do their logins, until too many wrong
-//! passwords of that address wait for their answers that one more guess could be hidden among them: then the address's next
-//! attempts, right or wrong, are looked at when one of those answers is given. Who hangs up early gains nothing by it.
+//! Only the connection that guessed waits. Others of the same address go on, and so do their
+//! logins, until too many wrong passwords of that address wait for their answers that a further
+//! guess could be hidden among them: then the address's next attempts, right or wrong, are looked
+//! at when one of those answers is given. Who hangs up early gains nothing by it.
 
 use super::Clock;
 use parking_lot::Mutex;

@@ -25,7 +25,8 @@ impl Client {
     /// Connects to the process that has the store in a directory open.
     ///
     /// # Errors
-    /// As the system says: [`io::ErrorKind::NotFound`] and [`io::ErrorKind::ConnectionRefused`] where no server listens.
+    /// As the system says: [`io::ErrorKind::NotFound`] and [`io::ErrorKind::ConnectionRefused`]
+    /// where no server listens.
     pub fn connect(directory: impl AsRef<Path>) -> io::Result<Client> {
         let mut stream = socket::connect(directory.as_ref())?;
         // A client that is refused is greeted and told why before this is read.

@@ -82,7 +82,8 @@ pub fn frame(message: &impl Serialize) -> Result<Vec<u8>, Error> {
 /// Reads the next message; none at the end of the stream.
 ///
 /// # Errors
-/// As the stream says; [`io::ErrorKind::InvalidData`] for a frame that no peer of this version sends.
+/// As the stream says; [`io::ErrorKind::InvalidData`] for a frame that no peer of this version
+/// sends.
 pub fn read<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     let mut filled = 0;

@@ -22,7 +22,8 @@ use std::time::Duration;
 const CONNECTIONS: usize = 16;
 /// How long a client has for its greeting.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// After an error of the system, such as too few file descriptors, no client is accepted for this long.
+/// After an error of the system, such as too few file descriptors, no client is accepted for this
+/// long.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long operations have to end when the process stops managing. Backups and checks end when the
 /// store is closed, at the latest.
@@ -91,8 +92,8 @@ impl Control {
         })
     }
 
-    /// Ends it: no client is accepted any more, and those who are connected are cut off. What they have begun and cannot be stopped goes on as
-    /// long as the store is open.
+    /// Ends it: no client is accepted any more, and those who are connected are cut off. What they
+    /// have begun and cannot be stopped goes on as long as the store is open.
     pub fn stop(&self) {
         {
             let mut connections = self.managed.connections.lock();

@@ -33,10 +33,13 @@
 //!
 //! Invariants:
 //!
-//! - **S20** An operation is written once: what a socket asks for and what the command line does with a store of its own run the same code.
-//! - **S21** Keyspaces that a server keeps typed keys in are changed only through that server's locks.
+//! - **S20** An operation is written once: what a socket asks for and what the command line does
+//!   with a store of its own run the same code.
+//! - **S21** Keyspaces that a server keeps typed keys in are changed only through that server's
+//!   locks.
 //! - **S22** Only the user whose process it is, and root, are answered.
-//! - **S23** No bytes from the socket take more memory than was received, nor make the process panic.
+//! - **S23** No bytes from the socket take more memory than was received, nor make the process
+//!   panic.
 
 mod client;
 pub mod format;

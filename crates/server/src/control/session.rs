@@ -305,7 +305,8 @@ impl Session {
         hear(Reply::Number(last))
     }
 
-    /// Compacts while it says how much was written of what there is. Where the client has gone, it goes on all the same.
+    /// Compacts while it says how much was written of what there is. Where the client has gone, it
+    /// goes on all the same.
     fn compact(&self, hear: &mut Hear<'_>) -> Result<()> {
         let space = || self.db.stats().space.live_extent_bytes;
         let before = space();

@@ -1,8 +1,9 @@
 //! Where the socket is, and who may connect.
 //!
-//! It lies in the store's directory and may be opened by its owner alone. A Unix socket's address has 107 bytes; where the directory's name leaves no
-//! room for the socket's, the directory is opened and named as `/proc/self/fd/N` instead. What a killed process has left is replaced by the next that
-//! has the store open; no server answers there meanwhile.
+//! It lies in the store's directory and may be opened by its owner alone. A Unix socket's address
+//! has 107 bytes; where the directory's name leaves no space for the socket's, the directory is
+//! opened and named as `/proc/self/fd/N` instead. What a killed process has left is replaced by the
+//! next that has the store open; no server answers there meanwhile.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, openat, renameat, statat, unlinkat};
 use rustix::net::sockopt::socket_peercred;

@@ -1,4 +1,5 @@
-//! `lru_crawler metadump`: a line about every item, in pages that are written as the client takes them.
+//! `lru_crawler metadump`: a line about every item, in pages that are written as the client takes
+//! them.
 
 use super::request::{Request, number};
 use crate::error::Failure;
@@ -47,7 +48,8 @@ impl Dump {
     /// Writes the next page. Returns whether it was the last.
     ///
     /// # Errors
-    /// The store cannot be read on. A part was sent, so that only the end of the connection can say so.
+    /// The store cannot be read on. A part was sent, so that only the end of the connection can say
+    /// so.
     pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Result<bool, Failure> {
         let _may_wait = waits::may_wait();
         let start = output.len();
@@ -81,7 +83,8 @@ impl Dump {
     }
 }
 
-/// Writes a key as in a URI, where other bytes than letters, digits and `-._~` are written in hexadecimal digits.
+/// Writes a key as in a URI, where other bytes than letters, digits and `-._~` are written in
+/// hexadecimal digits.
 fn write_encoded(output: &mut Vec<u8>, key: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in key {
@@ -94,7 +97,8 @@ fn write_encoded(output: &mut Vec<u8>, key: &[u8]) {
     }
 }
 
-/// What `lru_crawler` is asked for beside `metadump`: nothing is ever crawled, so that these only say so.
+/// What `lru_crawler` is asked for beside `metadump`: nothing is ever crawled, so that these only
+/// say so.
 pub(super) fn crawler(request: &Request<'_>) -> Result<&'static str, Failure> {
     const BAD_LINE: Failure = Failure::say("CLIENT_ERROR bad command line format");
     match (request.word(1), request.words.len()) {

@@ -12,8 +12,8 @@ use std::time::{Duration, UNIX_EPOCH};
 /// Expiries up to this number of seconds are counted from now, longer ones from 1970.
 const RELATIVE_S: i64 = 30 * 24 * 60 * 60;
 
-/// How many copies of an item are in memory while something is added to it: what was there, what it becomes, its record, and the
-/// batch that it is committed with.
+/// How many copies of an item are in memory while something is added to it: what was there, what it
+/// becomes, its record, and the batch that it is committed with.
 const COPIES: usize = 4;
 
 /// Keys of items are locked as if they were of a database of their own.
@@ -54,8 +54,8 @@ pub(super) type Key = SmallVec<[u8; 32]>;
 /// How far a lookup may be behind what was read for it.
 const AHEAD: usize = 16;
 
-/// Items of one store, for requests that are executed together: what was read for them beforehand, and what they write until it is committed. Locks of
-/// what they change are held.
+/// Items of one store, for requests that are executed together: what was read for them beforehand,
+/// and what they write until it is committed. Locks of what they change are held.
 pub(super) struct Items<'s> {
     pub(super) store: &'s Store,
     pub(super) now_ms: u64,
@@ -80,7 +80,8 @@ pub(super) struct Items<'s> {
 }
 
 impl<'s> Items<'s> {
-    /// For requests that ask for items, or for none: then no request sees what they write before it is committed.
+    /// For requests that ask for items, or for none: then no request sees what they write before it
+    /// is committed.
     pub(super) fn new(store: &'s Store, is_read: bool, is_careful: bool) -> Items<'s> {
         Items {
             store,
@@ -175,7 +176,8 @@ impl<'s> Items<'s> {
         keys.iter().map(|key| self.lookup(key)).collect()
     }
 
-    /// Changes an item as `decide` says, whose lock is held, so that no other request changes it meanwhile.
+    /// Changes an item as `decide` says, whose lock is held, so that no other request changes it
+    /// meanwhile.
     pub(super) fn change<T>(
         &mut self,
         key: &[u8],
@@ -196,7 +198,8 @@ impl<'s> Items<'s> {
         Ok(result)
     }
 
-    /// Takes memory for an item that becomes longer by what is added to it: clients have to have it, as for one that is set.
+    /// Takes memory for an item that becomes longer by what is added to it: clients have to have
+    /// it, as for one that is set.
     pub(super) fn room_to_grow(&self, bytes: usize) -> Result<Working<'s>, Failure> {
         let mut working = Working::new(self.store);
         working.add(bytes.saturating_mul(COPIES))?;
@@ -263,7 +266,8 @@ pub(super) fn staleness_after(old: &Item<'_>, value: &[u8]) -> u8 {
     }
 }
 
-/// What INCR and DECR make of an item's bytes: the number, and how it is stored. Shorter numbers leave blanks behind, as memcached does.
+/// What INCR and DECR make of an item's bytes: the number, and how it is stored. Shorter numbers
+/// leave blanks behind, as memcached does.
 pub(super) fn arithmetic(old: &[u8], delta: u64, adds: bool) -> Option<(u64, Vec<u8>)> {
     // What stands behind a blank is nothing to memcached.
     let old_text = old.trim_ascii_start();

@@ -23,7 +23,8 @@ const BAD_TOKEN: Failure = Failure::say("CLIENT_ERROR bad token in command line 
 const BAD_DELTA: Failure = Failure::say("CLIENT_ERROR invalid numeric delta value");
 const BAD_INITIAL: Failure = Failure::say("CLIENT_ERROR invalid numeric initial value");
 
-/// Letters that nothing follows, or anything. All meta commands take all of them, whether or not they mean something there.
+/// Letters that nothing follows, or anything. All meta commands take all of them, whether or not
+/// they mean something there.
 const LETTERS: &[u8] = b"MILOPbcfhklqstuvx";
 
 /// The letters of a meta command, with what follows each.
@@ -101,7 +102,8 @@ fn meta_key<'a>(request: &Request<'a>, flags: &Flags<'_>) -> Result<Cow<'a, [u8]
     Ok(Cow::Owned(decoded))
 }
 
-/// The item that a request is about, and what it does with it, as [`run::accesses`](super::run::accesses) says.
+/// The item that a request is about, and what it does with it, as
+/// [`run::accesses`](super::run::accesses) says.
 pub(super) fn access<'a>(request: &Request<'a>, careful: bool) -> Option<(Cow<'a, [u8]>, Access)> {
     let from = if request.word(0) == b"ms" { 3 } else { 2 };
     let flags = Flags::new(request, from);
@@ -121,7 +123,8 @@ pub(super) fn access<'a>(request: &Request<'a>, careful: bool) -> Option<(Cow<'a
     ))
 }
 
-/// Appends ` k…`, ` O…` and ` b`, in the order in which they were asked for, and what `own` knows of other letters.
+/// Appends ` k…`, ` O…` and ` b`, in the order in which they were asked for, and what `own` knows
+/// of other letters.
 fn echo(request: &Request<'_>, flags: &Flags<'_>, output: &mut Vec<u8>, own: impl Fn(u8) -> Option<String>) {
     for word in flags.words {
         match word.first() {

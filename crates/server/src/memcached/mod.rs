@@ -4,9 +4,9 @@
 //!
 //! *Does not know*: sockets; how an item lies in the store (`model/format.rs`).
 //!
-//! *Read in this order*: `request.rs` (lines and blocks), `session.rs` (one connection), `run.rs` (which requests are executed together), `items.rs` (what
-//! can be done to an item), `text.rs`, `meta.rs`,
-//! `stats.rs`, `dump.rs`.
+//! *Read in this order*: `request.rs` (lines and blocks), `session.rs` (one connection), `run.rs`
+//! (which requests are executed together), `items.rs` (what can be done to an item), `text.rs`,
+//! `meta.rs`, `stats.rs`, `dump.rs`.
 //!
 //! ```text
 //! request = WORD { " " WORD } CRLF                        all but those that bring an item

@@ -108,7 +108,8 @@ impl Session {
         });
     }
 
-    /// The client says who it is: its name, a blank, and its password. What it is told, if that is not later.
+    /// The client says who it is: its name, a blank, and its password. What it is told, if that is
+    /// not later.
     pub(super) fn identify(&mut self, credentials: &[u8], waker: &Waker) -> Identified {
         let mut parts = credentials.splitn(2, |&byte| byte == b' ');
         let (name, password) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());

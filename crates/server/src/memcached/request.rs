@@ -19,7 +19,8 @@ pub enum Found<'a> {
     Nothing,
     /// A request, and how many bytes it takes.
     Request(Request<'a>, usize),
-    /// A request that is none, and how many bytes are to be skipped, of which some may not have come.
+    /// A request that is none, and how many bytes are to be skipped, of which some may not have
+    /// come.
     Bad(&'static str, usize),
     /// A line without an end: the connection is of no use any more.
     Endless,
@@ -77,7 +78,8 @@ pub fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// How many bytes the request takes in all that a buffer begins with, but which has not come as a whole; 0 where nothing is known.
+/// How many bytes the request takes in all that a buffer begins with, but which has not come as a
+/// whole; 0 where nothing is known.
 #[must_use]
 pub fn announced(buffer: &[u8], most: usize) -> usize {
     let Some(end) = buffer.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
@@ -127,7 +129,8 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
         let has_key = command == b"ms" && words.len() > 1;
         return Found::Bad(if has_key { BAD_LINE } else { "ERROR" }, taken);
     };
-    // What is wrong before the block is found before the block is looked for: it is taken for the next request.
+    // What is wrong before the block is found before the block is looked for: it is taken for the
+    // next request.
     let is_cas = command == b"cas";
     if is_cas && words.len() < 6 {
         return Found::Bad("ERROR", taken);
@@ -159,7 +162,8 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
 }
 
 /// Whether a line belongs to HTTP: the first of a request, which ends in the protocol's version, or
-/// the one that names the host. A key of memcached may begin with `HTTP/`, a command may not stand before it alone.
+/// the one that names the host. A key of memcached may begin with `HTTP/`, a command may not stand
+/// before it alone.
 fn is_http(words: &[&[u8]]) -> bool {
     const VERBS: [&[u8]; 9] = [
         b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", b"OPTIONS", b"PATCH", b"CONNECT", b"TRACE",
@@ -171,7 +175,8 @@ fn is_http(words: &[&[u8]]) -> bool {
     first.eq_ignore_ascii_case(b"host:") || (has_version && VERBS.contains(first))
 }
 
-/// The answer to a request of the binary protocol, which is not spoken here: an error in its own form.
+/// The answer to a request of the binary protocol, which is not spoken here: an error in its own
+/// form.
 #[must_use]
 pub fn binary_refusal(header: &[u8]) -> Vec<u8> {
     const TEXT: &[u8] = b"the binary protocol is not spoken here: use the text protocol";

@@ -49,7 +49,8 @@ impl Most {
     }
 }
 
-/// What a buffer begins with: at most a number of requests, whose blocks are at most `most_block` bytes long.
+/// What a buffer begins with: at most a number of requests, whose blocks are at most `most_block`
+/// bytes long.
 pub(super) fn next(buffer: &[u8], most_block: usize, most: Most) -> Next<'_> {
     let mut requests = Vec::new();
     let (mut taken, mut reads) = (0, 0);
@@ -117,8 +118,9 @@ pub(super) enum Access {
     Changes,
 }
 
-/// Hands out every item that a request may ask for or change. What makes no sense is left out: the request is refused when its turn comes. A `mg` that finds
-/// an item stale changes it; `careful` says that it may.
+/// Hands out every item that a request may ask for or change. What makes no sense is left out: the
+/// request is refused when its turn comes. A `mg` that finds an item stale changes it; `careful`
+/// says that it may.
 pub(super) fn accesses(request: &Request<'_>, careful: bool, mut each: impl FnMut(&[u8], Access)) {
     let mut words = |from: usize, most: usize, access: Access| {
         let words = request.words.iter().skip(from).take(most);

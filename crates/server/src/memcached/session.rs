@@ -26,7 +26,8 @@ const MOST_CREDENTIALS: usize = 2048;
 /// The most that a client may send before it has given the password, as one request.
 const UNKNOWN_INPUT: usize = 8 << 10;
 
-/// How many requests of a client that reads are executed at once at first, and at most: what they read is in memory together.
+/// How many requests of a client that reads are executed at once at first, and at most: what they
+/// read is in memory together.
 const FIRST: usize = 16;
 const MOST: usize = 64;
 
@@ -117,7 +118,8 @@ impl Session {
         }
     }
 
-    /// Executes a run, or a part of it if its replies are long; how many requests of it, or none when they wait for what they ask for.
+    /// Executes a run, or a part of it if its replies are long; how many requests of it, or none
+    /// when they wait for what they ask for.
     fn serve_run(
         &mut self,
         requests: &[Request<'_>],
@@ -147,7 +149,8 @@ impl Session {
         }
     }
 
-    /// Executes a run and writes its replies; or nothing of it, and what it waits for. It is handed in the next time what came of that.
+    /// Executes a run and writes its replies; or nothing of it, and what it waits for. It is handed
+    /// in the next time what came of that.
     fn run(
         &mut self,
         requests: &[Request<'_>],
@@ -181,7 +184,8 @@ impl Session {
         Executed::All
     }
 
-    /// Executes what is left of a run. Without a context it waits for what it reads, and has locks for all of it.
+    /// Executes what is left of a run. Without a context it waits for what it reads, and has locks
+    /// for all of it.
     fn try_run(
         &mut self,
         requests: &[Request<'_>],
@@ -211,23 +215,10 @@ impl Session {
         let mut items = Items::new(store, !keys.is_empty(), is_careful);
         items.reply_room = self.shared.budget.reply_room();
         if !keys.is_empty() {
-            let values = match (read, context) {
-                (Some(values), _) if !needs_locks => values?,
-                // What it has read before it had the locks is in memory now, but may have changed.
-                (Some(Err(error)), _) => return Err(error.into()),
-                (Some(Ok(_)), _) | (None, None) => Store::read_all(&store.items, &keys)?,
-                (None, Some(context)) => match store.items.multi_get_in_memory(&keys)? {
-                    Some(values) => values,
-                    None => {
-                        let mut reading = store.items.multi_get_async(&keys);
-                        match Pin::new(&mut reading).poll(context) {
-                            Poll::Ready(values) => values?,
-                            Poll::Pending => return Ok(Ran::Waits(Box::new(reading))),
-                        }
-                    }
-                },
-            };
-            items.has_read(keys, values);
+            match read_keys(store, &keys, read, needs_locks, context)? {
+                Ok(values) => items.has_read(keys, values),
+                Err(reading) => return Ok(Ran::Waits(reading)),
+            }
         }
         let before = output.len();
         for (index, request) in requests.iter().enumerate().skip(done.requests) {
@@ -379,8 +370,9 @@ impl Session {
         Ok(())
     }
 
-    /// Serves one request of a client that has not given the password: as in memcached, a `set` whatever its key, whose
-    /// value is the user's name, a blank and the password. `None` when there may be another request.
+    /// Serves one request of a client that has not given the password: as in memcached, a `set`
+    /// whatever its key, whose value is the user's name, a blank and the password. `None` when
+    /// there may be another request.
     fn log_in(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Option<Served> {
         let arrived = input.len();
         let (text, taken) = match request::read(input.bytes(), MOST_CREDENTIALS) {
@@ -426,7 +418,8 @@ impl Session {
     }
 }
 
-/// Ends a connection that speaks HTTP: a web page could make a browser send commands in a request's body.
+/// Ends a connection that speaks HTTP: a web page could make a browser send commands in a request's
+/// body.
 fn drop_http() -> Served {
     tracing::warn!(
         "closed: a client of the memcached port spoke HTTP; a web page may have tried to send commands"
@@ -435,7 +428,8 @@ fn drop_http() -> Served {
 }
 
 impl Session {
-    /// How much is executed next, and what was read for it if it had to wait; none while it still has to.
+    /// How much is executed next, and what was read for it if it had to wait; none while it still
+    /// has to.
     fn resume(&mut self, left: usize, context: &mut Context<'_>) -> Option<(Most, Option<ReadResult>)> {
         let Some(mut waiting) = self.waiting.take() else {
             let most = Most {
@@ -472,6 +466,31 @@ impl Session {
     }
 }
 
+/// Returns the values of keys, or the read of them that waits for the device. Values that were read
+/// before the locks were taken are read again, from memory.
+fn read_keys(
+    store: &Store,
+    keys: &[Key],
+    read: Option<ReadResult>,
+    needs_locks: bool,
+    context: Option<&mut Context<'_>>,
+) -> Result<Result<Vec<Option<Value>>, Box<MultiGet>>, Failure> {
+    let context = match (read, context) {
+        (Some(values), _) if !needs_locks => return Ok(Ok(values?)),
+        (Some(Err(error)), _) => return Err(error.into()),
+        (Some(Ok(_)), _) | (None, None) => return Ok(Ok(Store::read_all(&store.items, keys)?)),
+        (None, Some(context)) => context,
+    };
+    if let Some(values) = store.items.multi_get_in_memory(keys)? {
+        return Ok(Ok(values));
+    }
+    let mut reading = store.items.multi_get_async(keys);
+    match Pin::new(&mut reading).poll(context) {
+        Poll::Ready(values) => Ok(Ok(values?)),
+        Poll::Pending => Ok(Err(Box::new(reading))),
+    }
+}
+
 impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         let (most_block, mut left) = (self.shared.config.limits.request, self.shared.config.limits.batch);
@@ -485,7 +504,8 @@ impl Protocol for Session {
         while left > 0 {
             self.skip(input);
             if self.dump.is_some() {
-                // What follows has its turn when all of it is written; the parts are sent one by one.
+                // What follows has its turn when all of it is written; the parts are sent one by
+                // one.
                 return self.write_dump(output);
             }
             if input.len() == 0 {

@@ -52,7 +52,8 @@ pub(super) fn get(
     };
     let start = output.len();
     for &word in keys {
-        // One after the other: what a request asks for is not in memory as a whole. A client that asks for too much is told so.
+        // One after the other: what a request asks for is not in memory as a whole. A client that
+        // asks for too much is told so.
         if output.len() - start > items.reply_room {
             return match touches {
                 // What was touched is.

@@ -1,7 +1,8 @@
 //! The bytes of the server's keys and values, version 2.
 //!
-//! Keys of the keyspace `redis`. D is the number of the Redis database, 0 to 15; C is a collection's number. In keys, numbers stand with
-//! their most significant byte first, so that they are in order.
+//! Keys of the keyspace `redis`. D is the number of the Redis database, 0 to 15; C is a
+//! collection's number. In keys, numbers stand with their most significant byte first, so that they
+//! are in order.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -23,7 +24,8 @@
 //!               'v' the server's: the version of these bytes; a store without it has version 1
 //! ```
 //!
-//! Version 1 has no 'c' and no 'g', and no sorted set in it is counted. A store of version 1 gets it when a server opens it (`store/upgrade.rs`); a store of a later version than this is refused.
+//! Version 1 has no 'c' and no 'g', and no sorted set in it is counted. A store of version 1 gets
+//! it when a server opens it (`store/upgrade.rs`); a store of a later version than this is refused.
 //!
 //! The record of a user's key. Integers are little-endian.
 //!
@@ -38,9 +40,10 @@
 //!           8  of a list, its first position
 //! ```
 //!
-//! The value of an element: of a list or a hash, the element; of a set and of 's', nothing; of 'm', the score (8 bytes);
-//! of 'o', how many elements 's' there are from its bytes on and before those of the next 'o' (8 bytes). The value of 'c' is
-//! the XXH3 of the user's key (8 bytes), of 'g' nothing, of 'x' the user's key; of 'n', 't' and 'v', 8 bytes.
+//! The value of an element: of a list or a hash, the element; of a set and of 's', nothing; of 'm',
+//! the score (8 bytes); of 'o', how many elements 's' there are from its bytes on and before those
+//! of the next 'o' (8 bytes). The value of 'c' is the XXH3 of the user's key (8 bytes), of 'g'
+//! nothing, of 'x' the user's key; of 'n', 't' and 'v', 8 bytes.
 //!
 //! Keys of the keyspace `memcached` are the user's. A value:
 //!
@@ -237,7 +240,8 @@ pub(crate) fn chunks(database: u8, number: u64) -> (InnerKey, InnerKey) {
     (start, end)
 }
 
-/// What orders the scores of a sorted set: the part of such a key that others of the set have differently.
+/// What orders the scores of a sorted set: the part of such a key that others of the set have
+/// differently.
 pub(crate) fn score_place(inner: &[u8]) -> &[u8] {
     inner.get(ELEMENT_PREFIX + 1..).unwrap_or_default()
 }

@@ -7,8 +7,9 @@
 //!
 //! *Read in this order*: `format.rs` (the bytes), then this file.
 //!
-//! A collection's elements lie under its *number*, not under its key: RENAME moves one record, DEL deletes one record and one range, and a
-//! key that is made again has a new number, so that nothing of the old one can be seen in it.
+//! A collection's elements lie under its *number*, not under its key: RENAME moves one record, DEL
+//! deletes one record and one range, and a key that is made again has a new number, so that nothing
+//! of the old one can be seen in it.
 //!
 //! Invariants:
 //!

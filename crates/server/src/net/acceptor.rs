@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 const WAKER: Token = Token(usize::MAX);
 
-/// After an error of the system, such as too few file descriptors, no client is accepted for this long.
+/// After an error of the system, such as too few file descriptors, no client is accepted for this
+/// long.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What is spoken at a listener.

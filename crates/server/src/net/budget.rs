@@ -1,4 +1,5 @@
-//! The memory of all connections together: what they hold is charged to one budget, and what a reply or a request may still take.
+//! The memory of all connections together: what they hold is charged to one budget, and what a
+//! reply or a request may still take.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -6,11 +7,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
-/// Charges change by whole steps of this length, so that connections which hold next to nothing share no counter.
+/// Charges change by whole steps of this length, so that connections which hold next to nothing
+/// share no counter.
 const STEP: usize = 4 << 10;
 
-/// What a connection takes beside its buffers, about. It counts within the memory of the store, not within the budget:
-/// `--max-clients` bounds it.
+/// What a connection takes beside its buffers, about. It counts within the memory of the store, not
+/// within the budget: `--max-clients` bounds it.
 pub(crate) const PER_CONNECTION: usize = 4 << 10;
 
 /// A connection that holds less is never closed for the memory of others.
@@ -87,8 +89,8 @@ impl Budget {
         self.used() > self.limit() / 2
     }
 
-    /// How long one reply may be: half of the budget or what is left of it, and little when nothing is left.
-    /// Those that are longer than what is left are paid for by the slowest readers.
+    /// How long one reply may be: half of the budget or what is left of it, and little when nothing
+    /// is left. Those that are longer than what is left are paid for by the slowest readers.
     pub(crate) fn reply_room(&self) -> usize {
         let (used, limit) = (self.used(), self.limit());
         if used > limit {
@@ -177,7 +179,8 @@ pub(crate) struct Load {
     pub(crate) queued: AtomicUsize,
     /// What is charged for all of it.
     pub(crate) charged: AtomicUsize,
-    /// When the oldest reply was written that was not taken, in milliseconds of the connection's life, and 1 more; or 0.
+    /// When the oldest reply was written that was not taken, in milliseconds of the connection's
+    /// life, and 1 more; or 0.
     pub(crate) owing_ms: AtomicU64,
     /// When bytes came or went last, in milliseconds of the connection's life.
     pub(crate) moved_ms: AtomicU64,
@@ -216,7 +219,8 @@ pub(super) struct Account {
     promised: usize,
     held: Held,
     is_waiting: bool,
-    /// Replies up to here, counted from the first byte ever sent, were written before the time in `Load::owing_ms`.
+    /// Replies up to here, counted from the first byte ever sent, were written before the time in
+    /// `Load::owing_ms`.
     mark: u64,
     sent: u64,
 }
@@ -238,7 +242,7 @@ impl Account {
         &self.budget
     }
 
-    /// Takes room for an input of a length, if that is more than it has.
+    /// Takes space for an input of a length, if that is more than it has.
     pub(super) fn promise(&mut self, input: usize) -> Room {
         let has = self.promised.max(self.held.input);
         if input <= has {
@@ -264,8 +268,8 @@ impl Account {
         self.promised = 0;
     }
 
-    /// Charges what the connection holds, and shows it to others. `now_ms` tells the time in milliseconds of the connection's
-    /// life; it is asked only where there is something to say.
+    /// Charges what the connection holds, and shows it to others. `now_ms` tells the time in
+    /// milliseconds of the connection's life; it is asked only where there is something to say.
     pub(super) fn settle(&mut self, held: Held, load: &Load, now_ms: impl Fn() -> u64) {
         let charge = rounded(held.input.max(self.promised) + held.output + held.queued);
         load.received.store(held.received, Relaxed);

@@ -192,7 +192,8 @@ impl Driver {
         self.free.push(slot);
     }
 
-    /// One turn of one connection, with the loop parked meanwhile. None when another thread has taken the loop.
+    /// One turn of one connection, with the loop parked meanwhile. None when another thread has
+    /// taken the loop.
     fn serve(
         self: Box<Driver>,
         pool: &Arc<Pool>,

@@ -12,11 +12,16 @@
 //!
 //! Invariants:
 //!
-//! - **S1** A connection is in one place: in its slot, with the thread that serves it, or with the syncer. So its requests are served one after the other.
-//! - **S2** A loop is driven by one thread at a time. While one serves a connection, the loop is parked, and the thread that takes it, drives it.
-//! - **S3** Replies to what the store's durability wants on the disk are not sent before it is there.
-//! - **S18** What connections hold is charged to one budget. A request is refused before its bytes come if they do not fit; a reply that does not fit waits,
-//!   or is refused; slow readers are closed before others. So all connections together hold no more than the budget, and a reply for each thread.
+//! - **S1** A connection is in one place: in its slot, with the thread that serves it, or with the
+//!   syncer. So its requests are served one after the other.
+//! - **S2** A loop is driven by one thread at a time. While one serves a connection, the loop is
+//!   parked, and the thread that takes it, drives it.
+//! - **S3** Replies to what the store's durability wants on the disk are not sent before it is
+//!   there.
+//! - **S18** What connections hold is charged to one budget. A request is refused before its bytes
+//!   come if they do not fit; a reply that does not fit waits, or is refused; slow readers are
+//!   closed before others. So all connections together hold no more than the budget, and a reply
+//!   for each thread.
 
 mod acceptor;
 mod address;

@@ -1,11 +1,13 @@
 //! Threads that drive loops, and what happens when one is held up.
 //!
-//! There is one loop per core, and each is driven by one thread. Before a thread serves a connection it *parks* the loop where others can
-//! take it, and afterwards it takes the loop back: two uncontended locks, nothing else, as long as the store answers from memory. What is read
-//! from the device for commands that read records holds no thread up: the connection gives its turn back, and has another one when the store
-//! wakes it. Everything else may wait where it is: the thread says so beforehand (`waits.rs`), and a spare thread takes the loop
-//! and drives it on; the one that was held up hands its connection back to the loop's inbox and becomes a spare. A walk cannot say so beforehand; there
-//! a monitor notices that looks every millisecond.
+//! There is one loop per core, and each is driven by one thread. Before a thread serves a
+//! connection it *parks* the loop where others can take it, and afterwards it takes the loop back:
+//! two uncontended locks, nothing else, as long as the store answers from memory. What is read from
+//! the device for commands that read records holds no thread up: the connection gives its turn
+//! back, and has another one when the store wakes it. Everything else may wait where it is: the
+//! thread says so beforehand (`waits.rs`), and a spare thread takes the loop and drives it on; the
+//! one that was held up hands its connection back to the loop's inbox and becomes a spare. A walk
+//! cannot say so beforehand; there a monitor notices that looks every millisecond.
 //!
 //! It is the way in which Go's scheduler treats system calls.
 
@@ -29,11 +31,13 @@ const IDLE_TICK: Duration = Duration::from_millis(20);
 /// A spare thread that has had nothing to do for so long ends.
 const SPARE_LIFE: Duration = Duration::from_secs(10);
 
-/// A loop whose thread may wait for the device is taken over when it is held up for this number of ticks.
+/// A loop whose thread may wait for the device is taken over when it is held up for this number of
+/// ticks.
 const WATCHED_TICKS: u32 = 2;
 
-/// Any other loop is, after this number. It is not less: where there are more threads than processors, a thread that waits for a processor only looks
-/// like one that waits for the device, and one more thread would make that worse.
+/// Any other loop is, after this number. It is not less: where there are more threads than
+/// processors, a thread that waits for a processor only looks like one that waits for the device,
+/// and one more thread would make that worse.
 const HELD_UP_TICKS: u32 = 50;
 
 /// What is handed to a loop from outside.

@@ -16,8 +16,8 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// A batch that has written more than this is committed in parts, each of whole commands; or more than a share of the memory of
-/// clients, if that is less.
+/// A batch that has written more than this is committed in parts, each of whole commands; or more
+/// than a share of the memory of clients, if that is less.
 const MOST_BYTES: usize = 16 << 20;
 const SHARE: usize = 8;
 
@@ -42,7 +42,8 @@ impl<'a> Batch<'a> {
         self.commands.push((command, args));
     }
 
-    /// Which of the commands write to keys whatever they have: what a SET finds is nothing to it when none of its keys can have a collection (S8).
+    /// Which of the commands write to keys whatever they have: what a SET finds is nothing to it
+    /// when none of its keys can have a collection (S8).
     fn blind(&self, store: &Store, database: u8) -> BlindOnes {
         let may_hold = |key: &[u8]| store.marks.may_hold(database, key);
         let is_blind = |(command, args): &(&Command, Args<'_>)| {
@@ -77,7 +78,8 @@ impl<'a> Batch<'a> {
             let wanted = self.wanted(database, &blind);
             let needs_locks = !wanted.is_empty();
             let held = store.locks.lock(wanted);
-            // Until the locks were held a key may have got a collection. What has lost it meanwhile is locked more strongly than need be.
+            // Until the locks were held a key may have got a collection. What has lost it meanwhile
+            // is locked more strongly than need be.
             let now = self.blind(store, database);
             if blind.iter().zip(&now).all(|(&was, &is)| is || !was) {
                 return Locked {
@@ -168,8 +170,9 @@ impl Session {
         batch
     }
 
-    /// Executes a batch and writes its replies; or nothing of it, and what it waits for. It is handed in the next time what came of that: records that no
-    /// lock is needed for are taken from there, others are in memory then.
+    /// Executes a batch and writes its replies; or nothing of it, and what it waits for. It is
+    /// handed in the next time what came of that: records that no lock is needed for are taken from
+    /// there, others are in memory then.
     ///
     /// A command whose reply is long is the last one that is executed: how many were, is told.
     pub(super) fn run(
@@ -210,7 +213,8 @@ impl Session {
         Ran::Commands(done.commands)
     }
 
-    /// Counts the commands of a batch that were executed. Its time is shared out evenly: they were executed together.
+    /// Counts the commands of a batch that were executed. Its time is shared out evenly: they were
+    /// executed together.
     fn count(&self, executed: &[(&Command, Args<'_>)], took: Duration) {
         let Some(&(first, args)) = executed.first() else {
             return;
@@ -275,7 +279,8 @@ impl Session {
             let start = output.len();
             let tail = self.apply(command, *args, &mut transaction, output, self.length())?;
             if let Some(mut tail) = tail {
-                // What it shows is what is there once all this is committed. The rest of the batch waits until the client has it.
+                // What it shows is what is there once all this is committed. The rest of the batch
+                // waits until the client has it.
                 self.commit(transaction, &held)?;
                 tail.begin();
                 self.tail = Some(tail);
@@ -311,7 +316,8 @@ impl Session {
         }
     }
 
-    /// Executes one command; an error of its own is its reply. What is left of the reply, if it is a long one.
+    /// Executes one command; an error of its own is its reply. What is left of the reply, if it is
+    /// a long one.
     pub(super) fn apply(
         &mut self,
         command: &Command,
@@ -321,8 +327,8 @@ impl Session {
         length: Length,
     ) -> Result<Option<Box<dyn Tail>>, Failure> {
         let start = output.len();
-        // Commands that gather what they reply fail before it is longer than this. What was changed must be told, however
-        // long that is.
+        // Commands that gather what they reply fail before it is longer than this. What was changed
+        // must be told, however long that is.
         let room = self.reply_room();
         let most = self.shared.config.max_output().min(start.saturating_add(room));
         let mut reply = Reply::new(output, self.version).at_most(most);
@@ -373,7 +379,8 @@ impl Session {
         }
     }
 
-    /// Notes when the keys of a command were used, unless it only looks at them, or the client has said that its reads do not count.
+    /// Notes when the keys of a command were used, unless it only looks at them, or the client has
+    /// said that its reads do not count.
     fn note_uses(&self, command: &Command, args: Args<'_>, transaction: &Transaction<'_>) {
         let counts = match self.touches_keys {
             true => command.uses_keys(),

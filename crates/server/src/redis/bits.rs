@@ -95,7 +95,8 @@ fn span(start: i64, end: i64, unit: Unit, bytes: usize) -> Option<Span> {
     })
 }
 
-/// Calls `each` with the bytes of a range, bits outside of it being `filler`, and where the byte begins, until it returns something.
+/// Calls `each` with the bytes of a range, bits outside of it being `filler`, and where the byte
+/// begins, until it returns something.
 fn bytes_of<T>(
     text: &[u8],
     span: Span,

@@ -1,5 +1,5 @@
-//! What users may be allowed one by one: every command and subcommand, what it does with which keys, and what clients of
-//! the other ports do.
+//! What users may be allowed one by one: every command and subcommand, what it does with which
+//! keys, and what clients of the other ports do.
 
 use super::classes::{self, Classes};
 use super::subcommands;
@@ -40,7 +40,8 @@ pub(crate) static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::new);
 /// A part of what clients of another port do, and its classes.
 type Part = (&'static str, &'static [&'static str]);
 
-/// What clients of the other ports do, which is no command of Redis: its name, its parts, and the classes of each.
+/// What clients of the other ports do, which is no command of Redis: its name, its parts, and the
+/// classes of each.
 #[rustfmt::skip]
 static ELSEWHERE: [(&str, &[Part]); 2] = [
     ("memcached", &[

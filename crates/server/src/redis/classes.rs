@@ -1,8 +1,10 @@
-//! Classes of commands, by which users are allowed many at once: those of Redis, as it assigns them.
+//! Classes of commands, by which users are allowed many at once: those of Redis, as it assigns
+//! them.
 
 use super::table::{Action, Command};
 
-/// The names of all classes, in the order in which Redis lists them. A command may belong to several; some have none here.
+/// The names of all classes, in the order in which Redis lists them. A command may belong to
+/// several; some have none here.
 pub(crate) const NAMES: [&str; 21] = [
     "keyspace",
     "read",

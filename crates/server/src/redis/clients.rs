@@ -134,7 +134,8 @@ pub(crate) fn line(client: &Client) -> String {
     let unread = load.unread.load(Ordering::Relaxed);
     let output = load.output.load(Ordering::Relaxed);
     let library = client.library.lock().clone();
-    // What is held beside buffers is a transaction's from MULTI on, and that of arguments and watched keys otherwise.
+    // What is held beside buffers is a transaction's from MULTI on, and that of arguments and
+    // watched keys otherwise.
     let (held, has_begun) = (load.queued.load(Ordering::Relaxed), queued >= 0);
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={queued} \

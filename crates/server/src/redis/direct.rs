@@ -1,4 +1,5 @@
-//! Commands on keys without a connection: of the command line, through the same table, locks and transactions as those of clients.
+//! Commands on keys without a connection: of the command line, through the same table, locks and
+//! transactions as those of clients.
 
 use super::subcommands;
 use super::table::{self, Action, Command};
@@ -21,8 +22,9 @@ impl Prepared {
     }
 }
 
-/// Executes commands in one commit, together with what `also` adds to it, and returns their replies. The first that is refused ends it: nothing has
-/// happened then, and its reply is the last.
+/// Executes commands in one commit, together with what `also` adds to it, and returns their
+/// replies. The first that is refused ends it: nothing has happened then, and its reply is the
+/// last.
 pub(crate) fn execute(
     store: &Store,
     database: u8,

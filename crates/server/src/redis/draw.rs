@@ -22,7 +22,8 @@ const MOST: u64 = 40;
 /// Collections up to this size are one window.
 const SMALL: u64 = MOST;
 
-/// How often windows are drawn before the next element behind any place is taken: hashes that a client has chosen may all lie in few windows.
+/// How often windows are drawn before the next element behind any place is taken: hashes that a
+/// client has chosen may all lie in few windows.
 const TRIES: usize = 200;
 
 /// To draw one element takes as long as to walk over this number of elements.
@@ -158,7 +159,8 @@ pub(super) fn different(
         });
     }
     let mut seen = BTreeSet::new();
-    // Where hashes are what a client has chosen it may take for ever to draw all: then some are missing, which the caller asks for again.
+    // Where hashes are what a client has chosen it may take for ever to draw all: then some are
+    // missing, which the caller asks for again.
     let mut tries = wanted.saturating_mul(TRIES as u64);
     while (seen.len() as u64) < wanted && tries > 0 {
         tries -= 1;

@@ -54,7 +54,8 @@ fn move_to(transaction: &mut Transaction<'_>, from: &[u8], to: &[u8], held: Held
     match held {
         Held::Text(text, expires_ms) => transaction.overwrite_text(to, &[&text], expires_ms),
         Held::Collection(mut collection) => {
-            // Its elements lie under its number; the reaper, which lets it expire, must know its key.
+            // Its elements lie under its number; the reaper, which lets it expire, must know its
+            // key.
             let expires_ms = collection.expires_ms;
             transaction.unmark(from, collection.number);
             transaction.mark(to, collection.number);

@@ -70,7 +70,8 @@ fn usage(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-/// Returns the bytes of a collection's elements, from the mean of the first ones, or of all if their number is 0.
+/// Returns the bytes of a collection's elements, from the mean of the first ones, or of all if
+/// their number is 0.
 fn elements(transaction: &Transaction<'_>, collection: &Collection, samples: u64) -> Result<u64, Failure> {
     let start = format::elements(transaction.database, collection.number);
     let end = format::behind(&start);

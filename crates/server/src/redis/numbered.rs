@@ -1,4 +1,5 @@
-//! Keys whose number is said before them, as in `ZUNION 2 a b`; and commands that pop from the first of several that has anything.
+//! Keys whose number is said before them, as in `ZUNION 2 a b`; and commands that pop from the
+//! first of several that has anything.
 
 use super::args::{integer, is};
 use super::{lists, sorted};

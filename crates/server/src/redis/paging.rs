@@ -1,5 +1,5 @@
-//! How much of a pipeline is answered at a time: replies are sent before the next ones are made, and one that does not fit into the
-//! memory of clients waits, or is refused.
+//! How much of a pipeline is answered at a time: replies are sent before the next ones are made,
+//! and one that does not fit into the memory of clients waits, or is refused.
 
 use super::session::Session;
 use crate::net::{Budget, HIGH_WATER, SMALL_HOLDER};
@@ -7,8 +7,8 @@ use crate::resp::{Args, Reply};
 use crate::store::Sizes;
 use std::sync::atomic::Ordering;
 
-/// How many records the first batch of a connection reads at once, and the most that any does: what a batch reads is in memory
-/// together, however long it is.
+/// How many records the first batch of a connection reads at once, and the most that any does: what
+/// a batch reads is in memory together, however long it is.
 const FIRST: usize = 16;
 const MOST: usize = 64;
 
@@ -54,7 +54,8 @@ impl Paging {
         self.paused.is_some()
     }
 
-    /// Whether so much was replied that it is to be sent first; then `index` is the request to go on with.
+    /// Whether so much was replied that it is to be sent first; then `index` is the request to go
+    /// on with.
     pub(super) fn pauses(&mut self, index: usize, output: usize) -> bool {
         let has_enough = output.saturating_sub(self.before) > HIGH_WATER;
         if has_enough {
@@ -68,7 +69,8 @@ impl Paging {
         self.records.min(sizes.most())
     }
 
-    /// Whether a batch of `all` commands ends behind the first `executed`, whose replies take `bytes`.
+    /// Whether a batch of `all` commands ends behind the first `executed`, whose replies take
+    /// `bytes`.
     pub(super) fn cuts(&mut self, executed: usize, all: usize, bytes: usize) -> bool {
         if self.is_full {
             self.cut = Some(executed - 1);
@@ -88,7 +90,7 @@ impl Paging {
         self.is_full
     }
 
-    /// The last command is to be executed again once there is room for what it needs.
+    /// The last command is to be executed again once there is memory for what it needs.
     pub(super) fn wait_for_room(&mut self) {
         self.is_full = true;
     }
@@ -166,8 +168,8 @@ impl Session {
         self.multi.held() + bytes <= SMALL_HOLDER || bytes <= free
     }
 
-    /// Whether one more key may be watched that takes `bytes` of memory. What is watched is charged at the end of the turn, so what was
-    /// added in this one counts as well.
+    /// Whether one more key may be watched that takes `bytes` of memory. What is watched is charged
+    /// at the end of the turn, so what was added in this one counts as well.
     pub(super) fn has_room_to_watch(&self, bytes: usize) -> bool {
         let budget = &self.shared.budget;
         let held = self.multi.held() + bytes;

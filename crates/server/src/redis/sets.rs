@@ -15,7 +15,8 @@ use crate::store::{Staging, Transaction, Working};
 type Done = Result<(), Failure>;
 type Members = Vec<Vec<u8>>;
 
-/// What a member that is drawn takes: here, in the reply, and where it is removed in the transaction and its batch; and beside its bytes.
+/// What a member that is drawn takes: here, in the reply, and where it is removed in the
+/// transaction and its batch; and beside its bytes.
 const COPIES: usize = 4;
 const PER_MEMBER: usize = 192;
 
@@ -297,8 +298,8 @@ fn combination(transaction: &mut Transaction<'_>, keys: Args<'_>, sum: Sum) -> R
     Ok(Combination::new(sum, transaction.database, &sets))
 }
 
-/// Shows what several sets make. How many members that is must be known first: where they are more than a page, they are found once to be counted and once
-/// to be shown.
+/// Shows what several sets make. How many members that is must be known first: where they are more
+/// than a page, they are found once to be counted and once to be shown.
 fn show(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>, sum: Sum) -> Done {
     let from_start = combination(transaction, args.from(1), sum)?;
     let mut walk = from_start.clone();

@@ -1,4 +1,5 @@
-//! SORT and SORT_RO: the elements of a list, a set or a sorted set in another order, or what other keys have for them.
+//! SORT and SORT_RO: the elements of a list, a set or a sorted set in another order, or what other
+//! keys have for them.
 
 use super::args::{Options, check_room, integer, is, name};
 use super::lists;
@@ -13,7 +14,8 @@ use std::ops::{ControlFlow, Range};
 
 type Done = Result<(), Failure>;
 
-/// What an element takes beside its bytes: its place here and in the order, an allocation, and its frame in the reply.
+/// What an element takes beside its bytes: its place here and in the order, an allocation, and its
+/// frame in the reply.
 const PER_ELEMENT: usize = 160;
 
 /// Whether a command may store what it has sorted.
@@ -28,7 +30,8 @@ enum Use {
 enum Pattern<'a> {
     /// The element itself.
     Element,
-    /// What a key has, a string or a field of a hash; the element stands between two parts of its name.
+    /// What a key has, a string or a field of a hash; the element stands between two parts of its
+    /// name.
     Key {
         before: &'a [u8],
         behind: &'a [u8],

@@ -24,11 +24,12 @@ pub(super) fn fits(bytes: usize) -> Done {
     Ok(())
 }
 
-/// How many copies of a string are in memory while a command makes it longer: what was there, what it becomes, its record, and
-/// the batch that it is committed with.
+/// How many copies of a string are in memory while a command makes it longer: what was there, what
+/// it becomes, its record, and the batch that it is committed with.
 const COPIES: usize = 4;
 
-/// Takes memory for a string that becomes so long: clients have to have it, as for a SET of the same string.
+/// Takes memory for a string that becomes so long: clients have to have it, as for a SET of the
+/// same string.
 ///
 /// # Errors
 /// It is longer than strings may be, or than clients have memory for.
@@ -47,7 +48,8 @@ pub(super) struct Changed<'s> {
     _working: Working<'s>,
 }
 
-/// Returns a copy of the string of a key, with memory for what it becomes: `grown` tells that length from the one that it has.
+/// Returns a copy of the string of a key, with memory for what it becomes: `grown` tells that
+/// length from the one that it has.
 pub(super) fn to_change<'s>(
     transaction: &mut Transaction<'s>,
     key: &[u8],

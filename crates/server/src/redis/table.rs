@@ -1,4 +1,5 @@
-//! All commands: what each takes, touches and does. COMMAND reports from the same table that checks arguments.
+//! All commands: what each takes, touches and does. COMMAND reports from the same table that checks
+//! arguments.
 
 use super::{
     acl, admin, connection, describe, expiry, hashes, info, keys, lists, ordered, saving, sets, sorted,
@@ -60,8 +61,9 @@ pub(super) struct Command {
     /// How many arguments, the name included; at least as many, if negative.
     pub(super) arity: i32,
     flags: u16,
-    /// The first key, the last (from the end, if negative), and how far they are apart; all 0 if there are none. The last 0 alone means
-    /// that the second says where the number of the keys stands, behind the first key if that is not 0.
+    /// The first key, the last (from the end, if negative), and how far they are apart; all 0 if
+    /// there are none. The last 0 alone means that the second says where the number of the keys
+    /// stands, behind the first key if that is not 0.
     pub(super) keys: (i32, i32, i32),
     pub(super) group: &'static str,
     pub(super) summary: &'static str,
@@ -171,7 +173,8 @@ impl Command {
     pub(super) fn keys<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let (first, last, step) = self.keys;
         let (alone, first, count, step) = if step == 0 && last > 0 {
-            // Their number is said by an argument. One that is none has no keys: the command refuses it.
+            // Their number is said by an argument. One that is none has no keys: the command
+            // refuses it.
             let said = number::integer(args.at(last as usize)).unwrap_or(0);
             let most = args.len() as i64 - i64::from(last) - 1;
             let count = if (0..=most).contains(&said) {
@@ -208,7 +211,8 @@ impl Command {
         matches!(self.keys, (_, 1.., 0)) || self.has(SORTS)
     }
 
-    /// The first key, the last, and how far they are apart, as COMMAND INFO tells them: nothing of those whose number is said.
+    /// The first key, the last, and how far they are apart, as COMMAND INFO tells them: nothing of
+    /// those whose number is said.
     pub(super) fn told_keys(&self) -> (i32, i32, i32) {
         match self.keys {
             (0, _, 0) => (0, 0, 0),

@@ -1,4 +1,5 @@
-//! MULTI and EXEC: commands are queued, then executed as one batch, if no client has written to what was watched.
+//! MULTI and EXEC: commands are queued, then executed as one batch, if no client has written to
+//! what was watched.
 
 use super::batch::Length;
 use super::keys;
@@ -51,7 +52,8 @@ pub(super) struct Multi {
     queue: Option<Vec<Queued>>,
     bytes: usize,
     has_failed: bool,
-    /// The watched keys by database, and when each expires, or 0: then it is written to without a command.
+    /// The watched keys by database, and when each expires, or 0: then it is written to without a
+    /// command.
     watched: BTreeMap<(u8, Box<[u8]>), u64>,
     watched_bytes: usize,
     is_touched: Arc<AtomicBool>,
@@ -106,7 +108,8 @@ impl Multi {
         self.is_touched.store(false, Ordering::Release);
     }
 
-    /// Whether what is watched has changed. The locks of all that is watched are held, or were not needed.
+    /// Whether what is watched has changed. The locks of all that is watched are held, or were not
+    /// needed.
     fn is_stale(&self, now_ms: u64) -> bool {
         let is_gone = |&expires_ms: &u64| expires_ms != 0 && expires_ms <= now_ms;
         self.is_touched.load(Ordering::Acquire) || self.watched.values().any(is_gone)
@@ -232,7 +235,8 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
     Ok(())
 }
 
-/// The locks of all that was queued and watched. Reads are locked, too: what a transaction reads belongs together.
+/// The locks of all that was queued and watched. Reads are locked, too: what a transaction reads
+/// belongs together.
 fn wanted(session: &Session, queue: &[Queued]) -> Wanted {
     let mut wanted = Wanted::default();
     let mut database = session.database;

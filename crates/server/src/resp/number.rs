@@ -58,7 +58,8 @@ fn mantissa_has_digits(text: &[u8]) -> bool {
     mantissa.any(|byte| (b'1'..=b'9').contains(byte))
 }
 
-/// The end of a range of scores as Redis reads it: blanks may lead, nothing is zero, and what is too large is infinite.
+/// The end of a range of scores as Redis reads it: blanks may lead, nothing is zero, and what is
+/// too large is infinite.
 #[must_use]
 pub fn bound(text: &[u8]) -> Option<f64> {
     if text.is_empty() {
@@ -166,8 +167,8 @@ pub fn write_integer(out: &mut Vec<u8>, value: i64) {
 const DECIMALS: u32 = 17;
 const ONE: i128 = 10i128.pow(DECIMALS);
 
-/// A decimal number with seventeen places, which is what INCRBYFLOAT shows of the long doubles that Redis reckons with. Sums of decimals
-/// are exact.
+/// A decimal number with seventeen places, which is what INCRBYFLOAT shows of the long doubles that
+/// Redis reckons with. Sums of decimals are exact.
 fn fixed(text: &[u8]) -> Option<i128> {
     let (is_negative, digits) = match text.split_first()? {
         (b'-', digits) => (true, digits),

@@ -241,7 +241,8 @@ enum Step {
 }
 
 impl Parser {
-    /// Reads all complete requests, but at most as many as make `most` of them. Quoted words are decoded where they stand.
+    /// Reads all complete requests, but at most as many as make `most` of them. Quoted words are
+    /// decoded where they stand.
     ///
     /// # Errors
     /// What comes behind the requests that were read is none.
@@ -280,13 +281,15 @@ impl Parser {
         Ok(())
     }
 
-    /// How many bytes the request that has begun takes in all, as far as is known; 0 if none has, or it is refused.
+    /// How many bytes the request that has begun takes in all, as far as is known; 0 if none has,
+    /// or it is refused.
     #[must_use]
     pub fn announced(&self) -> usize {
         self.announced
     }
 
-    /// Refuses the request that has begun: what was read of it is forgotten, and its bytes are passed over as they come. Whether there is one.
+    /// Refuses the request that has begun: what was read of it is forgotten, and its bytes are
+    /// passed over as they come. Whether there is one.
     pub fn refuse(&mut self, requests: &mut Requests) -> bool {
         let Some(begun) = self.begun.take() else {
             return false;
@@ -339,7 +342,8 @@ impl Parser {
         Ok(true)
     }
 
-    /// The line that begins at `from`, without its end, and where the next one begins; both from the beginning of the request.
+    /// The line that begins at `from`, without its end, and where the next one begins; both from
+    /// the beginning of the request.
     #[allow(
         clippy::indexing_slicing,
         reason = "what was searched lies within the request"
@@ -470,7 +474,8 @@ fn refusal(limits: &Limits, what: &'static str, otherwise: BadRequest) -> BadReq
     }
 }
 
-/// The next word of a line: where it begins and ends once it is decoded, and where the rest of the line begins.
+/// The next word of a line: where it begins and ends once it is decoded, and where the rest of the
+/// line begins.
 #[allow(
     clippy::indexing_slicing,
     reason = "the line ends within the buffer, and what is decoded is no longer"
@@ -503,7 +508,8 @@ fn word(buffer: &mut [u8], mut at: usize, end: usize) -> Result<Option<(usize, u
     Ok(Some((start, out, at)))
 }
 
-/// Decodes up to the closing quote; where the rest begins. What is decoded is never longer than what it stands for.
+/// Decodes up to the closing quote; where the rest begins. What is decoded is never longer than
+/// what it stands for.
 #[allow(
     clippy::indexing_slicing,
     reason = "the line ends within the buffer, and what is decoded is no longer"

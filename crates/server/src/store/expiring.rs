@@ -1,8 +1,9 @@
 //! How much will have expired when, so that its space comes back though no client writes.
 //!
-//! The store drops what has expired when it compacts what lies around it, which no write may ever bring about. So it is counted what is
-//! written to expire; when as much has expired as half of the store takes, the store is compacted as a whole. What was counted is forgotten when
-//! the server ends.
+//! The store drops what has expired when it compacts what lies around it, which no write may ever
+//! bring about. So it is counted what is written to expire; when as much has expired as half of the
+//! store takes, the store is compacted as a whole. What was counted is forgotten when the server
+//! ends.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -46,7 +47,8 @@ impl Expiring {
         *due = (due.0 + bytes, due.1 + keys);
     }
 
-    /// Whether so much has expired that a store of `size` bytes is half empty. Counting begins again then.
+    /// Whether so much has expired that a store of `size` bytes is half empty. Counting begins
+    /// again then.
     pub(crate) fn is_much(
         &self,
         now_ms: u64,

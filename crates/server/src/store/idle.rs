@@ -1,7 +1,8 @@
 //! When keys were last used, about: for OBJECT IDLETIME.
 //!
-//! Keys share slots by their hashes, so that the table is small whatever the number of keys. A slot has the time of
-//! the last use of any of its keys: a key is idle for at least as long as its slot says.
+//! Keys share slots by their hashes, so that the table is small whatever the number of keys. A slot
+//! has the time of the last use of any of its keys: a key is idle for at least as long as its slot
+//! says.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use twox_hash::XxHash3_64;

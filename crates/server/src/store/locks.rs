@@ -115,7 +115,8 @@ impl Locks {
         self.lock(wanted)
     }
 
-    /// Whether a connection may watch a key whose lock the caller holds. A watcher is counted under the same lock.
+    /// Whether a connection may watch a key whose lock the caller holds. A watcher is counted under
+    /// the same lock.
     pub(crate) fn has_watchers(&self) -> bool {
         self.watching.load(Ordering::Relaxed) > 0
     }

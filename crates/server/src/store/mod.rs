@@ -1,23 +1,29 @@
 //! The store as commands see it: databases of typed keys, changed atomically.
 //!
-//! *Knows*: which keyspaces there are, locks of keys, transactions, numbers of collections, what becomes of collections that expire, and the
-//! memory that commands may take while they are executed.
+//! *Knows*: which keyspaces there are, locks of keys, transactions, numbers of collections, what
+//! becomes of collections that expire, and the memory that commands may take while they are
+//! executed.
 //!
 //! *Does not know*: protocols, connections, replies.
 //!
-//! *Read in this order*: `transaction.rs` (what a command reads and writes through), `entries.rs` (typed keys on top of it), `scan.rs` (walks), `locks.rs`,
-//! `staging.rs` (collections larger than a commit), `order/` (ranks in sorted sets),
-//! `working.rs` (memory of commands), `marks.rs` (which keys may have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`, `idle.rs`, `reaper.rs` with `expiring.rs`.
+//! *Read in this order*: `transaction.rs` (what a command reads and writes through), `entries.rs`
+//! (typed keys on top of it), `scan.rs` (walks), `locks.rs`, `staging.rs` (collections larger than
+//! a commit), `order/` (ranks in sorted sets), `working.rs` (memory of commands), `marks.rs` (which
+//! keys may have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`, `idle.rs`,
+//! `reaper.rs` with `expiring.rs`.
 //!
 //! Invariants:
 //!
-//! - **S6** A command that writes to a user's key holds its lock from the first read that the write depends on until the commit is seen: against all others,
-//!   or, if it depends on none (a blind write), against all but other blind writers.
-//! - **S7** What a command writes is one commit, together with what others of its batch write; so is a whole MULTI. A
-//!   batch that writes very much is committed in parts, each of whole commands. Elements of a collection that is made may be written before, where no reader
-//!   sees them (`staging.rs`).
-//! - **S8** It is known, in the store and in memory, which keys may have collections (`marks.rs`): a SET of any other needs no read. A key that has
-//!   one is among them from before its commit is seen until after that which deletes it, under the key's lock.
+//! - **S6** A command that writes to a user's key holds its lock from the first read that the write
+//!   depends on until the commit is seen: against all others, or, if it depends on none (a blind
+//!   write), against all but other blind writers.
+//! - **S7** What a command writes is one commit, together with what others of its batch write; so
+//!   is a whole MULTI. A batch that writes very much is committed in parts, each of whole commands.
+//!   Elements of a collection that is made may be written before, where no reader sees them
+//!   (`staging.rs`).
+//! - **S8** It is known, in the store and in memory, which keys may have collections (`marks.rs`):
+//!   a SET of any other needs no read. A key that has one is among them from before its commit is
+//!   seen until after that which deletes it, under the key's lock.
 
 mod clock;
 mod entries;
@@ -67,7 +73,8 @@ pub(crate) const DATABASES: u8 = 16;
 /// How many numbers of collections are reserved with one write.
 const NUMBERS: u64 = 1 << 20;
 
-/// The part of the memory that may say which keys have collections; and that which may hold orders of sorted sets.
+/// The part of the memory that may say which keys have collections; and that which may hold orders
+/// of sorted sets.
 const SHARE: u64 = 64;
 /// What the acknowledgement of a write waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! What becomes of collections that have expired: a thread deletes their elements without being asked.
+//! What becomes of collections that have expired: a thread deletes their elements without being
+//! asked.
 //!
 //! Strings expire in the store itself, which drops them when it compacts; it is told to when much
 //! has expired (`expiring.rs`). A collection's record does, too, but its elements would stay; so

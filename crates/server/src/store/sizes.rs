@@ -1,4 +1,5 @@
-//! How long values are: a batch reads no more at once than takes little memory, and none so much that the memory of clients would not have it.
+//! How long values are: a batch reads no more at once than takes little memory, and none so much
+//! that the memory of clients would not have it.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

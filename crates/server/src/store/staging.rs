@@ -1,8 +1,10 @@
-//! Collections that are too large for one commit: their elements are written under a new number in several, and the record that has the number is written last.
+//! Collections that are too large for one commit: their elements are written under a new number in
+//! several, and the record that has the number is written last.
 //!
-//! As long as no record has a number, no reader looks at what lies under it. With the first of these commits goes a note of the number, and the one that
-//! writes the record deletes the note: so a number with a note is garbage, which is deleted when that becomes clear, or when the store is opened next.
-//! What is short needs none of this, and goes with the rest of its transaction.
+//! As long as no record has a number, no reader looks at what lies under it. With the first of
+//! these commits goes a note of the number, and the one that writes the record deletes the note: so
+//! a number with a note is garbage, which is deleted when that becomes clear, or when the store is
+//! opened next. What is short needs none of this, and goes with the rest of its transaction.
 
 use super::transaction::Transaction;
 use super::{DATABASES, Store, Working};
@@ -24,7 +26,8 @@ pub(crate) struct Staging<'s> {
     number: u64,
     pending: Vec<(InnerKey, Vec<u8>)>,
     bytes: usize,
-    /// Whether the transaction deletes what lies under the number when it is committed: it has deleted the whole database before.
+    /// Whether the transaction deletes what lies under the number when it is committed: it has
+    /// deleted the whole database before.
     is_deleted: bool,
     /// Those that were written already, with their note.
     written: Option<Garbage<'s>>,

@@ -1,4 +1,5 @@
-//! What commands read and write through: the store with their own writes laid over it, committed as one.
+//! What commands read and write through: the store with their own writes laid over it, committed as
+//! one.
 
 use super::locks::Held;
 use super::marks::MarkChanges;
@@ -33,7 +34,8 @@ thread_local! {
     static SPARE: Cell<Option<Blind>> = const { Cell::new(None) };
 }
 
-/// Writes of commands that do not look at what is there, as they will be committed, in their order. No command reads them before.
+/// Writes of commands that do not look at what is there, as they will be committed, in their order.
+/// No command reads them before.
 struct Blind {
     batch: WriteBatch,
     /// Where a record is put together.
@@ -61,7 +63,8 @@ pub(crate) struct Transaction<'s> {
     blind: Option<Blind>,
     /// Where they go otherwise.
     pub(super) writes: BTreeMap<InnerKey, Write>,
-    /// Ranges that are deleted, of what was there before `writes`: their ends by their starts. No two of them meet.
+    /// Ranges that are deleted, of what was there before `writes`: their ends by their starts. No
+    /// two of them meet.
     pub(super) deleted: BTreeMap<InnerKey, InnerKey>,
     /// Which keys have got collections, and which have lost theirs.
     marks: MarkChanges,
@@ -101,7 +104,8 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// One for commands that overwrite whatever is there, and ask for nothing that they have written: it does not see its own writes.
+    /// One for commands that overwrite whatever is there, and ask for nothing that they have
+    /// written: it does not see its own writes.
     pub(crate) fn blind(store: &'s Store, database: u8) -> Transaction<'s> {
         let new = || Blind {
             batch: WriteBatch::new().durability(Durability::Process),
@@ -118,7 +122,8 @@ impl<'s> Transaction<'s> {
         self.bytes
     }
 
-    /// Reads the records of many keys at once, for commands to come. Their locks are held, or each is read by one command alone.
+    /// Reads the records of many keys at once, for commands to come. Their locks are held, or each
+    /// is read by one command alone.
     pub(crate) fn prefetch(&mut self, keys: Vec<InnerKey>) -> Result<(), Failure> {
         let values = Store::read_all(&self.store.data, &keys)?;
         self.has_read(keys, values);
@@ -139,8 +144,8 @@ impl<'s> Transaction<'s> {
         !self.prefetched.is_empty()
     }
 
-    /// Where a prefetched key is, if it is near where the last one was: commands ask in the order in which keys were collected. What is not
-    /// found is read once more.
+    /// Where a prefetched key is, if it is near where the last one was: commands ask in the order
+    /// in which keys were collected. What is not found is read once more.
     fn prefetched(&mut self, key: &[u8]) -> Option<usize> {
         let ahead = self.prefetched.iter().skip(self.next).take(AHEAD);
         let step = ahead.into_iter().position(|(name, _)| **name == *key)?;
@@ -295,7 +300,8 @@ impl<'s> Transaction<'s> {
         self.marks.remove(self.database, number, format::place(key));
     }
 
-    /// Whether the transaction itself may have given a key a collection: others do not know of that yet.
+    /// Whether the transaction itself may have given a key a collection: others do not know of that
+    /// yet.
     pub(super) fn has_own_collection(&self, key: &[u8]) -> bool {
         self.marks.adds_any() && self.own_value(&format::record_key(self.database, key)).is_some()
     }
@@ -318,7 +324,8 @@ impl<'s> Transaction<'s> {
         emptied
     }
 
-    /// Deletes all records of a range of the database, and tells who watches a key that has one. All locks are held.
+    /// Deletes all records of a range of the database, and tells who watches a key that has one.
+    /// All locks are held.
     pub(crate) fn empty_range(&mut self, start: InnerKey, end: InnerKey) -> Result<(), Failure> {
         for key in self.store.locks.watched(self.database) {
             let is_within = (&start..&end).contains(&&format::record_key(self.database, &key));
@@ -330,7 +337,8 @@ impl<'s> Transaction<'s> {
         Ok(())
     }
 
-    /// Commits what was written, under the locks that are held for it (S6). Replies that depend on the disk wait for it elsewhere (S3).
+    /// Commits what was written, under the locks that are held for it (S6). Replies that depend on
+    /// the disk wait for it elsewhere (S3).
     pub(crate) fn commit(self, held: &Held<'_>) -> Result<Outcome, Failure> {
         self.commit_with(held, |_| Ok(()))
     }
@@ -350,7 +358,8 @@ impl<'s> Transaction<'s> {
             self.keep_orders();
             return Ok(Outcome::Nothing);
         }
-        // A SET that comes as soon as the locks are let go must find the marks, and none too few if this fails.
+        // A SET that comes as soon as the locks are let go must find the marks, and none too few if
+        // this fails.
         self.marks.before(&self.store.marks);
         self.store.db.write(batch)?;
         self.staged.keep();

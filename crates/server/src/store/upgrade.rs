@@ -78,7 +78,8 @@ fn note_collections(db: &Db, data: &Keyspace, database: u8) -> Result<()> {
             notes.add(collection.number, format::user_key(inner))?;
         }
     }
-    // The record of a collection that has expired may be gone already; its elements are there until the reaper deletes them.
+    // The record of a collection that has expired may be gone already; its elements are there until
+    // the reaper deletes them.
     let mut expiries = walk(format::all_expiries(database));
     while let Some((inner, key)) = expiries.lend()? {
         if let Some(number) = format::expiring_number(inner) {

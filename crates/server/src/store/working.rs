@@ -1,4 +1,5 @@
-//! Memory that a command takes while it is executed, beside its request and its reply: it counts within the memory of clients.
+//! Memory that a command takes while it is executed, beside its request and its reply: it counts
+//! within the memory of clients.
 
 use super::Store;
 use crate::error::Failure;
@@ -10,7 +11,7 @@ const FREE: usize = 64 << 10;
 /// Memory is taken in whole steps of this length.
 const STEP: usize = 64 << 10;
 
-/// The memory that one command has taken for what it gathers. Dropping it gives the memory back.
+/// The memory that a command has taken for what it gathers. Dropping it gives the memory back.
 #[derive(Debug)]
 pub(crate) struct Working<'s> {
     budget: &'s Budget,
@@ -31,7 +32,8 @@ impl<'s> Working<'s> {
     /// Takes more bytes.
     ///
     /// # Errors
-    /// [`Failure::NoRoom`] if all clients together would hold more than they may. The command has changed nothing yet.
+    /// [`Failure::NoRoom`] if all clients together would hold more than they may. The command has
+    /// changed nothing yet.
     pub(crate) fn add(&mut self, bytes: usize) -> Result<(), Failure> {
         self.needed = self.needed.saturating_add(bytes);
         if self.needed <= FREE || self.needed <= self.taken {
@@ -49,7 +51,8 @@ impl<'s> Working<'s> {
 }
 
 impl<'s> Working<'s> {
-    /// Takes bytes whether they fit or not: a buffer that every command of a kind has, of a size that no client chooses.
+    /// Takes bytes whether they fit or not: a buffer that every command of a kind has, of a size
+    /// that no client chooses.
     pub(crate) fn of_buffer(store: &'s Store, bytes: usize) -> Working<'s> {
         store.budget.take(bytes);
         Working {

@@ -38,7 +38,8 @@ const GOODBYE: Duration = Duration::from_secs(1);
 const LIFE: Duration = Duration::from_secs(600);
 /// Bytes of the head of a request, and of what is read and written at once.
 const BUFFER: usize = 128 << 10;
-/// After an error of the system, such as too few file descriptors, no client is accepted for this long.
+/// After an error of the system, such as too few file descriptors, no client is accepted for this
+/// long.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How often what the store does is noted.
 const INTERVAL: Duration = Duration::from_secs(1);

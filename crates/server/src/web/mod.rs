@@ -12,9 +12,11 @@
 //!
 //! Invariants:
 //!
-//! - **S12** No client without the password learns anything, and no page of another site either: names of hosts that are not ours are refused, answers
-//!   may not be read or framed by others, and the page runs no script but its own.
-//! - **S13** A request takes memory within limits that do not depend on the store, but for one value that is asked for as it is.
+//! - **S12** No client without the password learns anything, and no page of another site either:
+//!   names of hosts that are not ours are refused, answers may not be read or framed by others, and
+//!   the page runs no script but its own.
+//! - **S13** A request takes memory within limits that do not depend on the store, but for one
+//!   value that is asked for as it is.
 
 mod browse;
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What a command gathers while it is executed counts within the memory of clients, however small the request is.
+//! What a command gathers while it is executed counts within the memory of clients, however small
+//! the request is.
 
 use crate::client::{Client, Fixture, options, request};
 use alluvium_device::{heap, machine};

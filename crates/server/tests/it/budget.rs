@@ -1,4 +1,5 @@
-//! One budget for the memory of all connections: what does not fit waits or is refused, and the slowest readers go first.
+//! One budget for the memory of all connections: what does not fit waits or is refused, and the
+//! slowest readers go first.
 
 use crate::client::{Client, Fixture, options, request};
 use alluvium_device::{heap, machine};
@@ -112,8 +113,8 @@ fn the_slowest_readers_are_closed_and_no_others() {
     let (mut observer, mut idle) = (fixture.client(), fixture.client());
     let mut spared = fixture.client();
     set(&mut observer, b"k", 700_000);
-    // The system's buffers take about as much of each reader's replies. Replies of different lengths leave remainders of
-    // different lengths, so that together they surely exceed the limit.
+    // The system's buffers take about as much of each reader's replies. Replies of different
+    // lengths leave remainders of different lengths, so that together they surely exceed the limit.
     let key = |reader: usize| format!("k{reader}");
     let length = |reader: usize| 400_000 + 20_011 * reader;
     for reader in 0..30 {
@@ -131,7 +132,7 @@ fn the_slowest_readers_are_closed_and_no_others() {
     wait_until("some are closed", || info(&mut observer, "evicted_clients") > 0);
     let limit = info(&mut observer, "maxmemory_clients");
     assert_eq!(limit, 4 * MIB as u64);
-    // A reply that fits is made for whoever takes it.
+    // A reply that fits is made for a client that takes it.
     observer.send(&[b"GET", b"k"]);
     assert_eq!(observer.reply().len(), 700_002);
     idle.script("PING => PONG");

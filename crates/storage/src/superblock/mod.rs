@@ -393,8 +393,8 @@ fn read_slots(file: &dyn Device) -> Result<Vec<Slot>> {
         .collect()
 }
 
-/// The newest valid superblock and its pair. Another format anywhere is an error even beside a valid superblock: the
-/// newer version wrote last.
+/// The newest valid superblock and its pair. Another format anywhere is an error even beside a
+/// valid superblock: the newer version wrote last.
 fn newest(slots: Vec<Slot>) -> Result<(usize, Superblock)> {
     let mut best: Option<(usize, Superblock)> = None;
     let mut first_error = None;

@@ -40,7 +40,7 @@ pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
     Ok(reached.collect())
 }
 
-/// Checks what the root of a map leads to in data files that nobody writes.
+/// Checks what the root of a map leads to in data files that are not being written.
 #[must_use]
 pub fn check_files(files: Files<'_>, root: &[u8]) -> Findings {
     let mut findings = Findings::default();

@@ -1,4 +1,5 @@
-//! The bytes of an ordered map at a checkpoint, version 1. All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! The bytes of an ordered map at a checkpoint, version 1. All integers little-endian; a *varint*
+//! is LEB128 of at most 10 bytes.
 //!
 //! The root:
 //!
@@ -17,6 +18,7 @@
 //!                 messages (varint), newest first, each:
 //!                   sequence (varint), kind (1), expiry in milliseconds (varint), length of the operand (varint), operand
 //! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Entry, Keys};
 use alluvium_base::Kind;

@@ -63,8 +63,8 @@ impl RunOptions {
         }
     }
 
-    /// Bytes that a leaf may have, for records of `record` bytes on a device that moves `half_bandwidth` bytes while an
-    /// I/O begins.
+    /// Bytes that a leaf may have, for records of `record` bytes on a device that moves
+    /// `half_bandwidth` bytes while an I/O begins.
     pub(super) fn leaf_room(&self, record: usize, page_size: PageSize, half_bandwidth: u64) -> usize {
         let pages = self.leaf_pages.map(usize::from);
         let chosen = || leaf_pages(record, self.codec, page_size, half_bandwidth);

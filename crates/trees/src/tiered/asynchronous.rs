@@ -78,8 +78,8 @@ impl Reader<'_> {
         course.version == Some(self.version())
     }
 
-    /// Feeds a lookup as far as what is in the cache leads. When it is pending, the course says what is missing. Few things are waited for in
-    /// here: see [`Lookup`].
+    /// Feeds a lookup as far as what is in the cache leads. When it is pending, the course says
+    /// what is missing. Few things are waited for in here: see [`Lookup`].
     ///
     /// # Errors
     /// As [`Reader::gather`].
@@ -116,7 +116,8 @@ impl Reader<'_> {
     }
 }
 
-/// A lookup of one key that is polled: what it needs and is not in the cache is being read between two calls.
+/// A lookup of one key that is polled: what it needs and is not in the cache is being read between
+/// two calls.
 ///
 /// It holds neither a version nor a memtable meanwhile. When the tree has changed, the lookup
 /// starts again, and finds most of what it needs in the cache. Few things are waited for after all:

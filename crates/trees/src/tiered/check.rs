@@ -14,13 +14,14 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 impl Tree {
-    /// Everything that is wrong with the tree, and the extents that it uses. No step may go on meanwhile; jobs that were
-    /// begun and not ended are handed in, for they use extents too. `durable` is the root that the durable generation
-    /// has, if it has one. `tell` learns how far it has come whenever a run or a maplet was read, and may end it by
-    /// failing.
+    /// Everything that is wrong with the tree, and the extents that it uses. No step may go on
+    /// meanwhile; jobs that were begun and not ended are handed in, for they use extents too.
+    /// `durable` is the root that the durable generation has, if it has one. `tell` learns how far
+    /// it has come whenever a run or a maplet was read, and may end it by failing.
     ///
     /// # Errors
-    /// As the device says, and what `tell` returns. What cannot be read because it is damaged is reported, not returned.
+    /// As the device says, and what `tell` returns. What cannot be read because it is damaged is
+    /// reported, not returned.
     pub fn examine(
         &self,
         depth: Depth,
@@ -95,7 +96,8 @@ impl Tree {
     fn check_depths(&self, node: &Node, found: &mut Vec<String>) {
         let most = self.options().shape.most_runs();
         for pivot in 0..node.pivots.len() {
-            // Nothing can flush a leaf further: what it has too much waits for a compaction, however long that takes.
+            // Nothing can flush a leaf further: what it has too much waits for a compaction,
+            // however long that takes.
             if node.is_leaf() && self.lock().inflight.job_of(0, &node.range.low).is_some() {
                 continue;
             }
@@ -113,7 +115,8 @@ impl Tree {
         }
     }
 
-    /// For each pivot with anything in its stack, how many records it is estimated to hold, and how many it does, counted one by one.
+    /// For each pivot with anything in its stack, how many records it is estimated to hold, and how
+    /// many it does, counted one by one.
     ///
     /// # Errors
     /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).

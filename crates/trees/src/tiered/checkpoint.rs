@@ -1,4 +1,5 @@
-//! The trunk on disk: what has changed is written at a checkpoint, children before their parents, and read at an opening.
+//! The trunk on disk: what has changed is written at a checkpoint, children before their parents,
+//! and read at an opening.
 
 use super::form::{self, Open};
 use super::format::{Form, GroupName, Root};
@@ -174,13 +175,14 @@ impl Tree {
         }
     }
 
-    /// Writes most of what a checkpoint needs, while other steps go on: the cut that follows has little left to
-    /// write. One checkpoint runs at a time.
+    /// Writes most of what a checkpoint needs, while other steps go on: the cut that follows has
+    /// little left to write. One checkpoint runs at a time.
     ///
     /// # Errors
     /// A full disk, which changes nothing; after a failed write the store takes no changes.
     pub fn prepare(&self) -> Result<()> {
-        // What changes while most is written is written again, and is little: the trunk stands still for a few nodes.
+        // What changes while most is written is written again, and is little: the trunk stands
+        // still for a few nodes.
         for round in 0..ROUNDS {
             let version = self.version();
             let nodes = if round == 0 && self.lock().shelves.is_sparse() {
@@ -198,8 +200,8 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes what is left, and returns what the tree is opened from: [`Tree::open`]. The trunk stands still until the
-    /// cut is dropped, so that the extents can be cut at the same moment.
+    /// Writes what is left, and returns what the tree is opened from: [`Tree::open`]. The trunk
+    /// stands still until the cut is dropped, so that the extents can be cut at the same moment.
     ///
     /// # Errors
     /// As [`Tree::prepare`].
@@ -217,7 +219,8 @@ impl Tree {
         Ok(Cut::new(root.encode(), version.cut, trunk))
     }
 
-    /// Writes nodes, children before their parents. Those of which a child has been overtaken meanwhile have been, too, and are left out.
+    /// Writes nodes, children before their parents. Those of which a child has been overtaken
+    /// meanwhile have been, too, and are left out.
     fn write_nodes(&self, mut nodes: Vec<Arc<Node>>) -> Result<Written> {
         if nodes.is_empty() {
             return Ok(Written {
@@ -244,7 +247,8 @@ impl Tree {
         })
     }
 
-    /// Notes where nodes are now, and gives up where they were. What has been overtaken while it was written counts for nothing.
+    /// Notes where nodes are now, and gives up where they were. What has been overtaken while it
+    /// was written counts for nothing.
     fn shelve(&self, trunk: &mut Trunk, written: Written) {
         let (store, shelves) = (self.store(), &mut trunk.shelves);
         for (extent, _) in &written.extents {

@@ -1,5 +1,5 @@
-//! Compaction: a stretch of one pivot's stack becomes one run, outside of the trunk and without a lock, and takes the
-//! stretch's place if nothing else has happened to it meanwhile.
+//! Compaction: a stretch of one pivot's stack becomes one run, outside of the trunk and without a
+//! lock, and takes the stretch's place if nothing else has happened to it meanwhile.
 
 use super::estimate::compaction_bytes;
 use super::fuse::{Fused, Plan, Source, Taken};
@@ -266,7 +266,8 @@ impl Stretch {
         own.chain(live).fold(Weight::default(), Weight::add)
     }
 
-    /// The parts that a job reads that takes it, oldest first; some may have nothing of the pivot's range.
+    /// The parts that a job reads that takes it, oldest first; some may have nothing of the pivot's
+    /// range.
     fn inputs<'n>(&self, node: &'n Node, index: usize) -> impl Iterator<Item = &'n Part> {
         let own = &node.pivots[index].own[self.own.clone()];
         let bundles = &node.live_bundles(index)[..self.bundles];
@@ -326,7 +327,8 @@ impl Job {
         format!("compaction at height {height} of {range:?}: own parts {own:?} and {bundles} bundles")
     }
 
-    /// What makes deletes and old versions free space may use the reserve, and what has been asked for in vain while space is scarce a part of it.
+    /// What makes deletes and old versions free space may use the reserve, and what has been asked
+    /// for in vain while space is scarce a part of it.
     fn class(&self) -> Class {
         match self.stretch.reason {
             _ if self.tree.is_scarce() && self.frees => Class::Freeing,
@@ -364,7 +366,8 @@ impl Job {
     /// Does a slice of the work: reads about `records` records.
     ///
     /// # Errors
-    /// [`Error::Full`](alluvium_storage::Error::Full), and as the device says. What was written is given up, and the compaction is due again.
+    /// [`Error::Full`](alluvium_storage::Error::Full), and as the device says. What was written is
+    /// given up, and the compaction is due again.
     pub fn poll(&mut self, records: usize) -> Result<Progress> {
         if !self.tree.lock().inflight.is_wanted(self.id) {
             self.give_up();
@@ -467,8 +470,10 @@ impl Job {
         }
     }
 
-    /// How many of these keys, of a run that a leaf gets beside its others, the leaf holds already, about. Those with the lowest hashes are looked up: they are in
-    /// the first pages of all maplets. What cannot be read is as if it held none: nothing depends on this but when the leaf is rewritten.
+    /// How many of these keys, of a run that a leaf gets beside its others, the leaf holds already,
+    /// about. Those with the lowest hashes are looked up: they are in the first pages of all
+    /// maplets. What cannot be read is as if it held none: nothing depends on this but when the
+    /// leaf is rewritten.
     fn renews(&self, hashes: &[u64]) -> u64 {
         let tree = &self.tree;
         let guard = tree.shared.store.epochs().pin();

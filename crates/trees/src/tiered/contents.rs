@@ -1,7 +1,9 @@
-//! Reads all that readers can reach of a tree: trunk nodes, footers, index nodes, leaves, values and maplets, run by run in the order of the
-//! device. What is damaged is listed, and the rest is read all the same.
+//! Reads all that readers can reach of a tree: trunk nodes, footers, index nodes, leaves, values
+//! and maplets, run by run in the order of the device. What is damaged is listed, and the rest is
+//! read all the same.
 //!
-//! Memory: the names of what there is, one open run or maplet at a time, and some mebibytes of nodes.
+//! Memory: the names of what there is, one open run or maplet at a time, and some mebibytes of
+//! nodes.
 
 use super::Tree;
 use super::names::{Names, merged, tell_damage};
@@ -23,8 +25,8 @@ const KEYS_AT_ONCE: usize = 16 << 10;
 /// Bytes of them, about.
 const KEY_BYTES_AT_ONCE: usize = 1 << 20;
 
-/// Checks what the root of a tree leads to in data files that nobody writes; `live_bytes` is how much there is, about. `tell` may end
-/// it by failing.
+/// Checks what the root of a tree leads to in data files that are not being written; `live_bytes`
+/// says about how much there is. `tell` may end it by failing.
 ///
 /// # Errors
 /// What `tell` returns. What cannot be read is reported, not returned.
@@ -171,8 +173,8 @@ impl<'c> Contents<'c> {
     }
 }
 
-/// Keys of a run that its group's maplet must know (T6). They are looked up through the cache; the maplet's pages on the device are
-/// compared with their checksums elsewhere.
+/// Keys of a run that its group's maplet must know (T6). They are looked up through the cache; the
+/// maplet's pages on the device are compared with their checksums elsewhere.
 struct Lookups<'l> {
     store: &'l Store,
     group: &'l Group,

@@ -14,12 +14,15 @@
 //!
 //! Invariants:
 //!
-//! - **D1** A digest denies no key of a bundle in the root of a version that has it: keys are added before the version is published, and never
-//!   taken out. More may be added while versions use it, so a search asks once and keeps to the answer.
-//! - **D2** A root with a range delete among its bundles has none: a range delete speaks of keys that no filter has.
+//! - **D1** A digest denies no key of a bundle in the root of a version that has it: keys are added
+//!   before the version is published, and never taken out. More may be added while versions use it,
+//!   so a search asks once and keeps to the answer.
+//! - **D2** A root with a range delete among its bundles has none: a range delete speaks of keys
+//!   that no filter has.
 //!
-//! The filter has blocks of a cache line with six bits for each key ([`Line`]), by the fingerprints that maplets have: about one
-//! unknown key in a hundred passes when it is full, one in two thousand when it is new.
+//! The filter has blocks of a cache line with six bits for each key ([`Line`]), by the fingerprints
+//! that maplets have: about one unknown key in a hundred passes when it is full, one in two
+//! thousand when it is new.
 
 use super::node::{Group, Node};
 use super::tree::{Tree, Trunk};
@@ -46,7 +49,8 @@ const LEAST_GROUPS: usize = 4;
 /// Build the filter once lookups have probed `entries / ENTRIES_PER_QUESTION` maplets without it:
 /// probing a maplet costs three to four times as much as adding an entry.
 const ENTRIES_PER_QUESTION: u64 = 4;
-/// It takes this part of a memtable at most: with tiny records it would cost more memory than it is worth.
+/// It takes this part of a memtable at most: with tiny records it would cost more memory than it is
+/// worth.
 const MEMTABLE_PART: u64 = 2;
 
 /// The filter.
@@ -82,7 +86,7 @@ impl Digest {
         self.bloom.bytes() as u64
     }
 
-    /// The bits of a fingerprint, which is too short to be a hash: it is mixed anew.
+    /// The bits of a fingerprint, which is too short to be a hash: it is mixed again.
     #[inline]
     fn place(&self, fingerprint: u64) -> Bits<'_, Line> {
         let mixed = (fingerprint ^ fingerprint >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -140,7 +144,8 @@ impl Covered {
 }
 
 impl Trunk {
-    /// The digest of a version with this root, if it covers its bundles. Otherwise there is none any more.
+    /// The digest of a version with this root, if it covers its bundles. Otherwise there is none
+    /// any more.
     pub(super) fn digest_for(&mut self, root: &Node) -> Option<Arc<Digest>> {
         let covered = self.digest.as_ref()?;
         let is_covered = |group: &Arc<Group>| covered.groups.contains(&group.id) && !deletes_ranges(group);
@@ -208,7 +213,8 @@ impl Tree {
         self.digest()
     }
 
-    /// A digest of the root's bundles to be made, whatever it costs; none where there is one, or there can be none.
+    /// A digest of the root's bundles to be made, whatever it costs; none where there is one, or
+    /// there can be none.
     #[must_use]
     pub fn digest(&self) -> Option<Digesting> {
         let hold = self.shared.store.epochs().hold();
@@ -253,7 +259,8 @@ impl Digesting {
     /// Does a slice of the work: about `entries` entries.
     ///
     /// # Errors
-    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt): nothing has changed.
+    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt): nothing has
+    /// changed.
     pub fn poll(&mut self, entries: usize) -> Result<Progress> {
         let tiers = self.tree.shared.store.tiers();
         let bits = u32::from(self.digest.fingerprint_bits);

@@ -1,6 +1,7 @@
-//! The bytes of the trunk at a checkpoint, version 3. All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! The bytes of the trunk at a checkpoint, version 3. All integers little-endian; a *varint* is
+//! LEB128 of at most 10 bytes.
 //!
-//! The root, which a checkpoint hands to whoever keeps it:
+//! The root, which a checkpoint hands to its caller:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -10,7 +11,8 @@
 //!     10    44  pointer to the trunk's root
 //! ```
 //!
-//! A pointer to a trunk node, which is a stretch of bytes in storage nodes that it may share with others:
+//! A pointer to a trunk node, which is a stretch of bytes in storage nodes that it may share with
+//! others:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING

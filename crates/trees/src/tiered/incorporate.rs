@@ -57,8 +57,9 @@ struct Bundle {
 }
 
 impl Tree {
-    /// Begins to write out a sealed memtable, which holds every commit after the last one's cut up to `cut`. Memtables are
-    /// incorporated in their order. `class` says whether it may use the reserve: it does when it holds deletes only.
+    /// Begins to write out a sealed memtable, which holds every commit after the last one's cut up
+    /// to `cut`. Memtables are incorporated in their order. `class` says whether it may use the
+    /// reserve: it does when it holds deletes only.
     ///
     /// # Errors
     /// As [`Builder::new`].
@@ -76,11 +77,13 @@ impl Tree {
         let mut builder = Builder::new(&self.shared.store, &options)?;
         if share.memtable.has_range_deletes() {
             let mut deletes = share.memtable.range_deletes();
-            // The tree holds nothing as new as the memtable's oldest message, and the records that follow were not deleted.
+            // The tree holds nothing as new as the memtable's oldest message, and the records that
+            // follow were not deleted.
             deletes.level(rule.horizon);
             deletes.fold(&[rule.horizon]);
             let root = &self.peek().root;
-            // Where the tree has nothing, a delete that every reader sees has nothing left to delete (G4).
+            // Where the tree has nothing, a delete that every reader sees has nothing left to
+            // delete (G4).
             deletes.retain(|start, end, sequence| {
                 share.contains(start)
                     && (sequence > rule.horizon || root.touches(&KeyRange::new(start, Some(end))))
@@ -215,7 +218,8 @@ impl Incorporation {
     }
 
     fn install(&mut self) -> Result<()> {
-        // Where an error or a panic comes before the tree has it, only the memtable has its messages still.
+        // Where an error or a panic comes before the tree has it, only the memtable has its
+        // messages still.
         let bundle = match std::mem::replace(&mut self.state, State::Broken) {
             State::Taken(bundle) => bundle,
             State::Published => {
@@ -250,7 +254,8 @@ impl Incorporation {
         let changed = tree.change(Some(cut), |trunk, shaper, root| {
             let received = shaper.receive(root, vec![part])?;
             let nodes = shaper.settle(received, Rank::Root)?;
-            // Nothing can fail any more: what was written becomes part of the generation being built.
+            // Nothing can fail any more: what was written becomes part of the generation being
+            // built.
             tree.install_extents(&built.run, &built.extents, &written.extents);
             if let Some(digest) = &digest {
                 trunk.cover(digest, number);

@@ -48,7 +48,8 @@ pub(super) struct Damaged {
 }
 
 impl Names {
-    /// What the root of a tree leads to. Damaged trunk nodes are listed, and what lies below them is not known.
+    /// What the root of a tree leads to. Damaged trunk nodes are listed, and what lies below them
+    /// is not known.
     pub(super) fn read(&mut self, files: Files<'_>, root: &[u8]) {
         match Root::decode(root, &root_place(), files.page_size) {
             Ok(root) => self.read_trunk(files, root.trunk),
@@ -198,8 +199,9 @@ pub(super) fn merged(needs: &[Need]) -> Vec<KeyRange> {
     merged
 }
 
-/// Every extent that the root of a tree leads to, with its references and live bytes: what the extent map says, found without it.
-/// Trunk nodes do not say which extents they are in, so theirs are made as small as they can be.
+/// Every extent that the root of a tree leads to, with its references and live bytes: what the
+/// extent map says, found without it. Trunk nodes do not say which extents they are in, so theirs
+/// are made as small as they can be.
 ///
 /// # Errors
 /// [`Error::Corrupt`] when anything that names extents is damaged; as the device says.

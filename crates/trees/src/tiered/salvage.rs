@@ -178,7 +178,8 @@ impl Salvage {
                 let ranges = merged(&of_group);
                 let wrong = run.check_within(Files::of(store), &ranges, &mut tell, &mut Amounts::default());
                 if let (Some(wrong), Some(low)) = (wrong.first(), ranges.first()) {
-                    // A lookup does not meet what cannot be read here: it is not in the maplet any more.
+                    // A lookup does not meet what cannot be read here: it is not in the maplet any
+                    // more.
                     let high = ranges.last().and_then(|last| last.high.clone());
                     self.lost.push(Lost {
                         range: KeyRange {
@@ -243,8 +244,9 @@ pub(super) fn empty(height: u8, range: &KeyRange) -> Node {
 }
 
 impl Tree {
-    /// Opens a tree of which something is damaged, in a store whose extents are those that [`Salvage::reached`] names. The next checkpoint makes
-    /// what comes of it durable. Says of what something is lost, and what is as it was.
+    /// Opens a tree of which something is damaged, in a store whose extents are those that
+    /// [`Salvage::reached`] names. The next checkpoint makes what comes of it durable. Says of what
+    /// something is lost, and what is as it was.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when it cannot be opened for all that; a full disk; as the device says.

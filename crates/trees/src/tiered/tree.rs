@@ -49,7 +49,8 @@ impl Default for TreeOptions {
         TreeOptions {
             shape: Shape::default(),
             victim: Victim::default(),
-            // Twelve beyond the two million records that a leaf of 256 MiB holds when each has about 120 bytes.
+            // Twelve beyond the two million records that a leaf of 256 MiB holds when each has
+            // about 120 bytes.
             fingerprint_bits: 33,
             schema: Arc::new(OneKeyspace::default()),
             horizon: None,
@@ -92,7 +93,8 @@ pub(super) struct Trunk {
     pub(super) inflight: Inflight,
     /// What running compactions use, by job, until they end or are overtaken.
     pub(super) pins: HashMap<JobId, Arc<[(Part, KeyRange)]>>,
-    /// Overtaken compactions that have not noticed yet: what they may still read is not used again before.
+    /// Overtaken compactions that have not noticed yet: what they may still read is not used again
+    /// before.
     pub(super) overtaken: HashMap<JobId, Hold>,
     pub(super) counts: Counts,
     /// Flushes so far.
@@ -120,7 +122,8 @@ pub struct Stats {
     pub incorporations: u64,
     /// Records that compactions read, and wrote.
     pub compacted: (u64, u64),
-    /// Of the records read, those that a full compaction or a merge of a leaf's oldest runs asked for.
+    /// Of the records read, those that a full compaction or a merge of a leaf's oldest runs asked
+    /// for.
     pub rewritten: u64,
     /// Bytes of runs and maplets that compactions wrote.
     pub compacted_bytes: u64,
@@ -175,7 +178,8 @@ impl fmt::Debug for Shared {
 }
 
 impl Tree {
-    /// An empty tree over a store that has just been created, or whose payload says that there is none.
+    /// An empty tree over a store that has just been created, or whose payload says that there is
+    /// none.
     #[must_use]
     pub fn create(store: Arc<Store>, options: TreeOptions) -> Tree {
         let root = Arc::new(Node::leaf(KeyRange::everything()));
@@ -252,8 +256,9 @@ impl Tree {
         &self.shared.options
     }
 
-    /// From now on compactions that writes have made due ask for space of this class, or of [`Class::Freeing`] if it may use the reserve at all: while
-    /// there is nothing else, for what a compaction replaces comes free.
+    /// From now on compactions that writes have made due ask for space of this class, or of
+    /// [`Class::Freeing`] if it may use the reserve at all: while there is nothing else, for what a
+    /// compaction replaces comes free.
     pub fn compact_from(&self, class: Class) {
         let scarce = class != Class::Normal;
         self.shared.scarce.store(scarce, Ordering::Relaxed);
@@ -322,8 +327,8 @@ impl Tree {
         self.shared.trunk.lock()
     }
 
-    /// Changes the trunk: `change` makes a new root of the current one, or none to leave it. Extents of what it brings in are
-    /// installed by it, and only after nothing can fail any more.
+    /// Changes the trunk: `change` makes a new root of the current one, or none to leave it.
+    /// Extents of what it brings in are installed by it, and only after nothing can fail any more.
     pub(super) fn change(
         &self,
         cut: Option<Sequence>,
@@ -345,8 +350,9 @@ impl Tree {
         Ok(true)
     }
 
-    /// Passes the result of something that writes on, and shows a failed write to the store, which takes no changes from then on. A
-    /// failed read has changed nothing: whatever needed it is due again.
+    /// Passes the result of something that writes on, and shows a failed write to the store, which
+    /// takes no changes from then on. A failed read has changed nothing: whatever needed it is due
+    /// again.
     pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
         match result {
             Err(Error::Device(DeviceError::Io {
@@ -375,7 +381,8 @@ impl Tree {
         }
     }
 
-    /// Makes `root` the current version: counts its uses, gives up what only the old one used, and plans what is due in it.
+    /// Makes `root` the current version: counts its uses, gives up what only the old one used, and
+    /// plans what is due in it.
     pub(super) fn publish(
         &self,
         trunk: &mut Trunk,
@@ -448,14 +455,15 @@ impl Tree {
 }
 
 impl Trunk {
-    /// Plans a compaction for every pivot of these nodes that has something pending, but for the root's. A leaf that is to be
-    /// compacted fully, or has too many runs, has one in any case.
+    /// Plans a compaction for every pivot of these nodes that has something pending, but for the
+    /// root's. A leaf that is to be compacted fully, or has too many runs, has one in any case.
     pub(super) fn plan(&mut self, nodes: &[Arc<Node>], root: &Arc<Node>) {
         for node in nodes {
             for (index, pivot) in node.pivots.iter().enumerate() {
                 let wanted = node.is_leaf() && self.full.contains(&pivot.low);
                 let pending = !pivot.live.is_empty() && !Arc::ptr_eq(node, root);
-                // The root too, when it is a leaf: many small memtables would never make it large enough to split.
+                // The root too, when it is a leaf: many small memtables would never make it large
+                // enough to split.
                 let crowded = node.is_leaf() && policy::is_crowded(&self.shape, node.depth(0));
                 if wanted || pending || crowded {
                     let bytes = self.stretch(node, index).weight(node, index).bytes;
@@ -494,8 +502,8 @@ impl Trunk {
         }
     }
 
-    /// Abandons the jobs whose claims do not hold any more. Those that are running give up their inputs now, and keep them from being
-    /// used again until they notice.
+    /// Abandons the jobs whose claims do not hold any more. Those that are running give up their
+    /// inputs now, and keep them from being used again until they notice.
     fn abandon_overtaken(&mut self, root: &Node, flushed: &[(u8, KeyRange)], epochs: &Epochs) {
         let overtaken: Vec<_> = self
             .inflight
@@ -563,7 +571,8 @@ pub(super) fn all_nodes(root: &Arc<Node>) -> Vec<Arc<Node>> {
     nodes
 }
 
-/// The nodes that only the old trunk has, and those that only the new one has. What both share is not walked.
+/// The nodes that only the old trunk has, and those that only the new one has. What both share is
+/// not walked.
 fn difference(old: &Arc<Node>, new: &Arc<Node>) -> (Vec<Arc<Node>>, Vec<Arc<Node>>) {
     let (mut gone, mut made) = (Vec::new(), Vec::new());
     let (mut olds, mut news) = (vec![Arc::clone(old)], vec![Arc::clone(new)]);

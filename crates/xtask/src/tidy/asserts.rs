@@ -1,5 +1,6 @@
-//! Rule 11: in the crates that keep what is on disk, functions assert their invariants. Counted: `assert!`, its
-//! relatives and their debug forms, constant ones too, against functions with a body; tests count for neither.
+//! Rule 11: in the crates that keep what is on disk, functions assert their invariants. Counted:
+//! `assert!`, its relatives and their debug forms, constant ones too, against functions with a
+//! body; tests count for neither.
 
 use super::{Finding, Source, Workspace};
 use std::collections::BTreeSet;
@@ -7,7 +8,7 @@ use std::collections::BTreeSet;
 /// The crates that are held to it.
 pub const CRATES: [&str; 3] = ["storage", "dictionary", "trees"];
 
-/// So many functions may come to a hundred asserts: three asserts in ten functions.
+/// The most functions for a hundred asserts: three asserts in ten functions.
 pub const AIM: usize = 333;
 
 /// What counts as an assert.
@@ -34,7 +35,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
         if found > most {
             let (functions, asserts) = count(workspace, name);
             let text = format!(
-                "{functions} functions have {asserts} asserts; {} are wanted for so many: assert invariants where state \
+                "{functions} functions have {asserts} asserts; {} are wanted: assert invariants where state \
                  changes, and cite their numbers",
                 (functions * 100).div_ceil(most)
             );

@@ -1,18 +1,20 @@
-//! Rule 10: where bytes of a device or a socket are decoded, an unchecked index and an `unwrap` do not compile.
+//! Rule 10: where bytes of a device or a socket are decoded, an unchecked index and an `unwrap` do
+//! not compile.
 
 use super::{Finding, Workspace, crates};
 
 /// The line that each decoder begins with; its tests may do as they like.
 const DENIED: &str = "#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]";
 
-/// Decoders that are not called `format.rs`: the reader that formats use, and the parsers of protocols.
+/// Decoders that are not called `format.rs`: the reader that formats use, and the parsers of
+/// protocols.
 const OTHERS: [&str; 3] = [
     "crates/base/src/bytes.rs",
     "crates/server/src/memcached/request.rs",
     "crates/server/src/resp/parse.rs",
 ];
 
-/// Checks every `format.rs` of the house and the other decoders.
+/// Checks every `format.rs` of the product and the other decoders.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let decodes = |path: &str, name: &str| {
@@ -25,7 +27,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
         .filter(|source| decodes(&source.path, source.file_name()) && !source.is_test(1));
     let bare = decoders.filter(|source| source.find(DENIED).is_empty());
     bare.map(|source| {
-        let text = format!("it decodes bytes that nobody vouches for: begin with `{DENIED}`");
+        let text = format!("it decodes untrusted bytes: begin with `{DENIED}`");
         Finding::new(&source.path, 1, text)
     })
     .collect()

@@ -5,10 +5,9 @@
 //! *Does not know*: Rust's grammar beyond tokens; a rule that needs types belongs to clippy or a
 //! test.
 //!
-//! *Read in this order*: `source.rs` and `workspace.rs` (the material), `crates.rs` (the table of layers), then the checks:
-//! `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`, `decoders.rs`, `unfinished.rs`, `headers.rs`,
-//! `unknown.rs`, `tuning.rs`,
-//! `packages.rs`,
+//! *Read in this order*: `source.rs` and `workspace.rs` (the material), `crates.rs` (the table of
+//! layers), then the checks: `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`,
+//! `decoders.rs`, `unfinished.rs`, `headers.rs`, `unknown.rs`, `tuning.rs`, `packages.rs`,
 //! `sizes.rs` and `asserts.rs` with `ratchet.rs`.
 
 pub mod asserts;

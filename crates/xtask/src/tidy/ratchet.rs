@@ -16,7 +16,8 @@ pub struct Ratchet {
     pub long_functions: usize,
     /// How many lines say `tidy: allow`.
     pub allowances: usize,
-    /// How many functions of `storage` there are to a hundred of its asserts. It binds above the aim.
+    /// How many functions of `storage` there are to a hundred of its asserts. It binds above the
+    /// aim.
     pub storage_functions_per_100_asserts: usize,
     /// The same of `dictionary`.
     pub dictionary_functions_per_100_asserts: usize,

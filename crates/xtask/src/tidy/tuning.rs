@@ -1,5 +1,6 @@
-//! Tuning is frozen: every constant of the files that steer caches, read-ahead and compaction stands in one table, with its
-//! value, what it does and where it was measured. A new one, or another value, is a line there and a measurement.
+//! Tuning is frozen: every constant of the files that steer caches, read-ahead and compaction
+//! stands in one table, with its value, what it does and where it was measured. A new one, or
+//! another value, is a line there and a measurement.
 
 use super::source::{Kind, Token};
 use super::workspace::Document;

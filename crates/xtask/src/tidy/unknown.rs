@@ -1,5 +1,6 @@
-//! What a header says that its folder does not know, it does not import: a crate or a module that *Does not know* lists
-//! by its bare name. Clauses ("what is in a node") are about meaning, which text does not show.
+//! What a header says that its folder does not know, it does not import: a crate or a module that
+//! *Does not know* lists by its bare name. Clauses ("what is in a node") are about meaning, which
+//! text does not show.
 
 use super::headers::paragraph;
 use super::{Finding, Source, Workspace, crates};
@@ -8,7 +9,8 @@ use std::collections::BTreeMap;
 /// Where the paragraph begins.
 const DOES_NOT_KNOW: &str = "*Does not know*";
 
-/// Checks the header of every library and of every folder of the house against what the files below it import.
+/// Checks the header of every library and of every folder of the product against what the files
+/// below it import.
 #[must_use]
 pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let headers = workspace.sources.iter().filter(|source| {
@@ -51,7 +53,8 @@ fn of_header(workspace: &Workspace, header: &Source) -> Vec<Finding> {
     known.collect()
 }
 
-/// The things of a list that are one word, without articles: "keys, the tree; what a page means" has "keys" and "tree".
+/// The things of a list that are one word, without articles: "keys, the tree; what a page means"
+/// has "keys" and "tree".
 fn bare_names(text: &str) -> Vec<String> {
     let text = text.trim_end_matches('.').replace(". ", "; ");
     let clauses = text
@@ -78,8 +81,8 @@ fn is_same(module: &str, word: &str) -> bool {
     module == word || module.strip_suffix('s') == Some(word) || word.strip_suffix('s') == Some(module)
 }
 
-/// Crates and modules that a file imports from outside of a folder, with the lines: the crate's short name, and the first
-/// module of a path.
+/// Crates and modules that a file imports from outside of a folder, with the lines: the crate's
+/// short name, and the first module of a path.
 fn imports(source: &Source, folder: &str) -> Vec<(String, usize)> {
     let own = folder
         .split("/src/")

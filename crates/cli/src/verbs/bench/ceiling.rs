@@ -21,7 +21,8 @@ It measures nothing: it draws operations as `bench ycsb` does and counts how man
 has not. `counted` keeps what was asked for most often during the warm-up; no cache that has seen nothing else can be much better, unless
 what is asked for changes. `recent` keeps what was asked for or written last. `endless` has no bounds: it does not have what comes for the first time.";
 
-/// What a cache of a number of records can answer at best: the wall in front of every skewed workload.
+/// What a cache of a number of records can answer at best: the wall in front of every skewed
+/// workload.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Verb {

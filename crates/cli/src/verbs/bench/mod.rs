@@ -65,7 +65,8 @@ pub enum What {
     Trace(Box<trace::Verb>),
     /// The server, and Redis and memcached beside it: sets and gets by many connections.
     Server(Box<server::Verb>),
-    /// What a cache of a number of records can answer at best: the wall in front of every skewed workload.
+    /// What a cache of a number of records can answer at best: the wall in front of every skewed
+    /// workload.
     Ceiling(Box<ceiling::Verb>),
     /// Two reports: what became slower or dearer.
     Compare(Compare),

@@ -7,7 +7,8 @@
 //!
 //! *Knows*: which keys are read often, what the tree says about them, how many bytes that takes.
 //!
-//! *Does not know*: how the tree keeps records, memtables but for the keys in them, snapshots, threads.
+//! *Does not know*: how the tree keeps records, memtables but for the keys in them, snapshots,
+//! threads.
 //!
 //! *Read in this order*: `shard.rs` (a part of it under one lock) with `ring.rs` (the bytes),
 //! `table.rs` (from key to record) and `ghosts.rs` (who is let in), `forget.rs` (what a memtable

@@ -1,5 +1,6 @@
-//! The whole store under the simulator: users who write to several keyspaces at all three durabilities, the background slice by slice, and what a
-//! crash, or a device that fails, may leave.
+//! The whole store under the simulator: users who write to several keyspaces at all three
+//! durabilities, the background slice by slice, and what a crash, or a device that fails, may
+//! leave.
 
 mod kept;
 mod ops;

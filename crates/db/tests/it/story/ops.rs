@@ -90,7 +90,8 @@ fn ingest(choice: u32) -> Action {
     }
 }
 
-/// The steps of a run: some puts of the mix become merges, some deletes range deletes, some reads what is rarer.
+/// The steps of a run: some puts of the mix become merges, some deletes range deletes, some reads
+/// what is rarer.
 pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step<Action>> {
     let mut random = fastrand::Rng::with_seed(!seed);
     let plain = mix().steps(seed, count);

@@ -207,7 +207,8 @@ fn pop_and_show(
     Ok(())
 }
 
-/// Takes up to a number of elements from an end of a list and shows them behind its key; false if there is no such list.
+/// Takes up to a number of elements from an end of a list and shows them behind its key; false if
+/// there is no such list.
 pub(super) fn pop_from(
     transaction: &mut Transaction<'_>,
     key: &[u8],

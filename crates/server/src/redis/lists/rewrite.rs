@@ -1,4 +1,5 @@
-//! LINSERT and LREM: what lies behind the place, or before it, moves. Where much moves the list is written again, under another number.
+//! LINSERT and LREM: what lies behind the place, or before it, moves. Where much moves the list is
+//! written again, under another number.
 
 use super::{Done, place, stretch, visit};
 use crate::error::Failure;

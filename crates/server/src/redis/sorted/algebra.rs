@@ -1,4 +1,5 @@
-//! Unions, intersections and differences of sorted sets; plain sets count as sorted ones whose scores are 1.
+//! Unions, intersections and differences of sorted sets; plain sets count as sorted ones whose
+//! scores are 1.
 
 use super::super::args::{Options, integer, is, name, too_long};
 use super::super::numbered;
@@ -11,8 +12,8 @@ use crate::model::{Collection, Entry, Kind};
 use crate::resp::{Args, Reply};
 use crate::store::{Transaction, Working};
 
-/// What a member that is gathered takes beside its bytes: its place in a list that doubles as it grows, an allocation, and its
-/// frame and score in the reply.
+/// What a member that is gathered takes beside its bytes: its place in a list that doubles as it
+/// grows, an allocation, and its frame and score in the reply.
 const PER_MEMBER: usize = 2 * size_of::<Scored>() + 16 + 48;
 
 /// What a command says: its keys with their weights, and how scores are joined.
@@ -91,8 +92,8 @@ fn inputs(transaction: &mut Transaction<'_>, wish: &Wish<'_>) -> Result<Inputs, 
     Ok(sets)
 }
 
-/// Shows what is made of the inputs, in the order of scores. As they are found in another order, all of it is in memory before,
-/// within the memory of clients.
+/// Shows what is made of the inputs, in the order of scores. As they are found in another order,
+/// all of it is in memory before, within the memory of clients.
 fn show(transaction: &mut Transaction<'_>, wish: &Wish<'_>, sum: Sum, reply: &mut Reply<'_>) -> Done {
     let sets = inputs(transaction, wish)?;
     let mut working = Working::new(transaction.store);

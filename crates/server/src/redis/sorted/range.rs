@@ -1,4 +1,5 @@
-//! Members by rank, by score, by their own order: read and counted. What is long is not read but found: where it lies, and how many there are.
+//! Members by rank, by score, by their own order: read and counted. What is long is not read but
+//! found: where it lies, and how many there are.
 
 use super::super::args::{Options, integer, is, span, too_long};
 use super::super::pages::{self, PAGE, Show, Stretch};
@@ -134,8 +135,8 @@ pub(super) fn first<'s>(
     Ok((found, working))
 }
 
-/// What a member that is taken away takes: here, in the reply, and where its three records are removed in the transaction and its
-/// batch; and beside its bytes.
+/// What a member that is taken away takes: here, in the reply, and where its three records are
+/// removed in the transaction and its batch; and beside its bytes.
 const COPIES: usize = 6;
 const PER_MEMBER: usize = 384;
 
@@ -198,8 +199,8 @@ fn end_of(
 /// Places of the order of scores.
 type Places = (InnerKey, InnerKey);
 
-/// Where the members of a range of members lie. It is meant for sets whose scores are all equal; of others Redis takes the first stretch that fits,
-/// which is looked for.
+/// Where the members of a range of members lie. It is meant for sets whose scores are all equal; of
+/// others Redis takes the first stretch that fits, which is looked for.
 fn member_places(
     transaction: &Transaction<'_>,
     set: &Collection,

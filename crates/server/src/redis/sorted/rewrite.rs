@@ -58,7 +58,8 @@ fn ends(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<(InnerKey, I
     Ok((start, end))
 }
 
-/// Members of this number of bytes are removed one by one; where there are more, those that stay are written again.
+/// Members of this number of bytes are removed one by one; where there are more, those that stay
+/// are written again.
 const REMOVED_SINGLY: usize = 2 << 20;
 
 /// What a member takes beside its bytes.

@@ -9,12 +9,15 @@
 //! *Read in this order*: `chunks.rs` (chunks in memory), `cache.rs` (which of them stay there),
 //! then this file.
 //!
-//! A set with more than [`COUNTED_FROM`] members has a record for each stretch of some thousands of them in the order of scores, with their number. To be found,
-//! ranks need the counts before a chunk, which are in memory, and a walk through one chunk. A change of the set changes one count, in the same
-//! commit; what it does not know of chunks it reads from memory as well. So there are no levels above the chunks: a million members have some hundreds of
-//! chunks, which are summed up in less time than a level more would take to be read, and a set with more than thirty million members has larger chunks, not more of
-//! them. Lists need none of this, since their positions are numbers side by side; nor do hashes and sets, where no command asks for ranks and
-//! elements are drawn by their hashes.
+//! A set with more than [`COUNTED_FROM`] members has a record for each stretch of some thousands of
+//! them in the order of scores, with their number. To be found, ranks need the counts before a
+//! chunk, which are in memory, and a walk through one chunk. A change of the set changes one count,
+//! in the same commit; what it does not know of chunks it reads from memory as well. So there are
+//! no levels above the chunks: a million members have some hundreds of chunks, which are summed up
+//! in less time than a level more would take to be read, and a set with more than thirty million
+//! members has larger chunks, not more of them. Lists need none of this, since their positions are
+//! numbers side by side; nor do hashes and sets, where no command asks for ranks and elements are
+//! drawn by their hashes.
 //!
 //! Invariants:
 //!
