@@ -1,4 +1,5 @@
-//! The kinds of structures that a store may have, by the numbers that stand in the catalog and in the manifest.
+//! The kinds of structures that a store may have, by the numbers that stand in the catalog and in
+//! the manifest.
 
 use crate::manifest::DictionaryId;
 use crate::{Error, Result};
@@ -6,7 +7,8 @@ use crate::{Error, Result};
 /// A kind of structure. A store has at most one dictionary of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Structure {
-    /// The tiered tree. Every store has one: dictionary 0 of its manifest, which also keeps the catalog.
+    /// The tiered tree. Every store has one: dictionary 0 of its manifest, which also keeps the
+    /// catalog.
     Tiered,
     /// The ordered map in memory. No option chooses it: it proves what a structure must do.
     Map,

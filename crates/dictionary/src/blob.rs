@@ -1,4 +1,5 @@
-//! Bytes of any length that a checkpoint writes as a whole: in nodes of their own, each with a checksum.
+//! Bytes of any length that a checkpoint writes as a whole: in nodes of their own, each with a
+//! checksum.
 
 use crate::read::Files;
 use crate::values::{self, Placed, Slot, ValuePointer, ValueWriter};
@@ -110,8 +111,9 @@ pub fn read(
     Ok((bytes, nodes))
 }
 
-/// Returns the units that hold nodes, which ascend by tier and offset: neighbours as one extent, each with its live
-/// bytes. Nodes do not say which extents they are in, so these are as small as they can be.
+/// Returns the units that hold nodes, which ascend by tier and offset: neighbours as one extent,
+/// each with its live bytes. Nodes do not say which extents they are in, so these are as small as
+/// they can be.
 pub fn extents_of<'n>(nodes: impl Iterator<Item = &'n NodePointer>) -> Vec<(Extent, u64)> {
     let mut extents: Vec<(Extent, u64)> = Vec::new();
     for node in nodes {

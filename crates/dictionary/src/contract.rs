@@ -1,17 +1,20 @@
 //! What a structure is to the store that it is in.
 //!
-//! A store has several structures under one commit order, one log and one memory budget. Its owner routes each keyspace to one
-//! of them, seals memtables, and hands every structure its [`Share`]. At a checkpoint it takes one [`Cut`] of each.
+//! A store has several structures under one commit order, one log and one memory budget. Its owner
+//! routes each keyspace to one of them, seals memtables, and hands every structure its [`Share`].
+//! At a checkpoint it takes one [`Cut`] of each.
 //!
-//! What is asked once for a memtable, a step or a checkpoint may be called through `dyn Dictionary`. What is asked for every
-//! lookup is in [`Lookup`] and [`Reader`], which are dispatched when the program is compiled.
+//! What is asked once for a memtable, a step or a checkpoint may be called through `dyn
+//! Dictionary`. What is asked for every lookup is in [`Lookup`] and [`Reader`], which are
+//! dispatched when the program is compiled.
 //!
 //! Invariants:
 //!
-//! - **D1** A dictionary holds every commit about its keys up to its cut, and none above.
-//! - **D2** A reader sees one state of it. What it refers to stays readable while the reader lives.
-//! - **D3** What [`Incorporate::poll`] has done shows nowhere before [`Incorporate::publish`]; dropped, it leaves nothing.
-//! - **D4** A dictionary names no superblock: it hands out a root, and is opened from one.
+//! - **O1** A dictionary holds every commit about its keys up to its cut, and none above.
+//! - **O2** A reader sees one state of it. What it refers to stays readable while the reader lives.
+//! - **O3** What [`Incorporate::poll`] has done shows nowhere before [`Incorporate::publish`];
+//!   dropped, it leaves nothing.
+//! - **O4** A dictionary names no superblock: it hands out a root, and is opened from one.
 
 use crate::cut::Cut;
 use crate::findings::{Checked, Depth, Examined};
@@ -47,7 +50,7 @@ pub struct Load {
 
 /// A structure that keeps keys with messages. All methods may be called from any thread.
 pub trait Dictionary: fmt::Debug + Send + Sync {
-    /// Returns the last commit that is in it (D1).
+    /// Returns the last commit that is in it (O1).
     fn cut(&self) -> Sequence;
 
     /// Raises the cut to `cut`: no commit between the two is about its keys.
@@ -56,8 +59,8 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     /// As the device says: nothing has changed then.
     fn advance(&self, cut: Sequence) -> Result<()>;
 
-    /// Begins to take its share of a sealed memtable. Memtables are taken in their order, one at a time. `class` says
-    /// whether it may use the reserve.
+    /// Begins to take its share of a sealed memtable. Memtables are taken in their order, one at a
+    /// time. `class` says whether it may use the reserve.
     ///
     /// # Errors
     /// A full disk; as the device says.
@@ -69,8 +72,8 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     /// A full disk; as the device says.
     fn next_step(&self) -> Result<Option<Box<dyn Step>>>;
 
-    /// Asks for a part of it to be rewritten: old versions and deletes go, and filters are asked. The part is the one
-    /// that holds `key`; the work comes as a step.
+    /// Asks for a part of it to be rewritten: old versions and deletes go, and filters are asked.
+    /// The part is the one that holds `key`; the work comes as a step.
     ///
     /// # Errors
     /// As the device says.
@@ -79,20 +82,23 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     /// Returns where the part that holds `key` ends, if another one follows.
     fn part_end(&self, key: &[u8]) -> Option<Box<[u8]>>;
 
-    /// Writes most of what a checkpoint needs, while other steps go on. One checkpoint runs at a time.
+    /// Writes most of what a checkpoint needs, while other steps go on. One checkpoint runs at a
+    /// time.
     ///
     /// # Errors
     /// A full disk, which changes nothing; as the device says.
     fn prepare(&self) -> Result<()>;
 
-    /// Writes what is left, and says what the dictionary is opened from. It stands still until the cut is dropped.
+    /// Writes what is left, and says what the dictionary is opened from. It stands still until the
+    /// cut is dropped.
     ///
     /// # Errors
     /// As [`Dictionary::prepare`].
     fn stand(&self) -> Result<Cut<'_>>;
 
-    /// Returns everything that is wrong with it, and the extents that it uses. No step may go on meanwhile; those that
-    /// were begun and not ended are handed in. `durable` is the root that the durable generation has.
+    /// Returns everything that is wrong with it, and the extents that it uses. No step may go on
+    /// meanwhile; those that were begun and not ended are handed in. `durable` is the root that the
+    /// durable generation has.
     ///
     /// # Errors
     /// As the device says, and what `tell` returns. Damage is reported, not returned.
@@ -157,11 +163,12 @@ pub trait Lookup: Dictionary {
     where
         Self: 'd;
 
-    /// Returns a reader of what the dictionary holds now. A reader with memtables loads their list before.
+    /// Returns a reader of what the dictionary holds now. A reader with memtables loads their list
+    /// before.
     fn reader(&self) -> Self::Reader<'_>;
 }
 
-/// Reads one state of a dictionary (D2). It should not live long.
+/// Reads one state of a dictionary (O2). It should not live long.
 pub trait Reader {
     /// How far a lookup has come that is polled.
     type Course: Course;
@@ -193,7 +200,8 @@ pub trait Reader {
     /// Returns whether a lookup was begun in this state: only there can it go on.
     fn is_of(&self, course: &Self::Course) -> bool;
 
-    /// Feeds a polled lookup as far as what is in memory leads. When it is pending, the course says what is missing.
+    /// Feeds a polled lookup as far as what is in memory leads. When it is pending, the course says
+    /// what is missing.
     ///
     /// # Errors
     /// As [`Reader::gather`].
@@ -221,8 +229,8 @@ pub trait Ordered: Dictionary {
     /// A walk over a range.
     type Scan: Scan;
 
-    /// Begins a walk over a range, through memtables and the dictionary as one, for a reader at `at` to whom puts that
-    /// expire at or before `now_ms` are gone.
+    /// Begins a walk over a range, through memtables and the dictionary as one, for a reader at
+    /// `at` to whom puts that expire at or before `now_ms` are gone.
     fn scan(
         &self,
         memtables: Arc<dyn Memtables>,

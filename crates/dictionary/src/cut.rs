@@ -3,9 +3,10 @@
 use alluvium_base::Sequence;
 use std::fmt;
 
-/// What a dictionary says of itself at a checkpoint. Nothing changes the dictionary before it is dropped.
+/// What a dictionary says of itself at a checkpoint. Nothing changes the dictionary before it is
+/// dropped.
 ///
-/// Whoever makes the checkpoint takes one of every dictionary, then cuts the extents, and drops them all.
+/// The owner of the store takes one of every dictionary, then cuts the extents, and drops them all.
 pub struct Cut<'d> {
     /// What the dictionary is opened from.
     pub root: Vec<u8>,

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Horizon {
     /// The newest place up to which anything may have been folded.
     sequence: AtomicU64,
-    /// The places at which anyone may read up to there, ascending. A set that was true once stays right: who begins to read later
-    /// reads at its last place or above, and who has ended does no harm.
+    /// The places at which anyone may read up to there, ascending. A set that was true once stays
+    /// right: who begins to read later reads at its last place or above, and who has ended does no
+    /// harm.
     readers: Mutex<Arc<[Sequence]>>,
     now_ms: AtomicU64,
     /// How many there are who keep compactions from asking filters.
@@ -20,15 +21,17 @@ pub struct Horizon {
 }
 
 impl Horizon {
-    /// Readers read at `sequence` or above only: older versions that these cannot tell apart are folded. It never falls.
+    /// Readers read at `sequence` or above only: older versions that these cannot tell apart are
+    /// folded. It never falls.
     pub fn raise(&self, sequence: Sequence) {
         self.raise_past([], sequence);
     }
 
-    /// Readers read at one of `snapshots`, which ascend, or at `now` and above: versions that none of these can tell apart are folded.
+    /// Readers read at one of `snapshots`, which ascend, or at `now` and above: versions that none
+    /// of these can tell apart are folded.
     ///
-    /// The caller sees to it that no reader begins below `now` between the moment at which it looks for snapshots and this call. What
-    /// was said of a later `now` stays.
+    /// The caller sees to it that no reader begins below `now` between the moment at which it looks
+    /// for snapshots and this call. What was said of a later `now` stays.
     pub fn raise_past(&self, snapshots: impl IntoIterator<Item = Sequence>, now: Sequence) {
         let mut readers = self.readers.lock();
         if self.sequence.fetch_max(now, Ordering::AcqRel) > now {
@@ -42,19 +45,22 @@ impl Horizon {
         }
     }
 
-    /// The newest place up to which anything may have been folded: a reader below it, at no snapshot, may miss what was.
+    /// The newest place up to which anything may have been folded: a reader below it, at no
+    /// snapshot, may miss what was.
     #[must_use]
     pub fn sequence(&self) -> Sequence {
         self.sequence.load(Ordering::Acquire)
     }
 
-    /// Puts that expire at or before this moment, in milliseconds of the caller's clock, are gone for every reader from now on.
+    /// Puts that expire at or before this moment, in milliseconds of the caller's clock, are gone
+    /// for every reader from now on.
     pub fn tick(&self, now_ms: u64) {
         self.now_ms.fetch_max(now_ms, Ordering::AcqRel);
     }
 
-    /// Compactions that begin from now on ask no filters, until as many calls of [`Horizon::release_filters`] have followed: for a
-    /// snapshot that must go on seeing what it has seen. One that is taken while a compaction is under way may see before and after it.
+    /// Compactions that begin from now on ask no filters, until as many calls of
+    /// [`Horizon::release_filters`] have followed: for a snapshot that must go on seeing what it
+    /// has seen. One that is taken while a compaction is under way may see before and after it.
     pub fn hold_filters(&self) {
         self.holds.fetch_add(1, Ordering::AcqRel);
     }

@@ -39,7 +39,8 @@ pub struct Share {
 }
 
 impl Share {
-    /// The messages about keys in `keys`, which ascend and do not overlap. A range delete lies in one of them, or in none.
+    /// The messages about keys in `keys`, which ascend and do not overlap. A range delete lies in
+    /// one of them, or in none.
     #[must_use]
     pub fn new(memtable: Arc<Memtable>, cut: Sequence, keys: Arc<[KeyRange]>) -> Share {
         let ascend = |pair: &[KeyRange]| pair[0].high.as_ref().is_some_and(|high| *high <= pair[1].low);

@@ -14,7 +14,7 @@ use crate::Result;
 use std::sync::atomic::Ordering;
 
 impl Engine {
-    /// A checkpoint, unless somebody else makes one.
+    /// Makes a checkpoint, unless another thread makes one.
     pub(crate) fn try_checkpoint(&self) -> Result<Worked> {
         let Some(_alone) = self.work.checkpoint.try_lock() else {
             return Ok(Worked::Nothing);
@@ -26,7 +26,8 @@ impl Engine {
     fn checkpoint_alone(&self) -> Result<()> {
         self.guarded("a checkpoint", || {
             while !self.make_checkpoint()? {
-                // A memtable is in some of the dictionaries: an error came before the others had it.
+                // A memtable is in some of the dictionaries: an error came before the others had
+                // it.
                 if self.incorporate_slice(usize::MAX)? == Worked::Nothing {
                     std::thread::yield_now();
                 }
@@ -35,7 +36,8 @@ impl Engine {
         })
     }
 
-    /// Makes a durable generation of what the dictionaries hold; whether they all held the same commits.
+    /// Makes a durable generation of what the dictionaries hold; whether they all held the same
+    /// commits.
     fn make_checkpoint(&self) -> Result<bool> {
         self.store.health()?;
         let _slice = self.work.slice();
@@ -63,7 +65,7 @@ impl Engine {
         while self.dictionaries.cut() < cut {
             self.store.health()?;
             if self.incorporate_slice(usize::MAX)? == Worked::Nothing {
-                // Somebody else is at it.
+                // Another thread is at it.
                 std::thread::yield_now();
             }
         }

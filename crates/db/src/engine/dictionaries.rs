@@ -34,11 +34,13 @@ pub(crate) struct Dictionaries {
     map: OnceLock<Map>,
     /// Keyspaces that are not in the tree.
     placed: RwLock<BTreeMap<KeyspaceId, Structure>>,
-    /// Held while a memtable becomes part of all dictionaries, one after the other, and while a checkpoint takes their cuts.
+    /// Held while a memtable becomes part of all dictionaries, one after the other, and while a
+    /// checkpoint takes their cuts.
     publishing: Mutex<()>,
     /// Lists them at every checkpoint.
     pub(super) manifest: Keeper,
-    /// Those that the durable manifest lists and this version cannot open, with a keyspace in each: the store is refused.
+    /// Those that the durable manifest lists and this version cannot open, with a keyspace in each:
+    /// the store is refused.
     unknown: Vec<(Entry, Option<KeyspaceId>)>,
 }
 
@@ -93,8 +95,8 @@ impl Dictionaries {
         Dictionaries::assemble(home, tree, Keeper::default())
     }
 
-    /// Opens the dictionaries that the durable manifest lists, as far as this version knows them: see
-    /// [`Dictionaries::require_known`].
+    /// Opens the dictionaries that the durable manifest lists, as far as this version knows them:
+    /// see [`Dictionaries::require_known`].
     pub(super) fn open(store: &Arc<Store>, how: &How) -> Result<Dictionaries> {
         let (keeper, manifest) = Keeper::open(store)?;
         let (home, cut) = (how.home(store), store.superblock().cut);
@@ -102,7 +104,7 @@ impl Dictionaries {
             Some(root) => Tree::open(Arc::clone(store), how.tree(&home), root, cut)?,
             None => Tree::create(Arc::clone(store), how.tree(&home)),
         };
-        Dictionaries::assemble(home, tree, keeper).with_others(manifest, cut)
+        Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut)
     }
 
     /// As [`Dictionaries::open`], where the tree is damaged. Says what it did about that.
@@ -115,7 +117,7 @@ impl Dictionaries {
         let (home, cut) = (how.home(store), store.superblock().cut);
         let root = root_of(&manifest, Structure::Tiered)?.expect("what is salvaged has a root");
         let (tree, lost, mended) = Tree::open_salvaged(store, how.tree(&home), salvage, root, cut)?;
-        let dictionaries = Dictionaries::assemble(home, tree, keeper).with_others(manifest, cut)?;
+        let dictionaries = Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut)?;
         Ok((dictionaries, lost, mended))
     }
 
@@ -132,8 +134,8 @@ impl Dictionaries {
     }
 
     /// The same with what a manifest lists beside the tree.
-    fn with_others(mut self, manifest: Manifest, cut: Sequence) -> Result<Dictionaries> {
-        if let Some(root) = root_of(&manifest, Structure::Map)? {
+    fn with_others(mut self, manifest: &Manifest, cut: Sequence) -> Result<Dictionaries> {
+        if let Some(root) = root_of(manifest, Structure::Map)? {
             let map = Map::open(self.home.clone(), root, cut)?;
             self.map.set(map).expect("it was not made before");
         }
@@ -172,7 +174,8 @@ impl Dictionaries {
         Ok(self)
     }
 
-    /// Fails if there is a dictionary that this version does not know. `name_of` says what a keyspace is called.
+    /// Fails if there is a dictionary that this version does not know. `name_of` says what a
+    /// keyspace is called.
     pub(super) fn require_known(&self, name_of: impl Fn(KeyspaceId) -> Option<String>) -> Result<()> {
         let Some((entry, keyspace)) = self.unknown.first() else {
             return Ok(());
@@ -290,7 +293,8 @@ impl Dictionaries {
         begun.collect()
     }
 
-    /// What was taken is in all of them. Where it fails it may be in some; those that have it say so.
+    /// What was taken is in all of them. Where it fails it may be in some; those that have it say
+    /// so.
     pub(super) fn publish(&self, taken: &mut [Taking], cut: Sequence) -> alluvium_storage::Result<()> {
         let _publishing = self.publishing.lock();
         for taking in taken.iter_mut().filter(|taking| !taking.is_published) {

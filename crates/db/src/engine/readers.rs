@@ -1,5 +1,5 @@
-//! What reads a structure, whichever it is. The structure of a keyspace is known when a read begins, and each kind's own code
-//! is compiled in: nothing is called through a pointer.
+//! What reads a structure, whichever it is. The structure of a keyspace is known when a read
+//! begins, and each kind's own code is compiled in: nothing is called through a pointer.
 
 use super::dictionaries::Dictionaries;
 use crate::structure::Structure;
@@ -33,7 +33,7 @@ pub(crate) enum Reader<'d> {
 }
 
 impl Dictionaries {
-    /// A reader of what a structure holds now. Whoever reads memtables loads their list before.
+    /// A reader of what a structure holds now. A read that needs memtables loads their list before.
     #[inline]
     pub(super) fn reader(&self, structure: Structure) -> Reader<'_> {
         match structure {

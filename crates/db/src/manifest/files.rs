@@ -1,4 +1,4 @@
-//! What the manifest of data files leads to, whether or not anybody has the store open.
+//! What the manifest of data files leads to, whether or not the store is open.
 
 use super::{Entry, read};
 use crate::structure::Structure;
@@ -19,7 +19,8 @@ pub(crate) struct Surveyed {
     pub(crate) reached: Vec<Reached>,
 }
 
-/// Every extent that a payload leads to, with its references and live bytes: what the extent map says, found without it.
+/// Every extent that a payload leads to, with its references and live bytes: what the extent map
+/// says, found without it.
 pub(crate) fn reached(files: Files<'_>, payload: &[u8]) -> Result<Vec<Reached>> {
     let (manifest, nodes) = read(files, payload, Purpose::Recovery)?;
     let mut all = of_manifest(nodes);
@@ -51,8 +52,8 @@ pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
     Ok(surveyed)
 }
 
-/// Checks what a payload leads to in data files that nobody writes; `live_bytes` is how much there is, about. `tell` may end
-/// it by failing.
+/// Checks what a payload leads to, in data files that are not written meanwhile; `live_bytes` is
+/// how much there is, about. `tell` may end it by failing.
 pub(crate) fn check(
     files: Files<'_>,
     payload: &[u8],
@@ -85,7 +86,8 @@ fn known(entry: &Entry) -> Result<Structure> {
     Structure::of(entry.kind).ok_or_else(|| unknown(entry))
 }
 
-/// The error for a dictionary of a kind that this version does not know, where the names of keyspaces cannot be read.
+/// The error for a dictionary of a kind that this version does not know, where the names of
+/// keyspaces cannot be read.
 fn unknown(entry: &Entry) -> Error {
     let file = format!("the manifest's dictionary {}", entry.id);
     Error::NewerFormat {

@@ -1,4 +1,5 @@
-//! The bytes of the manifest, version 1. All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! The bytes of the manifest, version 1. All integers little-endian; a *varint* is LEB128 of at
+//! most 10 bytes.
 //!
 //! The superblock's payload; it is empty before the first checkpoint:
 //!

@@ -1,15 +1,18 @@
 //! The durable list of dictionaries, which the superblock names.
 //!
-//! *Knows*: which dictionaries there are, of what kind, what each is opened from, and which keyspaces it keeps; how that is
-//! kept at a checkpoint: in the superblock's payload while it fits there, in nodes of its own otherwise.
+//! *Knows*: which dictionaries there are, of what kind, what each is opened from, and which
+//! keyspaces it keeps; how that is kept at a checkpoint: in the superblock's payload while it fits
+//! there, in nodes of its own otherwise.
 //!
 //! *Does not know*: what a root means; when a checkpoint is due.
 //!
-//! *Read in this order*: `format.rs`, this file, `files.rs` (what the manifest of data files leads to).
+//! *Read in this order*: `format.rs`, this file, `files.rs` (what the manifest of data files leads
+//! to).
 //!
 //! Invariants:
 //!
-//! - **M1** A manifest is of one cut: every dictionary in it holds the commits up to the superblock's cut, and none above.
+//! - **M1** A manifest is of one cut: every dictionary in it holds the commits up to the
+//!   superblock's cut, and none above.
 //! - **M2** A dictionary names no superblock: it hands out a root, and is opened from one.
 
 pub(crate) mod files;
@@ -50,8 +53,9 @@ impl Keeper {
         Ok((Keeper { apart }, manifest))
     }
 
-    /// Returns the payload of a superblock that names `manifest`. What it needs is written, and what the manifest before
-    /// needed is given up: the extents are cut before anything else changes.
+    /// Returns the payload of a superblock that names `manifest`. What it needs is written, and
+    /// what the manifest before needed is given up: the extents are cut before anything else
+    /// changes.
     pub(crate) fn keep(&self, store: &Store, manifest: Manifest) -> Result<Vec<u8>> {
         let here = Payload::Here(manifest);
         let mut payload = here.encode();

@@ -1,4 +1,5 @@
-//! The keyspaces of the story, of both kinds: `b`, which merges, and `c`, which is dropped now and then, are maps.
+//! The keyspaces of the story, of both kinds: `b`, which merges, and `c`, which is dropped now and
+//! then, are maps.
 
 use crate::structure::Structure;
 use crate::{Db, Keyspace, KeyspaceOptions, Result};

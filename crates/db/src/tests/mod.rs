@@ -1,7 +1,8 @@
-//! The store with structures of every kind in it. No user can choose one, so these tests are inside the crate.
+//! The store with structures of every kind in it. No user can choose one, so these tests are inside
+//! the crate.
 //!
-//! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one history, told to all of them),
-//! `copies.rs`, `crashes.rs`.
+//! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
+//! history, told to all of them), `copies.rs`, `crashes.rs`.
 
 mod contract;
 mod copies;

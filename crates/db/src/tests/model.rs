@@ -1,4 +1,5 @@
-//! One history, told to a keyspace of each kind and to a map of the standard library: all of them give the same answers.
+//! One history, told to a keyspace of each kind and to a map of the standard library: all of them
+//! give the same answers.
 
 use super::{memory, one_of_each, small};
 use crate::{Db, Keyspace, KeyspaceOptions, Snapshot, WriteBatch};

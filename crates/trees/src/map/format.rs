@@ -1,4 +1,5 @@
-//! The bytes of an ordered map at a checkpoint, version 1. All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! The bytes of an ordered map at a checkpoint, version 1. All integers little-endian; a *varint*
+//! is LEB128 of at most 10 bytes.
 //!
 //! The root:
 //!

@@ -1,19 +1,22 @@
-//! An ordered map in memory, which a checkpoint writes as a whole: the least that a dictionary can be.
+//! An ordered map in memory, which a checkpoint writes as a whole: the least that a dictionary can
+//! be.
 //!
 //! It is for little data and for tests of the contract: every change copies the list of its keys.
 //!
 //! *Knows*: every message that a reader may still ask for, by key; how that is written and read.
 //!
-//! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is sealed, when a checkpoint
-//! is due.
+//! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
+//! sealed, when a checkpoint is due.
 //!
-//! *Read in this order*: this file, `format.rs`, `incorporate.rs`, `read.rs`, `scan.rs`, `contract.rs`, `check.rs`.
+//! *Read in this order*: this file, `format.rs`, `incorporate.rs`, `read.rs`, `scan.rs`,
+//! `contract.rs`, `check.rs`.
 //!
 //! Invariants:
 //!
 //! - **P1** A version never changes. A reader, and each call of a scan, looks at one.
-//! - **P2** A version holds every message about its keys that a reader at or above the horizon may ask for; a range delete is
-//!   in it as a delete of each key that it covers.
+//! - **P2** A version holds every message about its keys that a reader at or above the horizon may
+//!   ask for; a range delete is in it as a delete of each key that it covers.
+//! - **P3** The messages of a key are newest first, and none of them is above the version's cut.
 
 mod check;
 mod contract;
@@ -42,7 +45,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Contents up to so many bytes are in the root itself.
+/// The most bytes of contents that are in the root itself.
 const INLINE: usize = 8 << 10;
 
 /// A message that the map keeps.
@@ -215,8 +218,8 @@ impl Map {
         self.shared.version.load_full()
     }
 
-    /// Changes the map: `change` makes new keys of the current ones. The version after it is current before the guard
-    /// is returned.
+    /// Changes the map: `change` makes new keys of the current ones. The version after it is
+    /// current before the guard is returned.
     fn change<T>(&self, cut: Option<Sequence>, change: impl FnOnce(&mut Keys) -> T) -> T {
         let _kept = self.shared.kept.lock();
         let old = self.version();

@@ -13,8 +13,8 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// A walk over the keys of a range that have a value, for a reader at one sequence number. Between its calls it holds a
-/// position and what it has handed out, neither a version nor a memtable.
+/// A walk over the keys of a range that have a value, for a reader at one sequence number. Between
+/// its calls it holds a position and what it has handed out, neither a version nor a memtable.
 pub struct Iter {
     map: Map,
     memtables: Arc<dyn Memtables>,

@@ -314,7 +314,7 @@ impl Tree {
             ..options
         };
         Ok(Tree::assemble(
-            Arc::clone(&store),
+            store,
             options,
             root,
             cut,

@@ -184,6 +184,7 @@ impl World {
             victim: workload.victim,
             fingerprint_bits: 24,
             schema: schema_with(workload.prefix, workload.codec, workload.value_threshold),
+            horizon: None,
         }
     }
 

@@ -94,6 +94,7 @@ impl Tiered {
                 log::Access::Mapped => schema(0, Codec::None),
                 log::Access::Written => schema(1, Codec::None),
             },
+            horizon: None,
         }
     }
 
