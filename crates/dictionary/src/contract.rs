@@ -4,17 +4,17 @@
 //! routes each keyspace to one of them, seals memtables, and hands every structure its [`Share`].
 //! At a checkpoint it takes one [`Cut`] of each.
 //!
-//! What is asked once for a memtable, a step or a checkpoint may be called through
-//! `dyn Dictionary`. What is asked for every lookup is in [`Lookup`] and [`Reader`], which are
+//! What is asked once for a memtable, a step or a checkpoint may be called through `dyn
+//! Dictionary`. What is asked for every lookup is in [`Lookup`] and [`Reader`], which are
 //! dispatched when the program is compiled.
 //!
 //! Invariants:
 //!
-//! - **D1** A dictionary holds every commit about its keys up to its cut, and none above.
-//! - **D2** A reader sees one state of it. What it refers to stays readable while the reader lives.
-//! - **D3** What [`Incorporate::poll`] has done shows nowhere before [`Incorporate::publish`];
+//! - **O1** A dictionary holds every commit about its keys up to its cut, and none above.
+//! - **O2** A reader sees one state of it. What it refers to stays readable while the reader lives.
+//! - **O3** What [`Incorporate::poll`] has done shows nowhere before [`Incorporate::publish`];
 //!   dropped, it leaves nothing.
-//! - **D4** A dictionary names no superblock: it hands out a root, and is opened from one.
+//! - **O4** A dictionary names no superblock: it hands out a root, and is opened from one.
 
 use crate::cut::Cut;
 use crate::findings::{Checked, Depth, Examined};
@@ -50,7 +50,7 @@ pub struct Load {
 
 /// A structure that keeps keys with messages. All methods may be called from any thread.
 pub trait Dictionary: fmt::Debug + Send + Sync {
-    /// Returns the last commit that is in it (D1).
+    /// Returns the last commit that is in it (O1).
     fn cut(&self) -> Sequence;
 
     /// Raises the cut to `cut`: no commit between the two is about its keys.
@@ -168,7 +168,7 @@ pub trait Lookup: Dictionary {
     fn reader(&self) -> Self::Reader<'_>;
 }
 
-/// Reads one state of a dictionary (D2). It should not live long.
+/// Reads one state of a dictionary (O2). It should not live long.
 pub trait Reader {
     /// How far a lookup has come that is polled.
     type Course: Course;

@@ -6,7 +6,7 @@ use std::fmt;
 /// What a dictionary says of itself at a checkpoint. Nothing changes the dictionary before it is
 /// dropped.
 ///
-/// A checkpoint takes one of every dictionary, then cuts the extents, and drops all of them.
+/// The owner of the store takes one of every dictionary, then cuts the extents, and drops them all.
 pub struct Cut<'d> {
     /// What the dictionary is opened from.
     pub root: Vec<u8>,

@@ -65,7 +65,7 @@ impl Engine {
         while self.dictionaries.cut() < cut {
             self.store.health()?;
             if self.incorporate_slice(usize::MAX)? == Worked::Nothing {
-                // Another thread does it.
+                // Another thread is at it.
                 std::thread::yield_now();
             }
         }

@@ -104,7 +104,7 @@ impl Dictionaries {
             Some(root) => Tree::open(Arc::clone(store), how.tree(&home), root, cut)?,
             None => Tree::create(Arc::clone(store), how.tree(&home)),
         };
-        Dictionaries::assemble(home, tree, keeper).with_others(manifest, cut)
+        Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut)
     }
 
     /// As [`Dictionaries::open`], where the tree is damaged. Says what it did about that.
@@ -117,7 +117,7 @@ impl Dictionaries {
         let (home, cut) = (how.home(store), store.superblock().cut);
         let root = root_of(&manifest, Structure::Tiered)?.expect("what is salvaged has a root");
         let (tree, lost, mended) = Tree::open_salvaged(store, how.tree(&home), salvage, root, cut)?;
-        let dictionaries = Dictionaries::assemble(home, tree, keeper).with_others(manifest, cut)?;
+        let dictionaries = Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut)?;
         Ok((dictionaries, lost, mended))
     }
 
@@ -134,8 +134,8 @@ impl Dictionaries {
     }
 
     /// The same with what a manifest lists beside the tree.
-    fn with_others(mut self, manifest: Manifest, cut: Sequence) -> Result<Dictionaries> {
-        if let Some(root) = root_of(&manifest, Structure::Map)? {
+    fn with_others(mut self, manifest: &Manifest, cut: Sequence) -> Result<Dictionaries> {
+        if let Some(root) = root_of(manifest, Structure::Map)? {
             let map = Map::open(self.home.clone(), root, cut)?;
             self.map.set(map).expect("it was not made before");
         }

@@ -33,8 +33,7 @@ pub(crate) enum Reader<'d> {
 }
 
 impl Dictionaries {
-    /// Returns a reader of what a structure holds now. A reader of memtables loads their list
-    /// before.
+    /// A reader of what a structure holds now. A read that needs memtables loads their list before.
     #[inline]
     pub(super) fn reader(&self, structure: Structure) -> Reader<'_> {
         match structure {

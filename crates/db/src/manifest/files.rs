@@ -1,4 +1,4 @@
-//! What the manifest of data files leads to, whether or not anybody has the store open.
+//! What the manifest of data files leads to, whether or not the store is open.
 
 use super::{Entry, read};
 use crate::structure::Structure;
@@ -52,8 +52,8 @@ pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
     Ok(surveyed)
 }
 
-/// Checks what a payload leads to in data files that are not being written; `live_bytes`
-/// says about how much there is. `tell` may end it by failing.
+/// Checks what a payload leads to, in data files that are not written meanwhile; `live_bytes` is
+/// how much there is, about. `tell` may end it by failing.
 pub(crate) fn check(
     files: Files<'_>,
     payload: &[u8],

@@ -232,7 +232,7 @@ fn a_value_expires_and_its_key_is_as_if_it_were_not() {
 }
 
 #[test]
-fn whoever_follows_the_store_is_told_of_every_keyspace() {
+fn a_follower_is_told_of_the_changes_of_every_keyspace() {
     each(|db, k, context| {
         k.put("a", "1").unwrap();
         let from = db.sequence();

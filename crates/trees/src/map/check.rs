@@ -40,7 +40,7 @@ pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
     Ok(reached.collect())
 }
 
-/// Checks what the root of a map leads to in data files that are not being written.
+/// Checks what the root of a map leads to in data files that are not written meanwhile.
 #[must_use]
 pub fn check_files(files: Files<'_>, root: &[u8]) -> Findings {
     let mut findings = Findings::default();
@@ -64,10 +64,10 @@ impl Map {
         for (key, entries) in &version.keys {
             let key = key.escape_ascii();
             if entries.is_empty() || !entries.is_sorted_by(|newer, older| newer.sequence > older.sequence) {
-                wrong(format!("the messages of \"{key}\" are out of order (K1)"));
+                wrong(format!("the messages of \"{key}\" are out of order (P3)"));
             }
             if entries.iter().any(|entry| entry.sequence > version.cut) {
-                wrong(format!("a message of \"{key}\" is above the cut (D1)"));
+                wrong(format!("a message of \"{key}\" is above the cut (P3)"));
             }
         }
         let kept = self.shared.kept.lock();

@@ -118,11 +118,15 @@ impl Map {
     }
 }
 
+/// When a record expires, and its value.
+type Loaded = (u64, Box<[u8]>);
+
 /// Records that are loaded in order.
 #[derive(Debug)]
 pub struct Ingest {
     pub(super) map: Map,
-    records: BTreeMap<Arc<[u8]>, (u64, Box<[u8]>)>,
+    /// By key, when each expires and its value.
+    records: BTreeMap<Arc<[u8]>, Loaded>,
     bytes: u64,
 }
 

@@ -16,6 +16,7 @@
 //! - **P1** A version never changes. A reader, and each call of a scan, looks at one.
 //! - **P2** A version holds every message about its keys that a reader at or above the horizon may
 //!   ask for; a range delete is in it as a delete of each key that it covers.
+//! - **P3** The messages of a key are newest first, and none of them is above the version's cut.
 
 mod check;
 mod contract;
@@ -44,7 +45,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Contents up to this many bytes are in the root itself.
+/// The most bytes of contents that are in the root itself.
 const INLINE: usize = 8 << 10;
 
 /// A message that the map keeps.

@@ -322,7 +322,7 @@ impl Tree {
             ..options
         };
         Ok(Tree::assemble(
-            Arc::clone(&store),
+            store,
             options,
             root,
             cut,
