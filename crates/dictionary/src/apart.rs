@@ -22,6 +22,7 @@ pub fn bring(batch: &mut Batch, from: &Blocking<'_>) -> Result<(), (Vec<u8>, Err
         for value in some {
             bring_one(batch, value, from, &brought).map_err(|error| (batch.cut(value), error))?;
         }
+        debug_assert!(behind.len() < rest.len(), "each turn brings a value");
         rest = behind;
     }
     Ok(())

@@ -128,6 +128,7 @@ impl Keyspace {
     /// Returns the last key, or one of the same keyspace, without its prefix.
     #[inline]
     pub fn user_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        debug_assert!(key.starts_with(&self.prefix), "a key of the keyspace entered");
         &key[self.prefix.len()..]
     }
 }

@@ -11,6 +11,7 @@ use std::slice;
 
 /// The size of a huge page: reservations begin at a multiple of it.
 pub const HUGE_PAGE: usize = 2 << 20;
+const _: () = assert!(HUGE_PAGE.is_power_of_two() && MAPPED < HUGE_PAGE);
 
 /// A reservation of address space, given back as a whole when it is dropped. Bytes read as zero
 /// until they are written.
@@ -58,6 +59,7 @@ impl Anonymous {
         }
         let mapping = NonNull::new(mapping.cast::<u8>()).expect("a mapping is not at address zero");
         let skip = mapping.as_ptr().align_offset(HUGE_PAGE);
+        assert!(skip < HUGE_PAGE, "an address can be aligned");
         // SAFETY: `skip` is below HUGE_PAGE, and the mapping is that much longer than `len`.
         let start = unsafe { mapping.add(skip) };
         Ok(Anonymous {

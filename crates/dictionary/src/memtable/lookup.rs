@@ -72,6 +72,7 @@ impl Memtable {
         let mut node = self.root_view()?;
         while !node.is_leaf() {
             let child = node.child(choose(&node));
+            debug_assert!(child != 0 || node.validate().is_err(), "M4: nodes lead to nodes");
             node.validate()?;
             let next = self.view(child);
             next.prefetch_if_leaf_of(&node);
@@ -119,6 +120,11 @@ impl Versions<'_> {
         #[cfg(debug_assertions)]
         STEPS.with(|steps| steps.set(steps.get() + 1));
         let jump = record.jump();
+        debug_assert!(record.sequence() > self.at, "only newer records are passed");
+        debug_assert!(
+            jump == 0 || self.arena.record(jump).sequence() <= record.sequence(),
+            "M7: a jump leads to an older record"
+        );
         if jump != 0 && self.arena.record(jump).sequence() > self.at {
             return jump;
         }
@@ -140,6 +146,7 @@ impl<'a> Iterator for Versions<'a> {
         while self.next != 0 {
             let record = self.arena.record(self.next);
             if record.sequence() <= self.at {
+                debug_assert!(record.older() != self.next, "M2: older records follow");
                 self.next = record.older();
                 return Some(record.message());
             }

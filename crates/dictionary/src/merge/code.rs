@@ -21,6 +21,10 @@ pub(super) const EQUAL: Code = Code(0);
 const COLUMNS: usize = 0xfff0;
 
 const _: () = assert!(COLUMNS * COLUMN > crate::record::MAX_KEY);
+const _: () = assert!(
+    COLUMNS < 1 << 16 && COLUMN == 6,
+    "a code is a column's number and its bytes"
+);
 
 /// How a key compares with its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +35,7 @@ impl Code {
     #[inline(always)]
     fn at(column: usize, key: &[u8], direction: Direction) -> Code {
         let value = word(key, column * COLUMN) >> 16;
+        debug_assert!(value < 1 << 48, "a column has six bytes");
         let value = match direction {
             Direction::Forward => value,
             Direction::Backward => value ^ (u64::MAX >> 16),

@@ -50,6 +50,7 @@ impl ValuePointer {
     /// the values are not compressed, its length.
     #[must_use]
     pub fn share(&self, page_size: PageSize) -> u64 {
+        debug_assert!(self.node.pages > 0, "a node has a page");
         let decoded = page_size.node_bytes(self.node.pages) as u64;
         u64::from(self.len) * (self.node.read_len() as u64).min(decoded) / decoded
     }
@@ -95,6 +96,7 @@ pub fn pages_for(len: usize, page_size: PageSize) -> usize {
 fn levels(len: usize, page_size: PageSize) -> Vec<usize> {
     let largest = largest(page_size);
     let mut levels = Vec::new();
+    debug_assert!(largest / NodePointer::BYTES > 1, "levels shrink");
     let mut nodes = len.div_ceil(largest);
     while nodes > 1 {
         levels.push(nodes);
@@ -111,6 +113,7 @@ fn pages_to_pack(len: usize, page_size: PageSize) -> usize {
         node - node / len * len
     };
     let least = pages_for(len, page_size);
+    debug_assert!(len > 0 && len <= largest(page_size), "{len} bytes of a node");
     (least..=usize::from(MAX_PAGES))
         .find(|&pages| wasted(pages) * 8 <= pages * page_size.bytes())
         .unwrap_or(usize::from(MAX_PAGES))

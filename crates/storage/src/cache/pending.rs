@@ -64,6 +64,7 @@ impl Pending {
             if self.poll() {
                 return Poll::Ready(());
             }
+            debug_assert!(!self.readings.is_empty(), "what is not over has readings");
             let reading = &self.readings[0];
             match reading.wake(waker, Watching::of) {
                 // It has been finished meanwhile.

@@ -170,6 +170,7 @@ impl<'a> Merge<'a> {
                 return Ok(None);
             };
             if first > self.next {
+                debug_assert!(self.next > self.from, "gaps lie behind the start");
                 let gap = Next::Gap {
                     first: self.next,
                     last: first - 1,
@@ -182,6 +183,7 @@ impl<'a> Merge<'a> {
             let last = record.header.last();
             let straddles = first <= self.from && self.next == self.from + 1;
             if first == self.next || straddles {
+                assert!(last + 1 > self.next, "a record moves on, to {last}");
                 self.next = last + 1;
                 self.last = Some(record);
                 return Ok(Some(Next::Record(found)));
@@ -244,6 +246,7 @@ impl<'a> Merge<'a> {
             return Ok(true);
         }
         fact.complete = fact.complete.max(header.complete);
+        debug_assert!(last <= limit && last > self.from, "{last} of {limit}");
         fact.highest = fact.highest.max(last);
         let order = (Reverse(stream.incarnation), Reverse(header.kind));
         self.waiting

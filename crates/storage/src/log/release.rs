@@ -63,6 +63,7 @@ impl Shared {
             let mut table = self.table.lock();
             let released: Vec<_> = table.extract_if(.., overtaken).collect();
             for segment in &released {
+                debug_assert!(segment.highest() <= through, "only what is released goes");
                 self.pool.retire(&segment.slot);
             }
             if self.history.keeps() {
@@ -125,6 +126,10 @@ impl Shared {
             self.commit.poison("the log was closed");
             return Ok(());
         }
+        debug_assert!(
+            self.commit.synced() >= self.released(),
+            "what is released is synced"
+        );
         self.wait_synced(self.watermark.completed())?;
         self.mark_closed()
             .map_err(|error| self.poison_unless_full(error))?;

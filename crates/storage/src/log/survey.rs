@@ -47,6 +47,8 @@ impl Survey {
             }
         }
         let facts = merge.into_facts();
+        assert_eq!(facts.len(), inventory.sources.len(), "a fact for each segment");
+        debug_assert!(gaps.is_sorted() && last >= start.from, "records were merged");
         let newest = inventory.incarnation();
         let mark = mark.filter(|mark| mark.incarnation >= newest);
         let written = inventory

@@ -125,6 +125,7 @@ impl Encoder {
         };
         match len {
             Some(len) if len <= room => {
+                debug_assert!(self.codec != Codec::None && len < node.len(), "it is shorter");
                 out.truncate(len);
                 self.codec
             }

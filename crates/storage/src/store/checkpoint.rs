@@ -66,6 +66,7 @@ impl Checkpoint<'_> {
         assert!(cut >= before, "a cut at {cut} falls behind the one at {before}");
         store.health.judge(self.make_durable(payload, cut))?;
         // The generation is durable; what follows gives free what it no longer needs (K1, step 7).
+        debug_assert_eq!(store.superblock().generation, generation, "it is durable (K1)");
         store.extents.made_durable(generation);
         store.health.judge(store.log.release(cut))?;
         Ok(generation)
@@ -78,6 +79,10 @@ impl Checkpoint<'_> {
         store.tiers.sync(Purpose::Trunk)?;
         let map = store.extents.write_map(&store.directory, self.frozen)?;
         let mut superblock = store.superblock.lock();
+        assert!(
+            generation > superblock.durable().generation,
+            "generations rise (K1)"
+        );
         let next = Superblock {
             generation,
             cut,

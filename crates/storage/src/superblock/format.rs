@@ -112,6 +112,7 @@ impl Superblock {
         out.resize(PAYLOAD_AT, 0);
         out.extend_from_slice(&self.payload);
         out.resize(CHECKSUM_AT, 0);
+        debug_assert_eq!(out.len(), CHECKSUM_AT, "the checksum is last");
         let sum = checksum(&out);
         Writer::new(&mut out).u64(sum);
         out
