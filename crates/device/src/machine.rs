@@ -64,8 +64,8 @@ fn times(text: &str, ticks_per_second: u64) -> Option<ProcessorTime> {
     })
 }
 
-/// Returns the bytes of memory that this process's container may use: the least that its control groups
-/// say, if any says something.
+/// Returns the bytes of memory that this process's container may use: the least that its control
+/// groups say, if any says something.
 #[must_use]
 pub fn container_memory() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

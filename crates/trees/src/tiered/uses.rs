@@ -122,8 +122,8 @@ impl Uses {
         extents.filter(|extent| 2 * self.live.get(extent).map_or(0, |needed| needed.bytes) < extent.bytes())
     }
 
-    /// Returns the bytes that come free when these uses of parts in ranges go: of extents that no other
-    /// run lists.
+    /// Returns the bytes that come free when these uses of parts in ranges go: of extents that no
+    /// other run lists.
     #[must_use]
     pub(super) fn alone<'a>(&self, parts: impl Iterator<Item = (&'a Part, KeyRange)>) -> u64 {
         let mut groups: HashMap<u64, (&Part, u32)> = HashMap::new();
