@@ -43,7 +43,7 @@ impl RepairReport {
         self.done.extend_from_slice(mended);
         if let Some(damage) = map_damage {
             self.done.push(format!(
-                "the extent map was made anew from what the store reaches; it was damaged: {damage}"
+                "the extent map was rebuilt from what the store reaches; it was damaged: {damage}"
             ));
         }
         self.done.push(format!(

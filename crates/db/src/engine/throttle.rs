@@ -80,7 +80,7 @@ impl Pressure {
     /// An error may say that the disk is full.
     pub(crate) fn note(&self, error: &alluvium_storage::Error) {
         if error.is_full() && !self.full.swap(true, Ordering::AcqRel) {
-            tracing::warn!(%error, "the disk is full: writes are refused until there is room");
+            tracing::warn!(%error, "the disk is full: writes are refused until there is space");
         }
     }
 
@@ -93,7 +93,7 @@ impl Pressure {
     /// Notes that the disk has space again.
     pub(crate) fn has_room(&self) {
         if self.full.swap(false, Ordering::AcqRel) {
-            tracing::info!("there is room on the disk again: writes resume");
+            tracing::info!("there is space on the disk again: writes resume");
         }
     }
 

@@ -17,7 +17,7 @@ impl SimDirectory {
         }
     }
 
-    /// Returns an operation on names: a crash point, refused after a failed sync of the directory,
+    /// Performs an operation on names: a crash point, refused after a failed sync of the directory,
     /// failed if planned.
     fn name_operation(&self, operation: Operation, name: &str) -> Result<MutexGuard<'_, World>> {
         let mut world = self.point(operation, name, 0, 0, Purpose::Other)?;

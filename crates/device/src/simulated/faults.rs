@@ -56,7 +56,7 @@ enum Files {
 }
 
 impl Fault {
-    /// Creates the next call of this operation fails.
+    /// Returns a fault: the next call of this operation fails.
     #[must_use]
     pub fn new(operation: Operation, failure: Failure) -> Fault {
         Fault {
@@ -68,25 +68,25 @@ impl Fault {
         }
     }
 
-    /// Returns the next call of this operation fails with EIO.
+    /// Returns a fault: the next call of this operation fails with EIO.
     #[must_use]
     pub fn failing(operation: Operation) -> Fault {
         Fault::new(operation, Failure::Io)
     }
 
-    /// Returns the next call of this operation finds the disk full.
+    /// Returns a fault: the next call of this operation finds the disk full.
     #[must_use]
     pub fn full(operation: Operation) -> Fault {
         Fault::new(operation, Failure::Full)
     }
 
-    /// Returns the next call of this operation finds that no more files can be opened.
+    /// Returns a fault: the next call of this operation finds that no more files can be opened.
     #[must_use]
     pub fn short(operation: Operation) -> Fault {
         Fault::new(operation, Failure::Short)
     }
 
-    /// Returns the next read answers with flipped bits.
+    /// Returns a fault: the next read answers with flipped bits.
     #[must_use]
     pub fn flipped_bits(bits: u32) -> Fault {
         Fault::new(Operation::Read, Failure::FlippedBits(bits))
@@ -110,7 +110,7 @@ impl Fault {
         }
     }
 
-    /// Returns the `call`-th matching call from now on fails, counted from 1.
+    /// Returns a fault: the `call`-th matching call from now on fails, counted from 1.
     ///
     /// # Panics
     /// When `call` is zero.

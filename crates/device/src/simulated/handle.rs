@@ -51,7 +51,7 @@ impl SimFile {
         }
     }
 
-    /// Returns a request enters the world: counted, charged, in flight. Answers its number.
+    /// Takes a request into the world: counted, charged, in flight. Returns its number.
     fn launch(&self, world: &mut World, request: Request, done: &Arc<InFlight>, index: usize) -> u64 {
         let (mut change, mut due_ns) = (None, world.time.now_ns);
         let mut charge = |world: &mut World, kind, offset, len| {

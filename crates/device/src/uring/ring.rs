@@ -165,7 +165,7 @@ impl Ring {
             let pushed = unsafe { queue.push(&entry) };
             // Every entry in the queue has a slot in the table, and there are no more slots than
             // entries.
-            assert!(pushed.is_ok(), "the submission queue has room for every slot");
+            assert!(pushed.is_ok(), "the submission queue has an entry for every slot");
             let place = state.next % CAPACITY;
             state.queued[place] = slot;
             state.next += 1;

@@ -162,9 +162,7 @@ impl Memtable {
     fn over(arena: Arena, filter: Filter, limit: usize) -> Memtable {
         let lanes = Lanes::new(limit);
         let mut writer = lanes.writer(&arena);
-        writer
-            .stock_for_split()
-            .expect("a memtable has room for a few nodes");
+        writer.stock_for_split().expect("a memtable holds a few nodes");
         let root = writer.take_bank(Kind::Leaf);
         let root = writer.add_node(root);
         View::new(&arena, root).unlock();

@@ -16,7 +16,7 @@ impl Refusal {
         Refusal { status, text }
     }
 
-    /// Returns the request makes no sense.
+    /// Returns the refusal of a request that makes no sense.
     pub(super) fn bad(text: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, text)
     }

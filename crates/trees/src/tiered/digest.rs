@@ -9,7 +9,7 @@
 //! ```text
 //!   version 7 ──┐                        a version's digest covers every bundle of its root, or there is none
 //!   version 8 ──┼── digest  ░█░░█░█░     what is incorporated is added before its version is published
-//!   version 9 ──┘                        what is flushed stays in it, until it is full and made anew
+//!   version 9 ──┘                        what is flushed stays in it, until it is full and rebuilt
 //! ```
 //!
 //! Invariants:

@@ -109,7 +109,7 @@ impl Salvage {
             if let Some(wrong) = wrong {
                 self.maplets.insert(*key);
                 self.mended.push(format!(
-                    "the maplet of group {group} was made anew from its runs; it was damaged: {wrong}"
+                    "the maplet of group {group} was rebuilt from its runs; it was damaged: {wrong}"
                 ));
             }
         }

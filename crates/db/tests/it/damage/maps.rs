@@ -30,7 +30,7 @@ fn is_mended(world: &World, damaged: &SimDirectory, what: &str) {
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(report.is_whole(), "{what}: {report}");
     assert!(
-        report.to_string().contains("extent map was made anew"),
+        report.to_string().contains("extent map was rebuilt"),
         "{what}: {report}"
     );
     // Whatever is written from now on takes no space that is in use.
