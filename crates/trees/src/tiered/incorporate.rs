@@ -107,6 +107,7 @@ impl Incorporation {
                 }
             }
         }
+        debug_assert!(self.last.is_some() || self.taken == 0, "it goes on behind a key");
         let until = self.taken.saturating_add(records);
         while let Some(key) = cursor.key() {
             if self.taken >= until {
@@ -133,11 +134,13 @@ impl Incorporation {
             pushed?;
             self.taken += cursor.versions(LAST).count();
             let last = self.last.get_or_insert_with(Vec::new);
+            debug_assert!(last.is_empty() || &last[..] < key, "keys ascend");
             last.clear();
             last.extend_from_slice(key);
             cursor.next();
         }
         self.install()?;
+        debug_assert!(self.builder.is_none(), "what was built is installed");
         self.is_installed = true;
         Ok(Progress::Done)
     }
