@@ -117,7 +117,7 @@ impl<B> Clone for Bits<'_, B> {
 impl<B> Copy for Bits<'_, B> {}
 
 impl<B: Block> Bloom<B> {
-    /// Creates an empty filter of so many blocks, at least one.
+    /// Creates an empty filter of `blocks` blocks, at least one.
     ///
     /// # Panics
     /// When there are 2³² blocks or more: half of a hash chooses among them.
@@ -155,7 +155,7 @@ impl<B: Block> Bloom<B> {
         }
     }
 
-    /// Returns the probability that a filter of so many blocks and keys finds a key that was never added: the mean over
+    /// Returns the probability that a filter of `blocks` blocks with `keys` keys finds a key that was never added: the mean over
     /// the number of keys in a block, which is Poisson's.
     #[must_use]
     pub fn false_positive_rate(blocks: usize, keys: u64) -> f64 {

@@ -10,7 +10,7 @@
 //! | `ALLUVIUM_SIM_RUNS` | runs of which the traces are compared |
 //! | `ALLUVIUM_SIM_FAULT_SEEDS` | seeds of fault campaigns, and then every call fails |
 //!
-//! [`replay`](crate::replay) has two more, for one failure.
+//! [`replay`] has two more, for one failure.
 
 use crate::environment::{number, wanted};
 use crate::saboteur::Sabotage;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Instant;
 
-/// From so many images on, a test is a large exploration and must have met every situation that matters.
+/// From this many images on, a test is a large exploration and must have met every situation that matters.
 pub const LARGE: u64 = 200_000;
 
 /// Images within which a planted mistake must be found.
@@ -50,7 +50,7 @@ pub struct Survey {
     pub distinct: u64,
     /// How often each situation was met.
     pub met: BTreeMap<&'static str, u64>,
-    /// Whether so many images were wanted that rare situations must be among them.
+    /// Whether the exploration is large, so that rare situations must be in it.
     pub is_large: bool,
 }
 
@@ -168,7 +168,7 @@ pub struct Faults {
     pub settings: Settings,
     /// The command that runs the test which calls [`Faults::survive`], for the line that replays a finding.
     pub command: &'static str,
-    /// One call in so many fails, unless the environment asks for more seeds: then each does.
+    /// One call in this many fails, unless the environment asks for more seeds: then each does.
     pub every: u64,
 }
 

@@ -34,7 +34,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
         if found > most {
             let (functions, asserts) = count(workspace, name);
             let text = format!(
-                "{functions} functions have {asserts} asserts; {} are wanted for so many: assert invariants where state \
+                "{functions} functions have {asserts} asserts; {} are wanted: assert invariants where state \
                  changes, and cite their numbers",
                 (functions * 100).div_ceil(most)
             );
