@@ -1,9 +1,9 @@
 //! Directories and files that pass calls on to others: a wrapper writes only what it changes.
 //!
 //! A type that implements [`ForwardDirectory`] is a [`Directory`], one that implements
-//! [`ForwardDevice`] is a [`Device`]. Requests have no default: a wrapper of a file decides how its
-//! batches travel. What a device builds of batches (`sync`, `read_at`, `copy_from`) stays built of
-//! the wrapper's own, so that no request goes around the wrapper.
+//! [`ForwardDevice`] is a [`Device`]. Requests have no default: a wrapper decides how its batches
+//! travel. What a device builds of batches (`sync`, `read_at`, `copy_from`) stays built of the
+//! wrapper's own, so that no request goes around the wrapper.
 
 use crate::{
     Batch, BootId, Counters, Device, Directory, FileOptions, Lock, Mapping, MemoryRegion, Result, Space,

@@ -157,8 +157,8 @@ impl<B: Block> Bloom<B> {
         }
     }
 
-    /// Returns the probability that a filter of this many blocks and keys finds a key that was
-    /// never added: the mean over the number of keys in a block, which is Poisson's.
+    /// Returns the probability that a filter of `blocks` blocks with `keys` keys finds a key that
+    /// was never added: the mean over the number of keys in a block, which is Poisson's.
     #[must_use]
     pub fn false_positive_rate(blocks: usize, keys: u64) -> f64 {
         let mean = keys as f64 / blocks.max(1) as f64;

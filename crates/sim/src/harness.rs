@@ -12,7 +12,7 @@
 //! | `ALLUVIUM_SIM_RUNS` | runs of which the traces are compared |
 //! | `ALLUVIUM_SIM_FAULT_SEEDS` | seeds of fault campaigns, and then every call fails |
 //!
-//! [`replay`](crate::replay) has two more, for one failure.
+//! [`replay`] has two more, for one failure.
 
 use crate::environment::{number, wanted};
 use crate::saboteur::Sabotage;
@@ -54,7 +54,7 @@ pub struct Survey {
     pub distinct: u64,
     /// How often each situation was met.
     pub met: BTreeMap<&'static str, u64>,
-    /// Whether enough images were wanted for rare situations to be among them.
+    /// Whether the exploration is large, so that rare situations must be in it.
     pub is_large: bool,
 }
 

@@ -88,6 +88,7 @@ impl Builder {
                 .iter()
                 .map(|(extent, _)| extent.bytes())
                 .sum::<u64>();
+        debug_assert!(low <= high, "a run has a first and a last key");
         let uses = self.uses(&claimed.claimed)?;
         let details = Details {
             summary: self.summary,
@@ -139,11 +140,14 @@ impl Builder {
         let last_key = take(&mut self.last_key);
         self.write_closed(Some(&last_key))?;
         self.last_key = last_key;
+        assert!(self.closed.is_empty(), "every leaf is written");
+        debug_assert_eq!(self.closed_bytes, 0, "written leaves are not counted");
         self.close_index();
         self.leaves.set_codec(self.options.codec);
         let mut level = 1;
         let mut nodes = take(&mut self.full);
         while nodes.len() > 1 {
+            assert!(level < u8::MAX, "levels are counted in 8 bits");
             level += 1;
             let mut above = IndexBuilder::new(level);
             let mut next = Vec::new();

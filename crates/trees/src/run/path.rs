@@ -72,6 +72,7 @@ impl Level {
             Target::Below(key) => layout.below(bytes, key)?.checked_sub(1),
         };
         self.at = found.unwrap_or(0);
+        debug_assert!(self.at < layout.children, "child {} of its node", self.at);
         Ok(found.is_some())
     }
 }
@@ -119,6 +120,7 @@ impl Path {
     }
 
     fn top(&mut self) -> &mut Level {
+        debug_assert!(!self.levels.is_empty(), "a path begins at its root");
         self.levels.last_mut().expect("a path begins at its root")
     }
 
@@ -141,6 +143,7 @@ impl Path {
                 Loaded::Cached(node) => Held::Frame(node.retain()),
                 Loaded::Whole(bytes) => Held::Whole(bytes.into()),
             };
+            debug_assert!(wanted > 0, "leaves are below level 1");
             self.levels.push(Level {
                 node,
                 pointer,

@@ -184,6 +184,7 @@ impl Incorporation {
             pushed?;
             self.taken += cursor.versions(LAST).count();
             let last = self.last.get_or_insert_with(Vec::new);
+            debug_assert!(last.is_empty() || &last[..] < key, "keys ascend");
             last.clear();
             last.extend_from_slice(key);
             share.next(&mut cursor);

@@ -28,6 +28,10 @@ const ENOUGH: usize = 12;
 /// the cache may have lost what it was brought before it was looked at, and with little memory
 /// again and again.
 const PATIENCE: u32 = 4;
+const _: () = assert!(
+    0 < ENOUGH && ENOUGH <= TOGETHER,
+    "a batch is asked for before it is full"
+);
 
 /// A key that is being searched for, by its place in the batch.
 #[derive(Debug)]
@@ -67,6 +71,7 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
         keys: &'k [&'k [u8]],
         gathers: &'g mut [Gather<'o>],
     ) -> Many<'r, 't, 'k, 'g, 'o> {
+        assert_eq!(keys.len(), gathers.len(), "a gather for each key");
         let undecided: Vec<usize> = (0..keys.len())
             .filter(|&index| !gathers[index].is_decided())
             .collect();
@@ -136,6 +141,7 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
             way.locate(&key.search, &fetch);
             ways.push(way);
         }
+        debug_assert_eq!(ways.len(), open.len(), "a way for each key");
         ways.iter().for_each(|way| way.approach(&fetch));
         for way in &mut ways {
             way.take(&fetch);
@@ -166,6 +172,7 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
         if open.iter().any(|key| key.waits > PATIENCE) {
             return self.insist(open, nodes);
         }
+        debug_assert!(!nodes.is_empty(), "a key that waits lacks a node");
         let pending = from.cache.request(&nodes, from.purpose, Residence::Keep)?;
         // There is no frame for some of it.
         if pending.skipped() > 0 {

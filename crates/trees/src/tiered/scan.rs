@@ -33,6 +33,10 @@ const LONGER: usize = 128;
 const NO_END: usize = 8 * LONG_SCAN;
 /// Deleted keys after which a scan lets go of what it holds, and finds its place again.
 const BREATH: u32 = 4096;
+const _: () = assert!(
+    PATIENCE < WADING && WADING < BREATH,
+    "a scan skips before it asks"
+);
 
 /// A walk over the keys of a range that have a value, for a reader at one sequence number.
 ///
@@ -237,6 +241,7 @@ impl Iter {
         } else if self.taken >= LONG_SCAN {
             self.wanted.expected = NO_END;
         }
+        debug_assert!((1..=MAX_AHEAD).contains(&self.ahead), "{} ahead", self.ahead);
         self.begin_batch();
         while self.batch.len() == 0 && !matches!(self.position, Position::End) {
             let filled = self.fill();
@@ -342,6 +347,7 @@ impl Iter {
                 }
                 let (wanted, known, batch) = (&self.wanted, &mut self.known, &mut self.batch);
                 let taken = segment.take(wanted, known, &mut self.keyspace, from, batch)?;
+                debug_assert!(self.waded <= self.dead, "what was waded through is dead");
                 if taken == Taken::Live {
                     (self.dead, self.waded) = (0, 0);
                     continue;

@@ -74,6 +74,7 @@ impl<'v, 'f> Way<'v, 'f> {
     }
 
     fn locate_from<F: Fetch>(&mut self, first: usize, fetch: &F) {
+        debug_assert!(first < self.parts.len() && self.pages.are_unknown(), "once");
         self.first = first;
         self.pages.locate(maplets(&self.parts[first..]), self.hash, fetch);
     }
@@ -106,6 +107,7 @@ pub(super) fn ask_together<'s>(ways: &[Way<'_, '_>], searches: impl Iterator<Ite
         }
     }
     filters::lookup_many(&probes, |probe, found| {
+        debug_assert!(probe < askers.len(), "an asker for each probe");
         let (asker, place) = askers[probe];
         searches[asker].learn(place, found);
     });
@@ -185,6 +187,7 @@ impl Search {
 
     /// Whether it is known which runs of a part may have the key.
     fn knows(&self, layer: usize) -> bool {
+        debug_assert!(self.asked <= self.hits.len(), "hits of each maplet asked");
         (self.first..self.first + self.asked).contains(&layer)
     }
 

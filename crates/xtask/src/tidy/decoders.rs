@@ -27,7 +27,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
         .filter(|source| decodes(&source.path, source.file_name()) && !source.is_test(1));
     let bare = decoders.filter(|source| source.find(DENIED).is_empty());
     bare.map(|source| {
-        let text = format!("it decodes untrusted bytes: begin with `{DENIED}`");
+        let text = format!("it decodes bytes of a device or a socket: begin with `{DENIED}`");
         Finding::new(&source.path, 1, text)
     })
     .collect()
