@@ -47,6 +47,7 @@ impl Blob {
         }
         writer.close(|_, short| pointer = Some(short))?;
         let written = writer.finish()?;
+        assert!(!written.extents.is_empty(), "a value has at least a page");
         store.extents().install(&written.extents);
         Ok(Blob {
             pointer: pointer.expect("one value was written"),
@@ -118,6 +119,12 @@ pub fn extents_of<'n>(nodes: impl Iterator<Item = &'n NodePointer>) -> Vec<(Exte
     let mut extents: Vec<(Extent, u64)> = Vec::new();
     for node in nodes {
         let live = node.read_len() as u64;
+        debug_assert!(
+            extents
+                .last()
+                .is_none_or(|(last, _)| (last.tier, last.start) <= (node.tier, (node.offset / UNIT) as u32)),
+            "nodes ascend"
+        );
         let start = (node.offset / UNIT) as u32;
         let end = (node.offset + live).div_ceil(UNIT) as u32;
         match extents.last_mut() {

@@ -66,6 +66,7 @@ impl Share {
         let mut cursor = self.memtable.cursor();
         cursor.first();
         self.settle(&mut cursor);
+        debug_assert!(cursor.key().is_none_or(|key| self.contains(key)));
         cursor
     }
 
@@ -78,6 +79,11 @@ impl Share {
             cursor.next();
         }
         self.settle(&mut cursor);
+        debug_assert!(
+            cursor
+                .key()
+                .is_none_or(|found| found > key && self.contains(found))
+        );
         cursor
     }
 

@@ -23,6 +23,7 @@ impl Incorporation {
     /// Folds what the share says into the keys.
     pub(super) fn publish(&self) {
         let share = &self.share;
+        assert!(share.cut >= self.map.version().cut, "shares come in commit order");
         self.map.change(Some(share.cut), |keys| {
             let mut touched: BTreeSet<Arc<[u8]>> = BTreeSet::new();
             let mut cursor = share.first();
@@ -53,6 +54,10 @@ fn newest_first<'m>(memtable: &'m Memtable, key: &[u8]) -> Vec<Message<'m>> {
         at = sequence - 1;
     }
     messages.sort_by_key(|message| std::cmp::Reverse(message.sequence));
+    debug_assert!(
+        messages.is_sorted_by(|newer, older| newer.sequence > older.sequence),
+        "each message has a number of its own"
+    );
     messages
 }
 
@@ -82,6 +87,10 @@ impl Shared {
                 });
             },
         );
+        debug_assert!(
+            left.is_sorted_by(|newer, older| newer.sequence >= older.sequence),
+            "messages of a key are kept newest first"
+        );
         if left.is_empty() {
             keys.remove(key);
         } else {
@@ -102,9 +111,11 @@ impl Rewrite {
         let asks_filters = shared.home.horizon.asks_filters();
         self.map.change(None, |keys| {
             let all: Vec<Arc<[u8]>> = keys.keys().cloned().collect();
+            let before = all.len();
             for key in all {
                 shared.fold(keys, &key, &[], asks_filters);
             }
+            assert!(keys.len() <= before, "a rewrite adds no key");
         });
         Progress::Done
     }

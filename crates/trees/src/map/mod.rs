@@ -233,6 +233,10 @@ impl Map {
             keys,
         };
         assert!(version.cut >= old.cut, "a map does not forget commits");
+        debug_assert!(
+            version.keys.values().all(|entries| !entries.is_empty()),
+            "a key without messages is not kept"
+        );
         self.shared.version.store(Arc::new(version));
         result
     }
@@ -248,6 +252,12 @@ impl Map {
         {
             return Ok(kept);
         }
+        assert!(
+            kept.root
+                .as_ref()
+                .is_none_or(|(contents, _)| *contents < version.contents),
+            "a root is of contents that the map has had"
+        );
         let store = &self.shared.home.store;
         let contents = format::encode(&version.keys);
         let (root, blob) = if contents.len() <= INLINE {
@@ -265,7 +275,12 @@ impl Map {
 
     fn cut_here(&self) -> Result<Cut<'_>> {
         let kept = self.write()?;
-        let (_, root) = kept.root.as_ref().expect("it was just written");
+        let (contents, root) = kept.root.as_ref().expect("it was just written");
+        assert_eq!(
+            *contents,
+            self.version().contents,
+            "the guard keeps the contents current"
+        );
         Ok(Cut::new(root.clone(), self.version().cut, kept))
     }
 }
