@@ -186,7 +186,7 @@ impl Session {
         };
         match self.try_run(batch, read, output, context, &mut done) {
             Ok(None) => {}
-            Ok(Some(waiting)) => return Ran::Waits(Box::new(waiting)),
+            Ok(Some(waiting)) => return Ran::Waits(waiting),
             Err(failure) => {
                 // Nothing of the rest holds, so that every command of it gets the same reply.
                 self.paging.forget_cut();
@@ -239,7 +239,7 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
         done: &mut Done,
-    ) -> Result<Option<(MultiGet, Reading)>, Failure> {
+    ) -> Result<Option<Box<(MultiGet, Reading)>>, Failure> {
         let shared = std::sync::Arc::clone(&self.shared);
         let store = &*shared.store;
         let Locked {
@@ -260,7 +260,7 @@ impl Session {
         };
         match read_ahead(&mut transaction, records, read, needs_locks, context)? {
             Ahead::Known => {}
-            Ahead::Waits(reading, room) => return Ok(Some((reading, room))),
+            Ahead::Waits(waiting) => return Ok(Some(waiting)),
             Ahead::NoRoom if self.paging.refuses => {
                 let bytes = store.sizes.at_worst(1);
                 return Err(Failure::NoRoom { bytes });
@@ -439,7 +439,7 @@ enum Ahead {
     /// Everything is known that was asked for.
     Known,
     /// It is waited for, with the memory that it takes.
-    Waits(MultiGet, Reading),
+    Waits(Box<(MultiGet, Reading)>),
     /// Clients have no memory left for it.
     NoRoom,
 }
@@ -473,7 +473,7 @@ fn read_ahead(
             let mut reading = data.multi_get_async(&records);
             match Pin::new(&mut reading).poll(context) {
                 Poll::Ready(values) => transaction.has_read(records, values?),
-                Poll::Pending => return Ok(Ahead::Waits(reading, room)),
+                Poll::Pending => return Ok(Ahead::Waits(Box::new((reading, room)))),
             }
         }
     }
