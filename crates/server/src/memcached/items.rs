@@ -167,7 +167,7 @@ impl<'s> Items<'s> {
                 self.next += step + 1;
                 Ok(self.read[self.next - 1].1.take())
             }
-            None => Ok(Store::read(&self.store.items, key)?),
+            None => Ok(self.store.read(&self.store.items, key)?),
         }
     }
 

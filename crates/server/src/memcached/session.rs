@@ -10,7 +10,7 @@ use crate::access::User;
 use crate::error::Failure;
 use crate::net::{HIGH_WATER, Input, Protocol, Served};
 use crate::shared::{Client, Shared};
-use crate::store::{Store, Wanted};
+use crate::store::{Reading, Wanted};
 use alluvium::{MultiGet, Value};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -56,6 +56,8 @@ struct Waiting {
     /// How many requests it has: more may have come since.
     requests: usize,
     reading: MultiGet,
+    /// The memory that it takes.
+    _room: Reading,
 }
 
 /// The items that a run has waited for.
@@ -87,7 +89,9 @@ enum Executed {
     All,
     Part(usize),
     /// Nothing: it waits for what it asks for.
-    Waits(Box<MultiGet>),
+    Waits(Box<(MultiGet, Reading)>),
+    /// Nothing: clients have no memory left for what it asks for.
+    Full,
 }
 
 /// What became of a run.
@@ -96,7 +100,9 @@ enum Ran {
     /// Only this number of requests of it: their replies are to be sent first.
     Part(usize),
     /// Nothing of it was done: it waits for what it asks for.
-    Waits(Box<MultiGet>),
+    Waits(Box<(MultiGet, Reading)>),
+    /// Nothing of it was done: clients have no memory left for what it asks for.
+    Full,
     /// The rest is to be done again with locks for whatever it asks for.
     WantsCare,
 }
@@ -118,33 +124,35 @@ impl Session {
         }
     }
 
-    /// Executes a run, or a part of it if its replies are long; how many requests of it, or none
-    /// when they wait for what they ask for.
+    /// Executes a run, or a part of it if its replies are long; how many requests of it, or why none.
     fn serve_run(
         &mut self,
         requests: &[Request<'_>],
         read: Option<ReadResult>,
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
-    ) -> Option<usize> {
+    ) -> Result<usize, Served> {
         let start = output.len();
         match self.run(requests, read, output, context) {
             Executed::Waits(reading) => {
+                let (reading, room) = *reading;
                 self.waiting = Some(Waiting {
                     requests: requests.len(),
-                    reading: *reading,
+                    reading,
+                    _room: room,
                 });
-                None
+                Err(Served::Wait)
             }
+            Executed::Full => Err(Served::Full),
             Executed::All => {
                 let bytes = output.len().saturating_sub(start);
                 self.shared.store.sizes.note(bytes / requests.len().max(1));
                 self.reads = (2 * self.reads).min(MOST);
-                Some(requests.len())
+                Ok(requests.len())
             }
             Executed::Part(executed) => {
                 self.reads = executed.max(1);
-                Some(executed)
+                Ok(executed)
             }
         }
     }
@@ -166,6 +174,7 @@ impl Session {
         let mut executed = requests.len();
         match ran {
             Ok(Ran::Waits(reading)) => return Executed::Waits(reading),
+            Ok(Ran::Full) => return Executed::Full,
             Ok(Ran::Part(part)) => executed = part,
             Ok(_) => {}
             Err(failure) => {
@@ -217,7 +226,7 @@ impl Session {
         if !keys.is_empty() {
             match read_keys(store, &keys, read, needs_locks, context)? {
                 Ok(values) => items.has_read(keys, values),
-                Err(reading) => return Ok(Ran::Waits(reading)),
+                Err(waits) => return Ok(waits),
             }
         }
         let before = output.len();
@@ -466,28 +475,31 @@ impl Session {
     }
 }
 
-/// Returns the values of keys, or the read of them that waits for the device. Values that were read
-/// before the locks were taken are read again, from memory.
+/// Returns the values of keys, or what a run waits for: the device, or memory for what is read.
+/// Values that were read before the locks were taken are read again, from memory.
 fn read_keys(
     store: &Store,
     keys: &[Key],
     read: Option<ReadResult>,
     needs_locks: bool,
     context: Option<&mut Context<'_>>,
-) -> Result<Result<Vec<Option<Value>>, Box<MultiGet>>, Failure> {
+) -> Result<Result<Vec<Option<Value>>, Ran>, Failure> {
     let context = match (read, context) {
         (Some(values), _) if !needs_locks => return Ok(Ok(values?)),
         (Some(Err(error)), _) => return Err(error.into()),
-        (Some(Ok(_)), _) | (None, None) => return Ok(Ok(Store::read_all(&store.items, keys)?)),
+        (Some(Ok(_)), _) | (None, None) => return Ok(Ok(store.read_all(&store.items, keys)?)),
         (None, Some(context)) => context,
     };
     if let Some(values) = store.items.multi_get_in_memory(keys)? {
         return Ok(Ok(values));
     }
+    let Some(memory) = store.room_to_read(keys.len()) else {
+        return Ok(Err(Ran::Full));
+    };
     let mut reading = store.items.multi_get_async(keys);
     match Pin::new(&mut reading).poll(context) {
         Poll::Ready(values) => Ok(Ok(values?)),
-        Poll::Pending => Ok(Err(Box::new(reading))),
+        Poll::Pending => Ok(Err(Ran::Waits(Box::new((reading, memory))))),
     }
 }
 
@@ -527,8 +539,9 @@ impl Protocol for Session {
             self.skipping = match run::next(bytes, most_block, most) {
                 Next::Nothing => return Served::All,
                 Next::Run(requests, taken) => {
-                    let Some(executed) = self.serve_run(&requests, read, output, &mut context) else {
-                        return Served::Wait;
+                    let executed = match self.serve_run(&requests, read, output, &mut context) {
+                        Ok(executed) => executed,
+                        Err(served) => return served,
                     };
                     left = left.saturating_sub(executed);
                     match run::next(bytes, most_block, Most::requests(executed)) {

@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
 use crate::resp::{Args, Reply, Requests, Tail};
 use crate::slowlog::Slow;
-use crate::store::{Held, Lookups, Mode, Outcome, Store, Transaction, Wanted};
+use crate::store::{Held, Lookups, Mode, Outcome, Reading, Store, Transaction, Wanted};
 use alluvium::{MultiGet, Value};
 use smallvec::SmallVec;
 use std::pin::Pin;
@@ -125,7 +125,7 @@ pub(super) enum Ran {
     /// How many of its commands were executed.
     Commands(usize),
     /// None of them: it waits for this.
-    Waits(Box<MultiGet>),
+    Waits(Box<(MultiGet, Reading)>),
 }
 
 /// How long a reply may be.
@@ -189,7 +189,7 @@ impl Session {
         };
         match self.try_run(batch, read, output, context, &mut done) {
             Ok(None) => {}
-            Ok(Some(waiting)) => return Ran::Waits(Box::new(waiting)),
+            Ok(Some(waiting)) => return Ran::Waits(waiting),
             Err(failure) => {
                 // Nothing of the rest holds, so that every command of it gets the same reply.
                 self.paging.forget_cut();
@@ -243,7 +243,7 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
         done: &mut Done,
-    ) -> Result<Option<MultiGet>, Failure> {
+    ) -> Result<Option<Box<(MultiGet, Reading)>>, Failure> {
         let shared = std::sync::Arc::clone(&self.shared);
         let store = &*shared.store;
         let Locked {
@@ -256,13 +256,23 @@ impl Session {
             false => Transaction::new(store, database),
         };
         let mut transaction = begin(self.database);
+        transaction.take_over(self.room.take());
         let records = if is_blind {
             Vec::new()
         } else {
             batch.records(self.database, AT_ONCE.min(store.sizes.most()))
         };
-        if let Some(reading) = read_ahead(&mut transaction, records, read, needs_locks, context)? {
-            return Ok(Some(reading));
+        match read_ahead(&mut transaction, records, read, needs_locks, context)? {
+            Ahead::Known => {}
+            Ahead::Waits(waiting) => return Ok(Some(waiting)),
+            Ahead::NoRoom if self.paging.refuses => {
+                let bytes = store.sizes.at_worst(1);
+                return Err(Failure::NoRoom { bytes });
+            }
+            Ahead::NoRoom => {
+                self.paging.wait_before_all();
+                return Ok(None);
+            }
         }
         let most = MOST_BYTES.min(shared.budget.limit() / SHARE);
         let before = output.len();
@@ -431,6 +441,16 @@ impl Session {
     }
 }
 
+/// What became of reading ahead.
+enum Ahead {
+    /// Everything is known that was asked for.
+    Known,
+    /// It is waited for, with the memory that it takes.
+    Waits(Box<(MultiGet, Reading)>),
+    /// Clients have no memory left for it.
+    NoRoom,
+}
+
 /// Has a transaction know the records that its commands will ask for; or what it waits for.
 fn read_ahead(
     transaction: &mut Transaction<'_>,
@@ -438,9 +458,9 @@ fn read_ahead(
     read: Option<ReadResult>,
     needs_locks: bool,
     context: &mut Context<'_>,
-) -> Result<Option<MultiGet>, Failure> {
+) -> Result<Ahead, Failure> {
     if records.is_empty() {
-        return Ok(None);
+        return Ok(Ahead::Known);
     }
     let data = &transaction.store.data;
     match read {
@@ -454,12 +474,15 @@ fn read_ahead(
             transaction.has_read(records, values);
         }
         None => {
+            let Some(room) = transaction.store.room_to_read(records.len()) else {
+                return Ok(Ahead::NoRoom);
+            };
             let mut reading = data.multi_get_async(&records);
             match Pin::new(&mut reading).poll(context) {
                 Poll::Ready(values) => transaction.has_read(records, values?),
-                Poll::Pending => return Ok(Some(reading)),
+                Poll::Pending => return Ok(Ahead::Waits(Box::new((reading, room)))),
             }
         }
     }
-    Ok(None)
+    Ok(Ahead::Known)
 }

@@ -95,6 +95,11 @@ impl Paging {
         self.is_full = true;
     }
 
+    /// The whole batch is to be executed again once there is room for what it reads.
+    pub(super) fn wait_before_all(&mut self) {
+        (self.is_full, self.cut) = (true, Some(0));
+    }
+
     /// The batch failed as a whole.
     pub(super) fn forget_cut(&mut self) {
         self.cut = None;

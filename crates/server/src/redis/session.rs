@@ -12,6 +12,7 @@ use crate::monitor::Feed;
 use crate::net::{Input, Protocol, Served};
 use crate::resp::{self, Args, BadRequest, Parser, Progress, Reply, Requests, Tail, Version};
 use crate::shared::{Client, Shared};
+use crate::store::Reading;
 use alluvium::MultiGet;
 use std::borrow::Cow;
 use std::pin::Pin;
@@ -63,6 +64,8 @@ pub(crate) struct Session {
     /// What stopped the reading of requests, behind those that were read.
     bad: Option<BadRequest>,
     waiting: Option<Waiting>,
+    /// The memory of what was waited for, until it is executed.
+    pub(super) room: Option<Reading>,
     pause: Option<Pause>,
     /// The rest of a long reply.
     pub(super) tail: Option<Box<dyn Tail>>,
@@ -93,7 +96,7 @@ struct Waiting {
     /// of users change.
     count: usize,
     /// What it reads; nothing if it waits for the end of a pause.
-    reading: Option<Box<MultiGet>>,
+    reading: Option<Box<(MultiGet, Reading)>>,
 }
 
 /// What becomes of requests.
@@ -134,6 +137,7 @@ impl Session {
             requests: Some(Requests::default()),
             bad: None,
             waiting: None,
+            room: None,
             pause: None,
             tail: None,
             behind_tail: 0,
@@ -263,8 +267,11 @@ impl Session {
             let Some(reading) = &mut waiting.reading else {
                 return Ok((waiting.at, None));
             };
-            return match Pin::new(reading).poll(context) {
-                Poll::Ready(result) => Ok((waiting.at, Some((waiting.count, result)))),
+            return match Pin::new(&mut reading.0).poll(context) {
+                Poll::Ready(result) => {
+                    self.room = waiting.reading.take().map(|reading| reading.1);
+                    Ok((waiting.at, Some((waiting.count, result))))
+                }
                 Poll::Pending => {
                     self.waiting = Some(waiting);
                     Err(Flow::Wait)

@@ -238,16 +238,14 @@ fn gather<'s>(
         working: Working::new(transaction.store),
     };
     if collection.kind == Kind::List {
-        lists::visit(
-            transaction,
-            collection,
-            indexes,
-            Direction::Forward,
-            |_, element| {
-                gathered.push(&element)?;
-                Ok(ControlFlow::Continue(()))
-            },
-        )?;
+        let indexes = match direction {
+            Direction::Forward => indexes,
+            Direction::Backward => collection.count - indexes.end..collection.count - indexes.start,
+        };
+        lists::visit(transaction, collection, indexes, direction, |_, element| {
+            gathered.push(&element)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
         return Ok(gathered);
     }
     let (database, number) = (transaction.database, collection.number);
@@ -397,7 +395,7 @@ fn run(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>,
         Some(collection) => {
             let window = wish.window(collection.count);
             if wish.is_unsorted {
-                let direction = match wish.is_backward && collection.kind == Kind::SortedSet {
+                let direction = match wish.is_backward && collection.kind != Kind::Set {
                     true => Direction::Backward,
                     false => Direction::Forward,
                 };

@@ -49,7 +49,7 @@ pub(crate) use scan::{Direction, Pair};
 pub(crate) use sizes::Sizes;
 pub(crate) use staging::Staging;
 pub(crate) use transaction::{Outcome, Transaction};
-pub(crate) use working::Working;
+pub(crate) use working::{Reading, Working};
 
 use crate::cursors::Cursors;
 use crate::model::format;
@@ -162,17 +162,32 @@ impl Store {
         })
     }
 
-    /// What many keys have, in their order. Others are let go on while this waits for the device.
-    pub(crate) fn read_all(keyspace: &Keyspace, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>> {
-        match keyspace.multi_get_in_memory(keys)? {
-            Some(values) => Ok(values),
-            None => waits::wait_for(keyspace.multi_get_async(keys)),
+    /// What many keys have, in their order, and the memory that they take until they are done with. Others are let go on while this
+    /// waits for the device.
+    pub(crate) fn read_charged(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Result<(Vec<Option<Value>>, Option<Reading>)> {
+        if let Some(values) = keyspace.multi_get_in_memory(keys)? {
+            return Ok((values, None));
         }
+        let reading = self.wait_for_room_to_read(keys.len());
+        Ok((waits::wait_for(keyspace.multi_get_async(keys))?, reading))
+    }
+
+    /// The same, for values that are done with at once.
+    pub(crate) fn read_all(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<Option<Value>>> {
+        Ok(self.read_charged(keyspace, keys)?.0)
     }
 
     /// The same of one key.
-    pub(crate) fn read(keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
-        Ok(Store::read_all(keyspace, &[key])?.pop().flatten())
+    pub(crate) fn read(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
+        Ok(self.read_all(keyspace, &[key])?.pop().flatten())
     }
 
     /// Milliseconds since 1970, which never go back.

@@ -35,6 +35,14 @@ impl Sizes {
         self.share.store(bytes, Ordering::Relaxed);
     }
 
+    /// How many bytes a number of values may have; 0 where that is little.
+    pub(crate) fn at_worst(&self, values: usize) -> usize {
+        match self.longest_ever.load(Ordering::Relaxed).saturating_mul(values) {
+            ..LITTLE => 0,
+            bytes => bytes,
+        }
+    }
+
     /// How many records are to be read at once.
     pub(crate) fn most(&self) -> usize {
         let usual = Sizes::AT_ONCE / self.longest.load(Ordering::Relaxed).max(1);
@@ -52,6 +60,9 @@ impl Sizes {
         self.longest.store(longest - longest / 16, Ordering::Relaxed);
     }
 }
+
+/// Reads of fewer bytes are not charged.
+const LITTLE: usize = 256 << 10;
 
 /// Values up to this size matter to no batch.
 const SHORT: usize = 4 << 10;

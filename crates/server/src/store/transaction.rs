@@ -5,7 +5,7 @@ use super::locks::Held;
 use super::marks::MarkChanges;
 use super::order::Open;
 use super::staging::Staged;
-use super::{Store, scan};
+use super::{Reading, Store, scan};
 use crate::error::Failure;
 use crate::model::Found;
 use crate::model::format::{self, InnerKey};
@@ -72,6 +72,8 @@ pub(crate) struct Transaction<'s> {
     pub(super) orders: Vec<Open>,
     /// Collections whose elements were written before.
     pub(super) staged: Staged<'s>,
+    /// The memory of what was read last.
+    reading: Cell<Option<Reading>>,
     /// User's keys that were written to.
     touched: Vec<(u8, InnerKey)>,
     /// About how many bytes were written.
@@ -96,6 +98,7 @@ impl<'s> Transaction<'s> {
             marks: MarkChanges::default(),
             orders: Vec::new(),
             staged: Staged::default(),
+            reading: Cell::new(None),
             touched: Vec::new(),
             bytes: 0,
             expiring: 0,
@@ -125,7 +128,7 @@ impl<'s> Transaction<'s> {
     /// Reads the records of many keys at once, for commands to come. Their locks are held, or each
     /// is read by one command alone.
     pub(crate) fn prefetch(&mut self, keys: Vec<InnerKey>) -> Result<(), Failure> {
-        let values = Store::read_all(&self.store.data, &keys)?;
+        let values = self.read(&keys)?;
         self.has_read(keys, values);
         Ok(())
     }
@@ -179,6 +182,19 @@ impl<'s> Transaction<'s> {
         last.is_some_and(|(_, end)| key < &end[..])
     }
 
+    /// Values of the store. The memory that long ones take is charged until the next ones are read.
+    fn read(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>, Failure> {
+        drop(self.reading.take());
+        let (values, reading) = self.store.read_charged(&self.store.data, keys)?;
+        self.reading.set(reading);
+        Ok(values)
+    }
+
+    /// From now on it has the memory that a read has taken for it.
+    pub(crate) fn take_over(&mut self, reading: Option<Reading>) {
+        self.reading.set(reading);
+    }
+
     /// The value of a key.
     pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<Found<'_>>, Failure> {
         if self.own(key).is_some() {
@@ -187,7 +203,7 @@ impl<'s> Transaction<'s> {
         if let Some(index) = self.prefetched(key) {
             return Ok(self.prefetched[index].1.as_deref().map(Found::Borrowed));
         }
-        Ok(Store::read(&self.store.data, key)?.map(Found::Owned))
+        Ok(self.read(&[key])?.pop().flatten().map(Found::Owned))
     }
 
     /// The values of many keys, read at once.
@@ -204,7 +220,7 @@ impl<'s> Transaction<'s> {
             }
         }
         let names: Vec<&[u8]> = unknown.iter().map(|&index| &keys[index][..]).collect();
-        let found = Store::read_all(&self.store.data, &names)?;
+        let found = self.read(&names)?;
         for (index, value) in unknown.into_iter().zip(found) {
             answers[index] = value.map(Value::into_vec);
         }

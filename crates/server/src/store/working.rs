@@ -4,6 +4,9 @@
 use super::Store;
 use crate::error::Failure;
 use crate::net::Budget;
+use crate::waits;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The first bytes of a command are not counted, so that short commands share no counter.
 const FREE: usize = 64 << 10;
@@ -68,6 +71,58 @@ impl Drop for Working<'_> {
         if self.taken > 0 {
             self.budget.give(self.taken);
         }
+    }
+}
+
+/// Memory that a read from the device has taken for long values. Dropping it gives the memory back.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    budget: Arc<Budget>,
+    taken: usize,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if self.taken > 0 {
+            self.budget.give(self.taken);
+        }
+    }
+}
+
+/// How often, and after how long, a reader that holds locks looks whether there is memory, before it reads all the same.
+const LOOKS: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(2);
+
+impl Store {
+    /// Takes memory for a read of some values from the device: none is needed unless there are long ones. None if clients have
+    /// none left.
+    pub(crate) fn room_to_read(&self, values: usize) -> Option<Reading> {
+        // A value is in memory as it was read and as it is replied. However long one is, two may be on their way.
+        let bytes = self
+            .sizes
+            .at_worst(values)
+            .saturating_mul(2)
+            .min(self.budget.limit() / 2);
+        (bytes == 0 || self.budget.try_take(bytes)).then(|| Reading {
+            budget: Arc::clone(&self.budget),
+            taken: bytes,
+        })
+    }
+
+    /// The same for a command that cannot be begun again: it waits for some time, and reads then whatever clients hold.
+    pub(super) fn wait_for_room_to_read(&self, values: usize) -> Option<Reading> {
+        if let Some(reading) = self.room_to_read(values) {
+            return Some(reading);
+        }
+        waits::about_to_wait();
+        self.budget.begin_to_wait();
+        let mut looks = 0..LOOKS;
+        let reading = looks.find_map(|_| {
+            std::thread::sleep(PAUSE);
+            self.room_to_read(values)
+        });
+        self.budget.end_to_wait();
+        reading
     }
 }
 

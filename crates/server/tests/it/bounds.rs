@@ -249,6 +249,42 @@ fn a_child_serves_clients_that_send_large_numbers() {
 }
 
 #[test]
+fn long_values_that_many_ask_for_at_once_are_told_whole_or_refused() {
+    // Together they are more than the memory of the store.
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let value = vec![b'v'; 4_000_000];
+    for number in 0..30 {
+        let reply = ask_all(&mut client, &[b"SET", format!("v{number}").as_bytes(), &value]);
+        assert_eq!(reply, "OK");
+        let hash = format!("h{number}");
+        let words: [&[u8]; 4] = [b"HSET", hash.as_bytes(), b"f", &value];
+        assert!(ask_all(&mut client, &words).starts_with(':'));
+    }
+    let all: Vec<_> = (0..20)
+        .map(|name| {
+            let mut client = fixture.client();
+            std::thread::spawn(move || {
+                for round in 0..2 {
+                    let key = (name * 7 + round) % 30;
+                    for command in [format!("GET v{key}"), format!("HGET h{key} f")] {
+                        // The slowest readers may be closed, as the memory of clients is used up.
+                        client.send_bytes(format!("{command}\r\n").as_bytes());
+                        let Some(reply) = client.try_reply() else {
+                            return 0;
+                        };
+                        assert!(reply.len() == 4_000_002 || reply.starts_with("-OOM"), "{command}");
+                    }
+                }
+                1
+            })
+        })
+        .collect();
+    let answered: usize = all.into_iter().map(|one| one.join().unwrap()).sum();
+    assert!(answered > 0);
+}
+
+#[test]
 fn large_numbers_take_no_more_memory_than_the_store_was_given() {
     let output = Command::new(std::env::current_exe().unwrap())
         .args([

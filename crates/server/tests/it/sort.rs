@@ -23,7 +23,9 @@ fn elements_are_sorted_by_themselves_and_by_other_keys() {
         HSET h3 f a => :1
         SORT l BY h*->f ALPHA => ["10" "3" "2" "1"]
         SORT l BY nosort => ["3" "1" "10" "2"]
-        SORT l BY nosort DESC LIMIT 1 2 => ["1" "10"]
+        SORT l BY nosort DESC => ["2" "10" "1" "3"]
+        SORT l BY nosort DESC LIMIT 1 2 => ["10" "1"]
+        SORT l BY nosort DESC LIMIT 3 -1 => ["3"]
         SORT l GET # GET w* GET h*->g => ["1" "30" "x" "2" "20" nil "3" "10" nil "10" nil nil]
         SORT l GET fixed LIMIT 0 1 => [nil]
         SORT l GET h* LIMIT 0 1 => [nil]
