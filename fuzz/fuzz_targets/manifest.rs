@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use alluvium::format::manifest::{Manifest, Payload};
+use alluvium::simulation::format::manifest::{Manifest, Payload};
 use alluvium_storage::{PageSize, Place, Structure};
 use libfuzzer_sys::fuzz_target;
 

@@ -35,7 +35,13 @@ fuzz_target!(|input: &[u8]| {
         assert!(len <= input.len());
     }
     let cut = input.len().min(9);
-    if let Ok(CatalogRecord::Keyspace { name, id, kind, options }) = decode_catalog(&input[..cut], &input[cut..]) {
+    if let Ok(CatalogRecord::Keyspace {
+        name,
+        id,
+        kind,
+        options,
+    }) = decode_catalog(&input[..cut], &input[cut..])
+    {
         let value = encode_keyspace(id, kind, &options);
         let expected = CatalogRecord::Keyspace {
             name: name.clone(),

@@ -21,7 +21,7 @@ use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
 use alluvium_trees::maplet::format::{Body, Root, Stretch};
 use alluvium_trees::run::{Builder, RunOptions, Weight};
-use alluvium_trees::tiered::format::{Form, GroupName, PartName, Payload, PivotForm, RunName};
+use alluvium_trees::tiered::format::{Form, GroupName, PartName, PivotForm, Root as TreeRoot, RunName};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ fn main() -> std::io::Result<()> {
         ("run", runs()),
         ("records", records()),
         ("trunk", trunks()),
+        ("manifest", manifests()),
+        ("map", maps()),
         ("resp", requests_of_redis()),
         ("memcached", requests_of_memcached()),
         ("control", messages_of_managers()),
@@ -112,7 +114,7 @@ fn records() -> Vec<Vec<u8>> {
     encode_range(&mut record, &[1], &[2]);
     let options = alluvium::KeyspaceOptions::new().merge_operator("add");
     let mut keyspace = keyspace_key("rivers0").to_vec();
-    keyspace.extend_from_slice(&encode_keyspace(300, &options));
+    keyspace.extend_from_slice(&encode_keyspace(300, 0, &options));
     vec![record, keyspace]
 }
 
@@ -395,6 +397,46 @@ fn runs() -> Vec<Vec<u8>> {
     inputs
 }
 
+/// Manifests of one dictionary and of two, and a payload.
+fn manifests() -> Vec<Vec<u8>> {
+    use alluvium::simulation::format::manifest::{Entry, Manifest, Payload};
+    let entry = |id, kind| Entry {
+        id,
+        kind,
+        root: vec![kind; 20],
+    };
+    let one = Manifest {
+        dictionaries: vec![entry(0, 0)],
+        ..Manifest::default()
+    };
+    let two = Manifest {
+        dictionaries: vec![entry(0, 0), entry(1, 250)],
+        keyspaces: [(2, 1), (300, 1)].into(),
+    };
+    vec![one.encode(), two.encode(), Payload::Here(two).encode()]
+}
+
+/// The contents of an ordered map, and a root that holds them.
+fn maps() -> Vec<Vec<u8>> {
+    use alluvium_trees::map::Entry;
+    use alluvium_trees::map::format::{Root, encode};
+    let entry = |sequence, kind, operand: &[u8]| Entry {
+        sequence,
+        kind,
+        expires_ms: sequence,
+        operand: operand.into(),
+    };
+    let keys = [
+        (
+            b"a".as_slice().into(),
+            [entry(9, Kind::Merge, b"12"), entry(3, Kind::Put, b"")].into(),
+        ),
+        (b"ab".as_slice().into(), [entry(0, Kind::Put, b"value")].into()),
+    ];
+    let contents = encode(&keys.into_iter().collect());
+    vec![Root::Here(&contents).encode(), contents]
+}
+
 /// A node of two pivots over a group of three runs, and a payload, each behind the byte that
 /// chooses it.
 fn trunks() -> Vec<Vec<u8>> {
@@ -441,12 +483,12 @@ fn trunks() -> Vec<Vec<u8>> {
         bundles: vec![vec![part(Some(0))]],
         pivots: vec![pivot(b"", 12288), pivot(b"m", 16384)],
     };
-    let payload = Payload {
+    let root = TreeRoot {
         fingerprint_bits: 33,
         next_group: 2,
-        root: pointer(4096),
+        trunk: pointer(4096),
     };
-    let encoded = [form.encode(), payload.encode()];
+    let encoded = [form.encode(), root.encode()];
     (0u8..)
         .zip(encoded)
         .map(|(choice, bytes)| [vec![choice], bytes].concat())

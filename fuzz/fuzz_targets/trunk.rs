@@ -3,7 +3,7 @@
 #![no_main]
 
 use alluvium_storage::{PageSize, Place, Structure};
-use alluvium_trees::tiered::format::{Form, Payload};
+use alluvium_trees::tiered::format::{Form, Root};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -19,8 +19,8 @@ fuzz_target!(|input: &[u8]| {
             }
         }
         _ => {
-            if let Ok(payload) = Payload::decode(bytes, &place, PageSize::MIN) {
-                assert_eq!(payload.encode(), bytes);
+            if let Ok(root) = Root::decode(bytes, &place, PageSize::MIN) {
+                assert_eq!(root.encode(), bytes);
             }
         }
     }

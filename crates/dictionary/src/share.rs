@@ -91,6 +91,7 @@ impl Share {
     pub fn next(&self, cursor: &mut Cursor<'_>) {
         cursor.next();
         self.settle(cursor);
+        debug_assert!(cursor.key().is_none_or(|key| self.contains(key)));
     }
 
     /// Passes over the keys of others.

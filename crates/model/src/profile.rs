@@ -57,9 +57,9 @@ impl SolidState {
 /// Returns the length of a node, in bytes, at which a lookup that reads one node of records of
 /// `record` bytes wastes least, on a device that moves `half_bandwidth` bytes while an I/O begins.
 ///
-/// By the affine model (Bender et al., "Small Refinements to the DAM Can Have Big Consequences", 2021)
-/// a lookup takes longer by the node's length as a part of the half-bandwidth, and half a record
-/// stays empty in each node: the sum of both parts is least where they are equal.
+/// By the affine model (Bender et al. 2021, "Small Refinements to the DAM Can Have Big
+/// Consequences"), a lookup takes longer by the node's length as a part of the half-bandwidth, and
+/// half a record stays empty in each node: the sum of both parts is least where they are equal.
 ///
 /// ```
 /// use alluvium_model::best_node;

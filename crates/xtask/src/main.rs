@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-use xtask::api::{self, Api};
+use xtask::api::Api;
 use xtask::tidy::{self, Workspace};
 
 /// Workshop commands of Alluvium.
@@ -40,7 +40,7 @@ fn main() -> Result<ExitCode> {
                 eprintln!("{foreign}, which crates/db/src/lib.rs does not re-export");
             }
             match write {
-                true => std::fs::write(root.join(api::LISTING), api.listing())?,
+                true => api.write(&root)?,
                 false => print!("{}", api.listing()),
             }
             Ok(ExitCode::SUCCESS)

@@ -158,7 +158,7 @@ impl Manifest {
     #[must_use]
     pub fn entry(&self, id: DictionaryId) -> Option<&Entry> {
         let found = self.dictionaries.binary_search_by_key(&id, |entry| entry.id);
-        found.ok().map(|at| &self.dictionaries[at])
+        found.ok().and_then(|at| self.dictionaries.get(at))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::access::User;
 use crate::error::Failure;
 use crate::net::{HIGH_WATER, Input, Protocol, Served};
 use crate::shared::{Client, Shared};
-use crate::store::{Reading, Wanted};
+use crate::store::{Reading, Store, Wanted};
 use alluvium::{MultiGet, Value};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -124,7 +124,8 @@ impl Session {
         }
     }
 
-    /// Executes a run, or a part of it if its replies are long; how many requests of it, or why none.
+    /// Executes a run, or a part of it if its replies are long; how many requests of it, or why
+    /// none.
     fn serve_run(
         &mut self,
         requests: &[Request<'_>],

@@ -162,8 +162,8 @@ impl Store {
         })
     }
 
-    /// What many keys have, in their order, and the memory that they take until they are done with. Others are let go on while this
-    /// waits for the device.
+    /// What many keys have, in their order, and the memory that they take until they are done with.
+    /// Others are let go on while this waits for the device.
     pub(crate) fn read_charged(
         &self,
         keyspace: &Keyspace,

@@ -89,15 +89,17 @@ impl Drop for Reading {
     }
 }
 
-/// How often, and after how long, a reader that holds locks looks whether there is memory, before it reads all the same.
+/// How often, and after how long, a reader that holds locks looks whether there is memory, before
+/// it reads all the same.
 const LOOKS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(2);
 
 impl Store {
-    /// Takes memory for a read of some values from the device: none is needed unless there are long ones. None if clients have
-    /// none left.
+    /// Takes memory for a read of some values from the device: none is needed unless there are long
+    /// ones. None if clients have none left.
     pub(crate) fn room_to_read(&self, values: usize) -> Option<Reading> {
-        // A value is in memory as it was read and as it is replied. However long one is, two may be on their way.
+        // A value is in memory as it was read and as it is replied. However long one is, two may be
+        // on their way.
         let bytes = self
             .sizes
             .at_worst(values)
@@ -109,7 +111,8 @@ impl Store {
         })
     }
 
-    /// The same for a command that cannot be begun again: it waits for some time, and reads then whatever clients hold.
+    /// The same for a command that cannot be begun again: it waits for some time, and reads then
+    /// whatever clients hold.
     pub(super) fn wait_for_room_to_read(&self, values: usize) -> Option<Reading> {
         if let Some(reading) = self.room_to_read(values) {
             return Some(reading);

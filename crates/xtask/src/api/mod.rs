@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The listing, relative to the workspace.
-pub const LISTING: &str = "crates/db/api.txt";
+const LISTING: &str = "crates/db/api.txt";
 
 /// Modules whose items are for the tests of this workspace: they may name inner crates.
 const FOR_TESTS: [&str; 1] = ["simulation"];
@@ -57,6 +57,15 @@ impl Api {
             text.push_str(&format!("\n# {path}\n{}\n", item.trim_end()));
         }
         text
+    }
+
+    /// Writes the listing to its place in the workspace at `root`.
+    ///
+    /// # Errors
+    /// As the operating system says.
+    pub fn write(&self, root: &Path) -> Result<()> {
+        let place = root.join(LISTING);
+        std::fs::write(&place, self.listing()).with_context(|| format!("writing {}", place.display()))
     }
 
     fn add_module(&mut self, source: &CrateSource, module: &[String], path: &str) -> Result<()> {
