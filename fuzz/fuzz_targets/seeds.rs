@@ -418,6 +418,7 @@ fn manifests() -> Vec<Vec<u8>> {
 
 /// The contents of an ordered map, and a root that holds them.
 fn maps() -> Vec<Vec<u8>> {
+    use alluvium_base as message;
     use alluvium_trees::map::Entry;
     use alluvium_trees::map::format::{Root, encode};
     let entry = |sequence, kind, operand: &[u8]| Entry {
@@ -429,9 +430,16 @@ fn maps() -> Vec<Vec<u8>> {
     let keys = [
         (
             b"a".as_slice().into(),
-            [entry(9, Kind::Merge, b"12"), entry(3, Kind::Put, b"")].into(),
+            [
+                entry(9, message::Kind::Merge, b"12"),
+                entry(3, message::Kind::Put, b""),
+            ]
+            .into(),
         ),
-        (b"ab".as_slice().into(), [entry(0, Kind::Put, b"value")].into()),
+        (
+            b"ab".as_slice().into(),
+            [entry(0, message::Kind::Put, b"value")].into(),
+        ),
     ];
     let contents = encode(&keys.into_iter().collect());
     vec![Root::Here(&contents).encode(), contents]
