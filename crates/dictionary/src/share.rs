@@ -36,6 +36,8 @@ pub struct Share {
     pub cut: Sequence,
     /// The keys, ascending; none overlap.
     keys: Arc<[KeyRange]>,
+    /// Whether the share is the whole memtable, so that no key need be looked at.
+    is_whole: bool,
 }
 
 impl Share {
@@ -45,7 +47,13 @@ impl Share {
     pub fn new(memtable: Arc<Memtable>, cut: Sequence, keys: Arc<[KeyRange]>) -> Share {
         let ascend = |pair: &[KeyRange]| pair[0].high.as_ref().is_some_and(|high| *high <= pair[1].low);
         debug_assert!(keys.windows(2).all(ascend), "{keys:?} are out of order");
-        Share { memtable, cut, keys }
+        let is_whole = matches!(&*keys, [all] if all.low.is_empty() && all.high.is_none());
+        Share {
+            memtable,
+            cut,
+            keys,
+            is_whole,
+        }
     }
 
     /// The whole memtable.
@@ -88,6 +96,7 @@ impl Share {
     }
 
     /// Goes on to the next key of the share.
+    #[inline]
     pub fn next(&self, cursor: &mut Cursor<'_>) {
         cursor.next();
         self.settle(cursor);
@@ -97,6 +106,12 @@ impl Share {
     /// Passes over the keys of others.
     #[inline]
     pub fn settle(&self, cursor: &mut Cursor<'_>) {
+        if !self.is_whole {
+            self.pass_others(cursor);
+        }
+    }
+
+    fn pass_others(&self, cursor: &mut Cursor<'_>) {
         while let Some(key) = cursor.key() {
             // The first range that does not end before the key.
             let next = self.keys.partition_point(|range| range.ends_before(key));
