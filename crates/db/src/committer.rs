@@ -22,10 +22,7 @@ const ROUND: usize = 1024;
 /// The thread that commits for futures, and what it has been handed. It starts with the first
 /// write.
 #[derive(Debug)]
-pub(crate) struct Committer {
-    queue: Arc<Queue>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
+pub(crate) struct Committer(Arc<Queue>);
 
 #[derive(Debug)]
 struct Queue {
@@ -37,7 +34,17 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     requests: Vec<Request>,
-    is_stopped: bool,
+    phase: Phase,
+}
+
+#[derive(Debug, Default)]
+enum Phase {
+    /// There is no thread: none was needed yet, or it has panicked.
+    #[default]
+    Idle,
+    Running(JoinHandle<()>),
+    /// The store is closed.
+    Stopped,
 }
 
 #[derive(Debug)]
@@ -48,10 +55,10 @@ struct Request {
 
 /// Where the thread leaves what became of a write.
 #[derive(Debug, Default)]
-struct Outcome(Mutex<Known>);
+struct Outcome(Mutex<Settled>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct Settled {
     result: Option<Result<()>>,
     waker: Option<Waker>,
 }
@@ -59,9 +66,9 @@ struct Known {
 impl Outcome {
     fn settle(&self, result: Result<()>) {
         let waker = {
-            let mut known = self.0.lock();
-            known.result = Some(result);
-            known.waker.take()
+            let mut settled = self.0.lock();
+            settled.result = Some(result);
+            settled.waker.take()
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -71,49 +78,47 @@ impl Outcome {
 
 impl Committer {
     pub(crate) fn new(engine: &Arc<Engine>) -> Committer {
-        Committer {
-            queue: Arc::new(Queue {
-                engine: Arc::clone(engine),
-                state: Mutex::default(),
-                arrived: Condvar::new(),
-            }),
-            thread: Mutex::default(),
-        }
+        Committer(Arc::new(Queue {
+            engine: Arc::clone(engine),
+            state: Mutex::default(),
+            arrived: Condvar::new(),
+        }))
     }
 
     /// Hands a write over. It fails at once if no thread can take it.
     fn submit(&self, batch: WriteBatch, promise: Promise) {
-        let mut thread = self.thread.lock();
-        if thread.is_none() {
-            let queue = Arc::clone(&self.queue);
-            let started = std::thread::Builder::new()
-                .name("alluvium-commit".to_owned())
-                .spawn(move || queue.run());
-            match started {
-                Ok(started) => *thread = Some(started),
-                Err(error) => {
-                    let cause = format!("no thread could be started for asynchronous writes: {error}");
-                    return promise.keep(Err(Error::Background { cause }));
+        let mut state = self.0.state.lock();
+        match state.phase {
+            Phase::Running(_) => {}
+            Phase::Stopped => {
+                drop(state);
+                return promise.keep(Err(Error::Closed));
+            }
+            Phase::Idle => {
+                let queue = Arc::clone(&self.0);
+                let started = std::thread::Builder::new()
+                    .name("alluvium-commit".to_owned())
+                    .spawn(move || queue.run());
+                match started {
+                    Ok(thread) => state.phase = Phase::Running(thread),
+                    Err(error) => {
+                        drop(state);
+                        let cause = format!("no thread could be started for asynchronous writes: {error}");
+                        return promise.keep(Err(Error::Background { cause }));
+                    }
                 }
             }
         }
-        drop(thread);
-        let mut state = self.queue.state.lock();
-        if state.is_stopped {
-            drop(state);
-            return promise.keep(Err(Error::Closed));
-        }
         state.requests.push(Request { batch, promise });
         drop(state);
-        self.queue.arrived.notify_one();
+        self.0.arrived.notify_one();
     }
 
     /// Commits what has been handed over, and ends the thread.
     pub(crate) fn stop(&self) {
-        self.queue.state.lock().is_stopped = true;
-        self.queue.arrived.notify_one();
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread
+        let before = std::mem::replace(&mut self.0.state.lock().phase, Phase::Stopped);
+        self.0.arrived.notify_one();
+        if let Phase::Running(thread) = before
             && thread.join().is_err()
         {
             tracing::error!("the thread that commits asynchronous writes has panicked");
@@ -123,13 +128,12 @@ impl Committer {
 
 impl Queue {
     fn run(&self) {
-        // Whatever ends this thread, no future waits for it any longer.
         let _ending = Ending(self);
         loop {
             let round: Vec<Request> = {
                 let mut state = self.state.lock();
                 while state.requests.is_empty() {
-                    if state.is_stopped {
+                    if matches!(state.phase, Phase::Stopped) {
                         return;
                     }
                     self.arrived.wait(&mut state);
@@ -194,19 +198,19 @@ impl Drop for Promise {
     }
 }
 
-/// Fails what is still queued when the thread ends.
+/// Fails what is still queued if the thread panics. The next write starts another one.
 struct Ending<'q>(&'q Queue);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        let left = {
-            let mut state = self.0.state.lock();
-            state.is_stopped = true;
-            std::mem::take(&mut state.requests)
-        };
-        for Request { promise, .. } in left {
-            promise.keep(Err(Error::Closed));
+        let mut state = self.0.state.lock();
+        if let Phase::Running(_) = state.phase {
+            state.phase = Phase::Idle;
         }
+        let left = std::mem::take(&mut state.requests);
+        drop(state);
+        // Their promises fail.
+        drop(left);
     }
 }
 
@@ -259,10 +263,10 @@ impl Future for Write {
             }
             Stage::Handed(shared, outcome) => {
                 let result = {
-                    let mut known = outcome.0.lock();
-                    let result = known.result.take();
+                    let mut settled = outcome.0.lock();
+                    let result = settled.result.take();
                     if result.is_none() {
-                        known.waker = Some(context.waker().clone());
+                        settled.waker = Some(context.waker().clone());
                     }
                     result
                 };
@@ -294,5 +298,52 @@ impl Drop for Write {
 impl fmt::Debug for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Write").finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::Options;
+
+    fn small() -> Options {
+        Options::new().memory(16 << 20)
+    }
+
+    #[test]
+    fn a_write_of_a_thread_that_panics_fails_and_the_next_one_starts_another() {
+        let db = small().in_memory().unwrap();
+        let seas = db.keyspace("seas").unwrap();
+        let outcome = Arc::new(Outcome::default());
+        // The round is lost as a panic in the middle of it would lose it.
+        let queue = Arc::clone(&seas.shared().committer.0);
+        let promise = Promise(Some(Arc::clone(&outcome)));
+        let batch = WriteBatch::new();
+        queue.state.lock().requests.push(Request { batch, promise });
+        let panicked = std::thread::spawn(move || {
+            let _ending = Ending(&queue);
+            panic!("injected by a test");
+        });
+        assert!(panicked.join().is_err());
+        let failed = outcome.0.lock().result.take();
+        assert!(
+            matches!(failed, Some(Err(Error::Background { .. }))),
+            "{failed:?}"
+        );
+        pollster::block_on(seas.put_async("North", "1")).unwrap();
+        assert!(seas.contains("North").unwrap());
+    }
+
+    #[test]
+    fn a_closed_store_starts_no_thread() {
+        let db = small().in_memory().unwrap();
+        let seas = db.keyspace("seas").unwrap();
+        db.close().unwrap();
+        let late = pollster::block_on(seas.put_async("Baltic", "2"));
+        assert!(matches!(late, Err(Error::Closed)), "{late:?}");
+        assert!(matches!(
+            seas.shared().committer.0.state.lock().phase,
+            Phase::Stopped
+        ));
     }
 }

@@ -7,7 +7,7 @@
 //! ask and add at once; nothing is ever taken out (F8).
 //!
 //! ```text
-//!   hash      high half: number of the block · low bits (mixed anew for a line): the bits within it
+//!   hash      high half: number of the block · low bits (mixed again for a line): the bits within it
 //!   Word       64 bits, 4 of them for a key     about 1 in 200 unknown keys pass at 20 bits for a key
 //!   Line      512 bits, 6 of them for a key     about 1 in 100 pass at 10 bits for a key
 //! ```

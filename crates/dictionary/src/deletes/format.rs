@@ -62,7 +62,7 @@ impl Growing {
     /// When there are 4 GiB of keys.
     #[allow(
         clippy::indexing_slicing,
-        reason = "the two keys have so many bytes in common"
+        reason = "both keys have at least the bytes that they have in common"
     )]
     pub(super) fn add(&mut self, key: &[u8]) -> u32 {
         let number = self.count;

@@ -1,24 +1,14 @@
 //! What a command gathers while it is executed counts within the memory of clients, however small
 //! the request is.
 
-use crate::client::{Client, Fixture, options, request};
+use crate::client::{Client, Fixture, request};
 use alluvium_device::{heap, machine};
-use alluvium_server::{Limits, ServerOptions};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
-
-/// A server whose clients hold so much together.
-fn bounded(memory: usize) -> Fixture {
-    let limits = Limits {
-        memory: Some(memory),
-        ..Limits::default()
-    };
-    Fixture::with(ServerOptions { limits, ..options() })
-}
 
 fn ask_all(client: &mut Client, words: &[&[u8]]) -> String {
     client.send(words);
@@ -35,7 +25,7 @@ fn refusals(client: &mut Client) -> u64 {
 
 #[test]
 fn strings_grow_no_longer_than_clients_have_memory_for() {
-    let fixture = bounded(4 * MIB);
+    let fixture = Fixture::bounded(4 * MIB);
     let mut client = fixture.client();
     for command in [
         "SETBIT long 200000000 1",
@@ -65,7 +55,7 @@ fn strings_grow_no_longer_than_clients_have_memory_for() {
 
 #[test]
 fn the_longest_common_subsequence_of_long_strings_is_refused() {
-    let fixture = bounded(4 * MIB);
+    let fixture = Fixture::bounded(4 * MIB);
     let mut client = fixture.client();
     client.script("SETRANGE a 4000 x => :4001\nSETRANGE b 4000 x => :4001\nSETRANGE c 100 x => :101");
     let reply = client.ask("LCS a b LEN");
@@ -75,7 +65,7 @@ fn the_longest_common_subsequence_of_long_strings_is_refused() {
 
 #[test]
 fn a_transaction_makes_no_more_than_clients_have_memory_for() {
-    let fixture = bounded(8 * MIB);
+    let fixture = Fixture::bounded(8 * MIB);
     let mut client = fixture.client();
     client.script("MULTI => OK");
     for index in 0..40 {
@@ -92,7 +82,7 @@ fn a_transaction_makes_no_more_than_clients_have_memory_for() {
 
 #[test]
 fn a_field_that_is_asked_for_often_is_not_in_memory_as_often() {
-    let fixture = bounded(4 * MIB);
+    let fixture = Fixture::bounded(4 * MIB);
     let mut client = fixture.client();
     assert_eq!(
         ask_all(&mut client, &[b"HSET", b"h", b"f", &vec![b'v'; MIB]]),
@@ -127,7 +117,7 @@ fn fill(client: &mut Client, command: &str, key: &str, members: std::ops::Range<
 
 #[test]
 fn what_is_made_of_sorted_sets_is_gathered_within_the_memory_of_clients() {
-    let fixture = bounded(4 * MIB);
+    let fixture = Fixture::bounded(4 * MIB);
     let mut client = fixture.client();
     fill(&mut client, "ZADD", "large", 0..20_000);
     fill(&mut client, "ZADD", "small", 19_000..20_500);
@@ -157,7 +147,7 @@ fn what_is_made_of_sorted_sets_is_gathered_within_the_memory_of_clients() {
 
 #[test]
 fn elements_are_taken_from_a_list_only_if_clients_have_memory_for_the_reply() {
-    let fixture = bounded(4 * MIB);
+    let fixture = Fixture::bounded(4 * MIB);
     let mut client = fixture.client();
     let element = vec![b'v'; 100_000];
     for _ in 0..60 {
@@ -177,7 +167,7 @@ fn elements_are_taken_from_a_list_only_if_clients_have_memory_for_the_reply() {
 
 #[test]
 fn watched_keys_are_refused_beyond_the_memory_of_clients() {
-    let fixture = bounded(MIB);
+    let fixture = Fixture::bounded(MIB);
     let (mut watcher, mut client) = (fixture.client(), fixture.client());
     let (mut watched, mut refused) = (0, None);
     while watched < 20_000 && refused.is_none() {
@@ -201,7 +191,7 @@ fn watched_keys_are_refused_beyond_the_memory_of_clients() {
 
 #[test]
 fn a_key_that_is_watched_often_is_watched_once() {
-    let fixture = bounded(MIB);
+    let fixture = Fixture::bounded(MIB);
     let mut watcher = fixture.client();
     for _ in 0..200 {
         watcher.send_bytes(&request(&[b"WATCH", b"same", b"same", b"same"]).repeat(100));

@@ -1,24 +1,14 @@
 //! One budget for the memory of all connections: what does not fit waits or is refused, and the
 //! slowest readers go first.
 
-use crate::client::{Client, Fixture, options, request};
+use crate::client::{Client, Fixture, request};
 use alluvium_device::{heap, machine};
-use alluvium_server::{Limits, ServerOptions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
 const MIB: usize = 1 << 20;
-
-/// A server whose clients hold so much together.
-fn bounded(memory: usize) -> Fixture {
-    let limits = Limits {
-        memory: Some(memory),
-        ..Limits::default()
-    };
-    Fixture::with(ServerOptions { limits, ..options() })
-}
 
 /// A number of INFO.
 fn info(client: &mut Client, name: &str) -> u64 {
@@ -73,7 +63,7 @@ fn line(socket: &mut BufReader<TcpStream>) -> String {
 
 #[test]
 fn a_pipeline_of_long_replies_is_answered_as_they_are_taken() {
-    let fixture = bounded(64 * MIB);
+    let fixture = Fixture::bounded(64 * MIB);
     let (mut observer, mut reader) = (fixture.client(), fixture.client());
     set(&mut observer, b"k", MIB);
     reader.send_bytes(&b"GET k\r\n".repeat(200));
@@ -109,7 +99,7 @@ fn a_pipeline_of_long_replies_is_answered_as_they_are_taken() {
 
 #[test]
 fn the_slowest_readers_are_closed_and_no_others() {
-    let fixture = bounded(4 * MIB);
+    let fixture = Fixture::bounded(4 * MIB);
     let (mut observer, mut idle) = (fixture.client(), fixture.client());
     let mut spared = fixture.client();
     set(&mut observer, b"k", 700_000);
@@ -148,7 +138,10 @@ fn the_slowest_readers_are_closed_and_no_others() {
         closed += u64::from(replies < 100);
     }
     let evicted = info(&mut observer, "evicted_clients");
-    assert_eq!(closed, evicted, "who was closed was counted, and nobody else was");
+    assert_eq!(
+        closed, evicted,
+        "the clients that were closed, and the count of them"
+    );
     drop(slow);
     wait_until("all is given back", || {
         listed(&mut observer, "omem").iter().sum::<u64>() == 0
@@ -157,7 +150,7 @@ fn the_slowest_readers_are_closed_and_no_others() {
 
 #[test]
 fn a_request_that_cannot_fit_is_refused_before_it_comes_and_the_connection_goes_on() {
-    let fixture = bounded(4 * MIB);
+    let fixture = Fixture::bounded(4 * MIB);
     let mut client = fixture.client();
     // The refusal is there before the value is.
     client.send_bytes(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000000\r\n");
@@ -188,7 +181,7 @@ fn a_request_that_cannot_fit_is_refused_before_it_comes_and_the_connection_goes_
 
 #[test]
 fn a_request_that_does_not_fit_yet_waits_for_those_before_it() {
-    let fixture = bounded(4 * MIB);
+    let fixture = Fixture::bounded(4 * MIB);
     let (mut one, mut two, mut observer) = (fixture.client(), fixture.client(), fixture.client());
     let value = vec![b'v'; 3 * MIB];
     let whole = request(&[b"SET", b"one", &value]);
@@ -210,7 +203,7 @@ fn a_request_that_does_not_fit_yet_waits_for_those_before_it() {
 
 #[test]
 fn a_request_that_stands_still_makes_way() {
-    let fixture = bounded(4 * MIB);
+    let fixture = Fixture::bounded(4 * MIB);
     let (mut one, mut two) = (fixture.client(), fixture.client());
     let mut observer = fixture.client();
     one.send_bytes(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3000000\r\nsome of it");
@@ -224,7 +217,7 @@ fn a_request_that_stands_still_makes_way() {
 
 #[test]
 fn a_reply_that_cannot_fit_is_refused() {
-    let fixture = bounded(4 * MIB);
+    let fixture = Fixture::bounded(4 * MIB);
     let mut client = fixture.client();
     for index in 0..5 {
         set(&mut client, format!("k{index}").as_bytes(), MIB);
@@ -243,7 +236,7 @@ fn a_reply_that_cannot_fit_is_refused() {
 
 #[test]
 fn an_answer_to_memcached_that_cannot_fit_is_refused() {
-    let fixture = bounded(4 * MIB);
+    let fixture = Fixture::bounded(4 * MIB);
     let mut items = memcached(&fixture);
     let value = vec![b'v'; MIB];
     let store = [b"set k 0 0 1048576\r\n", &value[..], b"\r\n"].concat();
@@ -298,7 +291,7 @@ fn many_keys_of_one_command_are_answered_in_order() {
 
 #[test]
 fn commands_between_multi_and_exec_are_charged() {
-    let fixture = bounded(4 * MIB);
+    let fixture = Fixture::bounded(4 * MIB);
     let mut client = fixture.client();
     client.script("MULTI => OK");
     let value = vec![b'v'; 1_000_000];
@@ -366,7 +359,7 @@ fn idle_connections_are_closed_after_the_time_that_was_set() {
 
 #[test]
 fn what_clients_may_take_is_set_in_the_words_of_redis() {
-    let fixture = bounded(8 * MIB);
+    let fixture = Fixture::bounded(8 * MIB);
     let mut client = fixture.client();
     client.script(
         r#"

@@ -1,7 +1,7 @@
 //! A client that knows nothing but the protocol, and a server to speak to.
 
 use alluvium::{Db, Options};
-use alluvium_server::{Server, ServerOptions};
+use alluvium_server::{Limits, Server, ServerOptions};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -30,6 +30,15 @@ pub(crate) fn options() -> ServerOptions {
 impl Fixture {
     pub(crate) fn new() -> Fixture {
         Fixture::with(options())
+    }
+
+    /// A server whose clients hold at most `memory` bytes together.
+    pub(crate) fn bounded(memory: usize) -> Fixture {
+        let limits = Limits {
+            memory: Some(memory),
+            ..Limits::default()
+        };
+        Fixture::with(ServerOptions { limits, ..options() })
     }
 
     pub(crate) fn with(options: ServerOptions) -> Fixture {

@@ -1,7 +1,7 @@
 //! What is counted, shown and held while replies come in parts, wait for memory, or are late.
 
 use crate::client::{Client, Fixture, options};
-use alluvium_server::{Limits, ServerOptions, UserFile};
+use alluvium_server::{ServerOptions, UserFile};
 use std::io;
 use std::sync::Arc;
 
@@ -21,18 +21,9 @@ fn set(client: &mut Client, key: &[u8], length: usize) {
     assert_eq!(client.reply(), "OK");
 }
 
-/// A server whose clients hold so much together.
-fn bounded(memory: usize) -> Fixture {
-    let limits = Limits {
-        memory: Some(memory),
-        ..Limits::default()
-    };
-    Fixture::with(ServerOptions { limits, ..options() })
-}
-
 #[test]
 fn commands_of_a_batch_that_is_cut_are_counted_and_shown_once() {
-    let fixture = bounded(16 * MIB);
+    let fixture = Fixture::bounded(16 * MIB);
     let (mut client, mut watcher) = (fixture.client(), fixture.client());
     set(&mut client, b"k", MIB);
     client.script("CONFIG RESETSTAT => OK\nCONFIG SET slowlog-log-slower-than 0 => OK");
@@ -88,7 +79,7 @@ fn what_comes_behind_a_long_reply_is_counted_once_and_monitors_get_whole_replies
 
 #[test]
 fn a_reply_that_is_refused_for_want_of_room_is_a_failure() {
-    let fixture = bounded(8 * MIB);
+    let fixture = Fixture::bounded(8 * MIB);
     let mut client = fixture.client();
     set(&mut client, b"k", 3 * MIB);
     client.script("CONFIG RESETSTAT => OK");
@@ -204,7 +195,7 @@ fn large_sets_that_are_made_of_others_have_their_ranks() {
 
 #[test]
 fn a_pause_holds_what_waits_behind_pages() {
-    let fixture = bounded(16 * MIB);
+    let fixture = Fixture::bounded(16 * MIB);
     let (mut client, mut other) = (fixture.client(), fixture.client());
     set(&mut client, b"k", MIB);
     other.script("CLIENT PAUSE 100000 WRITE => OK");

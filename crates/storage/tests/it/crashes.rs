@@ -44,7 +44,7 @@ fn crashes() -> Crashes {
             "growth",
             "checkpoint",
             "nested recovery",
-            "map written anew",
+            "map rewritten",
             "punched",
         ],
         least_met: 1000,

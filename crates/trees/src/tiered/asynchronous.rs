@@ -18,7 +18,7 @@ use std::task::Poll;
 /// known of the key, and where the search in the tree goes on.
 ///
 /// ```text
-///   loop   take a reader; of another version than the course's? begin anew: Reader::begin, memtables, ...
+///   loop   take a reader; of another version than the course's? begin again: Reader::begin, memtables, ...
 ///          Reader::advance(key, gather, course)      ready: done
 ///          otherwise bring Course::missing()         Cache::request, or request_each for many
 ///          tell Course::asked() what became of it

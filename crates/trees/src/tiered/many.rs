@@ -172,7 +172,7 @@ impl<'r, 't, 'k, 'g, 'o> Many<'r, 't, 'k, 'g, 'o> {
         if open.iter().any(|key| key.waits > PATIENCE) {
             return self.insist(open, nodes);
         }
-        debug_assert!(!nodes.is_empty(), "a key that waits lacks a node");
+        debug_assert!(!nodes.is_empty(), "a key waits only for a node");
         let pending = from.cache.request(&nodes, from.purpose, Residence::Keep)?;
         // There is no frame for some of it.
         if pending.skipped() > 0 {

@@ -50,13 +50,9 @@ const fn workshop(
     layer: u8,
     uses: &'static [&'static str],
 ) -> Crate {
-    let place = Place::Workshop;
     Crate {
-        name,
-        package,
-        layer,
-        uses,
-        place,
+        place: Place::Workshop,
+        ..product(name, package, layer, uses)
     }
 }
 

@@ -75,7 +75,7 @@ impl Mini {
         let now = self.store.usage().0.total().file_bytes;
         coverage.add("growth", u64::from(now > file_before));
         coverage.add(
-            "map written anew",
+            "map rewritten",
             u64::from(self.store.superblock().map.file != map_before),
         );
         Ok(())
