@@ -4,6 +4,7 @@
 
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
+use alluvium_dictionary::key::Key;
 use alluvium_dictionary::memtable::Memtable;
 use std::hint::black_box;
 use std::time::Instant;
@@ -62,7 +63,12 @@ fn main() {
             }));
             gets.push(rate(threads, count, |number| {
                 let at = (number.wrapping_mul(7919) % count) as usize;
-                black_box(memtable.get(&keys[at], LAST).next().expect("the key is there"));
+                black_box(
+                    memtable
+                        .get(Key::new(&keys[at]), LAST)
+                        .next()
+                        .expect("the key is there"),
+                );
             }));
         }
         println!(

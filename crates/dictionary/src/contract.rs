@@ -17,15 +17,18 @@
 //! - **O4** A dictionary names no superblock: it hands out a root, and is opened from one.
 
 use crate::cut::Cut;
+use crate::fetch::{Blocking, Fetch};
 use crate::findings::{Checked, Depth, Examined};
 use crate::gather::Gather;
+use crate::key::Key;
+use crate::lookup::Open;
 use crate::memtables::Memtables;
-use crate::merge::{Direction, Operator};
+use crate::merge::Direction;
 use crate::range::KeyRange;
 use crate::share::Share;
 use alluvium_base::Sequence;
+use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
-use alluvium_storage::{NodePointer, Pending, Result};
 use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
@@ -169,59 +172,67 @@ pub trait Lookup: Dictionary {
 }
 
 /// Reads one state of a dictionary (O2). It should not live long.
+///
+/// A dictionary implements one step of a lookup, [`Reader::search`]; [`lookup`](crate::lookup)
+/// drives it.
 pub trait Reader {
-    /// How far a lookup has come that is polled.
-    type Course: Course;
+    /// Where the lookup of one key goes on in this state.
+    type Search: fmt::Debug + Send;
 
     /// Returns the last commit that the state holds.
     fn cut(&self) -> Sequence;
 
-    /// Feeds a lookup that memtables have not decided.
+    /// Returns the number of the state. A lookup goes on only in the state that it was begun in.
+    fn state(&self) -> u64;
+
+    /// Returns the source of the dictionary's nodes that waits for them.
+    fn nodes(&self) -> Blocking<'_>;
+
+    /// Feeds a lookup that is not decided, until it is, or there is no more, or a node is missing.
+    /// A lookup that misses a node goes on where it was.
     ///
     /// # Errors
     /// As the device says; damage.
-    fn gather(&mut self, key: &[u8], gather: &mut Gather<'_>) -> Result<()>;
+    fn search<F: Fetch>(
+        &self,
+        key: Key<'_>,
+        gather: &mut Gather<'_>,
+        search: &mut Self::Search,
+        fetch: &F,
+    ) -> Poll<Result<()>>;
 
-    /// Feeds a lookup for each key. What they wait for is read together.
+    /// As [`Reader::search`] for a few keys of a batch, and marks those that are done.
     ///
     /// # Errors
-    /// As [`Reader::gather`].
-    fn gather_many(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<()>;
+    /// As [`Reader::search`].
+    fn search_together<F: Fetch>(
+        &self,
+        open: &mut [Open<Self::Search>],
+        keys: &[Key<'_>],
+        gathers: &mut [Gather<'_>],
+        fetch: &F,
+    ) -> Result<()> {
+        for one in open {
+            let gather = &mut gathers[one.index];
+            if let Poll::Ready(done) = self.search(keys[one.index], gather, &mut one.search, fetch) {
+                done?;
+                one.is_done = true;
+            }
+        }
+        Ok(())
+    }
 
-    /// As [`Reader::gather_many`], without the device. Returns whether everything was found.
-    ///
-    /// # Errors
-    /// As [`Reader::gather`].
-    fn gather_many_in_memory(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<bool>;
+    /// Returns a search that has not begun.
+    fn new_search(&self) -> Self::Search;
 
-    /// Begins a lookup that is polled, in this state.
-    fn begin(&self, course: &mut Self::Course, at: Sequence, now_ms: u64);
+    /// Begins a search again in this state, with the memory that it has.
+    fn restart(&self, search: &mut Self::Search) {
+        *search = self.new_search();
+    }
 
-    /// Returns whether a lookup was begun in this state: only there can it go on.
-    fn is_of(&self, course: &Self::Course) -> bool;
-
-    /// Feeds a polled lookup as far as what is in memory leads. When it is pending, the course says
-    /// what is missing.
-    ///
-    /// # Errors
-    /// As [`Reader::gather`].
-    fn advance(&mut self, key: &[u8], gather: &mut Gather<'_>, course: &mut Self::Course)
-    -> Poll<Result<()>>;
-}
-
-/// How far the lookup of one key has come that is polled.
-pub trait Course: Default + fmt::Debug + Send {
-    /// Returns what is known, to be fed; [`Course::suspend`] takes it back.
-    fn resume<'op>(&mut self, operator: Option<&'op dyn Operator>) -> Gather<'op>;
-
-    /// Takes back what is known.
-    fn suspend(&mut self, gather: Gather<'_>);
-
-    /// Returns the nodes without which it cannot go on.
-    fn missing(&self) -> &[NodePointer];
-
-    /// What is missing was asked for.
-    fn asked(&mut self, pending: &Pending);
+    /// Notes that the search for a key has ended here: maintenance may want to know which parts are
+    /// read often.
+    fn ended(&self, _key: Key<'_>) {}
 }
 
 /// A dictionary whose keys have an order.

@@ -3,6 +3,7 @@
 
 use crate::fetch;
 use crate::found::{Found, Part, Room};
+use crate::key::Key;
 use crate::memtable::Memtable;
 use crate::merge::{BadOperand, Operator};
 use crate::record::{Record, Value};
@@ -23,16 +24,17 @@ pub type Answer = Option<Vec<u8>>;
 /// use alluvium_dictionary::memtable::Memtable;
 /// use alluvium_dictionary::merge::Append;
 /// use alluvium_dictionary::gather::Gather;
+/// use alluvium_dictionary::key::Key;
 ///
 /// let memtable = Memtable::new(1 << 20);
 /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
 /// memtable.insert(b"river", Message::merge(2, b", Oder")).unwrap();
 /// let mut gather = Gather::new(LAST, 0, Some(&Append));
-/// gather.memtable(&memtable, b"river");
+/// gather.memtable(&memtable, Key::new(b"river"));
 /// assert!(gather.is_decided());
 /// assert_eq!(gather.value(), Some(&b"Elbe, Oder"[..]));
 /// gather.reset(1, 0, Some(&Append));
-/// gather.memtable(&memtable, b"river");
+/// gather.memtable(&memtable, Key::new(b"river"));
 /// assert_eq!(gather.finish(), Some(b"Elbe".to_vec()));
 /// ```
 #[derive(Debug)]
@@ -129,8 +131,15 @@ impl<'op> Gather<'op> {
     }
 
     /// All that the next older memtable says of a key.
-    pub fn memtable(&mut self, memtable: &Memtable, key: &[u8]) {
+    pub fn memtable(&mut self, memtable: &Memtable, key: Key<'_>) {
         self.known.memtable(memtable, key, self.operator);
+    }
+
+    /// Takes the value that a cache above the dictionary has: all that is older than what was fed.
+    /// `get` appends it, and returns whether there is one.
+    #[inline]
+    pub fn cached(&mut self, get: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+        self.known.cached(get)
     }
 
     /// Returns the value, when there is nothing older than what was fed; none where the operator
@@ -200,11 +209,11 @@ impl Known {
     }
 
     /// Takes all messages of a key from the next older memtable.
-    pub fn memtable(&mut self, memtable: &Memtable, key: &[u8], operator: Option<&dyn Operator>) {
+    pub fn memtable(&mut self, memtable: &Memtable, key: Key<'_>, operator: Option<&dyn Operator>) {
         if self.is_decided() {
             return;
         }
-        self.range_deleted(memtable.range_deleted(key, self.at));
+        self.range_deleted(memtable.range_deleted(key.bytes(), self.at));
         debug_assert!(
             self.deleted <= self.at,
             "a reader sees no range delete from after its place"
@@ -214,6 +223,22 @@ impl Known {
                 break;
             }
         }
+    }
+
+    /// As [`Gather::cached`].
+    #[inline]
+    pub fn cached(&mut self, get: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
+        debug_assert!(!self.is_decided(), "what is decided takes no more");
+        self.value.clear();
+        if !get(&mut self.value) {
+            return false;
+        }
+        // A range delete that was met is newer than all that the cache stands for.
+        self.outcome = match self.deleted {
+            0 => Outcome::Value,
+            _ => Outcome::Nothing,
+        };
+        true
     }
 
     /// Takes the next older message, out of memory.

@@ -6,16 +6,18 @@
 //! *Does not know*: how any one dictionary keeps its records; transactions, threads, clocks; who
 //! assigned a sequence number.
 //!
-//! *Read in this order*: [`range`], [`deletes`], [`memtable`], [`memtables`], [`record`],
+//! *Read in this order*: [`key`], [`range`], [`deletes`], [`memtable`], [`memtables`], [`record`],
 //! [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from), [`found`]
 //! (what it finds), [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided),
 //! [`read`] (what a check reads), [`blob`] and [`cut`] (what a checkpoint writes), [`horizon`],
-//! [`share`], [`findings`], [`contract`] (what a dictionary is to its store).
+//! [`share`], [`findings`], [`contract`] (what a dictionary is to its store), [`lookup`] (what
+//! drives its lookups).
 //!
 //! Invariants:
 //!
 //! - **K1** Keys compare as bytes. Messages of one key are ordered newest first.
 //! - **K2** Nothing here spawns a thread or reads a clock.
+//! - **K3** A key is hashed once where it enters; its hash travels with it.
 
 pub mod apart;
 pub mod batch;
@@ -28,6 +30,8 @@ pub mod findings;
 pub mod found;
 pub mod gather;
 pub mod horizon;
+pub mod key;
+pub mod lookup;
 pub mod memtable;
 pub mod memtables;
 pub mod merge;

@@ -22,7 +22,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::readers::Scan;
+use super::lookup::Scan;
 
 /// The dictionaries of an open store.
 #[derive(Debug)]

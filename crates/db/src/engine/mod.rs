@@ -7,8 +7,8 @@
 //! *Does not know*: threads, names of keyspaces, what users hold in their hands.
 //!
 //! *Read in this order*: `queue.rs` (memtables and numbers), `commit.rs`, `visible.rs`,
-//! `stripes.rs` (conditional writes), `ingest.rs`, `snapshots.rs`, `dictionaries.rs` and
-//! `readers.rs` (which structure), `read.rs`, `polled.rs`, `sizes.rs`, `records/` (what is read
+//! `stripes.rs` (conditional writes), `ingest.rs`, `snapshots.rs`, `dictionaries.rs` (which
+//! structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is read
 //! often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`, `guard.rs`
 //! (panics), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs`
 //! (recovery), `copy.rs` (backups).
@@ -36,13 +36,11 @@ mod copy;
 mod dictionaries;
 mod guard;
 mod ingest;
+mod lookup;
 mod memory;
 mod open;
 mod policy;
-mod polled;
 mod queue;
-mod read;
-mod readers;
 mod records;
 mod sizes;
 mod snapshots;
@@ -57,12 +55,10 @@ mod tests;
 
 pub(crate) use commit::{Commit, Verdict};
 pub(crate) use ingest::UnderWay;
+pub(crate) use lookup::{At, Polled, Scan};
 pub use memory::MemoryUse;
 pub(crate) use open::Salvaged;
 pub(crate) use policy::{Cause, Duty};
-pub(crate) use polled::Polled;
-pub(crate) use read::At;
-pub(crate) use readers::Scan;
 pub use records::RecordStats;
 pub(crate) use tallies::{Tally, thread_number};
 pub(crate) use work::Worked;

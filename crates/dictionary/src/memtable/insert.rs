@@ -4,6 +4,7 @@ use super::arena::Place;
 use super::lanes::Writer;
 use super::node::{FANOUT, Kind, Restart, View};
 use super::{Full, MAX_KEY, Memtable};
+use crate::key::Key;
 use crate::sync::{Backoff, Ordering};
 use alluvium_base::Message;
 
@@ -21,7 +22,7 @@ impl Memtable {
     /// When the key is longer than [`MAX_KEY`].
     pub fn insert(&self, key: &[u8], message: Message<'_>) -> Result<(), Full> {
         assert!(key.len() <= MAX_KEY, "a key of {} bytes", key.len());
-        let bits = self.filter.of(key);
+        let bits = self.filter.of(Key::new(key).hash());
         bits.prefetch();
         let mut writer = self.lanes.writer(&self.arena);
         writer.stock_for_insertion()?;

@@ -3,6 +3,7 @@
 use super::Memtable;
 use super::arena::{Arena, Place, Record};
 use super::node::{BankRef, Restart, View};
+use crate::key::Key;
 use crate::sync::Backoff;
 use alluvium_base::{Message, Sequence};
 
@@ -10,13 +11,13 @@ impl Memtable {
     /// Returns the messages about `key` at or before `at`, newest first. Range deletes are not
     /// among them: see [`Memtable::range_deleted`].
     #[must_use]
-    pub fn get(&self, key: &[u8], at: Sequence) -> Versions<'_> {
-        if !self.filter.of(key).may_be_there() {
+    pub fn get(&self, key: Key<'_>, at: Sequence) -> Versions<'_> {
+        if !self.filter.of(key.hash()).may_be_there() {
             return Versions::new(&self.arena, 0, at);
         }
         let mut backoff = Backoff::default();
         let newest = loop {
-            if let Ok(found) = self.try_find(key) {
+            if let Ok(found) = self.try_find(key.bytes()) {
                 break found;
             }
             backoff.wait();
@@ -31,20 +32,20 @@ impl Memtable {
     /// Asks the processor for the filter's word of a key. A reader that looks up many keys asks for
     /// several at once. A hint, no more.
     #[inline]
-    pub fn prefetch(&self, key: &[u8]) {
-        self.filter.of(key).prefetch();
+    pub fn prefetch(&self, key: Key<'_>) {
+        self.filter.of(key.hash()).prefetch();
     }
 
     /// The same, when that has come, for the leaf that the key is in if it is there.
-    pub fn prefetch_leaf(&self, key: &[u8]) {
-        if !self.filter.of(key).may_be_there() {
+    pub fn prefetch_leaf(&self, key: Key<'_>) {
+        if !self.filter.of(key.hash()).may_be_there() {
             return;
         }
         let Ok(mut node) = self.root_view() else {
             return;
         };
         while !node.is_leaf() {
-            let child = node.child(node.child_for(key));
+            let child = node.child(node.child_for(key.bytes()));
             // Where a writer came between, there is no hint.
             if node.validate().is_err() {
                 return;

@@ -2,6 +2,7 @@
 mod model_check;
 
 use super::*;
+use crate::key::Key;
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message};
 use std::collections::BTreeMap;
@@ -35,7 +36,7 @@ fn compare(memtable: &Memtable, reference: &Reference, at: Sequence) {
     let mut cursor = memtable.cursor();
     cursor.first();
     for (key, versions) in reference {
-        assert_eq!(found(memtable.get(key, at)), wanted(versions));
+        assert_eq!(found(memtable.get(Key::new(key), at)), wanted(versions));
         assert_eq!(cursor.key(), Some(&key[..]));
         assert_eq!(found(cursor.versions(at)), wanted(versions));
         cursor.next();
@@ -119,7 +120,12 @@ fn older_snapshots_see_older_versions() {
             .insert(sequence, (Kind::Put, sequence.to_le_bytes().to_vec()));
     }
     for at in [1, 96, 97, 98, 1000, 1999, 2000] {
-        let visible = |key: &[u8]| memtable.get(key, at).next().map(|message| message.sequence);
+        let visible = |key: &[u8]| {
+            memtable
+                .get(Key::new(key), at)
+                .next()
+                .map(|message| message.sequence)
+        };
         for (key, versions) in &reference {
             assert_eq!(
                 visible(key),
@@ -155,7 +161,7 @@ fn it_is_full_before_it_holds_more_than_its_limit_and_then_changes_nothing() {
     loop {
         let key: Vec<u8> = (0..24).map(|_| random.u8(..)).collect();
         if memtable.insert(&key, Message::put(inserted + 1, &[7; 100])) == Err(Full) {
-            assert!(memtable.get(&key, LAST).next().is_none());
+            assert!(memtable.get(Key::new(&key), LAST).next().is_none());
             break;
         }
         inserted += 1;
@@ -381,7 +387,7 @@ fn a_reader_waits_for_no_writer() {
     cursor.first();
     let mut seen = 0;
     while let Some(key) = cursor.key() {
-        assert_eq!(memtable.get(key, LAST).count(), 1);
+        assert_eq!(memtable.get(Key::new(key), LAST).count(), 1);
         seen += 1;
         cursor.next();
     }
@@ -414,7 +420,7 @@ fn many_writers_and_readers_lose_nothing() {
                         .insert(&key(number), Message::put(2 * number + 1, b"old"))
                         .unwrap();
                     let mine: Vec<_> = memtable
-                        .get(&key(number), LAST)
+                        .get(Key::new(&key(number)), LAST)
                         .map(|message| message.operand)
                         .collect();
                     assert_eq!(mine, [b"new", b"old"]);
@@ -444,7 +450,7 @@ fn many_writers_and_readers_lose_nothing() {
     });
     assert_eq!(memtable.len() as u64, 2 * THREADS * EACH);
     for number in 0..THREADS * EACH {
-        assert_eq!(memtable.get(&key(number), LAST).count(), 2);
+        assert_eq!(memtable.get(Key::new(&key(number)), LAST).count(), 2);
     }
 }
 
@@ -501,10 +507,10 @@ fn a_reader_finds_its_version_among_many_in_a_few_steps() {
     let steps = || STEPS.with(|steps| steps.replace(0));
     steps();
     for at in (1..VERSIONS - 100).step_by(97) {
-        assert_eq!(memtable.get(b"hot", at).next().unwrap().sequence, at);
+        assert_eq!(memtable.get(Key::new(b"hot"), at).next().unwrap().sequence, at);
         let steps = steps();
         assert!(steps < 4 * 17, "{steps} steps to one of {VERSIONS} versions");
     }
-    assert!(memtable.get(b"hot", 0).next().is_none());
+    assert!(memtable.get(Key::new(b"hot"), 0).next().is_none());
     assert!(steps() < 4 * 17);
 }

@@ -4,6 +4,7 @@ use super::{Entry, Keys, Map, Shared};
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_dictionary::contract::Progress;
+use alluvium_dictionary::key::Key;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::merge::{Folder, Older};
 use alluvium_dictionary::share::Share;
@@ -47,7 +48,7 @@ impl Incorporation {
 
 /// What a memtable says about a key, newest first, range deletes included (P2).
 fn newest_first<'m>(memtable: &'m Memtable, key: &[u8]) -> Vec<Message<'m>> {
-    let mut messages: Vec<Message<'m>> = memtable.get(key, LAST).collect();
+    let mut messages: Vec<Message<'m>> = memtable.get(Key::new(key), LAST).collect();
     let mut at = LAST;
     while let Some(sequence) = memtable.range_deleted(key, at) {
         messages.push(Message::delete(sequence));

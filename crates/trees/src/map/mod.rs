@@ -27,7 +27,7 @@ mod scan;
 
 pub use check::{check_files, reached};
 pub use incorporate::{Incorporation, Ingest, Rewrite};
-pub use read::{Course, Reader};
+pub use read::Reader;
 pub use scan::Iter;
 
 use alluvium_base::{Kind, Message, Sequence};
@@ -139,8 +139,10 @@ impl Map {
     /// ```
     /// use alluvium_base::{Message, message::LAST};
     /// use alluvium_device::memory::MemoryDirectory;
-    /// use alluvium_dictionary::contract::{Dictionary, Lookup, Reader};
+    /// use alluvium_dictionary::contract::{Dictionary, Lookup};
     /// use alluvium_dictionary::gather::Gather;
+    /// use alluvium_dictionary::key::Key;
+    /// use alluvium_dictionary::lookup;
     /// use alluvium_dictionary::memtable::Memtable;
     /// use alluvium_dictionary::rules::OneKeyspace;
     /// use alluvium_dictionary::share::Share;
@@ -164,7 +166,7 @@ impl Map {
     /// let root = map.stand()?.root;
     /// let map = Map::open(home, &root, 1)?;
     /// let mut gather = Gather::new(LAST, 0, None);
-    /// map.reader().gather(b"Elbe", &mut gather)?;
+    /// lookup::gather(&map.reader(), Key::new(b"Elbe"), &mut gather)?;
     /// assert_eq!(gather.finish().unwrap(), b"1094 km");
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```

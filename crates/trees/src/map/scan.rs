@@ -4,6 +4,7 @@ use super::{Map, Version};
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract;
 use alluvium_dictionary::gather::Known;
+use alluvium_dictionary::key::Key;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::memtables::{Memtables, above};
 use alluvium_dictionary::merge::Direction;
@@ -179,8 +180,9 @@ impl contract::Scan for Iter {
             let rules = self.map.shared.home.schema.rules(&key);
             let operator = rules.operator.as_deref();
             self.known.reset(self.at, self.now_ms);
+            let hashed = Key::new(&key);
             for memtable in memtables {
-                self.known.memtable(memtable, &key, operator);
+                self.known.memtable(memtable, hashed, operator);
             }
             for entry in version
                 .keys

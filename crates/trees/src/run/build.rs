@@ -9,12 +9,12 @@ use super::spans::Spans;
 use super::{Run, Summary, separator};
 use alluvium_base::{Kind, MIB, Sequence};
 use alluvium_dictionary::deletes::{List, RangeDeletes};
+use alluvium_dictionary::key::Key;
 use alluvium_dictionary::nodes::Direct;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::record::{MAX_KEY, Record, Value};
 use alluvium_dictionary::values::MAX_VALUE;
 use alluvium_dictionary::values::{self, Placed, Slot, ValuePointer, ValueWriter, largest, pages_for};
-use alluvium_filters::hash;
 use alluvium_storage::extents::{Extent, Extents};
 use alluvium_storage::node::{NodeWriter, WriterOptions};
 use alluvium_storage::store::Store;
@@ -242,7 +242,7 @@ impl Builder {
                 self.last_key.escape_ascii()
             );
             assert!(key.len() <= MAX_KEY, "a key of {} bytes", key.len());
-            self.hashes.push(hash(self.options.seed, key));
+            self.hashes.push(Key::new(key).hash());
             self.summary.keys += 1;
         } else {
             assert!(

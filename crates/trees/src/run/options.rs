@@ -27,8 +27,6 @@ pub struct RunOptions {
     pub class: Class,
     /// Pages of a leaf: 1 to 16; chosen from the records' sizes if absent.
     pub leaf_pages: Option<u8>,
-    /// The seed of the store's filters, for the hashes of keys.
-    pub seed: u64,
 }
 
 impl RunOptions {
@@ -41,7 +39,6 @@ impl RunOptions {
             purpose,
             class: Class::Normal,
             leaf_pages: None,
-            seed: 0,
         }
     }
 

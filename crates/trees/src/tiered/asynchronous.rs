@@ -1,120 +1,17 @@
 //! Point lookups that never block: the caller that polls them has many under way on one thread.
 
-use super::lookup::Reader;
 use super::search::Search;
 use super::tree::Tree;
 use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::contract::{self, Course as _};
-use alluvium_dictionary::fetch::{Brought, Peeking};
-use alluvium_dictionary::gather::{Answer, Gather, Known};
+use alluvium_dictionary::contract::Reader as _;
+use alluvium_dictionary::gather::Answer;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::lookup::Course;
 use alluvium_dictionary::memtables::{Memtables, above};
-use alluvium_dictionary::merge::Operator;
-use alluvium_storage::{NodePointer, Pending, Residence, Result};
+use alluvium_storage::{Pending, Residence, Result};
 use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
-
-/// The state of a polled lookup of one key, for a caller that has memtables of its own: what is
-/// known of the key, and where the search in the tree goes on.
-///
-/// ```text
-///   loop   take a reader; of another version than the course's? begin again: Reader::begin, memtables, ...
-///          Reader::advance(key, gather, course)      ready: done
-///          otherwise bring Course::missing()         Cache::request, or request_each for many
-///          tell Course::asked() what became of it
-/// ```
-#[derive(Debug, Default)]
-pub struct Course {
-    known: Known,
-    search: Search,
-    /// The version that is searched.
-    version: Option<u64>,
-    /// Nodes that are missing from the cache in that version.
-    missing: Vec<NodePointer>,
-    /// What was asked for in that version.
-    asked: Vec<NodePointer>,
-    /// From now on it waits for missing nodes, because not all of them could be asked for.
-    waits: bool,
-}
-
-impl contract::Course for Course {
-    fn resume<'op>(&mut self, operator: Option<&'op dyn Operator>) -> Gather<'op> {
-        Gather {
-            operator,
-            known: std::mem::take(&mut self.known),
-        }
-    }
-
-    fn suspend(&mut self, gather: Gather<'_>) {
-        self.known = gather.known;
-    }
-
-    fn missing(&self) -> &[NodePointer] {
-        &self.missing
-    }
-
-    /// Notes that the missing nodes were asked for. If some were skipped, the lookup waits for them
-    /// when it goes on.
-    fn asked(&mut self, pending: &Pending) {
-        self.waits = pending.skipped() > 0;
-        self.asked.append(&mut self.missing);
-    }
-}
-
-impl Reader<'_> {
-    /// Begins a lookup again in this version, with the memory that there is.
-    pub fn begin(&self, course: &mut Course, at: Sequence, now_ms: u64) {
-        course.known.reset(at, now_ms);
-        course.search.restart();
-        course.version = Some(self.version());
-        course.missing.clear();
-        course.asked.clear();
-        course.waits = false;
-    }
-
-    /// Returns whether a lookup was begun in this version: only there can it go on.
-    #[must_use]
-    pub fn is_of(&self, course: &Course) -> bool {
-        course.version == Some(self.version())
-    }
-
-    /// Feeds a lookup as far as what is in the cache leads. When it is pending, the course says
-    /// what is missing. Few things are waited for in here: see [`Lookup`].
-    ///
-    /// # Errors
-    /// As [`Reader::gather`].
-    ///
-    /// # Panics
-    /// When the course was begun in another version.
-    pub fn advance(&mut self, key: &[u8], gather: &mut Gather<'_>, course: &mut Course) -> Poll<Result<()>> {
-        assert!(
-            self.is_of(course),
-            "a course goes on in the version that it was begun in"
-        );
-        let from = self.blocking();
-        let mut brought = Brought::default();
-        while !gather.is_decided() {
-            let fetch = Peeking::new(from, &brought);
-            let Gather { operator, known } = gather;
-            let search = &mut course.search;
-            if let Poll::Ready(done) = self.go_on(search, key, known, *operator, &fetch) {
-                self.note(key);
-                return Poll::Ready(done);
-            }
-            let missing = fetch.into_missing();
-            // A node that was asked for and is missing again has failed, or was evicted before it
-            // was looked at: waiting for it gives the node, or the error. No node is asked for
-            // twice, so that this comes to an end.
-            course.waits |= missing.iter().any(|pointer| course.asked.contains(pointer));
-            if !course.waits {
-                course.missing = missing;
-                return Poll::Pending;
-            }
-            brought.wait(from, missing)?;
-        }
-        Poll::Ready(Ok(()))
-    }
-}
 
 /// A lookup of one key that is polled: what it needs and is not in the cache is being read between
 /// two calls.
@@ -159,7 +56,7 @@ pub struct Lookup {
     key: Vec<u8>,
     at: Sequence,
     now_ms: u64,
-    course: Course,
+    course: Course<Search>,
     pending: Option<Pending>,
 }
 
@@ -209,7 +106,7 @@ impl Lookup {
         self.key.clear();
         self.key.extend_from_slice(key);
         (self.at, self.now_ms) = (at, now_ms);
-        self.course.version = None;
+        self.course.leave();
         self.pending = None;
     }
 
@@ -228,7 +125,7 @@ impl Lookup {
             self.pending = None;
             let answer = self.go_on();
             if answer.is_ready() {
-                self.course.version = None;
+                self.course.leave();
                 return answer;
             }
         }
@@ -256,18 +153,19 @@ impl Lookup {
         let operator = rules.operator.as_deref();
         // What leaves the list from here on is in the version.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
-        let mut reader = tree.reader();
-        let is_new = !reader.is_of(&self.course);
+        let reader = tree.reader();
+        let is_new = !self.course.is_of(&reader);
         if is_new {
-            reader.begin(&mut self.course, self.at, self.now_ms);
+            self.course.begin(&reader, self.at, self.now_ms);
         }
+        let key = Key::new(&self.key);
         let mut gather = self.course.resume(operator);
         if is_new {
-            for memtable in above(list.as_ref(), reader.seen().cut, self.at) {
-                gather.memtable(memtable, &self.key);
+            for memtable in above(list.as_ref(), reader.cut(), self.at) {
+                gather.memtable(memtable, key);
             }
         }
-        match reader.advance(&self.key, &mut gather, &mut self.course) {
+        match self.course.advance(&reader, key, &mut gather) {
             Poll::Ready(Ok(())) => Poll::Ready(gather.answer(&self.key)),
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {

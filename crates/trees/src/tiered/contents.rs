@@ -8,13 +8,12 @@
 use super::Tree;
 use super::names::{Names, merged, tell_damage};
 use super::node::{Group, Node};
-use super::tree::SEED;
 use crate::maplet::Maplet;
 use crate::run::Run;
 use alluvium_base::Purpose;
 use alluvium_dictionary::findings::{Checked, Findings};
+use alluvium_dictionary::key::Key;
 use alluvium_dictionary::read::Files;
-use alluvium_filters as filters;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::collections::HashMap;
@@ -215,7 +214,7 @@ impl<'l> Lookups<'l> {
         if !self.need.range.contains(key) {
             return;
         }
-        let hash = filters::hash(SEED, key);
+        let hash = Key::new(key).hash();
         self.pending
             .push((self.group.maplet.page(hash).offset, hash, self.keys.len()));
         self.keys.extend_from_slice(key);

@@ -1,6 +1,5 @@
 //! The tree as its store sees it: see `alluvium_dictionary::contract`.
 
-use super::asynchronous::Course;
 use super::compact::Job;
 use super::incorporate::Incorporation;
 use super::ingest::Ingest;
@@ -12,7 +11,6 @@ use alluvium_base::Sequence;
 use alluvium_dictionary::contract::{self, Dictionary, Load, Lookup, Ordered, Progress};
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::findings::{Checked, Depth, Examined};
-use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
@@ -20,7 +18,6 @@ use alluvium_dictionary::share::Share;
 use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
 use std::sync::Arc;
-use std::task::Poll;
 
 impl Dictionary for Tree {
     fn cut(&self) -> Sequence {
@@ -120,40 +117,6 @@ impl Lookup for Tree {
     #[inline]
     fn reader(&self) -> Reader<'_> {
         Tree::reader(self)
-    }
-}
-
-impl contract::Reader for Reader<'_> {
-    type Course = Course;
-
-    #[inline]
-    fn cut(&self) -> Sequence {
-        Reader::cut(self)
-    }
-
-    #[inline]
-    fn gather(&mut self, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
-        Reader::gather(self, key, gather)
-    }
-
-    fn gather_many(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<()> {
-        Reader::gather_many(self, keys, gathers)
-    }
-
-    fn gather_many_in_memory(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<bool> {
-        Reader::gather_many_in_memory(self, keys, gathers)
-    }
-
-    fn begin(&self, course: &mut Course, at: Sequence, now_ms: u64) {
-        Reader::begin(self, course, at, now_ms);
-    }
-
-    fn is_of(&self, course: &Course) -> bool {
-        Reader::is_of(self, course)
-    }
-
-    fn advance(&mut self, key: &[u8], gather: &mut Gather<'_>, course: &mut Course) -> Poll<Result<()>> {
-        Reader::advance(self, key, gather, course)
     }
 }
 

@@ -333,6 +333,7 @@ mod tests {
     use alluvium_base::Message;
     use alluvium_base::message::LAST;
     use alluvium_device::memory::MemoryDirectory;
+    use alluvium_dictionary::key::Key;
     use alluvium_dictionary::memtable::Memtable;
     use alluvium_filters as filters;
     use alluvium_storage::extents::Class;
@@ -389,7 +390,7 @@ mod tests {
         let mut search = Search::default();
         let mut asked = |key: u64| {
             search.restart();
-            Way::of(&tree.version(), &key.to_be_bytes(), &mut search).len()
+            Way::of(&tree.version(), Key::new(&key.to_be_bytes()), &mut search).len()
         };
         assert_eq!(asked(1 << 40), 5, "nobody knows");
         // Two are made at once, and something is incorporated meanwhile.

@@ -1,13 +1,13 @@
 //! Point lookups: readers that see one version, one key or many at a time.
 
-use super::many::Many;
-use super::search::Search;
-use super::tree::{SEED, Tree, Version};
+use super::search::{Search, Way, ask_together};
+use super::tree::{Tree, Version};
 use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::fetch::{Blocking, Fetch, found};
-use alluvium_dictionary::gather::{Answer, Gather, Known};
-use alluvium_dictionary::merge::Operator;
-use alluvium_filters as filters;
+use alluvium_dictionary::contract;
+use alluvium_dictionary::fetch::{Blocking, Fetch};
+use alluvium_dictionary::gather::{Answer, Gather};
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::lookup::{self, Open};
 use alluvium_storage::{Guard, Result};
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::task::Poll;
 /// live long: nothing that was unlinked meanwhile is used again before it goes.
 ///
 /// A caller that has memtables above the tree loads their list first and takes a reader then: a
-/// memtable whose commits are not all above [`Reader::cut`] is in the tree already, and is left
+/// memtable whose commits are not all above the reader's cut is in the tree already, and is left
 /// out.
 ///
 /// ```
@@ -28,7 +28,10 @@ use std::task::Poll;
 /// # use std::sync::Arc;
 /// use alluvium_dictionary::memtable::Memtable;
 /// use alluvium_trees::tiered::{Tree, TreeOptions};
-/// use alluvium_dictionary::gather::{Gather};
+/// use alluvium_dictionary::contract::Reader;
+/// use alluvium_dictionary::gather::Gather;
+/// use alluvium_dictionary::key::Key;
+/// use alluvium_dictionary::lookup;
 /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
 /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
 /// # let older = Memtable::new(1 << 20);
@@ -36,13 +39,14 @@ use std::task::Poll;
 /// # tree.incorporate(Arc::new(older), 1, Class::Normal)?.poll(usize::MAX)?;
 /// let (memtable, base) = (Memtable::new(1 << 20), 1); // it has the commits above 1
 /// memtable.insert(b"lake", Message::put(2, b"Bodensee")).unwrap();
-/// let mut reader = tree.reader();
-/// let mut get = |key: &[u8]| {
+/// let reader = tree.reader();
+/// let get = |key: &[u8]| {
+///     let key = Key::new(key);
 ///     let mut gather = Gather::new(LAST, 0, None);
 ///     if base >= reader.cut() {
 ///         gather.memtable(&memtable, key);
 ///     }
-///     reader.gather(key, &mut gather)?;
+///     lookup::gather(&reader, key, &mut gather)?;
 ///     Ok::<_, alluvium_storage::Error>(gather.finish())
 /// };
 /// assert_eq!(get(b"lake")?, Some(b"Bodensee".to_vec()));
@@ -54,48 +58,32 @@ pub struct Reader<'t> {
     // The version goes before the guard that keeps it readable.
     version: arc_swap::Guard<Arc<Version>>,
     guard: Guard,
-    search: Search,
 }
 
 impl fmt::Debug for Reader<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Reader")
             .field("version", &self.version.number())
-            .field("cut", &self.cut())
+            .field("cut", &self.version.cut)
             .finish_non_exhaustive()
     }
 }
 
-impl Reader<'_> {
-    /// The version holds every commit up to this one, and none above.
-    #[must_use]
-    pub fn cut(&self) -> Sequence {
+impl contract::Reader for Reader<'_> {
+    type Search = Search;
+
+    #[inline]
+    fn cut(&self) -> Sequence {
         self.version.cut
     }
 
-    /// Returns the version's number.
-    pub(super) fn version(&self) -> u64 {
+    #[inline]
+    fn state(&self) -> u64 {
         self.version.number
     }
 
-    /// Returns the version.
-    pub(super) fn seen(&self) -> &Version {
-        &self.version
-    }
-
-    /// Goes on with a search in the version.
-    pub(super) fn go_on<F: Fetch>(
-        &self,
-        search: &mut Search,
-        key: &[u8],
-        known: &mut Known,
-        operator: Option<&dyn Operator>,
-        fetch: &F,
-    ) -> Poll<Result<()>> {
-        search.go_on(&self.version, key, known, operator, fetch)
-    }
-
-    pub(super) fn blocking(&self) -> Blocking<'_> {
+    #[inline]
+    fn nodes(&self) -> Blocking<'_> {
         Blocking {
             cache: self.tree.shared.store.cache(),
             guard: &self.guard,
@@ -103,53 +91,65 @@ impl Reader<'_> {
         }
     }
 
-    /// Feeds a lookup that memtables have not decided with what the version holds.
-    ///
-    /// # Errors
-    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
-    pub fn gather(&mut self, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
-        if gather.is_decided() {
-            return Ok(());
-        }
-        let mut search = std::mem::take(&mut self.search);
-        search.restart();
+    #[inline]
+    fn search<F: Fetch>(
+        &self,
+        key: Key<'_>,
+        gather: &mut Gather<'_>,
+        search: &mut Search,
+        fetch: &F,
+    ) -> Poll<Result<()>> {
         let Gather { operator, known } = gather;
-        let done = search.go_on(&self.version, key, known, *operator, &self.blocking());
-        self.search = search;
-        self.note(key);
-        found(done)
+        search.go_on(&self.version, key, known, *operator, fetch)
     }
 
-    /// The same for many keys, each with its own lookup. What a few of them have to wait for is
-    /// read together, while the next few are searched.
-    ///
-    /// # Errors
-    /// As [`Reader::gather`]; what was asked is of no use then.
-    ///
-    /// # Panics
-    /// When there are not as many lookups as keys.
-    pub fn gather_many(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<()> {
-        assert_eq!(keys.len(), gathers.len(), "a lookup for each key");
-        Many::new(self, keys, gathers).finish()
+    /// The memory of the machine, too, answers several requests as fast as one.
+    fn search_together<F: Fetch>(
+        &self,
+        open: &mut [Open<Search>],
+        keys: &[Key<'_>],
+        gathers: &mut [Gather<'_>],
+        fetch: &F,
+    ) -> Result<()> {
+        if let Some(digest) = &self.version.digest {
+            open.iter()
+                .for_each(|one| digest.prefetch(keys[one.index].hash()));
+        }
+        let mut ways: Vec<Way<'_, '_>> = Vec::with_capacity(open.len());
+        for one in &mut *open {
+            let mut way = Way::of(&self.version, keys[one.index], &mut one.search);
+            way.locate(&one.search, fetch);
+            ways.push(way);
+        }
+        debug_assert_eq!(ways.len(), open.len(), "a way for each key");
+        ways.iter().for_each(|way| way.approach(fetch));
+        for way in &mut ways {
+            way.take(fetch);
+        }
+        ask_together(&ways, open.iter_mut().map(|one| &mut one.search));
+        for (one, mut way) in open.iter_mut().zip(ways) {
+            let (key, Gather { operator, known }) = (keys[one.index], &mut gathers[one.index]);
+            let found = one.search.go_along(&mut way, key, known, *operator, fetch);
+            if let Poll::Ready(done) = found {
+                done?;
+                one.is_done = true;
+            }
+        }
+        Ok(())
     }
 
-    /// The same if it can be done without the device: whether it could. What was asked is of no use
-    /// otherwise.
-    ///
-    /// # Errors
-    /// As [`Reader::gather`].
-    ///
-    /// # Panics
-    /// As [`Reader::gather_many`].
-    pub fn gather_many_in_memory(&mut self, keys: &[&[u8]], gathers: &mut [Gather<'_>]) -> Result<bool> {
-        assert_eq!(keys.len(), gathers.len(), "a lookup for each key");
-        Many::new(self, keys, gathers).finish_in_memory()
+    #[inline]
+    fn new_search(&self) -> Search {
+        Search::default()
     }
 
-    /// Maintenance wants to know which leaves are asked much.
-    pub(super) fn note(&self, key: &[u8]) {
-        let hash = filters::hash(SEED, key);
-        self.tree.note_get(&self.version, key, hash);
+    fn restart(&self, search: &mut Search) {
+        search.restart();
+    }
+
+    #[inline]
+    fn ended(&self, key: Key<'_>) {
+        self.tree.note_get(&self.version, key);
     }
 }
 
@@ -162,7 +162,6 @@ impl Tree {
             tree: self,
             version: self.peek(),
             guard,
-            search: Search::default(),
         }
     }
 
@@ -193,16 +192,8 @@ impl Tree {
     pub fn get(&self, key: &[u8], at: Sequence, now_ms: u64) -> Result<Answer> {
         let rules = self.options().schema.rules(key);
         let mut gather = Gather::new(at, now_ms, rules.operator.as_deref());
-        self.gather(key, &mut gather)?;
+        lookup::gather(&self.reader(), Key::new(key), &mut gather)?;
         gather.answer(key)
-    }
-
-    /// Feeds a lookup that memtables have not decided with what the tree holds.
-    ///
-    /// # Errors
-    /// As [`Tree::get`].
-    pub fn gather(&self, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
-        self.reader().gather(key, gather)
     }
 
     /// Returns the values of many keys for a reader at `at`, in their order. All leaves that must
@@ -217,7 +208,8 @@ impl Tree {
         let mut gathers: Vec<Gather<'_>> = operators
             .map(|operator| Gather::new(at, now_ms, operator))
             .collect();
-        self.reader().gather_many(keys, &mut gathers)?;
+        let hashed: Vec<Key<'_>> = keys.iter().map(|key| Key::new(key)).collect();
+        lookup::batch::gather_many(&self.reader(), &hashed, &mut gathers)?;
         let answers = gathers.into_iter().zip(keys);
         answers.map(|(gather, key)| gather.answer(key)).collect()
     }

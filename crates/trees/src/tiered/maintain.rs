@@ -10,6 +10,7 @@ use super::tree::{Tree, Version, replace};
 use crate::run::Run;
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract::Progress;
+use alluvium_dictionary::key::Key;
 use alluvium_dictionary::merge::Older;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
@@ -182,15 +183,15 @@ impl Tree {
     /// A key was looked up. A few are counted, by their hashes, and a count may be lost when many
     /// do at once.
     #[inline]
-    pub(super) fn note_get(&self, version: &Version, key: &[u8], hash: u64) {
-        if !hash.is_multiple_of(SAMPLE) {
+    pub(super) fn note_get(&self, version: &Version, key: Key<'_>) {
+        if !key.hash().is_multiple_of(SAMPLE) {
             return;
         }
         if version.digest.is_none() {
             self.note_questions(SAMPLE * version.root.bundles.len() as u64);
         }
         if let Some(mut habits) = self.shared.habits.try_lock() {
-            habits.used(leaf_for(&version.root, key), |uses| uses.gets += SAMPLE);
+            habits.used(leaf_for(&version.root, key.bytes()), |uses| uses.gets += SAMPLE);
         }
     }
 

@@ -11,7 +11,7 @@
 //! (flush, split, merge), `inflight.rs` and `compact.rs` (compactions), `uses.rs` (when an extent
 //! dies), `tree.rs` (versions: how a change is published), `rules.rs` (what differs by keyspace),
 //! `incorporate.rs`, `ingest.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `digest.rs`,
-//! `memtables.rs`, `lookup.rs`, `many.rs`, `asynchronous.rs`, `scan.rs` (with `usual.rs`,
+//! `memtables.rs`, `lookup.rs`, `asynchronous.rs`, `scan.rs` (with `usual.rs`,
 //! `batch.rs`, `apart.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and
 //! `format.rs`), `check.rs` (with `names.rs` and `contents.rs`), `salvage.rs`, `estimate.rs`,
 //! `draw.rs`, `outline.rs`.
@@ -66,7 +66,6 @@ mod inflight;
 mod ingest;
 mod lookup;
 mod maintain;
-mod many;
 mod names;
 mod node;
 mod outline;
@@ -85,7 +84,7 @@ mod usual;
 pub use alluvium_dictionary::contract::Progress;
 pub use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
 pub use alluvium_dictionary::horizon::Horizon;
-pub use asynchronous::{Course, Lookup};
+pub use asynchronous::Lookup;
 pub use compact::Job;
 pub use contents::check_files;
 pub use digest::Digesting;
@@ -100,5 +99,6 @@ pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivo
 pub use policy::{Shape, Victim};
 pub use salvage::{Lost, Salvage};
 pub use scan::Iter;
+pub use search::Search;
 pub use shape::Counts;
 pub use tree::{Stats, Tree, TreeOptions, Version};

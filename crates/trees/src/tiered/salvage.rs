@@ -11,15 +11,15 @@ use super::checkpoint::{Opener, root_place};
 use super::format::Root;
 use super::names::{Names, Sums, merged};
 use super::node::{Node, Pivot};
-use super::tree::{SEED, Tree, TreeOptions};
+use super::tree::{Tree, TreeOptions};
 use super::uses::RunKey;
 use crate::maplet::{Maplet, MapletSpec, Merger, Progress, Source, Written};
 use crate::run::Run;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::blob::extents_of;
+use alluvium_dictionary::key::Key;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::{Amounts, Files};
-use alluvium_filters as filters;
 use alluvium_storage::extents::{Class, Extent, Reached};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
@@ -174,7 +174,7 @@ impl Salvage {
                 }
                 let run = Run::open(store, pointer, Purpose::Recovery)?;
                 let mut hashes = Vec::new();
-                let mut tell = |key: &[u8]| hashes.push(filters::hash(SEED, key));
+                let mut tell = |key: &[u8]| hashes.push(Key::new(key).hash());
                 let ranges = merged(&of_group);
                 let wrong = run.check_within(Files::of(store), &ranges, &mut tell, &mut Amounts::default());
                 if let (Some(wrong), Some(low)) = (wrong.first(), ranges.first()) {

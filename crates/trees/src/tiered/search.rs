@@ -3,10 +3,11 @@
 //! brought.
 
 use super::node::{Group, Layer, Node, Part};
-use super::tree::{SEED, Version};
+use super::tree::Version;
 use crate::maplet::{self, Maplet};
 use alluvium_dictionary::fetch::Fetch;
 use alluvium_dictionary::gather::Known;
+use alluvium_dictionary::key::Key;
 use alluvium_dictionary::merge::Operator;
 use alluvium_dictionary::values;
 use alluvium_filters::{self as filters, Found};
@@ -14,9 +15,9 @@ use alluvium_storage::{Error, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// How far the search for a key is. It is of use with one version only.
+/// How far the search for a key has come. It is of use with one version only.
 #[derive(Debug, Default)]
-pub(super) struct Search {
+pub struct Search {
     /// What maplets of the path have said of the key: those of `asked` parts, from `first` on.
     hits: maplet::Answers,
     first: usize,
@@ -43,8 +44,8 @@ pub(super) struct Way<'v, 'f> {
 
 impl<'v, 'f> Way<'v, 'f> {
     /// The way of a key in a version, for its search there.
-    pub(super) fn of(version: &'v Version, key: &[u8], search: &mut Search) -> Way<'v, 'f> {
-        let hash = filters::hash(SEED, key);
+    pub(super) fn of(version: &'v Version, key: Key<'_>, search: &mut Search) -> Way<'v, 'f> {
+        let hash = key.hash();
         let ask = || {
             version
                 .digest
@@ -53,7 +54,7 @@ impl<'v, 'f> Way<'v, 'f> {
         };
         let is_denied = *search.is_denied.get_or_insert_with(ask);
         Way {
-            parts: path(&version.root, key, is_denied),
+            parts: path(&version.root, key.bytes(), is_denied),
             hash,
             pages: maplet::Pages::default(),
             first: 0,
@@ -150,7 +151,7 @@ impl Search {
     pub(super) fn go_on<F: Fetch>(
         &mut self,
         version: &Version,
-        key: &[u8],
+        key: Key<'_>,
         known: &mut Known,
         operator: Option<&dyn Operator>,
         fetch: &F,
@@ -163,7 +164,7 @@ impl Search {
     pub(super) fn go_along<'f, F: Fetch>(
         &mut self,
         way: &mut Way<'_, 'f>,
-        key: &[u8],
+        key: Key<'_>,
         known: &mut Known,
         operator: Option<&dyn Operator>,
         fetch: &'f F,
@@ -178,7 +179,7 @@ impl Search {
             if !self.knows(self.layer) {
                 ready!(self.ask_maplets(way, fetch))?;
             }
-            ready!(self.ask_group(&way.parts[self.layer].group, key, known, operator, fetch))?;
+            ready!(self.ask_group(&way.parts[self.layer].group, key.bytes(), known, operator, fetch))?;
             self.layer += 1;
             self.runs = 0;
         }

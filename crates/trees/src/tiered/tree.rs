@@ -26,9 +26,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What hashes of keys are seeded with: a filter that is known by its answers is no secret here.
-pub(super) const SEED: u64 = 0;
-
 /// How a tree is built. All of it may change from one opening to the next.
 #[derive(Clone, Debug)]
 pub struct TreeOptions {

@@ -6,6 +6,8 @@ use alluvium_base::Message;
 use alluvium_base::message::LAST;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::lookup;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::merge::Append;
 use alluvium_dictionary::range::KeyRange;
@@ -229,7 +231,7 @@ fn overwritten(snapshots: &[u64]) -> (u64, u64) {
         };
         let operator = Append;
         let mut gather = Gather::new(at, 0, Some(&operator));
-        tree.gather(b"hot", &mut gather).unwrap();
+        lookup::gather(&tree.reader(), Key::new(b"hot"), &mut gather).unwrap();
         assert_eq!(gather.finish(), wanted, "at {at}");
     }
     assert_eq!(tree.check(Depth::Everything, &[]).unwrap(), Vec::<String>::new());

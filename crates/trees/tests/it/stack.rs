@@ -1,7 +1,10 @@
 //! Memtables above a tree, as `db` keeps them.
 
 use alluvium_base::Sequence;
+use alluvium_dictionary::contract::Reader as _;
 use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::lookup;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
 use alluvium_trees::tiered::Tree;
@@ -29,15 +32,16 @@ impl Stack {
         gathers: &mut [Gather<'_>],
     ) -> alluvium_storage::Result<()> {
         let list = self.newest_first();
-        let mut reader = tree.reader();
+        let reader = tree.reader();
+        let keys: Vec<Key<'_>> = keys.iter().map(|key| Key::new(key)).collect();
         for entry in list.iter().filter(|entry| entry.base >= reader.cut()) {
-            for (key, gather) in keys.iter().zip(&mut *gathers) {
+            for (&key, gather) in keys.iter().zip(&mut *gathers) {
                 gather.memtable(&entry.memtable, key);
             }
         }
-        match (keys, gathers) {
-            ([key], [gather]) => reader.gather(key, gather),
-            (keys, gathers) => reader.gather_many(keys, gathers),
+        match (&keys[..], gathers) {
+            (&[key], [gather]) => lookup::gather(&reader, key, gather),
+            (keys, gathers) => lookup::batch::gather_many(&reader, keys, gathers),
         }
     }
 }

@@ -4,6 +4,7 @@
 use super::Records;
 use alluvium_base::{Kind, Sequence};
 use alluvium_dictionary::contract::Progress;
+use alluvium_dictionary::key::Key;
 use alluvium_dictionary::memtable::{Memtable, Versions};
 use alluvium_dictionary::rules::Schema;
 use std::sync::Arc;
@@ -112,9 +113,9 @@ impl Forgetting {
             Some(newest) if newest.kind == Kind::Put && newest.expires_ms == 0 && !self.deletes_ranges => {
                 let is_hot = versions.next().is_some();
                 let may_keep = || self.schema.rules(key).filter.is_none();
-                records.renew(key, newest.operand, is_hot, may_keep);
+                records.renew(Key::new(key), newest.operand, is_hot, may_keep);
             }
-            _ => records.forget(key),
+            _ => records.forget(Key::new(key)),
         }
     }
 }
@@ -134,7 +135,7 @@ mod tests {
         let memtable = Memtable::new(1 << 20);
         let records = Records::new(1 << 20, 0);
         let tell = |key: &str, message: Message<'_>| {
-            records.offer(key.as_bytes(), b"old", 0);
+            records.offer(Key::new(key.as_bytes()), b"old", 0);
             memtable.insert(key.as_bytes(), message).unwrap();
         };
         tell("as long", Message::put(1, b"new"));
@@ -158,7 +159,7 @@ mod tests {
         let kept = |key: &str| {
             let mut value = Vec::new();
             records
-                .get(key.as_bytes(), 10, &mut value)
+                .get(Key::new(key.as_bytes()), 10, &mut value)
                 .then(|| String::from_utf8(value).unwrap())
         };
         let table = [
@@ -190,12 +191,12 @@ mod tests {
         for slice in [1, 7, 100, usize::MAX] {
             let records = Records::new(1 << 20, 0);
             for number in 0..1000u32 {
-                records.offer(&number.to_be_bytes(), b"old", 0);
+                records.offer(Key::new(&number.to_be_bytes()), b"old", 0);
             }
             let mut forgetting = records.begin(&memtable, 2000, &schema());
             while forgetting.poll(&records, slice) == Progress::More {}
             for number in 0..1000u32 {
-                let is_found = records.get(&number.to_be_bytes(), 2000, &mut Vec::new());
+                let is_found = records.get(Key::new(&number.to_be_bytes()), 2000, &mut Vec::new());
                 let is_touched = number % 3 == 0 || (500..600).contains(&number);
                 assert_eq!(is_found, !is_touched, "{number} with slices of {slice}");
             }

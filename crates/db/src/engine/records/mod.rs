@@ -98,7 +98,8 @@ mod table;
 
 pub(crate) use forget::Forgetting;
 
-use alluvium_base::{Sequence, checksum};
+use alluvium_base::Sequence;
+use alluvium_dictionary::key::Key;
 use crossbeam_utils::CachePadded;
 use shard::Shard;
 use std::fmt;
@@ -183,44 +184,41 @@ impl Records {
         &self.shards[table::pick(hash >> 32, self.shards.len())]
     }
 
-    /// Asks the processor for the place of a key's record, for a reader that looks up many. Returns
-    /// its hash, for [`Records::prefetch_record`].
+    /// Asks the processor for the place of a key's record, for a reader that looks up many.
     #[inline]
-    pub(crate) fn prefetch(&self, key: &[u8]) -> u64 {
-        let hash = checksum(key);
+    pub(crate) fn prefetch(&self, key: Key<'_>) {
         if !self.is_off() {
-            self.shard(hash).lock().prefetch(hash);
+            self.shard(key.hash()).lock().prefetch(key.hash());
         }
-        hash
     }
 
     /// Asks the processor for the record itself, some time after [`Records::prefetch`].
     #[inline]
-    pub(crate) fn prefetch_record(&self, hash: u64) {
+    pub(crate) fn prefetch_record(&self, key: Key<'_>) {
         if !self.is_off() {
-            self.shard(hash).lock().prefetch_record(hash);
+            self.shard(key.hash()).lock().prefetch_record(key.hash());
         }
     }
 
     /// Appends the value of a key for a reader who has seen in memtables all that was committed
     /// about it above the tree's version and up to `seen`.
     #[inline]
-    pub(crate) fn get(&self, key: &[u8], seen: Sequence, value: &mut Vec<u8>) -> bool {
+    pub(crate) fn get(&self, key: Key<'_>, seen: Sequence, value: &mut Vec<u8>) -> bool {
         if self.is_off() {
             return false;
         }
-        let hash = checksum(key);
+        let (key, hash) = (key.bytes(), key.hash());
         let mut shard = self.shard(hash).lock();
         self.begun.load(Ordering::Acquire) <= seen && shard.get(hash, key, value)
     }
 
     /// Offers what the tree says about a key, for a reader that knows that nothing was committed
     /// about it above its version and up to `seen`. It may be kept.
-    pub(crate) fn offer(&self, key: &[u8], value: &[u8], seen: Sequence) {
+    pub(crate) fn offer(&self, key: Key<'_>, value: &[u8], seen: Sequence) {
         if self.is_off() {
             return;
         }
-        let hash = checksum(key);
+        let (key, hash) = (key.bytes(), key.hash());
         let mut shard = self.shard(hash).lock();
         if self.begun.load(Ordering::Acquire) <= seen {
             shard.offer(hash, key, value);
@@ -233,15 +231,15 @@ impl Records {
         self.begun.fetch_max(cut, Ordering::AcqRel);
     }
 
-    fn forget(&self, key: &[u8]) {
-        let hash = checksum(key);
+    fn forget(&self, key: Key<'_>) {
+        let (key, hash) = (key.bytes(), key.hash());
         self.shard(hash).lock().forget(hash, key);
     }
 
     /// Notes what the tree is about to say about a key: a kept record is replaced. Otherwise it may
     /// be kept, where `may_keep` allows that, and a key that `is_hot` is remembered.
-    fn renew(&self, key: &[u8], value: &[u8], is_hot: bool, may_keep: impl FnOnce() -> bool) {
-        let hash = checksum(key);
+    fn renew(&self, key: Key<'_>, value: &[u8], is_hot: bool, may_keep: impl FnOnce() -> bool) {
+        let (key, hash) = (key.bytes(), key.hash());
         let mut shard = self.shard(hash).lock();
         if shard.renew(hash, key, value, is_hot) {
             return;

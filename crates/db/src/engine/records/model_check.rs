@@ -10,6 +10,7 @@
 use super::Records;
 use super::sync::{AtomicU64, Mutex, Ordering};
 use alluvium_base::Sequence;
+use alluvium_dictionary::key::Key;
 use std::sync::Arc;
 
 /// What a mistaken implementation does.
@@ -68,9 +69,10 @@ impl World {
         let cut = self.visible.load(Ordering::SeqCst);
         self.memtables.lock().insert(0, (cut, Vec::new()));
         let forget = || {
-            self.records.forget(KEYS[0]);
+            self.records.forget(Key::new(KEYS[0]));
             let newest = cut.to_string();
-            self.records.renew(KEYS[1], newest.as_bytes(), true, || true);
+            self.records
+                .renew(Key::new(KEYS[1]), newest.as_bytes(), true, || true);
         };
         match self.mistake {
             Mistake::PublishesFirst => {
@@ -122,7 +124,7 @@ impl World {
             seen = place;
         }
         let mut value = Vec::new();
-        if self.records.get(key, seen, &mut value) {
+        if self.records.get(Key::new(key), seen, &mut value) {
             let text = std::str::from_utf8(&value).unwrap();
             return text.parse().unwrap();
         }
@@ -131,7 +133,8 @@ impl World {
                 Mistake::KeepsUnasked => Sequence::MAX,
                 _ => place,
             };
-            self.records.offer(key, tree.to_string().as_bytes(), seen);
+            self.records
+                .offer(Key::new(key), tree.to_string().as_bytes(), seen);
         }
         tree
     }

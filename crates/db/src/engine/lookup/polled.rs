@@ -1,23 +1,25 @@
 //! Point reads that do not block: nodes that they need and that are not in memory are read between
 //! two polls.
 //!
-//! Between its polls a read holds neither a version nor a memtable. It goes on where it was while
-//! the tree has the version in which it began, and starts again in another: at the same place, or
-//! at a newer one if what the place needs may have been folded away (E3). Most of what it needs is
+//! Between its polls a read holds neither a state of a dictionary nor a memtable. It goes on where it was while
+//! the dictionary has the state in which it began, and starts again in another: at the same sequence
+//! number, or at a newer one if what that needs may have been folded away (E3). Most of what it needs is
 //! in the cache then.
 
-use super::Engine;
-use super::dictionaries::Dictionaries;
-use super::read::{At, is_kept, seen};
-use super::readers::{Course, Reader};
+use super::readers::{Reader, Search};
+use super::{At, Begun, Moment};
 use crate::catalog::Definition;
+use crate::engine::Engine;
+use crate::engine::dictionaries::Dictionaries;
+use crate::engine::queue::Slot;
 use crate::format::TreeKey;
 use crate::structure::Structure;
 use crate::{Error, Result};
-use alluvium_base::{Message, Purpose, Sequence};
-use alluvium_dictionary::contract::{Course as _, Reader as _};
+use alluvium_base::Purpose;
+use alluvium_dictionary::contract::Reader as _;
 use alluvium_dictionary::found::Found;
-use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::lookup::Course;
 use alluvium_storage::{NodePointer, Pending, Residence, Watched};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -27,9 +29,8 @@ use std::task::{Poll, Waker};
 #[derive(Debug)]
 pub(crate) struct Polled {
     at: At,
-    /// None until it has begun.
-    place: Option<Sequence>,
-    now_ms: u64,
+    /// As of when it reads; none until it has begun.
+    moment: Option<Moment>,
     keys: SmallVec<[OneKey; 1]>,
     /// How many of them have no answer yet.
     open: usize,
@@ -39,8 +40,9 @@ pub(crate) struct Polled {
 #[derive(Debug)]
 struct OneKey {
     key: TreeKey,
+    hash: u64,
     definition: Arc<Definition>,
-    course: Course,
+    course: Course<Search>,
     /// Whether the answer may be kept as a record.
     offers: bool,
     answer: Option<Option<Found>>,
@@ -52,8 +54,9 @@ impl Polled {
         let keys: SmallVec<[OneKey; 1]> = keys
             .into_iter()
             .map(|(key, definition)| OneKey {
+                hash: Key::new(&key).hash(),
                 key,
-                course: Course::of(definition.structure),
+                course: Course::default(),
                 definition,
                 offers: false,
                 answer: None,
@@ -61,8 +64,7 @@ impl Polled {
             .collect();
         Polled {
             at,
-            place: None,
-            now_ms: 0,
+            moment: None,
             open: keys.len(),
             keys,
             pending: None,
@@ -112,13 +114,13 @@ impl Polled {
         self.pending = Some(pending);
     }
 
-    /// What was found at the place is of no use any more.
-    fn begin_anew(&mut self) {
-        self.place = None;
+    /// Forgets what was found: it is of no use any more.
+    fn begin_again(&mut self) {
+        self.moment = None;
         self.open = self.keys.len();
         for key in &mut self.keys {
             key.answer = None;
-            key.course = Course::of(key.definition.structure);
+            key.course.leave();
         }
     }
 }
@@ -195,16 +197,10 @@ impl Engine {
     pub(crate) fn advance(&self, polled: &mut Polled) -> Poll<Result<()>> {
         polled.pending = None;
         loop {
-            let place = match polled.place {
-                Some(place) => place,
-                None => {
-                    polled.now_ms = self.now_ms();
-                    self.place(polled.at)
-                }
-            };
+            let moment = polled.moment.unwrap_or_else(|| self.moment(polled.at));
             let mut readers = Readers::of(self, polled);
             let is_new = |key: &OneKey, readers: &mut Readers<'_>| {
-                key.answer.is_none() && !readers.of_key(key).is_of(&key.course)
+                key.answer.is_none() && !key.course.is_of(readers.of_key(key))
             };
             if polled.keys.iter().any(|key| is_new(key, &mut readers)) {
                 // Memtables come before the version (E2).
@@ -212,16 +208,15 @@ impl Engine {
                 let slots = self.queue.slots();
                 readers = Readers::of(self, polled);
                 self.is_open()?;
-                if self.is_forgotten(polled.at, place) {
-                    polled.begin_anew();
+                if self.is_forgotten(&moment) {
+                    polled.begin_again();
                     continue;
                 }
-                polled.place = Some(place);
-                let now_ms = polled.now_ms;
+                polled.moment = Some(moment);
                 for key in &mut polled.keys {
                     if is_new(key, &mut readers) {
                         let reader = readers.of_key(key);
-                        self.begin(key, reader, &slots, polled.at, place, now_ms)?;
+                        self.begin_one(key, reader, &slots, &moment)?;
                         polled.open -= usize::from(key.answer.is_some());
                     }
                 }
@@ -229,7 +224,7 @@ impl Engine {
             self.is_open()?;
             for key in polled.keys.iter_mut().filter(|key| key.answer.is_none()) {
                 let reader = readers.of_key(key);
-                if let Poll::Ready(done) = self.search(key, reader, place) {
+                if let Poll::Ready(done) = self.go_on(key, reader, &moment) {
                     done?;
                     polled.open -= 1;
                 }
@@ -241,44 +236,33 @@ impl Engine {
         }
     }
 
-    /// What memtables and the record cache say.
-    fn begin(
+    /// Begins the lookup of a key in the state that the reader sees.
+    fn begin_one(
         &self,
         key: &mut OneKey,
         reader: &Reader<'_>,
-        slots: &[Arc<super::queue::Slot>],
-        at: At,
-        place: Sequence,
-        now_ms: u64,
+        slots: &[Arc<Slot>],
+        moment: &Moment,
     ) -> Result<()> {
-        reader.begin(&mut key.course, place, now_ms);
+        key.course.begin(reader, moment.sequence, moment.now_ms);
         let rules = &key.definition.rules;
-        let mut gather = key.course.resume(rules.operator.as_deref()).holding();
-        for slot in slots.iter().filter(|slot| slot.base() >= reader.cut()) {
-            gather.memtable(&slot.memtable, &key.key);
-        }
-        let asks = !gather.is_decided() && is_kept(rules, at);
-        key.offers = asks && gather.is_untouched();
-        if asks {
-            let mut value = Vec::new();
-            let up_to = seen(&gather, place, reader.cut());
-            if self.records.get(&key.key, up_to, &mut value) {
-                let _ = gather.message(&Message::put(0, &value));
-            }
-        }
-        if gather.is_decided() {
-            key.answer = Some(self.answer(gather, &key.key)?);
+        let gather = key.course.resume(rules.operator.as_deref()).holding();
+        let name = Key::hashed(&key.key, key.hash);
+        let begun = self.begin(gather, name, moment, slots, reader.cut(), rules);
+        if begun.gather.is_decided() {
+            key.answer = Some(self.finish(begun, name, moment)?);
         } else {
-            key.course.suspend(gather);
+            key.offers = begun.offers;
+            key.course.suspend(begun.gather);
         }
         Ok(())
     }
 
-    /// What the tree says.
-    fn search(&self, key: &mut OneKey, reader: &mut Reader<'_>, place: Sequence) -> Poll<Result<()>> {
-        let rules = &key.definition.rules;
-        let mut gather: Gather<'_> = key.course.resume(rules.operator.as_deref());
-        match reader.advance(&key.key, &mut gather, &mut key.course) {
+    /// Asks the dictionary, as far as what is in memory leads.
+    fn go_on(&self, key: &mut OneKey, reader: &Reader<'_>, moment: &Moment) -> Poll<Result<()>> {
+        let mut gather = key.course.resume(key.definition.rules.operator.as_deref());
+        let name = Key::hashed(&key.key, key.hash);
+        match key.course.advance(reader, name, &mut gather) {
             Poll::Pending => {
                 key.course.suspend(gather);
                 return Poll::Pending;
@@ -286,12 +270,8 @@ impl Engine {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::from(error))),
             Poll::Ready(Ok(())) => {}
         }
-        let offers = key.offers && !gather.expires();
-        let answer = self.answer(gather, &key.key)?;
-        if let Some(value) = answer.as_ref().filter(|value| offers && !value.is_in_page()) {
-            self.records.offer(&key.key, value, place);
-        }
-        key.answer = Some(answer);
+        let offers = key.offers;
+        key.answer = Some(self.finish(Begun { gather, offers }, name, moment)?);
         Poll::Ready(Ok(()))
     }
 }

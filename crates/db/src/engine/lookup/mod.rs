@@ -1,0 +1,144 @@
+//! Point lookups: memtables newest first, then the record cache, then the keyspace's dictionary.
+//!
+//! *Knows*: in which order a key's messages are asked for, at which sequence number, and which
+//! answers the record cache may keep.
+//!
+//! *Does not know*: how a dictionary finds a key, and who waits for the device.
+//!
+//! *Read in this order*: this file (the steps), `readers.rs` (a dictionary of whatever structure),
+//! `waiting.rs` (lookups that wait for the device, one or many), `polled.rs` (lookups that do not).
+//!
+//! # One lookup
+//!
+//! Every lookup takes the same steps, whoever drives it. [`Engine::begin`] takes the first two,
+//! [`Engine::finish`] the last.
+//!
+//! ```text
+//!   moment      the sequence number, the list of memtables, the dictionary's state: in this order (E2)
+//!   memtables   newest first                                   decided -> answer
+//!   records     the record cache, for readers of the newest    hit     -> answer
+//!   dictionary  waits, or is polled until it is decided        decided -> offer, answer
+//!   offer       the record cache may keep the value
+//!   answer      operands are folded
+//! ```
+//!
+//! A key is hashed once, when its lookup begins; memtables, record cache and dictionary take its
+//! hash from there.
+
+mod polled;
+mod readers;
+mod waiting;
+
+pub(crate) use polled::Polled;
+pub(crate) use readers::Scan;
+
+use super::Engine;
+use super::queue::Slot;
+use crate::Result;
+use alluvium_base::Sequence;
+use alluvium_base::message::LAST;
+use alluvium_dictionary::found::Found;
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::rules::KeyspaceRules;
+use std::sync::Arc;
+
+/// Where a reader reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// At what is visible when the read begins.
+    Now,
+    /// At a sequence number that is pinned for the reader.
+    Kept(Sequence),
+    /// At whatever is in the memtables: for a writer that holds the locks of the keys that it
+    /// reads.
+    Newest,
+}
+
+/// As of when a lookup reads.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    at: At,
+    /// The newest commit that it sees.
+    sequence: Sequence,
+    /// Puts that expire at or before this time are gone, in milliseconds since 1970.
+    now_ms: u64,
+}
+
+/// A lookup to which memtables and the record cache have been fed. If that has not decided it, the
+/// dictionary is asked, and then it is finished.
+#[derive(Debug)]
+struct Begun<'op> {
+    gather: Gather<'op>,
+    /// Whether the record cache is offered what the dictionary says.
+    offers: bool,
+}
+
+impl Engine {
+    /// Returns the moment at which a read begins now.
+    fn moment(&self, at: At) -> Moment {
+        let sequence = match at {
+            At::Now => self.visible.at(),
+            At::Kept(sequence) => sequence,
+            At::Newest => LAST,
+        };
+        Moment {
+            at,
+            sequence,
+            now_ms: self.now_ms(),
+        }
+    }
+
+    /// Returns whether what the reader needs may have been folded away since: a compaction has
+    /// begun to fold up to a later sequence number (E3). Then the reader takes a new moment. What
+    /// is pinned is never forgotten.
+    fn is_forgotten(&self, moment: &Moment) -> bool {
+        moment.at == At::Now && self.dictionaries.horizon().sequence() > moment.sequence
+    }
+
+    /// Feeds a lookup with what memtables and the record cache say. The memtables that the
+    /// dictionary's state has, by its `cut`, are left out.
+    #[inline]
+    fn begin<'op>(
+        &self,
+        mut gather: Gather<'op>,
+        key: Key<'_>,
+        moment: &Moment,
+        slots: &[Arc<Slot>],
+        cut: Sequence,
+        rules: &KeyspaceRules,
+    ) -> Begun<'op> {
+        for slot in slots.iter().filter(|slot| slot.base() >= cut) {
+            gather.memtable(&slot.memtable, key);
+        }
+        // What the dictionary says of other keys, or to other readers, changes without commits.
+        let is_kept = moment.at == At::Now && rules.filter.is_none();
+        let mut offers = false;
+        if is_kept && !gather.is_decided() {
+            offers = gather.is_untouched();
+            // Up to where there is nothing more about the key above the dictionary's state: to the
+            // end of that state, if something was found that older messages are folded into.
+            let seen = match offers {
+                true => moment.sequence,
+                false => moment.sequence.min(cut),
+            };
+            offers &= !gather.cached(|value| self.records.get(key, seen, value));
+        }
+        Begun { gather, offers }
+    }
+
+    /// Returns the answer of a lookup that is decided or has no more to be fed, and offers it to
+    /// the record cache.
+    #[inline]
+    fn finish(&self, begun: Begun<'_>, key: Key<'_>, moment: &Moment) -> Result<Option<Found>> {
+        let offers = begun.offers && !begun.gather.expires();
+        let answer = begun
+            .gather
+            .found()
+            .map_err(|bad| self.catalog.named(bad.under_operands_of(key.bytes())))?;
+        if let Some(value) = answer.as_ref().filter(|value| offers && !value.is_in_page()) {
+            self.records.offer(key, value, moment.sequence);
+        }
+        Ok(answer)
+    }
+}

@@ -1,0 +1,150 @@
+//! What reads a structure, whichever it is. The structure of a keyspace is known when a read
+//! begins, and each kind's own code is compiled in: nothing is called through a pointer.
+
+use crate::engine::dictionaries::Dictionaries;
+use crate::structure::Structure;
+use alluvium_base::Sequence;
+use alluvium_dictionary::contract::{self, Lookup, Scan as _};
+use alluvium_dictionary::fetch::{Blocking, Fetch};
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::lookup::{self, batch};
+use alluvium_storage::Result;
+use alluvium_trees::{map, tiered};
+use std::task::Poll;
+
+/// Runs the same code for each structure.
+macro_rules! each {
+    ($kind:ident, $value:expr, $own:ident => $does:expr) => {
+        match $value {
+            $kind::Tiered($own) => $does,
+            $kind::Map($own) => $does,
+        }
+    };
+}
+
+/// Reads one state of a dictionary.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it is on the stack for the length of a lookup"
+)]
+#[derive(Debug)]
+pub(crate) enum Reader<'d> {
+    Tiered(tiered::Reader<'d>),
+    Map(map::Reader<'d>),
+}
+
+impl Dictionaries {
+    /// A reader of what a structure holds now. A read that needs memtables loads their list before.
+    #[inline]
+    pub(in crate::engine) fn reader(&self, structure: Structure) -> Reader<'_> {
+        match structure {
+            Structure::Tiered => Reader::Tiered(self.tree.reader()),
+            Structure::Map => Reader::Map(self.map().reader()),
+        }
+    }
+}
+
+/// Where the lookup of a key goes on.
+#[derive(Debug)]
+pub(crate) enum Search {
+    Tiered(tiered::Search),
+    Map(()),
+}
+
+impl Reader<'_> {
+    /// Feeds the lookup of one key, and waits for the nodes that it needs.
+    #[inline]
+    pub(super) fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
+        each!(Reader, self, own => lookup::gather(own, key, gather))
+    }
+
+    /// Feeds a lookup for each key. What they wait for is read together.
+    pub(super) fn gather_many(&self, keys: &[Key<'_>], gathers: &mut [Gather<'_>]) -> Result<()> {
+        each!(Reader, self, own => batch::gather_many(own, keys, gathers))
+    }
+
+    /// The same without the device. Returns whether everything was found.
+    pub(super) fn gather_many_in_memory(&self, keys: &[Key<'_>], gathers: &mut [Gather<'_>]) -> Result<bool> {
+        each!(Reader, self, own => batch::gather_many_in_memory(own, keys, gathers))
+    }
+}
+
+impl contract::Reader for Reader<'_> {
+    type Search = Search;
+
+    #[inline]
+    fn cut(&self) -> Sequence {
+        each!(Reader, self, own => own.cut())
+    }
+
+    #[inline]
+    fn state(&self) -> u64 {
+        each!(Reader, self, own => own.state())
+    }
+
+    #[inline]
+    fn nodes(&self) -> Blocking<'_> {
+        each!(Reader, self, own => own.nodes())
+    }
+
+    #[inline]
+    fn search<F: Fetch>(
+        &self,
+        key: Key<'_>,
+        gather: &mut Gather<'_>,
+        search: &mut Search,
+        fetch: &F,
+    ) -> Poll<Result<()>> {
+        match (self, search) {
+            (Reader::Tiered(own), Search::Tiered(search)) => own.search(key, gather, search, fetch),
+            (Reader::Map(own), Search::Map(search)) => own.search(key, gather, search, fetch),
+            _ => unreachable!("a search goes on in the structure that it was begun in"),
+        }
+    }
+
+    fn new_search(&self) -> Search {
+        match self {
+            Reader::Tiered(own) => Search::Tiered(own.new_search()),
+            Reader::Map(_) => Search::Map(()),
+        }
+    }
+
+    fn restart(&self, search: &mut Search) {
+        match (self, search) {
+            (Reader::Tiered(own), Search::Tiered(search)) => own.restart(search),
+            (Reader::Map(own), Search::Map(search)) => own.restart(search),
+            _ => unreachable!("a search goes on in the structure that it was begun in"),
+        }
+    }
+
+    #[inline]
+    fn ended(&self, key: Key<'_>) {
+        each!(Reader, self, own => own.ended(key));
+    }
+}
+
+/// A walk over a range of keys.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly all of them are of the first kind"
+)]
+#[derive(Debug)]
+pub(crate) enum Scan {
+    Tiered(tiered::Iter),
+    Map(map::Iter),
+}
+
+impl Scan {
+    /// Goes before the first key at or behind `key`, in the walk's direction.
+    pub(crate) fn seek(&mut self, key: &[u8]) {
+        each!(Scan, self, own => own.seek(key));
+    }
+
+    /// The next key that has a value, and the value.
+    #[allow(clippy::should_implement_trait)]
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        each!(Scan, self, own => own.next())
+    }
+}

@@ -1,0 +1,64 @@
+//! A key together with its hash.
+
+use alluvium_filters::hash;
+use std::fmt;
+
+/// What the hashes of keys are seeded with. Maplets on disk are built from these hashes.
+///
+/// A fixed seed gives nothing away: a client learns from a filter only whether a key may be there.
+pub const SEED: u64 = 0;
+
+/// A key whose hash was computed once, and travels with it: to the filters of memtables, the record
+/// cache and the maplets of a tree.
+///
+/// ```
+/// use alluvium_dictionary::key::Key;
+/// let key = Key::new(b"river");
+/// assert_eq!(key.bytes(), b"river");
+/// assert_eq!(key.hash(), alluvium_filters::hash(0, b"river"));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key<'k> {
+    bytes: &'k [u8],
+    hash: u64,
+}
+
+impl<'k> Key<'k> {
+    /// Hashes a key.
+    #[must_use]
+    #[inline]
+    pub fn new(bytes: &'k [u8]) -> Key<'k> {
+        Key {
+            bytes,
+            hash: hash(SEED, bytes),
+        }
+    }
+
+    /// Returns a key whose hash is known, for an owner that has kept both.
+    #[must_use]
+    #[inline]
+    pub fn hashed(bytes: &'k [u8], known: u64) -> Key<'k> {
+        debug_assert!(known == hash(SEED, bytes), "K3: a key travels with its own hash");
+        Key { bytes, hash: known }
+    }
+
+    /// Returns the key's bytes.
+    #[must_use]
+    #[inline]
+    pub fn bytes(self) -> &'k [u8] {
+        self.bytes
+    }
+
+    /// Returns the hash of the bytes under [`SEED`].
+    #[must_use]
+    #[inline]
+    pub fn hash(self) -> u64 {
+        self.hash
+    }
+}
+
+impl fmt::Debug for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.bytes.escape_ascii())
+    }
+}
