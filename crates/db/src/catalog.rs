@@ -1,7 +1,7 @@
 //! Which keyspaces and named snapshots there are, in memory; keyspace 0 of the tree keeps them.
 
 use crate::format::{self, CatalogRecord, KeyspaceId, TreeKey};
-use crate::keyspace::KeyspaceOptions;
+use crate::keyspace_options::KeyspaceOptions;
 use crate::structure::Structure;
 use crate::{Error, Result};
 use alluvium_base::Sequence;

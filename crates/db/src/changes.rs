@@ -1,7 +1,7 @@
 //! What was committed, in its order: for who follows the store.
 
-use crate::db::Shared;
 use crate::format::{self, CATALOG, Write, Writes};
+use crate::shared::Shared;
 use crate::{Error, Result};
 use alluvium_base::Kind;
 use std::collections::VecDeque;

@@ -3,17 +3,14 @@
 //! One thread of the store commits what futures have handed over. It commits everything that has
 //! come before it waits for the device, so that all durable writes of a round share one sync.
 //!
-//! *Read in this order*: [`Write`], then [`Committer`].
+//! *Read in this order*: [`Committer`], then [`Write`](crate::Write) in `futures/`.
 
-use crate::db::Shared;
 use crate::engine::Engine;
 use crate::{Durability, Error, Result, WriteBatch};
 use alluvium_base::Sequence;
 use parking_lot::{Condvar, Mutex};
-use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
 /// The most writes of a round, which ends with a sync.
@@ -55,7 +52,7 @@ struct Request {
 
 /// Where the thread leaves what became of a write.
 #[derive(Debug, Default)]
-struct Outcome(Mutex<Settled>);
+pub(crate) struct Outcome(Mutex<Settled>);
 
 #[derive(Debug, Default)]
 struct Settled {
@@ -64,6 +61,16 @@ struct Settled {
 }
 
 impl Outcome {
+    /// Returns what became of the write, or has the task woken when that is known.
+    pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<()>> {
+        let mut settled = self.0.lock();
+        if let Some(result) = settled.result.take() {
+            return Poll::Ready(result);
+        }
+        settled.waker = Some(waker.clone());
+        Poll::Pending
+    }
+
     fn settle(&self, result: Result<()>) {
         let waker = {
             let mut settled = self.0.lock();
@@ -85,8 +92,16 @@ impl Committer {
         }))
     }
 
-    /// Hands a write over. It fails at once if no thread can take it.
-    fn submit(&self, batch: WriteBatch, promise: Promise) {
+    /// Hands a write over, and has the task woken when it is known what became of it. It fails at
+    /// once if no thread can take it.
+    pub(crate) fn submit(&self, batch: WriteBatch, waker: &Waker) -> Arc<Outcome> {
+        let outcome = Arc::new(Outcome::default());
+        outcome.0.lock().waker = Some(waker.clone());
+        self.enqueue(batch, Promise(Some(Arc::clone(&outcome))));
+        outcome
+    }
+
+    fn enqueue(&self, batch: WriteBatch, promise: Promise) {
         let mut state = self.0.state.lock();
         match state.phase {
             Phase::Running(_) => {}
@@ -211,93 +226,6 @@ impl Drop for Ending<'_> {
         drop(state);
         // Their promises fail.
         drop(left);
-    }
-}
-
-/// The future of a write: see [`Db::write_async`](crate::Db::write_async).
-///
-/// It works in any executor. The write begins with the first poll; dropped after that, the write
-/// may still take effect. It must not be polled again after it was ready.
-#[must_use = "futures do nothing unless they are polled"]
-pub struct Write {
-    stage: Stage,
-}
-
-enum Stage {
-    Refused(Error),
-    New(Arc<Shared>, Box<WriteBatch>),
-    /// The store stays open until the write is done.
-    Handed(Arc<Shared>, Arc<Outcome>),
-    Done,
-}
-
-impl Write {
-    pub(crate) fn new(shared: &Arc<Shared>, batch: Result<WriteBatch>) -> Write {
-        Write {
-            stage: match batch {
-                Ok(batch) => Stage::New(Arc::clone(shared), Box::new(batch)),
-                Err(error) => Stage::Refused(error),
-            },
-        }
-    }
-}
-
-impl Future for Write {
-    type Output = Result<()>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Refused(error) => Poll::Ready(Err(error)),
-            Stage::New(shared, batch) => {
-                if let Err(error) = shared.healthy() {
-                    shared.let_go();
-                    return Poll::Ready(Err(error));
-                }
-                let outcome = Arc::new(Outcome::default());
-                outcome.0.lock().waker = Some(context.waker().clone());
-                shared
-                    .committer
-                    .submit(*batch, Promise(Some(Arc::clone(&outcome))));
-                self.stage = Stage::Handed(shared, outcome);
-                Poll::Pending
-            }
-            Stage::Handed(shared, outcome) => {
-                let result = {
-                    let mut settled = outcome.0.lock();
-                    let result = settled.result.take();
-                    if result.is_none() {
-                        settled.waker = Some(context.waker().clone());
-                    }
-                    result
-                };
-                match result {
-                    Some(result) => {
-                        shared.let_go();
-                        Poll::Ready(result)
-                    }
-                    None => {
-                        self.stage = Stage::Handed(shared, outcome);
-                        Poll::Pending
-                    }
-                }
-            }
-            Stage::Done => unreachable!("a future is not polled after it was ready"),
-        }
-    }
-}
-
-impl Drop for Write {
-    fn drop(&mut self) {
-        match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::New(shared, _) | Stage::Handed(shared, _) => shared.let_go(),
-            Stage::Refused(_) | Stage::Done => {}
-        }
-    }
-}
-
-impl fmt::Debug for Write {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Write").finish_non_exhaustive()
     }
 }
 

@@ -4,19 +4,23 @@ use crate::batch::WriteBatch;
 use crate::catalog::{Catalog, Definition, Owners};
 use crate::changes::Changes;
 use crate::check::CheckReport;
-use crate::committer::{Committer, Write};
-use crate::engine::{Commit, Engine, Tally, Worked};
+use crate::committer::Committer;
+use crate::engine::{Commit, Engine, Worked};
 use crate::format;
-use crate::keyspace::KeyspaceOptions;
+use crate::futures::Write;
+use crate::keyspace_options::KeyspaceOptions;
 use crate::options::{Existing, OpenMode, Options};
+use crate::pin::Pinned;
 use crate::progress::Progress;
-use crate::reads::{Reactor, Reads};
-use crate::snapshot::{Pinned, Snapshot};
-use crate::stats::{Began, DiskSpace, Distributions, Recorders, Stats};
+use crate::reactor::Reactor;
+use crate::reads::Reads;
+use crate::shared::Shared;
+use crate::snapshot::Snapshot;
+use crate::stats::{DiskSpace, Distributions, Recorders, Stats};
 use crate::structure::Structure;
 use crate::worker::Workers;
-use crate::{Durability, Error, Keyspace, Result};
-use alluvium_base::{Kind, Sequence};
+use crate::{Error, Keyspace, Result};
+use alluvium_base::Kind;
 use alluvium_device::Directory;
 use alluvium_device::file::FileDirectory;
 use alluvium_trees::tiered::{Depth, Outline, OutlineRun};
@@ -26,82 +30,6 @@ use std::sync::Arc;
 
 /// The longest name of a keyspace or a snapshot, in bytes.
 pub const MAX_NAME: usize = 1024;
-
-/// What all handles of one store share. The last one closes it.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) engine: Arc<Engine>,
-    workers: Workers,
-    pub(crate) reactor: Reactor,
-    pub(crate) committer: Committer,
-    pub(crate) recorders: Recorders,
-}
-
-impl Shared {
-    /// Tells this store from others in the process.
-    pub(crate) fn number(&self) -> usize {
-        Arc::as_ptr(&self.engine).addr()
-    }
-
-    /// Fails when the store does not take writes, or with what went wrong in the background.
-    pub(crate) fn healthy(&self) -> Result<()> {
-        self.workers.failure()
-    }
-
-    pub(crate) fn commit(
-        &self,
-        commit: &Commit,
-        owners: Owners<'_>,
-        durability: Option<Durability>,
-    ) -> Result<Sequence> {
-        self.healthy()?;
-        let durability = durability.unwrap_or(self.engine.durability);
-        let (began, recorder) = match durability {
-            Durability::Disk => (Began::now(), &self.recorders.durable_commit),
-            Durability::Memory | Durability::Process => (Began::sampled(), &self.recorders.commit),
-        };
-        let last = self.engine.commit(commit, owners, durability)?;
-        began.over(recorder);
-        Ok(last)
-    }
-
-    /// Drops a future's hold on the store. A store is not closed where a future is polled or
-    /// dropped, because that takes time: another thread does it.
-    pub(crate) fn let_go(self: Arc<Self>) {
-        let Some(last) = Arc::into_inner(self) else {
-            return;
-        };
-        let closing = std::thread::Builder::new()
-            .name("alluvium-close".to_owned())
-            .spawn(move || drop(last));
-        if let Err(error) = closing {
-            tracing::error!(%error, "no thread could be started to close the store; it was closed in place");
-        }
-    }
-
-    /// Counts a read of many keys.
-    pub(crate) fn count_multi_get(&self, keys: usize) {
-        self.engine
-            .tallies
-            .add([(Tally::MultiGets, 1), (Tally::MultiGetKeys, keys as u64)]);
-    }
-
-    fn close(&self) -> Result<()> {
-        self.committer.stop();
-        self.workers.stop();
-        let result = self.engine.close();
-        self.reactor.stop();
-        result
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if let Err(error) = self.close() {
-            tracing::error!(%error, "the store could not be closed in order; opening it recovers");
-        }
-    }
-}
 
 /// A handle to an open store. Handles are cheap to clone and can be used from any thread. Dropping
 /// the last one closes the store.

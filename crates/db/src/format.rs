@@ -41,13 +41,11 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use crate::keyspace::KeyspaceOptions;
+use crate::keyspace_options::KeyspaceOptions;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::{Kind, Sequence};
 use alluvium_storage::Codec;
 use smallvec::SmallVec;
-
-pub use crate::manifest::format as manifest;
 
 /// The number of a keyspace.
 pub type KeyspaceId = u32;
@@ -401,7 +399,7 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::keyspace::Compression;
+    use crate::keyspace_options::Compression;
 
     #[test]
     fn keyspaces_are_ranges_in_the_order_of_their_numbers() {

@@ -5,8 +5,9 @@ use crate::Error;
 use crate::catalog::Definition;
 use crate::engine::{Scan, Tally};
 use crate::format;
-use crate::snapshot::Pinned;
-use crate::{Keyspace, Result, Value};
+use crate::pin::Pinned;
+use crate::shared::OpenKeyspace;
+use crate::{Result, Value};
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use std::fmt;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 /// An iterator over keys and values as of the moment it was created, from either end. Writes go on
 /// meanwhile. It holds no memory but a few records ahead.
 pub struct Iter {
-    keyspace: Keyspace,
+    keyspace: OpenKeyspace,
     pinned: Arc<Pinned>,
     range: KeyRange,
     front: Option<Scan>,
@@ -40,7 +41,7 @@ const TOLD_AT_ONCE: u64 = 64;
 impl fmt::Debug for Iter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Iter")
-            .field("keyspace", &self.keyspace)
+            .field("keyspace", &self.keyspace.definition.name())
             .field("range", &self.range)
             .finish_non_exhaustive()
     }
@@ -86,9 +87,9 @@ pub(crate) fn prefixed(definition: &Definition, prefix: &[u8]) -> KeyRange {
 }
 
 impl Iter {
-    pub(crate) fn new(keyspace: &Keyspace, range: KeyRange, pinned: Option<Arc<Pinned>>) -> Iter {
-        let pinned = pinned.unwrap_or_else(|| Arc::new(Pinned::now(keyspace.shared())));
-        keyspace.shared().engine.tallies.add([(Tally::Scans, 1)]);
+    pub(crate) fn new(keyspace: &OpenKeyspace, range: KeyRange, pinned: Option<Arc<Pinned>>) -> Iter {
+        let pinned = pinned.unwrap_or_else(|| Arc::new(Pinned::now(&keyspace.shared)));
+        keyspace.shared.engine.tallies.add([(Tally::Scans, 1)]);
         Iter {
             keyspace: keyspace.clone(),
             pinned,
@@ -106,7 +107,7 @@ impl Iter {
     /// Moves the front to the first key at or above `key`. The back stays where it is: it ends at
     /// that key.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
-        let key = format::tree_key(&self.keyspace.definition().prefix, key.as_ref());
+        let key = format::tree_key(&self.keyspace.definition.prefix, key.as_ref());
         if std::mem::replace(&mut self.is_over, self.range.is_empty()) && self.back.is_some() {
             // It may have read a key that it has not handed out, for the front had that.
             self.back = None;
@@ -118,8 +119,8 @@ impl Iter {
         self.front_key.clear();
         self.front_key.extend_from_slice(&key);
         self.sought = true;
-        let engine = &self.keyspace.shared().engine;
-        let structure = self.keyspace.definition().structure;
+        let engine = &self.keyspace.shared.engine;
+        let structure = self.keyspace.definition.structure;
         let begin = || {
             engine.scan(
                 structure,
@@ -169,8 +170,8 @@ impl Iter {
         if self.is_over {
             return Ok(None);
         }
-        let engine = &self.keyspace.shared().engine;
-        let definition = self.keyspace.definition();
+        let engine = &self.keyspace.shared.engine;
+        let definition = &self.keyspace.definition;
         if let Err(error) = engine.is_open().and_then(|()| definition.alive()) {
             self.is_over = true;
             return Err(error);
@@ -297,7 +298,7 @@ impl DoubleEndedIterator for Values {
 
 impl Drop for Iter {
     fn drop(&mut self) {
-        let tallies = &self.keyspace.shared().engine.tallies;
+        let tallies = &self.keyspace.shared.engine.tallies;
         tallies.add([(Tally::Scanned, self.untold)]);
     }
 }

@@ -1,10 +1,12 @@
 //! What the machine is like: memory, processors, the time.
 
-use crate::options::MIN_MEMORY;
 use alluvium_base::MIB;
 use alluvium_device::machine;
 pub(crate) use alluvium_device::machine::stand_back;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The least memory that a store works with, in bytes.
+pub const MIN_MEMORY: u64 = 16 * MIB;
 
 /// Returns the memory that a store takes by default.
 pub(crate) fn memory_budget() -> u64 {

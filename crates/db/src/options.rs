@@ -1,19 +1,16 @@
 //! How a store is opened: every default is right for a machine of which nothing is said.
 
 use crate::caps::Background;
-use crate::simulation::{OpenIn as _, Scale};
-use crate::{Db, Error, Result};
-use crate::{machine, place};
+use crate::machine::{self, MIN_MEMORY};
+use crate::scale::Scale;
+use crate::{Error, Result};
 use alluvium_base::{DeviceProfile, KIB, MIB};
-use alluvium_device::file::FileDirectory;
-use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::merge::{CompactionFilter, Operator};
 use alluvium_storage::PageSize;
 use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::log::LogOptions;
 use alluvium_trees::tiered::Shape;
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,9 +32,6 @@ pub enum Durability {
     /// It survives the loss of power.
     Disk,
 }
-
-/// The least memory that a store works with, in bytes.
-pub const MIN_MEMORY: u64 = 16 * MIB;
 
 /// Bytes of the record cache in a simulation, beside those of its scale.
 const SIMULATED_RECORDS: u64 = 256 * KIB;
@@ -72,7 +66,7 @@ pub struct Options {
     pub(crate) filters: Vec<(String, Arc<dyn CompactionFilter>)>,
     pub(crate) clock: Clock,
     pub(crate) scale: Option<Scale>,
-    mode: OpenMode,
+    pub(crate) mode: OpenMode,
 }
 
 /// Whether a store must exist when it is opened.
@@ -257,62 +251,6 @@ impl Options {
     pub fn mode(mut self, mode: OpenMode) -> Options {
         self.mode = mode;
         self
-    }
-
-    /// Opens the store in a directory.
-    ///
-    /// ```
-    /// # let place = tempfile::tempdir().unwrap();
-    /// # let path = place.path().join("store");
-    /// use alluvium::{ErrorKind, OpenMode, Options};
-    /// let existing = Options::new().mode(OpenMode::Existing);
-    /// assert_eq!(existing.open(&path).unwrap_err().kind(), ErrorKind::NotFound);
-    /// drop(Options::new().mode(OpenMode::New).open(&path)?);
-    /// assert!(existing.open(&path).is_ok());
-    /// # Ok::<(), alluvium::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Storage`] with what is wrong with the directory, the store, or the device;
-    /// [`Error::BadOption`]; [`Error::NotRegistered`].
-    pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
-        let path = path.as_ref();
-        match self.mode {
-            OpenMode::OpenOrCreate | OpenMode::New => {
-                place::nothing_else(path)?;
-                let directory = Arc::new(FileDirectory::create(path)?);
-                match self.mode {
-                    OpenMode::New => self.create_in(directory),
-                    _ => self.open_in(directory),
-                }
-            }
-            OpenMode::Existing | OpenMode::ReadOnly => {
-                place::no_file(path)?;
-                let directory = Arc::new(FileDirectory::open(path)?);
-                match self.mode {
-                    OpenMode::ReadOnly => self.open_read_only_in(directory),
-                    _ => self.open_existing_in(directory),
-                }
-            }
-        }
-    }
-
-    /// Creates an empty store that lives in memory, for tests of programs that use a store. It has
-    /// no files and is gone when its last handle is dropped. What it stores takes memory beside
-    /// [`Options::memory`]; [`Options::max_bytes`] bounds it.
-    ///
-    /// ```
-    /// let db = alluvium::Options::new().in_memory()?;
-    /// let rivers = db.keyspace("rivers")?;
-    /// rivers.put("Elbe", "1094 km")?;
-    /// assert_eq!(rivers.get("Elbe")?.unwrap(), b"1094 km");
-    /// # Ok::<(), alluvium::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::BadOption`].
-    pub fn in_memory(&self) -> Result<Db> {
-        self.create_in(Arc::new(MemoryDirectory::new()))
     }
 
     pub(crate) fn plan(&self) -> Result<Plan> {

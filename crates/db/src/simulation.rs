@@ -7,28 +7,10 @@
 use crate::options::Existing;
 use crate::{Db, Error, Options, Progress, RepairReport, Result};
 use alluvium_base::ErrorKind;
-use alluvium_device::{Directory, OverlayDirectory};
-use alluvium_storage::extents::ExtentOptions;
-use alluvium_storage::log::LogOptions;
-use alluvium_trees::tiered::Shape;
+use alluvium_device::Directory;
 use std::sync::Arc;
 
-/// The sizes of a simulated store. Everything else follows from them and from a seed.
-#[derive(Clone, Copy, Debug)]
-pub struct Scale {
-    /// The identity of the store, which is drawn at random otherwise.
-    pub id: u128,
-    /// Bytes of a memtable.
-    pub memtable: u64,
-    /// Bytes of the page cache.
-    pub cache: u64,
-    /// The sizes of the log.
-    pub log: LogOptions,
-    /// The sizes of extents and of the reserve.
-    pub extents: ExtentOptions,
-    /// The shape of the tiered tree.
-    pub shape: Shape,
-}
+pub use crate::scale::Scale;
 
 /// Opens stores in directories of the caller's: in memory, or simulated.
 pub trait OpenIn {
@@ -98,8 +80,7 @@ impl OpenIn for Options {
     }
 
     fn open_read_only_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
-        let overlay = Arc::new(OverlayDirectory::new(directory)?);
-        Db::open_in(overlay, &self.clone().workers(0), Existing::ReadOnly)
+        self.read_only_in(directory)
     }
 
     fn repair_in(&self, directory: Arc<dyn Directory>) -> Result<RepairReport> {
@@ -151,4 +132,5 @@ pub fn storage_kind(error: &Error) -> Option<ErrorKind> {
 /// The records of the log and of the catalog, for fuzzing what decodes them.
 pub mod format {
     pub use crate::format::*;
+    pub use crate::manifest::format as manifest;
 }

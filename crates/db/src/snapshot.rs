@@ -1,55 +1,13 @@
 //! Reading as of one moment.
 
-use crate::db::Shared;
 use crate::engine::At;
+use crate::futures::{Get, MultiGet};
 use crate::iter::{self, Iter};
-use crate::reads::{Get, MultiGet};
+use crate::pin::Pinned;
 use crate::{Error, Keyspace, Result, Value};
-use alluvium_base::Sequence;
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
-
-/// A place in the commit order that a reader reads at: what is seen there is kept until the reader
-/// is done.
-pub(crate) struct Pinned {
-    shared: Arc<Shared>,
-    at: Sequence,
-}
-
-impl Pinned {
-    /// At what is visible now.
-    pub(crate) fn now(shared: &Arc<Shared>) -> Pinned {
-        let at = shared.engine.open_snapshot();
-        Pinned {
-            shared: Arc::clone(shared),
-            at,
-        }
-    }
-
-    /// At a place that is pinned already.
-    pub(crate) fn at(shared: &Arc<Shared>, at: Sequence) -> Pinned {
-        shared.engine.open_snapshot_at(at);
-        Pinned {
-            shared: Arc::clone(shared),
-            at,
-        }
-    }
-
-    pub(crate) fn sequence(&self) -> Sequence {
-        self.at
-    }
-
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        self.shared.engine.close_snapshot(self.at);
-    }
-}
 
 /// All keyspaces as of one moment. Taking a snapshot costs next to nothing; old values stay on disk
 /// as long as it exists.
@@ -127,7 +85,11 @@ impl Snapshot {
     /// # Errors
     /// As [`Snapshot::get`].
     pub fn get_async(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Get {
-        Get::new(keyspace, key.as_ref(), self.pinned_for(keyspace).map(Some))
+        Get::new(
+            keyspace.handle(),
+            key.as_ref(),
+            self.pinned_for(keyspace).map(Some),
+        )
     }
 
     /// Like [`Keyspace::multi_get_async`], in the snapshot. The future keeps the snapshot alive.
@@ -139,7 +101,7 @@ impl Snapshot {
         keyspace: &Keyspace,
         keys: impl IntoIterator<Item = K>,
     ) -> MultiGet {
-        MultiGet::new(keyspace, keys, self.pinned_for(keyspace).map(Some))
+        MultiGet::new(keyspace.handle(), keys, self.pinned_for(keyspace).map(Some))
     }
 
     /// Returns an iterator over the keys within bounds and their values in the snapshot.
@@ -150,7 +112,7 @@ impl Snapshot {
     pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
         assert!(self.at(keyspace).is_ok(), "the keyspace belongs to another store");
         Iter::new(
-            keyspace,
+            keyspace.handle(),
             iter::bounds(keyspace.definition(), &range),
             Some(Arc::clone(&self.pinned)),
         )

@@ -1,8 +1,10 @@
 //! The kinds of structures that a store may have, by the numbers that stand in the catalog and in
 //! the manifest.
 
-use crate::manifest::DictionaryId;
 use crate::{Error, Result};
+
+/// The number of a dictionary in its store.
+pub(crate) type DictionaryId = u32;
 
 /// A kind of structure. A store has at most one dictionary of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -80,10 +80,10 @@ impl Keyspace {
     /// # Errors
     /// [`Error::KeyspaceDropped`]; [`Error::Background`]; [`Error::Closed`].
     pub fn begin_ingest(&self) -> Result<Ingest> {
-        self.definition.alive()?;
-        self.shared.healthy()?;
+        self.definition().alive()?;
+        self.shared().healthy()?;
         Ok(Ingest {
-            under_way: self.shared.engine.begin_ingest(self.definition.structure)?,
+            under_way: self.shared().engine.begin_ingest(self.definition().structure)?,
             keyspace: self.clone(),
             first: None,
             last: TreeKey::new(),
@@ -124,7 +124,7 @@ impl Ingest {
     }
 
     fn take(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
-        let prefix = &self.keyspace.definition.prefix;
+        let prefix = &self.keyspace.definition().prefix;
         self.next.clear();
         self.next.extend_from_slice(prefix);
         self.next.extend_from_slice(checked_key(key)?);
@@ -139,7 +139,7 @@ impl Ingest {
         match self.under_way.push(&self.next, value, expires_ms) {
             Some(pushed) => pushed?,
             None => {
-                self.keyspace.shared.engine.is_open()?;
+                self.keyspace.shared().engine.is_open()?;
                 return Err(Error::IngestEnded);
             }
         }
@@ -162,10 +162,10 @@ impl Ingest {
     /// says. None of the records takes effect then, unless the device failed so late that only
     /// opening the store again shows whether they have.
     pub fn finish(self) -> Result<u64> {
-        let shared = &self.keyspace.shared;
+        let shared = &self.keyspace.shared();
         shared.healthy()?;
         if let Some(first) = &self.first {
-            let definition = &self.keyspace.definition;
+            let definition = &self.keyspace.definition();
             shared
                 .engine
                 .attach(definition, &self.under_way, first, &self.last)?;

@@ -6,20 +6,19 @@
 //!
 //! *Read in this order*: `options.rs` (what it is created with), this file, `ingest.rs`.
 
+mod batch;
 mod ingest;
-mod options;
 
 pub use ingest::Ingest;
-pub use options::{Compression, KeyspaceOptions};
 
 use crate::batch::{checked_key, checked_value, expiry_ms};
 use crate::catalog::{Definition, Owners};
-use crate::committer::Write;
-use crate::db::Shared;
 use crate::engine::{At, Commit, Tally, Verdict};
 use crate::format::{self, TreeKey};
+use crate::futures::{Get, MultiGet, Write};
 use crate::iter::{Iter, Keys, Values};
-use crate::reads::{Get, MultiGet};
+use crate::keyspace_options::KeyspaceOptions;
+use crate::shared::{OpenKeyspace, Shared};
 use crate::stats::Began;
 use crate::{Durability, Error, Result, Value, WriteBatch};
 use alluvium_base::Kind;
@@ -47,8 +46,7 @@ use std::time::SystemTime;
 /// ```
 #[derive(Clone)]
 pub struct Keyspace {
-    shared: Arc<Shared>,
-    definition: Arc<Definition>,
+    open: OpenKeyspace,
 }
 
 impl fmt::Debug for Keyspace {
@@ -69,24 +67,30 @@ const KEPT_RECORD: usize = 64 << 10;
 
 impl Keyspace {
     pub(crate) fn new(shared: Arc<Shared>, definition: Arc<Definition>) -> Keyspace {
-        Keyspace { shared, definition }
+        Keyspace {
+            open: OpenKeyspace { shared, definition },
+        }
     }
 
     pub(crate) fn definition(&self) -> &Arc<Definition> {
-        &self.definition
+        &self.open.definition
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.shared
+        &self.open.shared
+    }
+
+    pub(crate) fn handle(&self) -> &OpenKeyspace {
+        &self.open
     }
 
     /// Tells its store from others.
     pub(crate) fn store_number(&self) -> usize {
-        self.shared.number()
+        self.open.shared.number()
     }
 
     pub(crate) fn operator(&self) -> Option<&dyn Operator> {
-        self.definition.rules.operator.as_deref()
+        self.open.definition.rules.operator.as_deref()
     }
 
     pub(crate) fn check_operand(&self, operand: &[u8]) -> Result<()> {
@@ -104,20 +108,20 @@ impl Keyspace {
     /// Returns the name of the keyspace.
     #[must_use]
     pub fn name(&self) -> String {
-        self.definition.name()
+        self.open.definition.name()
     }
 
     /// Returns the number of the keyspace: the prefix of its keys in
     /// [`Db::outline`](crate::Db::outline). Renaming does not change it.
     #[must_use]
     pub fn number(&self) -> u32 {
-        self.definition.id
+        self.open.definition.id
     }
 
     /// Returns the options that the keyspace was created with.
     #[must_use]
     pub fn options(&self) -> &KeyspaceOptions {
-        &self.definition.options
+        &self.open.definition.options
     }
 
     /// Sets the value of a key.
@@ -172,12 +176,12 @@ impl Keyspace {
     pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         let key = checked_key(key.as_ref())?;
         let mut commit = Commit::default();
-        commit.add(&self.definition.prefix, key, Kind::Delete, 0, &[]);
-        let key = format::tree_key(&self.definition.prefix, key);
-        let engine = &self.shared.engine;
+        commit.add(&self.open.definition.prefix, key, Kind::Delete, 0, &[]);
+        let key = format::tree_key(&self.open.definition.prefix, key);
+        let engine = &self.open.shared.engine;
         let taken = Cell::new(None);
         let has_value = || {
-            taken.set(engine.get(&key, &self.definition, At::Newest)?);
+            taken.set(engine.get(&key, &self.open.definition, At::Newest)?);
             let found = taken.take();
             let verdict = match found {
                 Some(_) => Verdict::Go,
@@ -186,7 +190,7 @@ impl Keyspace {
             taken.set(found);
             Ok(verdict)
         };
-        self.shared.healthy()?;
+        self.open.shared.healthy()?;
         let done = engine.commit_if(&commit, self.owner(), engine.durability, Some(&has_value))?;
         Ok(done.and(taken.take()).map(Value::new))
     }
@@ -224,14 +228,15 @@ impl Keyspace {
     pub fn delete_range(&self, start: impl AsRef<[u8]>, end: Option<&[u8]>) -> Result<()> {
         let mut batch = WriteBatch::new();
         batch.delete_range(self, start, end)?;
-        self.shared
+        self.open
+            .shared
             .commit(&batch.commit, batch.owners(), None)
             .map(|_| ())
     }
 
     /// For a commit that writes to this keyspace alone.
     fn owner(&self) -> Owners<'_> {
-        Owners::One(&self.definition)
+        Owners::One(&self.open.definition)
     }
 
     fn write(&self, key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) -> Result<()> {
@@ -241,13 +246,13 @@ impl Keyspace {
         };
         commit.record.clear();
         commit.add_only(
-            &self.definition.prefix,
+            &self.open.definition.prefix,
             checked_key(key)?,
             kind,
             expires_ms,
             checked_value(operand)?,
         );
-        let result = self.shared.commit(&commit, self.owner(), None).map(|_| ());
+        let result = self.open.shared.commit(&commit, self.owner(), None).map(|_| ());
         if commit.record.capacity() <= KEPT_RECORD {
             RECORD.set(commit.record);
         }
@@ -279,22 +284,22 @@ impl Keyspace {
     ) -> Result<bool> {
         let key = checked_key(key.as_ref())?;
         let mut commit = Commit::default();
-        let prefix = &self.definition.prefix;
+        let prefix = &self.open.definition.prefix;
         match new {
             Some(value) => commit.add_only(prefix, key, Kind::Put, 0, checked_value(value)?),
             None => commit.add(prefix, key, Kind::Delete, 0, &[]),
         }
         let key = format::tree_key(prefix, key);
-        let engine = &self.shared.engine;
+        let engine = &self.open.shared.engine;
         let holds = || {
-            let found = engine.get(&key, &self.definition, At::Newest)?;
+            let found = engine.get(&key, &self.open.definition, At::Newest)?;
             Ok(if found.as_deref() == expected {
                 Verdict::Go
             } else {
                 Verdict::Stop
             })
         };
-        self.shared.healthy()?;
+        self.open.shared.healthy()?;
         let done = engine.commit_if(&commit, self.owner(), engine.durability, Some(&holds))?;
         Ok(done.is_some())
     }
@@ -332,7 +337,7 @@ impl Keyspace {
     fn write_async(&self, fill: impl FnOnce(&mut WriteBatch) -> Result<()>) -> Write {
         let mut batch = WriteBatch::new();
         let filled = fill(&mut batch);
-        Write::new(&self.shared, filled.map(|()| batch))
+        Write::new(&self.open.shared, filled.map(|()| batch))
     }
 
     /// Returns the value of a key, or `None` if it has none.
@@ -344,12 +349,12 @@ impl Keyspace {
     }
 
     pub(crate) fn get_at(&self, key: &[u8], at: At) -> Result<Option<Value>> {
-        self.definition.alive()?;
-        let key = format::tree_key(&self.definition.prefix, key);
+        self.open.definition.alive()?;
+        let key = format::tree_key(&self.open.definition.prefix, key);
         let began = Began::sampled();
-        let found = self.shared.engine.get(&key, &self.definition, at)?;
-        began.over(&self.shared.recorders.get);
-        self.shared.engine.tallies.add([(Tally::Gets, 1)]);
+        let found = self.open.shared.engine.get(&key, &self.open.definition, at)?;
+        began.over(&self.open.shared.recorders.get);
+        self.open.shared.engine.tallies.add([(Tally::Gets, 1)]);
         Ok(found.map(Value::new))
     }
 
@@ -375,15 +380,19 @@ impl Keyspace {
         keys: impl IntoIterator<Item = K>,
         at: At,
     ) -> Result<Vec<Option<Value>>> {
-        self.definition.alive()?;
+        self.open.definition.alive()?;
         let keys: Vec<TreeKey> = keys
             .into_iter()
-            .map(|key| format::tree_key(&self.definition.prefix, key.as_ref()))
+            .map(|key| format::tree_key(&self.open.definition.prefix, key.as_ref()))
             .collect();
         let began = Began::sampled();
-        let found = self.shared.engine.multi_get(&keys, &self.definition, at)?;
-        began.over(&self.shared.recorders.multi_get);
-        self.shared.count_multi_get(keys.len());
+        let found = self
+            .open
+            .shared
+            .engine
+            .multi_get(&keys, &self.open.definition, at)?;
+        began.over(&self.open.shared.recorders.multi_get);
+        self.open.shared.count_multi_get(keys.len());
         Ok(found.into_iter().map(|value| value.map(Value::new)).collect())
     }
 
@@ -406,19 +415,19 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn multi_get_in_memory<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Option<Vec<Option<Value>>>> {
-        self.definition.alive()?;
-        let prefix = &self.definition.prefix;
+        self.open.definition.alive()?;
+        let prefix = &self.open.definition.prefix;
         let keys: SmallVec<[TreeKey; 1]> = keys
             .iter()
             .map(|key| format::tree_key(prefix, key.as_ref()))
             .collect();
         let began = Began::sampled();
-        let engine = &self.shared.engine;
-        let Some(found) = engine.multi_get_in_memory(&keys, &self.definition, At::Now)? else {
+        let engine = &self.open.shared.engine;
+        let Some(found) = engine.multi_get_in_memory(&keys, &self.open.definition, At::Now)? else {
             return Ok(None);
         };
-        began.over(&self.shared.recorders.multi_get);
-        self.shared.count_multi_get(keys.len());
+        began.over(&self.open.shared.recorders.multi_get);
+        self.open.shared.count_multi_get(keys.len());
         Ok(Some(
             found.into_iter().map(|value| value.map(Value::new)).collect(),
         ))
@@ -445,7 +454,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn get_async(&self, key: impl AsRef<[u8]>) -> Get {
-        Get::new(self, key.as_ref(), Ok(None))
+        Get::new(&self.open, key.as_ref(), Ok(None))
     }
 
     /// Returns a future of the values of many keys, in the order of the keys: see
@@ -454,13 +463,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn multi_get_async<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> MultiGet {
-        MultiGet::new(self, keys, Ok(None))
-    }
-
-    /// A key of this keyspace as dictionaries have it, with the keyspace.
-    pub(crate) fn asked_key(&self, key: &[u8]) -> (TreeKey, Arc<Definition>) {
-        let key = format::tree_key(&self.definition.prefix, key);
-        (key, Arc::clone(&self.definition))
+        MultiGet::new(&self.open, keys, Ok(None))
     }
 
     /// Returns an iterator over all keys and values, in key order, as they are now.
@@ -484,15 +487,19 @@ impl Keyspace {
     /// ```
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        Iter::new(self, crate::iter::bounds(&self.definition, &range), None)
+        Iter::new(
+            &self.open,
+            crate::iter::bounds(&self.open.definition, &range),
+            None,
+        )
     }
 
     /// Returns an iterator over the keys with a prefix and their values, as they are now.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         Iter::new(
-            self,
-            crate::iter::prefixed(&self.definition, prefix.as_ref()),
+            &self.open,
+            crate::iter::prefixed(&self.open.definition, prefix.as_ref()),
             None,
         )
     }
@@ -559,10 +566,11 @@ impl Keyspace {
     /// # Errors
     /// [`Error::KeyspaceDropped`]; as the device says; damage.
     pub fn approximate_len(&self) -> Result<u64> {
-        self.definition.alive()?;
-        self.shared
+        self.open.definition.alive()?;
+        self.open
+            .shared
             .engine
-            .approximate_len(self.definition.structure, &self.whole())
+            .approximate_len(self.open.definition.structure, &self.whole())
     }
 
     /// Estimates how many keys within bounds have a value: see [`Keyspace::approximate_len`].
@@ -581,11 +589,12 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::approximate_len`].
     pub fn approximate_len_of<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<u64> {
-        self.definition.alive()?;
-        let range = crate::iter::bounds(&self.definition, &range);
-        self.shared
+        self.open.definition.alive()?;
+        let range = crate::iter::bounds(&self.open.definition, &range);
+        self.open
+            .shared
             .engine
-            .approximate_len(self.definition.structure, &range)
+            .approximate_len(self.open.definition.structure, &range)
     }
 
     /// Returns about how many bytes the keyspace takes in the data files: all versions of its
@@ -599,20 +608,21 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::approximate_len`].
     pub fn size_on_disk(&self) -> Result<u64> {
-        self.definition.alive()?;
-        self.shared
+        self.open.definition.alive()?;
+        self.open
+            .shared
             .engine
-            .size_on_disk(self.definition.structure, &self.whole())
+            .size_on_disk(self.open.definition.structure, &self.whole())
     }
 
     /// The tree's keys that are its own.
     pub(crate) fn whole(&self) -> KeyRange {
-        KeyRange::new(&self.definition.prefix, Some(&self.definition.end))
+        KeyRange::new(&self.open.definition.prefix, Some(&self.open.definition.end))
     }
 
     /// Returns when writes are acknowledged.
     #[must_use]
     pub fn durability(&self) -> Durability {
-        self.shared.engine.durability
+        self.open.shared.engine.durability
     }
 }

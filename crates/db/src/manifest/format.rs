@@ -24,6 +24,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::format::KeyspaceId;
+use crate::structure::DictionaryId;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::{Error, PageSize, Place, Result};
@@ -32,9 +33,6 @@ use std::collections::BTreeMap;
 const VERSION: u8 = 1;
 const HERE: u8 = 0;
 const APART: u8 = 1;
-
-/// The number of a dictionary in its store.
-pub type DictionaryId = u32;
 
 /// A dictionary of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]

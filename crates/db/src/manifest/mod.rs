@@ -18,7 +18,7 @@
 pub(crate) mod files;
 pub mod format;
 
-pub(crate) use format::{DictionaryId, Entry, Manifest};
+pub(crate) use format::{Entry, Manifest};
 
 use alluvium_base::Purpose;
 use alluvium_dictionary::blob::{self, Blob};

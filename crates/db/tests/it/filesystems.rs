@@ -106,6 +106,7 @@ impl Volume {
         runs(row, Command::new(make[0]).args(&make[1..]).arg(&image))?;
         let root = volume.root.clone();
         volume.mount(row, &root, &["-o", "loop", image.to_str().unwrap()])?;
+        volume.spare();
         let surplus = free(&root).saturating_sub(ROOM);
         if surplus > 0 {
             // Where it is refused the row takes longer, and that is all.
@@ -126,6 +127,7 @@ impl Volume {
             &root,
             &["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "tmpfs"],
         )?;
+        volume.spare();
         Some(volume)
     }
 
@@ -141,6 +143,14 @@ impl Volume {
         Some(self)
     }
 
+    /// Another program's file, which it deletes in the end: what the filler frees then may be less
+    /// than the store's next step takes, for the store itself has filled the disk.
+    fn spare(&self) {
+        let mut spare = Command::new("dd");
+        spare.args(["if=/dev/zero", "of=spare", "bs=1M", "count=4", "conv=fsync"]);
+        assert!(spare.current_dir(&self.lowest).output().unwrap().status.success());
+    }
+
     /// Takes all space that is left. What one call leaves over because of a reservation, a later
     /// one gets.
     fn fill(&self) {
@@ -153,6 +163,12 @@ impl Volume {
 
     fn heal(&self) {
         remove(&self.root.join("filler"));
+    }
+
+    /// Frees space again once the store has filled the disk.
+    fn heal_in_the_end(&self) {
+        self.heal();
+        remove(&self.lowest.join("spare"));
     }
 }
 
@@ -257,7 +273,8 @@ fn obey(keyspace: &Keyspace, db: &Db, words: &[&str]) -> Result<String, String> 
             let began = Instant::now();
             while put(keyspace, number, number + 1)? == number {
                 if began.elapsed() > PATIENCE {
-                    return Err(format!("no write for {PATIENCE:?}"));
+                    let refused = keyspace.put(key(number), vec![0; VALUE]);
+                    return Err(format!("no write for {PATIENCE:?}: {refused:?}"));
                 }
                 std::thread::sleep(Duration::from_millis(5));
             }
@@ -402,10 +419,10 @@ fn story(volume: &Volume, promise: Promise) -> Result<Row, String> {
         }
         user.done(&delete)?;
         user.done("check")?;
-        volume.heal();
+        volume.heal_in_the_end();
     } else {
         user.killed();
-        volume.heal();
+        volume.heal_in_the_end();
         remove(&volume.root.join("copy"));
         user = User::start(&store);
         user.done("open")?;
@@ -430,8 +447,8 @@ type Mount = Box<dyn Fn() -> Option<Volume>>;
 
 #[test]
 fn a_full_disk_is_survived_on_every_file_system() {
-    let ext4 = || Volume::image("ext4", &["mkfs.ext4", "-q", "-F", "-m", "0"], 64);
-    let ext3 = || Volume::image("ext3", &["mkfs.ext3", "-q", "-F", "-m", "0"], 64);
+    let ext4 = || Volume::image("ext4", &["mkfs.ext4", "-q", "-F", "-m", "0"], 68);
+    let ext3 = || Volume::image("ext3", &["mkfs.ext3", "-q", "-F", "-m", "0"], 68);
     let xfs = |row| Volume::image(row, &["mkfs.xfs", "-q", "-f"], 300);
     let btrfs = |row| Volume::image(row, &["mkfs.btrfs", "-q", "-f"], 160);
     let only = std::env::var("ALLUVIUM_FILE_SYSTEM").ok();
@@ -456,7 +473,7 @@ fn a_full_disk_is_survived_on_every_file_system() {
             Box::new(move || ext4()?.overlaid("overlay/ext4")),
             full,
         ),
-        ("tmpfs", Box::new(|| Volume::tmpfs("tmpfs", 56)), full),
+        ("tmpfs", Box::new(|| Volume::tmpfs("tmpfs", 60)), full),
     ];
     let mut failed = Vec::new();
     for (name, make, promise) in &rows {

@@ -1,8 +1,8 @@
 //! Many reads under way for a single thread without an executor.
 
-use crate::db::Shared;
 use crate::engine::{At, Polled, Tally};
-use crate::snapshot::Pinned;
+use crate::pin::Pinned;
+use crate::shared::Shared;
 use crate::{Error, Keyspace, Result, Snapshot, Value};
 use std::collections::VecDeque;
 use std::fmt;
@@ -95,7 +95,7 @@ impl<T> Reads<T> {
             .map_or(At::Now, |pinned| At::Kept(pinned.sequence()));
         let mut one = Box::new(One {
             tag: Some(tag),
-            polled: Polled::new([keyspace.asked_key(key)], at),
+            polled: Polled::new([keyspace.handle().asked_key(key)], at),
             _pinned: pinned,
         });
         self.shared.engine.tallies.add([(Tally::Gets, 1)]);

@@ -1,9 +1,9 @@
-//! Futures of reads.
+//! The futures of reads.
 
-use crate::db::Shared;
 use crate::engine::{At, Polled, Tally};
-use crate::snapshot::Pinned;
-use crate::{Keyspace, Result, Value};
+use crate::pin::Pinned;
+use crate::shared::{OpenKeyspace, Shared};
+use crate::{Result, Value};
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -66,11 +66,11 @@ pub struct MultiGet {
 }
 
 fn asked<'k>(
-    keyspace: &Keyspace,
+    keyspace: &OpenKeyspace,
     keys: impl Iterator<Item = &'k [u8]>,
     pinned: Result<Option<Arc<Pinned>>>,
 ) -> (Asked, Option<crate::Error>) {
-    let alive = keyspace.definition().alive();
+    let alive = keyspace.definition.alive();
     let (pinned, error) = match alive.and(pinned) {
         Ok(pinned) => (pinned, None),
         Err(error) => (None, Some(error)),
@@ -79,7 +79,7 @@ fn asked<'k>(
         .as_ref()
         .map_or(At::Now, |pinned| At::Kept(pinned.sequence()));
     let asked = Asked {
-        shared: Some(Arc::clone(keyspace.shared())),
+        shared: Some(Arc::clone(&keyspace.shared)),
         polled: Polled::new(keys.map(|key| keyspace.asked_key(key)), at),
         _pinned: pinned,
     };
@@ -87,22 +87,22 @@ fn asked<'k>(
 }
 
 impl Get {
-    pub(crate) fn new(keyspace: &Keyspace, key: &[u8], pinned: Result<Option<Arc<Pinned>>>) -> Get {
+    pub(crate) fn new(keyspace: &OpenKeyspace, key: &[u8], pinned: Result<Option<Arc<Pinned>>>) -> Get {
         let (asked, error) = asked(keyspace, std::iter::once(key), pinned);
-        keyspace.shared().engine.tallies.add([(Tally::Gets, 1)]);
+        keyspace.shared.engine.tallies.add([(Tally::Gets, 1)]);
         Get { asked, error }
     }
 }
 
 impl MultiGet {
     pub(crate) fn new<K: AsRef<[u8]>>(
-        keyspace: &Keyspace,
+        keyspace: &OpenKeyspace,
         keys: impl IntoIterator<Item = K>,
         pinned: Result<Option<Arc<Pinned>>>,
     ) -> MultiGet {
         let keys: Vec<K> = keys.into_iter().collect();
         let (asked, error) = asked(keyspace, keys.iter().map(AsRef::as_ref), pinned);
-        keyspace.shared().count_multi_get(keys.len());
+        keyspace.shared.count_multi_get(keys.len());
         MultiGet { asked, error }
     }
 }

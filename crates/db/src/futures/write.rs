@@ -1,0 +1,80 @@
+//! The future of a write.
+
+use crate::committer::Outcome;
+use crate::shared::Shared;
+use crate::{Error, Result, WriteBatch};
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+/// The future of a write: see [`Db::write_async`](crate::Db::write_async).
+///
+/// It works in any executor. The write begins with the first poll; dropped after that, the write
+/// may still take effect. It must not be polled again after it was ready.
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Write {
+    stage: Stage,
+}
+
+enum Stage {
+    Refused(Error),
+    New(Arc<Shared>, Box<WriteBatch>),
+    /// The store stays open until the write is done.
+    Handed(Arc<Shared>, Arc<Outcome>),
+    Done,
+}
+
+impl Write {
+    pub(crate) fn new(shared: &Arc<Shared>, batch: Result<WriteBatch>) -> Write {
+        Write {
+            stage: match batch {
+                Ok(batch) => Stage::New(Arc::clone(shared), Box::new(batch)),
+                Err(error) => Stage::Refused(error),
+            },
+        }
+    }
+}
+
+impl Future for Write {
+    type Output = Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Refused(error) => Poll::Ready(Err(error)),
+            Stage::New(shared, batch) => {
+                if let Err(error) = shared.healthy() {
+                    shared.let_go();
+                    return Poll::Ready(Err(error));
+                }
+                let outcome = shared.committer.submit(*batch, context.waker());
+                self.stage = Stage::Handed(shared, outcome);
+                Poll::Pending
+            }
+            Stage::Handed(shared, outcome) => {
+                let polled = outcome.poll(context.waker());
+                match polled.is_ready() {
+                    true => shared.let_go(),
+                    false => self.stage = Stage::Handed(shared, outcome),
+                }
+                polled
+            }
+            Stage::Done => unreachable!("a future is not polled after it was ready"),
+        }
+    }
+}
+
+impl Drop for Write {
+    fn drop(&mut self) {
+        match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::New(shared, _) | Stage::Handed(shared, _) => shared.let_go(),
+            Stage::Refused(_) | Stage::Done => {}
+        }
+    }
+}
+
+impl fmt::Debug for Write {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Write").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,120 @@
+//! Writes of keyspaces in a batch.
+
+use super::Keyspace;
+use crate::batch::{WriteBatch, checked_key, checked_value, expiry_ms};
+use crate::format;
+use crate::{Error, Result};
+use alluvium_base::Kind;
+use std::time::SystemTime;
+
+impl WriteBatch {
+    /// Adds a put: see [`Keyspace::put`].
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`]. The batch is as it
+    /// was.
+    pub fn put(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<&mut Self> {
+        self.add(keyspace, key.as_ref(), Kind::Put, 0, value.as_ref())
+    }
+
+    /// Adds a put that expires: see [`Keyspace::put_until`].
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn put_until(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: SystemTime,
+    ) -> Result<&mut Self> {
+        self.add(
+            keyspace,
+            key.as_ref(),
+            Kind::Put,
+            expiry_ms(expires),
+            value.as_ref(),
+        )
+    }
+
+    /// Adds a delete: see [`Keyspace::delete`].
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<&mut Self> {
+        self.add(keyspace, key.as_ref(), Kind::Delete, 0, &[])
+    }
+
+    /// Adds a merge: see [`Keyspace::merge`].
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`], [`Error::NoOperator`], [`Error::BadOperand`].
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<&mut Self> {
+        keyspace.check_operand(operand.as_ref())?;
+        self.add(keyspace, key.as_ref(), Kind::Merge, 0, operand.as_ref())
+    }
+
+    /// Adds a range delete: see [`Keyspace::delete_range`].
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn delete_range(
+        &mut self,
+        keyspace: &Keyspace,
+        start: impl AsRef<[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<&mut Self> {
+        self.belong(keyspace)?;
+        let definition = keyspace.definition();
+        let start = format::tree_key(&definition.prefix, checked_key(start.as_ref())?);
+        let end = match end {
+            Some(end) => format::tree_key(&definition.prefix, checked_key(end)?),
+            None => definition.end.clone(),
+        };
+        if start < end {
+            format::encode_range(&mut self.commit.record, &start, &end);
+            self.commit.count += 1;
+        }
+        Ok(self)
+    }
+
+    fn belong(&mut self, keyspace: &Keyspace) -> Result<()> {
+        let store = keyspace.store_number();
+        if self.store.is_some_and(|own| own != store) {
+            return Err(Error::OtherStore);
+        }
+        let catalog = &keyspace.shared().engine.catalog;
+        self.members.add(catalog, keyspace.definition())?;
+        self.store = Some(store);
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        kind: Kind,
+        expires_ms: u64,
+        operand: &[u8],
+    ) -> Result<&mut Self> {
+        self.belong(keyspace)?;
+        self.commit.add(
+            &keyspace.definition().prefix,
+            checked_key(key)?,
+            kind,
+            expires_ms,
+            checked_value(operand)?,
+        );
+        Ok(self)
+    }
+}
