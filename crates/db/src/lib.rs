@@ -42,11 +42,13 @@
 //! *Does not know*: what pages and log segments hold; networks, file systems. (`options.rs` sizes
 //! them, and [`simulation`] names them for tests.)
 //!
-//! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`),
-//! [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`, `reads/`, `committer.rs`; `restore.rs`,
-//! `repair.rs` and `progress.rs`; `changes.rs`; then `engine/`, which does the work without
-//! threads, `worker.rs`, which runs it on threads, and `caps.rs`; `catalog.rs`, `structure.rs` and
-//! `format.rs`; `manifest/`.
+//! *Read in this order*, each above what the next ones use: `open.rs`, `restore.rs` and `repair.rs`;
+//! [`Db`] (`db.rs`); [`Reads`] (`reads.rs`) and `snapshot.rs`; [`Keyspace`] (`keyspace/`);
+//! `futures/`, `iter.rs`, `changes.rs`; `pin.rs` and `shared.rs` (what handles share);
+//! `committer.rs`, `reactor.rs`, `worker.rs` and `caps.rs` (threads); [`WriteBatch`] (`batch.rs`);
+//! `engine/`, which does the work without threads; [`Options`] (`options.rs`, `scale.rs`,
+//! `machine.rs`); `catalog.rs`, `manifest/`, `format.rs`, `structure.rs`, `keyspace_options.rs`. No
+//! two modules import each other.
 //!
 //! Invariants (the engine's are in its header):
 //!

@@ -46,7 +46,7 @@ impl Engine {
         let device = self.store.directory().counters().snapshot();
         let reads = device.of(Purpose::Lookup).reads;
         let scan_reads = device.of(Purpose::Scan).reads;
-        let mut seen = self.seen.lock();
+        let mut seen = self.budget.seen.lock();
         let view = View {
             records: records.budget_bytes,
             pages,

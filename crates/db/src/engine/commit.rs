@@ -17,6 +17,7 @@ use super::Engine;
 use super::guard::Committing;
 use super::memory::Turn;
 use super::queue::{Place, RECORD_OVERHEAD};
+use super::record::{Commit, too_long};
 use super::throttle::FULL_TURNS;
 use crate::catalog::Owners;
 use crate::format::{Write, Writes};
@@ -24,7 +25,6 @@ use crate::{Durability, Error, Result};
 use alluvium_base::{Message, Sequence};
 use alluvium_dictionary::memtable::{Full, Memtable, RANGE_OVERHEAD};
 use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How often a commit waits for a checkpoint to free log before it is refused: others may take what
@@ -34,33 +34,6 @@ pub(super) const LOG_TURNS: u32 = 20;
 /// How long it does so at least where the background has threads of its own: large writes of
 /// others may take each time what was freed.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
-
-/// Writes that take effect together, as they stand in the log.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Commit<'a> {
-    /// The record of the log.
-    pub(crate) record: Vec<u8>,
-    /// The end of the record, where that is a long operand: the caller's own bytes.
-    pub(crate) tail: &'a [u8],
-    /// How many writes.
-    pub(crate) count: u32,
-    /// How many of them are of each kind; the others are range deletes.
-    pub(crate) kinds: [u32; 3],
-    /// Whether there is a write that takes more than it frees.
-    pub(crate) grows: bool,
-}
-
-impl Commit<'_> {
-    /// Returns how many bytes the record has in the log.
-    pub(crate) fn len(&self) -> u64 {
-        (self.record.len() + self.tail.len()) as u64
-    }
-
-    /// Its writes.
-    pub(crate) fn writes(&self) -> Writes<'_> {
-        Writes::new(&self.record).before(self.tail)
-    }
-}
 
 /// What a commit depends on. Its keys are not written while it is asked.
 pub(crate) type Condition<'a> = dyn Fn() -> Result<Verdict> + 'a;
@@ -145,7 +118,7 @@ impl Engine {
                 Ok(Tried::Applied { last }) => {
                     drop(turn.take());
                     self.wait_until_visible(last)?;
-                    if self.has_gaps.load(Ordering::Acquire) && self.store.log().completed() < last {
+                    if self.gaps.are_there() && self.store.log().completed() < last {
                         // A recovery would cut the log at the gap: this commit is not acknowledged
                         // before it is filled.
                         self.fill_gaps()?;
@@ -279,8 +252,7 @@ impl Engine {
     pub(super) fn give_up(&self, first: Sequence, count: u32) -> alluvium_storage::Result<()> {
         match self.store.judge(self.store.log().void(first, count)) {
             Err(error) if error.is_full() => {
-                self.gaps.lock().push((first, count));
-                self.has_gaps.store(true, Ordering::Release);
+                self.gaps.note(first, count);
                 Ok(())
             }
             other => other,
@@ -290,13 +262,8 @@ impl Engine {
     /// Tells the log of numbers that it could not be told of before. Until then nothing above them
     /// can be synced.
     pub(crate) fn fill_gaps(&self) -> Result<()> {
-        let mut gaps = self.gaps.lock();
-        while let Some(&(first, count)) = gaps.last() {
-            self.store.judge(self.store.log().void(first, count))?;
-            gaps.pop();
-        }
-        self.has_gaps.store(false, Ordering::Release);
-        Ok(())
+        self.gaps
+            .fill(|first, count| Ok(self.store.judge(self.store.log().void(first, count))?))
     }
 
     /// Waits until everything up to `at` survives the loss of power.
@@ -317,15 +284,6 @@ fn room_for(commit: &Commit) -> u64 {
 /// and has this many writes to single keys and to ranges.
 pub(super) fn room(bytes: u64, records: u64, ranges: u64) -> u64 {
     bytes + records * RECORD_OVERHEAD + ranges * RANGE_OVERHEAD as u64
-}
-
-/// Returns the error for a commit that may have no more than `most` bytes.
-pub(super) fn too_long(commit: &Commit, most: u64) -> Error {
-    Error::TooLong {
-        what: "batch",
-        bytes: commit.len() as usize,
-        most: most as usize,
-    }
 }
 
 /// Applies the writes of a record to a memtable, from sequence number `first` on.

@@ -5,7 +5,7 @@ use crate::manifest::{Entry, Keeper, Manifest};
 use crate::structure::Structure;
 use crate::{Error, Result};
 use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{Dictionary, Incorporate, Ingest, Ordered};
+use alluvium_dictionary::contract::{Dictionary, Incorporate, Ingest, Lookup, Ordered};
 use alluvium_dictionary::horizon::Horizon;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::memtables::Memtables;
@@ -22,7 +22,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use super::lookup::Scan;
+use super::readers::{Reader, Scan};
 
 /// The dictionaries of an open store.
 #[derive(Debug)]
@@ -323,6 +323,15 @@ impl Dictionaries {
             Structure::Tiered => Ordered::ingest(&self.tree, class)?,
             Structure::Map => self.map().ingest(class)?,
         })
+    }
+
+    /// A reader of what a structure holds now. A read that needs memtables loads their list before.
+    #[inline]
+    pub(super) fn reader(&self, structure: Structure) -> Reader<'_> {
+        match structure {
+            Structure::Tiered => Reader::Tiered(self.tree.reader()),
+            Structure::Map => Reader::Map(self.map().reader()),
+        }
     }
 
     /// Begins a walk over a range of a structure.

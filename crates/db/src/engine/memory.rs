@@ -6,8 +6,9 @@
 //! gives way.
 
 use super::Engine;
-use super::commit::{Commit, too_long};
+use super::balance::Seen;
 use super::policy::MOST_SEALED;
+use super::record::{Commit, too_long};
 use crate::{Error, Result};
 use alluvium_base::MIB;
 use alluvium_dictionary::memtable::Memtable;
@@ -110,6 +111,31 @@ pub(crate) struct Long {
 /// readers may hold it a while longer.
 const MOST_NAPS: u32 = 50;
 
+/// The one budget of a store's memory, and what decides who has how much of it.
+#[derive(Debug)]
+pub(super) struct Budget {
+    /// What all of the store together may take; zero in simulations.
+    total: AtomicU64,
+    /// What the program holds beside it, within the same budget.
+    beside: AtomicU64,
+    claim: Mutex<Claim>,
+    long: Long,
+    pub(super) seen: Mutex<Seen>,
+}
+
+impl Budget {
+    /// Returns the budget of a store that has just been opened.
+    pub(super) fn new(total: u64) -> Budget {
+        Budget {
+            total: AtomicU64::new(total),
+            beside: AtomicU64::new(0),
+            claim: Mutex::default(),
+            long: Long::default(),
+            seen: Mutex::default(),
+        }
+    }
+}
+
 /// The turn of a long commit.
 pub(super) struct Turn<'e> {
     long: &'e Long,
@@ -144,17 +170,20 @@ impl Engine {
     #[cold]
     pub(super) fn turn_of_long(&self, commit: &Commit<'_>) -> Result<Turn<'_>> {
         let beside = u64::from(commit.count) * PER_WRITE;
-        let budget = self.memory.load(Ordering::Relaxed);
+        let budget = self.budget.total.load(Ordering::Relaxed);
         let most = (budget / 2 + BATCH_AT_LEAST).saturating_sub(beside);
         // A single value cannot be divided; a batch of many writes can.
         if budget > 0 && commit.count > 1 && commit.len() > most {
             return Err(too_long(commit, most));
         }
         let turn = Turn {
-            _turn: self.long.turn.lock(),
-            long: &self.long,
+            _turn: self.budget.long.turn.lock(),
+            long: &self.budget.long,
         };
-        self.long.arriving.store(commit.len() + beside, Ordering::Relaxed);
+        self.budget
+            .long
+            .arriving
+            .store(commit.len() + beside, Ordering::Relaxed);
         self.fit_memory()?;
         Ok(turn)
     }
@@ -163,14 +192,14 @@ impl Engine {
     pub(crate) fn memory_use(&self) -> MemoryUse {
         let (usage, log) = self.store.usage();
         MemoryUse {
-            budget: self.memory.load(Ordering::Relaxed),
+            budget: self.budget.total.load(Ordering::Relaxed),
             memtables: self.queue.memory_bytes(),
             log: log.resident_bytes,
             pages: self.store.cache().stats().budget_bytes,
             records: self.records.budget_bytes(),
             tree: self.dictionaries.memory_bytes() + self.ingests.memory_bytes(),
             tables: usage.memory_bytes + watermark::BYTES,
-            beside: self.beside.load(Ordering::Relaxed),
+            beside: self.budget.beside.load(Ordering::Relaxed),
         }
     }
 
@@ -182,7 +211,7 @@ impl Engine {
 
     /// The caches of pages and of records take what the others leave, each its share of it.
     pub(crate) fn fit_memory(&self) -> Result<()> {
-        let budget = self.memory.load(Ordering::Relaxed);
+        let budget = self.budget.total.load(Ordering::Relaxed);
         if budget == 0 {
             return Ok(());
         }
@@ -193,15 +222,15 @@ impl Engine {
         let writes = match self.plan.workers {
             // There are no workers that would look again.
             0 => share,
-            _ => (self.claim.lock()).update(used, share, Instant::now()),
+            _ => (self.budget.claim.lock()).update(used, share, Instant::now()),
         };
         // Memtables of long commits.
-        let beyond = (used + self.long.arriving.load(Ordering::Relaxed)).saturating_sub(share);
+        let beyond = (used + self.budget.long.arriving.load(Ordering::Relaxed)).saturating_sub(share);
         let writes = writes + beyond;
         let grown = (now.tree + now.tables).max(budget / TREE_SHARE);
         let caches = budget.saturating_sub(writes + grown + now.beside);
         let records = if self.plan.balances {
-            (self.seen.lock()).share_of_records(now.records, now.records + now.pages, caches)
+            (self.budget.seen.lock()).share_of_records(now.records, now.records + now.pages, caches)
         } else {
             now.records
         };
@@ -226,14 +255,14 @@ impl Engine {
 
     /// What the cache of pages has at least.
     pub(super) fn least_pages(&self) -> u64 {
-        let budget = self.memory.load(Ordering::Relaxed);
+        let budget = self.budget.total.load(Ordering::Relaxed);
         Cache::least_budget(self.plan.page_size).max(budget / TREE_SHARE)
     }
 
     /// Notes that this many bytes are held beside the store, and count within its budget: the
     /// caches give way.
     pub(crate) fn count_memory_beside(&self, bytes: u64) -> Result<()> {
-        self.beside.store(bytes, Ordering::Relaxed);
+        self.budget.beside.store(bytes, Ordering::Relaxed);
         self.fit_memory()
     }
 
@@ -242,7 +271,7 @@ impl Engine {
     pub(crate) fn set_memory(&self, bytes: u64) -> Result<()> {
         let writes = self.share_of_writes();
         let least = writes + writes / 4;
-        if bytes < least || self.memory.load(Ordering::Relaxed) == 0 {
+        if bytes < least || self.budget.total.load(Ordering::Relaxed) == 0 {
             let why = format!(
                 "{bytes} bytes is less than {least}, which memtables and log take until the next opening"
             );
@@ -251,7 +280,7 @@ impl Engine {
                 why,
             });
         }
-        self.memory.store(bytes, Ordering::Relaxed);
+        self.budget.total.store(bytes, Ordering::Relaxed);
         self.fit_memory()
     }
 }

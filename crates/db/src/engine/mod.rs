@@ -6,9 +6,9 @@
 //!
 //! *Does not know*: threads, names of keyspaces, what users hold in their hands.
 //!
-//! *Read in this order*: `queue.rs` (memtables and numbers), `commit.rs`, `visible.rs`,
-//! `stripes.rs` (conditional writes), `ingest.rs`, `snapshots.rs`, `dictionaries.rs` (which
-//! structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is read
+//! *Read in this order*: `queue.rs` (memtables and numbers), `record.rs`, `gaps.rs`, `commit.rs`, `visible.rs`,
+//! `stripes.rs` (conditional writes), `ingest.rs`, `snapshots.rs`, `dictionaries.rs` and
+//! `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is read
 //! often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`, `guard.rs`
 //! (panics), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs`
 //! (recovery), `copy.rs` (backups).
@@ -34,6 +34,7 @@ mod checkpoint;
 mod commit;
 mod copy;
 mod dictionaries;
+mod gaps;
 mod guard;
 mod ingest;
 mod lookup;
@@ -41,6 +42,8 @@ mod memory;
 mod open;
 mod policy;
 mod queue;
+mod readers;
+mod record;
 mod records;
 mod sizes;
 mod snapshots;
@@ -53,12 +56,14 @@ mod work;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 
-pub(crate) use commit::{Commit, Verdict};
+pub(crate) use commit::Verdict;
 pub(crate) use ingest::UnderWay;
-pub(crate) use lookup::{At, Polled, Scan};
+pub(crate) use lookup::{At, Polled};
 pub use memory::MemoryUse;
 pub(crate) use open::Salvaged;
 pub(crate) use policy::{Cause, Duty};
+pub(crate) use readers::Scan;
+pub(crate) use record::Commit;
 pub use records::RecordStats;
 pub(crate) use tallies::{Tally, thread_number};
 pub(crate) use work::Worked;
@@ -74,14 +79,16 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Epochs;
 use alluvium_storage::store::Store;
 use dictionaries::Dictionaries;
+use gaps::Gaps;
 use ingest::Ingests;
+use memory::Budget;
 use parking_lot::{Mutex, RwLock};
 use queue::Queue;
 use records::Records;
 use snapshots::Snapshots;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use stripes::Stripes;
 use tallies::Tallies;
 use throttle::Pressure;
@@ -104,21 +111,11 @@ pub(crate) struct Engine {
     snapshots: Snapshots,
     pub(crate) ingests: Ingests,
     records: Records,
-    seen: Mutex<balance::Seen>,
-    claim: Mutex<memory::Claim>,
-    long: memory::Long,
+    budget: Budget,
     work: Work,
     pressure: Pressure,
     pub(crate) tallies: Tallies,
-    /// Numbers of writes that were refused, of which the log does not know yet: the first, and how
-    /// many.
-    gaps: Mutex<Vec<(Sequence, u32)>>,
-    /// Whether there are any.
-    has_gaps: AtomicBool,
-    /// What all of it together may take in memory; zero in simulations.
-    memory: AtomicU64,
-    /// What the program holds beside it, within the same budget.
-    beside: AtomicU64,
+    gaps: Gaps,
     /// Held while the catalog changes.
     pub(crate) schema: Mutex<()>,
     closed: AtomicBool,

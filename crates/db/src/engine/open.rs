@@ -3,8 +3,9 @@
 use super::Engine;
 use super::commit::{Unfit, apply, room};
 use super::dictionaries::{Dictionaries, How};
+use super::gaps::Gaps;
 use super::ingest::Ingests;
-use super::memory::Long;
+use super::memory::Budget;
 use super::queue::Queue;
 use super::records::Records;
 use super::snapshots::Snapshots;
@@ -31,7 +32,7 @@ use alluvium_storage::{Epochs, Error, Place, Structure as Kind, superblock};
 use alluvium_trees::tiered::{Lost, Salvage};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 
 impl Engine {
     pub(crate) fn open(
@@ -183,16 +184,11 @@ impl Engine {
             snapshots: Snapshots::default(),
             ingests: Ingests::default(),
             records: Records::new(plan.records, covered),
-            seen: Mutex::default(),
-            claim: Mutex::default(),
-            long: Long::default(),
+            budget: Budget::new(plan.memory),
             work: Work::new(covered),
             pressure: Pressure::default(),
             tallies: Tallies::default(),
-            gaps: Mutex::default(),
-            has_gaps: AtomicBool::new(false),
-            memory: AtomicU64::new(plan.memory),
-            beside: AtomicU64::new(0),
+            gaps: Gaps::default(),
             schema: Mutex::new(()),
             copying: RwLock::new(()),
             closed: AtomicBool::new(false),

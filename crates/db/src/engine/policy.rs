@@ -1,6 +1,5 @@
 //! Which work is next, and how hard writers are held back. Nothing here does anything.
 
-use super::queue::PARTS;
 use alluvium_base::MIB;
 
 /// What there is to do, and how urgent it is.
@@ -57,6 +56,9 @@ const CHECKPOINT_AT: u64 = 40;
 /// nothing else.
 const DYING_PART: u64 = 16;
 const LEAST_DYING: u64 = 4 * MIB;
+
+/// Parts that a memtable is thought of as having, by who measures how far it has filled.
+pub(crate) const PARTS: u64 = 32;
 
 /// Memtables that may wait to be written out, at most.
 pub(crate) const MOST_SEALED: usize = 2;

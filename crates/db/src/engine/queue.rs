@@ -15,7 +15,7 @@
 //! can need, so that a write that is in the log always fits. What needs more than a part of a
 //! memtable gets one of its own.
 
-use super::policy::MOST_SEALED;
+use super::policy::{MOST_SEALED, PARTS};
 use alluvium_base::Sequence;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
@@ -38,9 +38,6 @@ pub(crate) const RECORD_OVERHEAD: u64 = 160;
 fn ahead(room: u64) -> u64 {
     if room < 1 << 20 { 2 << 20 } else { 8 << 20 }
 }
-
-/// Parts that a memtable is thought of as having, by who measures how far it has filled.
-pub(crate) const PARTS: u64 = 32;
 
 /// Not known yet.
 const UNKNOWN: Sequence = Sequence::MAX;

@@ -1,7 +1,7 @@
 //! Counters that are always on. A thread counts in a line of its own, as far as there are lines.
 
-use super::commit::Commit;
 use super::policy::CAUSES;
+use super::record::Commit;
 use alluvium_base::Kind;
 use crossbeam_utils::CachePadded;
 use std::cell::Cell;

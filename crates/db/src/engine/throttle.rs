@@ -2,9 +2,8 @@
 //! no space.
 
 use super::Engine;
-use super::commit::Commit;
-use super::policy::{self, Debt};
-use super::queue::PARTS;
+use super::policy::{self, Debt, PARTS};
+use super::record::Commit;
 use super::work::{SLICE, Worked};
 use crate::{Error, Result};
 use alluvium_base::Purpose;

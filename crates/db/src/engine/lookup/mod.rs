@@ -5,8 +5,8 @@
 //!
 //! *Does not know*: how a dictionary finds a key, and who waits for the device.
 //!
-//! *Read in this order*: this file (the steps), `readers.rs` (a dictionary of whatever structure),
-//! `waiting.rs` (lookups that wait for the device, one or many), `polled.rs` (lookups that do not).
+//! *Read in this order*: this file (the steps), `waiting.rs` (lookups that wait for the device, one
+//! or many), `polled.rs` (lookups that do not).
 //!
 //! # One lookup
 //!
@@ -26,11 +26,9 @@
 //! hash from there.
 
 mod polled;
-mod readers;
 mod waiting;
 
 pub(crate) use polled::Polled;
-pub(crate) use readers::Scan;
 
 use super::Engine;
 use super::queue::Slot;

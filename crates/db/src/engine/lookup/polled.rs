@@ -6,12 +6,12 @@
 //! number, or at a newer one if what that needs may have been folded away (E3). Most of what it needs is
 //! in the cache then.
 
-use super::readers::{Reader, Search};
 use super::{At, Begun, Moment};
 use crate::catalog::Definition;
 use crate::engine::Engine;
 use crate::engine::dictionaries::Dictionaries;
 use crate::engine::queue::Slot;
+use crate::engine::readers::{Reader, Search};
 use crate::format::TreeKey;
 use crate::structure::Structure;
 use crate::{Error, Result};

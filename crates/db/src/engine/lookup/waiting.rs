@@ -1,11 +1,11 @@
 //! Point lookups that wait for the device: one key, and many.
 
-use super::readers::Reader;
 use super::{At, Begun, Moment};
 use crate::Result;
 use crate::catalog::Definition;
 use crate::engine::Engine;
 use crate::engine::queue::Slot;
+use crate::engine::readers::Reader;
 use crate::format::TreeKey;
 use alluvium_dictionary::contract::Reader as _;
 use alluvium_dictionary::found::Found;

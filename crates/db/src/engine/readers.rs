@@ -1,10 +1,8 @@
 //! What reads a structure, whichever it is. The structure of a keyspace is known when a read
 //! begins, and each kind's own code is compiled in: nothing is called through a pointer.
 
-use crate::engine::dictionaries::Dictionaries;
-use crate::structure::Structure;
 use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{self, Lookup, Scan as _};
+use alluvium_dictionary::contract::{self, Scan as _};
 use alluvium_dictionary::fetch::{Blocking, Fetch};
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::Key;
@@ -34,17 +32,6 @@ pub(crate) enum Reader<'d> {
     Map(map::Reader<'d>),
 }
 
-impl Dictionaries {
-    /// A reader of what a structure holds now. A read that needs memtables loads their list before.
-    #[inline]
-    pub(in crate::engine) fn reader(&self, structure: Structure) -> Reader<'_> {
-        match structure {
-            Structure::Tiered => Reader::Tiered(self.tree.reader()),
-            Structure::Map => Reader::Map(self.map().reader()),
-        }
-    }
-}
-
 /// Where the lookup of a key goes on.
 #[derive(Debug)]
 pub(crate) enum Search {
@@ -55,17 +42,17 @@ pub(crate) enum Search {
 impl Reader<'_> {
     /// Feeds the lookup of one key, and waits for the nodes that it needs.
     #[inline]
-    pub(super) fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
+    pub(crate) fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
         each!(Reader, self, own => lookup::gather(own, key, gather))
     }
 
     /// Feeds a lookup for each key. What they wait for is read together.
-    pub(super) fn gather_many(&self, keys: &[Key<'_>], gathers: &mut [Gather<'_>]) -> Result<()> {
+    pub(crate) fn gather_many(&self, keys: &[Key<'_>], gathers: &mut [Gather<'_>]) -> Result<()> {
         each!(Reader, self, own => batch::gather_many(own, keys, gathers))
     }
 
     /// The same without the device. Returns whether everything was found.
-    pub(super) fn gather_many_in_memory(&self, keys: &[Key<'_>], gathers: &mut [Gather<'_>]) -> Result<bool> {
+    pub(crate) fn gather_many_in_memory(&self, keys: &[Key<'_>], gathers: &mut [Gather<'_>]) -> Result<bool> {
         each!(Reader, self, own => batch::gather_many_in_memory(own, keys, gathers))
     }
 }

@@ -1,0 +1,75 @@
+//! Sequence numbers of writes that were refused, of which the log does not know yet.
+//!
+//! A full disk may refuse the note that a number stays without a write. Nothing above such a number
+//! can be synced before the log has been told, for recovery would cut the log there.
+
+use crate::Result;
+use alluvium_base::Sequence;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The numbers that the log was not told of.
+#[derive(Debug, Default)]
+pub(super) struct Gaps {
+    /// The first of each stretch, and how many.
+    stretches: Mutex<Vec<(Sequence, u32)>>,
+    are_there: AtomicBool,
+}
+
+impl Gaps {
+    /// Notes a stretch of numbers.
+    pub(super) fn note(&self, first: Sequence, count: u32) {
+        assert!(count > 0, "a stretch has a number");
+        self.stretches.lock().push((first, count));
+        self.are_there.store(true, Ordering::Release);
+    }
+
+    /// Returns whether there are any.
+    #[inline]
+    pub(super) fn are_there(&self) -> bool {
+        self.are_there.load(Ordering::Acquire)
+    }
+
+    /// Tells the log of all of them. What `tell` fails with ends it; the others stay.
+    pub(super) fn fill(&self, tell: impl Fn(Sequence, u32) -> Result<()>) -> Result<()> {
+        let mut stretches = self.stretches.lock();
+        while let Some(&(first, count)) = stretches.last() {
+            tell(first, count)?;
+            stretches.pop();
+        }
+        self.are_there.store(false, Ordering::Release);
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::Error;
+    use std::cell::RefCell;
+
+    #[test]
+    fn what_the_log_could_not_be_told_is_told_again() {
+        let gaps = Gaps::default();
+        assert!(!gaps.are_there());
+        gaps.note(7, 2);
+        gaps.note(20, 1);
+        assert!(gaps.are_there());
+        let told = RefCell::new(Vec::new());
+        let refuse = |first, count| {
+            told.borrow_mut().push((first, count));
+            if first == 7 { Err(Error::Closed) } else { Ok(()) }
+        };
+        assert!(gaps.fill(refuse).is_err());
+        assert!(gaps.are_there());
+        assert!(
+            gaps.fill(|first, count| {
+                told.borrow_mut().push((first, count));
+                Ok(())
+            })
+            .is_ok()
+        );
+        assert!(!gaps.are_there());
+        assert_eq!(told.into_inner(), [(20, 1), (7, 2), (7, 2)]);
+    }
+}
