@@ -1,13 +1,10 @@
 //! The tree as its store sees it: see `alluvium_dictionary::contract`.
 
-use super::asynchronous::Course;
-use super::compact::Job;
-use super::incorporate::Incorporation;
-use super::ingest::Ingest;
-use super::lookup::Reader;
-use super::maintain;
-use super::scan::Iter;
 use super::tree::Tree;
+use crate::tiered::compact::{Job, maintain};
+use crate::tiered::incorporate::{Incorporation, Ingest};
+use crate::tiered::lookup::{Course, Reader};
+use crate::tiered::scan::Iter;
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract::{self, Dictionary, Load, Lookup, Ordered, Progress};
 use alluvium_dictionary::cut::Cut;

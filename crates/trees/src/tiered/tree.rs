@@ -1,16 +1,12 @@
 //! The tree: its current version, and how a changed one takes its place.
 
-use super::checkpoint::Shelves;
-use super::digest::{Covered, Digest};
-use super::estimate::Totals;
-use super::held::Held;
-use super::inflight::{Claim, Edge, Inflight, JobId, Why};
-use super::maintain::Habits;
-use super::node::{Node, Part};
 use super::policy::{self, Shape, Victim};
-use super::shape::{Counts, Shaper};
-use super::uses::Uses;
-use super::usual::UsualScan;
+use crate::tiered::compact::Habits;
+use crate::tiered::disk::Shelves;
+use crate::tiered::lookup::{Covered, Digest};
+use crate::tiered::scan::{Held, UsualScan};
+use crate::tiered::show::Totals;
+use crate::tiered::trunk::{Claim, Counts, Edge, Inflight, JobId, Node, Part, Shaper, Uses, Why};
 use alluvium_base::Sequence;
 use alluvium_device::{Error as DeviceError, Operation};
 use alluvium_dictionary::horizon::Horizon;
@@ -87,7 +83,7 @@ impl Version {
 
 /// What the one writer keeps.
 #[derive(Debug)]
-pub(super) struct Trunk {
+pub(crate) struct Trunk {
     pub(super) shape: Shape,
     pub(super) uses: Uses,
     pub(super) inflight: Inflight,
@@ -159,7 +155,7 @@ pub(super) struct Shared {
 
 /// Counters that steps add to without the trunk's lock.
 #[derive(Debug, Default)]
-pub(super) struct Tallies {
+pub(crate) struct Tallies {
     pub(super) incorporations: AtomicU64,
     pub(super) read: AtomicU64,
     pub(super) written: AtomicU64,
