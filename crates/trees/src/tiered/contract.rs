@@ -1,10 +1,10 @@
 //! The tree as its store sees it: see `alluvium_dictionary::contract`.
 
+use super::compact::{Job, Step};
+use super::incorporate::{Incorporation, Ingest};
+use super::lookup::{Course, Reader};
+use super::scan::Iter;
 use super::tree::Tree;
-use crate::tiered::compact::{Job, maintain};
-use crate::tiered::incorporate::{Incorporation, Ingest};
-use crate::tiered::lookup::{Course, Reader};
-use crate::tiered::scan::Iter;
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract::{self, Dictionary, Load, Lookup, Ordered, Progress};
 use alluvium_dictionary::cut::Cut;
@@ -25,8 +25,7 @@ impl Dictionary for Tree {
     }
 
     fn advance(&self, cut: Sequence) -> Result<()> {
-        self.change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;
-        Ok(())
+        Tree::advance(self, cut)
     }
 
     fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn contract::Incorporate>> {
@@ -98,15 +97,15 @@ impl contract::Incorporate for Incorporation {
     }
 }
 
-impl contract::Step for maintain::Step {
+impl contract::Step for Step {
     fn poll(&mut self, records: usize) -> Result<Progress> {
-        maintain::Step::poll(self, records)
+        Step::poll(self, records)
     }
 
     fn number(&self) -> Option<u64> {
         match self {
-            maintain::Step::Compact(job) => Some(Job::id(job)),
-            maintain::Step::Reshaped => None,
+            Step::Compact(job) => Some(Job::id(job)),
+            Step::Reshaped => None,
         }
     }
 }

@@ -11,8 +11,8 @@
 //! versions), `compact/`, `incorporate/` (what comes in), `lookup/`, `scan/`, `disk/`, `show/`,
 //! `tree.rs` (the front of them all), `contract.rs` (the tree as its store sees it).
 //!
-//! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD 2023)
-//! on pages that are never overwritten. SplinterDB locks trunk nodes hand over hand and splits them
+//! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD
+//! 2023) on pages that are never overwritten. SplinterDB locks trunk nodes hand over hand and splits them
 //! on the way down, before it knows whether it must. Here the trunk is an immutable value of which
 //! a new version is published by one store to one pointer: a reader takes no lock and sees one
 //! version from root to leaf; a change is made by one writer at a time, and what takes long,
@@ -63,8 +63,6 @@ pub use incorporate::{Incorporation, Ingest};
 pub use lookup::{Course, Digesting, Lookup, Reader};
 pub use policy::{Shape, Victim};
 pub use scan::Iter;
-pub use show::{
-    Debt, Memory, Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway,
-};
-pub use tree::{Stats, Tree, TreeOptions, Version};
-pub use trunk::{Counts, Edge};
+pub use show::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun};
+pub use tree::Tree;
+pub use trunk::{Counts, Debt, Edge, Memory, Stats, TreeOptions, Underway, Version};

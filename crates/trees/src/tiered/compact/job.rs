@@ -1,50 +1,51 @@
-//! Compaction: a stretch of one pivot's stack becomes one run, outside of the trunk and without a
-//! lock, and takes the stretch's place if nothing else has happened to it meanwhile.
+//! One compaction: a stretch of one pivot's stack becomes one run, outside of the trunk and without
+//! a lock, and takes the stretch's place if nothing else has happened to it meanwhile (T4).
 
 use super::fuse::{Fused, Plan, Source, Taken};
-use super::maintain::longest_path;
-use crate::maplet::{self, MapletSpec, Merger};
-use crate::run::{Built, Run, RunOptions, Weight};
+use crate::maplet::{self, Merger};
+use crate::run::{Built, Run, Weight};
 use crate::tiered::policy;
-use crate::tiered::show::compaction_bytes;
-use crate::tiered::tree::{Tree, Trunk, Version, find, holds, replace};
-use crate::tiered::trunk::{Claim, Group, JobId, Node, Owned, Part, leaf_view};
+use crate::tiered::trunk::{Claim, Group, JobId, Owned, Part, Reason, Stretch, Trunk, find, holds, replace};
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::Progress;
-use alluvium_dictionary::merge::Older;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
-use alluvium_storage::extents::{Class, Extent, UNIT};
-use std::ops::{Add, Range};
+use alluvium_storage::extents::{Class, Extent};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Which stretch of a stack a job takes, and what it may do with it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Stretch {
-    /// Own parts, by place.
-    own: Range<usize>,
-    /// Live bundles, the oldest ones; none unless the own parts reach the last.
-    bundles: usize,
-    older: Older,
-    reason: Reason,
+/// What a job is begun with.
+pub(super) struct Task {
+    pub(super) claim: Claim,
+    pub(super) stretch: Stretch,
+    /// The inputs, which are pinned for the job.
+    pub(super) pins: Arc<[(Part, KeyRange)]>,
+    /// The own parts whose maplets become one with the new run's.
+    pub(super) base: Vec<Owned>,
+    /// Of the inputs' extents, so little is live that values in them are copied.
+    pub(super) sparse: Vec<Extent>,
+    /// Records that it reads, about.
+    pub(super) records: u64,
+    /// Whether it frees as much space as it takes, if space is scarce.
+    pub(super) frees: bool,
 }
 
-/// What asks for a compaction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    /// The writes of users: what a node has received.
-    Writes,
-    /// A leaf has too many runs: its oldest become one.
-    Crowd,
-    /// All of a leaf is compacted: it was asked for, or much of it is stale.
-    Full,
+/// Buffers that a compaction has for each run that it reads, and for what it writes.
+const READING: u64 = 3 * (256 << 10);
+const WRITING: u64 = 5 << 20;
+/// What a range delete takes while the deletes of several runs are put together, and in the run
+/// that is made.
+const DELETE: u64 = 64;
+
+/// Returns the memory of a compaction of `runs` runs with this many records and range deletes.
+pub(crate) fn compaction_bytes(runs: usize, records: u64, deletes: u64) -> u64 {
+    runs as u64 * READING + WRITING + records * size_of::<u64>() as u64 + deletes * DELETE
 }
 
 /// A compaction under way. Dropped, it gives up what it wrote.
 #[derive(Debug)]
 pub struct Job {
-    tree: Tree,
+    trunk: Arc<Trunk>,
     id: JobId,
     claim: Claim,
     stretch: Stretch,
@@ -71,247 +72,30 @@ enum Phase {
     Over,
 }
 
-impl Tree {
-    /// The next compaction that is due, if any, by the rule of `policy::turn`.
-    ///
-    /// # Errors
-    /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full); it is due again then.
-    pub fn next_job(&self) -> Result<Option<Job>> {
-        let room = self.room();
-        let mut trunk = self.lock();
-        let version = self.version();
-        let Some(id) = self.due_job(&trunk, &version, room) else {
-            return Ok(None);
-        };
-        let claim = trunk.inflight.claim(id).expect("it was just found").clone();
-        let (node, index) = find(&version.root, &claim).expect("a job whose pivot is gone was abandoned");
-        debug_assert!(
-            holds(&version.root, &claim),
-            "a job is due while its pivot is as claimed"
-        );
-        let stretch = trunk.stretch(node, index);
-        let frees = room.is_some() && trunk.balance(node, index, &stretch).frees();
-        let pins: Arc<[(Part, KeyRange)]> = stretch
-            .inputs(node, index)
-            .filter(|part| part.touches(&claim.range))
-            .map(|part| (part.clone(), part.within(&claim.range)))
-            .collect();
-        trunk.pin(id, Arc::clone(&pins));
-        trunk.inflight.take(id);
-        let runs = pins.iter().flat_map(|(part, _)| part.group.runs());
-        let mut sparse: Vec<Extent> = runs.flat_map(|(_, run)| trunk.uses.sparse(run)).collect();
-        sparse.sort_unstable();
-        sparse.dedup();
-        drop(trunk);
+impl Job {
+    /// A job that was taken, and whose inputs are pinned.
+    pub(super) fn new(trunk: &Arc<Trunk>, id: JobId, task: Task) -> Job {
+        let pins = &task.pins;
         let runs: usize = pins.iter().map(|(part, within)| part.runs_in(within)).sum();
         let deletes = pins.iter().flat_map(|(part, _)| part.group.runs());
         let deletes = deletes.map(|(_, run)| run.range_deletes().len() as u64).sum();
-        let weight = stretch.weight(node, index);
-        let memory = compaction_bytes(runs, weight.records, deletes);
-        let totals = &self.shared.totals;
-        totals.compactions.fetch_add(memory, Ordering::Relaxed);
-        Ok(Some(Job {
-            tree: self.clone(),
+        let memory = compaction_bytes(runs, task.records, deletes);
+        let compactions = &trunk.totals.compactions;
+        compactions.fetch_add(memory, Ordering::Relaxed);
+        Job {
+            trunk: Arc::clone(trunk),
             id,
-            base: self.base(node, index, &stretch),
-            frees,
-            claim,
-            stretch,
-            pins,
+            claim: task.claim,
+            stretch: task.stretch,
+            pins: task.pins,
+            base: task.base,
             renews: 0,
-            phase: Phase::Due(sparse),
+            phase: Phase::Due(task.sparse),
             memory,
-        }))
-    }
-
-    /// Returns whether a compaction is under way, or due and not known to need more space than
-    /// there is.
-    #[must_use]
-    pub fn may_compact(&self) -> bool {
-        let room = self.room();
-        let trunk = self.lock();
-        let running = trunk.inflight.debt().running_jobs;
-        running > 0 || self.due_job(&trunk, &self.version(), room).is_some()
-    }
-
-    /// While space is scarce: whether there is any for a compaction that frees none.
-    fn room(&self) -> Option<bool> {
-        let extents = self.shared.store.extents();
-        self.is_scarce().then(|| extents.has_room(Class::Essential))
-    }
-
-    /// The job that is done next, by the rule of [`policy::turn`].
-    fn due_job(&self, trunk: &Trunk, version: &Version, room: Option<bool>) -> Option<JobId> {
-        let crowded = (self.crowding() > 100).then(|| longest_path(&version.root).1);
-        trunk.inflight.queued(|claim, has_failed| {
-            let scarce = room.map(|has_room| {
-                let (node, index) =
-                    find(&version.root, claim).expect("a job whose pivot is gone was abandoned");
-                let balance = trunk.balance(node, index, &trunk.stretch(node, index));
-                policy::Scarce {
-                    takes_bytes: balance.takes_bytes,
-                    frees: balance.frees(),
-                    has_room,
-                    has_failed,
-                }
-            });
-            let crowd = crowded
-                .filter(|key| claim.range.contains(key))
-                .and_then(|_| find(&version.root, claim));
-            let runs = crowd.map_or(0, |(node, index)| node.runs(index));
-            policy::turn(scarce.as_ref(), runs, claim.height)
-        })
-    }
-
-    /// The newest own parts whose maplets become one with the new run's.
-    fn base(&self, node: &Node, index: usize, stretch: &Stretch) -> Vec<Owned> {
-        assert!(
-            stretch.own.start <= node.pivots[index].own.len(),
-            "a stretch of its pivot"
-        );
-        let before = &node.pivots[index].own[..stretch.own.start];
-        let runs: Vec<usize> = before.iter().map(|owned| owned.part.group.runs.len()).collect();
-        let is_ours = |owned: &Owned| {
-            let records: u64 = owned
-                .part
-                .group
-                .runs()
-                .map(|(_, run)| run.summary().records)
-                .sum();
-            owned.part.clip.is_none() && owned.weight.records * 4 >= records * 3
-        };
-        let shares: Vec<bool> = before.iter().map(is_ours).collect();
-        before[policy::maplets_to_merge(&runs, &shares)].to_vec()
-    }
-
-    pub(crate) fn run_options(&self, purpose: Purpose, class: Class) -> RunOptions {
-        RunOptions {
-            class,
-            ..RunOptions::new(purpose)
+            frees: task.frees,
         }
     }
 
-    pub(crate) fn maplet_spec(&self, purpose: Purpose, class: Class) -> MapletSpec {
-        MapletSpec {
-            fingerprint_bits: self.shared.options.fingerprint_bits,
-            purpose,
-            class,
-        }
-    }
-}
-
-impl Trunk {
-    /// What a job for this pivot takes.
-    pub(crate) fn stretch(&self, node: &Node, index: usize) -> Stretch {
-        let pivot = &node.pivots[index];
-        let (own, live) = (pivot.own.len(), pivot.live.len());
-        let everything = Stretch {
-            own: 0..own,
-            bundles: live,
-            older: Older::None,
-            reason: Reason::Full,
-        };
-        if node.is_leaf() {
-            if self.full.contains(&pivot.low) {
-                return everything;
-            }
-            if policy::rewrites(&self.shape, &leaf_view(node), self.crowding) {
-                return everything;
-            }
-            if live == 0 {
-                let parts: Vec<(usize, u64)> = pivot
-                    .own
-                    .iter()
-                    .map(|owned| (owned.part.runs_in(&node.range), owned.weight.bytes))
-                    .collect();
-                let oldest = policy::oldest_parts(&self.shape, &parts).max(1).min(own);
-                return Stretch {
-                    own: 0..oldest,
-                    reason: Reason::Crowd,
-                    ..everything
-                };
-            }
-        }
-        debug_assert_eq!(
-            pivot.child.is_none(),
-            node.is_leaf(),
-            "only pivots of leaves have no child"
-        );
-        let nothing_older = node.is_leaf() && own == 0;
-        Stretch {
-            own: own..own,
-            bundles: live,
-            older: if nothing_older {
-                Older::None
-            } else {
-                Older::Elsewhere
-            },
-            reason: Reason::Writes,
-        }
-    }
-}
-
-impl Stretch {
-    /// What a job reads that takes it, about.
-    pub(crate) fn weight(&self, node: &Node, index: usize) -> Weight {
-        let pivot = &node.pivots[index];
-        debug_assert!(
-            self.own.end <= pivot.own.len() && self.bundles <= pivot.live.len(),
-            "a stretch of its pivot"
-        );
-        let own = pivot.own[self.own.clone()].iter().map(|owned| owned.weight);
-        let live = pivot.live[..self.bundles].iter().flatten().copied();
-        own.chain(live).fold(Weight::default(), Weight::add)
-    }
-
-    /// The parts that a job reads that takes it, oldest first; some may have nothing of the pivot's
-    /// range.
-    fn inputs<'n>(&self, node: &'n Node, index: usize) -> impl Iterator<Item = &'n Part> {
-        let own = &node.pivots[index].own[self.own.clone()];
-        let bundles = &node.live_bundles(index)[..self.bundles];
-        let own = own.iter().map(|owned| &owned.part);
-        own.chain(bundles.iter().flat_map(|bundle| &bundle.parts))
-    }
-}
-
-/// What a compaction does to what is free.
-#[derive(Clone, Copy, Debug)]
-struct Balance {
-    /// Bytes that it takes, about.
-    takes_bytes: u64,
-    /// Bytes that come free when it is done and a checkpoint has followed.
-    frees_bytes: u64,
-}
-
-impl Balance {
-    /// Returns whether it frees at least as much space as it takes, about.
-    fn frees(self) -> bool {
-        self.frees_bytes >= self.takes_bytes
-    }
-}
-
-impl Trunk {
-    /// What a job for this pivot that takes this stretch would do to what is free.
-    fn balance(&self, node: &Node, index: usize, stretch: &Stretch) -> Balance {
-        let range = node.pivot_range(index);
-        let inputs = stretch
-            .inputs(node, index)
-            .map(|part| (part, part.within(&range)));
-        let weight = stretch.weight(node, index);
-        let left = match stretch.older {
-            Older::None => policy::left_by_deletes(&weight),
-            Older::Elsewhere => weight.bytes,
-        };
-        // A run and its maplet.
-        let units = if left == 0 { 0 } else { left.div_ceil(UNIT) + 1 };
-        Balance {
-            takes_bytes: units * UNIT,
-            frees_bytes: self.uses.alone(inputs),
-        }
-    }
-}
-
-impl Job {
     /// Its number.
     pub(crate) fn id(&self) -> JobId {
         self.id
@@ -329,15 +113,15 @@ impl Job {
     /// for in vain while space is scarce a part of it.
     fn class(&self) -> Class {
         match self.stretch.reason {
-            _ if self.tree.is_scarce() && self.frees => Class::Freeing,
-            _ if self.tree.is_scarce() => Class::Essential,
+            _ if self.trunk.is_scarce() && self.frees => Class::Freeing,
+            _ if self.trunk.is_scarce() => Class::Essential,
             Reason::Writes => Class::Normal,
             Reason::Crowd | Reason::Full => Class::Freeing,
         }
     }
 
     fn begin(&self, sparse: Vec<Extent>) -> Result<Fused> {
-        let tree = &self.tree;
+        let trunk = &self.trunk;
         // A source for each run, newest first.
         let mut sources = Vec::new();
         for (part, within) in self.pins.iter().rev() {
@@ -350,15 +134,15 @@ impl Job {
                 }
             }
         }
-        let rule = tree.shared.horizon.rule(self.stretch.older);
-        let options = tree.run_options(Purpose::Compact, self.class());
+        let rule = trunk.horizon.rule(self.stretch.older);
+        let options = trunk.run_options(Purpose::Compact, self.class());
         let plan = Plan {
             rule,
-            schema: &tree.shared.options.schema,
-            asks_filters: tree.shared.horizon.asks_filters(),
+            schema: &trunk.options.schema,
+            asks_filters: trunk.horizon.asks_filters(),
             sparse,
         };
-        Fused::new(&tree.shared.store, sources, plan, &options)
+        Fused::new(&trunk.store, sources, plan, &options)
     }
 
     /// Does a slice of the work: reads about `records` records.
@@ -367,15 +151,15 @@ impl Job {
     /// [`Error::Full`](alluvium_storage::Error::Full), and as the device says. What was written is
     /// given up, and the compaction is due again.
     pub fn poll(&mut self, records: usize) -> Result<Progress> {
-        if !self.tree.lock().inflight.is_wanted(self.id) {
+        if !self.trunk.lock().inflight.is_wanted(self.id) {
             self.give_up();
             return Ok(Progress::Done);
         }
         let result = self.go_on(records);
-        let result = self.tree.judge(result);
+        let result = self.trunk.judge(result);
         if result.is_err() {
             self.give_up();
-            self.tree.lock().inflight.failed(self.id);
+            self.trunk.lock().inflight.failed(self.id);
         }
         result
     }
@@ -411,7 +195,7 @@ impl Job {
                     Ok(Progress::Done)
                 }
                 Err(error) => {
-                    built.abandon(&self.tree.shared.store);
+                    built.abandon(&self.trunk.store);
                     Err(error)
                 }
             },
@@ -420,7 +204,7 @@ impl Job {
     }
 
     fn note(&self, taken: &Taken, built: Option<&Built>) {
-        let tallies = &self.tree.shared.tallies;
+        let tallies = &self.trunk.tallies;
         tallies.read.fetch_add(taken.records, Ordering::Relaxed);
         if self.stretch.reason != Reason::Writes {
             tallies.rewritten.fetch_add(taken.records, Ordering::Relaxed);
@@ -450,19 +234,14 @@ impl Job {
         }
         let hashes = std::mem::take(&mut built.hashes);
         self.renews = self.renews(&hashes);
-        let spec = self.tree.maplet_spec(Purpose::Compact, self.class());
-        match Merger::new(
-            &self.tree.shared.store,
-            &spec,
-            sources,
-            Some((hashes, value as u16)),
-        ) {
+        let spec = self.trunk.maplet_spec(Purpose::Compact, self.class());
+        match Merger::new(&self.trunk.store, &spec, sources, Some((hashes, value as u16))) {
             Ok(merger) => {
                 self.phase = Phase::Mapping(Box::new(built), Box::new(merger));
                 Ok(Progress::More)
             }
             Err(error) => {
-                built.abandon(&self.tree.shared.store);
+                built.abandon(&self.trunk.store);
                 Err(error)
             }
         }
@@ -473,9 +252,9 @@ impl Job {
     /// maplets. What cannot be read is as if it held none: nothing depends on this but when the
     /// leaf is rewritten.
     fn renews(&self, hashes: &[u64]) -> u64 {
-        let tree = &self.tree;
-        let guard = tree.shared.store.epochs().pin();
-        let version = tree.version();
+        let trunk = &self.trunk;
+        let guard = trunk.store.epochs().pin();
+        let version = trunk.version();
         let leaf = find(&version.root, &self.claim).filter(|(node, _)| node.is_leaf());
         let older = leaf.and_then(|(node, index)| node.pivots[index].own.get(..self.stretch.own.start));
         let older = older.unwrap_or_default();
@@ -483,11 +262,7 @@ impl Job {
         let highest = (u64::MAX / count.max(1)).saturating_mul(policy::SAMPLE);
         let is_held = |&hash: &u64| {
             older.iter().any(|owned| {
-                let hits = owned
-                    .part
-                    .group
-                    .maplet
-                    .lookup(hash, tree.shared.store.cache(), &guard);
+                let hits = owned.part.group.maplet.lookup(hash, trunk.store.cache(), &guard);
                 hits.is_ok_and(|hits| !hits.is_empty())
             })
         };
@@ -498,14 +273,14 @@ impl Job {
 
     /// Puts the result in the place of its inputs, if they are still where they were.
     fn install(&mut self, result: Option<(Built, maplet::Written)>) {
-        let tree = self.tree.clone();
-        let mut trunk = tree.lock();
-        let version = tree.version();
-        if !trunk.inflight.is_wanted(self.id) || !holds(&version.root, &self.claim) {
-            drop(trunk);
+        let trunk = Arc::clone(&self.trunk);
+        let mut writer = trunk.lock();
+        let version = trunk.version();
+        if !writer.inflight.is_wanted(self.id) || !holds(&version.root, &self.claim) {
+            drop(writer);
             if let Some((built, written)) = result {
-                built.abandon(&tree.shared.store);
-                written.abandon(&tree.shared.store);
+                built.abandon(&trunk.store);
+                written.abandon(&trunk.store);
             }
             self.give_up();
             return;
@@ -519,23 +294,23 @@ impl Job {
         pivot.live.drain(..self.stretch.bundles);
         pivot.first += self.stretch.bundles as u64;
         if self.stretch.reason == Reason::Full {
-            trunk.full.remove(&self.claim.range.low);
+            writer.full.remove(&self.claim.range.low);
         }
         draft.drop_dead_bundles();
         let root = replace(&version.root, self.claim.height, &self.claim.range.low, draft);
-        trunk.inflight.installed(self.id);
-        trunk.unpin(self.id);
-        tree.publish(&mut trunk, &version, root, version.cut, &[]);
-        drop(trunk);
+        writer.inflight.installed(self.id);
+        writer.unpin(self.id);
+        writer.publish(&version, root, version.cut, &[]);
+        drop(writer);
         self.give_up();
     }
 
     /// The new run and maplet as a part of the stack; their extents belong to the store now.
     fn adopt_result(&self, built: Built, written: maplet::Written) -> Owned {
-        let tree = &self.tree;
-        tree.install_extents(&built.run, &built.extents, &written.extents);
+        let trunk = &self.trunk;
+        trunk.install_extents(&built.run, &built.extents, &written.extents);
         let summary = *built.run.summary();
-        tree.shared
+        trunk
             .tallies
             .compacted_bytes
             .fetch_add(written.maplet.bytes(), Ordering::Relaxed);
@@ -554,7 +329,7 @@ impl Job {
         };
         Owned {
             part: Part {
-                group: Arc::new(Group::new(tree.next_group(), runs, written.maplet)),
+                group: Arc::new(Group::new(trunk.next_group(), runs, written.maplet)),
                 clip: None,
             },
             weight: base + own,
@@ -565,32 +340,20 @@ impl Job {
     /// Gives up the inputs, and whatever was written and not installed.
     fn give_up(&mut self) {
         if let Phase::Mapping(built, _) = std::mem::replace(&mut self.phase, Phase::Over) {
-            built.abandon(&self.tree.shared.store);
+            built.abandon(&self.trunk.store);
         }
-        let mut trunk = self.tree.lock();
-        trunk.unpin(self.id);
-        self.tree.sweep(&mut trunk);
-        trunk.overtaken.remove(&self.id);
+        let mut writer = self.trunk.lock();
+        writer.unpin(self.id);
+        writer.sweep();
+        writer.overtaken.remove(&self.id);
     }
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        let compactions = &self.tree.shared.totals.compactions;
+        let compactions = &self.trunk.totals.compactions;
         compactions.fetch_sub(self.memory, Ordering::Relaxed);
         self.give_up();
-        self.tree.lock().inflight.failed(self.id);
-    }
-}
-
-impl Tree {
-    /// Makes what a step wrote part of the generation being built.
-    pub(crate) fn install_extents(&self, run: &Run, own: &[(Extent, u64)], maplet: &[(Extent, u64)]) {
-        let extents = self.shared.store.extents();
-        extents.install(own);
-        extents.install(maplet);
-        for used in run.extents().iter().filter(|used| used.inherited) {
-            extents.retain(used.extent);
-        }
+        self.trunk.lock().inflight.failed(self.id);
     }
 }

@@ -1,47 +1,13 @@
-//! The steps of a tree, in the order of their priority, and the maintenance that does not follow
-//! from writes.
+//! Maintenance that does not follow from writes: full compactions of the leaves for which they are
+//! worth most.
 
-use super::job::Job;
+use super::compactor::Compactor;
 use crate::run::Run;
 use crate::tiered::policy::{self, Wish};
-use crate::tiered::show::Underway;
-use crate::tiered::tree::{Tree, Version, replace};
-use crate::tiered::trunk::{Node, Part, Rank, neighbours, stale_percent};
+use crate::tiered::trunk::{LeafUses, Node, Part, Rank, Underway, leaf_for, replace, stale_percent};
 use alluvium_base::Sequence;
-use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::merge::Older;
-use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
-use std::collections::HashMap;
-
-/// Keys that wait for maintenance after a seek has waded there, at most.
-const MOST_WADED: usize = 64;
-/// Leaves of which the uses are counted, at most.
-const MOST_USED: usize = 1 << 16;
-/// Every how many lookups one is counted, for all of them.
-const SAMPLE: u64 = 64;
-
-/// Something to do, a slice at a time.
-#[derive(Debug)]
-pub enum Step {
-    /// A compaction.
-    Compact(Box<Job>),
-    /// It was done at once: a change of shape.
-    Reshaped,
-}
-
-impl Step {
-    /// Does a slice of the work: about `records` records.
-    ///
-    /// # Errors
-    /// As [`Job::poll`].
-    pub fn poll(&mut self, records: usize) -> Result<Progress> {
-        match self {
-            Step::Compact(job) => job.poll(records),
-            Step::Reshaped => Ok(Progress::Done),
-        }
-    }
-}
 
 /// How much maintenance may be done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,72 +19,13 @@ pub struct Maintenance {
     pub fits_cache: bool,
 }
 
-/// What is known of leaves by their use.
-#[derive(Debug, Default)]
-pub(crate) struct Habits {
-    /// How a leaf was used, by its low key, since it was last rewritten.
-    leaves: HashMap<Box<[u8]>, Uses>,
-    /// Keys where a seek waded through what is deleted.
-    waded: Vec<Box<[u8]>>,
-}
-
-/// How a leaf was used.
-#[derive(Clone, Copy, Debug, Default)]
-struct Uses {
-    /// Scans that began in it.
-    scans: u64,
-    /// Lookups of its keys.
-    gets: u64,
-}
-
-impl Habits {
-    fn used(&mut self, leaf: &Node, count: impl FnOnce(&mut Uses)) {
-        if let Some(uses) = self.leaves.get_mut(&leaf.range.low) {
-            count(uses);
-        } else if self.leaves.len() < MOST_USED {
-            count(self.leaves.entry(leaf.range.low.clone()).or_default());
-        }
-    }
-
-    /// Bytes of memory that it takes, about.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        ((self.leaves.len() + self.waded.len()) * (size_of::<(Box<[u8]>, Uses)>() + 32)) as u64
-    }
-}
-
-impl Tree {
-    /// The next step that is due, if any: compactions, then neighbours that should be one.
-    ///
-    /// # Errors
-    /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full).
-    pub fn next_step(&self) -> Result<Option<Step>> {
-        if let Some(job) = self.next_job()? {
-            return Ok(Some(Step::Compact(Box::new(job))));
-        }
-        if self.merge_neighbours()? {
-            return Ok(Some(Step::Reshaped));
-        }
-        Ok(None)
-    }
-
-    /// The most runs that a lookup may have to ask, on the longest path from the root to a leaf.
-    #[must_use]
-    pub fn longest_path(&self) -> usize {
-        longest_path(&self.version().root).0
-    }
-
-    /// Whether a step is due.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        self.lock().inflight.len() > 0
-    }
-
+impl Compactor {
     /// Asks for the full compaction of the leaf for which it is worth most, if it is for any and
     /// the budget allows it. The work itself comes as a step.
     ///
     /// # Errors
     /// As the device says.
-    pub fn maintain(&self, maintenance: &mut Maintenance) -> Result<bool> {
+    pub(crate) fn maintain(&self, maintenance: &mut Maintenance) -> Result<bool> {
         let Some((low, bytes)) = self.worst(maintenance) else {
             return Ok(false);
         };
@@ -128,23 +35,19 @@ impl Tree {
         Ok(true)
     }
 
-    /// The keys of the leaf that holds a key, as the tree is now.
-    #[must_use]
-    pub fn leaf_range(&self, key: &[u8]) -> KeyRange {
-        leaf_for(&self.version().root, key).range.clone()
-    }
-
     /// Asks for the full compaction of the leaf that holds a key: what lies above it sinks to it,
     /// and then all of it becomes one run. The work itself comes as a step.
     ///
     /// # Errors
     /// As the device says.
-    pub fn compact_fully(&self, key: &[u8]) -> Result<()> {
-        self.forget_habits(key);
-        self.change(None, |trunk, shaper, root| {
+    pub(crate) fn compact_fully(&self, key: &[u8]) -> Result<()> {
+        self.trunk
+            .usage
+            .forget(&leaf_for(&self.trunk.version().root, key).range);
+        self.trunk.change(None, |state, shaper, root| {
             let nodes = shaper.flush_path(root.draft(), key, Rank::Root)?;
             let root = shaper.crown(nodes);
-            trunk.full.insert(leaf_for(&root, key).range.low.clone());
+            state.full.insert(leaf_for(&root, key).range.low.clone());
             // The leaf is copied, so that it is planned for even if nothing has sunk.
             let leaf = leaf_for(&root, key).draft();
             Ok(Some(replace(&root, 0, key, leaf)))
@@ -152,86 +55,28 @@ impl Tree {
         Ok(())
     }
 
-    /// Makes two neighbours one, where both are nearly empty; whether there were such.
-    fn merge_neighbours(&self) -> Result<bool> {
-        self.change(None, |_, shaper, root| {
-            if !root.is_leaf() && root.pivots.len() == 1 {
-                return Ok(Some(shaper.collapse(root.draft())?));
-            }
-            let Some(key) = emptiest(&shaper.shape, root) else {
-                return Ok(None);
-            };
-            let (height, low) = key;
-            let mut node = node_at(root, height, &low).draft();
-            let left = neighbours(&shaper.shape, &node).expect("it was just found");
-            shaper.merge(&mut node, left)?;
-            node.drop_dead_bundles();
-            let root = replace(root, height, &low, node);
-            Ok(Some(shaper.collapse(root)?))
-        })
-    }
-
-    /// A scan begins in a leaf. A count may be lost when many do at once.
-    pub(crate) fn note_scan(&self, leaf: &Node, begins: bool) {
-        if begins && let Some(mut habits) = self.shared.habits.try_lock() {
-            habits.used(leaf, |uses| uses.scans += 1);
-        }
-    }
-
-    /// A key was looked up. A few are counted, by their hashes, and a count may be lost when many
-    /// do at once.
-    #[inline]
-    pub(crate) fn note_get(&self, version: &Version, key: &[u8], hash: u64) {
-        if !hash.is_multiple_of(SAMPLE) {
-            return;
-        }
-        if version.digest.is_none() {
-            self.note_questions(SAMPLE * version.root.bundles.len() as u64);
-        }
-        if let Some(mut habits) = self.shared.habits.try_lock() {
-            habits.used(leaf_for(&version.root, key), |uses| uses.gets += SAMPLE);
-        }
-    }
-
-    /// A seek waded through what is deleted around this key.
-    pub(crate) fn note_wading(&self, key: &[u8]) {
-        let mut habits = self.shared.habits.lock();
-        debug_assert!(habits.waded.len() <= MOST_WADED, "a named maximum");
-        if habits.waded.len() < MOST_WADED {
-            habits.waded.push(key.into());
-        }
-    }
-
-    fn forget_habits(&self, key: &[u8]) {
-        let version = self.version();
-        let range = &leaf_for(&version.root, key).range;
-        let mut habits = self.shared.habits.lock();
-        habits.leaves.remove(&range.low);
-        habits.waded.retain(|key| !range.contains(key));
-    }
-
     /// The leaf whose full compaction is worth most among those that the budget allows, and what it
     /// would write at most.
     fn worst(&self, maintenance: &Maintenance) -> Option<(Box<[u8]>, u64)> {
-        let version = self.version();
-        let habits = self.shared.habits.lock();
-        let trunk = self.lock();
-        let horizon = self.shared.horizon.rule(Older::None).horizon;
-        let is_scarce = self.is_scarce();
+        let version = self.trunk.version();
+        let uses = self.trunk.usage.leaves();
+        let writer = self.trunk.lock();
+        let horizon = self.trunk.horizon.rule(Older::None).horizon;
+        let is_scarce = self.trunk.is_scarce();
         let mut best: Option<(u64, Box<[u8]>, u64)> = None;
         walk(&version.root, &Above::default(), &mut |leaf, above| {
-            match trunk.inflight.underway(0, &leaf.range.low) {
+            match writer.inflight.underway(0, &leaf.range.low) {
                 None => {}
                 // What is due may find no room, where all of the leaf with what lies above it would
                 // free some.
                 Some(Underway::Queued)
-                    if is_scarce && (above.runs > 0 || !trunk.full.contains(&leaf.range.low)) => {}
+                    if is_scarce && (above.runs > 0 || !writer.full.contains(&leaf.range.low)) => {}
                 Some(_) => return,
             }
             let wish = Wish {
                 is_scarce,
                 fits_cache: maintenance.fits_cache,
-                ..wish(leaf, above, &habits, horizon)
+                ..wish(leaf, above, &uses, horizon)
             };
             let worth = policy::full_compaction(&wish);
             if worth > 0
@@ -256,19 +101,6 @@ struct Above {
     range_deletes: u64,
     /// The newest message.
     newest: Sequence,
-}
-
-/// The path from this node to a leaf on which a lookup may have to ask most runs: how many these
-/// are, and the leaf's lowest key.
-pub(crate) fn longest_path(node: &Node) -> (usize, &[u8]) {
-    let paths = node.pivots.iter().enumerate().map(|(index, pivot)| {
-        let (below, low) = match pivot.child.as_deref() {
-            Some(child) => longest_path(child),
-            None => (0, &*pivot.low),
-        };
-        (node.depth(index) + below, low)
-    });
-    paths.max_by_key(|path| path.0).unwrap_or((0, &node.range.low))
 }
 
 fn walk(node: &Node, above: &Above, visit: &mut dyn FnMut(&Node, &Above)) {
@@ -310,10 +142,10 @@ fn newest(node: &Node, index: usize) -> Sequence {
     runs.map(|(_, run)| run.newest()).max().unwrap_or(0)
 }
 
-fn wish(leaf: &Node, above: &Above, habits: &Habits, horizon: Sequence) -> Wish {
+fn wish(leaf: &Node, above: &Above, uses: &LeafUses, horizon: Sequence) -> Wish {
     debug_assert!(leaf.is_leaf() && leaf.pivots.len() == 1, "a leaf has a pivot");
     let weight = leaf.weight(0);
-    let uses = habits.leaves.get(&leaf.range.low).copied().unwrap_or_default();
+    let used = uses.of(leaf);
     Wish {
         bytes: above.bytes + weight.bytes,
         runs: above.runs + leaf.runs(0),
@@ -323,33 +155,10 @@ fn wish(leaf: &Node, above: &Above, habits: &Habits, horizon: Sequence) -> Wish 
         range_deletes: above.range_deletes + range_deletes(leaf, 0),
         is_settled: above.newest.max(newest(leaf, 0)) <= horizon,
         stale_percent: stale_percent(&leaf.pivots[0].own),
-        scans: uses.scans,
-        gets: uses.gets,
-        waded: habits.waded.iter().any(|key| leaf.range.contains(key)),
+        scans: used.scans,
+        gets: used.gets,
+        waded: uses.waded_in(&leaf.range),
         is_scarce: false,
         fits_cache: false,
     }
-}
-
-fn leaf_for<'v>(root: &'v Node, key: &[u8]) -> &'v Node {
-    node_at(root, 0, key)
-}
-
-fn node_at<'v>(root: &'v Node, height: u8, key: &[u8]) -> &'v Node {
-    let mut node = root;
-    debug_assert!(root.height >= height, "no node of height {height} is below");
-    while node.height > height {
-        let pivot = &node.pivots[node.pivot_for(key)];
-        node = pivot.child.as_deref().expect("an index node has children");
-    }
-    node
-}
-
-/// The lowest node that has two children which should be one, by its height and low key.
-fn emptiest(shape: &policy::Shape, root: &Node) -> Option<(u8, Box<[u8]>)> {
-    if root.is_leaf() {
-        return None;
-    }
-    let below = root.children().find_map(|child| emptiest(shape, child));
-    below.or_else(|| neighbours(shape, root).map(|_| (root.height, root.range.low.clone())))
 }

@@ -6,13 +6,16 @@
 //! *Does not know*: who polls a job, and on which thread; lookups and scans, but for the counts
 //! that they leave.
 //!
-//! *Read in this order*: `job.rs`, `fuse.rs` (runs become one), `maintain.rs` (steps by their
-//! priority, and full compactions).
+//! *Read in this order*: `compactor.rs` (which step is next), `job.rs` (one compaction), `fuse.rs`
+//! (runs become one), `maintain.rs` (full compactions).
 
+mod compactor;
 mod fuse;
 mod job;
-pub(super) mod maintain;
+mod maintain;
 
+pub(super) use compactor::Compactor;
+pub use compactor::Step;
 pub use job::Job;
-pub(super) use maintain::{Habits, longest_path};
-pub use maintain::{Maintenance, Step};
+pub(super) use job::compaction_bytes;
+pub use maintain::Maintenance;

@@ -8,9 +8,7 @@
 use super::names::{Names, merged, tell_damage};
 use crate::maplet::Maplet;
 use crate::run::Run;
-use crate::tiered::tree::SEED;
-use crate::tiered::tree::Tree;
-use crate::tiered::trunk::{Group, Node};
+use crate::tiered::trunk::{Group, Node, SEED};
 use alluvium_base::Purpose;
 use alluvium_dictionary::findings::{Checked, Findings};
 use alluvium_dictionary::read::Files;
@@ -43,38 +41,35 @@ pub fn check_files(
     Ok(check.findings)
 }
 
-impl Tree {
-    /// Reads what the current version and the durable generation lead to.
-    pub(crate) fn check_contents(
-        &self,
-        nodes: &[Arc<Node>],
-        durable: Option<&[u8]>,
-        tell: &mut dyn FnMut(Checked) -> Result<()>,
-    ) -> Result<Findings> {
-        let store = self.store();
-        let files = Files::of(store);
-        let mut names = Names::default();
-        let mut groups = HashMap::new();
-        for node in nodes {
-            names.add_node(node);
-            for (part, _) in node.uses() {
-                groups
-                    .entry(part.group.id)
-                    .or_insert_with(|| Arc::clone(&part.group));
-            }
+/// Reads what the current version and the durable generation lead to.
+pub(super) fn check_contents(
+    store: &Store,
+    nodes: &[Arc<Node>],
+    durable: Option<&[u8]>,
+    tell: &mut dyn FnMut(Checked) -> Result<()>,
+) -> Result<Findings> {
+    let files = Files::of(store);
+    let mut names = Names::default();
+    let mut groups = HashMap::new();
+    for node in nodes {
+        names.add_node(node);
+        for (part, _) in node.uses() {
+            groups
+                .entry(part.group.id)
+                .or_insert_with(|| Arc::clone(&part.group));
         }
-        // A crash or a clean end now, and the next opening reads the durable generation.
-        if let Some(root) = durable {
-            names.read(files, root);
-        }
-        for pointer in nodes.iter().filter_map(|node| node.stored.at()) {
-            names.read_again(files, &pointer);
-        }
-        let live_bytes = store.extents().usage().total().live_bytes;
-        let mut check = Contents::new(files, live_bytes, tell);
-        check.all(&mut names, Some((store, &groups)))?;
-        Ok(check.findings)
     }
+    // A crash or a clean end now, and the next opening reads the durable generation.
+    if let Some(root) = durable {
+        names.read(files, root);
+    }
+    for pointer in nodes.iter().filter_map(|node| node.stored.at()) {
+        names.read_again(files, &pointer);
+    }
+    let live_bytes = store.extents().usage().total().live_bytes;
+    let mut check = Contents::new(files, live_bytes, tell);
+    check.all(&mut names, Some((store, &groups)))?;
+    Ok(check.findings)
 }
 
 /// An open store, and the groups of its current version.

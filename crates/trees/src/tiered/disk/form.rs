@@ -1,8 +1,7 @@
 //! Trunk nodes between memory and disk: every group and clip named once, and opened once.
 
-use super::checkpoint::Stored;
 use super::format::{Form, GroupName, PartName, PivotForm, RunName};
-use crate::tiered::trunk::{Bundle, Group, Node, Owned, Part, Pivot};
+use crate::tiered::trunk::{Bundle, Group, Node, Owned, Part, Pivot, Stored};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::Result;

@@ -1,7 +1,6 @@
 //! What a trunk on disk names, read from the device without opening any of it: for a check, and for
 //! rebuilding an extent map.
 
-use super::checkpoint::root_place;
 use super::format::{Form, PartName, Root};
 use crate::maplet::Maplet;
 use crate::run::Run;
@@ -12,8 +11,13 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::{Amounts, Files};
 use alluvium_dictionary::values::{self, ValuePointer};
 use alluvium_storage::extents::{Extent, Reached};
-use alluvium_storage::{Error, NodePointer, Result};
+use alluvium_storage::{Error, NodePointer, Place, Result, Structure};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Where the root of a tree is, for errors: others keep it.
+pub(super) fn root_place() -> Place {
+    Place::new(Structure::Node, "the root of a tree", 0)
+}
 
 /// A group that needs a run in a range, and the run's place in it.
 #[derive(Clone, Debug)]

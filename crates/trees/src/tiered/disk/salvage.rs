@@ -3,25 +3,24 @@
 //! them is reported.
 //!
 //! It is done in two steps, for the extents must be known before anything is written:
-//! [`Salvage::survey`] reads and changes nothing; [`Tree::open_salvaged`] writes new maplets beside
+//! [`Salvage::survey`] reads and changes nothing; [`Salvage::open`] writes new maplets beside
 //! what there is. All trunk nodes are written again by the next checkpoint, and their old space is
 //! given up with it.
 
-use super::checkpoint::{Opener, root_place};
 use super::format::Root;
-use super::names::{Names, Sums, merged};
+use super::names::{Names, Sums, merged, root_place};
+use super::open::Opener;
 use crate::maplet::{Maplet, MapletSpec, Merger, Progress, Source, Written};
 use crate::run::Run;
-use crate::tiered::tree::{SEED, Tree, TreeOptions};
-use crate::tiered::trunk::{Node, Pivot, RunKey};
+use crate::tiered::trunk::{RunKey, SEED, TreeOptions, Trunk, TrunkExtents, all_nodes};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::blob::extents_of;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::{Amounts, Files};
 use alluvium_filters as filters;
+use alluvium_storage::Result;
 use alluvium_storage::extents::{Class, Extent, Reached};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -50,7 +49,8 @@ impl Salvage {
     /// Reads the trunk, every footer and every maplet that the root of a tree leads to.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the root of the trunk is damaged: nothing can be reached then.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when the root of the trunk is damaged:
+    /// nothing can be reached then.
     pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Salvage> {
         let mut names = Names::default();
         names.read(files, root);
@@ -140,11 +140,6 @@ impl Salvage {
         &self.mended
     }
 
-    /// Whether a run has no footer any more.
-    pub(crate) fn is_gone(&self, run: &RunKey) -> bool {
-        self.runs.contains(run)
-    }
-
     /// Rebuilds the maplets that are damaged; returns them by what they were named.
     fn maplets(&mut self, store: &Store, bits: u8) -> Result<BTreeMap<RunKey, Maplet>> {
         let spec = MapletSpec {
@@ -229,54 +224,39 @@ fn merge(
     }
 }
 
-/// A subtree without anything in it.
-pub(crate) fn empty(height: u8, range: &KeyRange) -> Node {
-    if height == 0 {
-        return Node::leaf(range.clone());
-    }
-    let below = Arc::new(empty(height - 1, range));
-    Node {
-        height,
-        pivots: vec![Pivot::empty(range.low.clone(), Some(below), 1)],
-        ..Node::leaf(range.clone())
-    }
-}
-
-impl Tree {
-    /// Opens a tree of which something is damaged, in a store whose extents are those that
-    /// [`Salvage::reached`] names. The next checkpoint makes what comes of it durable. Says of what
-    /// something is lost, and what is as it was.
+impl Salvage {
+    /// Opens the trunk of which something is damaged, in a store whose extents are those that
+    /// [`Salvage::reached`] names. The next checkpoint makes what comes of it durable. Returns of
+    /// what something is lost, and what is as it was.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when it cannot be opened for all that; a full disk; as the device says.
-    pub fn open_salvaged(
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it cannot be opened for all that; a
+    /// full disk; as the device says.
+    pub(crate) fn open(
+        mut self,
         store: &Arc<Store>,
         options: TreeOptions,
-        mut salvage: Salvage,
         root: &[u8],
         cut: Sequence,
-    ) -> Result<(Tree, Vec<Lost>, Vec<String>)> {
+    ) -> Result<(Trunk, Vec<Lost>, Vec<String>)> {
         let payload = Root::decode(root, &root_place(), store.page_size())?;
-        let made = salvage.maplets(store, payload.fingerprint_bits);
+        let made = self.maplets(store, payload.fingerprint_bits);
         let made = store.judge(made)?;
-        let old: Vec<(Extent, u64)> = extents_of(salvage.names.trunk.values());
-        let root = Opener::salvaging(store, &salvage, made).read(&payload.trunk)?;
-        if root.range != KeyRange::everything() {
-            let found = format!("a node with {:?}", root.range);
-            return Err(Error::corrupt(
-                payload.trunk.node.place(),
-                "a root with every key",
-                found,
-            ));
-        }
+        let old: Vec<(Extent, u64)> = extents_of(self.names.trunk.values());
+        let root = Opener::salvaging(store, &self.runs, made).root(&payload)?;
         let options = TreeOptions {
             fingerprint_bits: payload.fingerprint_bits,
             ..options
         };
-        let tree = Tree::assemble_unwritten(Arc::clone(store), options, root, cut, payload.next_group);
+        // All nodes are written again by the next checkpoint, wherever they are.
+        for node in all_nodes(&root) {
+            node.stored.forget();
+        }
+        let extents = TrunkExtents::default();
+        let trunk = Trunk::new(Arc::clone(store), options, root, cut, payload.next_group, extents);
         for (extent, _) in old {
             store.extents().release(extent, store.epochs().current());
         }
-        Ok((tree, salvage.lost, salvage.mended))
+        Ok((trunk, self.lost, self.mended))
     }
 }

@@ -3,9 +3,8 @@
 
 use crate::maplet::{self, Maplet};
 use crate::run::{Builder, Built};
-use crate::tiered::show::compaction_bytes;
-use crate::tiered::tree::Tree;
-use crate::tiered::trunk::{Group, Part, Rank};
+use crate::tiered::compact::compaction_bytes;
+use crate::tiered::trunk::{Group, Part, Rank, Trunk};
 use alluvium_base::{Message, Purpose, Sequence};
 use alluvium_dictionary::record::Record;
 use alluvium_dictionary::rules::Keyspace;
@@ -41,7 +40,7 @@ use std::sync::atomic::Ordering;
 /// ```
 #[derive(Debug)]
 pub struct Ingest {
-    tree: Tree,
+    trunk: Arc<Trunk>,
     class: Class,
     keyspace: Keyspace,
     builder: Option<Builder>,
@@ -56,17 +55,17 @@ pub struct Ingest {
     bytes: u64,
 }
 
-impl Tree {
+impl Ingest {
     /// Begins an ingest. `class` says whether it may use the reserve of space.
     ///
     /// # Errors
     /// [`Error::Poisoned`] when the store refuses changes.
-    pub fn ingest(&self, class: Class) -> Result<Ingest> {
-        self.store().health()?;
+    pub(crate) fn new(trunk: &Arc<Trunk>, class: Class) -> Result<Ingest> {
+        trunk.store.health()?;
         Ok(Ingest {
-            tree: self.clone(),
+            trunk: Arc::clone(trunk),
             class,
-            keyspace: Keyspace::new(&self.options().schema),
+            keyspace: Keyspace::new(&trunk.options.schema),
             builder: None,
             filled: 0,
             building: 0,
@@ -77,9 +76,7 @@ impl Tree {
             bytes: 0,
         })
     }
-}
 
-impl Ingest {
     /// Takes a put; `expires_ms` is 0 when it never expires.
     ///
     /// # Errors
@@ -100,7 +97,7 @@ impl Ingest {
             });
         }
         let result = self.take(key, value, expires_ms);
-        self.tree.judge(result)
+        self.trunk.judge(result)
     }
 
     /// Records taken so far.
@@ -125,15 +122,15 @@ impl Ingest {
     fn take(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
         let len = (key.len() + value.len()) as u64;
         // Runs no larger than a leaf of the tree are taken over by leaves as they are.
-        if self.filled > 0 && self.filled + len > self.tree.options().shape.node_bytes() {
+        if self.filled > 0 && self.filled + len > self.trunk.options.shape.node_bytes() {
             self.close()?;
         }
         let builder = match &mut self.builder {
             Some(builder) => builder,
             none => {
-                let options = self.tree.run_options(Purpose::Incorporate, self.class);
-                self.keyspace = Keyspace::new(&self.tree.options().schema);
-                none.insert(Builder::new(self.tree.store(), &options)?)
+                let options = self.trunk.run_options(Purpose::Incorporate, self.class);
+                self.keyspace = Keyspace::new(&self.trunk.options.schema);
+                none.insert(Builder::new(&self.trunk.store, &options)?)
             }
         };
         if let Some(rules) = self.keyspace.enter(key) {
@@ -165,15 +162,15 @@ impl Ingest {
             return Ok(());
         };
         let hashes = std::mem::take(&mut built.hashes);
-        let spec = self.tree.maplet_spec(Purpose::Incorporate, self.class);
-        match Maplet::build(self.tree.store(), &spec, hashes, 0) {
+        let spec = self.trunk.maplet_spec(Purpose::Incorporate, self.class);
+        match Maplet::build(&self.trunk.store, &spec, hashes, 0) {
             Ok(written) => {
                 self.opened_bytes += built.run.memory_bytes() as u64 + written.maplet.memory_bytes();
                 self.written.push((built, written));
                 Ok(())
             }
             Err(error) => {
-                built.abandon(self.tree.store());
+                built.abandon(&self.trunk.store);
                 Err(error)
             }
         }
@@ -190,26 +187,26 @@ impl Ingest {
     /// tree.
     pub fn attach(mut self, sequence: Sequence) -> Result<()> {
         let result = self.close().and_then(|()| self.install(sequence));
-        self.tree.judge(result)
+        self.trunk.judge(result)
     }
 
     fn install(&mut self, sequence: Sequence) -> Result<()> {
-        let (tree, written) = (&self.tree, &self.written);
+        let (trunk, written) = (&self.trunk, &self.written);
         assert_eq!(
-            tree.cut() + 1,
+            trunk.peek().cut + 1,
             sequence,
             "an ingest is attached when all that was written before is in the tree"
         );
         let part = |(built, maplet): &(Built, maplet::Written)| {
             let run = built.run.clone().based(sequence);
             Part {
-                group: Arc::new(Group::new(tree.next_group(), [Some(run)], maplet.maplet.clone())),
+                group: Arc::new(Group::new(trunk.next_group(), [Some(run)], maplet.maplet.clone())),
                 clip: None,
             }
         };
         let parts: Vec<Part> = written.iter().map(part).collect();
-        let at_once = tree.options().shape.fanout;
-        tree.change(Some(sequence), |_, shaper, root| {
+        let at_once = trunk.options.shape.fanout;
+        trunk.change(Some(sequence), |_, shaper, root| {
             let mut root = root.draft();
             // Few at a time: each few sink before the next come, and no node ever lists all of
             // them.
@@ -221,14 +218,14 @@ impl Ingest {
             // Nothing can fail any more: what was written becomes part of the generation being
             // built.
             for (built, maplet) in written {
-                tree.install_extents(&built.run, &built.extents, &maplet.extents);
+                trunk.install_extents(&built.run, &built.extents, &maplet.extents);
             }
             Ok(Some(root))
         })?;
         let bytes =
             |(built, written): (Built, maplet::Written)| built.run.summary().bytes + written.maplet.bytes();
         let bytes = self.written.drain(..).map(bytes).sum();
-        let tallies = &self.tree.shared.tallies;
+        let tallies = &self.trunk.tallies;
         tallies.incorporated_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -237,8 +234,8 @@ impl Ingest {
 impl Drop for Ingest {
     fn drop(&mut self) {
         for (built, maplet) in self.written.drain(..) {
-            built.abandon(self.tree.store());
-            maplet.abandon(self.tree.store());
+            built.abandon(&self.trunk.store);
+            maplet.abandon(&self.trunk.store);
         }
     }
 }

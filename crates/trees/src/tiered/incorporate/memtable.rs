@@ -2,13 +2,10 @@
 
 use crate::maplet::{self, Maplet};
 use crate::run::{Builder, Built};
-use crate::tiered::lookup::Digest;
-use crate::tiered::tree::Tree;
-use crate::tiered::trunk::{Group, Part, Rank};
+use crate::tiered::trunk::{Digest, Group, Part, Rank, Trunk};
+use alluvium_base::Purpose;
 use alluvium_base::message::LAST;
-use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::contract::Progress;
-use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::merge::{Folder, Older, Rule};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::record::{Record, Value};
@@ -22,7 +19,7 @@ use std::sync::atomic::Ordering;
 /// The writing out of one memtable. Dropped unfinished, it leaves nothing behind.
 #[derive(Debug)]
 pub struct Incorporation {
-    tree: Tree,
+    trunk: Arc<Trunk>,
     share: Share,
     rule: Rule,
     class: Class,
@@ -55,32 +52,23 @@ struct Bundle {
     digest: Option<Arc<Digest>>,
 }
 
-impl Tree {
-    /// Begins to write out a sealed memtable, which holds every commit after the last one's cut up
-    /// to `cut`. Memtables are incorporated in their order. `class` says whether it may use the
-    /// reserve: it does when it holds deletes only.
+impl Incorporation {
+    /// Begins to write out a share of a sealed memtable, which holds every commit after the last
+    /// one's cut up to its own.
     ///
     /// # Errors
     /// As [`Builder::new`].
-    pub fn incorporate(&self, memtable: Arc<Memtable>, cut: Sequence, class: Class) -> Result<Incorporation> {
-        self.incorporate_share(Share::whole(memtable, cut), class)
-    }
-
-    /// The same of a share of a memtable.
-    ///
-    /// # Errors
-    /// As [`Builder::new`].
-    pub fn incorporate_share(&self, share: Share, class: Class) -> Result<Incorporation> {
-        let rule = self.shared.horizon.rule(Older::Elsewhere);
-        let options = self.run_options(Purpose::Incorporate, class);
-        let mut builder = Builder::new(&self.shared.store, &options)?;
+    pub(crate) fn new(trunk: &Arc<Trunk>, share: Share, class: Class) -> Result<Incorporation> {
+        let rule = trunk.horizon.rule(Older::Elsewhere);
+        let options = trunk.run_options(Purpose::Incorporate, class);
+        let mut builder = Builder::new(&trunk.store, &options)?;
         if share.memtable.has_range_deletes() {
             let mut deletes = share.memtable.range_deletes();
             // The tree holds nothing as new as the memtable's oldest message, and the records that
             // follow were not deleted.
             deletes.level(rule.horizon);
             deletes.fold(&[rule.horizon]);
-            let root = &self.peek().root;
+            let root = &trunk.peek().root;
             // Where the tree has nothing, a delete that every reader sees has nothing left to
             // delete (G4).
             deletes.retain(|start, end, sequence| {
@@ -90,20 +78,18 @@ impl Tree {
             builder.delete_ranges(Arc::new(deletes.finish()));
         }
         Ok(Incorporation {
-            tree: self.clone(),
+            trunk: Arc::clone(trunk),
             share,
             rule,
             class,
             builder: Some(builder),
-            keyspace: Keyspace::new(&self.shared.options.schema),
+            keyspace: Keyspace::new(&trunk.options.schema),
             last: None,
             taken: 0,
             state: State::Taking,
         })
     }
-}
 
-impl Incorporation {
     /// Does a slice of the work: about `records` records. With the last one the memtable's messages
     /// are in the tree, and it may be dropped.
     ///
@@ -127,7 +113,7 @@ impl Incorporation {
             return Ok(Progress::Done);
         }
         let result = self.go_on(records);
-        self.tree.judge(result)
+        self.trunk.judge(result)
     }
 
     /// The memtable's messages, all of which were taken, are in the tree from now on.
@@ -139,7 +125,7 @@ impl Incorporation {
     /// Before all of them were taken.
     pub fn publish(&mut self) -> Result<()> {
         let result = self.install();
-        self.tree.judge(result)
+        self.trunk.judge(result)
     }
 
     /// How many of the memtable's messages were taken.
@@ -195,23 +181,23 @@ impl Incorporation {
 
     /// Writes what is left of the run, and its maplet; none of a share without messages.
     fn finish(&mut self) -> Result<Option<Bundle>> {
-        let tree = &self.tree;
+        let trunk = &self.trunk;
         let builder = self.builder.take().expect("it is finished once");
         let Some(mut built) = builder.finish()? else {
             return Ok(None);
         };
         let hashes = std::mem::take(&mut built.hashes);
-        let digest = tree.peek().digest.clone();
+        let digest = trunk.peek().digest.clone();
         let digest = digest.filter(|digest| digest.add_hashes(&hashes));
-        let spec = tree.maplet_spec(Purpose::Incorporate, self.class);
-        match Maplet::build(&tree.shared.store, &spec, hashes, 0) {
+        let spec = trunk.maplet_spec(Purpose::Incorporate, self.class);
+        match Maplet::build(&trunk.store, &spec, hashes, 0) {
             Ok(written) => Ok(Some(Bundle {
                 built,
                 written,
                 digest,
             })),
             Err(error) => {
-                built.abandon(&tree.shared.store);
+                built.abandon(&trunk.store);
                 Err(error)
             }
         }
@@ -229,9 +215,9 @@ impl Incorporation {
             State::Broken => return Err(broken()),
             State::Taking => unreachable!("it is published once all of it was taken"),
         };
-        let (tree, cut) = (&self.tree, self.share.cut);
+        let (trunk, cut) = (&self.trunk, self.share.cut);
         let Some(bundle) = bundle else {
-            tree.change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;
+            trunk.change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;
             self.state = State::Published;
             return Ok(());
         };
@@ -242,7 +228,7 @@ impl Incorporation {
         } = *bundle;
         let bytes = built.run.summary().bytes + written.maplet.bytes();
         let group = Group::new(
-            tree.next_group(),
+            trunk.next_group(),
             [Some(built.run.clone())],
             written.maplet.clone(),
         );
@@ -251,24 +237,24 @@ impl Incorporation {
             group: Arc::new(group),
             clip: None,
         };
-        let changed = tree.change(Some(cut), |trunk, shaper, root| {
+        let changed = trunk.change(Some(cut), |state, shaper, root| {
             let received = shaper.receive(root, vec![part])?;
             let nodes = shaper.settle(received, Rank::Root)?;
             // Nothing can fail any more: what was written becomes part of the generation being
             // built.
-            tree.install_extents(&built.run, &built.extents, &written.extents);
+            trunk.install_extents(&built.run, &built.extents, &written.extents);
             if let Some(digest) = &digest {
-                trunk.cover(digest, number);
+                state.cover(digest, number);
             }
             Ok(Some(shaper.crown(nodes)))
         });
         if let Err(error) = changed {
-            built.abandon(&tree.shared.store);
-            written.abandon(&tree.shared.store);
+            built.abandon(&trunk.store);
+            written.abandon(&trunk.store);
             return Err(error);
         }
         self.state = State::Published;
-        let tallies = &tree.shared.tallies;
+        let tallies = &trunk.tallies;
         tallies.incorporations.fetch_add(1, Ordering::Relaxed);
         tallies.incorporated_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
@@ -278,7 +264,7 @@ impl Incorporation {
 impl Drop for Incorporation {
     fn drop(&mut self) {
         if let State::Taken(Some(bundle)) = std::mem::replace(&mut self.state, State::Broken) {
-            let store = &self.tree.shared.store;
+            let store = &self.trunk.store;
             bundle.built.abandon(store);
             bundle.written.abandon(store);
         }

@@ -11,7 +11,7 @@
 
 use super::reader::Reader;
 use super::search::{Search, Way, ask_together};
-use crate::tiered::tree::SEED;
+use crate::tiered::trunk::SEED;
 use alluvium_dictionary::fetch::{Brought, Peeking};
 use alluvium_dictionary::gather::Gather;
 use alluvium_filters as filters;

@@ -14,6 +14,5 @@ mod reader;
 mod search;
 
 pub use digest::Digesting;
-pub(super) use digest::{Covered, Digest};
 pub use polled::{Course, Lookup};
 pub use reader::Reader;

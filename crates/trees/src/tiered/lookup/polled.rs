@@ -2,7 +2,7 @@
 
 use super::reader::Reader;
 use super::search::Search;
-use crate::tiered::tree::Tree;
+use crate::tiered::trunk::Trunk;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::contract::{self, Course as _};
 use alluvium_dictionary::fetch::{Brought, Peeking};
@@ -154,7 +154,7 @@ impl Reader<'_> {
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
 pub struct Lookup {
-    tree: Tree,
+    trunk: Arc<Trunk>,
     memtables: Option<Arc<dyn Memtables>>,
     key: Vec<u8>,
     at: Sequence,
@@ -173,13 +173,19 @@ impl fmt::Debug for Lookup {
     }
 }
 
-impl Tree {
-    /// A lookup of a key for a reader at `at`, to be polled.
-    #[must_use]
-    pub fn lookup(&self, key: &[u8], at: Sequence, now_ms: u64) -> Lookup {
+impl Lookup {
+    /// Returns a lookup of a key for a reader at `at`, to be polled: in the memtables, if there are
+    /// any, and the tree below them.
+    pub(crate) fn new(
+        trunk: &Arc<Trunk>,
+        memtables: Option<Arc<dyn Memtables>>,
+        key: &[u8],
+        at: Sequence,
+        now_ms: u64,
+    ) -> Lookup {
         Lookup {
-            tree: self.clone(),
-            memtables: None,
+            trunk: Arc::clone(trunk),
+            memtables,
             key: key.to_vec(),
             at,
             now_ms,
@@ -188,22 +194,6 @@ impl Tree {
         }
     }
 
-    /// The same through memtables and the tree below them.
-    #[must_use]
-    pub fn lookup_with(
-        &self,
-        memtables: Arc<dyn Memtables>,
-        key: &[u8],
-        at: Sequence,
-        now_ms: u64,
-    ) -> Lookup {
-        let mut lookup = self.lookup(key, at, now_ms);
-        lookup.memtables = Some(memtables);
-        lookup
-    }
-}
-
-impl Lookup {
     /// Another key, with the memory that there is.
     pub fn reset(&mut self, key: &[u8], at: Sequence, now_ms: u64) {
         self.key.clear();
@@ -251,12 +241,12 @@ impl Lookup {
 
     /// Goes on; when it is pending, what it needs was asked for.
     fn go_on(&mut self) -> Poll<Result<Answer>> {
-        let tree = self.tree.clone();
-        let rules = tree.options().schema.rules(&self.key);
+        let trunk = Arc::clone(&self.trunk);
+        let rules = trunk.options.schema.rules(&self.key);
         let operator = rules.operator.as_deref();
         // What leaves the list from here on is in the version.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
-        let mut reader = tree.reader();
+        let mut reader = Reader::of(&trunk);
         let is_new = !reader.is_of(&self.course);
         if is_new {
             reader.begin(&mut self.course, self.at, self.now_ms);
@@ -272,7 +262,7 @@ impl Lookup {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             Poll::Pending => {
                 self.course.suspend(gather);
-                let cache = tree.store().cache();
+                let cache = trunk.store.cache();
                 let pending = cache.request(self.course.missing(), Purpose::Lookup, Residence::Keep)?;
                 self.course.asked(&pending);
                 self.pending = Some(pending);

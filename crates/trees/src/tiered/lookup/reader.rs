@@ -2,7 +2,7 @@
 
 use super::many::Many;
 use super::search::Search;
-use crate::tiered::tree::{SEED, Tree, Version};
+use crate::tiered::trunk::{SEED, Trunk, Version};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::fetch::{Blocking, Fetch, found};
 use alluvium_dictionary::gather::{Answer, Gather, Known};
@@ -50,7 +50,7 @@ use std::task::Poll;
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
 pub struct Reader<'t> {
-    tree: &'t Tree,
+    trunk: &'t Trunk,
     // The version goes before the guard that keeps it readable.
     version: arc_swap::Guard<Arc<Version>>,
     guard: Guard,
@@ -63,6 +63,19 @@ impl fmt::Debug for Reader<'_> {
             .field("version", &self.version.number())
             .field("cut", &self.cut())
             .finish_non_exhaustive()
+    }
+}
+
+impl<'t> Reader<'t> {
+    /// Returns a reader of the current version.
+    pub(crate) fn of(trunk: &'t Trunk) -> Reader<'t> {
+        let guard = trunk.store.epochs().pin();
+        Reader {
+            trunk,
+            version: trunk.peek(),
+            guard,
+            search: Search::default(),
+        }
     }
 }
 
@@ -97,7 +110,7 @@ impl Reader<'_> {
 
     pub(super) fn blocking(&self) -> Blocking<'_> {
         Blocking {
-            cache: self.tree.shared.store.cache(),
+            cache: self.trunk.store.cache(),
             guard: &self.guard,
             purpose: Purpose::Lookup,
         }
@@ -149,75 +162,33 @@ impl Reader<'_> {
     /// Maintenance wants to know which leaves are asked much.
     pub(super) fn note(&self, key: &[u8]) {
         let hash = filters::hash(SEED, key);
-        self.tree.note_get(&self.version, key, hash);
-    }
-}
-
-impl Tree {
-    /// Returns a reader of the current version.
-    #[must_use]
-    pub fn reader(&self) -> Reader<'_> {
-        let guard = self.shared.store.epochs().pin();
-        Reader {
-            tree: self,
-            version: self.peek(),
-            guard,
-            search: Search::default(),
-        }
+        self.trunk.usage.note_get(&self.version, key, hash);
     }
 
     /// Returns the value of a key for a reader at `at`.
     ///
-    /// ```
-    /// use alluvium_base::{Message, message::LAST};
-    /// use alluvium_device::{Directory, memory::MemoryDirectory};
-    /// use alluvium_storage::extents::Class;
-    /// use alluvium_storage::store::{Store, StoreOptions};
-    /// use alluvium_dictionary::memtable::Memtable;
-    /// use alluvium_trees::tiered::{Tree, TreeOptions};
-    /// use std::sync::Arc;
-    ///
-    /// let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
-    /// let store = Arc::new(Store::create(directory, &StoreOptions::default(), b"")?);
-    /// let tree = Tree::create(store, TreeOptions::default());
-    /// let memtable = Memtable::new(1 << 20);
-    /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
-    /// tree.incorporate(Arc::new(memtable), 1, Class::Normal)?.poll(usize::MAX)?;
-    /// assert_eq!(tree.get(b"river", LAST, 0)?, Some(b"Elbe".to_vec()));
-    /// assert_eq!(tree.get(b"lake", LAST, 0)?, None);
-    /// # Ok::<(), alluvium_storage::Error>(())
-    /// ```
-    ///
     /// # Errors
     /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
-    pub fn get(&self, key: &[u8], at: Sequence, now_ms: u64) -> Result<Answer> {
-        let rules = self.options().schema.rules(key);
+    pub fn get(&mut self, key: &[u8], at: Sequence, now_ms: u64) -> Result<Answer> {
+        let rules = self.trunk.options.schema.rules(key);
         let mut gather = Gather::new(at, now_ms, rules.operator.as_deref());
         self.gather(key, &mut gather)?;
         gather.answer(key)
-    }
-
-    /// Feeds a lookup that memtables have not decided with what the tree holds.
-    ///
-    /// # Errors
-    /// As [`Tree::get`].
-    pub fn gather(&self, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
-        self.reader().gather(key, gather)
     }
 
     /// Returns the values of many keys for a reader at `at`, in their order. All leaves that must
     /// be read are read together.
     ///
     /// # Errors
-    /// As [`Tree::get`].
-    pub fn multi_get(&self, keys: &[&[u8]], at: Sequence, now_ms: u64) -> Result<Vec<Answer>> {
-        let schema = &self.options().schema;
+    /// As [`Reader::get`].
+    pub fn multi_get(&mut self, keys: &[&[u8]], at: Sequence, now_ms: u64) -> Result<Vec<Answer>> {
+        let schema = &self.trunk.options.schema;
         let rules: Vec<_> = keys.iter().map(|key| schema.rules(key)).collect();
         let operators = rules.iter().map(|rules| rules.operator.as_deref());
         let mut gathers: Vec<Gather<'_>> = operators
             .map(|operator| Gather::new(at, now_ms, operator))
             .collect();
-        self.reader().gather_many(keys, &mut gathers)?;
+        self.gather_many(keys, &mut gathers)?;
         let answers = gathers.into_iter().zip(keys);
         answers.map(|(gather, key)| gather.answer(key)).collect()
     }

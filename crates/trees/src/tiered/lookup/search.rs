@@ -3,8 +3,7 @@
 //! brought.
 
 use crate::maplet::{self, Maplet};
-use crate::tiered::tree::{SEED, Version};
-use crate::tiered::trunk::{Group, Layer, Node, Part};
+use crate::tiered::trunk::{Group, Layer, Node, Part, SEED, Version};
 use alluvium_dictionary::fetch::Fetch;
 use alluvium_dictionary::gather::Known;
 use alluvium_dictionary::merge::Operator;
@@ -379,39 +378,42 @@ mod tests {
         }
         // The runs of all bundles as one group, as compactions that leave what is older alone make
         // it.
-        tree.change(None, |_, _, root| {
-            let mut root = root.draft();
-            let bundles = std::mem::take(&mut root.bundles);
-            let parts = bundles.iter().flat_map(|bundle| &bundle.parts);
-            let groups: Vec<&Arc<Group>> = parts.map(|part| &part.group).collect();
-            let sources = groups.iter().enumerate().map(|(place, group)| maplet::Source {
-                maplet: group.maplet.clone(),
-                rewrite: [Some(place as u16)].into(),
-            });
-            let spec = tree.maplet_spec(alluvium_base::Purpose::Other, Class::Normal);
-            let mut merger = maplet::Merger::new(tree.store(), &spec, sources.collect(), None)?;
-            let written = loop {
-                if let maplet::Progress::Done(written) = merger.step(1000)? {
-                    break written;
-                }
-            };
-            tree.store().extents().install(&written.extents);
-            let runs = groups.iter().map(|group| group.runs[0].get().cloned());
-            let group = Group::new(tree.next_group(), runs, written.maplet.clone());
-            let part = Part {
-                group: Arc::new(group),
-                clip: None,
-            };
-            root.bundles = vec![Arc::new(crate::tiered::trunk::Bundle {
-                number: root.next - 1,
-                parts: vec![part],
-            })];
-            let pivot = &mut root.pivots[0];
-            pivot.live = vec![vec![crate::run::Weight::default()]];
-            pivot.first = root.next - 1;
-            Ok(Some(root))
-        })
-        .unwrap();
+        tree.trunk
+            .change(None, |_, _, root| {
+                let mut root = root.draft();
+                let bundles = std::mem::take(&mut root.bundles);
+                let parts = bundles.iter().flat_map(|bundle| &bundle.parts);
+                let groups: Vec<&Arc<Group>> = parts.map(|part| &part.group).collect();
+                let sources = groups.iter().enumerate().map(|(place, group)| maplet::Source {
+                    maplet: group.maplet.clone(),
+                    rewrite: [Some(place as u16)].into(),
+                });
+                let spec = tree
+                    .trunk
+                    .maplet_spec(alluvium_base::Purpose::Other, Class::Normal);
+                let mut merger = maplet::Merger::new(tree.store(), &spec, sources.collect(), None)?;
+                let written = loop {
+                    if let maplet::Progress::Done(written) = merger.step(1000)? {
+                        break written;
+                    }
+                };
+                tree.store().extents().install(&written.extents);
+                let runs = groups.iter().map(|group| group.runs[0].get().cloned());
+                let group = Group::new(tree.trunk.next_group(), runs, written.maplet.clone());
+                let part = Part {
+                    group: Arc::new(group),
+                    clip: None,
+                };
+                root.bundles = vec![Arc::new(crate::tiered::trunk::Bundle {
+                    number: root.next - 1,
+                    parts: vec![part],
+                })];
+                let pivot = &mut root.pivots[0];
+                pivot.live = vec![vec![crate::run::Weight::default()]];
+                pivot.first = root.next - 1;
+                Ok(Some(root))
+            })
+            .unwrap();
         let expected: Vec<u8> = (1..=RUNS).flat_map(value).collect();
         assert_eq!(found(&tree, b"k"), Some(expected));
     }
@@ -420,11 +422,12 @@ mod tests {
     fn what_came_from_one_of_two_nodes_counts_up_to_where_the_other_began() {
         let tree = tree();
         // Two leaves, before and from `m` on.
-        tree.change(None, |_, shaper, _| {
-            let leaves = [KeyRange::new(b"", Some(b"m")), KeyRange::new(b"m", None)];
-            Ok(Some(shaper.crown(leaves.map(Node::leaf).into())))
-        })
-        .unwrap();
+        tree.trunk
+            .change(None, |_, shaper, _| {
+                let leaves = [KeyRange::new(b"", Some(b"m")), KeyRange::new(b"m", None)];
+                Ok(Some(shaper.crown(leaves.map(Node::leaf).into())))
+            })
+            .unwrap();
         write(
             &tree,
             &[(b"a", Message::put(1, b"left")), (b"m", Message::put(2, b"old"))],
@@ -445,12 +448,13 @@ mod tests {
             }
         }
         drop(others);
-        tree.change(None, |_, shaper, root| {
-            let mut root = root.draft();
-            shaper.merge(&mut root, 0)?;
-            Ok(Some(root))
-        })
-        .unwrap();
+        tree.trunk
+            .change(None, |_, shaper, root| {
+                let mut root = root.draft();
+                shaper.merge(&mut root, 0)?;
+                Ok(Some(root))
+            })
+            .unwrap();
         let version = tree.version();
         let joined = version.root.pivots[0].child.as_deref().expect("one leaf is left");
         assert!(

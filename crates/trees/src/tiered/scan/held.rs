@@ -8,7 +8,6 @@
 //! one has to find its place again. And each decides little ahead.
 
 use super::segment::Segment;
-use crate::tiered::tree::Tree;
 use alluvium_dictionary::batch::FEW;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -112,29 +111,22 @@ impl Held {
         parked.bytes -= bytes;
         Some(segment)
     }
-}
 
-impl Tree {
-    /// Limits what scans hold between their calls to `bytes` bytes, all of them together, but for a
-    /// little that each needs.
-    pub fn limit_scans(&self, bytes: u64) {
-        self.shared.held.limit.store(bytes, Ordering::Relaxed);
+    /// Limits what scans hold to `bytes` bytes, all of them together.
+    pub(super) fn limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns how many bytes scans hold between their calls.
-    #[must_use]
-    pub fn scans_hold(&self) -> u64 {
-        let held = &self.shared.held;
-        held.own.load(Ordering::Relaxed) + held.parked.lock().bytes
+    /// Returns how many bytes scans hold.
+    pub(super) fn bytes(&self) -> u64 {
+        self.own.load(Ordering::Relaxed) + self.parked.lock().bytes
     }
 }
 
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
-    use super::*;
-    use crate::tiered::Progress;
     use crate::tiered::scan::Iter;
-    use crate::tiered::tree::TreeOptions;
+    use crate::tiered::{Progress, Tree, TreeOptions};
     use alluvium_base::Message;
     use alluvium_base::message::LAST;
     use alluvium_device::memory::MemoryDirectory;

@@ -1,10 +1,10 @@
 //! Scans: what a range holds, in key order or against it, decided by the batch.
 
 use super::held::Hold;
+use super::scans::Scans;
 use super::segment::{Position, Segment, Taken, Wanted};
 use super::usual::LONG_SCAN;
-use crate::tiered::tree::{Tree, Version};
-use crate::tiered::trunk::Node;
+use crate::tiered::trunk::{Node, Trunk, Version};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::apart;
 use alluvium_dictionary::batch::Batch;
@@ -45,7 +45,7 @@ const _: () = assert!(
 /// again. It decides some records at once, more and more as it goes on; what it has decided stays
 /// right, for nothing changes at or below its sequence number.
 pub struct Iter {
-    tree: Tree,
+    scans: Arc<Scans>,
     memtables: Option<Arc<dyn Memtables>>,
     wanted: Wanted,
     segment: Option<Box<Segment>>,
@@ -73,7 +73,7 @@ pub struct Iter {
 impl Drop for Iter {
     fn drop(&mut self) {
         self.note_length();
-        let held = &self.tree.shared.held;
+        let held = &self.scans.held;
         drop(held.take(&mut self.hold));
         held.keep(&mut self.hold, 0);
     }
@@ -91,7 +91,7 @@ enum Probe {
 
 /// What a scan looks at while it fills a batch.
 struct View<'v> {
-    tree: &'v Tree,
+    trunk: &'v Trunk,
     version: &'v Version,
     list: Option<&'v MemtableList>,
 }
@@ -105,14 +105,21 @@ impl fmt::Debug for Iter {
     }
 }
 
-impl Tree {
-    /// Returns a walk over `range` in key order or against it, for a reader at `at` to whom puts
-    /// that expire at or before `now_ms` are gone.
-    #[must_use]
-    pub fn iter(&self, range: KeyRange, direction: Direction, at: Sequence, now_ms: u64) -> Iter {
+impl Iter {
+    /// A walk over `range` of the tree, and of memtables above it if there are any, for a reader at
+    /// `at` to whom puts that expire at or before `now_ms` are gone.
+    pub(crate) fn new(
+        scans: &Arc<Scans>,
+        memtables: Option<Arc<dyn Memtables>>,
+        range: KeyRange,
+        direction: Direction,
+        at: Sequence,
+        now_ms: u64,
+    ) -> Iter {
         Iter {
-            tree: self.clone(),
-            memtables: None,
+            keyspace: Keyspace::new(&scans.trunk.options.schema),
+            scans: Arc::clone(scans),
+            memtables,
             wanted: Wanted {
                 range,
                 direction,
@@ -129,65 +136,18 @@ impl Tree {
             taken: 0,
             is_told: false,
             known: Known::default(),
-            keyspace: Keyspace::new(&self.options().schema),
             dead: 0,
             waded: 0,
         }
     }
 
-    /// The same over memtables and the tree below them, as one.
-    ///
-    /// ```
-    /// # use alluvium_base::Message;
-    /// # use alluvium_device::memory::MemoryDirectory;
-    /// # use alluvium_storage::store::{Store, StoreOptions};
-    /// use alluvium_dictionary::memtable::Memtable;
-    /// use alluvium_dictionary::merge::Direction;
-    /// use alluvium_dictionary::range::KeyRange;
-    /// use alluvium_trees::tiered::{Tree, TreeOptions};
-    /// use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
-    /// use std::sync::Arc;
-    ///
-    /// #[derive(Debug)]
-    /// struct One(MemtableList);
-    /// impl Memtables for One {
-    ///     fn newest_first(&self) -> MemtableList {
-    ///         Arc::clone(&self.0)
-    ///     }
-    /// }
-    /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
-    /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
-    /// let memtable = Arc::new(Memtable::new(1 << 20));
-    /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
-    /// let above = One(Arc::new(vec![MemtableEntry { memtable, base: 0 }]));
-    /// let mut iter = tree.iter_with(Arc::new(above), KeyRange::everything(), Direction::Forward, 1, 0);
-    /// assert_eq!(iter.next()?, Some((&b"river"[..], &b"Elbe"[..])));
-    /// assert_eq!(iter.next()?, None);
-    /// # Ok::<(), alluvium_storage::Error>(())
-    /// ```
-    #[must_use]
-    pub fn iter_with(
-        &self,
-        memtables: Arc<dyn Memtables>,
-        range: KeyRange,
-        direction: Direction,
-        at: Sequence,
-        now_ms: u64,
-    ) -> Iter {
-        let mut iter = self.iter(range, direction, at, now_ms);
-        iter.memtables = Some(memtables);
-        iter
-    }
-}
-
-impl Iter {
     /// Goes before the first key at or behind `key`, in the iterator's direction.
     pub fn seek(&mut self, key: &[u8]) {
         self.note_length();
         self.position = Position::At(key.to_vec());
         self.enters = true;
         self.segment = None;
-        drop(self.tree.shared.held.take(&mut self.hold));
+        drop(self.scans.held.take(&mut self.hold));
         self.batch.clear();
         self.ahead = 1;
         (self.dead, self.waded) = (0, 0);
@@ -204,7 +164,7 @@ impl Iter {
     fn note_length(&mut self) {
         let taken = std::mem::take(&mut self.taken) + self.batch.taken();
         if taken > 0 {
-            self.tree.shared.usual_scan.note(taken);
+            self.scans.usual.note(taken);
         }
     }
 
@@ -230,7 +190,7 @@ impl Iter {
         if self.is_told {
             self.ahead = self.ahead.max(self.wanted.expected).min(MAX_AHEAD);
         } else if self.taken == 0 {
-            let usual = self.tree.shared.usual_scan.records();
+            let usual = self.scans.usual.records();
             let are_long = usual > LONG_SCAN - LONG_SCAN / 8;
             self.wanted.expected = if are_long {
                 NO_END
@@ -265,11 +225,11 @@ impl Iter {
     /// Returns whether what it goes on from is still in memory.
     #[cfg(test)]
     pub(crate) fn is_ready(&self) -> bool {
-        self.segment.is_some() || self.tree.shared.held.has(&self.hold)
+        self.segment.is_some() || self.scans.held.has(&self.hold)
     }
 
     fn begin_batch(&mut self) {
-        let held = &self.tree.shared.held;
+        let held = &self.scans.held;
         if self.segment.is_none() {
             self.segment = held.take(&mut self.hold);
         }
@@ -284,7 +244,7 @@ impl Iter {
         if self.batch.len() == 0 {
             self.batch = Batch::default();
         }
-        let held = &self.tree.shared.held;
+        let held = &self.scans.held;
         let batch = self.batch.memory_bytes();
         let segment = self.segment.as_deref().map_or(0, Segment::memory_bytes);
         if held.keep(&mut self.hold, batch + segment) {
@@ -299,14 +259,15 @@ impl Iter {
 
     /// Fills the batch from one version and the memtables above it, which are let go afterwards.
     fn fill(&mut self) -> Result<()> {
-        let tree = self.tree.clone();
+        let scans = Arc::clone(&self.scans);
+        let trunk = &*scans.trunk;
         // What leaves the list from here on is in the version.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
         // What the version refers to stays while this guard is pinned.
-        let guard = tree.shared.store.epochs().pin();
-        let version = tree.peek();
+        let guard = trunk.store.epochs().pin();
+        let version = trunk.peek();
         let view = View {
-            tree: &tree,
+            trunk,
             version: &version,
             list: list.as_ref(),
         };
@@ -316,7 +277,7 @@ impl Iter {
             self.segment = None;
         }
         let from = Blocking {
-            cache: tree.shared.store.cache(),
+            cache: trunk.store.cache(),
             guard: &guard,
             purpose: Purpose::Scan,
         };
@@ -357,7 +318,7 @@ impl Iter {
                 if taken == Taken::Waded {
                     self.waded += 1;
                     if self.waded == WADING {
-                        view.tree.note_wading(segment.key());
+                        view.trunk.usage.note_wading(segment.key());
                     }
                 }
                 if self.dead.is_multiple_of(PATIENCE) {
@@ -379,9 +340,11 @@ impl Iter {
             self.position = Position::End;
             return Ok(false);
         }
-        view.tree.note_scan(leaf, std::mem::take(&mut self.enters));
+        if std::mem::take(&mut self.enters) {
+            view.trunk.usage.note_scan(leaf);
+        }
         let segment = Segment::open(
-            view.tree.store(),
+            &view.trunk.store,
             view.version,
             leaf,
             above(view.list, view.version.cut, self.wanted.at),

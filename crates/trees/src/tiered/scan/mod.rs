@@ -5,15 +5,15 @@
 //!
 //! *Does not know*: point lookups; how a version is made.
 //!
-//! *Read in this order*: `iter.rs`, `segment.rs` (one leaf's range), `sources.rs`, `held.rs` (what
-//! scans hold), `usual.rs` (how long scans are).
+//! *Read in this order*: `iter.rs`, `segment.rs` (one leaf's range), `sources.rs`, `scans.rs` (what
+//! all scans share), `held.rs` (what they hold), `usual.rs` (how long they are).
 
 mod held;
 mod iter;
+mod scans;
 mod segment;
 mod sources;
 mod usual;
 
-pub(super) use held::Held;
 pub use iter::Iter;
-pub(super) use usual::UsualScan;
+pub(super) use scans::Scans;

@@ -2,8 +2,7 @@
 
 use super::sources::{Above, Deletes, Source};
 use crate::run::{self, Access};
-use crate::tiered::tree::Version;
-use crate::tiered::trunk::Node;
+use crate::tiered::trunk::{Node, Version};
 use alluvium_base::{Kind, Sequence};
 use alluvium_dictionary::batch::Batch;
 use alluvium_dictionary::fetch::{Blocking, found};

@@ -7,8 +7,7 @@
 //! └ leaf ""..   own 2|1 runs, 40 KiB   pending -
 //! ```
 
-use crate::tiered::tree::{Tree, Version};
-use crate::tiered::trunk::{Layer, Node};
+use crate::tiered::trunk::{Layer, Node, Version};
 use std::fmt::{self, Write as _};
 
 impl fmt::Display for Version {
@@ -21,14 +20,6 @@ impl fmt::Display for Version {
             self.root.height + 1
         )?;
         draw(&self.root, 0, f)
-    }
-}
-
-impl Tree {
-    /// Returns the current version, drawn in plain text.
-    #[must_use]
-    pub fn draw(&self) -> String {
-        self.version().to_string()
     }
 }
 

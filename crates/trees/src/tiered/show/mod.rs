@@ -1,6 +1,6 @@
-//! What a tree looks like and what it is about to cost, for people and for other layers.
+//! What a tree looks like and how much of it lies in a range, for people and for other layers.
 //!
-//! *Knows*: how a version is drawn and outlined; how much of what there is lies in a range.
+//! *Knows*: how a version is drawn and outlined; what the parts of a range weigh.
 //!
 //! *Does not know*: how anything changes; no leaf of a run is read here.
 //!
@@ -10,6 +10,5 @@ mod draw;
 mod estimate;
 mod outline;
 
-pub use estimate::{Debt, Memory};
-pub(super) use estimate::{Totals, compaction_bytes};
-pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway};
+pub(super) use estimate::{approximate_len, size_on_disk, weigh};
+pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun};

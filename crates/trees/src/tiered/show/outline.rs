@@ -1,8 +1,7 @@
 //! The tree's shape as plain data: to draw it, measure it, or look for a run in it.
 
 use crate::run::{Summary, Use};
-use crate::tiered::tree::Tree;
-use crate::tiered::trunk::{Group, Inflight, Layer, Node};
+use crate::tiered::trunk::{Group, Inflight, Layer, Node, Trunk, Underway, Version};
 use alluvium_base::Sequence;
 use alluvium_dictionary::range::KeyRange;
 use std::sync::Arc;
@@ -100,34 +99,23 @@ pub struct OutlineRun {
     pub extents: Vec<Use>,
 }
 
-/// How far a compaction is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Underway {
-    /// It was not begun.
-    Queued,
-    /// It is being done.
-    Running,
-}
-
-impl Tree {
-    /// Returns the current shape. It costs a copy of the trunk's keys, and no read.
-    #[must_use]
-    pub fn outline(&self) -> Outline {
+impl Outline {
+    /// Returns the current shape of a trunk.
+    pub(crate) fn of(trunk: &Trunk) -> Outline {
         // Under the lock, what is under way belongs to the version.
-        let trunk = self.lock();
-        let version = self.version();
+        let state = trunk.lock();
+        let version = trunk.version();
         Outline {
             version: version.number,
             cut: version.cut,
-            root: node(&version.root, &trunk.inflight),
+            root: node(&version.root, &state.inflight),
         }
     }
+}
 
-    /// Returns a run, by the number of its group and its place in that, as [`OutlineLayer`] says
-    /// them; none if it is not in the tree (any more). Nothing is read.
-    #[must_use]
-    pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
-        let version = self.version();
+impl OutlineRun {
+    /// Returns a run of a version, by the number of its group and its place in that.
+    pub(crate) fn of(version: &Version, group: u64, place: usize) -> Option<OutlineRun> {
         let group = find(&version.root, group)?;
         let run = group.runs.get(place)?.get()?;
         Some(OutlineRun {

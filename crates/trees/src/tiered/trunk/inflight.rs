@@ -13,7 +13,6 @@
 //!  (split, merged)                     └────── reshaped ───────────────────► discarded
 //! ```
 
-use crate::tiered::show::{Debt, Underway};
 use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -82,6 +81,36 @@ impl fmt::Display for Edge {
             Edge::Failed => "compaction failed",
         })
     }
+}
+
+/// Compactions that are due or under way: what writes have put off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Debt {
+    /// Compactions that were not begun.
+    pub pending_jobs: u64,
+    /// About how many bytes they will read.
+    pub pending_bytes: u64,
+    /// Compactions under way.
+    pub running_jobs: u64,
+    /// About how many bytes they read in all.
+    pub running_bytes: u64,
+}
+
+impl Debt {
+    /// Returns what is due and what is under way.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.pending_bytes + self.running_bytes
+    }
+}
+
+/// How far a compaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Underway {
+    /// It was not begun.
+    Queued,
+    /// It is being done.
+    Running,
 }
 
 /// How far a job is.

@@ -7,9 +7,9 @@
 //!   pivot t   own ─┘    ░   ░   ░   ░   █
 //! ```
 
+use super::stored::Stored;
 use crate::maplet::Maplet;
 use crate::run::{Run, Weight};
-use crate::tiered::disk::Stored;
 use alluvium_base::Purpose;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Cache, Guard, Result};

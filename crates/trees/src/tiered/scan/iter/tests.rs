@@ -1,7 +1,7 @@
 //! How scans read.
 
 use super::*;
-use crate::tiered::{Progress, TreeOptions};
+use crate::tiered::{Progress, Tree, TreeOptions};
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
 use alluvium_device::memory::MemoryDirectory;
@@ -62,7 +62,7 @@ fn scans_read_at_once_what_such_scans_usually_take() {
         "{reads} reads for 100 scans of two or three leaves"
     );
     reads_for(100, 2);
-    assert!(tree.shared.usual_scan.records() < 4);
+    assert!(tree.scans.usual.records() < 4);
 }
 
 #[test]
