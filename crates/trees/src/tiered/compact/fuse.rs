@@ -26,7 +26,7 @@ pub(crate) struct Source {
 }
 
 /// How a merge is done.
-pub(crate) struct Plan<'a> {
+pub(super) struct Plan<'a> {
     pub(crate) rule: Rule,
     pub(crate) schema: &'a Arc<dyn Schema>,
     pub(crate) asks_filters: bool,
@@ -41,7 +41,7 @@ pub(crate) struct Taken {
 }
 
 /// A merge under way.
-pub(crate) struct Fused {
+pub(super) struct Fused {
     store: Arc<Store>,
     merged: Merged<Cursor>,
     /// The builder has the same, where all of them remain.

@@ -44,7 +44,7 @@ impl<'n> Names<'n> {
 }
 
 /// Returns a node as it is written; `child` says where each child is. None when one is nowhere.
-pub(crate) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> Option<ValuePointer>) -> Option<Form> {
+pub(super) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> Option<ValuePointer>) -> Option<Form> {
     let mut names = Names::default();
     let bundles = node
         .bundles
@@ -107,7 +107,7 @@ fn needed(node: &Node) -> HashSet<(u64, usize)> {
 }
 
 /// Returns the node that was written, and through `open` what it refers to.
-pub(crate) fn node_of(form: Form, open: &mut dyn Open) -> Result<Node> {
+pub(super) fn node_of(form: Form, open: &mut dyn Open) -> Result<Node> {
     let groups = form
         .groups
         .iter()

@@ -21,7 +21,7 @@ pub(super) fn root_place() -> Place {
 
 /// A group that needs a run in a range, and the run's place in it.
 #[derive(Clone, Debug)]
-pub(crate) struct Need {
+pub(super) struct Need {
     pub(crate) range: KeyRange,
     pub(crate) group: u64,
     pub(crate) place: usize,
@@ -44,7 +44,7 @@ pub(crate) struct Names {
 
 /// A trunk node that cannot be read, or a root that names none.
 #[derive(Debug)]
-pub(crate) struct Damaged {
+pub(super) struct Damaged {
     /// The keys that it is responsible for.
     pub(crate) range: KeyRange,
     pub(crate) error: Error,
@@ -94,7 +94,7 @@ impl Names {
     }
 
     /// Notes where a node of the current version was written, and whether it can be read there.
-    pub(crate) fn read_again(&mut self, files: Files<'_>, pointer: &ValuePointer) {
+    pub(super) fn read_again(&mut self, files: Files<'_>, pointer: &ValuePointer) {
         if self.seen.insert(*pointer)
             && let Err(error) = self.read_node(files, pointer)
         {
@@ -106,7 +106,7 @@ impl Names {
     }
 
     /// Notes what a node in memory refers to.
-    pub(crate) fn add_node(&mut self, node: &Node) {
+    pub(super) fn add_node(&mut self, node: &Node) {
         for (part, range) in node.uses() {
             let group = &part.group;
             let maplet = *group.maplet.pointer();
@@ -238,7 +238,7 @@ impl Sums {
         *bytes = (*bytes + live).min(extent.bytes());
     }
 
-    pub(crate) fn add_run(&mut self, run: &Run, needs: &[Need]) {
+    pub(super) fn add_run(&mut self, run: &Run, needs: &[Need]) {
         let mut needed = BTreeSet::new();
         for range in merged(needs) {
             needed.extend(run.extents_for(&range).map(|(index, _)| index));
@@ -249,11 +249,11 @@ impl Sums {
         }
     }
 
-    pub(crate) fn add_maplet(&mut self, maplet: &Maplet) {
+    pub(super) fn add_maplet(&mut self, maplet: &Maplet) {
         maplet.extents().for_each(|(extent, live)| self.add(extent, live));
     }
 
-    pub(crate) fn add_trunk(&mut self, names: &Names) {
+    pub(super) fn add_trunk(&mut self, names: &Names) {
         for (extent, live) in extents_of(names.trunk.values()) {
             self.add(extent, live);
         }
@@ -273,7 +273,7 @@ impl Sums {
 }
 
 /// What is wrong with the names, for the report of a check.
-pub(crate) fn tell_damage(names: &mut Names, found: &mut Vec<String>, read: &mut Amounts) {
+pub(super) fn tell_damage(names: &mut Names, found: &mut Vec<String>, read: &mut Amounts) {
     found.extend(
         names
             .damaged

@@ -55,7 +55,7 @@ impl Held {
 
     /// Returns how many records a scan may decide ahead once all scans keep more than they may: the
     /// more that is, the fewer, down to one.
-    pub(crate) fn most_ahead(&self) -> Option<usize> {
+    pub(super) fn most_ahead(&self) -> Option<usize> {
         let (own, half) = (self.own.load(Ordering::Relaxed), self.half());
         (own > half).then(|| (FEW as u64 * half / own).max(1) as usize)
     }
@@ -74,7 +74,7 @@ impl Held {
 
     /// Takes a scan's segment until the scan comes back for it, or others need the memory.
     #[cold]
-    pub(crate) fn park(&self, hold: &mut Hold, segment: Box<Segment>) {
+    pub(super) fn park(&self, hold: &mut Hold, segment: Box<Segment>) {
         let (bytes, most) = (segment.memory_bytes(), self.half());
         let mut parked = self.parked.lock();
         parked.tickets += 1;

@@ -48,7 +48,7 @@ pub(crate) struct Wanted {
 }
 
 /// The sources within one leaf's range.
-pub(crate) struct Segment {
+pub(super) struct Segment {
     version: u64,
     /// The leaf's range, cut to the iterator's.
     pub(crate) range: KeyRange,
@@ -174,7 +174,7 @@ impl Segment {
     }
 
     /// Lets the memtables go.
-    pub(crate) fn detach(&mut self) {
+    pub(super) fn detach(&mut self) {
         for source in &mut self.merged.sources_mut()[..self.memtables] {
             if let Source::Memtable(above) = source {
                 above.detach();

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longer scans count as so long: they read further and further ahead by themselves.
-pub(crate) const LONG_SCAN: usize = 4096;
+pub(super) const LONG_SCAN: usize = 4096;
 /// How many scans make the average.
 const SCANS: u64 = 16;
 /// Parts of a record in which it is kept.
@@ -11,7 +11,7 @@ const PARTS: u64 = 1 << 16;
 
 /// How many records scans take on the average.
 #[derive(Debug, Default)]
-pub(crate) struct UsualScan(AtomicU64);
+pub(super) struct UsualScan(AtomicU64);
 
 impl UsualScan {
     /// Notes that a scan has taken `records` records. The note may be lost when several scans end

@@ -149,7 +149,7 @@ impl Covered {
     }
 
     /// Returns the digest, if it covers every bundle of this root (D1, D2).
-    pub(crate) fn digest_for(&self, root: &Node) -> Option<Arc<Digest>> {
+    pub(super) fn digest_for(&self, root: &Node) -> Option<Arc<Digest>> {
         let is_covered = |group: &Arc<Group>| self.groups.contains(&group.id) && !deletes_ranges(group);
         waiting(root).all(is_covered).then(|| Arc::clone(&self.digest))
     }

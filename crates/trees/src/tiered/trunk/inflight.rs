@@ -122,7 +122,7 @@ enum State {
 
 /// Why a job's result is not wanted any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(super) enum Why {
     /// The pivot was flushed.
     Flushed,
     /// The pivot is no more, or has other parts.
@@ -157,7 +157,7 @@ impl Inflight {
 
     /// Returns how often each edge was taken.
     #[must_use]
-    pub(crate) fn edges(&self) -> &BTreeMap<Edge, u64> {
+    pub(super) fn edges(&self) -> &BTreeMap<Edge, u64> {
         &self.edges
     }
 
@@ -271,7 +271,7 @@ impl Inflight {
     }
 
     /// A job is of no use any more.
-    pub(crate) fn abandon(&mut self, job: JobId, why: Why) {
+    pub(super) fn abandon(&mut self, job: JobId, why: Why) {
         let Some(Entry { state, .. }) = self.remove(job) else {
             return;
         };
@@ -316,7 +316,7 @@ impl Inflight {
     }
 
     /// Every job, to be compared with what the trunk has become.
-    pub(crate) fn claims(&self) -> impl Iterator<Item = (JobId, &Claim)> {
+    pub(super) fn claims(&self) -> impl Iterator<Item = (JobId, &Claim)> {
         self.jobs.iter().map(|(id, entry)| (*id, &entry.claim))
     }
 }

@@ -109,7 +109,7 @@ impl Part {
 
     /// The same part, counting in `range` only.
     #[must_use]
-    pub(crate) fn clipped(&self, range: &KeyRange) -> Part {
+    pub(super) fn clipped(&self, range: &KeyRange) -> Part {
         Part {
             group: Arc::clone(&self.group),
             clip: Some(Arc::new(self.within(range))),

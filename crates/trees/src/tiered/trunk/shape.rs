@@ -28,7 +28,7 @@ pub(crate) struct Shaper<'a> {
     /// The number of flushes so far: turns of round robin, and the seed of what is drawn at random.
     pub(crate) turn: u64,
     /// The pivots that were flushed, by height and range.
-    pub(crate) flushed: Vec<(u8, KeyRange)>,
+    pub(super) flushed: Vec<(u8, KeyRange)>,
     pub(crate) counts: Counts,
 }
 
@@ -399,7 +399,7 @@ impl Shaper<'_> {
 }
 
 /// Returns what a leaf decision sees.
-pub(crate) fn leaf_view(leaf: &Node) -> LeafView {
+pub(super) fn leaf_view(leaf: &Node) -> LeafView {
     LeafView {
         bytes: leaf.weight(0).bytes,
         stale_percent: stale_percent(&leaf.pivots[0].own),

@@ -43,7 +43,7 @@ impl Span<'_> {
 
 /// Returns the least span that holds all of these.
 #[must_use]
-pub(crate) fn hull<'n>(spans: &[Span<'n>]) -> Option<Span<'n>> {
+pub(super) fn hull<'n>(spans: &[Span<'n>]) -> Option<Span<'n>> {
     Some(Span {
         low: spans.iter().map(|span| span.low).min()?,
         high: spans.iter().map(|span| span.high).max()?,

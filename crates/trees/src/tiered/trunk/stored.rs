@@ -144,7 +144,7 @@ impl TrunkExtents {
     }
 
     /// Notes that a node is not in the current version any more: its extents lose it.
-    pub(crate) fn node_gone(&mut self, node: &Stored, store: &Store) {
+    pub(super) fn node_gone(&mut self, node: &Stored, store: &Store) {
         let state = std::mem::replace(&mut *node.state.lock(), State::Gone);
         if let State::Written(location) = state {
             self.release(&location, store);

@@ -127,7 +127,7 @@ pub(crate) struct Balance {
     /// Bytes that it takes, about.
     pub(crate) takes_bytes: u64,
     /// Bytes that come free when it is done and a checkpoint has followed.
-    pub(crate) frees_bytes: u64,
+    pub(super) frees_bytes: u64,
 }
 
 impl Balance {

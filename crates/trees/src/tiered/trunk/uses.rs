@@ -77,7 +77,7 @@ pub(crate) struct Held {
 
 impl Uses {
     /// Counts one use of a part in a range.
-    pub(crate) fn acquire(&mut self, part: &Part, range: &KeyRange) {
+    pub(super) fn acquire(&mut self, part: &Part, range: &KeyRange) {
         self.touch(part);
         for (_, run) in part.group.runs() {
             let (memory, live) = (&mut self.memory, &mut self.live);
@@ -181,14 +181,14 @@ impl Uses {
     }
 
     /// Takes back every use that a node makes.
-    pub(crate) fn release_node(&mut self, node: &Node) {
+    pub(super) fn release_node(&mut self, node: &Node) {
         for (part, range) in node.uses() {
             self.release(part, &range);
         }
     }
 
     /// Counts every use that a node makes.
-    pub(crate) fn acquire_node(&mut self, node: &Node) {
+    pub(super) fn acquire_node(&mut self, node: &Node) {
         for (part, range) in node.uses() {
             self.acquire(part, &range);
         }
