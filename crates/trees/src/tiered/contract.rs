@@ -1,10 +1,8 @@
 //! The tree as its store sees it: see `alluvium_dictionary::contract`.
 
-use super::compact::Job;
-use super::incorporate::Incorporation;
-use super::ingest::Ingest;
+use super::compact::{Job, Step};
+use super::incorporate::{Incorporation, Ingest};
 use super::lookup::Reader;
-use super::maintain;
 use super::scan::Iter;
 use super::tree::Tree;
 use alluvium_base::Sequence;
@@ -25,8 +23,7 @@ impl Dictionary for Tree {
     }
 
     fn advance(&self, cut: Sequence) -> Result<()> {
-        self.change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;
-        Ok(())
+        Tree::advance(self, cut)
     }
 
     fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn contract::Incorporate>> {
@@ -98,15 +95,15 @@ impl contract::Incorporate for Incorporation {
     }
 }
 
-impl contract::Step for maintain::Step {
+impl contract::Step for Step {
     fn poll(&mut self, records: usize) -> Result<Progress> {
-        maintain::Step::poll(self, records)
+        Step::poll(self, records)
     }
 
     fn number(&self) -> Option<u64> {
         match self {
-            maintain::Step::Compact(job) => Some(Job::id(job)),
-            maintain::Step::Reshaped => None,
+            Step::Compact(job) => Some(Job::id(job)),
+            Step::Reshaped => None,
         }
     }
 }

@@ -7,17 +7,12 @@
 //! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
 //! sealed, when a checkpoint is due.
 //!
-//! *Read in this order*: `node.rs` (the trunk's nodes), `policy.rs` (every decision), `shape.rs`
-//! (flush, split, merge), `inflight.rs` and `compact.rs` (compactions), `uses.rs` (when an extent
-//! dies), `tree.rs` (versions: how a change is published), `rules.rs` (what differs by keyspace),
-//! `incorporate.rs`, `ingest.rs`, `maintain.rs`, `gather.rs`, `search.rs`, `digest.rs`,
-//! `memtables.rs`, `lookup.rs`, `asynchronous.rs`, `scan.rs` (with `usual.rs`,
-//! `batch.rs`, `apart.rs`, `segment.rs`, `sources.rs`), `checkpoint.rs` (with `form.rs` and
-//! `format.rs`), `check.rs` (with `names.rs` and `contents.rs`), `salvage.rs`, `estimate.rs`,
-//! `draw.rs`, `outline.rs`.
+//! *Read in this order*: `policy.rs` (every decision), `trunk/` (nodes, changes of shape,
+//! versions), `compact/`, `incorporate/` (what comes in), `lookup/`, `scan/`, `disk/`, `show/`,
+//! `tree.rs` (the front of them all), `contract.rs` (the tree as its store sees it).
 //!
-//! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD 2023)
-//! on pages that are never overwritten. SplinterDB locks trunk nodes hand over hand and splits them
+//! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD
+//! 2023) on pages that are never overwritten. SplinterDB locks trunk nodes hand over hand and splits them
 //! on the way down, before it knows whether it must. Here the trunk is an immutable value of which
 //! a new version is published by one store to one pointer: a reader takes no lock and sees one
 //! version from root to leaf; a change is made by one writer at a time, and what takes long,
@@ -48,57 +43,26 @@
 //! - **T10** Where the trunk names a run with a sequence number, all its records have this number,
 //!   whatever the run says.
 
-mod asynchronous;
-mod check;
-mod checkpoint;
 mod compact;
-mod contents;
 mod contract;
-mod digest;
-mod draw;
-mod estimate;
-mod form;
-pub mod format;
-mod fuse;
-mod held;
+mod disk;
 mod incorporate;
-mod inflight;
-mod ingest;
 mod lookup;
-mod maintain;
-mod names;
-mod node;
-mod outline;
 mod policy;
-mod salvage;
 mod scan;
-mod search;
-mod segment;
-mod shape;
-mod sources;
-mod span;
+mod show;
 mod tree;
-mod uses;
-mod usual;
+mod trunk;
 
 pub use alluvium_dictionary::contract::Progress;
 pub use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
 pub use alluvium_dictionary::horizon::Horizon;
-pub use asynchronous::Lookup;
-pub use compact::Job;
-pub use contents::check_files;
-pub use digest::Digesting;
-pub use estimate::{Debt, Memory};
-pub use incorporate::Incorporation;
-pub use inflight::Edge;
-pub use ingest::Ingest;
-pub use lookup::Reader;
-pub use maintain::{Maintenance, Step};
-pub use names::reached;
-pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway};
+pub use compact::{Job, Maintenance, Step};
+pub use disk::{Lost, Salvage, check_files, format, reached};
+pub use incorporate::{Incorporation, Ingest};
+pub use lookup::{Digesting, Lookup, Reader, Search};
 pub use policy::{Shape, Victim};
-pub use salvage::{Lost, Salvage};
 pub use scan::Iter;
-pub use search::Search;
-pub use shape::Counts;
-pub use tree::{Stats, Tree, TreeOptions, Version};
+pub use show::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun};
+pub use tree::Tree;
+pub use trunk::{Counts, Debt, Edge, Memory, Stats, TreeOptions, Underway, Version};

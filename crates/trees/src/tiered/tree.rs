@@ -1,622 +1,541 @@
-//! The tree: its current version, and how a changed one takes its place.
+//! The tree: the front of its parts, which share one trunk.
 
-use super::checkpoint::Shelves;
-use super::digest::{Covered, Digest};
-use super::estimate::Totals;
-use super::held::Held;
-use super::inflight::{Claim, Edge, Inflight, JobId, Why};
-use super::maintain::Habits;
-use super::node::{Node, Part};
-use super::policy::{self, Shape, Victim};
-use super::shape::{Counts, Shaper};
-use super::uses::Uses;
-use super::usual::UsualScan;
+use super::compact::{Compactor, Job, Maintenance, Step};
+use super::disk::{self, Checkpointer, Lost, Salvage};
+use super::incorporate::{Incorporation, Ingest};
+use super::lookup::{Digesting, Lookup, Reader};
+use super::scan::{Iter, Scans};
+use super::show::{self, Outline, OutlineRun};
+use super::trunk::{
+    Debt, JobId, Memory, Node, Stats, TreeOptions, Trunk, TrunkExtents, Version, leaf_for, longest_path,
+};
+use crate::run::Weight;
 use alluvium_base::Sequence;
-use alluvium_device::{Error as DeviceError, Operation};
+use alluvium_dictionary::cut::Cut;
+use alluvium_dictionary::findings::{Checked, Depth, Examined};
+use alluvium_dictionary::gather::Answer;
 use alluvium_dictionary::horizon::Horizon;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::memtables::Memtables;
+use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::rules::{OneKeyspace, Schema};
+use alluvium_dictionary::share::Share;
+use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::Store;
-use alluvium_storage::{Epochs, Error, Guard, Hold, Result};
-use arc_swap::ArcSwap;
-use parking_lot::{Mutex, MutexGuard};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// How a tree is built. All of it may change from one opening to the next.
-#[derive(Clone, Debug)]
-pub struct TreeOptions {
-    /// Fan-out, and the bytes of a memtable.
-    pub shape: Shape,
-    /// Which child is flushed to.
-    pub victim: Victim,
-    /// Bits of a fingerprint; fixed when the tree is created.
-    pub fingerprint_bits: u8,
-    /// How the records of each keyspace are kept.
-    pub schema: Arc<dyn Schema>,
-    /// What may be forgotten, shared with other dictionaries; a tree without one has its own.
-    pub horizon: Option<Arc<Horizon>>,
-}
-
-impl Default for TreeOptions {
-    fn default() -> Self {
-        TreeOptions {
-            shape: Shape::default(),
-            victim: Victim::default(),
-            // Twelve beyond the two million records that a leaf of 256 MiB holds when each has
-            // about 120 bytes.
-            fingerprint_bits: 33,
-            schema: Arc::new(OneKeyspace::default()),
-            horizon: None,
-        }
-    }
-}
-
-/// One state of the whole tree. It never changes.
-#[derive(Debug)]
-pub struct Version {
-    /// The root of the trunk.
-    pub(super) root: Arc<Node>,
-    /// How many versions there were before it.
-    pub(super) number: u64,
-    /// It holds every commit up to this one, and none above.
-    pub(super) cut: Sequence,
-    /// Of the keys of the root's bundles, if there is one.
-    pub(super) digest: Option<Arc<Digest>>,
-}
-
-impl Version {
-    /// How many versions there were before it since the store was opened.
-    #[must_use]
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// It holds every commit up to this one, and none above.
-    #[must_use]
-    pub fn cut(&self) -> Sequence {
-        self.cut
-    }
-}
-
-/// What the one writer keeps.
-#[derive(Debug)]
-pub(super) struct Trunk {
-    pub(super) shape: Shape,
-    pub(super) uses: Uses,
-    pub(super) inflight: Inflight,
-    /// What running compactions use, by job, until they end or are overtaken.
-    pub(super) pins: HashMap<JobId, Arc<[(Part, KeyRange)]>>,
-    /// Overtaken compactions that have not noticed yet: what they may still read is not used again
-    /// before.
-    pub(super) overtaken: HashMap<JobId, Hold>,
-    pub(super) counts: Counts,
-    /// Flushes so far.
-    pub(super) turn: u64,
-    /// Leaves, by low key, that are to be compacted fully when nothing above them is left.
-    pub(super) full: BTreeSet<Box<[u8]>>,
-    /// Where checkpointed nodes are.
-    pub(super) shelves: Shelves,
-    /// Memory of the current version's nodes.
-    pub(super) memory: u64,
-    /// How crowded the current version is, in hundredths.
-    pub(super) crowding: u64,
-    /// The current version's digest.
-    pub(super) digest: Option<Covered>,
-}
-
-/// Counters since the store was opened.
-#[derive(Clone, Debug, Default)]
-pub struct Stats {
-    /// Changes of shape.
-    pub shape: Counts,
-    /// What became of compactions.
-    pub edges: BTreeMap<Edge, u64>,
-    /// Memtables that were written out.
-    pub incorporations: u64,
-    /// Records that compactions read, and wrote.
-    pub compacted: (u64, u64),
-    /// Of the records read, those that a full compaction or a merge of a leaf's oldest runs asked
-    /// for.
-    pub rewritten: u64,
-    /// Bytes of runs and maplets that compactions wrote.
-    pub compacted_bytes: u64,
-    /// Bytes of runs and maplets written from memtables.
-    pub incorporated_bytes: u64,
-}
+use std::sync::atomic::Ordering;
 
 /// A size-tiered Bε-tree. All methods may be called from any thread; work is offered as steps and
 /// done by the thread that polls them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Tree {
-    pub(super) shared: Arc<Shared>,
+    pub(super) trunk: Arc<Trunk>,
+    compactor: Compactor,
+    checkpointer: Checkpointer,
+    pub(super) scans: Arc<Scans>,
 }
 
-pub(super) struct Shared {
-    pub(super) store: Arc<Store>,
-    pub(super) options: TreeOptions,
-    pub(super) horizon: Arc<Horizon>,
-    version: ArcSwap<Version>,
-    trunk: Mutex<Trunk>,
-    next_group: AtomicU64,
-    pub(super) tallies: Tallies,
-    pub(super) totals: Totals,
-    /// How often lookups have asked maplets of the root's bundles without a digest, about.
-    pub(super) questions: AtomicU64,
-    pub(super) usual_scan: UsualScan,
-    pub(super) held: Held,
-    /// What is known of leaves by their use.
-    pub(super) habits: Mutex<Habits>,
-    /// Space is scarce: every compaction may use the reserve.
-    pub(super) scarce: AtomicBool,
-}
-
-/// Counters that steps add to without the trunk's lock.
-#[derive(Debug, Default)]
-pub(super) struct Tallies {
-    pub(super) incorporations: AtomicU64,
-    pub(super) read: AtomicU64,
-    pub(super) written: AtomicU64,
-    pub(super) rewritten: AtomicU64,
-    pub(super) compacted_bytes: AtomicU64,
-    pub(super) incorporated_bytes: AtomicU64,
-}
-
-impl fmt::Debug for Shared {
+impl fmt::Debug for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tree")
-            .field("version", &self.version.load().number)
-            .field("options", &self.options)
+            .field("version", &self.trunk.peek().number())
+            .field("options", self.options())
             .finish_non_exhaustive()
     }
 }
 
+/// What it is, and where it lives.
 impl Tree {
     /// An empty tree over a store that has just been created, or whose payload says that there is
     /// none.
     #[must_use]
     pub fn create(store: Arc<Store>, options: TreeOptions) -> Tree {
         let root = Arc::new(Node::leaf(KeyRange::everything()));
-        Tree::assemble(store, options, root, 0, 1, Shelves::default())
+        Tree::over(Trunk::new(store, options, root, 0, 1, TrunkExtents::default()))
     }
 
-    pub(super) fn assemble(
-        store: Arc<Store>,
-        options: TreeOptions,
-        root: Arc<Node>,
-        cut: Sequence,
-        next_group: u64,
-        shelves: Shelves,
-    ) -> Tree {
-        let mut trunk = Trunk {
-            shape: options.shape,
-            uses: Uses::default(),
-            inflight: Inflight::default(),
-            pins: HashMap::new(),
-            overtaken: HashMap::new(),
-            counts: Counts::default(),
-            turn: 0,
-            full: BTreeSet::new(),
-            shelves,
-            memory: 0,
-            crowding: 0,
-            digest: None,
-        };
-        let nodes = all_nodes(&root);
-        for node in &nodes {
-            trunk.uses.acquire_node(node);
-            trunk.memory += node.memory_bytes();
+    fn over(trunk: Trunk) -> Tree {
+        let trunk = Arc::new(trunk);
+        Tree {
+            compactor: Compactor::new(&trunk),
+            checkpointer: Checkpointer::new(&trunk),
+            scans: Arc::new(Scans::new(&trunk)),
+            trunk,
         }
-        trunk.uses.begin();
-        trunk.plan(&nodes, &root);
-        let version = Version {
-            root,
-            number: 0,
-            cut,
-            digest: None,
-        };
-        let horizon = options.horizon.clone().unwrap_or_default();
-        let tree = Tree {
-            shared: Arc::new(Shared {
-                store,
-                options,
-                horizon,
-                version: ArcSwap::from_pointee(version),
-                trunk: Mutex::new(trunk),
-                next_group: AtomicU64::new(next_group),
-                tallies: Tallies::default(),
-                totals: Totals::default(),
-                questions: AtomicU64::new(0),
-                usual_scan: UsualScan::default(),
-                held: Held::default(),
-                habits: Mutex::default(),
-                scarce: AtomicBool::new(false),
-            }),
-        };
-        tree.add_up_memory(&tree.lock());
-        tree.lock().crowding = tree.note_crowding(&tree.version().root);
-        tree
+    }
+
+    /// Opens the tree with this root, which a [`Cut`] had, and with every commit up to `cut`.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt),
+    /// [`Error::NewerFormat`](alluvium_storage::Error::NewerFormat), or as the device says.
+    pub fn open(store: Arc<Store>, options: TreeOptions, root: &[u8], cut: Sequence) -> Result<Tree> {
+        disk::open(store, options, root, cut).map(Tree::over)
+    }
+
+    /// Opens a tree of which something is damaged, in a store whose extents are those that
+    /// [`Salvage::reached`] names. The next checkpoint makes what comes of it durable. Returns of
+    /// what something is lost, and what is as it was.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it cannot be opened for all that;
+    /// a full disk; as the device says.
+    pub fn open_salvaged(
+        store: &Arc<Store>,
+        options: TreeOptions,
+        salvage: Salvage,
+        root: &[u8],
+        cut: Sequence,
+    ) -> Result<(Tree, Vec<Lost>, Vec<String>)> {
+        let (trunk, lost, mended) = salvage.open(store, options, root, cut)?;
+        Ok((Tree::over(trunk), lost, mended))
     }
 
     /// The store that it lives in.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
-        &self.shared.store
+        &self.trunk.store
     }
 
     /// The options it was opened with.
     #[must_use]
     pub fn options(&self) -> &TreeOptions {
-        &self.shared.options
+        &self.trunk.options
+    }
+
+    /// What may be forgotten.
+    #[must_use]
+    pub fn horizon(&self) -> &Horizon {
+        &self.trunk.horizon
+    }
+
+    /// Returns the current version. Its reader holds a guard that was pinned before.
+    #[must_use]
+    pub fn version(&self) -> Arc<Version> {
+        self.trunk.version()
+    }
+
+    /// Every commit up to this one is in the tree.
+    #[must_use]
+    pub fn cut(&self) -> Sequence {
+        self.trunk.peek().cut()
+    }
+
+    /// How high the trunk is: 1 for a single leaf.
+    #[must_use]
+    pub fn height(&self) -> u8 {
+        self.trunk.peek().root.height + 1
+    }
+
+    /// The most runs that a lookup may have to ask, on the longest path from the root to a leaf.
+    #[must_use]
+    pub fn longest_path(&self) -> usize {
+        longest_path(&self.version().root).0
+    }
+
+    /// The keys of the leaf that holds a key, as the tree is now.
+    #[must_use]
+    pub fn leaf_range(&self, key: &[u8]) -> KeyRange {
+        leaf_for(&self.version().root, key).range.clone()
+    }
+}
+
+/// What comes into it.
+impl Tree {
+    /// Begins to write out a sealed memtable, which holds every commit after the last one's cut up
+    /// to `cut`. Memtables are incorporated in their order. `class` says whether it may use the
+    /// reserve: it does when it holds deletes only.
+    ///
+    /// # Errors
+    /// As [`Builder::new`](crate::run::Builder::new).
+    pub fn incorporate(&self, memtable: Arc<Memtable>, cut: Sequence, class: Class) -> Result<Incorporation> {
+        self.incorporate_share(Share::whole(memtable, cut), class)
+    }
+
+    /// The same of a share of a memtable.
+    ///
+    /// # Errors
+    /// As [`Builder::new`](crate::run::Builder::new).
+    pub fn incorporate_share(&self, share: Share, class: Class) -> Result<Incorporation> {
+        Incorporation::new(&self.trunk, share, class)
+    }
+
+    /// Begins an ingest. `class` says whether it may use the reserve of space.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](alluvium_storage::Error::Poisoned) when the store refuses changes.
+    pub fn ingest(&self, class: Class) -> Result<Ingest> {
+        Ingest::new(&self.trunk, class)
+    }
+
+    /// Notes that no commit up to `cut` is missing any more: there is nothing in them for the tree.
+    pub(super) fn advance(&self, cut: Sequence) -> Result<()> {
+        self.trunk
+            .change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;
+        Ok(())
+    }
+}
+
+/// What is read of it.
+impl Tree {
+    /// Returns a reader of the current version.
+    #[inline]
+    #[must_use]
+    pub fn reader(&self) -> Reader<'_> {
+        Reader::of(&self.trunk)
+    }
+
+    /// Returns the value of a key for a reader at `at`.
+    ///
+    /// ```
+    /// use alluvium_base::{Message, message::LAST};
+    /// use alluvium_device::{Directory, memory::MemoryDirectory};
+    /// use alluvium_storage::extents::Class;
+    /// use alluvium_storage::store::{Store, StoreOptions};
+    /// use alluvium_dictionary::memtable::Memtable;
+    /// use alluvium_trees::tiered::{Tree, TreeOptions};
+    /// use std::sync::Arc;
+    ///
+    /// let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+    /// let store = Arc::new(Store::create(directory, &StoreOptions::default(), b"")?);
+    /// let tree = Tree::create(store, TreeOptions::default());
+    /// let memtable = Memtable::new(1 << 20);
+    /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
+    /// tree.incorporate(Arc::new(memtable), 1, Class::Normal)?.poll(usize::MAX)?;
+    /// assert_eq!(tree.get(b"river", LAST, 0)?, Some(b"Elbe".to_vec()));
+    /// assert_eq!(tree.get(b"lake", LAST, 0)?, None);
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+    pub fn get(&self, key: &[u8], at: Sequence, now_ms: u64) -> Result<Answer> {
+        self.reader().get(key, at, now_ms)
+    }
+
+    /// Returns the values of many keys for a reader at `at`, in their order. All leaves that must
+    /// be read are read together.
+    ///
+    /// # Errors
+    /// As [`Tree::get`].
+    pub fn multi_get(&self, keys: &[&[u8]], at: Sequence, now_ms: u64) -> Result<Vec<Answer>> {
+        self.reader().multi_get(keys, at, now_ms)
+    }
+
+    /// A lookup of a key for a reader at `at`, to be polled.
+    #[must_use]
+    pub fn lookup(&self, key: &[u8], at: Sequence, now_ms: u64) -> Lookup {
+        Lookup::new(&self.trunk, None, key, at, now_ms)
+    }
+
+    /// The same through memtables and the tree below them.
+    #[must_use]
+    pub fn lookup_with(
+        &self,
+        memtables: Arc<dyn Memtables>,
+        key: &[u8],
+        at: Sequence,
+        now_ms: u64,
+    ) -> Lookup {
+        Lookup::new(&self.trunk, Some(memtables), key, at, now_ms)
+    }
+
+    /// Returns a walk over `range` in key order or against it, for a reader at `at` to whom puts
+    /// that expire at or before `now_ms` are gone.
+    #[must_use]
+    pub fn iter(&self, range: KeyRange, direction: Direction, at: Sequence, now_ms: u64) -> Iter {
+        Iter::new(&self.scans, None, range, direction, at, now_ms)
+    }
+
+    /// The same over memtables and the tree below them, as one.
+    ///
+    /// ```
+    /// # use alluvium_base::Message;
+    /// # use alluvium_device::memory::MemoryDirectory;
+    /// # use alluvium_storage::store::{Store, StoreOptions};
+    /// use alluvium_dictionary::memtable::Memtable;
+    /// use alluvium_dictionary::merge::Direction;
+    /// use alluvium_dictionary::range::KeyRange;
+    /// use alluvium_trees::tiered::{Tree, TreeOptions};
+    /// use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
+    /// use std::sync::Arc;
+    ///
+    /// #[derive(Debug)]
+    /// struct One(MemtableList);
+    /// impl Memtables for One {
+    ///     fn newest_first(&self) -> MemtableList {
+    ///         Arc::clone(&self.0)
+    ///     }
+    /// }
+    /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    /// let memtable = Arc::new(Memtable::new(1 << 20));
+    /// memtable.insert(b"river", Message::put(1, b"Elbe")).unwrap();
+    /// let above = One(Arc::new(vec![MemtableEntry { memtable, base: 0 }]));
+    /// let mut iter = tree.iter_with(Arc::new(above), KeyRange::everything(), Direction::Forward, 1, 0);
+    /// assert_eq!(iter.next()?, Some((&b"river"[..], &b"Elbe"[..])));
+    /// assert_eq!(iter.next()?, None);
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    #[must_use]
+    pub fn iter_with(
+        &self,
+        memtables: Arc<dyn Memtables>,
+        range: KeyRange,
+        direction: Direction,
+        at: Sequence,
+        now_ms: u64,
+    ) -> Iter {
+        Iter::new(&self.scans, Some(memtables), range, direction, at, now_ms)
+    }
+
+    /// Limits what scans hold between their calls to `bytes` bytes, all of them together, but for a
+    /// little that each needs.
+    pub fn limit_scans(&self, bytes: u64) {
+        self.scans.limit(bytes);
+    }
+
+    /// Returns how many bytes scans hold between their calls.
+    #[must_use]
+    pub fn scans_hold(&self) -> u64 {
+        self.scans.hold_bytes()
+    }
+
+    /// A digest of the root's bundles to be made, if lookups have paid for one.
+    ///
+    /// ```
+    /// # use alluvium_device::memory::MemoryDirectory;
+    /// # use alluvium_storage::store::{Store, StoreOptions};
+    /// # use alluvium_trees::tiered::{Tree, TreeOptions};
+    /// # use std::sync::Arc;
+    /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    /// assert!(tree.digest_due().is_none()); // nobody has looked anything up
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    #[must_use]
+    pub fn digest_due(&self) -> Option<Digesting> {
+        Digesting::due(&self.trunk)
+    }
+
+    /// A digest of the root's bundles to be made, whatever it costs; none where there is one, or
+    /// there can be none.
+    #[must_use]
+    pub fn digest(&self) -> Option<Digesting> {
+        Digesting::begin(&self.trunk)
+    }
+}
+
+/// What is to be done in it.
+impl Tree {
+    /// The next step that is due, if any: compactions, then neighbours that should be one.
+    ///
+    /// # Errors
+    /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full).
+    pub fn next_step(&self) -> Result<Option<Step>> {
+        self.compactor.next_step()
+    }
+
+    /// The next compaction that is due, if any, by the rule of `policy::turn`.
+    ///
+    /// # Errors
+    /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full); it is due again then.
+    pub fn next_job(&self) -> Result<Option<Job>> {
+        self.compactor.next_job()
+    }
+
+    /// Returns whether a compaction is under way, or due and not known to need more space than
+    /// there is.
+    #[must_use]
+    pub fn may_compact(&self) -> bool {
+        self.compactor.may_compact()
     }
 
     /// From now on compactions that writes have made due ask for space of this class, or of
     /// [`Class::Freeing`] if it may use the reserve at all: while there is nothing else, for what a
     /// compaction replaces comes free.
     pub fn compact_from(&self, class: Class) {
-        let scarce = class != Class::Normal;
-        self.shared.scarce.store(scarce, Ordering::Relaxed);
+        self.trunk.compact_from(class);
     }
 
-    /// Whether there is nothing but the reserve.
-    pub(super) fn is_scarce(&self) -> bool {
-        self.shared.scarce.load(Ordering::Relaxed)
+    /// Asks for the full compaction of the leaf for which it is worth most, if it is for any and
+    /// the budget allows it. The work itself comes as a step.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn maintain(&self, maintenance: &mut Maintenance) -> Result<bool> {
+        self.compactor.maintain(maintenance)
     }
 
-    /// What may be forgotten.
+    /// Asks for the full compaction of the leaf that holds a key: what lies above it sinks to it,
+    /// and then all of it becomes one run. The work itself comes as a step.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn compact_fully(&self, key: &[u8]) -> Result<()> {
+        self.compactor.compact_fully(key)
+    }
+
+    /// Whether a step is due.
     #[must_use]
-    pub fn horizon(&self) -> &Horizon {
-        &self.shared.horizon
+    pub fn is_busy(&self) -> bool {
+        self.trunk.lock().inflight.len() > 0
     }
 
-    /// Returns the current version. Its reader holds a guard that was pinned before.
-    #[must_use]
-    pub fn version(&self) -> Arc<Version> {
-        self.shared.version.load_full()
+    /// Writes most of what a checkpoint needs, while other steps go on: the cut that follows has
+    /// little left to write. One checkpoint runs at a time.
+    ///
+    /// # Errors
+    /// A full disk, which changes nothing; after a failed write the store takes no changes.
+    pub fn prepare(&self) -> Result<()> {
+        self.checkpointer.prepare()
     }
 
-    /// The current version, for the length of a call: no counter is touched.
-    pub(super) fn peek(&self) -> arc_swap::Guard<Arc<Version>> {
-        self.shared.version.load()
+    /// Writes what is left, and returns what the tree is opened from: [`Tree::open`]. The trunk
+    /// stands still until the cut is dropped, so that the extents can be cut at the same moment.
+    ///
+    /// # Errors
+    /// As [`Tree::prepare`].
+    pub fn stand(&self) -> Result<Cut<'_>> {
+        self.checkpointer.stand()
     }
+}
 
-    /// Every commit up to this one is in the tree.
-    #[must_use]
-    pub fn cut(&self) -> Sequence {
-        self.peek().cut
-    }
-
-    /// How high the trunk is: 1 for a single leaf.
-    #[must_use]
-    pub fn height(&self) -> u8 {
-        self.peek().root.height + 1
-    }
-
+/// What is known about it.
+impl Tree {
     /// What was done since the store was opened.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let trunk = self.shared.trunk.lock();
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let tallies = &self.shared.tallies;
-        Stats {
-            shape: trunk.counts,
-            edges: trunk.inflight.edges().clone(),
-            incorporations: read(&tallies.incorporations),
-            compacted: (read(&tallies.read), read(&tallies.written)),
-            rewritten: read(&tallies.rewritten),
-            compacted_bytes: read(&tallies.compacted_bytes),
-            incorporated_bytes: read(&tallies.incorporated_bytes),
+        self.trunk.stats()
+    }
+
+    /// The memory it takes now. Costs a few loads, so it may be asked as often as one likes.
+    ///
+    /// ```
+    /// # use alluvium_device::memory::MemoryDirectory;
+    /// # use alluvium_storage::store::{Store, StoreOptions};
+    /// # use alluvium_trees::tiered::{Tree, TreeOptions};
+    /// # use std::sync::Arc;
+    /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    /// assert!(tree.memory().total() < 4096); // an empty tree
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    #[must_use]
+    pub fn memory(&self) -> Memory {
+        let memory = self.trunk.totals.memory();
+        Memory {
+            tables: memory.tables + self.trunk.usage.memory_bytes(),
+            ..memory
         }
     }
 
-    pub(super) fn next_group(&self) -> u64 {
-        self.shared.next_group.fetch_add(1, Ordering::Relaxed)
+    /// Returns what is due. Costs no more than taking the trunk's lock.
+    #[must_use]
+    pub fn debt(&self) -> Debt {
+        self.trunk.lock().inflight.debt()
     }
 
-    pub(super) fn group_numbers(&self) -> u64 {
-        self.shared.next_group.load(Ordering::Relaxed)
+    /// Returns how many compactions are due or under way, as the last change has left it. Costs a
+    /// load, so every writer may ask.
+    #[must_use]
+    pub fn due(&self) -> usize {
+        self.trunk.totals.due.load(Ordering::Relaxed) as usize
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, Trunk> {
-        self.shared.trunk.lock()
+    /// Returns how many runs lie on the longest path from the root to a leaf, in hundredths of what
+    /// a tree of its height should have at most: above 100, compactions do not keep up. As the last
+    /// change has left it; costs a load, so every writer may ask.
+    #[must_use]
+    pub fn crowding(&self) -> u64 {
+        self.trunk.crowding()
     }
 
-    /// Changes the trunk: `change` makes a new root of the current one, or none to leave it.
-    /// Extents of what it brings in are installed by it, and only after nothing can fail any more.
-    pub(super) fn change(
+    /// Returns about how much there is of a range: bytes, records and deletes among them, older
+    /// versions included. Exact but for a leaf's worth at each end of each run; only index nodes
+    /// are read.
+    ///
+    /// # Errors
+    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+    pub fn weigh(&self, range: &KeyRange) -> Result<Weight> {
+        show::weigh(&self.trunk, range)
+    }
+
+    /// Returns about how many bytes a range takes on disk, its share of maplets included.
+    ///
+    /// # Errors
+    /// As [`Tree::weigh`].
+    pub fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {
+        show::size_on_disk(&self.trunk, range)
+    }
+
+    /// Returns about how many keys a range has: records that are no deletes. A key of which several
+    /// versions or merges are left counts several times.
+    ///
+    /// # Errors
+    /// As [`Tree::weigh`].
+    pub fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
+        show::approximate_len(&self.trunk, range)
+    }
+
+    /// Returns the current version, drawn in plain text.
+    #[must_use]
+    pub fn draw(&self) -> String {
+        self.version().to_string()
+    }
+
+    /// Returns the current shape. It costs a copy of the trunk's keys, and no read.
+    #[must_use]
+    pub fn outline(&self) -> Outline {
+        Outline::of(&self.trunk)
+    }
+
+    /// Returns a run, by the number of its group and its place in that, as
+    /// [`OutlineLayer`](super::OutlineLayer) says them; none if it is not in the tree (any more).
+    /// Nothing is read.
+    #[must_use]
+    pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
+        OutlineRun::of(&self.version(), group, place)
+    }
+
+    /// Everything that is wrong with the tree, and the extents that it uses. No step may go on
+    /// meanwhile; jobs that were begun and not ended are handed in, for they use extents too.
+    /// `durable` is the root that the durable generation has, if it has one. `tell` learns how far
+    /// it has come whenever a run or a maplet was read, and may end it by failing.
+    ///
+    /// # Errors
+    /// As the device says, and what `tell` returns. What cannot be read because it is damaged is
+    /// reported, not returned.
+    pub fn examine(
         &self,
-        cut: Option<Sequence>,
-        change: impl FnOnce(&mut Trunk, &mut Shaper<'_>, &Node) -> Result<Option<Node>>,
-    ) -> Result<bool> {
-        let guard = self.shared.store.epochs().pin();
-        let mut trunk = self.lock();
-        let old = self.version();
-        let busy: HashSet<(u8, Box<[u8]>)> = trunk.inflight.pivots().collect();
-        let is_busy = |height: u8, low: &[u8]| busy.contains(&(height, low.into()));
-        let mut shaper = self.shaper(&guard, &is_busy, trunk.turn);
-        let Some(root) = change(&mut trunk, &mut shaper, &old.root)? else {
-            return Ok(false);
-        };
-        trunk.turn = shaper.turn;
-        trunk.counts.add(&shaper.counts);
-        let flushed = std::mem::take(&mut shaper.flushed);
-        self.publish(&mut trunk, &old, root, cut.unwrap_or(old.cut), &flushed);
-        Ok(true)
+        depth: Depth,
+        jobs: &[&Job],
+        durable: Option<&[u8]>,
+        tell: &mut dyn FnMut(Checked) -> Result<()>,
+    ) -> Result<Examined> {
+        let jobs: Vec<JobId> = jobs.iter().map(|job| job.id()).collect();
+        self.examine_with(depth, &jobs, durable, tell)
     }
 
-    /// Passes the result of something that writes on, and shows a failed write to the store, which
-    /// takes no changes from then on. A failed read has changed nothing: whatever needed it is due
-    /// again.
-    pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
-        match result {
-            Err(Error::Device(DeviceError::Io {
-                operation: Operation::Read,
-                ..
-            })) => result,
-            result => self.shared.store.judge(result),
-        }
-    }
-
-    pub(super) fn shaper<'a>(
-        &'a self,
-        guard: &'a Guard,
-        is_busy: &'a dyn Fn(u8, &[u8]) -> bool,
-        turn: u64,
-    ) -> Shaper<'a> {
-        Shaper {
-            shape: self.shared.options.shape,
-            victim: self.shared.options.victim,
-            cache: self.shared.store.cache(),
-            guard,
-            is_busy,
-            turn,
-            flushed: Vec::new(),
-            counts: Counts::default(),
-        }
-    }
-
-    /// Makes `root` the current version: counts its uses, gives up what only the old one used, and
-    /// plans what is due in it.
-    pub(super) fn publish(
+    /// The same, with the numbers of the jobs.
+    pub(super) fn examine_with(
         &self,
-        trunk: &mut Trunk,
-        old: &Version,
-        root: Node,
-        cut: Sequence,
-        flushed: &[(u8, KeyRange)],
-    ) {
-        assert!(cut >= old.cut, "a cut goes from {} back to {cut}", old.cut);
-        debug_assert_eq!(root.range, KeyRange::everything(), "the root has every key");
-        let root = Arc::new(root);
-        let version = Version {
-            root: Arc::clone(&root),
-            number: old.number + 1,
-            cut,
-            digest: trunk.digest_for(&root),
-        };
-        let (gone, made) = difference(&old.root, &root);
-        for node in &made {
-            trunk.uses.acquire_node(node);
-            trunk.memory += node.memory_bytes();
-        }
-        self.shared.version.store(Arc::new(version));
-        trunk.crowding = self.note_crowding(&root);
-        trunk.pass_wishes_on(&gone, &made);
-        trunk.abandon_overtaken(&root, flushed, self.shared.store.epochs());
-        for node in &gone {
-            trunk.uses.release_node(node);
-            debug_assert!(trunk.memory >= node.memory_bytes(), "it is counted");
-            trunk.memory -= node.memory_bytes();
-            self.forget_stored(trunk, node);
-        }
-        trunk.plan(&made, &root);
-        self.sweep(trunk);
+        depth: Depth,
+        jobs: &[JobId],
+        durable: Option<&[u8]>,
+        tell: &mut dyn FnMut(Checked) -> Result<()>,
+    ) -> Result<Examined> {
+        disk::examine(&self.trunk, depth, jobs, durable, tell)
     }
 
-    /// From now on the current version, which is this one, has the trunk's digest.
-    pub(super) fn publish_digest(&self, trunk: &mut Trunk, version: &Version) {
-        let version = Version {
-            root: Arc::clone(&version.root),
-            number: version.number + 1,
-            cut: version.cut,
-            digest: trunk.digest_for(&version.root),
-        };
-        self.shared.version.store(Arc::new(version));
-        self.add_up_memory(trunk);
+    /// For each pivot with anything in its stack, how many records it is estimated to hold, and how
+    /// many it does, counted one by one.
+    ///
+    /// # Errors
+    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+    pub fn count_records(&self) -> Result<Vec<(u64, u64)>> {
+        disk::count_records(&self.trunk)
     }
-
-    /// Gives up the extents that nothing uses any more: unlinked, as of now.
-    pub(super) fn sweep(&self, trunk: &mut Trunk) {
-        let epoch = self.shared.store.epochs().current();
-        for extent in trunk.uses.sweep() {
-            self.shared.store.extents().release(extent, epoch);
-        }
-        self.add_up_memory(trunk);
-    }
-
-    /// Leaves the totals for those who ask.
-    fn add_up_memory(&self, trunk: &Trunk) {
-        let (held, totals) = (trunk.uses.memory(), &self.shared.totals);
-        let tables = held.counts + trunk.inflight.memory_bytes() + trunk.shelves.memory_bytes();
-        totals.trunk.store(trunk.memory, Ordering::Relaxed);
-        totals.runs.store(held.runs, Ordering::Relaxed);
-        totals.maplets.store(held.maplets, Ordering::Relaxed);
-        totals.tables.store(tables, Ordering::Relaxed);
-        let digest = trunk.digest.as_ref().map_or(0, Covered::bytes);
-        totals.digest.store(digest, Ordering::Relaxed);
-        totals.due.store(trunk.inflight.len() as u64, Ordering::Relaxed);
-    }
-}
-
-impl Trunk {
-    /// Plans a compaction for every pivot of these nodes that has something pending, but for the
-    /// root's. A leaf that is to be compacted fully, or has too many runs, has one in any case.
-    pub(super) fn plan(&mut self, nodes: &[Arc<Node>], root: &Arc<Node>) {
-        for node in nodes {
-            for (index, pivot) in node.pivots.iter().enumerate() {
-                let wanted = node.is_leaf() && self.full.contains(&pivot.low);
-                let pending = !pivot.live.is_empty() && !Arc::ptr_eq(node, root);
-                // The root too, when it is a leaf: many small memtables would never make it large
-                // enough to split.
-                let crowded = node.is_leaf() && policy::is_crowded(&self.shape, node.depth(0));
-                if wanted || pending || crowded {
-                    let bytes = self.stretch(node, index).weight(node, index).bytes;
-                    self.inflight.plan(claim(node, index), bytes);
-                }
-            }
-        }
-    }
-
-    /// Leaves that were to be compacted fully are no more: what has taken their places is to be.
-    fn pass_wishes_on(&mut self, gone: &[Arc<Node>], made: &[Arc<Node>]) {
-        for leaf in gone.iter().filter(|node| node.is_leaf()) {
-            if self.full.remove(&leaf.range.low) {
-                let heirs = made.iter().filter(|node| node.is_leaf());
-                let heirs = heirs.filter(|heir| !heir.range.intersect(&leaf.range).is_empty());
-                self.full.extend(heirs.map(|heir| heir.range.low.clone()));
-            }
-        }
-    }
-
-    /// Counts a running compaction as a user of its inputs. A checkpoint never sees it as the only
-    /// user: the compaction has made nothing of them that is durable, so that after a crash no user
-    /// would be left to give them up.
-    pub(super) fn pin(&mut self, job: JobId, pins: Arc<[(Part, KeyRange)]>) {
-        for (part, range) in &*pins {
-            self.uses.acquire(part, range);
-        }
-        assert!(!self.pins.contains_key(&job), "a job pins its inputs once");
-        self.pins.insert(job, pins);
-    }
-
-    /// A compaction uses its inputs no more.
-    pub(super) fn unpin(&mut self, job: JobId) {
-        for (part, range) in self.pins.remove(&job).iter().flat_map(|pins| &**pins) {
-            self.uses.release(part, range);
-        }
-    }
-
-    /// Abandons the jobs whose claims do not hold any more. Those that are running give up their
-    /// inputs now, and keep them from being used again until they notice.
-    fn abandon_overtaken(&mut self, root: &Node, flushed: &[(u8, KeyRange)], epochs: &Epochs) {
-        let overtaken: Vec<_> = self
-            .inflight
-            .claims()
-            .filter(|(_, claim)| !holds(root, claim))
-            .map(|(job, claim)| (job, claim.clone()))
-            .collect();
-        for (job, claim) in overtaken {
-            let was_flushed = flushed
-                .iter()
-                .any(|(height, range)| *height == claim.height && *range == claim.range);
-            self.inflight
-                .abandon(job, if was_flushed { Why::Flushed } else { Why::Reshaped });
-            if self.pins.contains_key(&job) {
-                self.overtaken.insert(job, epochs.hold());
-                self.unpin(job);
-            }
-        }
-    }
-}
-
-/// What a job for a pivot claims.
-pub(super) fn claim(node: &Node, index: usize) -> Claim {
-    assert!(index < node.pivots.len(), "pivot {index}");
-    debug_assert_eq!(
-        node.pivots[index].child.is_none(),
-        node.is_leaf(),
-        "only pivots of leaves have no child"
-    );
-    let pivot = &node.pivots[index];
-    Claim {
-        height: node.height,
-        range: node.pivot_range(index),
-        first: pivot.first,
-        own: pivot.own.iter().map(|owned| owned.part.group.id).collect(),
-    }
-}
-
-/// The node and pivot that a claim is about, if there still is such a one.
-pub(super) fn find<'a>(root: &'a Node, claim: &Claim) -> Option<(&'a Node, usize)> {
-    let mut node = root;
-    debug_assert!(!root.pivots.is_empty(), "a node has a pivot");
-    while node.height > claim.height {
-        let pivot = &node.pivots[node.pivot_for(&claim.range.low)];
-        node = pivot.child.as_deref()?;
-    }
-    let index = node.pivot_for(&claim.range.low);
-    (node.height == claim.height && node.pivot_range(index) == claim.range).then_some((node, index))
-}
-
-/// Whether everything that a claim says still is so (T4).
-pub(super) fn holds(root: &Node, wanted: &Claim) -> bool {
-    find(root, wanted).is_some_and(|(node, index)| claim(node, index) == *wanted)
-}
-
-/// Every node below a root, the root included.
-pub(super) fn all_nodes(root: &Arc<Node>) -> Vec<Arc<Node>> {
-    let mut nodes = vec![Arc::clone(root)];
-    let mut next = 0;
-    while next < nodes.len() {
-        let children: Vec<_> = nodes[next].children().cloned().collect();
-        nodes.extend(children);
-        next += 1;
-    }
-    nodes
-}
-
-/// The nodes that only the old trunk has, and those that only the new one has. What both share is
-/// not walked.
-fn difference(old: &Arc<Node>, new: &Arc<Node>) -> (Vec<Arc<Node>>, Vec<Arc<Node>>) {
-    let (mut gone, mut made) = (Vec::new(), Vec::new());
-    let (mut olds, mut news) = (vec![Arc::clone(old)], vec![Arc::clone(new)]);
-    let top = old.height.max(new.height);
-    for height in (0..=top).rev() {
-        let here = |nodes: &[Arc<Node>]| -> Vec<Arc<Node>> {
-            nodes
-                .iter()
-                .filter(|node| node.height == height)
-                .cloned()
-                .collect()
-        };
-        let (old_here, new_here) = (here(&olds), here(&news));
-        let addresses =
-            |nodes: &[Arc<Node>]| -> HashSet<*const Node> { nodes.iter().map(Arc::as_ptr).collect() };
-        let (in_old, in_new) = (addresses(&old_here), addresses(&new_here));
-        for node in old_here
-            .into_iter()
-            .filter(|node| !in_new.contains(&Arc::as_ptr(node)))
-        {
-            olds.extend(node.children().cloned());
-            gone.push(node);
-        }
-        for node in new_here
-            .into_iter()
-            .filter(|node| !in_old.contains(&Arc::as_ptr(node)))
-        {
-            news.extend(node.children().cloned());
-            made.push(node);
-        }
-    }
-    (gone, made)
-}
-
-/// A root in which the node that holds `key` at `height` is replaced.
-pub(super) fn replace(root: &Node, height: u8, key: &[u8], node: Node) -> Node {
-    if root.height == height {
-        return node;
-    }
-    assert!(root.height > height, "nodes of height {height} are below");
-    let mut draft = root.draft();
-    let index = draft.pivot_for(key);
-    let child = draft.pivots[index]
-        .child
-        .as_ref()
-        .expect("an index node has children");
-    let child = replace(child, height, key, node);
-    draft.pivots[index].child = Some(Arc::new(child));
-    draft
 }

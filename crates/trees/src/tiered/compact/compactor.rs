@@ -1,0 +1,195 @@
+//! The compactor: which step of a tree is done next, in the order of their priority.
+
+use super::job::{Job, Task};
+use crate::tiered::policy;
+use crate::tiered::trunk::{
+    JobId, Node, Owned, Part, Stretch, Trunk, Version, WriterState, find, holds, longest_path, neighbours,
+    node_at, replace,
+};
+use alluvium_dictionary::contract::Progress;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::Result;
+use alluvium_storage::extents::{Class, Extent};
+use std::sync::Arc;
+
+/// Something to do, a slice at a time.
+#[derive(Debug)]
+pub enum Step {
+    /// A compaction.
+    Compact(Box<Job>),
+    /// It was done at once: a change of shape.
+    Reshaped,
+}
+
+impl Step {
+    /// Does a slice of the work: about `records` records.
+    ///
+    /// # Errors
+    /// As [`Job::poll`].
+    pub fn poll(&mut self, records: usize) -> Result<Progress> {
+        match self {
+            Step::Compact(job) => job.poll(records),
+            Step::Reshaped => Ok(Progress::Done),
+        }
+    }
+}
+
+/// Hands out what is due in a trunk: compactions, and neighbours that should be one.
+#[derive(Clone, Debug)]
+pub(crate) struct Compactor {
+    pub(super) trunk: Arc<Trunk>,
+}
+
+impl Compactor {
+    /// The compactor of a trunk.
+    pub(crate) fn new(trunk: &Arc<Trunk>) -> Compactor {
+        Compactor {
+            trunk: Arc::clone(trunk),
+        }
+    }
+
+    /// The next step that is due, if any: compactions, then neighbours that should be one.
+    ///
+    /// # Errors
+    /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full).
+    pub(crate) fn next_step(&self) -> Result<Option<Step>> {
+        if let Some(job) = self.next_job()? {
+            return Ok(Some(Step::Compact(Box::new(job))));
+        }
+        if self.merge_neighbours()? {
+            return Ok(Some(Step::Reshaped));
+        }
+        Ok(None)
+    }
+
+    /// The next compaction that is due, if any, by the rule of `policy::turn`.
+    ///
+    /// # Errors
+    /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full); it is due again then.
+    pub(crate) fn next_job(&self) -> Result<Option<Job>> {
+        let room = self.room();
+        let mut writer = self.trunk.lock();
+        let version = self.trunk.version();
+        let Some(id) = self.due_job(&writer, &version, room) else {
+            return Ok(None);
+        };
+        let claim = writer.inflight.claim(id).expect("it was just found").clone();
+        let (node, index) = find(&version.root, &claim).expect("a job whose pivot is gone was abandoned");
+        debug_assert!(
+            holds(&version.root, &claim),
+            "a job is due while its pivot is as claimed"
+        );
+        let stretch = writer.stretch(node, index);
+        let frees = room.is_some() && stretch.balance(node, index, &writer.uses).frees();
+        let pins: Arc<[(Part, KeyRange)]> = stretch
+            .inputs(node, index)
+            .filter(|part| part.touches(&claim.range))
+            .map(|part| (part.clone(), part.within(&claim.range)))
+            .collect();
+        writer.pin(id, Arc::clone(&pins));
+        writer.inflight.take(id);
+        let runs = pins.iter().flat_map(|(part, _)| part.group.runs());
+        let mut sparse: Vec<Extent> = runs.flat_map(|(_, run)| writer.uses.sparse(run)).collect();
+        sparse.sort_unstable();
+        sparse.dedup();
+        drop(writer);
+        let task = Task {
+            base: self.base(node, index, &stretch),
+            records: stretch.weight(node, index).records,
+            claim,
+            stretch,
+            pins,
+            sparse,
+            frees,
+        };
+        Ok(Some(Job::new(&self.trunk, id, task)))
+    }
+
+    /// Returns whether a compaction is under way, or due and not known to need more space than
+    /// there is.
+    #[must_use]
+    pub(crate) fn may_compact(&self) -> bool {
+        let room = self.room();
+        let writer = self.trunk.lock();
+        let running = writer.inflight.debt().running_jobs;
+        running > 0 || self.due_job(&writer, &self.trunk.version(), room).is_some()
+    }
+
+    /// While space is scarce: whether there is any for a compaction that frees none.
+    fn room(&self) -> Option<bool> {
+        let extents = self.trunk.store.extents();
+        self.trunk.is_scarce().then(|| extents.has_room(Class::Essential))
+    }
+
+    /// The job that is done next, by the rule of [`policy::turn`].
+    fn due_job(&self, state: &WriterState, version: &Version, room: Option<bool>) -> Option<JobId> {
+        let crowded = (self.trunk.crowding() > 100).then(|| longest_path(&version.root).1);
+        state.inflight.queued(|claim, has_failed| {
+            let scarce = room.map(|has_room| {
+                let (node, index) =
+                    find(&version.root, claim).expect("a job whose pivot is gone was abandoned");
+                let balance = state.stretch(node, index).balance(node, index, &state.uses);
+                policy::Scarce {
+                    takes_bytes: balance.takes_bytes,
+                    frees: balance.frees(),
+                    has_room,
+                    has_failed,
+                }
+            });
+            let crowd = crowded
+                .filter(|key| claim.range.contains(key))
+                .and_then(|_| find(&version.root, claim));
+            let runs = crowd.map_or(0, |(node, index)| node.runs(index));
+            policy::turn(scarce.as_ref(), runs, claim.height)
+        })
+    }
+
+    /// The newest own parts whose maplets become one with the new run's.
+    fn base(&self, node: &Node, index: usize, stretch: &Stretch) -> Vec<Owned> {
+        assert!(
+            stretch.own.start <= node.pivots[index].own.len(),
+            "a stretch of its pivot"
+        );
+        let before = &node.pivots[index].own[..stretch.own.start];
+        let runs: Vec<usize> = before.iter().map(|owned| owned.part.group.runs.len()).collect();
+        let is_ours = |owned: &Owned| {
+            let records: u64 = owned
+                .part
+                .group
+                .runs()
+                .map(|(_, run)| run.summary().records)
+                .sum();
+            owned.part.clip.is_none() && owned.weight.records * 4 >= records * 3
+        };
+        let shares: Vec<bool> = before.iter().map(is_ours).collect();
+        before[policy::maplets_to_merge(&runs, &shares)].to_vec()
+    }
+
+    /// Makes two neighbours one, where both are nearly empty; whether there were such.
+    fn merge_neighbours(&self) -> Result<bool> {
+        self.trunk.change(None, |_, shaper, root| {
+            if !root.is_leaf() && root.pivots.len() == 1 {
+                return Ok(Some(shaper.collapse(root.draft())?));
+            }
+            let Some(key) = emptiest(&shaper.shape, root) else {
+                return Ok(None);
+            };
+            let (height, low) = key;
+            let mut node = node_at(root, height, &low).draft();
+            let left = neighbours(&shaper.shape, &node).expect("it was just found");
+            shaper.merge(&mut node, left)?;
+            node.drop_dead_bundles();
+            let root = replace(root, height, &low, node);
+            Ok(Some(shaper.collapse(root)?))
+        })
+    }
+}
+
+/// The lowest node that has two children which should be one, by its height and low key.
+fn emptiest(shape: &policy::Shape, root: &Node) -> Option<(u8, Box<[u8]>)> {
+    if root.is_leaf() {
+        return None;
+    }
+    let below = root.children().find_map(|child| emptiest(shape, child));
+    below.or_else(|| neighbours(shape, root).map(|_| (root.height, root.range.low.clone())))
+}

@@ -1,0 +1,338 @@
+//! Several runs, or parts of them, become one: every key's messages folded, range deletes applied.
+
+use crate::run::{self, Access, Builder, Built, Cursor, Run, RunOptions};
+use alluvium_base::{Kind, Message, Purpose, Sequence};
+use alluvium_dictionary::contract::Progress;
+use alluvium_dictionary::deletes::{Draft, RangeDeletes};
+use alluvium_dictionary::merge::{Direction, Folded, Folder, Merged, Older, Rule};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::record::{Record, Value};
+use alluvium_dictionary::rules::{Keyspace, Schema};
+use alluvium_dictionary::values::{self, ValuePointer};
+use alluvium_storage::Result;
+use alluvium_storage::extents::{Extent, UNIT};
+use alluvium_storage::store::Store;
+use std::fmt;
+use std::sync::Arc;
+
+/// Values up to this length are copied out of extents that are mostly dead.
+const LONGEST_COPIED: u32 = 8 << 20;
+
+/// A run, and the part of it that counts.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) run: Run,
+    pub(crate) range: KeyRange,
+}
+
+/// How a merge is done.
+pub(super) struct Plan<'a> {
+    pub(crate) rule: Rule,
+    pub(crate) schema: &'a Arc<dyn Schema>,
+    pub(crate) asks_filters: bool,
+    /// Extents, in order, of which so little is live that values in them are copied.
+    pub(crate) sparse: Vec<Extent>,
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Taken {
+    pub(crate) records: u64,
+}
+
+/// A merge under way.
+pub(super) struct Fused {
+    store: Arc<Store>,
+    merged: Merged<Cursor>,
+    /// The builder has the same, where all of them remain.
+    deletes: Arc<RangeDeletes>,
+    rule: Rule,
+    keyspace: Keyspace,
+    asks_filters: bool,
+    sparse: Vec<Extent>,
+    copied: Vec<u8>,
+    builder: Builder,
+    purpose: Purpose,
+    key: Vec<u8>,
+    messages: Messages,
+    taken: Taken,
+}
+
+impl fmt::Debug for Fused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fused")
+            .field("rule", &self.rule)
+            .field("taken", &self.taken)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The messages of one key, newest first, with their operands behind each other.
+#[derive(Debug, Default)]
+pub(crate) struct Messages {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    merges: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    sequence: Sequence,
+    kind: Kind,
+    expires_ms: u64,
+    from: usize,
+    to: usize,
+    separate: Option<ValuePointer>,
+}
+
+impl Messages {
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+        self.merges = false;
+    }
+
+    /// Adds an older message.
+    pub(crate) fn push(&mut self, record: &Record<'_>) {
+        let from = self.bytes.len();
+        let separate = match record.value {
+            Value::Inline(bytes) => {
+                self.bytes.extend_from_slice(bytes);
+                None
+            }
+            Value::Separate(pointer) => Some(pointer),
+        };
+        self.merges |= record.kind == Kind::Merge;
+        self.entries.push(Entry {
+            sequence: record.sequence,
+            kind: record.kind,
+            expires_ms: record.expires_ms,
+            from,
+            to: self.bytes.len(),
+            separate,
+        });
+    }
+
+    /// Brings every operand here, when they may have to be folded.
+    fn load(&mut self, store: &Store, purpose: Purpose) -> Result<()> {
+        if !self.merges {
+            return Ok(());
+        }
+        let guard = store.epochs().pin();
+        let mut value = Vec::new();
+        for entry in &mut self.entries {
+            if let Some(pointer) = entry.separate.take() {
+                values::read_value(store.cache(), &guard, &pointer, purpose, &mut value)?;
+                entry.from = self.bytes.len();
+                self.bytes.extend_from_slice(&value);
+                entry.to = self.bytes.len();
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the newest value at or below the horizon here, which a filter may be asked about. Its
+    /// place stays known.
+    fn load_newest(&mut self, store: &Store, purpose: Purpose, horizon: Sequence) -> Result<()> {
+        debug_assert!(
+            self.entries
+                .iter()
+                .all(|entry| entry.from <= entry.to && entry.to <= self.bytes.len()),
+            "messages lie in the bytes"
+        );
+        let newest = self.entries.iter_mut().find(|entry| entry.sequence <= horizon);
+        if let Some(entry) = newest
+            && let Some(pointer) = &entry.separate
+        {
+            let mut value = Vec::new();
+            values::read_value(store.cache(), &store.epochs().pin(), pointer, purpose, &mut value)?;
+            entry.from = self.bytes.len();
+            self.bytes.extend_from_slice(&value);
+            entry.to = self.bytes.len();
+        }
+        Ok(())
+    }
+
+    /// Folds them and hands what remains to `emit`.
+    pub(crate) fn fold(
+        &mut self,
+        store: &Store,
+        purpose: Purpose,
+        folder: &mut Folder<'_>,
+        deleted: impl Fn(Sequence) -> Option<Sequence>,
+        mut emit: impl FnMut(Record<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.load(store, purpose)?;
+        let (bytes, entries) = (&self.bytes, &self.entries);
+        let messages = entries.iter().map(|entry| Message {
+            sequence: entry.sequence,
+            kind: entry.kind,
+            expires_ms: entry.expires_ms,
+            operand: &bytes[entry.from..entry.to],
+        });
+        let mut result = Ok(());
+        folder.fold(messages, deleted, |folded: Folded<'_>| {
+            // A value that is apart stays where it is.
+            let separate = folded.number.and_then(|number| entries.get(number)?.separate);
+            let value = match separate {
+                Some(pointer) => Value::Separate(pointer),
+                None => Value::Inline(folded.operand),
+            };
+            if result.is_ok() {
+                result = emit(Record {
+                    sequence: folded.sequence,
+                    kind: folded.kind,
+                    expires_ms: folded.expires_ms,
+                    value,
+                });
+            }
+        });
+        result
+    }
+}
+
+impl Fused {
+    /// Opens the sources, newest first.
+    pub(crate) fn new(
+        store: &Arc<Store>,
+        mut sources: Vec<Source>,
+        plan: Plan<'_>,
+        options: &RunOptions,
+    ) -> Result<Fused> {
+        let rule = plan.rule.clone();
+        drop_deleted(&mut sources, &rule);
+        let deletes = sources
+            .iter()
+            .map(|source| (source.run.range_deletes(), &source.range));
+        let mut deletes = Draft::merged(&deletes.collect::<Vec<_>>());
+        deletes.fold(&[rule.horizon]);
+        let deletes = Arc::new(deletes.finish());
+        let mut builder = Builder::new(store, options)?;
+        // With nothing older, a delete that every reader sees has nothing left to delete (G4).
+        let remains = |sequence| rule.older == Older::Elsewhere || sequence > rule.horizon;
+        builder.delete_ranges(match deletes.sequences().all(remains) {
+            true => Arc::clone(&deletes),
+            false => Arc::new(deletes.newer(rule.horizon)),
+        });
+        let mut cursors = Vec::with_capacity(sources.len());
+        for source in sources {
+            builder.inherit_from(&source.run, &source.range);
+            let (direction, access) = (Direction::Forward, Access::Replacing);
+            cursors.push(source.run.cursor(store, source.range, direction, access));
+        }
+        // The first reads of all are under way before any is waited for.
+        run::open_many(&mut cursors, None)?;
+        Ok(Fused {
+            store: Arc::clone(store),
+            merged: Merged::new(cursors, Direction::Forward),
+            deletes,
+            rule,
+            keyspace: Keyspace::new(plan.schema),
+            asks_filters: plan.asks_filters,
+            sparse: plan.sparse,
+            copied: Vec::new(),
+            builder,
+            purpose: options.purpose,
+            key: Vec::new(),
+            messages: Messages::default(),
+            taken: Taken::default(),
+        })
+    }
+
+    /// Reads about `records` records.
+    pub(crate) fn step(&mut self, records: usize) -> Result<Progress> {
+        let stop = self.taken.records.saturating_add(records as u64);
+        while let Some(key) = self.merged.key() {
+            if self.taken.records >= stop {
+                return Ok(Progress::More);
+            }
+            self.key.clear();
+            self.key.extend_from_slice(key);
+            self.messages.clear();
+            while let Some(winner) = self.merged.winner() {
+                let source = self.merged.source(winner);
+                if source.key() != Some(&self.key[..]) {
+                    break;
+                }
+                self.messages.push(&source.record());
+                self.taken.records += 1;
+                self.merged.advance()?;
+            }
+            debug_assert!(self.merged.key() != Some(&self.key[..]), "a key is folded once");
+            self.fold()?;
+        }
+        Ok(Progress::Done)
+    }
+
+    fn fold(&mut self) -> Result<()> {
+        let (deletes, newest) = (&self.deletes, &self.key);
+        let deleted = |reader| deletes.covering(newest, reader).filter(|_| !deletes.is_empty());
+        if let Some(rules) = self.keyspace.enter(&self.key) {
+            self.builder.begin_keyspace(rules.codec, rules.value_threshold)?;
+        }
+        let rules = self.keyspace.rules();
+        let mut folder = Folder::new(&self.rule, rules.operator.as_deref());
+        let filter = rules.filter.as_deref().filter(|_| self.asks_filters);
+        if let Some(filter) = filter {
+            folder = folder.filtered(filter, self.keyspace.user_key(&self.key));
+            self.messages
+                .load_newest(&self.store, self.purpose, self.rule.horizon)?;
+        }
+        let (key, builder, store, purpose) = (&self.key, &mut self.builder, &self.store, self.purpose);
+        let (sparse, copied) = (&self.sparse, &mut self.copied);
+        self.messages
+            .fold(store, purpose, &mut folder, deleted, |record| {
+                match record.value {
+                    Value::Separate(pointer) if is_copied(sparse, &pointer) => {
+                        let guard = store.epochs().pin();
+                        values::read_value(store.cache(), &guard, &pointer, purpose, copied)?;
+                        let value = Value::Inline(copied);
+                        builder.push(key, Record { value, ..record })
+                    }
+                    _ => builder.push(key, record),
+                }
+            })
+    }
+
+    /// Ends the run; none when nothing remained.
+    pub(crate) fn finish(self) -> Result<(Option<Built>, Taken)> {
+        let Fused {
+            builder,
+            taken,
+            merged,
+            ..
+        } = self;
+        // What it has read ahead goes before the end of the run is put together.
+        drop(merged);
+        Ok((builder.finish()?, taken))
+    }
+}
+
+/// Whether a value is copied instead of passed on: so that the extent is given up, of which the
+/// rest is dead. A value that is longer fills most of its extents by itself.
+fn is_copied(sparse: &[Extent], pointer: &ValuePointer) -> bool {
+    let unit = pointer.node.offset / UNIT;
+    let behind = |extent: &Extent| (extent.tier, u64::from(extent.start)) <= (pointer.node.tier, unit);
+    debug_assert!(sparse.is_sorted(), "extents by their places");
+    let before = &sparse[..sparse.partition_point(behind)];
+    let holds = |extent: &Extent| extent.tier == pointer.node.tier && unit < u64::from(extent.end());
+    pointer.len <= LONGEST_COPIED && before.last().is_some_and(holds)
+}
+
+/// Leaves out the sources of which a newer one deletes everything, for every reader: they need not
+/// be read.
+fn drop_deleted(sources: &mut Vec<Source>, rule: &Rule) {
+    let mut newer: Vec<Source> = Vec::new();
+    sources.retain(|source| {
+        let low = source.run.low().max(&source.range.low);
+        let covered = newer.iter().any(|newer| {
+            let deletes = newer.run.range_deletes();
+            newer.range.covers(&source.range)
+                && deletes.cover(low, source.run.high(), &source.range, rule.horizon)
+        });
+        if !covered && !source.run.range_deletes().is_empty() {
+            newer.push(source.clone());
+        }
+        !covered
+    });
+}

@@ -1,0 +1,359 @@
+//! One compaction: a stretch of one pivot's stack becomes one run, outside of the trunk and without
+//! a lock, and takes the stretch's place if nothing else has happened to it meanwhile (T4).
+
+use super::fuse::{Fused, Plan, Source, Taken};
+use crate::maplet::{self, Merger};
+use crate::run::{Built, Run, Weight};
+use crate::tiered::policy;
+use crate::tiered::trunk::{Claim, Group, JobId, Owned, Part, Reason, Stretch, Trunk, find, holds, replace};
+use alluvium_base::Purpose;
+use alluvium_dictionary::contract::Progress;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::Result;
+use alluvium_storage::extents::{Class, Extent};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a job is begun with.
+pub(super) struct Task {
+    pub(super) claim: Claim,
+    pub(super) stretch: Stretch,
+    /// The inputs, which are pinned for the job.
+    pub(super) pins: Arc<[(Part, KeyRange)]>,
+    /// The own parts whose maplets become one with the new run's.
+    pub(super) base: Vec<Owned>,
+    /// Of the inputs' extents, so little is live that values in them are copied.
+    pub(super) sparse: Vec<Extent>,
+    /// Records that it reads, about.
+    pub(super) records: u64,
+    /// Whether it frees as much space as it takes, if space is scarce.
+    pub(super) frees: bool,
+}
+
+/// Buffers that a compaction has for each run that it reads, and for what it writes.
+const READING: u64 = 3 * (256 << 10);
+const WRITING: u64 = 5 << 20;
+/// What a range delete takes while the deletes of several runs are put together, and in the run
+/// that is made.
+const DELETE: u64 = 64;
+
+/// Returns the memory of a compaction of `runs` runs with this many records and range deletes.
+pub(crate) fn compaction_bytes(runs: usize, records: u64, deletes: u64) -> u64 {
+    runs as u64 * READING + WRITING + records * size_of::<u64>() as u64 + deletes * DELETE
+}
+
+/// A compaction under way. Dropped, it gives up what it wrote.
+#[derive(Debug)]
+pub struct Job {
+    trunk: Arc<Trunk>,
+    id: JobId,
+    claim: Claim,
+    stretch: Stretch,
+    /// The inputs, whose extents must stay until it is over.
+    pins: Arc<[(Part, KeyRange)]>,
+    /// The own maplets that the new run's fingerprints are merged with, and their runs.
+    base: Vec<Owned>,
+    /// How many of the new run's records a leaf holds in older versions, about.
+    renews: u64,
+    phase: Phase,
+    /// Memory that it takes, about.
+    memory: u64,
+    /// Whether it frees as much space as it takes, if space is scarce.
+    frees: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Nothing was read yet. Of the extents, so little is live that values in them are copied.
+    Due(Vec<Extent>),
+    Merging(Box<Fused>),
+    /// The run is written, its maplet is being merged.
+    Mapping(Box<Built>, Box<Merger>),
+    Over,
+}
+
+impl Job {
+    /// A job that was taken, and whose inputs are pinned.
+    pub(super) fn new(trunk: &Arc<Trunk>, id: JobId, task: Task) -> Job {
+        let pins = &task.pins;
+        let runs: usize = pins.iter().map(|(part, within)| part.runs_in(within)).sum();
+        let deletes = pins.iter().flat_map(|(part, _)| part.group.runs());
+        let deletes = deletes.map(|(_, run)| run.range_deletes().len() as u64).sum();
+        let memory = compaction_bytes(runs, task.records, deletes);
+        let compactions = &trunk.totals.compactions;
+        compactions.fetch_add(memory, Ordering::Relaxed);
+        Job {
+            trunk: Arc::clone(trunk),
+            id,
+            claim: task.claim,
+            stretch: task.stretch,
+            pins: task.pins,
+            base: task.base,
+            renews: 0,
+            phase: Phase::Due(task.sparse),
+            memory,
+            frees: task.frees,
+        }
+    }
+
+    /// Its number.
+    pub(crate) fn id(&self) -> JobId {
+        self.id
+    }
+
+    /// What is compacted, in words.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let Claim { height, range, .. } = &self.claim;
+        let Stretch { own, bundles, .. } = &self.stretch;
+        format!("compaction at height {height} of {range:?}: own parts {own:?} and {bundles} bundles")
+    }
+
+    /// What makes deletes and old versions free space may use the reserve, and what has been asked
+    /// for in vain while space is scarce a part of it.
+    fn class(&self) -> Class {
+        match self.stretch.reason {
+            _ if self.trunk.is_scarce() && self.frees => Class::Freeing,
+            _ if self.trunk.is_scarce() => Class::Essential,
+            Reason::Writes => Class::Normal,
+            Reason::Crowd | Reason::Full => Class::Freeing,
+        }
+    }
+
+    fn begin(&self, sparse: Vec<Extent>) -> Result<Fused> {
+        let trunk = &self.trunk;
+        // A source for each run, newest first.
+        let mut sources = Vec::new();
+        for (part, within) in self.pins.iter().rev() {
+            for (_, run) in part.group.runs().rev() {
+                if within.overlaps(run.low(), run.high()) {
+                    sources.push(Source {
+                        run: run.clone(),
+                        range: within.clone(),
+                    });
+                }
+            }
+        }
+        let rule = trunk.horizon.rule(self.stretch.older);
+        let options = trunk.run_options(Purpose::Compact, self.class());
+        let plan = Plan {
+            rule,
+            schema: &trunk.options.schema,
+            asks_filters: trunk.horizon.asks_filters(),
+            sparse,
+        };
+        Fused::new(&trunk.store, sources, plan, &options)
+    }
+
+    /// Does a slice of the work: reads about `records` records.
+    ///
+    /// # Errors
+    /// [`Error::Full`](alluvium_storage::Error::Full), and as the device says. What was written is
+    /// given up, and the compaction is due again.
+    pub fn poll(&mut self, records: usize) -> Result<Progress> {
+        if !self.trunk.lock().inflight.is_wanted(self.id) {
+            self.give_up();
+            return Ok(Progress::Done);
+        }
+        let result = self.go_on(records);
+        let result = self.trunk.judge(result);
+        if result.is_err() {
+            self.give_up();
+            self.trunk.lock().inflight.failed(self.id);
+        }
+        result
+    }
+
+    fn go_on(&mut self, records: usize) -> Result<Progress> {
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Due(sparse) => {
+                self.phase = Phase::Merging(Box::new(self.begin(sparse)?));
+                Ok(Progress::More)
+            }
+            Phase::Merging(mut fused) => {
+                if fused.step(records)? == Progress::More {
+                    self.phase = Phase::Merging(fused);
+                    return Ok(Progress::More);
+                }
+                let (built, taken) = fused.finish()?;
+                self.note(&taken, built.as_ref());
+                match built {
+                    Some(built) => self.begin_mapping(built),
+                    None => {
+                        self.install(None);
+                        Ok(Progress::Done)
+                    }
+                }
+            }
+            Phase::Mapping(built, mut merger) => match merger.step(records.saturating_mul(4)) {
+                Ok(maplet::Progress::More) => {
+                    self.phase = Phase::Mapping(built, merger);
+                    Ok(Progress::More)
+                }
+                Ok(maplet::Progress::Done(written)) => {
+                    self.install(Some((*built, written)));
+                    Ok(Progress::Done)
+                }
+                Err(error) => {
+                    built.abandon(&self.trunk.store);
+                    Err(error)
+                }
+            },
+            Phase::Over => Ok(Progress::Done),
+        }
+    }
+
+    fn note(&self, taken: &Taken, built: Option<&Built>) {
+        let tallies = &self.trunk.tallies;
+        tallies.read.fetch_add(taken.records, Ordering::Relaxed);
+        if self.stretch.reason != Reason::Writes {
+            tallies.rewritten.fetch_add(taken.records, Ordering::Relaxed);
+        }
+        if let Some(built) = built {
+            let summary = built.run.summary();
+            tallies.written.fetch_add(summary.records, Ordering::Relaxed);
+            tallies
+                .compacted_bytes
+                .fetch_add(summary.bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn begin_mapping(&mut self, mut built: Built) -> Result<Progress> {
+        let mut value = 0;
+        let mut sources = Vec::new();
+        for owned in &self.base {
+            let group = &owned.part.group;
+            let rewrite = (0..group.runs.len())
+                .map(|run| Some((value + run) as u16))
+                .collect();
+            sources.push(maplet::Source {
+                maplet: group.maplet.clone(),
+                rewrite,
+            });
+            value += group.runs.len();
+        }
+        let hashes = std::mem::take(&mut built.hashes);
+        self.renews = self.renews(&hashes);
+        let spec = self.trunk.maplet_spec(Purpose::Compact, self.class());
+        match Merger::new(&self.trunk.store, &spec, sources, Some((hashes, value as u16))) {
+            Ok(merger) => {
+                self.phase = Phase::Mapping(Box::new(built), Box::new(merger));
+                Ok(Progress::More)
+            }
+            Err(error) => {
+                built.abandon(&self.trunk.store);
+                Err(error)
+            }
+        }
+    }
+
+    /// How many of these keys, of a run that a leaf gets beside its others, the leaf holds already,
+    /// about. Those with the lowest hashes are looked up: they are in the first pages of all
+    /// maplets. What cannot be read is as if it held none: nothing depends on this but when the
+    /// leaf is rewritten.
+    fn renews(&self, hashes: &[u64]) -> u64 {
+        let trunk = &self.trunk;
+        let guard = trunk.store.epochs().pin();
+        let version = trunk.version();
+        let leaf = find(&version.root, &self.claim).filter(|(node, _)| node.is_leaf());
+        let older = leaf.and_then(|(node, index)| node.pivots[index].own.get(..self.stretch.own.start));
+        let older = older.unwrap_or_default();
+        let count = hashes.len() as u64;
+        let highest = (u64::MAX / count.max(1)).saturating_mul(policy::SAMPLE);
+        let is_held = |&hash: &u64| {
+            older.iter().any(|owned| {
+                let hits = owned.part.group.maplet.lookup(hash, trunk.store.cache(), &guard);
+                hits.is_ok_and(|hits| !hits.is_empty())
+            })
+        };
+        let sample = || hashes.iter().filter(|&&hash| hash <= highest);
+        let held = sample().filter(|&hash| is_held(hash)).count() as u64;
+        count * held / (sample().count() as u64).max(1)
+    }
+
+    /// Puts the result in the place of its inputs, if they are still where they were.
+    fn install(&mut self, result: Option<(Built, maplet::Written)>) {
+        let trunk = Arc::clone(&self.trunk);
+        let mut writer = trunk.lock();
+        let version = trunk.version();
+        if !writer.inflight.is_wanted(self.id) || !holds(&version.root, &self.claim) {
+            drop(writer);
+            if let Some((built, written)) = result {
+                built.abandon(&trunk.store);
+                written.abandon(&trunk.store);
+            }
+            self.give_up();
+            return;
+        }
+        let owned = result.map(|(built, written)| self.adopt_result(built, written));
+        let (node, index) = find(&version.root, &self.claim).expect("the claim holds");
+        let mut draft = node.draft();
+        let pivot = &mut draft.pivots[index];
+        let from = self.stretch.own.start - if owned.is_some() { self.base.len() } else { 0 };
+        pivot.own.splice(from..self.stretch.own.end, owned);
+        pivot.live.drain(..self.stretch.bundles);
+        pivot.first += self.stretch.bundles as u64;
+        if self.stretch.reason == Reason::Full {
+            writer.full.remove(&self.claim.range.low);
+        }
+        draft.drop_dead_bundles();
+        let root = replace(&version.root, self.claim.height, &self.claim.range.low, draft);
+        writer.inflight.installed(self.id);
+        writer.unpin(self.id);
+        writer.publish(&version, root, version.cut, &[]);
+        drop(writer);
+        self.give_up();
+    }
+
+    /// The new run and maplet as a part of the stack; their extents belong to the store now.
+    fn adopt_result(&self, built: Built, written: maplet::Written) -> Owned {
+        let trunk = &self.trunk;
+        trunk.install_extents(&built.run, &built.extents, &written.extents);
+        let summary = *built.run.summary();
+        trunk
+            .tallies
+            .compacted_bytes
+            .fetch_add(written.maplet.bytes(), Ordering::Relaxed);
+        let mut runs: Vec<Option<Run>> = Vec::new();
+        for owned in &self.base {
+            runs.extend(owned.part.group.runs.iter().map(|run| run.get().cloned()));
+        }
+        runs.push(Some(built.run));
+        let base = self.base.iter();
+        let base = base.fold(Weight::default(), |sum, owned| sum + owned.weight);
+        let renews: u64 = self.base.iter().map(|owned| owned.renews).sum();
+        let own = Weight {
+            bytes: summary.bytes,
+            records: summary.records,
+            tombstones: summary.tombstones,
+        };
+        Owned {
+            part: Part {
+                group: Arc::new(Group::new(trunk.next_group(), runs, written.maplet)),
+                clip: None,
+            },
+            weight: base + own,
+            renews: renews + self.renews,
+        }
+    }
+
+    /// Gives up the inputs, and whatever was written and not installed.
+    fn give_up(&mut self) {
+        if let Phase::Mapping(built, _) = std::mem::replace(&mut self.phase, Phase::Over) {
+            built.abandon(&self.trunk.store);
+        }
+        let mut writer = self.trunk.lock();
+        writer.unpin(self.id);
+        writer.sweep();
+        writer.overtaken.remove(&self.id);
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        let compactions = &self.trunk.totals.compactions;
+        compactions.fetch_sub(self.memory, Ordering::Relaxed);
+        self.give_up();
+        self.trunk.lock().inflight.failed(self.id);
+    }
+}

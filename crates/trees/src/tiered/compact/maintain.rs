@@ -1,0 +1,164 @@
+//! Maintenance that does not follow from writes: full compactions of the leaves for which they are
+//! worth most.
+
+use super::compactor::Compactor;
+use crate::run::Run;
+use crate::tiered::policy::{self, Wish};
+use crate::tiered::trunk::{LeafUses, Node, Part, Rank, Underway, leaf_for, replace, stale_percent};
+use alluvium_base::Sequence;
+use alluvium_dictionary::merge::Older;
+use alluvium_storage::Result;
+
+/// How much maintenance may be done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Maintenance {
+    /// Bytes that full compactions may still write.
+    pub budget_bytes: u64,
+    /// Whether all that there is fits into the cache, which keeps what is written: what is
+    /// rewritten need not be read again.
+    pub fits_cache: bool,
+}
+
+impl Compactor {
+    /// Asks for the full compaction of the leaf for which it is worth most, if it is for any and
+    /// the budget allows it. The work itself comes as a step.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(crate) fn maintain(&self, maintenance: &mut Maintenance) -> Result<bool> {
+        let Some((low, bytes)) = self.worst(maintenance) else {
+            return Ok(false);
+        };
+        debug_assert!(bytes <= maintenance.budget_bytes, "what fits is chosen");
+        maintenance.budget_bytes -= bytes.min(maintenance.budget_bytes);
+        self.compact_fully(&low)?;
+        Ok(true)
+    }
+
+    /// Asks for the full compaction of the leaf that holds a key: what lies above it sinks to it,
+    /// and then all of it becomes one run. The work itself comes as a step.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(crate) fn compact_fully(&self, key: &[u8]) -> Result<()> {
+        self.trunk
+            .usage
+            .forget(&leaf_for(&self.trunk.version().root, key).range);
+        self.trunk.change(None, |state, shaper, root| {
+            let nodes = shaper.flush_path(root.draft(), key, Rank::Root)?;
+            let root = shaper.crown(nodes);
+            state.full.insert(leaf_for(&root, key).range.low.clone());
+            // The leaf is copied, so that it is planned for even if nothing has sunk.
+            let leaf = leaf_for(&root, key).draft();
+            Ok(Some(replace(&root, 0, key, leaf)))
+        })?;
+        Ok(())
+    }
+
+    /// The leaf whose full compaction is worth most among those that the budget allows, and what it
+    /// would write at most.
+    fn worst(&self, maintenance: &Maintenance) -> Option<(Box<[u8]>, u64)> {
+        let version = self.trunk.version();
+        let uses = self.trunk.usage.leaves();
+        let writer = self.trunk.lock();
+        let horizon = self.trunk.horizon.rule(Older::None).horizon;
+        let is_scarce = self.trunk.is_scarce();
+        let mut best: Option<(u64, Box<[u8]>, u64)> = None;
+        walk(&version.root, &Above::default(), &mut |leaf, above| {
+            match writer.inflight.underway(0, &leaf.range.low) {
+                None => {}
+                // What is due may find no room, where all of the leaf with what lies above it would
+                // free some.
+                Some(Underway::Queued)
+                    if is_scarce && (above.runs > 0 || !writer.full.contains(&leaf.range.low)) => {}
+                Some(_) => return,
+            }
+            let wish = Wish {
+                is_scarce,
+                fits_cache: maintenance.fits_cache,
+                ..wish(leaf, above, &uses, horizon)
+            };
+            let worth = policy::full_compaction(&wish);
+            if worth > 0
+                && wish.bytes <= maintenance.budget_bytes
+                && best.as_ref().is_none_or(|(most, ..)| worth > *most)
+            {
+                best = Some((worth, leaf.range.low.clone(), wish.bytes));
+            }
+        });
+        best.map(|(_, low, bytes)| (low, bytes))
+    }
+}
+
+/// What lies above a leaf, its share of it where others share it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Above {
+    bytes: u64,
+    runs: usize,
+    depth: usize,
+    records: u64,
+    tombstones: u64,
+    range_deletes: u64,
+    /// The newest message.
+    newest: Sequence,
+}
+
+fn walk(node: &Node, above: &Above, visit: &mut dyn FnMut(&Node, &Above)) {
+    if node.is_leaf() {
+        return visit(node, above);
+    }
+    for (index, pivot) in node.pivots.iter().enumerate() {
+        let child = pivot.child.as_deref().expect("an index node has children");
+        debug_assert_eq!(child.height + 1, node.height, "heights fall by one");
+        let share = child.leaves();
+        let weight = node.weight(index);
+        let further = Above {
+            bytes: above.bytes + weight.bytes / share,
+            runs: above.runs + node.runs(index),
+            depth: above.depth + node.depth(index),
+            records: above.records + weight.records.div_ceil(share),
+            tombstones: above.tombstones + weight.tombstones.div_ceil(share),
+            range_deletes: above.range_deletes + range_deletes(node, index),
+            newest: above.newest.max(newest(node, index)),
+        };
+        walk(child, &further, visit);
+    }
+}
+
+/// Range deletes in a pivot's stack that touch its range.
+fn range_deletes(node: &Node, index: usize) -> u64 {
+    let range = node.pivot_range(index);
+    let of = |part: &Part| -> u64 {
+        let within = part.within(&range);
+        let count = |(_, run): (usize, &Run)| run.range_deletes().touching(&within) as u64;
+        part.group.runs().map(count).sum()
+    };
+    node.stack(index).map(|layer| of(layer.part)).sum()
+}
+
+/// The newest message in a pivot's stack, or one that is not older.
+fn newest(node: &Node, index: usize) -> Sequence {
+    let runs = node.stack(index).flat_map(|layer| layer.part.group.runs());
+    runs.map(|(_, run)| run.newest()).max().unwrap_or(0)
+}
+
+fn wish(leaf: &Node, above: &Above, uses: &LeafUses, horizon: Sequence) -> Wish {
+    debug_assert!(leaf.is_leaf() && leaf.pivots.len() == 1, "a leaf has a pivot");
+    let weight = leaf.weight(0);
+    let used = uses.of(leaf);
+    Wish {
+        bytes: above.bytes + weight.bytes,
+        runs: above.runs + leaf.runs(0),
+        depth: above.depth + leaf.depth(0),
+        records: above.records + weight.records,
+        tombstones: above.tombstones + weight.tombstones,
+        range_deletes: above.range_deletes + range_deletes(leaf, 0),
+        is_settled: above.newest.max(newest(leaf, 0)) <= horizon,
+        stale_percent: stale_percent(&leaf.pivots[0].own),
+        scans: used.scans,
+        gets: used.gets,
+        waded: uses.waded_in(&leaf.range),
+        is_scarce: false,
+        fits_cache: false,
+    }
+}

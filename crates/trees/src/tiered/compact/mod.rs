@@ -1,0 +1,21 @@
+//! Compaction: what is due is done outside of the trunk, a slice at a time, and handed in.
+//!
+//! *Knows*: which job is done next; how a stretch of a stack becomes one run with its maplet; which
+//! leaf is worth compacting when no write asks for it.
+//!
+//! *Does not know*: who polls a job, and on which thread; lookups and scans, but for the counts
+//! that they leave.
+//!
+//! *Read in this order*: `compactor.rs` (which step is next), `job.rs` (one compaction), `fuse.rs`
+//! (runs become one), `maintain.rs` (full compactions).
+
+mod compactor;
+mod fuse;
+mod job;
+mod maintain;
+
+pub(super) use compactor::Compactor;
+pub use compactor::Step;
+pub use job::Job;
+pub(super) use job::compaction_bytes;
+pub use maintain::Maintenance;

@@ -1,0 +1,240 @@
+//! Walks the tree and reports everything that is not as the invariants say, a sentence each.
+
+use super::contents::check_contents;
+use crate::run::Access;
+use crate::tiered::trunk::{JobId, Node, Trunk, TrunkExtents, Uses, WriterState, all_nodes};
+use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
+use alluvium_dictionary::merge::Direction;
+use alluvium_storage::Result;
+use alluvium_storage::extents::Extent;
+use alluvium_storage::store::Store;
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Everything that is wrong with the tree, and the extents that it uses. No step may go on
+/// meanwhile; the numbers of jobs that were begun and not ended are handed in, for they use extents
+/// too. `durable` is the root that the durable generation has, if it has one. `tell` learns how far
+/// it has come whenever a run or a maplet was read, and may end it by failing.
+///
+/// # Errors
+/// As the device says, and what `tell` returns. What cannot be read because it is damaged is
+/// reported, not returned.
+pub(crate) fn examine(
+    trunk: &Trunk,
+    depth: Depth,
+    jobs: &[JobId],
+    durable: Option<&[u8]>,
+    tell: &mut dyn FnMut(Checked) -> Result<()>,
+) -> Result<Examined> {
+    let version = trunk.version();
+    let nodes = all_nodes(&version.root);
+    let mut found = Vec::new();
+    for node in &nodes {
+        check_node(node, &mut found);
+        check_depths(trunk, node, &mut found);
+    }
+    let mut reachable: HashMap<Extent, u32>;
+    {
+        let state = trunk.lock();
+        let pins = jobs.iter().filter_map(|job| state.pins.get(job));
+        let wanted = Uses::of(
+            nodes.iter().map(|node| &**node),
+            pins.flat_map(|pins| pins.iter()),
+        );
+        found.extend(
+            state
+                .uses
+                .differences(&wanted)
+                .into_iter()
+                .map(|what| format!("{what} (T5)")),
+        );
+        let memory: u64 = nodes.iter().map(|node| node.memory_bytes()).sum();
+        if memory != state.memory {
+            found.push(format!(
+                "the trunk's memory is counted {}, found {memory}",
+                state.memory
+            ));
+        }
+        check_wishes(&state, &nodes, &mut found);
+        reachable = state.uses.reachable();
+        // A checkpoint may come at any time, and the crash after it ends every compaction.
+        let shown = Uses::of(nodes.iter().map(|node| &**node), []).reachable();
+        let hidden = reachable.keys().filter(|extent| !shown.contains_key(extent));
+        found.extend(hidden.map(|extent| format!("{extent} is used by compactions alone (T5)")));
+        for extent in state.extents.iter() {
+            *reachable.entry(extent).or_default() += 1;
+        }
+        if let Some(what) = wrong_extents(&state, &nodes, &trunk.store) {
+            found.push(what);
+        }
+    }
+    let mut findings = match depth {
+        Depth::Trunk => Findings::default(),
+        Depth::Everything => check_contents(&trunk.store, &nodes, durable, tell)?,
+    };
+    findings.found.splice(..0, found);
+    findings.bound();
+    Ok(Examined { findings, reachable })
+}
+
+/// No pivot has more runs than it may (T3).
+fn check_depths(trunk: &Trunk, node: &Node, found: &mut Vec<String>) {
+    let most = trunk.options.shape.most_runs();
+    for pivot in 0..node.pivots.len() {
+        // Nothing can flush a leaf further: what it has too much waits for a compaction,
+        // however long that takes.
+        if node.is_leaf() && trunk.lock().inflight.job_of(0, &node.range.low).is_some() {
+            continue;
+        }
+        let runs = match node.is_leaf() {
+            true => node.depth(pivot),
+            false => node.runs(pivot),
+        };
+        if runs > most {
+            found.push(format!(
+                "{runs} runs, more than {most}, in {:?} at height {} (T3)",
+                node.pivot_range(pivot),
+                node.height
+            ));
+        }
+    }
+}
+
+/// For each pivot with anything in its stack, how many records it is estimated to hold, and how
+/// many it does, counted one by one.
+///
+/// # Errors
+/// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+pub(crate) fn count_records(trunk: &Trunk) -> Result<Vec<(u64, u64)>> {
+    let version = trunk.version();
+    let mut counts = Vec::new();
+    for node in all_nodes(&version.root) {
+        for pivot in 0..node.pivots.len() {
+            let range = node.pivot_range(pivot);
+            let mut counted = 0;
+            for layer in node.stack(pivot) {
+                let within = layer.part.within(&range);
+                for (_, run) in layer.part.group.runs() {
+                    if within.overlaps(run.low(), run.high()) {
+                        let mut cursor = run.cursor(
+                            &trunk.store,
+                            within.clone(),
+                            Direction::Forward,
+                            Access::Streaming,
+                        );
+                        cursor.start()?;
+                        while cursor.key().is_some() {
+                            counted += 1;
+                            cursor.advance()?;
+                        }
+                    }
+                }
+            }
+            let estimated = node.weight(pivot).records;
+            if estimated + counted > 0 {
+                counts.push((estimated, counted));
+            }
+        }
+    }
+    Ok(counts)
+}
+
+/// What is wrong with the counts of trunk nodes by extent, if anything.
+fn wrong_extents(state: &WriterState, nodes: &[Arc<Node>], store: &Store) -> Option<String> {
+    match TrunkExtents::of(nodes.iter().map(|node| &node.stored), store) {
+        Ok(found) if found == state.extents => None,
+        Ok(found) => Some(format!(
+            "trunk extents are counted {:?}, found {found:?}",
+            state.extents
+        )),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// What is to be compacted fully are leaves that there are.
+fn check_wishes(state: &WriterState, nodes: &[Arc<Node>], found: &mut Vec<String>) {
+    let leaves = nodes.iter().filter(|node| node.is_leaf());
+    let lows: HashSet<&[u8]> = leaves.map(|leaf| &*leaf.range.low).collect();
+    let lost = state.full.iter().filter(|low| !lows.contains(&***low));
+    found.extend(lost.map(|low| {
+        let low = low.escape_ascii();
+        format!("no leaf begins at \"{low}\", which is to be compacted fully")
+    }));
+}
+
+fn check_node(node: &Node, found: &mut Vec<String>) {
+    let mut wrong = |what: String| {
+        found.push(format!(
+            "trunk node at height {} of {:?}: {what}",
+            node.height, node.range
+        ));
+    };
+    if node
+        .pivots
+        .first()
+        .is_none_or(|first| first.low != node.range.low)
+    {
+        wrong("its first pivot does not begin where it does".to_owned());
+    }
+    if !node.pivots.windows(2).all(|pair| pair[0].low < pair[1].low) {
+        wrong("its pivots are out of order".to_owned());
+    }
+    let last = node.pivots.last();
+    if last.is_some_and(|last| node.range.ends_before(&last.low)) {
+        wrong("its last pivot begins behind its end".to_owned());
+    }
+    let first = node.next - node.bundles.len() as u64;
+    let numbered = node
+        .bundles
+        .iter()
+        .zip(first..)
+        .all(|(bundle, number)| bundle.number == number);
+    if !numbered {
+        wrong("its bundles are not numbered in a row".to_owned());
+    }
+    let most = node
+        .pivots
+        .iter()
+        .map(|pivot| pivot.live.len())
+        .max()
+        .unwrap_or(0);
+    if node.bundles.len() != most {
+        wrong(format!(
+            "{} bundles, of which {most} are live for some pivot",
+            node.bundles.len()
+        ));
+    }
+    for index in 0..node.pivots.len() {
+        check_pivot(node, index, &mut wrong);
+    }
+}
+
+fn check_pivot(node: &Node, index: usize, wrong: &mut dyn FnMut(String)) {
+    let pivot = &node.pivots[index];
+    let range = node.pivot_range(index);
+    if pivot.first + pivot.live.len() as u64 != node.next {
+        wrong(format!("the live bundles of {range:?} are not the newest"));
+    }
+    let bundles = node.live_bundles(index);
+    if !bundles
+        .iter()
+        .zip(&pivot.live)
+        .all(|(bundle, weights)| bundle.parts.len() == weights.len())
+    {
+        wrong(format!("a bundle of {range:?} has other parts than weights"));
+    }
+    match (&pivot.child, node.height) {
+        (None, 0) => {}
+        (Some(child), height) if height > 0 => {
+            if child.height + 1 != height || child.range != range {
+                wrong(format!(
+                    "the child of {range:?} is at height {} with {:?}",
+                    child.height, child.range
+                ));
+            }
+        }
+        _ => wrong(format!(
+            "{range:?} has a child where a leaf has none, or none where it needs one"
+        )),
+    }
+}

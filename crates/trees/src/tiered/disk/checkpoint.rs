@@ -1,0 +1,171 @@
+//! The trunk on its way to disk: what has changed is written at a checkpoint, children before their
+//! parents.
+
+use super::form;
+use super::format::Root;
+use crate::tiered::trunk::{Location, Node, Trunk, TrunkWriter, all_nodes};
+use alluvium_base::Purpose;
+use alluvium_dictionary::cut::Cut;
+use alluvium_dictionary::values::{Placed, Slot, ValuePointer, ValueWriter};
+use alluvium_storage::Result;
+use alluvium_storage::extents::{Class, Extent};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// How often what has changed is written while the trunk goes on changing.
+const ROUNDS: usize = 4;
+/// So few nodes may be written while it stands still.
+const FEW: usize = 4;
+
+/// Trunk nodes that are written, and not yet part of the store.
+struct Written {
+    /// Each with where it is.
+    nodes: Vec<(Arc<Node>, Location)>,
+    extents: Vec<(Extent, u64)>,
+}
+
+/// Writes the trunk at checkpoints, of which one runs at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct Checkpointer {
+    trunk: Arc<Trunk>,
+}
+
+impl Checkpointer {
+    /// The checkpointer of a trunk.
+    pub(crate) fn new(trunk: &Arc<Trunk>) -> Checkpointer {
+        Checkpointer {
+            trunk: Arc::clone(trunk),
+        }
+    }
+
+    /// Writes most of what a checkpoint needs, while other steps go on: the cut that follows has
+    /// little left to write. One checkpoint runs at a time.
+    ///
+    /// # Errors
+    /// A full disk, which changes nothing; after a failed write the store takes no changes.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        // What changes while most is written is written again, and is little: the trunk stands
+        // still for a few nodes.
+        for round in 0..ROUNDS {
+            let version = self.trunk.version();
+            let nodes = if round == 0 && self.trunk.lock().extents.is_sparse() {
+                all_nodes(&version.root)
+            } else {
+                unwritten(&version.root)
+            };
+            if nodes.len() <= FEW {
+                break;
+            }
+            let written = self.write_nodes(nodes);
+            let written = self.trunk.judge(written)?;
+            self.note(&mut self.trunk.lock(), written);
+        }
+        Ok(())
+    }
+
+    /// Writes what is left, and returns what the tree is opened from: `open.rs`. The trunk
+    /// stands still until the cut is dropped, so that the extents can be cut at the same moment.
+    ///
+    /// # Errors
+    /// As [`Checkpointer::prepare`].
+    pub(crate) fn stand(&self) -> Result<Cut<'_>> {
+        let mut writer = self.trunk.lock();
+        let version = self.trunk.version();
+        let written = self.write_nodes(unwritten(&version.root));
+        let written = self.trunk.judge(written)?;
+        self.note(&mut writer, written);
+        let root = Root {
+            fingerprint_bits: self.trunk.options.fingerprint_bits,
+            next_group: self.trunk.group_numbers(),
+            trunk: version.root.stored.at().expect("the root was written"),
+        };
+        Ok(Cut::new(root.encode(), version.cut, writer))
+    }
+
+    /// Writes nodes, children before their parents. Those of which a child has been overtaken
+    /// meanwhile have been, too, and are left out.
+    fn write_nodes(&self, mut nodes: Vec<Arc<Node>>) -> Result<Written> {
+        if nodes.is_empty() {
+            return Ok(Written {
+                nodes: Vec::new(),
+                extents: Vec::new(),
+            });
+        }
+        nodes.sort_by_key(|node| node.height);
+        let store = &self.trunk.store;
+        let writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Freeing))?;
+        let mut writer = ValueWriter::new(writer, store.page_size());
+        let mut placed: HashMap<*const Node, Location> = HashMap::new();
+        for level in nodes.chunk_by(|one, other| one.height == other.height) {
+            write_level(&mut writer, level, &mut placed)?;
+        }
+        let extents = writer.finish()?.extents;
+        let with_location = |node: Arc<Node>| {
+            let location = placed.remove(&Arc::as_ptr(&node))?;
+            Some((node, location))
+        };
+        Ok(Written {
+            nodes: nodes.into_iter().filter_map(with_location).collect(),
+            extents,
+        })
+    }
+
+    /// Notes where nodes are now, and gives up where they were.
+    fn note(&self, writer: &mut TrunkWriter<'_>, written: Written) {
+        let nodes = written
+            .nodes
+            .iter()
+            .map(|(node, location)| (&node.stored, location.clone()));
+        writer
+            .extents
+            .note_written(nodes, written.extents, &self.trunk.store);
+    }
+}
+
+/// The nodes of a trunk that no checkpoint has written. Below one that is written, all are.
+fn unwritten(root: &Arc<Node>) -> Vec<Arc<Node>> {
+    let mut nodes = Vec::new();
+    let mut next = vec![root];
+    while let Some(node) = next.pop() {
+        if node.stored.at().is_none() {
+            nodes.push(Arc::clone(node));
+            next.extend(node.children());
+        }
+    }
+    nodes
+}
+
+/// Writes nodes of one height, whose children are written.
+fn write_level(
+    writer: &mut ValueWriter,
+    level: &[Arc<Node>],
+    placed: &mut HashMap<*const Node, Location>,
+) -> Result<()> {
+    let mut done: Vec<(usize, Location)> = Vec::new();
+    let short = |pointer: ValuePointer| Location {
+        pointer,
+        nodes: vec![pointer.node],
+    };
+    for (slot, node) in level.iter().enumerate() {
+        let form = form::form_of(node, &|child| {
+            let written = placed.get(&Arc::as_ptr(child)).map(|location| location.pointer);
+            written.or_else(|| child.stored.at())
+        });
+        let Some(form) = form else { continue };
+        let blob = form.encode();
+        if writer.is_full_for(blob.len()) {
+            writer.close(|slot, pointer| done.push((slot.at, short(pointer))))?;
+        }
+        let mut nodes = Vec::new();
+        let place = Slot { leaf: 0, at: slot };
+        if let Placed::Long(pointer) = writer.add(&blob, place, &mut |node| nodes.push(*node))? {
+            done.push((slot, Location { pointer, nodes }));
+        }
+    }
+    writer.close(|slot, pointer| done.push((slot.at, short(pointer))))?;
+    placed.extend(
+        done.into_iter()
+            .map(|(slot, location)| (Arc::as_ptr(&level[slot]), location)),
+    );
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! Reads all that readers can reach of a tree: trunk nodes, footers, index nodes, leaves, values
+//! and maplets, run by run in the order of the device. What is damaged is listed, and the rest is
+//! read all the same.
+//!
+//! Memory: the names of what there is, one open run or maplet at a time, and some mebibytes of
+//! nodes.
+
+use super::names::{Names, merged, tell_damage};
+use crate::maplet::Maplet;
+use crate::run::Run;
+use crate::tiered::trunk::{Group, Node};
+use alluvium_base::Purpose;
+use alluvium_dictionary::findings::{Checked, Findings};
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::read::Files;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, Result};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Keys that are looked up in a maplet together, in the order of its pages.
+const KEYS_AT_ONCE: usize = 16 << 10;
+/// Bytes of them, about.
+const KEY_BYTES_AT_ONCE: usize = 1 << 20;
+
+/// Checks what the root of a tree leads to in data files that are not being written; `live_bytes`
+/// says about how much there is. `tell` may end it by failing.
+///
+/// # Errors
+/// What `tell` returns. What cannot be read is reported, not returned.
+pub fn check_files(
+    files: Files<'_>,
+    root: &[u8],
+    live_bytes: u64,
+    tell: &mut dyn FnMut(Checked) -> Result<()>,
+) -> Result<Findings> {
+    let mut names = Names::default();
+    names.read(files, root);
+    let mut check = Contents::new(files, live_bytes, tell);
+    check.all(&mut names, None)?;
+    Ok(check.findings)
+}
+
+/// Reads what the current version and the durable generation lead to.
+pub(super) fn check_contents(
+    store: &Store,
+    nodes: &[Arc<Node>],
+    durable: Option<&[u8]>,
+    tell: &mut dyn FnMut(Checked) -> Result<()>,
+) -> Result<Findings> {
+    let files = Files::of(store);
+    let mut names = Names::default();
+    let mut groups = HashMap::new();
+    for node in nodes {
+        names.add_node(node);
+        for (part, _) in node.uses() {
+            groups
+                .entry(part.group.id)
+                .or_insert_with(|| Arc::clone(&part.group));
+        }
+    }
+    // A crash or a clean end now, and the next opening reads the durable generation.
+    if let Some(root) = durable {
+        names.read(files, root);
+    }
+    for pointer in nodes.iter().filter_map(|node| node.stored.at()) {
+        names.read_again(files, &pointer);
+    }
+    let live_bytes = store.extents().usage().total().live_bytes;
+    let mut check = Contents::new(files, live_bytes, tell);
+    check.all(&mut names, Some((store, &groups)))?;
+    Ok(check.findings)
+}
+
+/// An open store, and the groups of its current version.
+type Open<'o> = Option<(&'o Store, &'o HashMap<u64, Arc<Group>>)>;
+
+struct Contents<'c> {
+    files: Files<'c>,
+    findings: Findings,
+    total_bytes: u64,
+    tell: &'c mut dyn FnMut(Checked) -> Result<()>,
+}
+
+impl<'c> Contents<'c> {
+    fn new(
+        files: Files<'c>,
+        total_bytes: u64,
+        tell: &'c mut dyn FnMut(Checked) -> Result<()>,
+    ) -> Contents<'c> {
+        Contents {
+            files,
+            findings: Findings::default(),
+            total_bytes,
+            tell,
+        }
+    }
+
+    fn told(&mut self) -> Result<()> {
+        self.findings.bound();
+        let done_bytes = self.findings.read.bytes();
+        (self.tell)(Checked {
+            done_bytes,
+            total_bytes: self.total_bytes.max(done_bytes),
+        })
+    }
+
+    fn all(&mut self, names: &mut Names, open: Open<'_>) -> Result<()> {
+        tell_damage(names, &mut self.findings.found, &mut self.findings.read);
+        self.told()?;
+        for (pointer, group) in names.maplets.values() {
+            let Findings { found, read, .. } = &mut self.findings;
+            // What is open is compared with what is there.
+            let opened = open.and_then(|(_, groups)| groups.get(group));
+            let opened = opened.filter(|group| group.maplet.pointer() == pointer);
+            let maplet = match opened {
+                Some(group) => Ok(group.maplet.clone()),
+                None => Maplet::open_from(self.files, pointer, Purpose::Check),
+            };
+            match maplet {
+                Ok(maplet) => {
+                    let said = maplet.check_from(self.files, read).into_iter();
+                    let place = pointer.place();
+                    found.extend(
+                        said.map(|violation| format!("group {group}, maplet of {place}: {violation}")),
+                    );
+                }
+                Err(error) => {
+                    read.directories.add(pointer);
+                    found.push(format!("group {group}, maplet: {error}"));
+                }
+            }
+            self.told()?;
+        }
+        for (pointer, needs) in names.runs.values() {
+            let Findings { found, read, .. } = &mut self.findings;
+            match Run::open_from(self.files, pointer, Purpose::Check) {
+                Ok(run) => {
+                    let mut lookups = Lookups::of(open, needs);
+                    let mut tell = |key: &[u8]| lookups.iter_mut().for_each(|one| one.key(key));
+                    let said = run.check_within(self.files, &merged(needs), &mut tell, read);
+                    let place = pointer.place();
+                    found.extend(
+                        said.into_iter()
+                            .map(|violation| format!("run of {place}: {violation}")),
+                    );
+                    lookups.iter_mut().for_each(|one| one.flush());
+                    found.extend(
+                        lookups
+                            .into_iter()
+                            .flat_map(|one| one.missed)
+                            .map(|missed| format!("run of {place}: {missed}")),
+                    );
+                }
+                Err(error) => {
+                    read.footers.add(pointer);
+                    found.push(format!("run, footer: {error}"));
+                }
+            }
+            self.told()?;
+        }
+        let (tell, found) = (&mut self.tell, &self.findings);
+        let done_bytes = found.read.bytes();
+        tell(Checked {
+            done_bytes,
+            total_bytes: done_bytes,
+        })
+    }
+}
+
+/// Keys of a run that its group's maplet must know (T6). They are looked up through the cache; the
+/// maplet's pages on the device are compared with their checksums elsewhere.
+struct Lookups<'l> {
+    store: &'l Store,
+    group: &'l Group,
+    need: &'l super::names::Need,
+    place: u16,
+    /// Page, hash, and where the key is among the bytes.
+    pending: Vec<(u64, u64, usize)>,
+    keys: Vec<u8>,
+    missed: Vec<String>,
+    /// A page could not be read, which was said.
+    failed: bool,
+}
+
+/// How many keys that are missing from the maplet are reported of a run.
+const MOST_MISSED: usize = 8;
+
+impl<'l> Lookups<'l> {
+    fn of(open: Open<'l>, needs: &'l [super::names::Need]) -> Vec<Lookups<'l>> {
+        let Some((store, groups)) = open else {
+            return Vec::new();
+        };
+        let lookups = needs.iter().filter_map(|need| {
+            Some(Lookups {
+                store,
+                group: groups.get(&need.group)?,
+                need,
+                place: u16::try_from(need.place).ok()?,
+                pending: Vec::new(),
+                keys: Vec::new(),
+                missed: Vec::new(),
+                failed: false,
+            })
+        });
+        lookups.collect()
+    }
+
+    fn key(&mut self, key: &[u8]) {
+        if !self.need.range.contains(key) {
+            return;
+        }
+        let hash = Key::new(key).hash();
+        self.pending
+            .push((self.group.maplet.page(hash).offset, hash, self.keys.len()));
+        self.keys.extend_from_slice(key);
+        if self.pending.len() >= KEYS_AT_ONCE || self.keys.len() >= KEY_BYTES_AT_ONCE {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        let ends: Vec<usize> = self.pending.iter().skip(1).map(|pending| pending.2).collect();
+        let ends: HashMap<usize, usize> = self
+            .pending
+            .iter()
+            .map(|pending| pending.2)
+            .zip(ends.into_iter().chain([self.keys.len()]))
+            .collect();
+        self.pending.sort_unstable();
+        let guard = self.store.epochs().pin();
+        for (_, hash, at) in self.pending.drain(..) {
+            if self.failed {
+                break;
+            }
+            match self.group.maplet.lookup(hash, self.store.cache(), &guard) {
+                Ok(hits) if hits.contains(&self.place) => {}
+                Ok(_) if self.missed.len() < MOST_MISSED => {
+                    let key = &self.keys[at..ends[&at]];
+                    self.missed.push(format!(
+                        "\"{}\" is not in the maplet of group {} under {} (T6)",
+                        key.escape_ascii(),
+                        self.group.id,
+                        self.place
+                    ));
+                }
+                Ok(_) => {}
+                Err(Error::Corrupt { .. }) => self.failed = true,
+                Err(error) => {
+                    self.missed.push(error.to_string());
+                    self.failed = true;
+                }
+            }
+        }
+        self.pending.clear();
+        self.keys.clear();
+    }
+}

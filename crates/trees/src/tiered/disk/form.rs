@@ -1,0 +1,159 @@
+//! Trunk nodes between memory and disk: every group and clip named once, and opened once.
+
+use super::format::{Form, GroupName, PartName, PivotForm, RunName};
+use crate::tiered::trunk::{Bundle, Group, Node, Owned, Part, Pivot, Stored};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::values::ValuePointer;
+use alluvium_storage::Result;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+
+/// Opens what a trunk node refers to, for a reader of the trunk.
+pub(crate) trait Open {
+    /// Returns a group.
+    fn group(&mut self, name: &GroupName) -> Result<Arc<Group>>;
+    /// Returns a child at this height, with this range.
+    fn child(&mut self, pointer: ValuePointer, height: u8, range: &KeyRange) -> Result<Arc<Node>>;
+}
+
+/// The groups and clips of a node, each named once.
+#[derive(Default)]
+struct Names<'n> {
+    groups: Vec<&'n Group>,
+    clips: Vec<&'n KeyRange>,
+    group_places: HashMap<u64, usize>,
+    clip_places: HashMap<*const KeyRange, usize>,
+}
+
+impl<'n> Names<'n> {
+    fn name(&mut self, part: &'n Part) -> PartName {
+        let groups = &mut self.groups;
+        let group = *self.group_places.entry(part.group.id).or_insert_with(|| {
+            groups.push(&part.group);
+            groups.len() - 1
+        });
+        let clips = &mut self.clips;
+        let clip = part.clip.as_ref().map(|clip| {
+            *self.clip_places.entry(Arc::as_ptr(clip)).or_insert_with(|| {
+                clips.push(clip);
+                clips.len() - 1
+            })
+        });
+        PartName { group, clip }
+    }
+}
+
+/// Returns a node as it is written; `child` says where each child is. None when one is nowhere.
+pub(super) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> Option<ValuePointer>) -> Option<Form> {
+    let mut names = Names::default();
+    let bundles = node
+        .bundles
+        .iter()
+        .map(|bundle| bundle.parts.iter().map(|part| names.name(part)).collect())
+        .collect();
+    let mut pivots = Vec::with_capacity(node.pivots.len());
+    for pivot in &node.pivots {
+        let own = pivot.own.iter();
+        pivots.push(PivotForm {
+            low: pivot.low.clone(),
+            child: match &pivot.child {
+                Some(below) => Some(child(below)?),
+                None => None,
+            },
+            own: own.map(|owned| (names.name(&owned.part), owned.weight)).collect(),
+            live: pivot.live.clone(),
+        });
+    }
+    let needed = needed(node);
+    let group = |group: &&Group| GroupName {
+        id: group.id,
+        maplet: *group.maplet.pointer(),
+        runs: group
+            .runs
+            .iter()
+            .enumerate()
+            .map(|(place, run)| {
+                let run = run.get().filter(|_| needed.contains(&(group.id, place)))?;
+                Some(RunName {
+                    pointer: *run.pointer(),
+                    base: run.base(),
+                })
+            })
+            .collect(),
+    };
+    Some(Form {
+        height: node.height,
+        next: node.next,
+        range: node.range.clone(),
+        groups: names.groups.iter().map(group).collect(),
+        clips: names.clips.iter().map(|clip| (*clip).clone()).collect(),
+        bundles,
+        pivots,
+    })
+}
+
+/// Returns the runs that any pivot of a node needs, by group and place. Others may be gone while
+/// the node stays.
+fn needed(node: &Node) -> HashSet<(u64, usize)> {
+    let mut needed = HashSet::new();
+    for (part, range) in node.uses() {
+        let touching = part
+            .group
+            .runs()
+            .filter(|(_, run)| range.overlaps(run.low(), run.high()));
+        needed.extend(touching.map(|(place, _)| (part.group.id, place)));
+    }
+    needed
+}
+
+/// Returns the node that was written, and through `open` what it refers to.
+pub(super) fn node_of(form: Form, open: &mut dyn Open) -> Result<Node> {
+    let groups = form
+        .groups
+        .iter()
+        .map(|name| open.group(name))
+        .collect::<Result<Vec<_>>>()?;
+    let clips: Vec<Arc<KeyRange>> = form.clips.into_iter().map(Arc::new).collect();
+    let part = |name: &PartName| Part {
+        group: Arc::clone(&groups[name.group]),
+        clip: name.clip.map(|clip| Arc::clone(&clips[clip])),
+    };
+    let first = form.next - form.bundles.len() as u64;
+    let bundles = form.bundles.iter().zip(first..).map(|(parts, number)| {
+        Arc::new(Bundle {
+            number,
+            parts: parts.iter().map(part).collect(),
+        })
+    });
+    let pivots = form.pivots.iter().map(|pivot| Pivot {
+        low: pivot.low.clone(),
+        child: None,
+        own: pivot
+            .own
+            .iter()
+            .map(|(name, weight)| Owned {
+                part: part(name),
+                weight: *weight,
+                renews: 0,
+            })
+            .collect(),
+        first: form.next - pivot.live.len() as u64,
+        live: pivot.live.clone(),
+    });
+    let mut node = Node {
+        height: form.height,
+        range: form.range,
+        pivots: pivots.collect(),
+        bundles: bundles.collect(),
+        next: form.next,
+        stored: Stored::default(),
+        depths: OnceLock::new(),
+    };
+    for (index, pivot) in form.pivots.iter().enumerate() {
+        if let Some(child) = pivot.child {
+            let range = node.pivot_range(index);
+            node.pivots[index].child = Some(open.child(child, node.height - 1, &range)?);
+        }
+    }
+    Ok(node)
+}

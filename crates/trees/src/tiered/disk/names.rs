@@ -1,0 +1,284 @@
+//! What a trunk on disk names, read from the device without opening any of it: for a check, and for
+//! rebuilding an extent map.
+
+use super::format::{Form, PartName, Root};
+use crate::maplet::Maplet;
+use crate::run::Run;
+use crate::tiered::trunk::{Node, RunKey, key_of};
+use alluvium_base::Purpose;
+use alluvium_dictionary::blob::extents_of;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::read::{Amounts, Files};
+use alluvium_dictionary::values::{self, ValuePointer};
+use alluvium_storage::extents::{Extent, Reached};
+use alluvium_storage::{Error, NodePointer, Place, Result, Structure};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// Where the root of a tree is, for errors: others keep it.
+pub(super) fn root_place() -> Place {
+    Place::new(Structure::Node, "the root of a tree", 0)
+}
+
+/// A group that needs a run in a range, and the run's place in it.
+#[derive(Clone, Debug)]
+pub(super) struct Need {
+    pub(crate) range: KeyRange,
+    pub(crate) group: u64,
+    pub(crate) place: usize,
+}
+
+/// Runs, maplets and trunk nodes by where they are.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    /// The pointer to each run's footer, and where readers read it.
+    pub(crate) runs: BTreeMap<RunKey, (NodePointer, Vec<Need>)>,
+    /// The pointer to each maplet's directory, and the number of its group.
+    pub(crate) maplets: BTreeMap<RunKey, (NodePointer, u64)>,
+    /// The storage nodes that hold trunk nodes.
+    pub(crate) trunk: BTreeMap<RunKey, NodePointer>,
+    /// Trunk nodes that were read.
+    seen: HashSet<ValuePointer>,
+    /// Trunk nodes that cannot be read.
+    pub(crate) damaged: Vec<Damaged>,
+}
+
+/// A trunk node that cannot be read, or a root that names none.
+#[derive(Debug)]
+pub(super) struct Damaged {
+    /// The keys that it is responsible for.
+    pub(crate) range: KeyRange,
+    pub(crate) error: Error,
+}
+
+impl Names {
+    /// What the root of a tree leads to. Damaged trunk nodes are listed, and what lies below them
+    /// is not known.
+    pub(crate) fn read(&mut self, files: Files<'_>, root: &[u8]) {
+        match Root::decode(root, &root_place(), files.page_size) {
+            Ok(root) => self.read_trunk(files, root.trunk),
+            Err(error) => self.damaged.push(Damaged {
+                range: KeyRange::everything(),
+                error,
+            }),
+        }
+    }
+
+    fn read_trunk(&mut self, files: Files<'_>, root: ValuePointer) {
+        let mut pending = vec![(root, KeyRange::everything())];
+        while let Some((pointer, range)) = pending.pop() {
+            if !self.seen.insert(pointer) {
+                continue;
+            }
+            match self.read_node(files, &pointer) {
+                Ok(form) => {
+                    self.add_form(&form);
+                    let children = form.pivots.iter().enumerate();
+                    pending.extend(
+                        children.filter_map(|(index, pivot)| Some((pivot.child?, pivot_range(&form, index)))),
+                    );
+                }
+                Err(error) => {
+                    self.trunk.insert(key_of(&pointer.node), pointer.node);
+                    self.damaged.push(Damaged { range, error });
+                }
+            }
+        }
+    }
+
+    fn read_node(&mut self, files: Files<'_>, pointer: &ValuePointer) -> Result<Form> {
+        let mut bytes = Vec::new();
+        let nodes = values::read_apart(files, pointer, Purpose::Check, &mut bytes)?;
+        self.trunk
+            .extend(nodes.into_iter().map(|node| (key_of(&node), node)));
+        Form::decode(&bytes, &pointer.node.place(), files.page_size)
+    }
+
+    /// Notes where a node of the current version was written, and whether it can be read there.
+    pub(super) fn read_again(&mut self, files: Files<'_>, pointer: &ValuePointer) {
+        if self.seen.insert(*pointer)
+            && let Err(error) = self.read_node(files, pointer)
+        {
+            self.damaged.push(Damaged {
+                range: KeyRange::everything(),
+                error,
+            });
+        }
+    }
+
+    /// Notes what a node in memory refers to.
+    pub(super) fn add_node(&mut self, node: &Node) {
+        for (part, range) in node.uses() {
+            let group = &part.group;
+            let maplet = *group.maplet.pointer();
+            self.maplets.insert(key_of(&maplet), (maplet, group.id));
+            for (place, run) in group.runs() {
+                // Others may be gone while the group stays.
+                if range.overlaps(run.low(), run.high()) {
+                    self.need(run.pointer(), &range, group.id, place);
+                }
+            }
+        }
+    }
+
+    /// Notes what a node on disk refers to.
+    fn add_form(&mut self, form: &Form) {
+        for group in &form.groups {
+            self.maplets
+                .insert(key_of(&group.maplet), (group.maplet, group.id));
+        }
+        for (index, pivot) in form.pivots.iter().enumerate() {
+            let range = pivot_range(form, index);
+            let live = form.bundles.len() - pivot.live.len().min(form.bundles.len());
+            let own = pivot.own.iter().map(|(part, _)| part);
+            for part in own.chain(form.bundles[live..].iter().flatten()) {
+                self.add_part(form, part, &range);
+            }
+        }
+    }
+
+    fn add_part(&mut self, form: &Form, part: &PartName, range: &KeyRange) {
+        let within = match part.clip {
+            Some(clip) => range.intersect(&form.clips[clip]),
+            None => range.clone(),
+        };
+        let group = &form.groups[part.group];
+        for (place, run) in group.runs.iter().enumerate() {
+            if let Some(run) = run {
+                self.need(&run.pointer, &within, group.id, place);
+            }
+        }
+    }
+
+    fn need(&mut self, pointer: &NodePointer, range: &KeyRange, group: u64, place: usize) {
+        if range.is_empty() {
+            return;
+        }
+        let (_, needs) = self
+            .runs
+            .entry(key_of(pointer))
+            .or_insert_with(|| (*pointer, Vec::new()));
+        let known = |need: &Need| (need.group, need.place) == (group, place) && need.range.covers(range);
+        if !needs.iter().any(known) {
+            needs.push(Need {
+                range: range.clone(),
+                group,
+                place,
+            });
+        }
+    }
+}
+
+fn pivot_range(form: &Form, index: usize) -> KeyRange {
+    let high = match form.pivots.get(index + 1) {
+        Some(next) => Some(next.low.clone()),
+        None => form.range.high.clone(),
+    };
+    KeyRange {
+        low: form.pivots[index].low.clone(),
+        high,
+    }
+}
+
+/// The ranges in ascending order, those that touch or overlap as one.
+pub(crate) fn merged(needs: &[Need]) -> Vec<KeyRange> {
+    let mut ranges: Vec<KeyRange> = needs.iter().map(|need| need.range.clone()).collect();
+    ranges.sort_unstable_by(|one, other| one.low.cmp(&other.low));
+    let mut merged: Vec<KeyRange> = Vec::new();
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if last.high.as_ref().is_none_or(|high| range.low <= *high) => {
+                let further = match (&last.high, &range.high) {
+                    (Some(mine), Some(others)) => others > mine,
+                    (Some(_), None) => true,
+                    (None, _) => false,
+                };
+                if further {
+                    last.high = range.high;
+                }
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// Every extent that the root of a tree leads to, with its references and live bytes: what the
+/// extent map says, found without it. Trunk nodes do not say which extents they are in, so theirs
+/// are made as small as they can be.
+///
+/// # Errors
+/// [`Error::Corrupt`] when anything that names extents is damaged; as the device says.
+pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
+    let mut names = Names::default();
+    names.read(files, root);
+    if let Some(damage) = names.damaged.pop() {
+        return Err(damage.error);
+    }
+    let mut sums = Sums::default();
+    for (pointer, needs) in names.runs.values() {
+        sums.add_run(&Run::open_from(files, pointer, Purpose::Recovery)?, needs);
+    }
+    for (pointer, _) in names.maplets.values() {
+        sums.add_maplet(&Maplet::open_from(files, pointer, Purpose::Recovery)?);
+    }
+    sums.add_trunk(&names);
+    Ok(sums.reached())
+}
+
+/// Extents with their references and live bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Sums {
+    extents: BTreeMap<Extent, (u32, u64)>,
+}
+
+impl Sums {
+    fn add(&mut self, extent: Extent, live: u64) {
+        let (references, bytes) = self.extents.entry(extent).or_default();
+        *references += 1;
+        *bytes = (*bytes + live).min(extent.bytes());
+    }
+
+    pub(super) fn add_run(&mut self, run: &Run, needs: &[Need]) {
+        let mut needed = BTreeSet::new();
+        for range in merged(needs) {
+            needed.extend(run.extents_for(&range).map(|(index, _)| index));
+        }
+        for index in needed {
+            let used = &run.extents()[index];
+            self.add(used.extent, used.live);
+        }
+    }
+
+    pub(super) fn add_maplet(&mut self, maplet: &Maplet) {
+        maplet.extents().for_each(|(extent, live)| self.add(extent, live));
+    }
+
+    pub(super) fn add_trunk(&mut self, names: &Names) {
+        for (extent, live) in extents_of(names.trunk.values()) {
+            self.add(extent, live);
+        }
+    }
+
+    pub(crate) fn reached(self) -> Vec<Reached> {
+        let reached = self
+            .extents
+            .into_iter()
+            .map(|(extent, (references, live))| Reached {
+                extent,
+                references,
+                live,
+            });
+        reached.collect()
+    }
+}
+
+/// What is wrong with the names, for the report of a check.
+pub(super) fn tell_damage(names: &mut Names, found: &mut Vec<String>, read: &mut Amounts) {
+    found.extend(
+        names
+            .damaged
+            .drain(..)
+            .map(|damaged| format!("trunk: {}", damaged.error)),
+    );
+    names.trunk.values().for_each(|node| read.trunk.add(node));
+}

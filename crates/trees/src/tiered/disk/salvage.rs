@@ -1,0 +1,262 @@
+//! Opening a damaged tree as far as it goes, for a repair. A maplet is rebuilt from the keys of its
+//! runs. A run without a footer and what hung on a damaged trunk node are given up, and each of
+//! them is reported.
+//!
+//! It is done in two steps, for the extents must be known before anything is written:
+//! [`Salvage::survey`] reads and changes nothing; [`Salvage::open`] writes new maplets beside
+//! what there is. All trunk nodes are written again by the next checkpoint, and their old space is
+//! given up with it.
+
+use super::format::Root;
+use super::names::{Names, Sums, merged, root_place};
+use super::open::Opener;
+use crate::maplet::{Maplet, MapletSpec, Merger, Progress, Source, Written};
+use crate::run::Run;
+use crate::tiered::trunk::{RunKey, TreeOptions, Trunk, TrunkExtents, all_nodes};
+use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::blob::extents_of;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::read::{Amounts, Files};
+use alluvium_storage::Result;
+use alluvium_storage::extents::{Class, Extent, Reached};
+use alluvium_storage::store::Store;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
+
+/// Keys of which something is lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// The keys.
+    pub range: KeyRange,
+    /// What of them, and why.
+    pub what: String,
+}
+
+/// What is damaged of what an opening needs.
+#[derive(Debug)]
+pub struct Salvage {
+    names: Names,
+    maplets: HashSet<RunKey>,
+    runs: HashSet<RunKey>,
+    nodes: bool,
+    reached: Vec<Reached>,
+    lost: Vec<Lost>,
+    mended: Vec<String>,
+}
+
+impl Salvage {
+    /// Reads the trunk, every footer and every maplet that the root of a tree leads to.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when the root of the trunk is damaged:
+    /// nothing can be reached then.
+    pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Salvage> {
+        let mut names = Names::default();
+        names.read(files, root);
+        let all = KeyRange::everything();
+        if let Some(root) = names.damaged.iter().position(|damaged| damaged.range == all) {
+            return Err(names.damaged.swap_remove(root).error);
+        }
+        let mut salvage = Salvage {
+            maplets: HashSet::new(),
+            runs: HashSet::new(),
+            nodes: !names.damaged.is_empty(),
+            reached: Vec::new(),
+            lost: Vec::new(),
+            mended: Vec::new(),
+            names,
+        };
+        salvage.look(files);
+        Ok(salvage)
+    }
+
+    fn look(&mut self, files: Files<'_>) {
+        let mut sums = Sums::default();
+        for damaged in &self.names.damaged {
+            self.lost.push(Lost {
+                range: damaged.range.clone(),
+                what: format!("all but the newest writes ({})", damaged.error),
+            });
+        }
+        for (key, (pointer, needs)) in &self.names.runs {
+            match Run::open_from(files, pointer, Purpose::Recovery) {
+                Ok(run) => sums.add_run(&run, needs),
+                Err(error) => {
+                    self.runs.insert(*key);
+                    self.lost.extend(merged(needs).into_iter().map(|range| Lost {
+                        range,
+                        what: format!("the records of one run, so that older ones may show ({error})"),
+                    }));
+                }
+            }
+        }
+        for (key, (pointer, group)) in &self.names.maplets {
+            let wrong = match Maplet::open_from(files, pointer, Purpose::Recovery) {
+                Ok(maplet) => {
+                    let wrong = maplet
+                        .check_from(files, &mut Amounts::default())
+                        .into_iter()
+                        .next();
+                    if wrong.is_none() {
+                        sums.add_maplet(&maplet);
+                    }
+                    wrong.map(|violation| violation.to_string())
+                }
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(wrong) = wrong {
+                self.maplets.insert(*key);
+                self.mended.push(format!(
+                    "the maplet of group {group} was rebuilt from its runs; it was damaged: {wrong}"
+                ));
+            }
+        }
+        sums.add_trunk(&self.names);
+        self.reached = sums.reached();
+    }
+
+    /// Whether anything is damaged of what an opening needs.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        self.nodes || !self.runs.is_empty() || !self.maplets.is_empty()
+    }
+
+    /// The extents that what is sound needs, and those of the trunk.
+    #[must_use]
+    pub fn reached(&self) -> &[Reached] {
+        &self.reached
+    }
+
+    /// Of what the tree will have lost something.
+    #[must_use]
+    pub fn lost(&self) -> &[Lost] {
+        &self.lost
+    }
+
+    /// What will be as it was, a sentence each.
+    #[must_use]
+    pub fn mended(&self) -> &[String] {
+        &self.mended
+    }
+
+    /// Rebuilds the maplets that are damaged; returns them by what they were named.
+    fn maplets(&mut self, store: &Store, bits: u8) -> Result<BTreeMap<RunKey, Maplet>> {
+        let spec = MapletSpec {
+            fingerprint_bits: bits,
+            purpose: Purpose::Recovery,
+            class: Class::Freeing,
+        };
+        let mut made = BTreeMap::new();
+        for (key, (_, group)) in &self.names.maplets {
+            if !self.maplets.contains(key) {
+                continue;
+            }
+            let mut whole: Option<Written> = None;
+            let mut places = BTreeSet::new();
+            for (run_key, (pointer, needs)) in &self.names.runs {
+                let of_group: Vec<_> = needs
+                    .iter()
+                    .filter(|need| need.group == *group)
+                    .cloned()
+                    .collect();
+                let Some(place) = of_group.first().map(|need| need.place as u16) else {
+                    continue;
+                };
+                if self.runs.contains(run_key) {
+                    continue;
+                }
+                let run = Run::open(store, pointer, Purpose::Recovery)?;
+                let mut hashes = Vec::new();
+                let mut tell = |key: &[u8]| hashes.push(Key::new(key).hash());
+                let ranges = merged(&of_group);
+                let wrong = run.check_within(Files::of(store), &ranges, &mut tell, &mut Amounts::default());
+                if let (Some(wrong), Some(low)) = (wrong.first(), ranges.first()) {
+                    // A lookup does not meet what cannot be read here: it is not in the maplet any
+                    // more.
+                    let high = ranges.last().and_then(|last| last.high.clone());
+                    self.lost.push(Lost {
+                        range: KeyRange {
+                            low: low.low.clone(),
+                            high,
+                        },
+                        what: format!("the records of a run that cannot be read ({wrong})"),
+                    });
+                }
+                hashes.sort_unstable();
+                hashes.dedup();
+                whole = Some(match whole {
+                    None => Maplet::build(store, &spec, hashes, place)?,
+                    Some(before) => merge(store, &spec, before, &places, (hashes, place))?,
+                });
+                places.insert(place);
+            }
+            let written = match whole {
+                Some(written) => written,
+                None => Maplet::build(store, &spec, Vec::new(), 0)?,
+            };
+            store.extents().install(&written.extents);
+            made.insert(*key, written.maplet);
+        }
+        Ok(made)
+    }
+}
+
+/// A maplet that has another run as well. The one before is given up.
+fn merge(
+    store: &Store,
+    spec: &MapletSpec,
+    before: Written,
+    places: &BTreeSet<u16>,
+    fresh: (Vec<u64>, u16),
+) -> Result<Written> {
+    let greatest = places.last().copied().unwrap_or(0);
+    let source = Source {
+        maplet: before.maplet.clone(),
+        rewrite: (0..=greatest).map(Some).collect(),
+    };
+    let mut merger = Merger::new(store, spec, vec![source], Some(fresh))?;
+    loop {
+        if let Progress::Done(written) = merger.step(usize::MAX)? {
+            before.abandon(store);
+            return Ok(written);
+        }
+    }
+}
+
+impl Salvage {
+    /// Opens the trunk of which something is damaged, in a store whose extents are those that
+    /// [`Salvage::reached`] names. The next checkpoint makes what comes of it durable. Returns of
+    /// what something is lost, and what is as it was.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it cannot be opened for all that; a
+    /// full disk; as the device says.
+    pub(crate) fn open(
+        mut self,
+        store: &Arc<Store>,
+        options: TreeOptions,
+        root: &[u8],
+        cut: Sequence,
+    ) -> Result<(Trunk, Vec<Lost>, Vec<String>)> {
+        let payload = Root::decode(root, &root_place(), store.page_size())?;
+        let made = self.maplets(store, payload.fingerprint_bits);
+        let made = store.judge(made)?;
+        let old: Vec<(Extent, u64)> = extents_of(self.names.trunk.values());
+        let root = Opener::salvaging(store, &self.runs, made).root(&payload)?;
+        let options = TreeOptions {
+            fingerprint_bits: payload.fingerprint_bits,
+            ..options
+        };
+        // All nodes are written again by the next checkpoint, wherever they are.
+        for node in all_nodes(&root) {
+            node.stored.forget();
+        }
+        let extents = TrunkExtents::default();
+        let trunk = Trunk::new(Arc::clone(store), options, root, cut, payload.next_group, extents);
+        for (extent, _) in old {
+            store.extents().release(extent, store.epochs().current());
+        }
+        Ok((trunk, self.lost, self.mended))
+    }
+}

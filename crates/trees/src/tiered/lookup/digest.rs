@@ -1,0 +1,220 @@
+//! The making of a digest, the filter over the bundles that wait in the root, once lookups have
+//! asked their maplets often enough.
+
+use crate::maplet::Reading;
+use crate::tiered::trunk::{Covered, Digest, Group, Trunk, deletes_ranges, waiting};
+use alluvium_base::Purpose;
+use alluvium_dictionary::contract::Progress;
+use alluvium_storage::{Hold, Result};
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// With fewer groups in the root there is little to pass by.
+const LEAST_GROUPS: usize = 4;
+/// Build the filter once lookups have probed `entries / ENTRIES_PER_QUESTION` maplets without it:
+/// probing a maplet costs three to four times as much as adding an entry.
+const ENTRIES_PER_QUESTION: u64 = 4;
+/// It takes this part of a memtable at most: with tiny records it would cost more memory than it is
+/// worth.
+const MEMTABLE_PART: u64 = 2;
+
+/// A digest that is being made. Dropped unfinished, it leaves nothing behind.
+#[derive(Debug)]
+pub struct Digesting {
+    trunk: Arc<Trunk>,
+    /// The maplets' extents are not used again meanwhile.
+    _hold: Hold,
+    groups: VecDeque<Arc<Group>>,
+    covered: HashSet<u64>,
+    digest: Arc<Digest>,
+    reading: Option<Reading>,
+}
+
+impl Digesting {
+    /// A digest of the root's bundles to be made, if lookups have paid for one.
+    #[must_use]
+    pub(crate) fn due(trunk: &Arc<Trunk>) -> Option<Digesting> {
+        let questions = trunk.usage.questions();
+        if questions == 0 {
+            return None;
+        }
+        let version = trunk.peek();
+        let (mut groups, mut entries) = (0, 0);
+        for group in waiting(&version.root) {
+            groups += 1;
+            entries += group.maplet.entries();
+        }
+        if groups < LEAST_GROUPS || questions * ENTRIES_PER_QUESTION < entries {
+            return None;
+        }
+        trunk.usage.answer_questions();
+        Digesting::begin(trunk)
+    }
+
+    /// A digest of the root's bundles to be made, whatever it costs; none where there is one, or
+    /// there can be none.
+    #[must_use]
+    pub(crate) fn begin(trunk: &Arc<Trunk>) -> Option<Digesting> {
+        let hold = trunk.store.epochs().hold();
+        let version = trunk.version();
+        let groups: VecDeque<Arc<Group>> = waiting(&version.root).cloned().collect();
+        let entries: u64 = groups.iter().map(|group| group.maplet.entries()).sum();
+        let bits = trunk.options.fingerprint_bits;
+        let room = Digest::room_for(entries);
+        let is_large = Digest::bytes_for(room) > trunk.options.shape.memtable / MEMTABLE_PART;
+        if version.digest.is_some() || is_large || groups.iter().any(|group| deletes_ranges(group)) {
+            return None;
+        }
+        let digest = Digest::new(bits, room);
+        trunk
+            .totals
+            .digesting
+            .fetch_add(digest.bytes(), Ordering::Relaxed);
+        Some(Digesting {
+            trunk: Arc::clone(trunk),
+            _hold: hold,
+            covered: groups.iter().map(|group| group.id).collect(),
+            groups,
+            digest: Arc::new(digest),
+            reading: None,
+        })
+    }
+
+    /// Does a slice of the work: about `entries` entries.
+    ///
+    /// # Errors
+    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt): nothing has
+    /// changed.
+    pub fn poll(&mut self, entries: usize) -> Result<Progress> {
+        let tiers = self.trunk.store.tiers();
+        let bits = self.digest.fingerprint_bits();
+        let mut left = entries;
+        while left > 0 {
+            if self.reading.is_none() {
+                let Some(group) = self.groups.pop_front() else {
+                    return Ok(self.install());
+                };
+                self.reading = Some(group.maplet.read_entries(tiers, Purpose::Compact)?);
+            }
+            let reading = self.reading.as_mut().expect("it was just begun");
+            match reading.next_page()? {
+                Some(page) => {
+                    left = left.saturating_sub(page.len().max(1));
+                    if !self
+                        .digest
+                        .add(page.iter().map(|entry| entry.fingerprint().number(bits)))
+                    {
+                        // So much came meanwhile that it is of no use.
+                        return Ok(Progress::Done);
+                    }
+                }
+                None => self.reading = None,
+            }
+        }
+        Ok(Progress::More)
+    }
+
+    /// The current version has the digest from now on, unless there is more to cover by now.
+    fn install(&mut self) -> Progress {
+        let mut writer = self.trunk.lock();
+        let version = self.trunk.version();
+        for group in waiting(&version.root) {
+            if deletes_ranges(group) {
+                return Progress::Done;
+            }
+            if self.covered.insert(group.id) {
+                self.groups.push_back(Arc::clone(group));
+            }
+        }
+        if !self.groups.is_empty() {
+            return Progress::More;
+        }
+        let covered = std::mem::take(&mut self.covered);
+        writer.digest = Some(Covered::new(Arc::clone(&self.digest), covered));
+        writer.publish_digest(&version);
+        Progress::Done
+    }
+}
+
+impl Drop for Digesting {
+    fn drop(&mut self) {
+        let bytes = self.digest.bytes();
+        self.trunk.totals.digesting.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::search::{Search, Way};
+    use super::*;
+    use crate::tiered::{Tree, TreeOptions};
+    use alluvium_base::Message;
+    use alluvium_base::message::LAST;
+    use alluvium_device::memory::MemoryDirectory;
+    use alluvium_dictionary::key::Key;
+    use alluvium_dictionary::memtable::Memtable;
+    use alluvium_storage::extents::Class;
+    use alluvium_storage::store::{Store, StoreOptions};
+
+    /// Writes keys `from..from + 200` with their numbers.
+    fn write(tree: &Tree, from: u64, deletes_range: bool) {
+        let memtable = Memtable::new(1 << 20);
+        for number in from..from + 200 {
+            let message = Message::put(number + 1, b"here");
+            memtable.insert(&number.to_be_bytes(), message).unwrap();
+        }
+        let cut = from + 200;
+        if deletes_range {
+            memtable.delete_range(&[0xf0], &[0xff], cut).unwrap();
+        }
+        let mut writing = tree.incorporate(Arc::new(memtable), cut, Class::Normal).unwrap();
+        while writing.poll(50).unwrap() == Progress::More {}
+    }
+
+    fn make(mut digesting: Digesting) {
+        while digesting.poll(30).unwrap() == Progress::More {}
+    }
+
+    fn has_digest(tree: &Tree) -> bool {
+        tree.version().digest.is_some()
+    }
+
+    #[test]
+    fn what_is_incorporated_later_is_covered_until_there_is_no_room() {
+        let directory = Arc::new(MemoryDirectory::new());
+        let store = Arc::new(Store::create(directory, &StoreOptions::default(), b"").unwrap());
+        let tree = Tree::create(store, TreeOptions::default());
+        (0..5).for_each(|memtable| write(&tree, memtable * 200, false));
+        assert!(tree.digest_due().is_none() && tree.memory().digest == 0);
+        let mut search = Search::default();
+        let mut asked = |key: u64| {
+            search.restart();
+            Way::of(&tree.version(), Key::new(&key.to_be_bytes()), &mut search).len()
+        };
+        assert_eq!(asked(1 << 40), 5, "nobody knows");
+        // Two are made at once, and something is incorporated meanwhile.
+        let digesting = [tree.digest().unwrap(), tree.digest().unwrap()];
+        write(&tree, 1000, false);
+        digesting.into_iter().for_each(make);
+        assert!(has_digest(&tree) && tree.memory().digest > 0 && tree.digest().is_none());
+        write(&tree, 1200, false);
+        let strangers = (1 << 40..).take(1000);
+        let passed = strangers.map(&mut asked).filter(|&maplets| maplets > 0).count();
+        assert!(has_digest(&tree) && passed < 50, "{passed} of 1,000 pass");
+        for key in 0..1400u64 {
+            let found = tree.get(&key.to_be_bytes(), LAST, 0).unwrap();
+            assert_eq!(found.as_deref(), Some(&b"here"[..]), "{key}");
+        }
+        // There is room for twice what there was.
+        (7..12).for_each(|memtable| write(&tree, memtable * 200, false));
+        assert!(!has_digest(&tree) && tree.memory().digest == 0);
+        for key in 1 << 40..(1 << 40) + 2000u64 {
+            assert_eq!(tree.get(&key.to_be_bytes(), LAST, 0).unwrap(), None);
+        }
+        make(tree.digest_due().expect("lookups have paid for it"));
+        assert!(has_digest(&tree));
+        write(&tree, 2400, true);
+        assert!(!has_digest(&tree) && tree.digest().is_none(), "D2");
+    }
+}

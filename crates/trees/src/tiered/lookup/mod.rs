@@ -1,0 +1,18 @@
+//! Point lookups: one key, many keys together, or polled by a caller that never waits.
+//!
+//! *Knows*: which parts of a version count for a key, and in which order they are asked.
+//!
+//! *Does not know*: how a version is made.
+//!
+//! *Read in this order*: `search.rs` (one key in one version), `reader.rs`, `polled.rs`,
+//! `digest.rs` (the filter over the root's bundles).
+
+mod digest;
+mod polled;
+mod reader;
+mod search;
+
+pub use digest::Digesting;
+pub use polled::Lookup;
+pub use reader::Reader;
+pub use search::Search;

@@ -1,0 +1,473 @@
+//! The search for one key in one version: from the root to a leaf, newest part first, until a
+//! message decides. Where a node is missing it stops, and goes on from there when the node has been
+//! brought.
+
+use crate::maplet::{self, Maplet};
+use crate::tiered::trunk::{Group, Layer, Node, Part, Version};
+use alluvium_dictionary::fetch::Fetch;
+use alluvium_dictionary::gather::Known;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::merge::Operator;
+use alluvium_dictionary::values;
+use alluvium_filters::{self as filters, Found};
+use alluvium_storage::{Error, Result};
+use std::ops::ControlFlow;
+use std::task::{Poll, ready};
+
+/// How far the search for a key has come. It is of use with one version only.
+#[derive(Debug, Default)]
+pub struct Search {
+    /// What maplets of the path have said of the key: those of `asked` parts, from `first` on.
+    hits: maplet::Answers,
+    first: usize,
+    asked: usize,
+    /// Whether the digest has denied the key, once it was asked.
+    is_denied: Option<bool>,
+    /// How many parts of the path are done.
+    layer: usize,
+    /// How many runs of the next part are done.
+    runs: usize,
+    /// How many records of the next run were taken.
+    records: usize,
+}
+
+/// A key's path from the root to its leaf: the parts that count for it, newest first, and the pages
+/// of their maplets from the part `first` on. A search for several keys takes each step for all of
+/// them before the next.
+pub(super) struct Way<'v, 'f> {
+    parts: maplet::Path<&'v Part>,
+    hash: u64,
+    pages: maplet::Pages<'f>,
+    first: usize,
+}
+
+impl<'v, 'f> Way<'v, 'f> {
+    /// The way of a key in a version, for its search there.
+    pub(super) fn of(version: &'v Version, key: Key<'_>, search: &mut Search) -> Way<'v, 'f> {
+        let hash = key.hash();
+        let ask = || {
+            version
+                .digest
+                .as_ref()
+                .is_some_and(|digest| !digest.may_hold(hash))
+        };
+        let is_denied = *search.is_denied.get_or_insert_with(ask);
+        Way {
+            parts: path(&version.root, key.bytes(), is_denied),
+            hash,
+            pages: maplet::Pages::default(),
+            first: 0,
+        }
+    }
+
+    /// How many parts it has.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// Finds out which pages a search will ask.
+    pub(super) fn locate<F: Fetch>(&mut self, search: &Search, fetch: &F) {
+        if search.layer < self.parts.len() && !search.knows(search.layer) {
+            self.locate_from(search.layer, fetch);
+        }
+    }
+
+    fn locate_from<F: Fetch>(&mut self, first: usize, fetch: &F) {
+        debug_assert!(first < self.parts.len() && self.pages.are_unknown(), "once");
+        self.first = first;
+        self.pages.locate(maplets(&self.parts[first..]), self.hash, fetch);
+    }
+
+    /// Has the processor bring what must be read to find them.
+    pub(super) fn approach<F: Fetch>(&self, fetch: &F) {
+        self.pages.approach(fetch);
+    }
+
+    /// Takes them, if all are there; whether they are.
+    pub(super) fn take<F: Fetch>(&mut self, fetch: &'f F) -> bool {
+        self.pages
+            .take(maplets(&self.parts[self.first..]), self.hash, fetch)
+    }
+}
+
+/// Asks the maplets of many ways whose pages were taken, all together: each search knows then which
+/// runs of its way may have its key.
+pub(super) fn ask_together<'s>(ways: &[Way<'_, '_>], searches: impl Iterator<Item = &'s mut Search>) {
+    let mut searches: Vec<&mut Search> = searches.collect();
+    let (mut probes, mut askers) = (Vec::new(), Vec::new());
+    for (asker, (way, search)) in ways.iter().zip(&mut searches).enumerate() {
+        let pages = way.pages.probes(maplets(&way.parts[way.first..]), way.hash);
+        for (place, probe) in pages.enumerate() {
+            if place == 0 {
+                (search.first, search.asked) = (way.first, 0);
+            }
+            probes.push(probe);
+            askers.push((asker, place));
+        }
+    }
+    filters::lookup_many(&probes, |probe, found| {
+        debug_assert!(probe < askers.len(), "an asker for each probe");
+        let (asker, place) = askers[probe];
+        searches[asker].learn(place, found);
+    });
+}
+
+fn maplets<'v>(parts: &[&'v Part]) -> impl Iterator<Item = &'v Maplet> {
+    parts.iter().map(|part| &part.group.maplet)
+}
+
+/// The parts of a path that count for a key, newest first; but for the root's bundles where the key
+/// `is_denied`.
+fn path<'v>(root: &'v Node, key: &[u8], is_denied: bool) -> maplet::Path<&'v Part> {
+    let (mut node, mut parts) = (root, maplet::Path::new());
+    let mut add = |layer: Layer<'v>| {
+        if layer.part.counts_for(key) {
+            parts.push(layer.part);
+        }
+    };
+    loop {
+        let pivot = node.pivot_for(key);
+        if !(is_denied && std::ptr::eq(node, root)) {
+            node.pending(pivot).rev().for_each(&mut add);
+        }
+        node.own(pivot).rev().for_each(&mut add);
+        match node.pivots[pivot].child.as_deref() {
+            Some(child) => node = child,
+            None => return parts,
+        }
+    }
+}
+
+impl Search {
+    /// Starts again, with the memory that it has.
+    pub(super) fn restart(&mut self) {
+        (self.asked, self.layer, self.runs, self.records) = (0, 0, 0, 0);
+        self.is_denied = None;
+    }
+
+    /// Feeds `known` with what the version holds, until it is decided or there is no more.
+    pub(super) fn go_on<F: Fetch>(
+        &mut self,
+        version: &Version,
+        key: Key<'_>,
+        known: &mut Known,
+        operator: Option<&dyn Operator>,
+        fetch: &F,
+    ) -> Poll<Result<()>> {
+        let mut way = Way::of(version, key, self);
+        self.go_along(&mut way, key, known, operator, fetch)
+    }
+
+    /// The same on the key's way, of which the first steps may have been taken.
+    pub(super) fn go_along<'f, F: Fetch>(
+        &mut self,
+        way: &mut Way<'_, 'f>,
+        key: Key<'_>,
+        known: &mut Known,
+        operator: Option<&dyn Operator>,
+        fetch: &'f F,
+    ) -> Poll<Result<()>> {
+        debug_assert!(
+            self.layer <= way.parts.len(),
+            "layer {} of {}",
+            self.layer,
+            way.parts.len()
+        );
+        while self.layer < way.parts.len() && !known.is_decided() {
+            if !self.knows(self.layer) {
+                ready!(self.ask_maplets(way, fetch))?;
+            }
+            ready!(self.ask_group(&way.parts[self.layer].group, key.bytes(), known, operator, fetch))?;
+            self.layer += 1;
+            self.runs = 0;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether it is known which runs of a part may have the key.
+    fn knows(&self, layer: usize) -> bool {
+        debug_assert!(self.asked <= self.hits.len(), "hits of each maplet asked");
+        (self.first..self.first + self.asked).contains(&layer)
+    }
+
+    /// A maplet has answered. Behind one whose answer is elsewhere, the others are asked again in
+    /// their turn.
+    fn learn(&mut self, place: usize, found: Found<'_>) {
+        if let Found::Here(values) = found
+            && place == self.asked
+        {
+            if self.hits.len() <= place {
+                self.hits.resize_with(place + 1, maplet::Hits::default);
+            }
+            self.hits[place].set(values);
+            self.asked += 1;
+        }
+    }
+
+    /// Finds out which runs of the next part may have the key, at least. Pages that must be read
+    /// are read together, for all the parts that are left; where none must be, one is asked after
+    /// the other, the newest first.
+    fn ask_maplets<'f, F: Fetch>(&mut self, way: &mut Way<'_, 'f>, fetch: &'f F) -> Poll<Result<()>> {
+        self.asked = 0;
+        if !way.pages.are_here() {
+            if way.pages.are_unknown() {
+                way.locate_from(self.layer, fetch);
+            }
+            if !way.take(fetch) {
+                let left: maplet::Path<&Maplet> = maplets(&way.parts[self.layer..]).collect();
+                ready!(maplet::probe_path(&left, way.hash, fetch, &mut self.hits))?;
+                (self.first, self.asked) = (self.layer, left.len());
+                return Poll::Ready(Ok(()));
+            }
+        }
+        self.hits.resize_with(1, maplet::Hits::default);
+        debug_assert!(
+            self.layer >= way.first,
+            "layer {} of a way from {} on",
+            self.layer,
+            way.first
+        );
+        let page = way.pages.page(self.layer - way.first);
+        let maplet = &way.parts[self.layer].group.maplet;
+        ready!(maplet.ask(page, way.hash, fetch, &mut self.hits[0]))?;
+        (self.first, self.asked) = (self.layer, 1);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Asks the runs of a group that may have the key, newest first.
+    fn ask_group<F: Fetch>(
+        &mut self,
+        group: &Group,
+        key: &[u8],
+        known: &mut Known,
+        operator: Option<&dyn Operator>,
+        fetch: &F,
+    ) -> Poll<Result<()>> {
+        debug_assert!(self.knows(self.layer), "a group is asked behind its maplet");
+        let deletes = group.runs().any(|(_, run)| !run.range_deletes().is_empty());
+        if !deletes {
+            while let Some(&value) = self.hits[self.layer - self.first].get(self.runs)
+                && !known.is_decided()
+            {
+                ready!(self.ask(group, usize::from(value), key, known, operator, fetch))?;
+            }
+            return Poll::Ready(Ok(()));
+        }
+        for (place, run) in group.runs().rev().skip(self.runs) {
+            if known.is_decided() {
+                break;
+            }
+            known.range_deleted(run.range_deletes().covering(key, known.at()));
+            if self.hits[self.layer - self.first]
+                .iter()
+                .any(|&value| usize::from(value) == place)
+            {
+                ready!(self.ask(group, place, key, known, operator, fetch))?;
+            } else {
+                self.runs += 1;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Asks one run.
+    fn ask<F: Fetch>(
+        &mut self,
+        group: &Group,
+        place: usize,
+        key: &[u8],
+        known: &mut Known,
+        operator: Option<&dyn Operator>,
+        fetch: &F,
+    ) -> Poll<Result<()>> {
+        let Some(run) = group.runs.get(place) else {
+            let expected = format!("a maplet that tells {} runs apart", group.runs.len());
+            let at = group.maplet.pointer().place();
+            return Poll::Ready(Err(Error::corrupt(at, expected, format!("run {place}"))));
+        };
+        // A run that is gone has nothing for this key: the maplet may still remember it, and
+        // others' keys are alike.
+        if let Some(run) = run.get() {
+            // What was taken before a node was missing is not taken again.
+            let mut taken = self.records;
+            let records = &mut self.records;
+            let asked = run.search(key, known.at(), fetch, |record| {
+                if taken > 0 {
+                    taken -= 1;
+                    return Poll::Ready(Ok(ControlFlow::Continue(())));
+                }
+                let flow = ready!(known.record(&record, operator, |pointer, room| {
+                    values::fetch_value(fetch, pointer, room)
+                }))?;
+                *records += 1;
+                Poll::Ready(Ok(flow))
+            });
+            ready!(asked)?;
+        }
+        self.runs += 1;
+        self.records = 0;
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::tiered::{Progress, Tree, TreeOptions};
+    use alluvium_base::Message;
+    use alluvium_base::message::LAST;
+    use alluvium_device::memory::MemoryDirectory;
+    use alluvium_dictionary::memtable::Memtable;
+    use alluvium_dictionary::merge::{Append, Direction};
+    use alluvium_dictionary::range::KeyRange;
+    use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace};
+    use alluvium_storage::extents::Class;
+    use alluvium_storage::store::{Store, StoreOptions};
+    use std::sync::Arc;
+
+    fn tree() -> Tree {
+        let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"");
+        let rules = KeyspaceRules {
+            operator: Some(Arc::new(Append)),
+            ..KeyspaceRules::default()
+        };
+        let options = TreeOptions {
+            schema: Arc::new(OneKeyspace::new(rules)),
+            ..TreeOptions::default()
+        };
+        Tree::create(Arc::new(store.unwrap()), options)
+    }
+
+    fn write(tree: &Tree, messages: &[(&[u8], Message<'_>)]) {
+        let memtable = Memtable::new(1 << 20);
+        for (key, message) in messages {
+            memtable.insert(key, *message).unwrap();
+        }
+        let cut = messages
+            .iter()
+            .map(|(_, message)| message.sequence)
+            .max()
+            .unwrap();
+        tree.horizon().raise(cut);
+        let mut step = tree.incorporate(Arc::new(memtable), cut, Class::Normal).unwrap();
+        while step.poll(100).unwrap() == Progress::More {}
+    }
+
+    /// Asks for the value of a key in every way there is.
+    fn found(tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
+        let found = tree.get(key, LAST, 0).unwrap();
+        assert_eq!(
+            tree.multi_get(&[key, key], LAST, 0).unwrap(),
+            [found.clone(), found.clone()]
+        );
+        assert_eq!(tree.lookup(key, LAST, 0).wait().unwrap(), found);
+        let behind = [key, &[0]].concat();
+        let mut iter = tree.iter(KeyRange::new(key, Some(&behind)), Direction::Forward, LAST, 0);
+        assert_eq!(iter.next().unwrap().map(|(_, value)| value.to_vec()), found);
+        found
+    }
+
+    #[test]
+    fn every_run_of_a_group_that_may_have_a_key_is_asked() {
+        const RUNS: u64 = 6;
+        let tree = tree();
+        let value = |number: u64| format!("{number},").into_bytes();
+        for number in 1..=RUNS {
+            let operand = value(number);
+            write(&tree, &[(b"k", Message::merge(number, &operand))]);
+        }
+        // The runs of all bundles as one group, as compactions that leave what is older alone make
+        // it.
+        tree.trunk
+            .change(None, |_, _, root| {
+                let mut root = root.draft();
+                let bundles = std::mem::take(&mut root.bundles);
+                let parts = bundles.iter().flat_map(|bundle| &bundle.parts);
+                let groups: Vec<&Arc<Group>> = parts.map(|part| &part.group).collect();
+                let sources = groups.iter().enumerate().map(|(place, group)| maplet::Source {
+                    maplet: group.maplet.clone(),
+                    rewrite: [Some(place as u16)].into(),
+                });
+                let spec = tree
+                    .trunk
+                    .maplet_spec(alluvium_base::Purpose::Other, Class::Normal);
+                let mut merger = maplet::Merger::new(tree.store(), &spec, sources.collect(), None)?;
+                let written = loop {
+                    if let maplet::Progress::Done(written) = merger.step(1000)? {
+                        break written;
+                    }
+                };
+                tree.store().extents().install(&written.extents);
+                let runs = groups.iter().map(|group| group.runs[0].get().cloned());
+                let group = Group::new(tree.trunk.next_group(), runs, written.maplet.clone());
+                let part = Part {
+                    group: Arc::new(group),
+                    clip: None,
+                };
+                root.bundles = vec![Arc::new(crate::tiered::trunk::Bundle {
+                    number: root.next - 1,
+                    parts: vec![part],
+                })];
+                let pivot = &mut root.pivots[0];
+                pivot.live = vec![vec![crate::run::Weight::default()]];
+                pivot.first = root.next - 1;
+                Ok(Some(root))
+            })
+            .unwrap();
+        let expected: Vec<u8> = (1..=RUNS).flat_map(value).collect();
+        assert_eq!(found(&tree, b"k"), Some(expected));
+    }
+
+    #[test]
+    fn what_came_from_one_of_two_nodes_counts_up_to_where_the_other_began() {
+        let tree = tree();
+        // Two leaves, before and from `m` on.
+        tree.trunk
+            .change(None, |_, shaper, _| {
+                let leaves = [KeyRange::new(b"", Some(b"m")), KeyRange::new(b"m", None)];
+                Ok(Some(shaper.crown(leaves.map(Node::leaf).into())))
+            })
+            .unwrap();
+        write(
+            &tree,
+            &[(b"a", Message::put(1, b"left")), (b"m", Message::put(2, b"old"))],
+        );
+        write(
+            &tree,
+            &[(b"m", Message::delete(3)), (b"z", Message::put(4, b"right"))],
+        );
+        // The right one is compacted, so that nothing is left of `m`; in what lies above the left
+        // one it still is.
+        tree.compact_fully(b"m").unwrap();
+        let mut others = Vec::new();
+        while let Some(mut job) = tree.next_job().unwrap() {
+            if job.describe().starts_with("compaction at height 0") {
+                while job.poll(100).unwrap() == Progress::More {}
+            } else {
+                others.push(job);
+            }
+        }
+        drop(others);
+        tree.trunk
+            .change(None, |_, shaper, root| {
+                let mut root = root.draft();
+                shaper.merge(&mut root, 0)?;
+                Ok(Some(root))
+            })
+            .unwrap();
+        let version = tree.version();
+        let joined = version.root.pivots[0].child.as_deref().expect("one leaf is left");
+        assert!(
+            joined.stack(0).any(|layer| {
+                let clip = layer.part.clip.as_deref();
+                clip.is_some_and(|clip| clip.high.as_deref() == Some(b"m"))
+                    && layer.part.group.runs().any(|(_, run)| run.high() >= &b"m"[..])
+            }),
+            "a run of the left one has `m`"
+        );
+        assert_eq!(found(&tree, b"m"), None);
+        assert_eq!(found(&tree, b"a"), Some(b"left".to_vec()));
+        assert_eq!(found(&tree, b"z"), Some(b"right".to_vec()));
+    }
+}

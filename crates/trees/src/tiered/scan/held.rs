@@ -1,0 +1,225 @@
+//! What scans hold in memory between their calls, all of them together, and how much of it they
+//! may.
+//!
+//! A scan holds records that it has decided and its caller has not taken, and its segment: a cursor
+//! in every run that counts, each with a leaf and the nodes above it. While all scans together hold
+//! little, each keeps its own. Otherwise a scan that ends a call parks its segment here, and the
+//! segment that was parked longest ago is dropped. An active scan finds its segment again; an idle
+//! one has to find its place again. And each decides little ahead.
+
+use super::segment::Segment;
+use alluvium_dictionary::batch::FEW;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::mem::take;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What all scans hold. Half of the limit is for what they keep themselves, half for what is
+/// parked.
+pub(crate) struct Held {
+    /// Bytes that scans keep themselves.
+    own: AtomicU64,
+    limit: AtomicU64,
+    parked: Mutex<Parked>,
+}
+
+/// Segments whose scans are between two calls, by their tickets: lower ones were parked longer ago.
+#[derive(Default)]
+struct Parked {
+    segments: BTreeMap<u64, (Box<Segment>, u64)>,
+    bytes: u64,
+    tickets: u64,
+}
+
+/// What one scan holds.
+#[derive(Debug, Default)]
+pub(crate) struct Hold {
+    bytes: u64,
+    ticket: Option<u64>,
+}
+
+impl Default for Held {
+    fn default() -> Held {
+        Held {
+            own: AtomicU64::new(0),
+            limit: AtomicU64::new(u64::MAX),
+            parked: Mutex::default(),
+        }
+    }
+}
+
+impl Held {
+    fn half(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed) / 2
+    }
+
+    /// Returns how many records a scan may decide ahead once all scans keep more than they may: the
+    /// more that is, the fewer, down to one.
+    pub(super) fn most_ahead(&self) -> Option<usize> {
+        let (own, half) = (self.own.load(Ordering::Relaxed), self.half());
+        (own > half).then(|| (FEW as u64 * half / own).max(1) as usize)
+    }
+
+    /// Notes that a scan keeps `bytes` bytes now. Returns whether all of them keep no more than
+    /// they may.
+    pub(crate) fn keep(&self, hold: &mut Hold, bytes: u64) -> bool {
+        let before = std::mem::replace(&mut hold.bytes, bytes);
+        let change = bytes.wrapping_sub(before);
+        let own = match change {
+            0 => self.own.load(Ordering::Relaxed),
+            _ => self.own.fetch_add(change, Ordering::Relaxed).wrapping_add(change),
+        };
+        own <= self.half()
+    }
+
+    /// Takes a scan's segment until the scan comes back for it, or others need the memory.
+    #[cold]
+    pub(super) fn park(&self, hold: &mut Hold, segment: Box<Segment>) {
+        let (bytes, most) = (segment.memory_bytes(), self.half());
+        let mut parked = self.parked.lock();
+        parked.tickets += 1;
+        let ticket = parked.tickets;
+        debug_assert!(hold.ticket.is_none(), "a scan parks one segment");
+        parked.segments.insert(ticket, (segment, bytes));
+        parked.bytes += bytes;
+        let mut given_up = Vec::new();
+        while parked.bytes > most
+            && parked.segments.len() > 1
+            && let Some((_, (segment, bytes))) = parked.segments.pop_first()
+        {
+            assert!(parked.bytes >= bytes, "what is parked is counted");
+            parked.bytes -= bytes;
+            given_up.push(segment);
+        }
+        drop(parked);
+        hold.ticket = Some(ticket);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has(&self, hold: &Hold) -> bool {
+        let parked = self.parked.lock();
+        hold.ticket
+            .is_some_and(|ticket| parked.segments.contains_key(&ticket))
+    }
+
+    /// Gives a scan its segment back, if it was parked and is still there.
+    pub(crate) fn take(&self, hold: &mut Hold) -> Option<Box<Segment>> {
+        let ticket = take(&mut hold.ticket)?;
+        let mut parked = self.parked.lock();
+        let (segment, bytes) = parked.segments.remove(&ticket)?;
+        assert!(parked.bytes >= bytes, "what is parked is counted");
+        parked.bytes -= bytes;
+        Some(segment)
+    }
+
+    /// Limits what scans hold to `bytes` bytes, all of them together.
+    pub(super) fn limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns how many bytes scans hold.
+    pub(super) fn bytes(&self) -> u64 {
+        self.own.load(Ordering::Relaxed) + self.parked.lock().bytes
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use crate::tiered::scan::Iter;
+    use crate::tiered::{Progress, Tree, TreeOptions};
+    use alluvium_base::Message;
+    use alluvium_base::message::LAST;
+    use alluvium_device::memory::MemoryDirectory;
+    use alluvium_dictionary::memtable::Memtable;
+    use alluvium_dictionary::merge::Direction;
+    use alluvium_dictionary::range::KeyRange;
+    use alluvium_storage::extents::Class;
+    use alluvium_storage::store::{Store, StoreOptions};
+    use std::sync::Arc;
+
+    const RUNS: u64 = 5;
+    const RECORDS: u64 = 2000;
+
+    /// Returns a tree in whose runs the keys lie side by side.
+    fn tree() -> Tree {
+        let directory = Arc::new(MemoryDirectory::new());
+        let store = Arc::new(Store::create(directory, &StoreOptions::default(), b"").unwrap());
+        let tree = Tree::create(store, TreeOptions::default());
+        for run in 0..RUNS {
+            let memtable = Memtable::new(1 << 20);
+            for number in (run..RECORDS).step_by(RUNS as usize) {
+                let value = [run as u8; 100];
+                let message = Message::put(run * RECORDS + number + 1, &value);
+                memtable.insert(&number.to_be_bytes(), message).unwrap();
+            }
+            let cut = (run + 1) * RECORDS;
+            let mut writing = tree.incorporate(Arc::new(memtable), cut, Class::Normal).unwrap();
+            while writing.poll(1000).unwrap() == Progress::More {}
+        }
+        tree
+    }
+
+    fn walk(tree: &Tree, direction: Direction) -> Iter {
+        tree.iter(KeyRange::everything(), direction, LAST, 0)
+    }
+
+    #[test]
+    fn scans_find_everything_however_little_they_may_hold() {
+        let tree = tree();
+        for limit in [u64::MAX, 200_000, 0] {
+            tree.limit_scans(limit);
+            for direction in [Direction::Forward, Direction::Backward] {
+                let mut walks: Vec<Iter> = (0..20).map(|_| walk(&tree, direction)).collect();
+                for step in 0..RECORDS {
+                    let number = match direction {
+                        Direction::Forward => step,
+                        Direction::Backward => RECORDS - 1 - step,
+                    };
+                    for walk in &mut walks {
+                        let (key, value) = walk.next().unwrap().expect("there are more");
+                        assert_eq!(
+                            (key, value),
+                            (&number.to_be_bytes()[..], &[(number % RUNS) as u8; 100][..])
+                        );
+                    }
+                }
+                for walk in &mut walks {
+                    assert!(walk.next().unwrap().is_none());
+                }
+                assert_eq!(tree.scans_hold(), 0, "at its end a scan holds nothing");
+            }
+        }
+    }
+
+    #[test]
+    fn what_scans_hold_stays_within_their_limit() {
+        let tree = tree();
+        let hold = |walks: &mut Vec<Iter>| {
+            for number in 0..500u64 {
+                let mut walk = walk(&tree, Direction::Forward);
+                walk.seek(&(number * 3).to_be_bytes());
+                assert!(walk.next().unwrap().is_some());
+                walks.push(walk);
+            }
+            tree.scans_hold()
+        };
+        let mut walks = Vec::new();
+        let free = hold(&mut walks);
+        assert!(free > 500 * 15_000, "{free} bytes: a leaf of each run");
+        drop(walks);
+        assert_eq!(tree.scans_hold(), 0);
+        const LIMIT: u64 = 1_000_000;
+        tree.limit_scans(LIMIT);
+        let mut walks = Vec::new();
+        let held = hold(&mut walks);
+        assert!(held < LIMIT + 500 * 1500, "{held} bytes");
+        // The one that goes on finds its segment, whatever all others hold.
+        let last = walks.last_mut().unwrap();
+        for _ in 0..100 {
+            last.next().unwrap();
+            assert!(last.is_ready(), "it would have to find its place anew");
+        }
+        drop(walks);
+        assert_eq!(tree.scans_hold(), 0);
+    }
+}

@@ -1,0 +1,19 @@
+//! Scans: what a range holds, in key order or against it, decided by the batch.
+//!
+//! *Knows*: how the runs and memtables of one leaf's range are merged; how far ahead of its caller
+//! a scan decides; what all scans together may hold between their calls.
+//!
+//! *Does not know*: point lookups; how a version is made.
+//!
+//! *Read in this order*: `iter.rs`, `segment.rs` (one leaf's range), `sources.rs`, `scans.rs` (what
+//! all scans share), `held.rs` (what they hold), `usual.rs` (how long they are).
+
+mod held;
+mod iter;
+mod scans;
+mod segment;
+mod sources;
+mod usual;
+
+pub use iter::Iter;
+pub(super) use scans::Scans;

@@ -1,0 +1,506 @@
+//! What a scan merges within the range of one leaf of the trunk: memtables and runs, newest first.
+
+use super::sources::{Above, Deletes, Source};
+use crate::run::{self, Access};
+use crate::tiered::trunk::{Node, Version};
+use alluvium_base::{Kind, Sequence};
+use alluvium_dictionary::batch::Batch;
+use alluvium_dictionary::fetch::{Blocking, found};
+use alluvium_dictionary::found::Room;
+use alluvium_dictionary::gather::Known;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::merge::{Direction, Merged, Operator, Source as _};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::record::Record;
+use alluvium_dictionary::record::Value;
+use alluvium_dictionary::rules::Keyspace;
+use alluvium_dictionary::values;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, Result};
+use std::sync::Arc;
+
+/// Records of one source in a row after which it is asked for all that it has before any other:
+/// finding out how far that is costs as much as a few records one by one.
+const STREAK: u32 = 4;
+
+/// Where a scan is.
+#[derive(Clone, Debug)]
+pub(crate) enum Position {
+    /// Before everything, in the iterator's direction.
+    Start,
+    /// At this key or behind it.
+    At(Vec<u8>),
+    /// Behind this key.
+    Behind(Vec<u8>),
+    /// Behind everything.
+    End,
+}
+
+/// What a scan wants.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) range: KeyRange,
+    pub(crate) direction: Direction,
+    pub(crate) at: Sequence,
+    pub(crate) now_ms: u64,
+    /// How many records will probably be taken, from now on.
+    pub(crate) expected: usize,
+}
+
+/// The sources within one leaf's range.
+pub(super) struct Segment {
+    version: u64,
+    /// The leaf's range, cut to the iterator's.
+    pub(crate) range: KeyRange,
+    merged: Merged<Source>,
+    /// How many of the sources, the first, are memtables.
+    memtables: usize,
+    /// Each run that has range deletes, and where they count.
+    deletes: Vec<(usize, run::Run, KeyRange)>,
+    /// Whether any source has range deletes.
+    has_deletes: bool,
+    /// The key that was looked at last, unless it is the last of the batch, and whether it is done
+    /// with.
+    key: Vec<u8>,
+    is_done: bool,
+    /// Whose record was the last, and how many of it came in a row.
+    streak: (usize, u32),
+}
+
+/// What became of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// It has a value.
+    Live,
+    /// It has none, and a memtable says so.
+    Dead,
+    /// It has none, as far as the newest run knows that has it.
+    Waded,
+}
+
+/// A run to be walked through, where it counts, and about how many records it has there.
+type Share = (run::Run, KeyRange, f64);
+
+impl Segment {
+    /// Opens what counts for a leaf, at a position.
+    pub(crate) fn open<'m>(
+        store: &Store,
+        version: &Version,
+        leaf: &Node,
+        memtables: impl Iterator<Item = &'m Arc<Memtable>>,
+        wanted: &Wanted,
+        position: &Position,
+    ) -> Result<Segment> {
+        let range = leaf.range.intersect(&wanted.range);
+        let from = match position {
+            Position::At(key) | Position::Behind(key) if range.contains(key) => Some(&key[..]),
+            _ => None,
+        };
+        let above = |memtable| Above::new(memtable, range.clone(), wanted.direction, from);
+        let mut sources: Vec<Source> = memtables
+            .map(|memtable| Source::Memtable(Box::new(above(memtable))))
+            .collect();
+        let memtables = sources.len();
+        let shares = shares(version, leaf, &range);
+        let all: f64 = shares.iter().map(|(.., records)| records).sum();
+        let mut deletes = Vec::new();
+        let mut cursors = Vec::with_capacity(shares.len());
+        for (run, mut within, records) in shares {
+            narrow(&mut within, &sources, &deletes, wanted, position);
+            if !within.overlaps(run.low(), run.high()) {
+                continue;
+            }
+            if !run.range_deletes().is_empty() {
+                deletes.push((memtables + cursors.len(), run.clone(), within.clone()));
+            }
+            let cursor = run.cursor(store, within, wanted.direction, Access::Cached);
+            let mut cursor = cursor.for_reader(wanted.at);
+            cursor.expect(leaves(wanted.expected, &run, records / all.max(1.0)));
+            cursors.push(cursor);
+        }
+        run::open_many(&mut cursors, from)?;
+        sources.extend(cursors.into_iter().map(Source::Run));
+        let mut segment = Segment {
+            version: version.number,
+            range,
+            has_deletes: false,
+            merged: Merged::new(sources, wanted.direction),
+            memtables,
+            deletes,
+            key: Vec::new(),
+            is_done: false,
+            streak: (0, 0),
+        };
+        segment.look_for_deletes();
+        if let Position::Behind(key) = position {
+            while segment.merged.key() == Some(key) {
+                segment.merged.advance_by(Source::pass_key)?;
+            }
+        }
+        Ok(segment)
+    }
+
+    /// Takes the memtables in hand again; whether this still is what counts in that version, below
+    /// these memtables.
+    pub(crate) fn attach<'m>(
+        &mut self,
+        version: &Version,
+        memtables: impl Iterator<Item = &'m Arc<Memtable>>,
+    ) -> bool {
+        debug_assert!(self.version <= version.number, "versions rise");
+        if self.version != version.number {
+            return false;
+        }
+        // No source is moved, so that every match stands.
+        let mut above = self.merged.sources_mut()[..self.memtables].iter_mut();
+        for memtable in memtables {
+            match above.next() {
+                Some(Source::Memtable(above)) => {
+                    if !above.attach(memtable) {
+                        return false;
+                    }
+                }
+                _ => return false,
+            }
+        }
+        let same = above.next().is_none();
+        self.look_for_deletes();
+        same
+    }
+
+    fn look_for_deletes(&mut self) {
+        let has_deletes = self.all_deletes().next().is_some();
+        self.has_deletes = has_deletes;
+    }
+
+    /// Lets the memtables go.
+    pub(super) fn detach(&mut self) {
+        for source in &mut self.merged.sources_mut()[..self.memtables] {
+            if let Source::Memtable(above) = source {
+                above.detach();
+            }
+        }
+    }
+
+    /// About how many bytes of memory it takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let bytes = |source: &Source| match source {
+            Source::Memtable(_) => size_of::<Source>() + size_of::<Above>(),
+            Source::Run(cursor) => size_of::<Source>() + cursor.memory_bytes(),
+        };
+        let all: usize = self.merged.sources().iter().map(bytes).sum();
+        (size_of::<Segment>() + all) as u64
+    }
+
+    /// The next key, dead or alive.
+    pub(crate) fn next_key(&self) -> Option<&[u8]> {
+        self.merged.key()
+    }
+
+    /// The position after an error.
+    pub(crate) fn position(&self) -> Position {
+        if self.is_done {
+            Position::Behind(self.key.clone())
+        } else {
+            Position::At(self.key.clone())
+        }
+    }
+
+    /// The key that was looked at last, if it was dead.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The range deletes of all sources, each with its source's number.
+    fn all_deletes(&self) -> impl Iterator<Item = (usize, Deletes<'_>)> {
+        deletes_of(&self.merged.sources()[..self.memtables], &self.deletes)
+    }
+
+    /// Takes the next key with all its messages. One that has a value goes into the batch with it,
+    /// and where one source has all that comes next, so do those that follow, until the batch is
+    /// full.
+    pub(crate) fn take(
+        &mut self,
+        wanted: &Wanted,
+        known: &mut Known,
+        keyspace: &mut Keyspace,
+        from: &Blocking<'_>,
+        batch: &mut Batch,
+    ) -> Result<Taken> {
+        let Some(winner) = self.merged.winner() else {
+            return Ok(Taken::Dead);
+        };
+        if self.continues_streak(winner) && !self.has_deletes {
+            let swept = self.merged.gallop(|source, bound| {
+                source.sweep(wanted.at, bound, |key, value| {
+                    batch.push_parts(key, value);
+                    !batch.is_full()
+                })
+            });
+            match swept {
+                Ok(0) => {}
+                Ok(_) => return Ok(Taken::Live),
+                Err(error) => return Err(self.behind_batch(batch, error)),
+            }
+        }
+        debug_assert!(winner < self.merged.sources().len(), "source {winner}");
+        let source = self.merged.source(winner);
+        let key = source.key().unwrap_or_default();
+        // Nearly always the newest message is a plain put, and nothing older makes a difference.
+        if !self.has_deletes
+            && let Some(record) = source.newest(wanted.at)
+            && record.kind == Kind::Put
+            && record.expires_ms == 0
+        {
+            let is_in = match record.value {
+                Value::Inline(value) => {
+                    batch.push(key, value);
+                    true
+                }
+                Value::Separate(pointer) => batch.push_apart(key, pointer),
+            };
+            if is_in {
+                return match self.pass_key() {
+                    Ok(()) => Ok(Taken::Live),
+                    Err(error) => Err(self.behind_batch(batch, error)),
+                };
+            }
+        }
+        self.key.clear();
+        self.key.extend_from_slice(key);
+        self.is_done = false;
+        let taken = if winner < self.memtables {
+            Taken::Dead
+        } else {
+            Taken::Waded
+        };
+        keyspace.enter(&self.key);
+        let operator = keyspace.rules().operator.as_deref();
+        self.decide(wanted, known, operator, from)?;
+        self.is_done = true;
+        match known.settle(operator) {
+            Ok(Some(_)) => {}
+            Ok(None) => return Ok(taken),
+            Err(bad) => {
+                // What is in the batch is taken first, and this comes again; once it was told of,
+                // the walk goes on behind it.
+                self.is_done = batch.len() == 0;
+                return Err(bad.under_operands_of(&self.key));
+            }
+        }
+        batch.push_owned(&self.key, known.value_mut());
+        Ok(Taken::Live)
+    }
+
+    /// The next record is the winner's; whether the last ones were, too.
+    #[inline]
+    fn continues_streak(&mut self, winner: usize) -> bool {
+        let (last, length) = &mut self.streak;
+        *length = if *last == winner {
+            (*length + 1).min(STREAK)
+        } else {
+            0
+        };
+        *last = winner;
+        debug_assert!(*length <= STREAK, "a streak of {length}");
+        *length == STREAK || self.merged.sources().len() == 1
+    }
+
+    /// Going on has failed: what is in the batch is done with.
+    #[cold]
+    fn behind_batch(&mut self, batch: &Batch, error: Error) -> Error {
+        self.is_done = batch.len() > 0;
+        let key = batch.last_key().or(self.merged.key());
+        self.key.clear();
+        self.key.extend_from_slice(key.unwrap_or_default());
+        error
+    }
+
+    /// Feeds all messages about the key that is looked at, and goes on to the next.
+    fn decide(
+        &mut self,
+        wanted: &Wanted,
+        known: &mut Known,
+        operator: Option<&dyn Operator>,
+        from: &Blocking<'_>,
+    ) -> Result<()> {
+        known.reset(wanted.at, wanted.now_ms);
+        if self.has_deletes {
+            for (_, deletes) in self.all_deletes() {
+                known.range_deleted(deletes.covering(&self.key, wanted.at));
+            }
+        }
+        while let Some(winner) = self.merged.winner() {
+            let mut feed = |record: &Record<'_>| {
+                let load = |pointer: &_, room: Room<'_>| values::fetch_value(from, pointer, room);
+                found(known.record(record, operator, load))
+            };
+            match self.merged.source(winner) {
+                Source::Run(cursor) => {
+                    // A decided lookup takes no more, and an undecided one goes on by itself.
+                    let _ = feed(&cursor.record())?;
+                }
+                Source::Memtable(above) => {
+                    for record in above.records(wanted.at) {
+                        if feed(&record)?.is_break() {
+                            break;
+                        }
+                    }
+                }
+            }
+            if known.is_decided() {
+                self.merged.advance_by(Source::pass_key)?;
+            } else {
+                self.merged.advance()?;
+            }
+            if !self.merged.repeats() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on to the next key.
+    #[inline]
+    fn pass_key(&mut self) -> Result<()> {
+        loop {
+            self.merged.advance_by(Source::pass_key)?;
+            if !self.merged.repeats() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Where range deletes cover what comes next, their ends are sought in everything older.
+    pub(crate) fn skip(&mut self, wanted: &Wanted) -> Result<()> {
+        if !self.has_deletes {
+            return Ok(());
+        }
+        let Some(key) = self.merged.key().map(<[u8]>::to_vec) else {
+            return Ok(());
+        };
+        let around = |(source, deletes): (usize, Deletes<'_>)| {
+            let (start, end) = deletes.around(&key, wanted.at)?;
+            Some((source, start, end))
+        };
+        let covered: Vec<(usize, Vec<u8>, Vec<u8>)> = self.all_deletes().filter_map(around).collect();
+        let mut moved = false;
+        for (source, start, end) in covered {
+            // Everything in older sources is older than the delete (G1).
+            for older in self.merged.sources_mut().iter_mut().skip(source + 1) {
+                let inside = older.key().is_some_and(|at| *start <= *at && *at < *end);
+                if !inside {
+                    continue;
+                }
+                moved = true;
+                match wanted.direction {
+                    Direction::Forward => older.seek(&end)?,
+                    Direction::Backward => {
+                        older.seek(&start)?;
+                        while older.key() == Some(&start) {
+                            older.pass_key()?;
+                        }
+                    }
+                }
+            }
+        }
+        if moved {
+            self.merged.rebuild();
+        }
+        Ok(())
+    }
+}
+
+/// The runs that count for a leaf, newest first.
+fn shares(version: &Version, leaf: &Node, range: &KeyRange) -> Vec<Share> {
+    let mut shares = Vec::new();
+    let mut node: &Node = &version.root;
+    loop {
+        let pivot = node.pivot_for(&leaf.range.low);
+        let shared_by = node.pivots[pivot].child.as_deref().map_or(1, Node::leaves);
+        for layer in node.stack(pivot).rev() {
+            let records = layer.weight.records as f64 / shared_by as f64 / layer.part.group.runs.len() as f64;
+            let within = layer.part.within(range);
+            for (_, run) in layer.part.group.runs().rev() {
+                if within.overlaps(run.low(), run.high()) {
+                    shares.push((run.clone(), within.clone(), records));
+                }
+            }
+        }
+        match node.pivots[pivot].child.as_deref() {
+            Some(child) => node = child,
+            None => return shares,
+        }
+    }
+}
+
+/// How many leaves of a run will probably be needed, when it has this share of the records that are
+/// expected.
+fn leaves(expected: usize, run: &run::Run, share: f64) -> usize {
+    let summary = run.summary();
+    let records = expected as f64 * share;
+    let leaves = records * summary.leaves as f64 / summary.records.max(1) as f64;
+    // The first of them is entered somewhere in its middle.
+    if expected == 0 {
+        1
+    } else {
+        (leaves + 1.0).round() as usize
+    }
+}
+
+/// The range deletes of memtables, which are the first sources, and of runs, each with its source's
+/// number.
+fn deletes_of<'s>(
+    sources: &'s [Source],
+    runs: &'s [(usize, run::Run, KeyRange)],
+) -> impl Iterator<Item = (usize, Deletes<'s>)> {
+    let above = sources.iter().enumerate();
+    let above = above.filter_map(|(number, source)| match source {
+        Source::Memtable(above) => Some((number, Deletes::Memtable(above.deletes()?))),
+        Source::Run(_) => None,
+    });
+    above.chain(
+        runs.iter()
+            .map(|(source, run, within)| (*source, Deletes::Run(run.range_deletes(), within))),
+    )
+}
+
+/// Leaves out of an older source what newer range deletes cover from the position on: it need not
+/// be walked through.
+fn narrow(
+    within: &mut KeyRange,
+    sources: &[Source],
+    newer: &[(usize, run::Run, KeyRange)],
+    wanted: &Wanted,
+    position: &Position,
+) {
+    match wanted.direction {
+        Direction::Forward => {
+            if let Position::At(key) | Position::Behind(key) = position
+                && *within.low < **key
+            {
+                within.low = key.as_slice().into();
+            }
+            let end_of = |low: &[u8]| {
+                let mut around =
+                    deletes_of(sources, newer).filter_map(|(_, deletes)| deletes.around(low, wanted.at));
+                around.next().map(|(_, end)| end)
+            };
+            while let Some(end) = end_of(&within.low) {
+                within.low = end.into();
+            }
+        }
+        Direction::Backward => {
+            // The last key that counts is at or before a key, or before the end: the fragment that
+            // reaches there covers it.
+            let start_of = |high: &[u8]| {
+                let mut reaching =
+                    deletes_of(sources, newer).filter_map(|(_, deletes)| deletes.reaching(high, wanted.at));
+                reaching.next().map(|(start, _)| start)
+            };
+            while let Some(start) = within.high.as_deref().and_then(start_of) {
+                within.high = Some(start.into());
+            }
+        }
+    }
+}

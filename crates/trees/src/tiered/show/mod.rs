@@ -1,0 +1,14 @@
+//! What a tree looks like and how much of it lies in a range, for people and for other layers.
+//!
+//! *Knows*: how a version is drawn and outlined; what the parts of a range weigh.
+//!
+//! *Does not know*: how anything changes; no leaf of a run is read here.
+//!
+//! *Read in this order*: `draw.rs`, `outline.rs`, `estimate.rs`.
+
+mod draw;
+mod estimate;
+mod outline;
+
+pub(super) use estimate::{approximate_len, size_on_disk, weigh};
+pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun};

@@ -1,0 +1,198 @@
+//! Whether any bundle that waits in the root may hold a key, in one look.
+//!
+//! Every bundle has a maplet, and a lookup asks them all, nearly always in vain: a root holds two
+//! dozen bundles of a memtable each, and a hundred times as much lies below. The digest is a Bloom
+//! filter in memory over all of them; a lookup of a key that it denies skips the root's bundles. It
+//! is derived (nothing of it is ever on the device). It is built once lookups have asked in vain
+//! often enough for it to pay (`lookup/digest.rs`); without lookups, there is none.
+//!
+//! ```text
+//!   version 7 ──┐                        a version's digest covers every bundle of its root, or there is none
+//!   version 8 ──┼── digest  ░█░░█░█░     what is incorporated is added before its version is published
+//!   version 9 ──┘                        what is flushed stays in it, until it is full and rebuilt
+//! ```
+//!
+//! Invariants:
+//!
+//! - **D1** A digest denies no key of a bundle in the root of a version that has it: keys are added
+//!   before the version is published, and never taken out. More may be added while versions use it,
+//!   so a search asks once and keeps to the answer.
+//! - **D2** A root with a range delete among its bundles has none: a range delete speaks of keys
+//!   that no filter has.
+//!
+//! The filter has blocks of a cache line with six bits for each key ([`Line`]), by the fingerprints
+//! that maplets have: about one unknown key in a hundred passes when it is full, one in two
+//! thousand when it is new.
+
+use super::node::{Group, Node};
+use alluvium_filters::{Bits, Block as _, Bloom, Line};
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// Bits of the filter for each key of its capacity.
+const BITS_PER_KEY: u64 = 10;
+
+/// The filter's capacity, in multiples of the keys that there are when it is built.
+const ROOM: u64 = 2;
+const LEAST_ROOM: u64 = 1 << 10;
+
+/// The filter.
+pub(crate) struct Digest {
+    bloom: Bloom<Line>,
+    fingerprint_bits: u8,
+    room: u64,
+    /// How many fingerprints were added; the thread that adds holds the lock.
+    added: Mutex<u64>,
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Digest")
+            .field("bytes", &self.bytes())
+            .field("room", &self.room)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Digest {
+    /// How many fingerprints the digest of bundles with this many entries is made for.
+    pub(crate) fn room_for(entries: u64) -> u64 {
+        (entries * ROOM).max(LEAST_ROOM)
+    }
+
+    /// Bytes of a digest that is made for `room` fingerprints, about.
+    pub(crate) fn bytes_for(room: u64) -> u64 {
+        room * BITS_PER_KEY / 8
+    }
+
+    /// An empty digest for `room` fingerprints.
+    pub(crate) fn new(fingerprint_bits: u8, room: u64) -> Digest {
+        let blocks = (room * BITS_PER_KEY).div_ceil(u64::from(Line::BITS));
+        Digest {
+            bloom: Bloom::new(blocks as usize),
+            fingerprint_bits,
+            room,
+            added: Mutex::new(0),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bloom.bytes() as u64
+    }
+
+    /// The bits of a fingerprint, which is too short to be a hash: it is mixed again.
+    #[inline]
+    fn place(&self, fingerprint: u64) -> Bits<'_, Line> {
+        let mixed = (fingerprint ^ fingerprint >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.bloom.of(mixed)
+    }
+
+    /// How many bits the fingerprints have.
+    pub(crate) fn fingerprint_bits(&self) -> u32 {
+        u32::from(self.fingerprint_bits)
+    }
+
+    fn fingerprint(&self, hash: u64) -> u64 {
+        hash >> (64 - self.fingerprint_bits)
+    }
+
+    /// Has the processor bring what an answer takes.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.place(self.fingerprint(hash)).prefetch();
+    }
+
+    /// Whether a key may be there, by its hash.
+    #[inline]
+    pub(crate) fn may_hold(&self, hash: u64) -> bool {
+        // A reader that sees a version sees what was added before it was published (D1).
+        self.place(self.fingerprint(hash)).may_be_there()
+    }
+
+    /// Adds fingerprints, if they fit. Returns whether they did.
+    pub(crate) fn add(&self, fingerprints: impl ExactSizeIterator<Item = u64>) -> bool {
+        let mut added = self.added.lock();
+        *added += fingerprints.len() as u64;
+        if *added > self.room {
+            return false;
+        }
+        for fingerprint in fingerprints {
+            // The lock is held: no other thread adds.
+            self.place(fingerprint).add_alone();
+        }
+        true
+    }
+
+    /// Adds the keys with these hashes, if they fit. Returns whether they did.
+    pub(crate) fn add_hashes(&self, hashes: &[u64]) -> bool {
+        self.add(hashes.iter().map(|&hash| self.fingerprint(hash)))
+    }
+}
+
+/// A digest, and the groups that it covers.
+#[derive(Debug)]
+pub(crate) struct Covered {
+    digest: Arc<Digest>,
+    groups: HashSet<u64>,
+}
+
+impl Covered {
+    /// A digest that covers these groups.
+    pub(crate) fn new(digest: Arc<Digest>, groups: HashSet<u64>) -> Covered {
+        Covered { digest, groups }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.digest.bytes()
+    }
+
+    /// Returns the digest, if it covers every bundle of this root (D1, D2).
+    pub(super) fn digest_for(&self, root: &Node) -> Option<Arc<Digest>> {
+        let is_covered = |group: &Arc<Group>| self.groups.contains(&group.id) && !deletes_ranges(group);
+        waiting(root).all(is_covered).then(|| Arc::clone(&self.digest))
+    }
+
+    /// Notes that a group was added to `digest`, which may be another one.
+    pub(crate) fn add(&mut self, digest: &Arc<Digest>, group: u64) {
+        if Arc::ptr_eq(&self.digest, digest) {
+            self.groups.insert(group);
+        }
+    }
+}
+
+/// The groups of all bundles that wait in a root.
+pub(crate) fn waiting(root: &Node) -> impl Iterator<Item = &Arc<Group>> {
+    let parts = root.bundles.iter().flat_map(|bundle| &bundle.parts);
+    parts.map(|part| &part.group)
+}
+
+/// Whether a group has range deletes, which no filter knows (D2).
+pub(crate) fn deletes_ranges(group: &Group) -> bool {
+    group.runs().any(|(_, run)| !run.range_deletes().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_filters as filters;
+
+    #[test]
+    fn nothing_that_was_added_is_denied_and_nearly_everything_else_is() {
+        let hash = |number: u64| filters::hash(0, &number.to_le_bytes());
+        let digest = Digest::new(33, 10_000);
+        let added: Vec<u64> = (0..10_000).map(hash).collect();
+        assert!(digest.add_hashes(&added[..5_000]));
+        let strangers = |digest: &Digest| (10_000..110_000).filter(|&n| digest.may_hold(hash(n))).count();
+        let new = strangers(&digest);
+        assert!(digest.add_hashes(&added[5_000..]));
+        assert!(added.iter().all(|&hash| digest.may_hold(hash)));
+        let full = strangers(&digest);
+        assert!(
+            (1..200).contains(&new) && (400..2_000).contains(&full),
+            "{new} and {full} of 100,000"
+        );
+        assert!(!digest.add_hashes(&added[..1]), "there is no room");
+    }
+}

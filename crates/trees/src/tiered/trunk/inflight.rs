@@ -1,0 +1,422 @@
+//! Compactions under way, and what may become of each while flushes, splits and merges go on.
+//!
+//! A job is made for one pivot. It names the height and range of the pivot, the first bundle it
+//! takes and what the pivot had of its own: its result is right only where all of that still holds,
+//! so it is installed only then. A pivot has one job at a time.
+//!
+//! ```text
+//!             plan           take            built           install
+//!   (none) ─────────► queued ─────► running ───────► (matches) ─────► installed
+//!                       │ │            │ │ │
+//!           flushed ◄───┘ │            │ │ └── fails (no room, a device) ──► failed, queued again
+//!        reshaped ◄───────┘            │ └──── the pivot was flushed ──────► discarded
+//!  (split, merged)                     └────── reshaped ───────────────────► discarded
+//! ```
+
+use alluvium_dictionary::range::KeyRange;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Names a job.
+pub(crate) type JobId = u64;
+
+/// Where a job's result belongs, and what must still be true there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// The node's height.
+    pub height: u8,
+    /// The pivot's range.
+    pub range: KeyRange,
+    /// The number of the first live bundle.
+    pub first: u64,
+    /// The groups of the pivot's own parts, oldest to newest.
+    pub own: Vec<u64>,
+}
+
+/// What happened to a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Edge {
+    /// It was planned.
+    Planned,
+    /// A worker began to do it.
+    Taken,
+    /// Its result was installed.
+    Installed,
+    /// Its pivot was flushed before it was begun.
+    QueuedFlushed,
+    /// Its pivot was split or merged, or what it had changed, before it was begun.
+    QueuedReshaped,
+    /// Its pivot was flushed while it was done; what was written is given up.
+    RunningFlushed,
+    /// Its pivot was split or merged, or what it had changed, while it was done.
+    RunningReshaped,
+    /// The disk was full, or a device failed.
+    Failed,
+}
+
+impl Edge {
+    /// Every edge.
+    pub const ALL: [Edge; 8] = [
+        Edge::Planned,
+        Edge::Taken,
+        Edge::Installed,
+        Edge::QueuedFlushed,
+        Edge::QueuedReshaped,
+        Edge::RunningFlushed,
+        Edge::RunningReshaped,
+        Edge::Failed,
+    ];
+}
+
+impl fmt::Display for Edge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Edge::Planned => "compaction planned",
+            Edge::Taken => "compaction taken",
+            Edge::Installed => "compaction installed",
+            Edge::QueuedFlushed => "queued compaction overtaken by a flush",
+            Edge::QueuedReshaped => "queued compaction overtaken by a split or merge",
+            Edge::RunningFlushed => "running compaction overtaken by a flush",
+            Edge::RunningReshaped => "running compaction overtaken by a split or merge",
+            Edge::Failed => "compaction failed",
+        })
+    }
+}
+
+/// Compactions that are due or under way: what writes have put off.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Debt {
+    /// Compactions that were not begun.
+    pub pending_jobs: u64,
+    /// About how many bytes they will read.
+    pub pending_bytes: u64,
+    /// Compactions under way.
+    pub running_jobs: u64,
+    /// About how many bytes they read in all.
+    pub running_bytes: u64,
+}
+
+impl Debt {
+    /// Returns what is due and what is under way.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.pending_bytes + self.running_bytes
+    }
+}
+
+/// How far a compaction is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Underway {
+    /// It was not begun.
+    Queued,
+    /// It is being done.
+    Running,
+}
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Queued,
+    Running,
+}
+
+/// Why a job's result is not wanted any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Why {
+    /// The pivot was flushed.
+    Flushed,
+    /// The pivot is no more, or has other parts.
+    Reshaped,
+}
+
+#[derive(Debug)]
+struct Entry {
+    claim: Claim,
+    state: State,
+    /// What it will read, about.
+    bytes: u64,
+    /// Whether it has failed under another name.
+    has_failed: bool,
+}
+
+/// The jobs of a tree.
+#[derive(Debug, Default)]
+pub(crate) struct Inflight {
+    next: JobId,
+    jobs: BTreeMap<JobId, Entry>,
+    /// By height and low key: a pivot has one job at most.
+    pivots: BTreeMap<(u8, Box<[u8]>), JobId>,
+    edges: BTreeMap<Edge, u64>,
+    debt: Debt,
+}
+
+impl Inflight {
+    fn count(&mut self, edge: Edge) {
+        *self.edges.entry(edge).or_default() += 1;
+    }
+
+    /// Returns how often each edge was taken.
+    #[must_use]
+    pub(super) fn edges(&self) -> &BTreeMap<Edge, u64> {
+        &self.edges
+    }
+
+    /// Returns the job of a pivot.
+    #[must_use]
+    pub(crate) fn job_of(&self, height: u8, low: &[u8]) -> Option<JobId> {
+        self.pivots.get(&(height, low.into())).copied()
+    }
+
+    /// Returns how far the job of a pivot is, if it has one.
+    #[must_use]
+    pub(crate) fn underway(&self, height: u8, low: &[u8]) -> Option<Underway> {
+        let job = self.job_of(height, low)?;
+        Some(match self.jobs.get(&job)?.state {
+            State::Queued => Underway::Queued,
+            State::Running => Underway::Running,
+        })
+    }
+
+    /// Returns what a job claims.
+    #[must_use]
+    pub(crate) fn claim(&self, job: JobId) -> Option<&Claim> {
+        self.jobs.get(&job).map(|entry| &entry.claim)
+    }
+
+    /// Returns the pivots that have a job, by height and low key.
+    pub(crate) fn pivots(&self) -> impl Iterator<Item = (u8, Box<[u8]>)> {
+        self.pivots.keys().cloned()
+    }
+
+    /// Returns the bytes of memory that the table takes, about.
+    #[must_use]
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        (self.jobs.len() * (size_of::<Entry>() + 128)) as u64
+    }
+
+    /// Returns how many jobs there are.
+    #[must_use]
+    pub(crate) fn len(&self) -> usize {
+        debug_assert_eq!(self.jobs.len(), self.pivots.len(), "a job for a pivot");
+        self.jobs.len()
+    }
+
+    /// Returns what is due and what is under way.
+    #[must_use]
+    pub(crate) fn debt(&self) -> Debt {
+        self.debt
+    }
+
+    /// Plans a job that will read about `bytes` bytes. Returns none when the pivot has a job
+    /// already; that job will read as many then, if it is not begun.
+    pub(crate) fn plan(&mut self, claim: Claim, bytes: u64) -> Option<JobId> {
+        let pivot = (claim.height, claim.range.low.clone());
+        if let Some(job) = self.pivots.get(&pivot) {
+            let entry = self.jobs.get_mut(job).expect("a pivot's job is among the jobs");
+            if entry.state == State::Queued {
+                assert!(self.debt.pending_bytes >= entry.bytes, "it is counted");
+                self.debt.pending_bytes = self.debt.pending_bytes - entry.bytes + bytes;
+                entry.bytes = bytes;
+            }
+            return None;
+        }
+        self.next += 1;
+        self.pivots.insert(pivot, self.next);
+        let state = State::Queued;
+        let entry = Entry {
+            claim,
+            state,
+            bytes,
+            has_failed: false,
+        };
+        debug_assert!(!self.jobs.contains_key(&self.next), "numbers are new");
+        self.jobs.insert(self.next, entry);
+        self.debt.pending_jobs += 1;
+        self.debt.pending_bytes += bytes;
+        debug_assert_eq!(self.jobs.len(), self.pivots.len(), "a job for a pivot");
+        self.count(Edge::Planned);
+        Some(self.next)
+    }
+
+    /// Returns the queued job that is to be done next. `prefer` orders jobs (least first) by what
+    /// they claim and whether they have failed before; it returns none for jobs that are not to be
+    /// done now. Among equals, the job that was planned first.
+    #[must_use]
+    pub(crate) fn queued<K: Ord>(&self, prefer: impl Fn(&Claim, bool) -> Option<K>) -> Option<JobId> {
+        let queued = self.jobs.iter().filter(|(_, entry)| entry.state == State::Queued);
+        queued
+            .filter_map(|(id, entry)| Some((prefer(&entry.claim, entry.has_failed)?, *id)))
+            .min()
+            .map(|(_, id)| id)
+    }
+
+    /// Notes that a worker begins to do a job.
+    pub(crate) fn take(&mut self, job: JobId) {
+        let entry = self.jobs.get_mut(&job).expect("a job that is taken was queued");
+        assert_eq!(entry.state, State::Queued, "a job is taken once");
+        entry.state = State::Running;
+        let (bytes, debt) = (entry.bytes, &mut self.debt);
+        assert!(debt.pending_jobs > 0 && debt.pending_bytes >= bytes, "counted");
+        debt.pending_jobs -= 1;
+        debt.pending_bytes -= bytes;
+        debt.running_jobs += 1;
+        debt.running_bytes += bytes;
+        self.count(Edge::Taken);
+    }
+
+    /// Returns whether a job's result is still wanted.
+    #[must_use]
+    pub(crate) fn is_wanted(&self, job: JobId) -> bool {
+        self.jobs.contains_key(&job)
+    }
+
+    /// A job is of no use any more.
+    pub(super) fn abandon(&mut self, job: JobId, why: Why) {
+        let Some(Entry { state, .. }) = self.remove(job) else {
+            return;
+        };
+        self.count(match (state, why) {
+            (State::Queued, Why::Flushed) => Edge::QueuedFlushed,
+            (State::Queued, Why::Reshaped) => Edge::QueuedReshaped,
+            (State::Running, Why::Flushed) => Edge::RunningFlushed,
+            (State::Running, Why::Reshaped) => Edge::RunningReshaped,
+        });
+    }
+
+    /// A job's result was installed.
+    pub(crate) fn installed(&mut self, job: JobId) {
+        self.remove(job).expect("a job that is installed was running");
+        self.count(Edge::Installed);
+    }
+
+    /// Notes that a job failed, or that its worker stopped: it is due again, under another name.
+    pub(crate) fn failed(&mut self, job: JobId) {
+        if let Some(Entry { claim, bytes, .. }) = self.remove(job) {
+            self.count(Edge::Failed);
+            if let Some(again) = self.plan(claim, bytes) {
+                let entry = self.jobs.get_mut(&again).expect("it was just planned");
+                entry.has_failed = true;
+            }
+        }
+    }
+
+    fn remove(&mut self, job: JobId) -> Option<Entry> {
+        let entry = self.jobs.remove(&job)?;
+        self.pivots
+            .remove(&(entry.claim.height, entry.claim.range.low.clone()));
+        let debt = &mut self.debt;
+        let (jobs, bytes) = match entry.state {
+            State::Queued => (&mut debt.pending_jobs, &mut debt.pending_bytes),
+            State::Running => (&mut debt.running_jobs, &mut debt.running_bytes),
+        };
+        assert!(*jobs > 0 && *bytes >= entry.bytes, "jobs are counted");
+        *jobs -= 1;
+        *bytes -= entry.bytes;
+        Some(entry)
+    }
+
+    /// Every job, to be compared with what the trunk has become.
+    pub(super) fn claims(&self) -> impl Iterator<Item = (JobId, &Claim)> {
+        self.jobs.iter().map(|(id, entry)| (*id, &entry.claim))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claim(low: &[u8]) -> Claim {
+        Claim {
+            height: 1,
+            range: KeyRange::new(low, None),
+            first: 3,
+            own: vec![7],
+        }
+    }
+
+    #[test]
+    fn a_pivot_has_one_job_at_a_time() {
+        let mut table = Inflight::default();
+        let job = table.plan(claim(b"a"), 10).unwrap();
+        assert_eq!(table.plan(claim(b"a"), 10), None);
+        assert_eq!(table.job_of(1, b"a"), Some(job));
+        table.take(job);
+        table.installed(job);
+        assert!(table.plan(claim(b"a"), 10).is_some());
+    }
+
+    #[test]
+    fn every_edge_is_counted() {
+        let mut table = Inflight::default();
+        for (running, why) in [
+            (false, Why::Flushed),
+            (false, Why::Reshaped),
+            (true, Why::Flushed),
+            (true, Why::Reshaped),
+        ] {
+            let job = table.plan(claim(b"a"), 10).unwrap();
+            if running {
+                table.take(job);
+            }
+            table.abandon(job, why);
+            assert!(!table.is_wanted(job));
+            table.abandon(job, why);
+        }
+        let job = table.plan(claim(b"a"), 10).unwrap();
+        table.take(job);
+        table.failed(job);
+        let job = table.job_of(1, b"a").expect("it is due again");
+        table.take(job);
+        table.installed(job);
+        let counts: Vec<u64> = Edge::ALL.iter().map(|edge| table.edges()[edge]).collect();
+        assert_eq!(counts, [6, 4, 1, 1, 1, 1, 1, 1]);
+        assert_eq!(table.len(), 0);
+        assert_eq!(table.debt(), Debt::default());
+    }
+
+    #[test]
+    fn the_debt_is_the_sum_of_the_jobs() {
+        let mut table = Inflight::default();
+        let job = table.plan(claim(b"a"), 10).unwrap();
+        table.plan(claim(b"b"), 20);
+        table.plan(claim(b"a"), 13);
+        let debt = |table: &Inflight| {
+            let debt = table.debt();
+            [
+                debt.pending_jobs,
+                debt.pending_bytes,
+                debt.running_jobs,
+                debt.running_bytes,
+            ]
+        };
+        assert_eq!(debt(&table), [2, 33, 0, 0]);
+        table.take(job);
+        table.plan(claim(b"a"), 100);
+        assert_eq!((debt(&table), table.debt().bytes()), ([1, 20, 1, 13], 33));
+        table.failed(job);
+        assert_eq!(debt(&table), [2, 33, 0, 0]);
+    }
+
+    #[test]
+    fn the_preferred_job_is_done_first() {
+        let mut table = Inflight::default();
+        let (a, b) = (
+            table.plan(claim(b"a"), 10).unwrap(),
+            table.plan(claim(b"b"), 10).unwrap(),
+        );
+        assert_eq!(table.queued(|_, _| Some(0)), Some(a));
+        assert_eq!(
+            table.queued(|claim, _| Some(std::cmp::Reverse(claim.range.low.clone()))),
+            Some(b)
+        );
+        let but_b = |claim: &Claim, _| (*claim.range.low != *b"b").then_some(0);
+        assert_eq!(table.queued(but_b), Some(a));
+        table.take(a);
+        assert_eq!(table.queued(|_, _| Some(0)), Some(b));
+        assert_eq!(table.queued(but_b), None);
+        table.failed(a);
+        let again = table.job_of(1, b"a");
+        assert_eq!(table.queued(|_, has_failed| Some(!has_failed)), again);
+        assert_eq!(table.queued(|_, has_failed| Some(has_failed)), Some(b));
+    }
+}

@@ -1,0 +1,528 @@
+//! Changes of the trunk's shape: what a node receives, flushes, splits into and merges with. Every
+//! function takes nodes and makes new ones; nothing here is visible to readers before it is
+//! published.
+
+use super::node::{Bundle, Layer, Node, Owned, Part, Pivot};
+use super::span;
+use crate::run::Weight;
+use crate::tiered::policy::{self, Child, Leaf, LeafView, Shape, Victim};
+use alluvium_base::Purpose;
+use alluvium_base::checksum::seeded;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::{Cache, Guard, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How finely the runs of a leaf are weighed to find where to cut it: pieces for each piece of the
+/// result.
+const GRAIN: usize = 8;
+
+/// What a change of shape works with.
+pub(crate) struct Shaper<'a> {
+    pub(crate) shape: Shape,
+    pub(crate) victim: Victim,
+    pub(crate) cache: &'a Cache,
+    pub(crate) guard: &'a Guard,
+    /// Whether a pivot, named by its height and low key, has a compaction under way.
+    pub(crate) is_busy: &'a dyn Fn(u8, &[u8]) -> bool,
+    /// The number of flushes so far: turns of round robin, and the seed of what is drawn at random.
+    pub(crate) turn: u64,
+    /// The pivots that were flushed, by height and range.
+    pub(super) flushed: Vec<(u8, KeyRange)>,
+    pub(crate) counts: Counts,
+}
+
+/// What changes of shape did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Flushes of one pivot to its child.
+    pub flushes: u64,
+    /// Leaves that were cut.
+    pub leaf_splits: u64,
+    /// Index nodes that were cut.
+    pub index_splits: u64,
+    /// Two nodes that became one.
+    pub merges: u64,
+    /// Parts of bundles that were adopted unread.
+    pub adoptions: u64,
+    /// New roots above the old one.
+    pub growths: u64,
+    /// Roots that gave way to their only child.
+    pub collapses: u64,
+}
+
+impl Counts {
+    /// Adds another count.
+    pub(crate) fn add(&mut self, other: &Counts) {
+        self.flushes += other.flushes;
+        self.leaf_splits += other.leaf_splits;
+        self.index_splits += other.index_splits;
+        self.merges += other.merges;
+        self.adoptions += other.adoptions;
+        self.growths += other.growths;
+        self.collapses += other.collapses;
+    }
+}
+
+/// Whether the children of a new root, or of any other node, are cut.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rank {
+    Root,
+    Inner,
+}
+
+impl Shaper<'_> {
+    /// Returns what a part weighs in a range.
+    pub(crate) fn weigh(&self, part: &Part, range: &KeyRange) -> Result<Weight> {
+        part.weigh(range, self.cache, self.guard, Purpose::Compact)
+    }
+
+    /// Returns the node with one more bundle, the newest.
+    pub(crate) fn receive(&self, node: &Node, parts: Vec<Part>) -> Result<Node> {
+        let mut draft = node.draft();
+        for index in 0..draft.pivots.len() {
+            let range = draft.pivot_range(index);
+            let weights = parts.iter().map(|part| self.weigh(part, &range));
+            let weights = weights.collect::<Result<Vec<_>>>()?;
+            draft.pivots[index].live.push(weights);
+        }
+        let number = draft.next;
+        debug_assert!(draft.bundles.last().is_none_or(|last| last.number < number));
+        draft.bundles.push(Arc::new(Bundle { number, parts }));
+        draft.next += 1;
+        Ok(draft)
+    }
+
+    /// Flushes a node until nothing in it asks for that, all the way down, then takes over what
+    /// needs no compaction and cuts what has become too large. The result is the node, or its
+    /// pieces in the order of their keys.
+    pub(crate) fn settle(&mut self, mut node: Node, rank: Rank) -> Result<Vec<Node>> {
+        if !node.is_leaf() {
+            while let Some(index) = self.victim_of(&node) {
+                self.flush(&mut node, index, &mut |shaper, child| {
+                    shaper.settle(child, Rank::Inner)
+                })?;
+            }
+        }
+        if rank == Rank::Inner {
+            self.adopt(&mut node);
+        }
+        node.drop_dead_bundles();
+        let mut pieces = if node.is_leaf() {
+            self.cut_leaf(node)?
+        } else {
+            self.cut_index(node, rank)
+        };
+        if rank == Rank::Root && pieces.len() > 1 {
+            pieces.iter_mut().for_each(|piece| self.adopt(piece));
+        }
+        Ok(pieces)
+    }
+
+    fn victim_of(&self, node: &Node) -> Option<usize> {
+        let child = |index| Child {
+            bytes: node.weight(index).bytes,
+            runs: node.runs(index),
+        };
+        let children: Vec<Child> = (0..node.pivots.len()).map(child).collect();
+        let draw = seeded(self.turn, b"a message at random");
+        policy::flush(&self.shape, self.victim, &children, draw, self.turn)
+    }
+
+    /// Gives a child the stack of its pivot as one bundle: no record is read or written, only index
+    /// nodes are looked at to weigh it. What `then` makes of the child takes its place.
+    pub(crate) fn flush(
+        &mut self,
+        node: &mut Node,
+        index: usize,
+        then: &mut dyn FnMut(&mut Self, Node) -> Result<Vec<Node>>,
+    ) -> Result<()> {
+        let range = node.pivot_range(index);
+        let parts: Vec<Part> = node
+            .stack(index)
+            .filter(|layer| layer.part.touches(&range))
+            .map(|layer| layer.part.clone())
+            .collect();
+        let child = node.pivots[index]
+            .child
+            .as_ref()
+            .expect("an index node has children");
+        self.turn += 1;
+        debug_assert!(node.height > 0, "only index nodes flush");
+        debug_assert_eq!(child.height + 1, node.height, "heights fall by one");
+        self.counts.flushes += 1;
+        self.flushed.push((node.height, range));
+        let received = if parts.is_empty() {
+            child.draft()
+        } else {
+            self.receive(child, parts)?
+        };
+        let children = then(self, received)?;
+        let next = node.next;
+        let pivots = children
+            .into_iter()
+            .map(|child| Pivot::empty(child.range.low.clone(), Some(Arc::new(child)), next));
+        node.pivots.splice(index..=index, pivots);
+        Ok(())
+    }
+
+    /// Takes over the oldest pending parts of each pivot, as long as none of their runs overlaps
+    /// another one of the stack: a compaction would give the same. From then on they are clipped to
+    /// their own key ranges, so that lookups of other keys skip them.
+    fn adopt(&mut self, node: &mut Node) {
+        for index in 0..node.pivots.len() {
+            while !node.pivots[index].live.is_empty()
+                && !(self.is_busy)(node.height, &node.pivots[index].low)
+                && self.may_adopt(node, index)
+            {
+                let bundle = Arc::clone(&node.live_bundles(index)[0]);
+                let reach = |layer: Layer<'_>| {
+                    let spans = node.spans(index, std::iter::once(layer));
+                    span::hull(&spans).map(|hull| hull.range())
+                };
+                let reaches: Vec<Option<KeyRange>> =
+                    node.pending(index).take(bundle.parts.len()).map(reach).collect();
+                debug_assert_eq!(reaches.len(), bundle.parts.len(), "a reach for each part");
+                let weights = node.pivots[index].live.remove(0);
+                let pivot = &mut node.pivots[index];
+                pivot.first += 1;
+                let parts = bundle.parts.iter().zip(weights).zip(reaches);
+                for ((part, weight), reach) in parts {
+                    if let Some(reach) = reach {
+                        self.counts.adoptions += 1;
+                        pivot.own.push(Owned {
+                            part: part.clipped(&reach),
+                            weight,
+                            renews: 0,
+                        });
+                    }
+                }
+            }
+        }
+        node.drop_dead_bundles();
+    }
+
+    fn may_adopt(&self, node: &Node, index: usize) -> bool {
+        let oldest = node.live_bundles(index)[0].parts.len();
+        let own_runs = node.spans(index, node.own(index)).len();
+        let mine = node.spans(index, node.pending(index).take(oldest));
+        let stack = node.spans(index, node.stack(index));
+        // Each run of the bundle is in the stack once, as itself.
+        let overlaps = mine
+            .iter()
+            .any(|one| stack.iter().filter(|other| one.meets(other)).count() > 1);
+        let bytes: u64 = node.pivots[index].live[0].iter().map(|weight| weight.bytes).sum();
+        mine.is_empty() || policy::adopts(&self.shape, overlaps, bytes, mine.len(), own_runs)
+    }
+
+    fn cut_index(&mut self, node: Node, rank: Rank) -> Vec<Node> {
+        let count = policy::pieces(&self.shape, node.pivots.len(), rank == Rank::Root);
+        if count <= 1 {
+            return vec![node];
+        }
+        self.counts.index_splits += 1;
+        let mut pieces = Vec::with_capacity(count);
+        for piece in 0..count {
+            debug_assert!(count <= node.pivots.len(), "each piece has a pivot");
+            let from = piece * node.pivots.len() / count;
+            let to = (piece + 1) * node.pivots.len() / count;
+            let high = match node.pivots.get(to) {
+                Some(next) => Some(next.low.clone()),
+                None => node.range.high.clone(),
+            };
+            let mut cut = node.draft();
+            cut.pivots = node.pivots[from..to].to_vec();
+            cut.range = KeyRange {
+                low: node.pivots[from].low.clone(),
+                high,
+            };
+            cut.drop_dead_bundles();
+            pieces.push(cut);
+        }
+        pieces
+    }
+
+    /// Cuts a leaf that is too large, where its runs weigh about the same on each side, if that
+    /// makes any difference to what the pieces weigh: they share the runs, and the leaves of those
+    /// that lie across a cut.
+    fn cut_leaf(&mut self, node: Node) -> Result<Vec<Node>> {
+        let Leaf::Split(count) = policy::leaf(&self.shape, &leaf_view(&node)) else {
+            return Ok(vec![node]);
+        };
+        let cuts = self.cuts(&node, count)?;
+        if cuts.is_empty() {
+            return Ok(vec![node]);
+        }
+        let lows = std::iter::once(node.range.low.clone()).chain(cuts.iter().cloned());
+        let highs = cuts.iter().cloned().map(Some).chain([node.range.high.clone()]);
+        let mut pieces = Vec::new();
+        for (low, high) in lows.zip(highs) {
+            pieces.push(self.piece(&node, KeyRange { low, high })?);
+        }
+        let heaviest = pieces.iter().map(|piece| piece.weight(0).bytes).max();
+        if !policy::cuts_well(node.weight(0).bytes, heaviest.unwrap_or(0)) {
+            return Ok(vec![node]);
+        }
+        debug_assert_eq!(pieces.len(), cuts.len() + 1, "a piece behind each cut");
+        self.counts.leaf_splits += 1;
+        Ok(pieces)
+    }
+
+    /// Returns the part of a leaf that lies in `range`, as a leaf.
+    fn piece(&self, leaf: &Node, range: KeyRange) -> Result<Node> {
+        let mut piece = leaf.draft();
+        let pivot = &mut piece.pivots[0];
+        pivot.low.clone_from(&range.low);
+        let own = std::mem::take(&mut pivot.own);
+        for owned in own.into_iter().filter(|owned| owned.part.touches(&range)) {
+            let weight = self.weigh(&owned.part, &range)?;
+            let before = owned.weight.records.max(1);
+            pivot.own.push(Owned {
+                renews: owned.renews.saturating_mul(weight.records) / before,
+                weight,
+                part: owned.part,
+            });
+        }
+        for (bundle, weights) in leaf.live_bundles(0).iter().zip(&mut pivot.live) {
+            for (part, weight) in bundle.parts.iter().zip(weights) {
+                *weight = self.weigh(part, &range)?;
+            }
+        }
+        piece.range = range;
+        Ok(piece)
+    }
+
+    /// Keys that cut a leaf into `count` pieces of about equal weight.
+    fn cuts(&self, leaf: &Node, count: usize) -> Result<Vec<Box<[u8]>>> {
+        let mut marks: BTreeMap<Box<[u8]>, u64> = BTreeMap::new();
+        for layer in leaf.stack(0) {
+            let within = layer.part.within(&leaf.range);
+            for (_, run) in layer.part.group.runs() {
+                if !within.overlaps(run.low(), run.high()) {
+                    continue;
+                }
+                let wanted = GRAIN * count;
+                for piece in run.separators(&within, wanted, self.cache, self.guard, Purpose::Compact)? {
+                    // Nothing of a run is in front of its first key.
+                    let low = if *piece.low < *run.low() {
+                        run.low().into()
+                    } else {
+                        piece.low
+                    };
+                    *marks.entry(low).or_default() += piece.bytes;
+                }
+            }
+        }
+        let total: u64 = marks.values().sum();
+        let mut cuts: Vec<Box<[u8]>> = Vec::new();
+        let mut below = 0;
+        for (low, bytes) in marks {
+            let due = (cuts.len() as u64 + 1) * total / count as u64;
+            let inside = *low > *leaf.range.low && !leaf.range.ends_before(&low);
+            if below >= due && inside && cuts.len() + 1 < count {
+                cuts.push(low);
+            }
+            below += bytes;
+        }
+        debug_assert!(cuts.is_sorted() && cuts.len() < count.max(1), "cuts ascend");
+        Ok(cuts)
+    }
+
+    /// Puts a new root above several nodes, as often as it takes.
+    pub(crate) fn crown(&mut self, mut nodes: Vec<Node>) -> Node {
+        while nodes.len() > 1 {
+            self.counts.growths += 1;
+            let height = nodes[0].height + 1;
+            debug_assert!(nodes.iter().all(|node| node.height + 1 == height), "level");
+            let pivots = nodes
+                .into_iter()
+                .map(|node| Pivot::empty(node.range.low.clone(), Some(Arc::new(node)), 1))
+                .collect();
+            let root = Node {
+                height,
+                pivots,
+                ..Node::leaf(KeyRange::everything())
+            };
+            nodes = self.cut_index(root, Rank::Root);
+        }
+        nodes.pop().expect("a trunk has a root")
+    }
+
+    /// The two children of `node` at `left` and behind it as one, with everything that the node
+    /// holds for them. What came from either counts in its own range only.
+    pub(crate) fn merge(&mut self, node: &mut Node, left: usize) -> Result<()> {
+        for index in [left, left + 1] {
+            self.flush(node, index, &mut |_, child| Ok(vec![child]))?;
+        }
+        let child = |index: usize| {
+            node.pivots[index]
+                .child
+                .as_ref()
+                .expect("an index node has children")
+        };
+        assert!(left + 1 < node.pivots.len(), "neighbours");
+        let merged = join(child(left), child(left + 1));
+        self.counts.merges += 1;
+        let children = self.settle(merged, Rank::Inner)?;
+        let next = node.next;
+        let pivots = children
+            .into_iter()
+            .map(|child| Pivot::empty(child.range.low.clone(), Some(Arc::new(child)), next));
+        node.pivots.splice(left..=left + 1, pivots);
+        Ok(())
+    }
+
+    /// Flushes whatever lies above a key down to its leaf, and then what has become too much for a
+    /// node on the way.
+    pub(crate) fn flush_path(&mut self, mut node: Node, key: &[u8], rank: Rank) -> Result<Vec<Node>> {
+        if !node.is_leaf() {
+            let index = node.pivot_for(key);
+            self.flush(&mut node, index, &mut |shaper, child| {
+                shaper.flush_path(child, key, Rank::Inner)
+            })?;
+        }
+        self.settle(node, rank)
+    }
+
+    /// Replaces roots that have one child by that child.
+    pub(crate) fn collapse(&mut self, mut root: Node) -> Result<Node> {
+        while !root.is_leaf() && root.pivots.len() == 1 {
+            self.flush(&mut root, 0, &mut |_, child| Ok(vec![child]))?;
+            let child = root.pivots[0].child.as_ref().expect("an index node has children");
+            let child = child.draft();
+            self.counts.collapses += 1;
+            let settled = self.settle(child, Rank::Root)?;
+            root = self.crown(settled);
+        }
+        Ok(root)
+    }
+}
+
+/// Returns what a leaf decision sees.
+pub(super) fn leaf_view(leaf: &Node) -> LeafView {
+    LeafView {
+        bytes: leaf.weight(0).bytes,
+        stale_percent: stale_percent(&leaf.pivots[0].own),
+    }
+}
+
+/// Of a leaf's records, those that are older versions of others, in hundredths: as its maplets
+/// know, for one of several runs has an entry for each run that holds a key, or as was found out
+/// when its runs were made, whichever is more.
+pub(crate) fn stale_percent(own: &[Owned]) -> u64 {
+    let (mut entries, mut keys) = (0, 0);
+    let (mut records, mut renews) = (0, 0);
+    for Owned {
+        part,
+        weight,
+        renews: of_part,
+    } in own
+    {
+        entries += part.group.maplet.entries();
+        keys += part.group.maplet.fingerprints();
+        records += weight.records;
+        renews += of_part;
+    }
+    let known = 100 * (entries - keys.min(entries)) / entries.max(1);
+    known.max(100 * renews.min(records) / records.max(1))
+}
+
+/// Two neighbours as one node.
+fn join(left: &Node, right: &Node) -> Node {
+    debug_assert_eq!(left.height, right.height, "neighbours of one level");
+    debug_assert_eq!(left.range.high.as_ref(), Some(&right.range.low), "neighbours");
+    let mut joined = left.draft();
+    joined.range = KeyRange {
+        low: left.range.low.clone(),
+        high: right.range.high.clone(),
+    };
+    let clipped = |node: &Node, bundle: &Arc<Bundle>| -> Vec<Part> {
+        bundle
+            .parts
+            .iter()
+            .map(|part| part.clipped(&node.range))
+            .collect()
+    };
+    let lists = [left, right].map(|node| node.bundles.iter().map(move |bundle| clipped(node, bundle)));
+    joined.bundles = lists
+        .into_iter()
+        .flatten()
+        .zip(1..)
+        .map(|(parts, number)| Arc::new(Bundle { number, parts }))
+        .collect();
+    joined.next = joined.bundles.len() as u64 + 1;
+    let nothing = |bundles: &[Arc<Bundle>]| -> Vec<Vec<Weight>> {
+        bundles
+            .iter()
+            .map(|bundle| vec![Weight::default(); bundle.parts.len()])
+            .collect()
+    };
+    // A pivot's live bundles are the newest ones: what came from the right lies above everything
+    // from the left.
+    let of_left = left.pivots.iter().map(|pivot| Pivot {
+        live: [pivot.live.clone(), nothing(&right.bundles)].concat(),
+        ..pivot.clone()
+    });
+    let of_right = right.pivots.iter().cloned();
+    joined.pivots = of_left.chain(of_right).collect();
+    if joined.is_leaf() {
+        joined.pivots = vec![join_leaves(left, right)];
+    }
+    for pivot in &mut joined.pivots {
+        assert!(pivot.live.len() <= joined.bundles.len(), "live bundles");
+        pivot.first = joined.next - pivot.live.len() as u64;
+    }
+    joined
+}
+
+fn join_leaves(left: &Node, right: &Node) -> Pivot {
+    let own = |leaf: &Node| -> Vec<Owned> {
+        let clipped = |owned: &Owned| Owned {
+            part: owned.part.clipped(&leaf.range),
+            weight: owned.weight,
+            renews: owned.renews,
+        };
+        leaf.pivots[0].own.iter().map(clipped).collect()
+    };
+    // A leaf keeps the bundles that are live for its one pivot, and no others.
+    Pivot {
+        low: left.range.low.clone(),
+        child: None,
+        own: [own(left), own(right)].concat(),
+        first: 0,
+        live: [left.pivots[0].live.clone(), right.pivots[0].live.clone()].concat(),
+    }
+}
+
+/// Returns what a parent sees of its children when it looks for neighbours that could be one.
+pub(crate) fn neighbours(shape: &Shape, node: &Node) -> Option<usize> {
+    let child = |index: usize| -> Child {
+        let child = node.pivots[index]
+            .child
+            .as_ref()
+            .expect("an index node has children");
+        let below = (0..child.pivots.len()).map(|pivot| child.weight(pivot).bytes);
+        Child {
+            bytes: node.weight(index).bytes + below.sum::<u64>(),
+            runs: node.runs(index)
+                + (0..child.pivots.len())
+                    .map(|pivot| child.runs(pivot))
+                    .max()
+                    .unwrap_or(0),
+        }
+    };
+    let children = |index: usize| {
+        let child = node.pivots[index]
+            .child
+            .as_ref()
+            .expect("an index node has children");
+        child.pivots.len()
+    };
+    (1..node.pivots.len())
+        .find(|&right| {
+            let left = right - 1;
+            let together = children(left) + children(right);
+            policy::merges(shape, node.height - 1, &child(left), &child(right), together)
+        })
+        .map(|right| right - 1)
+}

@@ -1,0 +1,177 @@
+//! Which keys a run may have where a part of the trunk counts, and how many of such spans lie above
+//! one key.
+
+use super::node::{Layer, Node};
+use alluvium_dictionary::range::KeyRange;
+
+/// From the lowest to the highest key that a run may have in a pivot's range. Ordered by the
+/// lowest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Span<'n> {
+    low: &'n [u8],
+    high: End<'n>,
+}
+
+/// Where a span ends: in front of a key, or with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct End<'n> {
+    key: &'n [u8],
+    with_it: bool,
+}
+
+impl End<'_> {
+    /// Returns whether nothing of what begins with `low` is in front of it.
+    fn is_before(&self, low: &[u8]) -> bool {
+        self.key < low || self.key == low && !self.with_it
+    }
+}
+
+impl Span<'_> {
+    /// Returns whether there may be a key in both.
+    #[must_use]
+    pub(crate) fn meets(&self, other: &Span<'_>) -> bool {
+        !self.high.is_before(other.low) && !other.high.is_before(self.low)
+    }
+
+    /// Returns the range that it is.
+    #[must_use]
+    pub(crate) fn range(&self) -> KeyRange {
+        let end = if self.high.with_it { &[0][..] } else { &[] };
+        KeyRange::new(self.low, Some(&[self.high.key, end].concat()))
+    }
+}
+
+/// Returns the least span that holds all of these.
+#[must_use]
+pub(super) fn hull<'n>(spans: &[Span<'n>]) -> Option<Span<'n>> {
+    Some(Span {
+        low: spans.iter().map(|span| span.low).min()?,
+        high: spans.iter().map(|span| span.high).max()?,
+    })
+}
+
+/// Returns how many of these lie above one key, at most.
+#[must_use]
+pub(crate) fn depth(spans: &[Span<'_>]) -> usize {
+    let mut lows: Vec<&[u8]> = spans.iter().map(|span| span.low).collect();
+    let mut highs: Vec<End<'_>> = spans.iter().map(|span| span.high).collect();
+    lows.sort_unstable();
+    highs.sort_unstable();
+    let mut ended = 0;
+    let open = lows.iter().enumerate().map(|(begun, low)| {
+        ended += highs[ended..]
+            .iter()
+            .take_while(|high| high.is_before(low))
+            .count();
+        begun + 1 - ended
+    });
+    open.max().unwrap_or(0)
+}
+
+impl Node {
+    /// Returns the spans of all runs of these layers of a pivot.
+    pub(crate) fn spans<'n>(
+        &'n self,
+        pivot: usize,
+        layers: impl Iterator<Item = Layer<'n>>,
+    ) -> Vec<Span<'n>> {
+        let next = self.pivots.get(pivot + 1).map(|next| &*next.low);
+        let high = next.or(self.range.high.as_deref());
+        let low = &*self.pivots[pivot].low;
+        let mut spans = Vec::new();
+        for Layer { part, .. } in layers {
+            let clip = part.clip.as_deref();
+            let lowest = clip.map_or(low, |clip| low.max(&clip.low));
+            let ends = [high, clip.and_then(|clip| clip.high.as_deref())];
+            for (_, run) in part.group.runs() {
+                let end = |key, with_it| End { key, with_it };
+                let ends = ends.iter().flatten().map(|key| end(*key, false));
+                let span = Span {
+                    low: lowest.max(run.low()),
+                    high: ends.fold(end(run.high(), true), End::min),
+                };
+                if !span.high.is_before(span.low) {
+                    spans.push(span);
+                }
+            }
+        }
+        spans
+    }
+
+    /// Returns how many runs of a pivot's stack a lookup may have to ask: those that lie side by
+    /// side count once.
+    #[must_use]
+    pub(crate) fn depth(&self, pivot: usize) -> usize {
+        let of = |pivot| depth(&self.spans(pivot, self.stack(pivot)));
+        self.depths
+            .get_or_init(|| (0..self.pivots.len()).map(of).collect())[pivot]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span<'n>(low: &'n str, high: &'n str, with_it: bool) -> Span<'n> {
+        let (low, key) = (low.as_bytes(), high.as_bytes());
+        Span {
+            low,
+            high: End { key, with_it },
+        }
+    }
+
+    #[test]
+    fn spans_meet_where_both_may_have_a_key() {
+        let meets = |one: Span<'_>, other: Span<'_>| {
+            assert_eq!(one.meets(&other), other.meets(&one));
+            one.meets(&other)
+        };
+        assert!(meets(span("a", "c", true), span("c", "d", true)));
+        assert!(!meets(span("a", "c", false), span("c", "d", true)));
+        assert!(!meets(span("a", "b", true), span("c", "d", true)));
+        assert!(meets(span("a", "z", true), span("c", "d", true)));
+        assert!(meets(span("a", "a", true), span("a", "a", true)));
+    }
+
+    #[test]
+    fn what_lies_side_by_side_counts_once() {
+        assert_eq!(depth(&[]), 0);
+        let side_by_side = [span("c", "d", true), span("a", "b", true), span("e", "g", false)];
+        assert_eq!(depth(&side_by_side), 1);
+        let tower = [
+            side_by_side.as_slice(),
+            &[span("b", "f", false), span("d", "e", true)],
+        ]
+        .concat();
+        assert_eq!(depth(&tower), 3);
+        assert_eq!(depth(&[span("a", "c", false), span("c", "d", true)]), 1);
+        assert_eq!(depth(&[span("a", "c", true), span("c", "d", true)]), 2);
+    }
+
+    #[test]
+    fn spans_drawn_at_random_are_as_deep_as_the_deepest_key() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for _ in 0..500 {
+            let keys: Vec<String> = (0..10).map(|number| number.to_string()).collect();
+            let spans: Vec<Span<'_>> = (0..random.usize(0..12))
+                .map(|_| {
+                    let low = random.usize(0..10);
+                    let high = random.usize(low..10);
+                    span(&keys[low], &keys[high], low == high || random.bool())
+                })
+                .collect();
+            // Between two of the keys lie others.
+            let points = keys.iter().flat_map(|key| [key.clone(), format!("{key}+")]);
+            let above = |key: &str| {
+                let inside = |span: &&Span<'_>| span.range().contains(key.as_bytes());
+                spans.iter().filter(inside).count()
+            };
+            let deepest = points.map(|key| above(&key)).max().unwrap_or(0);
+            assert_eq!(depth(&spans), deepest, "{spans:?}");
+            if let Some(hull) = hull(&spans) {
+                assert!(spans.iter().all(|span| span.meets(&hull) && hull.low <= span.low));
+                assert!(spans.iter().all(|span| span.high <= hull.high));
+            }
+        }
+    }
+}

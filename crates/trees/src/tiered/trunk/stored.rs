@@ -1,0 +1,198 @@
+//! Where checkpoints have written the nodes of a trunk, and which extents hold them.
+
+use alluvium_dictionary::values::ValuePointer;
+use alluvium_storage::extents::{Extent, UNIT};
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, NodePointer, Result};
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// Bytes of trunk extents that there may be, for each byte of the trunk's nodes, before all of them
+/// are written again.
+const SPARSE: u64 = 4;
+const _: () = assert!(SPARSE > 1, "extents that hold nothing else are never sparse");
+
+/// Where a checkpoint has written a node, if one has.
+#[derive(Debug, Default)]
+pub(crate) struct Stored {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    #[default]
+    Unwritten,
+    Written(Location),
+    /// It is in the current version no more, and never will be again.
+    Gone,
+}
+
+impl Stored {
+    /// Returns where a parent finds the node, if it is written.
+    pub(crate) fn at(&self) -> Option<ValuePointer> {
+        match &*self.state.lock() {
+            State::Written(location) => Some(location.pointer),
+            State::Unwritten | State::Gone => None,
+        }
+    }
+
+    fn location(&self) -> Option<Location> {
+        match &*self.state.lock() {
+            State::Written(location) => Some(location.clone()),
+            State::Unwritten | State::Gone => None,
+        }
+    }
+
+    /// Notes where an opening has read the node.
+    pub(crate) fn was_read(&self, from: Location) {
+        *self.state.lock() = State::Written(from);
+    }
+
+    /// Has the next checkpoint write the node again, wherever it is.
+    pub(crate) fn forget(&self) {
+        *self.state.lock() = State::Unwritten;
+    }
+}
+
+/// Where a trunk node is.
+#[derive(Clone, Debug)]
+pub(crate) struct Location {
+    pub(crate) pointer: ValuePointer,
+    /// The storage nodes that hold its bytes.
+    pub(crate) nodes: Vec<NodePointer>,
+}
+
+/// The extents of checkpointed trunk nodes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct TrunkExtents {
+    /// How many trunk nodes of the current version each has.
+    counts: BTreeMap<Extent, u32>,
+    /// Bytes of all of them.
+    bytes: u64,
+}
+
+impl TrunkExtents {
+    /// Returns those of a trunk that was read.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when a node lies where no extent is in use.
+    pub(crate) fn of<'n>(nodes: impl Iterator<Item = &'n Stored>, store: &Store) -> Result<TrunkExtents> {
+        let mut extents = TrunkExtents::default();
+        for location in nodes.filter_map(Stored::location) {
+            for pointer in &location.nodes {
+                let Some(extent) = store.extents().holding(pointer.tier, pointer.offset) else {
+                    let found = "a trunk node where no extent is in use";
+                    return Err(Error::corrupt(pointer.place(), "an extent", found));
+                };
+                extents.counts.entry(extent).or_default();
+            }
+            extents.add(&location);
+        }
+        Ok(extents)
+    }
+
+    /// The extents that hold trunk nodes.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.counts.keys().copied()
+    }
+
+    /// Bytes of memory that it takes, about.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        (self.counts.len() * 2 * size_of::<(Extent, u32)>()) as u64
+    }
+
+    /// Whether most of what the extents hold is of older versions.
+    pub(crate) fn is_sparse(&self) -> bool {
+        let space: u64 = self.counts.keys().map(Extent::bytes).sum();
+        space > SPARSE * self.bytes.next_multiple_of(UNIT) + 2 * UNIT
+    }
+
+    /// Notes where nodes were written, and gives up where they were before. What has been overtaken
+    /// while it was written counts for nothing.
+    pub(crate) fn note_written<'n>(
+        &mut self,
+        nodes: impl Iterator<Item = (&'n Stored, Location)>,
+        written: Vec<(Extent, u64)>,
+        store: &Store,
+    ) {
+        for (extent, _) in &written {
+            assert!(!self.counts.contains_key(extent), "{extent} is new");
+            self.counts.insert(*extent, 0);
+        }
+        let mut before = Vec::new();
+        for (stored, location) in nodes {
+            let mut state = stored.state.lock();
+            if matches!(*state, State::Gone) {
+                continue;
+            }
+            self.add(&location);
+            if let State::Written(old) = std::mem::replace(&mut *state, State::Written(location)) {
+                before.push(old);
+            }
+        }
+        for (extent, live) in written {
+            if self.counts[&extent] == 0 {
+                self.counts.remove(&extent);
+                store.extents().abandon(extent);
+            } else {
+                store.extents().install(&[(extent, live)]);
+            }
+        }
+        for old in before {
+            self.release(&old, store);
+        }
+    }
+
+    /// Notes that a node is not in the current version any more: its extents lose it.
+    pub(super) fn node_gone(&mut self, node: &Stored, store: &Store) {
+        let state = std::mem::replace(&mut *node.state.lock(), State::Gone);
+        if let State::Written(location) = state {
+            self.release(&location, store);
+        }
+    }
+
+    fn holding(&self, pointer: &NodePointer) -> Option<Extent> {
+        let unit = u32::try_from(pointer.offset / UNIT).ok()?;
+        let from = Extent {
+            tier: pointer.tier,
+            start: 0,
+            units: 0,
+        };
+        let to = Extent {
+            tier: pointer.tier,
+            start: unit,
+            units: u32::MAX,
+        };
+        let (extent, _) = self.counts.range(from..=to).next_back()?;
+        (unit < extent.end()).then_some(*extent)
+    }
+
+    /// One trunk node more, in extents that are known.
+    fn add(&mut self, location: &Location) {
+        self.bytes += u64::from(location.pointer.len);
+        for pointer in &location.nodes {
+            let extent = self
+                .holding(pointer)
+                .expect("a stored node lies in a trunk extent");
+            *self.counts.entry(extent).or_default() += 1;
+        }
+    }
+
+    /// One trunk node less; the extents in which it was the last are given up.
+    fn release(&mut self, location: &Location, store: &Store) {
+        assert!(self.bytes >= u64::from(location.pointer.len), "bytes are counted");
+        self.bytes -= u64::from(location.pointer.len);
+        for pointer in &location.nodes {
+            let extent = self
+                .holding(pointer)
+                .expect("a stored node lies in a trunk extent");
+            let count = self.counts.get_mut(&extent).expect("it was just found");
+            assert!(*count > 0, "a stored node is released once");
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&extent);
+                store.extents().release(extent, store.epochs().current());
+            }
+        }
+    }
+}

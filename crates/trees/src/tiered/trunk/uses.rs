@@ -1,0 +1,451 @@
+//! Who uses which extent: a run's extents die one by one, when the last pivot whose range needs
+//! them has gone.
+//!
+//! Every pivot that has a part in its stack uses the part's maplet, and of each of its runs the
+//! extents whose keys overlap the range in which the part counts; a compaction uses its inputs in
+//! the same way, until it is overtaken. The counts are the current version's alone: a reader of an
+//! older version is protected by its epoch guard, which an extent's release names.
+
+use super::node::{Node, Part};
+use crate::run::Run;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::NodePointer;
+use alluvium_storage::extents::Extent;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+/// What names a run: where its footer is, when its writing began, and its checksum. Place and birth
+/// alone do not tell runs apart: one may die while a compaction that began in the same generation
+/// has not asked for space yet, and then gets the same.
+pub(crate) type RunKey = (u8, u64, u64, u64);
+
+pub(crate) fn key_of(pointer: &NodePointer) -> RunKey {
+    (pointer.tier, pointer.offset, pointer.birth, pointer.checksum)
+}
+
+#[derive(Debug)]
+struct RunUses {
+    run: Run,
+    /// How many parts in use have it, whether they need anything of it or not.
+    parts: u32,
+    /// How many uses need each of the run's extents.
+    counts: Vec<u32>,
+    /// Which of them were given up.
+    gone: Vec<bool>,
+    /// Memory of the run.
+    memory: u64,
+}
+
+impl RunUses {
+    /// Memory of the counts, with the tables' share.
+    fn counts_bytes(&self) -> u64 {
+        (size_of::<(RunKey, RunUses)>() + self.counts.len() * 5) as u64
+    }
+}
+
+/// The counts of the current version and of the compactions under way.
+#[derive(Debug, Default)]
+pub(crate) struct Uses {
+    runs: HashMap<RunKey, RunUses>,
+    groups: HashMap<u64, (Part, u32)>,
+    /// Those whose counts have changed since the last sweep.
+    touched_runs: HashSet<RunKey>,
+    touched_groups: HashSet<u64>,
+    /// What all runs in use need of each extent that any of them lists.
+    live: HashMap<Extent, Needed>,
+    memory: Held,
+}
+
+/// What runs need of an extent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Needed {
+    /// How many bytes. A run may need less than one: its share of a node that is well compressed
+    /// rounds down to nothing.
+    bytes: u64,
+    /// How many runs list it, each as often as it does.
+    runs: u32,
+}
+
+/// Bytes of memory that all runs and maplets in use take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) runs: u64,
+    pub(crate) maplets: u64,
+    /// Of the counts themselves, about.
+    pub(crate) counts: u64,
+}
+
+impl Uses {
+    /// Counts one use of a part in a range.
+    pub(super) fn acquire(&mut self, part: &Part, range: &KeyRange) {
+        self.touch(part);
+        for (_, run) in part.group.runs() {
+            let (memory, live) = (&mut self.memory, &mut self.live);
+            let uses = self.runs.entry(key_of(run.pointer())).or_insert_with(|| {
+                let uses = RunUses {
+                    run: run.clone(),
+                    parts: 0,
+                    counts: vec![0; run.extents().len()],
+                    gone: vec![false; run.extents().len()],
+                    memory: run.memory_bytes() as u64,
+                };
+                memory.runs += uses.memory;
+                memory.counts += uses.counts_bytes();
+                for used in run.extents() {
+                    let needed = live.entry(used.extent).or_default();
+                    needed.bytes += used.live;
+                    needed.runs += 1;
+                }
+                uses
+            });
+            debug_assert_eq!(uses.counts.len(), run.extents().len(), "one run");
+            uses.parts += 1;
+            for (index, _) in run.extents_for(range) {
+                assert!(
+                    !uses.gone[index],
+                    "an extent of the run at {:?} is used again after its last use",
+                    run.pointer()
+                );
+                uses.counts[index] += 1;
+            }
+        }
+        let memory = &mut self.memory;
+        let (_, count) = self.groups.entry(part.group.id).or_insert_with(|| {
+            memory.maplets += part.group.maplet.memory_bytes();
+            (part.clone(), 0)
+        });
+        *count += 1;
+    }
+
+    /// Those of a run's extents of which all runs together need less than half.
+    pub(crate) fn sparse<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = Extent> + 'a {
+        let extents = run.extents().iter().map(|used| used.extent);
+        extents.filter(|extent| 2 * self.live.get(extent).map_or(0, |needed| needed.bytes) < extent.bytes())
+    }
+
+    /// Returns the bytes that come free when these uses of parts in ranges go: of extents that no
+    /// other run lists.
+    #[must_use]
+    pub(crate) fn alone<'a>(&self, parts: impl Iterator<Item = (&'a Part, KeyRange)>) -> u64 {
+        let mut groups: HashMap<u64, (&Part, u32)> = HashMap::new();
+        let mut extents: HashMap<(RunKey, usize), (Extent, u32)> = HashMap::new();
+        for (part, range) in parts {
+            groups.entry(part.group.id).or_insert((part, 0)).1 += 1;
+            for (_, run) in part.group.runs() {
+                for (index, used) in run.extents_for(&range) {
+                    let key = (key_of(run.pointer()), index);
+                    extents.entry(key).or_insert((used.extent, 0)).1 += 1;
+                }
+            }
+        }
+        let of_runs = extents.iter().filter(|((run, index), (extent, uses))| {
+            let all = self.runs.get(run).map_or(0, |all| all.counts[*index]);
+            all == *uses && self.live.get(extent).is_some_and(|needed| needed.runs == 1)
+        });
+        let of_maplets = groups
+            .iter()
+            .filter(|(id, (_, uses))| self.groups.get(id).is_some_and(|(_, all)| all == uses))
+            .flat_map(|(_, (part, _))| part.group.maplet.extents());
+        of_runs
+            .map(|(_, (extent, ..))| *extent)
+            .chain(of_maplets.map(|(extent, _)| extent))
+            .map(|extent| extent.bytes())
+            .sum()
+    }
+
+    /// Returns the memory of what is in use.
+    #[must_use]
+    pub(crate) fn memory(&self) -> Held {
+        self.memory
+    }
+
+    /// Takes one use back. What has no users any more is found by [`Uses::sweep`].
+    pub(crate) fn release(&mut self, part: &Part, range: &KeyRange) {
+        self.touch(part);
+        for (_, run) in part.group.runs() {
+            let uses = self
+                .runs
+                .get_mut(&key_of(run.pointer()))
+                .expect("a run that is released was acquired");
+            assert!(uses.parts > 0, "a run is released as often as acquired");
+            uses.parts -= 1;
+            for (index, _) in run.extents_for(range) {
+                assert!(uses.counts[index] > 0, "an extent is released once");
+                uses.counts[index] -= 1;
+            }
+        }
+        self.groups
+            .get_mut(&part.group.id)
+            .expect("a group that is released was acquired")
+            .1 -= 1;
+    }
+
+    /// Takes back every use that a node makes.
+    pub(super) fn release_node(&mut self, node: &Node) {
+        for (part, range) in node.uses() {
+            self.release(part, &range);
+        }
+    }
+
+    /// Counts every use that a node makes.
+    pub(super) fn acquire_node(&mut self, node: &Node) {
+        for (part, range) in node.uses() {
+            self.acquire(part, &range);
+        }
+    }
+
+    fn touch(&mut self, part: &Part) {
+        self.touched_groups.insert(part.group.id);
+        self.touched_runs
+            .extend(part.group.runs().map(|(_, run)| key_of(run.pointer())));
+    }
+
+    /// Returns the extents whose last use has gone since the last sweep, each once for every run or
+    /// maplet that referred to it.
+    pub(crate) fn sweep(&mut self) -> Vec<Extent> {
+        let mut dead = Vec::new();
+        for key in self.touched_runs.drain() {
+            let Some(uses) = self.runs.get_mut(&key) else {
+                continue;
+            };
+            for (index, extent) in uses.run.extents().iter().enumerate() {
+                if uses.counts[index] == 0 && !uses.gone[index] {
+                    uses.gone[index] = true;
+                    dead.push(extent.extent);
+                }
+            }
+            if uses.parts == 0 {
+                debug_assert!(uses.counts.iter().all(|count| *count == 0), "unused");
+                assert!(self.memory.runs >= uses.memory, "memory is counted");
+                self.memory.runs -= uses.memory;
+                self.memory.counts -= uses.counts_bytes();
+                for used in uses.run.extents() {
+                    if let Entry::Occupied(mut entry) = self.live.entry(used.extent) {
+                        let needed = entry.get_mut();
+                        assert!(needed.runs > 0 && needed.bytes >= used.live);
+                        needed.bytes -= used.live;
+                        needed.runs -= 1;
+                        if needed.runs == 0 {
+                            entry.remove();
+                        }
+                    }
+                }
+                self.runs.remove(&key);
+            }
+        }
+        for id in self.touched_groups.drain() {
+            if self.groups.get(&id).is_some_and(|(_, count)| *count == 0) {
+                let (part, _) = self.groups.remove(&id).expect("it was there a moment ago");
+                debug_assert!(self.memory.maplets >= part.group.maplet.memory_bytes());
+                self.memory.maplets -= part.group.maplet.memory_bytes();
+                dead.extend(part.group.maplet.extents().map(|(extent, _)| extent));
+            }
+        }
+        // One seed gives one run: nothing may hang on how a table is laid out.
+        dead.sort_unstable();
+        dead
+    }
+
+    /// The trunk was read: what nothing uses in it was given up before it was written.
+    pub(crate) fn begin(&mut self) {
+        self.sweep();
+    }
+
+    /// Every extent that is in use, with how many runs and maplets refer to it.
+    #[must_use]
+    pub(crate) fn reachable(&self) -> HashMap<Extent, u32> {
+        let mut reachable = HashMap::new();
+        for uses in self.runs.values() {
+            for (extent, gone) in uses.run.extents().iter().zip(&uses.gone) {
+                if !gone {
+                    *reachable.entry(extent.extent).or_default() += 1;
+                }
+            }
+        }
+        for (part, _) in self.groups.values() {
+            for (extent, _) in part.group.maplet.extents() {
+                *reachable.entry(extent).or_default() += 1;
+            }
+        }
+        reachable
+    }
+
+    /// Returns the uses that these nodes make, and those of the compactions under way, for
+    /// comparison.
+    #[must_use]
+    pub(crate) fn of<'a>(
+        nodes: impl IntoIterator<Item = &'a Node>,
+        pins: impl IntoIterator<Item = &'a (Part, KeyRange)>,
+    ) -> Uses {
+        let mut uses = Uses::default();
+        for node in nodes {
+            uses.acquire_node(node);
+        }
+        for (part, range) in pins {
+            uses.acquire(part, range);
+        }
+        uses.sweep();
+        uses
+    }
+
+    /// Everything in which the counts differ, a sentence each.
+    #[must_use]
+    pub(crate) fn differences(&self, other: &Uses) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.live != other.live {
+            found.push("what runs need of extents is not what is counted".to_owned());
+        }
+        if self.memory != other.memory {
+            found.push(format!(
+                "memory is counted {:?}, found {:?}",
+                self.memory, other.memory
+            ));
+        }
+        for key in self.runs.keys().chain(other.runs.keys()).collect::<BTreeSet<_>>() {
+            let counts = |uses: &Uses| uses.runs.get(key).map(|uses| uses.counts.clone());
+            let (mine, others) = (counts(self), counts(other));
+            if mine != others {
+                found.push(format!(
+                    "run at {key:?}: {mine:?} uses are counted, {others:?} were found"
+                ));
+            }
+        }
+        for id in self
+            .groups
+            .keys()
+            .chain(other.groups.keys())
+            .collect::<BTreeSet<_>>()
+        {
+            let count = |uses: &Uses| uses.groups.get(id).map_or(0, |(_, count)| *count);
+            if count(self) != count(other) {
+                let (mine, others) = (count(self), count(other));
+                found.push(format!(
+                    "group {id}: {mine} uses are counted, {others} were found"
+                ));
+            }
+        }
+        found
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::maplet::{Maplet, MapletSpec};
+    use crate::run::{Access, Builder, RunOptions};
+    use crate::tiered::trunk::Group;
+    use alluvium_base::{Message, Purpose};
+    use alluvium_device::memory::MemoryDirectory;
+    use alluvium_dictionary::merge::Direction;
+    use alluvium_storage::Codec;
+    use alluvium_storage::extents::Class;
+    use alluvium_storage::store::{Store, StoreOptions};
+    use std::sync::Arc;
+
+    fn store() -> Store {
+        Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"").unwrap()
+    }
+
+    /// Returns a part of one run, which is built by `push`.
+    fn part_of(store: &Store, id: u64, push: impl FnOnce(&mut Builder)) -> Part {
+        let mut options = RunOptions::new(Purpose::Other);
+        (options.codec, options.value_threshold) = (Codec::Zstd, Some(0));
+        let mut builder = Builder::new(store, &options).unwrap();
+        push(&mut builder);
+        let built = builder.finish().unwrap().expect("something was pushed");
+        store.extents().install(&built.extents);
+        let spec = MapletSpec {
+            fingerprint_bits: 24,
+            purpose: Purpose::Other,
+            class: Class::Normal,
+        };
+        let written = Maplet::build(store, &spec, built.hashes, 0).unwrap();
+        store.extents().install(&written.extents);
+        Part {
+            group: Arc::new(Group::new(id, [Some(built.run)], written.maplet)),
+            clip: None,
+        }
+    }
+
+    fn run_of(part: &Part) -> &Run {
+        part.group.runs().next().expect("there is one").1
+    }
+
+    /// Returns a part whose values are in a node that compresses well, and one with the tiny value
+    /// of it.
+    fn shared(store: &Store) -> (Part, Part) {
+        let all = part_of(store, 1, |builder| {
+            builder.push(b"b", Message::put(1, &[0; 3000]).into()).unwrap();
+            builder.push(b"c", Message::put(2, b"x").into()).unwrap();
+        });
+        let tiny = part_of(store, 2, |builder| {
+            let everything = KeyRange::everything();
+            builder.inherit_from(run_of(&all), &everything);
+            let mut cursor = run_of(&all).cursor(store, everything, Direction::Forward, Access::Cached);
+            cursor.seek(b"c").unwrap();
+            builder.push(b"c", cursor.record()).unwrap();
+        });
+        (all, tiny)
+    }
+
+    fn counted(uses: &Uses, parts: &[&Part]) -> Vec<String> {
+        let pins: Vec<(Part, KeyRange)> = parts
+            .iter()
+            .map(|&part| (part.clone(), KeyRange::everything()))
+            .collect();
+        uses.differences(&Uses::of([], &pins))
+    }
+
+    #[test]
+    fn an_extent_is_counted_as_long_as_a_run_lists_it_however_little_of_it() {
+        let store = store();
+        let (all, tiny) = shared(&store);
+        let inherited = run_of(&tiny).extents().iter().find(|used| used.inherited);
+        let inherited = inherited.expect("the tiny value is passed on").clone();
+        assert_eq!(inherited.live, 0, "its share of the node is less than a byte");
+        let everything = KeyRange::everything();
+        let mut uses = Uses::default();
+        uses.acquire(&all, &everything);
+        uses.acquire(&tiny, &everything);
+        assert_eq!(counted(&uses, &[&all, &tiny]), Vec::<String>::new());
+        uses.release(&all, &everything);
+        assert!(
+            uses.sweep().contains(&inherited.extent),
+            "one reference to it is given up"
+        );
+        assert_eq!(counted(&uses, &[&tiny]), Vec::<String>::new());
+        assert_eq!(uses.reachable().get(&inherited.extent), Some(&1));
+        uses.release(&tiny, &everything);
+        assert!(uses.sweep().contains(&inherited.extent));
+        assert_eq!(counted(&uses, &[]), Vec::<String>::new());
+        assert!(uses.live.is_empty() && uses.memory == Held::default());
+    }
+
+    #[test]
+    fn what_another_run_lists_does_not_come_free_and_what_none_does_comes() {
+        let store = store();
+        let (all, tiny) = shared(&store);
+        let everything = KeyRange::everything();
+        let mut uses = Uses::default();
+        uses.acquire(&all, &everything);
+        let alone = |uses: &Uses, part: &Part| uses.alone(std::iter::once((part, everything.clone())));
+        let bytes = |part: &Part, counts: &dyn Fn(&crate::run::Use) -> bool| -> u64 {
+            let of_run = run_of(part).extents().iter().filter(|used| counts(used));
+            let of_maplet = part.group.maplet.extents().map(|(extent, _)| extent.bytes());
+            of_run.map(|used| used.extent.bytes()).chain(of_maplet).sum()
+        };
+        assert_eq!(alone(&uses, &all), bytes(&all, &|_| true));
+        uses.acquire(&tiny, &everything);
+        let inherited = run_of(&tiny)
+            .extents()
+            .iter()
+            .find(|used| used.inherited)
+            .unwrap();
+        let others = |used: &crate::run::Use| used.extent != inherited.extent;
+        assert_eq!(alone(&uses, &all), bytes(&all, &others));
+        assert_eq!(alone(&uses, &tiny), bytes(&tiny, &others));
+        uses.release(&all, &everything);
+        uses.sweep();
+        assert_eq!(alone(&uses, &tiny), bytes(&tiny, &|_| true));
+    }
+}

@@ -1,0 +1,135 @@
+//! Walks over trunk nodes: all of them, those on one path, and those that two versions do not
+//! share.
+
+use super::inflight::Claim;
+use super::node::Node;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// What a job for a pivot claims.
+pub(crate) fn claim(node: &Node, index: usize) -> Claim {
+    assert!(index < node.pivots.len(), "pivot {index}");
+    debug_assert_eq!(
+        node.pivots[index].child.is_none(),
+        node.is_leaf(),
+        "only pivots of leaves have no child"
+    );
+    let pivot = &node.pivots[index];
+    Claim {
+        height: node.height,
+        range: node.pivot_range(index),
+        first: pivot.first,
+        own: pivot.own.iter().map(|owned| owned.part.group.id).collect(),
+    }
+}
+
+/// The node and pivot that a claim is about, if there still is such a one.
+pub(crate) fn find<'a>(root: &'a Node, claim: &Claim) -> Option<(&'a Node, usize)> {
+    let mut node = root;
+    debug_assert!(!root.pivots.is_empty(), "a node has a pivot");
+    while node.height > claim.height {
+        let pivot = &node.pivots[node.pivot_for(&claim.range.low)];
+        node = pivot.child.as_deref()?;
+    }
+    let index = node.pivot_for(&claim.range.low);
+    (node.height == claim.height && node.pivot_range(index) == claim.range).then_some((node, index))
+}
+
+/// Whether everything that a claim says still is so (T4).
+pub(crate) fn holds(root: &Node, wanted: &Claim) -> bool {
+    find(root, wanted).is_some_and(|(node, index)| claim(node, index) == *wanted)
+}
+
+/// Every node below a root, the root included.
+pub(crate) fn all_nodes(root: &Arc<Node>) -> Vec<Arc<Node>> {
+    let mut nodes = vec![Arc::clone(root)];
+    let mut next = 0;
+    while next < nodes.len() {
+        let children: Vec<_> = nodes[next].children().cloned().collect();
+        nodes.extend(children);
+        next += 1;
+    }
+    nodes
+}
+
+/// The nodes that only the old trunk has, and those that only the new one has. What both share is
+/// not walked.
+pub(crate) fn difference(old: &Arc<Node>, new: &Arc<Node>) -> (Vec<Arc<Node>>, Vec<Arc<Node>>) {
+    let (mut gone, mut made) = (Vec::new(), Vec::new());
+    let (mut olds, mut news) = (vec![Arc::clone(old)], vec![Arc::clone(new)]);
+    let top = old.height.max(new.height);
+    for height in (0..=top).rev() {
+        let here = |nodes: &[Arc<Node>]| -> Vec<Arc<Node>> {
+            nodes
+                .iter()
+                .filter(|node| node.height == height)
+                .cloned()
+                .collect()
+        };
+        let (old_here, new_here) = (here(&olds), here(&news));
+        let addresses =
+            |nodes: &[Arc<Node>]| -> HashSet<*const Node> { nodes.iter().map(Arc::as_ptr).collect() };
+        let (in_old, in_new) = (addresses(&old_here), addresses(&new_here));
+        for node in old_here
+            .into_iter()
+            .filter(|node| !in_new.contains(&Arc::as_ptr(node)))
+        {
+            olds.extend(node.children().cloned());
+            gone.push(node);
+        }
+        for node in new_here
+            .into_iter()
+            .filter(|node| !in_old.contains(&Arc::as_ptr(node)))
+        {
+            news.extend(node.children().cloned());
+            made.push(node);
+        }
+    }
+    (gone, made)
+}
+
+/// A root in which the node that holds `key` at `height` is replaced.
+pub(crate) fn replace(root: &Node, height: u8, key: &[u8], node: Node) -> Node {
+    if root.height == height {
+        return node;
+    }
+    assert!(root.height > height, "nodes of height {height} are below");
+    let mut draft = root.draft();
+    let index = draft.pivot_for(key);
+    let child = draft.pivots[index]
+        .child
+        .as_ref()
+        .expect("an index node has children");
+    let child = replace(child, height, key, node);
+    draft.pivots[index].child = Some(Arc::new(child));
+    draft
+}
+
+/// The path from this node to a leaf on which a lookup may have to ask most runs: how many these
+/// are, and the leaf's lowest key.
+pub(crate) fn longest_path(node: &Node) -> (usize, &[u8]) {
+    let paths = node.pivots.iter().enumerate().map(|(index, pivot)| {
+        let (below, low) = match pivot.child.as_deref() {
+            Some(child) => longest_path(child),
+            None => (0, &*pivot.low),
+        };
+        (node.depth(index) + below, low)
+    });
+    paths.max_by_key(|path| path.0).unwrap_or((0, &node.range.low))
+}
+
+/// The leaf that holds a key.
+pub(crate) fn leaf_for<'v>(root: &'v Node, key: &[u8]) -> &'v Node {
+    node_at(root, 0, key)
+}
+
+/// The node at `height` that holds a key.
+pub(crate) fn node_at<'v>(root: &'v Node, height: u8, key: &[u8]) -> &'v Node {
+    let mut node = root;
+    debug_assert!(root.height >= height, "no node of height {height} is below");
+    while node.height > height {
+        let pivot = &node.pivots[node.pivot_for(key)];
+        node = pivot.child.as_deref().expect("an index node has children");
+    }
+    node
+}

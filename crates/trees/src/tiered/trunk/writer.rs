@@ -1,0 +1,346 @@
+//! The trunk that readers and writers share: its current version, and how the one writer puts a
+//! changed one in its place.
+
+use super::digest::Covered;
+use super::node::Node;
+use super::shape::{Counts, Shaper};
+use super::state::{TreeOptions, Version, WriterState};
+use super::statistics::{Stats, Tallies, Totals, Usage};
+use super::stored::TrunkExtents;
+use super::walk::{all_nodes, difference, longest_path};
+use crate::maplet::MapletSpec;
+use crate::run::{Run, RunOptions};
+use alluvium_base::{Purpose, Sequence};
+use alluvium_device::{Error as DeviceError, Operation};
+use alluvium_dictionary::horizon::Horizon;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::extents::{Class, Extent};
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, Guard, Result};
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::HashSet;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// A trunk in its store. Readers take its current version without a lock; changes are made through
+/// a [`TrunkWriter`], of which there is one at a time.
+pub(crate) struct Trunk {
+    pub(crate) store: Arc<Store>,
+    pub(crate) options: TreeOptions,
+    /// What may be forgotten.
+    pub(crate) horizon: Arc<Horizon>,
+    version: ArcSwap<Version>,
+    state: Mutex<WriterState>,
+    next_group: AtomicU64,
+    pub(crate) tallies: Tallies,
+    pub(crate) totals: Totals,
+    /// How leaves are used.
+    pub(crate) usage: Usage,
+    /// Space is scarce: every compaction may use the reserve.
+    scarce: AtomicBool,
+}
+
+impl fmt::Debug for Trunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trunk")
+            .field("version", &self.version.load().number)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Trunk {
+    /// A trunk with this root, which holds every commit up to `cut`. Groups get numbers from
+    /// `next_group` on, and the nodes that are stored lie in `extents`.
+    pub(crate) fn new(
+        store: Arc<Store>,
+        options: TreeOptions,
+        root: Arc<Node>,
+        cut: Sequence,
+        next_group: u64,
+        extents: TrunkExtents,
+    ) -> Trunk {
+        assert_eq!(root.range, KeyRange::everything(), "the root has every key");
+        let mut state = WriterState::new(options.shape, extents);
+        let nodes = all_nodes(&root);
+        for node in &nodes {
+            state.acquire_node(node);
+        }
+        state.uses.begin();
+        state.plan(&nodes, &root);
+        let version = Version {
+            root,
+            number: 0,
+            cut,
+            digest: None,
+        };
+        let horizon = options.horizon.clone().unwrap_or_default();
+        let trunk = Trunk {
+            store,
+            options,
+            horizon,
+            version: ArcSwap::from_pointee(version),
+            state: Mutex::new(state),
+            next_group: AtomicU64::new(next_group),
+            tallies: Tallies::default(),
+            totals: Totals::default(),
+            usage: Usage::default(),
+            scarce: AtomicBool::new(false),
+        };
+        let mut writer = trunk.lock();
+        writer.add_up_memory();
+        let root = Arc::clone(&trunk.peek().root);
+        writer.note_crowding(&root);
+        drop(writer);
+        trunk
+    }
+
+    /// Has compactions that writes have made due ask for space of this class, or of
+    /// [`Class::Freeing`] if they may use the reserve at all.
+    pub(crate) fn compact_from(&self, class: Class) {
+        let scarce = class != Class::Normal;
+        self.scarce.store(scarce, Ordering::Relaxed);
+    }
+
+    /// Whether there is nothing but the reserve.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.scarce.load(Ordering::Relaxed)
+    }
+
+    /// Returns the current version. Its reader holds a guard that was pinned before (T2).
+    pub(crate) fn version(&self) -> Arc<Version> {
+        self.version.load_full()
+    }
+
+    /// The current version, for the length of a call: no counter is touched.
+    #[inline]
+    pub(crate) fn peek(&self) -> arc_swap::Guard<Arc<Version>> {
+        self.version.load()
+    }
+
+    /// What was done since the store was opened.
+    pub(crate) fn stats(&self) -> Stats {
+        let state = self.state.lock();
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let tallies = &self.tallies;
+        Stats {
+            shape: state.counts,
+            edges: state.inflight.edges().clone(),
+            incorporations: read(&tallies.incorporations),
+            compacted: (read(&tallies.read), read(&tallies.written)),
+            rewritten: read(&tallies.rewritten),
+            compacted_bytes: read(&tallies.compacted_bytes),
+            incorporated_bytes: read(&tallies.incorporated_bytes),
+        }
+    }
+
+    /// Returns a number that no group of the store has.
+    pub(crate) fn next_group(&self) -> u64 {
+        self.next_group.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Returns the number from which on no group has one.
+    pub(crate) fn group_numbers(&self) -> u64 {
+        self.next_group.load(Ordering::Relaxed)
+    }
+
+    /// Returns how crowded the current version is, as the last change has left it.
+    pub(crate) fn crowding(&self) -> u64 {
+        self.totals.crowding.load(Ordering::Relaxed)
+    }
+
+    /// Waits until no other thread changes the trunk, and lets none until the writer is dropped.
+    pub(crate) fn lock(&self) -> TrunkWriter<'_> {
+        TrunkWriter {
+            trunk: self,
+            state: self.state.lock(),
+        }
+    }
+
+    /// Changes the trunk: `change` makes a new root of the current one, or none to leave it.
+    /// Extents of what it brings in are installed by it, and only after nothing can fail any more.
+    pub(crate) fn change(
+        &self,
+        cut: Option<Sequence>,
+        change: impl FnOnce(&mut WriterState, &mut Shaper<'_>, &Node) -> Result<Option<Node>>,
+    ) -> Result<bool> {
+        let guard = self.store.epochs().pin();
+        let mut writer = self.lock();
+        let old = self.version();
+        let busy: HashSet<(u8, Box<[u8]>)> = writer.inflight.pivots().collect();
+        let is_busy = |height: u8, low: &[u8]| busy.contains(&(height, low.into()));
+        let mut shaper = self.shaper(&guard, &is_busy, writer.turn);
+        let Some(root) = change(&mut writer.state, &mut shaper, &old.root)? else {
+            return Ok(false);
+        };
+        assert!(shaper.turn >= writer.turn, "flushes are counted up");
+        writer.turn = shaper.turn;
+        writer.counts.add(&shaper.counts);
+        let flushed = std::mem::take(&mut shaper.flushed);
+        writer.publish(&old, root, cut.unwrap_or(old.cut), &flushed);
+        Ok(true)
+    }
+
+    fn shaper<'a>(
+        &'a self,
+        guard: &'a Guard,
+        is_busy: &'a dyn Fn(u8, &[u8]) -> bool,
+        turn: u64,
+    ) -> Shaper<'a> {
+        Shaper {
+            shape: self.options.shape,
+            victim: self.options.victim,
+            cache: self.store.cache(),
+            guard,
+            is_busy,
+            turn,
+            flushed: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Passes the result of something that writes on, and shows a failed write to the store, which
+    /// takes no changes from then on. A failed read has changed nothing: whatever needed it is due
+    /// again.
+    pub(crate) fn judge<T>(&self, result: Result<T>) -> Result<T> {
+        match result {
+            Err(Error::Device(DeviceError::Io {
+                operation: Operation::Read,
+                ..
+            })) => result,
+            result => self.store.judge(result),
+        }
+    }
+
+    /// Returns how runs are written.
+    pub(crate) fn run_options(&self, purpose: Purpose, class: Class) -> RunOptions {
+        RunOptions {
+            class,
+            ..RunOptions::new(purpose)
+        }
+    }
+
+    /// Returns how maplets are written.
+    pub(crate) fn maplet_spec(&self, purpose: Purpose, class: Class) -> MapletSpec {
+        MapletSpec {
+            fingerprint_bits: self.options.fingerprint_bits,
+            purpose,
+            class,
+        }
+    }
+
+    /// Makes what a step wrote part of the generation being built.
+    pub(crate) fn install_extents(&self, run: &Run, own: &[(Extent, u64)], maplet: &[(Extent, u64)]) {
+        let extents = self.store.extents();
+        extents.install(own);
+        extents.install(maplet);
+        for used in run.extents().iter().filter(|used| used.inherited) {
+            extents.retain(used.extent);
+        }
+    }
+}
+
+/// The one writer of a trunk, which no other can be beside: it holds the lock, and with it what
+/// must agree with the current version.
+#[derive(Debug)]
+pub(crate) struct TrunkWriter<'t> {
+    trunk: &'t Trunk,
+    state: MutexGuard<'t, WriterState>,
+}
+
+impl Deref for TrunkWriter<'_> {
+    type Target = WriterState;
+
+    fn deref(&self) -> &WriterState {
+        &self.state
+    }
+}
+
+impl DerefMut for TrunkWriter<'_> {
+    fn deref_mut(&mut self) -> &mut WriterState {
+        &mut self.state
+    }
+}
+
+impl TrunkWriter<'_> {
+    /// Makes `root` the root of the current version, which is `old` so far: counts its uses, gives
+    /// up what only the old one used, and plans what is due in it.
+    pub(crate) fn publish(&mut self, old: &Version, root: Node, cut: Sequence, flushed: &[(u8, KeyRange)]) {
+        assert!(cut >= old.cut, "a cut goes from {} back to {cut}", old.cut);
+        assert!(
+            old.number == self.trunk.peek().number,
+            "the current version gives way (T2)"
+        );
+        debug_assert_eq!(root.range, KeyRange::everything(), "the root has every key");
+        let (store, state) = (&self.trunk.store, &mut *self.state);
+        let root = Arc::new(root);
+        let version = Version {
+            root: Arc::clone(&root),
+            number: old.number + 1,
+            cut,
+            digest: state.digest_for(&root),
+        };
+        let (gone, made) = difference(&old.root, &root);
+        for node in &made {
+            state.acquire_node(node);
+        }
+        self.trunk.version.store(Arc::new(version));
+        self.note_crowding(&root);
+        let state = &mut *self.state;
+        state.pass_wishes_on(&gone, &made);
+        state.abandon_overtaken(&root, flushed, store.epochs());
+        for node in &gone {
+            state.release_node(node, store);
+        }
+        state.plan(&made, &root);
+        self.sweep();
+    }
+
+    /// From now on the current version, which is this one, has the trunk's digest (D1).
+    pub(crate) fn publish_digest(&mut self, version: &Version) {
+        let version = Version {
+            root: Arc::clone(&version.root),
+            number: version.number + 1,
+            cut: version.cut,
+            digest: self.state.digest_for(&version.root),
+        };
+        self.trunk.version.store(Arc::new(version));
+        self.add_up_memory();
+    }
+
+    /// Gives up the extents that nothing uses any more: unlinked, as of now (T5).
+    pub(crate) fn sweep(&mut self) {
+        let epoch = self.trunk.store.epochs().current();
+        for extent in self.state.uses.sweep() {
+            self.trunk.store.extents().release(extent, epoch);
+        }
+        self.add_up_memory();
+    }
+
+    /// Computes how crowded a root is, and leaves it for those who ask.
+    fn note_crowding(&mut self, root: &Node) {
+        let levels = u64::from(root.height) + 1;
+        let most = levels * self.trunk.options.shape.most_runs() as u64;
+        assert!(most > 0, "a pivot may hold a run (T3)");
+        let crowding = 100 * longest_path(root).0 as u64 / most;
+        self.trunk.totals.crowding.store(crowding, Ordering::Relaxed);
+        self.state.crowding = crowding;
+    }
+
+    /// Leaves the totals for those who ask.
+    fn add_up_memory(&self) {
+        let (state, totals) = (&*self.state, &self.trunk.totals);
+        let held = state.uses.memory();
+        let tables = held.counts + state.inflight.memory_bytes() + state.extents.memory_bytes();
+        totals.trunk.store(state.memory, Ordering::Relaxed);
+        totals.runs.store(held.runs, Ordering::Relaxed);
+        totals.maplets.store(held.maplets, Ordering::Relaxed);
+        totals.tables.store(tables, Ordering::Relaxed);
+        let digest = state.digest.as_ref().map_or(0, Covered::bytes);
+        totals.digest.store(digest, Ordering::Relaxed);
+        totals.due.store(state.inflight.len() as u64, Ordering::Relaxed);
+    }
+}
