@@ -41,7 +41,7 @@ impl Sizes {
 /// A device in memory with nodes of one page, and pointers to them.
 fn store(nodes: usize) -> (Arc<Tiers>, Vec<NodePointer>) {
     let directory = MemoryDirectory::new();
-    let tiers = Arc::new(Tiers::create(&directory as &dyn Directory, 1).expect("memory is there"));
+    let tiers = Arc::new(Tiers::create(&[&directory]).expect("memory is there"));
     let file = tiers.get(0).expect("there is one tier");
     file.grow((nodes * PAGE) as u64).expect("memory is there");
     let pointers = (0..nodes).map(|i| {

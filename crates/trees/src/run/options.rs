@@ -29,10 +29,14 @@ pub struct RunOptions {
     pub leaf_pages: Option<u8>,
     /// The seed of the store's filters, for the hashes of keys.
     pub seed: u64,
+    /// The tier of leaves, index nodes and the footer.
+    pub tier: u8,
+    /// The tier of values that are kept apart from their leaves.
+    pub value_tier: u8,
 }
 
 impl RunOptions {
-    /// Creates the usual options: uncompressed, outside the reserve.
+    /// Creates the usual options: uncompressed, outside the reserve, on tier 0.
     #[must_use]
     pub fn new(purpose: Purpose) -> RunOptions {
         RunOptions {
@@ -42,6 +46,8 @@ impl RunOptions {
             class: Class::Normal,
             leaf_pages: None,
             seed: 0,
+            tier: 0,
+            value_tier: 0,
         }
     }
 

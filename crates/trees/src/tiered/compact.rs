@@ -139,7 +139,8 @@ impl Tree {
     /// While space is scarce: whether there is any for a compaction that frees none.
     fn room(&self) -> Option<bool> {
         let extents = self.shared.store.extents();
-        self.is_scarce().then(|| extents.has_room(Class::Essential))
+        self.is_scarce()
+            .then(|| extents.has_room(self.tier(Purpose::Compact), Class::Essential))
     }
 
     /// The job that is done next, by the rule of [`policy::turn`].
@@ -189,6 +190,8 @@ impl Tree {
     pub(super) fn run_options(&self, purpose: Purpose, class: Class) -> RunOptions {
         RunOptions {
             class,
+            tier: self.tier(purpose),
+            value_tier: self.tier(purpose),
             ..RunOptions::new(purpose)
         }
     }
@@ -198,6 +201,15 @@ impl Tree {
             fingerprint_bits: self.shared.options.fingerprint_bits,
             purpose,
             class,
+            tier: self.tier(purpose),
+        }
+    }
+
+    /// Returns the tier that the tree's writes of a purpose go to.
+    fn tier(&self, purpose: Purpose) -> u8 {
+        match purpose {
+            Purpose::Compact => self.shared.options.compacted_tier,
+            _ => 0,
         }
     }
 }
