@@ -2,8 +2,8 @@
 //!
 //! Strategy: the first byte says for which slot the rest is read, and whether it is first given the
 //! length and the checksum of a slot, so that the fields behind the checksum are reached too.
-//! Both decoders read the same bytes. Invariants: no panic; what is accepted is read back equal from
-//! its own encoding, a superblock from its own slot only.
+//! Both decoders read the same bytes. Invariants: no panic; what is accepted is read back equal
+//! from its own encoding, a superblock from its own slot only.
 #![no_main]
 
 use alluvium_base::checksum;

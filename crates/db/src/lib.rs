@@ -42,7 +42,7 @@
 //! *Does not know*: what pages and log segments hold; networks, file systems. (`options.rs` sizes
 //! them, and [`simulation`] names them for tests.)
 //!
-//! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`),
+//! *Read in this order*: [`Options`] (`options.rs`, with [`devices`]), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`),
 //! [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`, `reads/`, `committer.rs`; `restore.rs`,
 //! `repair.rs` and `progress.rs`; `changes.rs`; then `engine/`, which does the work without
 //! threads, `worker.rs`, which runs it on threads, and `caps.rs`; `catalog.rs`, `structure.rs` and
@@ -66,6 +66,7 @@ mod changes;
 mod check;
 mod committer;
 mod db;
+pub mod devices;
 mod engine;
 mod error;
 mod format;

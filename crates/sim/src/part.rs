@@ -1,4 +1,4 @@
-//! Several directories made of one, so that one crash strikes all of them at one moment.
+//! Several directories made of one: a crash strikes all of them at the same moment.
 
 use alluvium_device::{BootId, Counters, Device, Directory, FileOptions, Lock, MemoryRegion, Result, Space};
 use std::sync::Arc;

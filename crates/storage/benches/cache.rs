@@ -3,7 +3,7 @@
 //! runs with tiny inputs, so that it cannot rot.
 
 use alluvium_base::{Purpose, checksum};
-use alluvium_device::{Buffer, Directory, memory::MemoryDirectory};
+use alluvium_device::{Buffer, memory::MemoryDirectory};
 use alluvium_storage::{Cache, Codec, Epochs, NodePointer, PageSize, Residence, Tiers};
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};

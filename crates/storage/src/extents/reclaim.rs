@@ -80,7 +80,8 @@ impl Extents {
     }
 
     /// Gives this many free bytes of tier 0 back to its full file system at once, for a use of this
-    /// class that grows beside it: the map, or the log. Returns how many were given, at most one unit too many.
+    /// class that grows beside it: the map, or the log. Returns how many were given, at most one
+    /// unit too many.
     ///
     /// # Errors
     /// As the device says.

@@ -177,7 +177,8 @@ impl Copy {
     /// Reads the superblock, the extent map and the marks of a copy.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when it has another number of tiers; [`Error::Corrupt`] when there is no sound superblock; as the device says.
+    /// [`Error::BadOption`] when it has another number of tiers; [`Error::Corrupt`] when there is
+    /// no sound superblock; as the device says.
     pub fn open(directories: impl Into<Directories>) -> Result<Copy> {
         let directories = directories.into();
         let first = directories.first();

@@ -24,8 +24,8 @@
 //! - **T2** A further directory has a mark: the id of the store and the number of the tier. It is
 //!   durable before the first superblock is. A directory with another mark, or without one, is
 //!   refused by name before its data file is opened.
-//! - **T3** A mark has the name `tier` only once the store's first superblock is durable; until then
-//!   it is `tier.new`, and only beside such a mark does a creation remove files.
+//! - **T3** A mark has the name `tier` only once the store's first superblock is durable; until
+//!   then it is `tier.new`, and only beside such a mark does a creation remove files.
 
 mod directories;
 pub mod format;

@@ -144,8 +144,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the options cannot be
-    /// followed or the store has no such tier; [`Error::Poisoned`](alluvium_storage::Error::Poisoned) when the store refuses
-    /// changes.
+    /// followed or the store has no such tier;
+    /// [`Error::Poisoned`](alluvium_storage::Error::Poisoned) when the store refuses changes.
     pub fn new(store: &Store, options: &RunOptions) -> Result<Builder> {
         let threshold = options.threshold(store.page_size())?;
         let writer_options = WriterOptions {

@@ -109,7 +109,7 @@ impl Tree {
         let deletes = pins.iter().flat_map(|(part, _)| part.group.runs());
         let deletes = deletes.map(|(_, run)| run.range_deletes().len() as u64).sum();
         let weight = stretch.weight(node, index);
-        let memory = compaction_bytes(runs, weight.records, deletes);
+        let memory = compaction_bytes(self.shared.store.device(), runs, weight.records, deletes);
         let totals = &self.shared.totals;
         totals.compactions.fetch_add(memory, Ordering::Relaxed);
         Ok(Some(Job {

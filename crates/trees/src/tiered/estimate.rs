@@ -4,8 +4,8 @@
 use super::maintain::longest_path;
 use super::node::{Node, Part};
 use super::tree::Tree;
-use crate::run::Weight;
-use alluvium_base::Purpose;
+use crate::run::{Depth, Weight};
+use alluvium_base::{DeviceProfile, Purpose};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Guard, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -73,16 +73,18 @@ pub(super) struct Totals {
     pub(super) crowding: AtomicU64,
 }
 
-/// Buffers that a compaction has for each run that it reads, and for what it writes.
-const READING: u64 = 3 * (256 << 10);
+/// A buffer of a run that a compaction reads, and those for what it writes.
+const READING: u64 = 256 << 10;
 const WRITING: u64 = 5 << 20;
 /// What a range delete takes while the deletes of several runs are put together, and in the run
 /// that is made.
 const DELETE: u64 = 64;
 
-/// Returns the memory of a compaction of `runs` runs with this many records and range deletes.
-pub(super) fn compaction_bytes(runs: usize, records: u64, deletes: u64) -> u64 {
-    runs as u64 * READING + WRITING + records * size_of::<u64>() as u64 + deletes * DELETE
+/// Returns the memory of a compaction of `runs` runs with this many records and range deletes, on a
+/// device.
+pub(super) fn compaction_bytes(device: &DeviceProfile, runs: usize, records: u64, deletes: u64) -> u64 {
+    let windows = Depth::of(device).windows;
+    (runs * windows) as u64 * READING + WRITING + records * size_of::<u64>() as u64 + deletes * DELETE
 }
 
 impl Tree {

@@ -8,7 +8,7 @@ use super::policy::{self, Wish};
 use super::shape::{self, Rank};
 use super::tree::{Tree, Version, replace};
 use crate::run::Run;
-use alluvium_base::Sequence;
+use alluvium_base::{DeviceProfile, Sequence};
 use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::merge::Older;
 use alluvium_dictionary::range::KeyRange;
@@ -232,6 +232,7 @@ impl Tree {
             let wish = Wish {
                 is_scarce,
                 fits_cache: maintenance.fits_cache,
+                device: *self.shared.store.device(),
                 ..wish(leaf, above, &habits, horizon)
             };
             let worth = policy::full_compaction(&wish);
@@ -329,6 +330,7 @@ fn wish(leaf: &Node, above: &Above, habits: &Habits, horizon: Sequence) -> Wish 
         waded: habits.waded.iter().any(|key| leaf.range.contains(key)),
         is_scarce: false,
         fits_cache: false,
+        device: DeviceProfile::default(),
     }
 }
 
