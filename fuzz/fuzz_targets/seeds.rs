@@ -19,6 +19,7 @@ use alluvium_storage::log::format::{Kind, RecordHeader, SegmentHeader};
 use alluvium_storage::node::read_node;
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
+use alluvium_storage::tiers::format::Mark;
 use alluvium_trees::maplet::format::{Body, Root, Stretch};
 use alluvium_trees::run::{Builder, RunOptions, Weight};
 use alluvium_trees::tiered::format::{Form, GroupName, PartName, PivotForm, Root as TreeRoot, RunName};
@@ -191,14 +192,24 @@ fn superblocks() -> Vec<Vec<u8>> {
     };
     let sealed = superblock.encode(1);
     let open = &sealed[..256];
-    vec![[&[2][..], &sealed].concat(), [&[3][..], open].concat()]
+    let mark = Mark {
+        store: 0x1234,
+        tier: 1,
+    }
+    .encode();
+    vec![
+        [&[2][..], &sealed].concat(),
+        [&[3][..], open].concat(),
+        [&[2][..], &mark].concat(),
+        [&[3][..], &mark[..64]].concat(),
+    ]
 }
 
 /// A map as it stands in its file behind its pointer, and records for the target to seal: three
 /// extents in a row, then one of them gone.
 fn extent_maps() -> Vec<Vec<u8>> {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
-    let tiers = Arc::new(Tiers::create(directory.as_ref(), 2).expect("memory"));
+    let tiers = Arc::new(Tiers::create(&[directory.as_ref(); 2]).expect("memory"));
     let extents = Extents::create(tiers, ExtentOptions::default()).expect("memory");
     let mut pointer = None;
     for generation in 1..4u64 {

@@ -41,6 +41,35 @@ impl DeviceProfile {
     /// not overflow.
     pub const MAX_HALF_BANDWIDTH: u64 = 1 << 40;
 
+    /// The most I/Os that a reader keeps under way, whatever the device could do: each has a
+    /// buffer.
+    pub const MAX_SLOTS: usize = 16;
+
+    /// Returns how many I/Os a reader keeps under way: as many as the device does at the same
+    /// time, from 1 to [`DeviceProfile::MAX_SLOTS`].
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        (self.parallelism as usize).clamp(1, Self::MAX_SLOTS)
+    }
+
+    /// Returns what it costs to read a byte by I/Os of `bytes` bytes, one after the other, in
+    /// picoseconds: its part of the setup and of the processor's time, and its transfer.
+    ///
+    /// ```
+    /// use alluvium_base::DeviceProfile;
+    /// let ssd = DeviceProfile::SSD;
+    /// assert_eq!(ssd.read_byte_ps(4096), (65_536_000 + 5_000_000) / 4096 + 500);
+    /// ```
+    ///
+    /// # Panics
+    /// When `bytes` is zero.
+    #[must_use]
+    pub fn read_byte_ps(&self, bytes: u64) -> u64 {
+        assert!(bytes > 0, "an I/O has bytes");
+        let fixed_ns = self.setup_ns.saturating_add(self.io_cpu_ns);
+        (fixed_ns.saturating_mul(1000) / bytes).saturating_add(self.byte_ps)
+    }
+
     /// Returns how many bytes the device moves in the time that an I/O takes to begin: 1/α of the
     /// affine model.
     #[must_use]
@@ -71,5 +100,30 @@ mod tests {
             ..DeviceProfile::SSD
         };
         assert_eq!(endless.half_bandwidth(), DeviceProfile::MAX_HALF_BANDWIDTH);
+        assert!(endless.read_byte_ps(1) >= endless.read_byte_ps(4096));
+    }
+
+    #[test]
+    fn a_reader_keeps_as_many_ios_under_way_as_the_device_does_up_to_a_limit() {
+        let slots = |parallelism| {
+            let profile = DeviceProfile {
+                parallelism,
+                ..DeviceProfile::SSD
+            };
+            profile.slots()
+        };
+        assert_eq!([0, 1, 4, 16, u32::MAX].map(slots), [1, 1, 4, 16, 16]);
+    }
+
+    #[test]
+    fn the_processor_has_its_part_in_what_a_byte_costs() {
+        let busy = DeviceProfile {
+            io_cpu_ns: 5_000 + 4096,
+            ..DeviceProfile::SSD
+        };
+        assert_eq!(
+            busy.read_byte_ps(4096),
+            DeviceProfile::SSD.read_byte_ps(4096) + 1000
+        );
     }
 }

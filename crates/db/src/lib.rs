@@ -47,7 +47,7 @@
 //! `futures/`, `iter.rs`, `changes.rs`; `pin.rs` and `shared.rs` (what handles share);
 //! `committer.rs`, `reactor.rs`, `worker.rs` and `caps.rs` (threads); [`WriteBatch`] (`batch.rs`);
 //! `engine/`, which does the work without threads; [`Options`] (`options.rs`, `scale.rs`,
-//! `machine.rs`); `catalog.rs`, `manifest/`, `format.rs`, `structure.rs`, `keyspace_options.rs`. No
+//! `machine.rs`, [`devices`]); `catalog.rs`, `manifest/`, `format.rs`, `structure.rs`, `keyspace_options.rs`. No
 //! two modules import each other.
 //!
 //! Invariants (the engine's are in its header):
@@ -68,6 +68,7 @@ mod changes;
 mod check;
 mod committer;
 mod db;
+pub mod devices;
 mod engine;
 mod error;
 mod format;

@@ -167,12 +167,16 @@ impl Options {
         self
     }
 
-    /// Sets what the device costs, on which the length of new leaves depends. Default:
-    /// [`DeviceProfile::SSD`].
+    /// Sets what the device costs: [`devices`](crate::devices) has profiles of kinds of devices.
+    /// Default: [`DeviceProfile::SSD`]. It may change from one opening to the next.
+    ///
+    /// The setup and the time of a byte decide how long new leaves are. With the processor's time,
+    /// they say when a leaf that is looked up often is worth a rewrite. The parallelism decides how
+    /// many reads of 256 KiB scans and compactions have under way.
     ///
     /// ```
-    /// use alluvium::{DeviceProfile, Options};
-    /// let disk = DeviceProfile { setup_ns: 12_000_000, byte_ps: 8_500, parallelism: 1, ..DeviceProfile::SSD };
+    /// use alluvium::{DeviceProfile, Options, devices};
+    /// let disk = DeviceProfile { setup_ns: 12_000_000, ..devices::HARD_DISK };
     /// let options = Options::new().device(disk);
     /// # drop(options);
     /// ```

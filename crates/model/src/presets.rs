@@ -1,8 +1,8 @@
 //! Real devices, as measured by Bender: hard disks under the affine model (Table 2), SSDs under
-//! PDAM (Table 1).
+//! PDAM (Table 1). And profiles of kinds of devices, for stores.
 
 use crate::{Affine, Pdam};
-use alluvium_base::{KIB, MIB};
+use alluvium_base::{DeviceProfile, KIB, MIB};
 
 /// The unit of a hard disk's transfer time in Table 2.
 pub const TRANSFER_UNIT: u64 = 4 * KIB;
@@ -161,6 +161,52 @@ pub const SAMSUNG_980_PRO: SolidState = SolidState {
     r_squared: 0.963,
 };
 
+/// A hard disk, as a store is told of it: the 6 TB WD Red.
+pub const HARD_DISK: DeviceProfile = DeviceProfile {
+    setup_ns: 16_000_000,
+    byte_ps: 6_347,
+    parallelism: 1,
+    io_cpu_ns: IO_CPU_NS,
+};
+
+/// An SSD at a SATA port: the Samsung 860 EVO.
+pub const SATA_SSD: DeviceProfile = DeviceProfile {
+    setup_ns: 471_723,
+    byte_ps: 1_799,
+    parallelism: 5,
+    io_cpu_ns: IO_CPU_NS,
+};
+
+/// An SSD at an NVMe port: the Samsung 980 Pro.
+pub const NVME_SSD: DeviceProfile = DeviceProfile {
+    setup_ns: 135_912,
+    byte_ps: 414,
+    parallelism: 6,
+    io_cpu_ns: IO_CPU_NS,
+};
+
+/// A volume that a cloud lends over its network: 0.5 ms and 250 MB/s, with a queue of 16. It is
+/// typical of what providers promise and was not measured; their limits of I/Os per second are not
+/// in it.
+pub const NETWORK_VOLUME: DeviceProfile = DeviceProfile {
+    setup_ns: 500_000,
+    byte_ps: 4_000,
+    parallelism: 16,
+    io_cpu_ns: IO_CPU_NS,
+};
+
+/// What an I/O takes of a processor: a system call, an interrupt and a switch of threads. It is a
+/// property of the machine rather than of the device.
+const IO_CPU_NS: u64 = DeviceProfile::SSD.io_cpu_ns;
+
+/// The profiles for stores, by their names, the slowest setup first.
+pub const PROFILES: [(&str, DeviceProfile); 4] = [
+    ("hard disk", HARD_DISK),
+    ("network volume", NETWORK_VOLUME),
+    ("SATA SSD", SATA_SSD),
+    ("NVMe SSD", NVME_SSD),
+];
+
 /// The disks of Table 2, oldest first.
 pub const HARD_DISKS: [HardDisk; 5] = [
     SEAGATE_250GB_2006,
@@ -194,6 +240,23 @@ mod tests {
                 disk.alpha()
             );
         }
+    }
+
+    #[test]
+    fn the_profiles_for_stores_are_those_of_measured_devices() {
+        assert_eq!(HARD_DISK, WD_RED_6TB_2018.profile());
+        assert_eq!(SATA_SSD, SAMSUNG_860_EVO.profile());
+        assert_eq!(NVME_SSD, SAMSUNG_980_PRO.profile());
+        assert!(
+            PROFILES
+                .windows(2)
+                .all(|pair| pair[0].1.setup_ns > pair[1].1.setup_ns)
+        );
+        let half: Vec<u64> = PROFILES
+            .iter()
+            .map(|(_, profile)| profile.half_bandwidth() >> 10)
+            .collect();
+        assert_eq!(half, [2461, 122, 256, 320]);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! leave), [`generate`] and [`ops`] (steps from a seed), [`harness`] (the tests that every
 //! structure runs), [`driver`] (crashes, and devices that fail), `shrink` (small failures),
 //! [`replay`] (one line), [`environment`], [`saboteur`] (planted bugs, for tests of tests),
-//! [`coverage`].
+//! [`coverage`], [`Part`] (several directories under one crash).
 //!
 //! Invariants:
 //!
@@ -24,6 +24,7 @@ pub mod environment;
 pub mod generate;
 pub mod harness;
 pub mod ops;
+mod part;
 pub mod reference;
 pub mod replay;
 pub mod saboteur;
@@ -32,5 +33,6 @@ pub mod story;
 
 pub use coverage::Coverage;
 pub use driver::{Campaign, FaultCampaign, FaultReport, Finding, Report, Settings, Tally};
+pub use part::Part;
 pub use reference::{Contents, Crash, Durability, Reference, Write};
 pub use story::{Cause, Ledger, Step, Story, Trouble, World};

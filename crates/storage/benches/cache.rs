@@ -3,7 +3,7 @@
 //! runs with tiny inputs, so that it cannot rot.
 
 use alluvium_base::{Purpose, checksum};
-use alluvium_device::{Buffer, Directory, memory::MemoryDirectory};
+use alluvium_device::{Buffer, memory::MemoryDirectory};
 use alluvium_storage::{Cache, Codec, Epochs, NodePointer, PageSize, Residence, Tiers};
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};
@@ -41,7 +41,7 @@ impl Sizes {
 /// A device in memory with nodes of one page, and pointers to them.
 fn store(nodes: usize) -> (Arc<Tiers>, Vec<NodePointer>) {
     let directory = MemoryDirectory::new();
-    let tiers = Arc::new(Tiers::create(&directory as &dyn Directory, 1).expect("memory is there"));
+    let tiers = Arc::new(Tiers::create(&[&directory]).expect("memory is there"));
     let file = tiers.get(0).expect("there is one tier");
     file.grow((nodes * PAGE) as u64).expect("memory is there");
     let pointers = (0..nodes).map(|i| {

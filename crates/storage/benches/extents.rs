@@ -81,7 +81,7 @@ fn per_call(calls: usize, whole: Duration) -> String {
 impl Bench {
     fn fill(shape: &Shape, size: u64) -> Bench {
         let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
-        let tiers = Arc::new(Tiers::create(directory.as_ref(), 1).expect("memory"));
+        let tiers = Arc::new(Tiers::create(&[directory.as_ref()]).expect("memory"));
         let extents = Extents::create(Arc::clone(&tiers), ExtentOptions::default()).expect("memory");
         let mut random = fastrand::Rng::with_seed(1);
         let count = (size / UNIT) as u32 / shape.units;

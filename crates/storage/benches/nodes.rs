@@ -105,7 +105,7 @@ fn parts(nodes: &[u8], bytes: usize) {
 }
 
 fn writer(nodes: &[u8], bytes: usize, page_size: PageSize, pages: u8, codec: Codec) {
-    let tiers = Arc::new(Tiers::create(&MemoryDirectory::new(), 1).expect("memory"));
+    let tiers = Arc::new(Tiers::create(&[&MemoryDirectory::new()]).expect("memory"));
     let extents = Arc::new(Extents::create(Arc::clone(&tiers), ExtentOptions::default()).expect("memory"));
     let options = WriterOptions {
         tier: 0,

@@ -20,6 +20,8 @@ pub enum Structure {
     LogSegment,
     /// A record of the log.
     LogRecord,
+    /// The mark of a tier's directory.
+    TierMark,
 }
 
 impl fmt::Display for Structure {
@@ -30,6 +32,7 @@ impl fmt::Display for Structure {
             Structure::Node => "node",
             Structure::LogSegment => "log segment header",
             Structure::LogRecord => "log record",
+            Structure::TierMark => "mark of a tier",
         })
     }
 }
@@ -88,6 +91,18 @@ pub enum Error {
         /// The directory.
         directory: String,
         /// What is missing or wrong.
+        why: String,
+    },
+    /// A directory that was given for a tier of a store does not hold that tier.
+    #[error("{directory} is not tier {tier} of the store in {store}: {why}")]
+    WrongTier {
+        /// The directory.
+        directory: String,
+        /// The tier.
+        tier: u8,
+        /// The first directory of the store.
+        store: String,
+        /// What is wrong and what would be right.
         why: String,
     },
     /// The directory holds a store already.
@@ -212,6 +227,7 @@ impl Error {
                 ErrorKind::Damaged
             }
             Error::StoreExists { .. }
+            | Error::WrongTier { .. }
             | Error::OlderFormat { .. }
             | Error::BadBase { .. }
             | Error::BadOption { .. } => ErrorKind::Refused,

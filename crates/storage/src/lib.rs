@@ -6,7 +6,7 @@
 //! *Does not know*: keys, messages, trees, transactions; what a log record means.
 //!
 //! *Read in this order*: [`node`], [`extents`], [`superblock`], [`epoch`], [`memory`], [`cache`],
-//! [`watermark`], [`log`], [`store`].
+//! [`watermark`], [`log`], [`tiers`], [`store`].
 //!
 //! Invariants:
 //!
@@ -39,7 +39,7 @@ pub use epoch::{Epochs, Guard, Hold};
 pub use error::{Error, Place, Result, Structure};
 pub use log::{Durability, Log, LogOptions};
 pub use node::{Codec, NodePointer, PageSize};
-pub use tiers::Tiers;
+pub use tiers::{Directories, Tiers};
 
 /// No sequence, generation or other number that only grows is as high: whatever says so is damaged.
 /// So neither sums nor successors of what was read overflow.

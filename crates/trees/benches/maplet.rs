@@ -16,6 +16,7 @@ const SPEC: MapletSpec = MapletSpec {
     fingerprint_bits: 36,
     purpose: Purpose::Compact,
     class: Class::Normal,
+    tier: 0,
 };
 const SOURCES: u16 = 8;
 const PATH: usize = 16;

@@ -24,7 +24,7 @@ impl Engine {
         tell: &mut dyn FnMut(Progress),
     ) -> Result<Sequence> {
         let cut = self.copy_to(target, tell)?;
-        let findings = self.findings(&**target, tell);
+        let findings = self.findings(target, tell);
         match findings {
             Ok(findings) if findings.is_empty() => Ok(cut),
             other => {
@@ -35,8 +35,8 @@ impl Engine {
     }
 
     /// Returns what is wrong with a copy that is not open.
-    fn findings(&self, target: &dyn Directory, tell: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
-        let copy = Copy::open(target)?;
+    fn findings(&self, target: &Arc<dyn Directory>, tell: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
+        let copy = Copy::open(Arc::clone(target))?;
         let files = Files {
             tiers: copy.tiers(),
             page_size: self.plan.page_size,
@@ -80,7 +80,7 @@ impl Engine {
         self.checkpoint_everything()?;
         let kept = self.store.keep(&store_options(&self.plan))?;
         let id = (self.plan.scale.id ^ u128::from(kept.cut())).wrapping_mul(MIX);
-        let copied = kept.copy_to(target, id, &mut |copied| {
+        let copied = kept.copy_to(Arc::clone(target), id, &mut |copied| {
             tell(Progress::new(
                 Stage::Copying,
                 copied.done_bytes,

@@ -233,6 +233,7 @@ fn options(fuses: &Fuses, workers: usize) -> Options {
             min_reserve: UNIT,
             max_reserve: 2 * UNIT,
             min_map_deltas: 2 << 10,
+            ..ExtentOptions::default()
         },
         shape: Shape { fanout: 4, memtable },
     };

@@ -127,7 +127,7 @@ pub enum Residence {
 /// use std::sync::Arc;
 ///
 /// let directory = MemoryDirectory::new();
-/// let tiers = Arc::new(Tiers::create(&directory, 1)?);
+/// let tiers = Arc::new(Tiers::create(&[&directory])?);
 /// let node = Buffer::padded(&[7; 4096]);
 /// let pointer = NodePointer {
 ///     offset: 8192, birth: 1, checksum: checksum(&node), encoded_len: 4096, tier: 0, pages: 1,

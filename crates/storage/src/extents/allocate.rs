@@ -36,8 +36,9 @@ impl Extents {
         let maps = (0..tiers.count()).map(|number| empty_tier(&tiers, number as u8));
         let maps = maps.collect::<Result<Vec<_>>>()?;
         for tier in &maps {
-            let reserve = u64::from(tier.reserve(options.reserve_bounds())) * UNIT;
-            let limited = options.max_bytes.is_some_and(|most| most < reserve);
+            let limits = options.limits(tier.number);
+            let reserve = u64::from(tier.reserve(limits.reserve_bounds())) * UNIT;
+            let limited = limits.max_bytes.is_some_and(|most| most < reserve);
             let file = tiers.get(tier.number)?;
             let before = file.len();
             let full = || Error::Full {
@@ -63,7 +64,7 @@ impl Extents {
     /// use alluvium_device::memory::MemoryDirectory;
     /// use alluvium_storage::{Tiers, extents::{Class, ExtentOptions, Extents}};
     /// use std::sync::Arc;
-    /// let tiers = Arc::new(Tiers::create(&MemoryDirectory::new(), 1)?);
+    /// let tiers = Arc::new(Tiers::create(&[&MemoryDirectory::new()])?);
     /// let extents = Extents::create(tiers, ExtentOptions::default())?;
     /// let extent = extents.allocate(0, 8, Class::Normal)?;
     /// extents.install(&[(extent, 1000)]);
@@ -107,7 +108,7 @@ impl Extents {
         let mut tier = slot.tier.lock();
         let (mut refused, mut probed) = (false, false);
         loop {
-            let mut view = tier.view(wanted, least, class, shared.options.reserve_bounds());
+            let mut view = tier.view(wanted, least, class, slot.limits.reserve_bounds());
             (view.refused, view.probed) = (refused, probed);
             match policy::source(&view) {
                 Source::Take(units) => return Ok(tier.take(units, near)),
@@ -137,13 +138,14 @@ impl Extents {
         }
     }
 
-    /// Returns whether some tier has a unit for this class.
+    /// Returns whether a tier has a unit for this class. What it takes to find out it gives back.
+    ///
+    /// # Panics
+    /// When there is no such tier.
     #[must_use]
-    pub fn has_room(&self, class: Class) -> bool {
-        (0..self.shared.slots.len() as u8).any(|tier| {
-            let extent = self.allocate(tier, 1, class);
-            extent.map(|extent| self.abandon(extent)).is_ok()
-        })
+    pub fn has_room(&self, tier: u8, class: Class) -> bool {
+        let extent = self.allocate(tier, 1, class);
+        extent.map(|extent| self.abandon(extent)).is_ok()
     }
 
     /// Gives up an extent of a step that is not installed. Its writes must be over, and no cache
@@ -237,14 +239,15 @@ impl Extents {
     /// Returns how the space is used.
     #[must_use]
     pub fn usage(&self) -> Usage {
-        let bounds = self.shared.options.reserve_bounds();
-        let mut usage = Usage {
-            occupied_bytes: self.shared.occupied.load(Ordering::Relaxed) * UNIT,
-            ..Usage::default()
-        };
+        let mut usage = Usage::default();
         for slot in &self.shared.slots {
             let tier = slot.tier.lock();
-            usage.tiers.push(tier_usage(&tier, bounds));
+            let of_tier = TierUsage {
+                occupied_bytes: slot.occupied.load(Ordering::Relaxed) * UNIT,
+                ..tier_usage(&tier, slot.limits.reserve_bounds())
+            };
+            usage.occupied_bytes += of_tier.occupied_bytes;
+            usage.tiers.push(of_tier);
             usage.memory_bytes += tier.memory_bytes();
         }
         usage
@@ -291,6 +294,7 @@ fn tier_usage(tier: &Tier, bounds: (u32, u32)) -> TierUsage {
         hole_bytes: bytes(tier.holes.count()),
         free_bytes: bytes(tier.free.count() + held),
         reserve_bytes: bytes(tier.reserve(bounds)),
+        occupied_bytes: 0,
     }
 }
 
@@ -298,6 +302,33 @@ impl Tier {
     /// Returns whether backed units that a request may not have would have been enough for it.
     fn backed_longest_beyond(&self, had: u32, least: u32) -> bool {
         had < least && self.backed.longest() >= least
+    }
+}
+
+impl Slot {
+    /// Units that the limit still allows, at most `units` of them, counted as occupied from now on.
+    fn charge(&self, units: u32) -> u32 {
+        let Some(limit) = self.limits.max_bytes.map(|bytes| bytes / UNIT) else {
+            self.occupied.fetch_add(units.into(), Ordering::Relaxed);
+            return units;
+        };
+        let mut granted = 0;
+        let grant = |occupied: u64| {
+            granted = limit.saturating_sub(occupied).min(units.into());
+            Some(occupied + granted)
+        };
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        let _always_set = self.occupied.fetch_update(set, fetch, grant);
+        assert!(
+            granted <= units.into(),
+            "no more is granted than was asked for (X3)"
+        );
+        granted as u32
+    }
+
+    pub(super) fn discharge(&self, units: u32) {
+        let before = self.occupied.fetch_sub(units.into(), Ordering::Relaxed);
+        assert!(before >= units.into(), "what goes back was occupied (X3)");
     }
 }
 
@@ -312,26 +343,6 @@ impl Shared {
             return self.back_any(tier, units.min(unbacked));
         }
         self.grow(slot, tier, units)
-    }
-
-    /// Units that the limit still allows, at most `units` of them, counted as occupied from now on.
-    fn charge(&self, units: u32) -> u32 {
-        let Some(limit) = self.options.max_bytes.map(|bytes| bytes / UNIT) else {
-            self.occupied.fetch_add(units.into(), Ordering::Relaxed);
-            return units;
-        };
-        let mut granted = 0;
-        let grant = |occupied: u64| {
-            granted = limit.saturating_sub(occupied).min(units.into());
-            Some(occupied + granted)
-        };
-        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
-        let _always_set = self.occupied.fetch_update(set, fetch, grant);
-        granted as u32
-    }
-
-    pub(super) fn discharge(&self, units: u32) {
-        self.occupied.fetch_sub(units.into(), Ordering::Relaxed);
     }
 
     /// Allocates space for the unbacked units of a free range. The lock is not held meanwhile.
@@ -352,9 +363,10 @@ impl Shared {
     /// Allocates space for one free range, none of which is known to be backed.
     fn back_gap(&self, tier: &mut MutexGuard<'_, Tier>, gap: &Range<u32>) -> Result<Answer> {
         let holes = tier.holes.count_in(gap.clone());
-        let granted = self.charge(holes);
+        let slot = self.slot(tier.number);
+        let granted = slot.charge(holes);
         if granted < holes {
-            self.discharge(granted);
+            slot.discharge(granted);
             return Ok(Answer::Refused);
         }
         let file = Arc::clone(self.tiers.get(tier.number)?);
@@ -369,7 +381,7 @@ impl Shared {
             }
             Err(error) => {
                 tier.unhold(gap, Space::AsItWas);
-                self.discharge(holes);
+                slot.discharge(holes);
                 refused_if_full(error)
             }
         }
@@ -430,13 +442,13 @@ impl Shared {
         let room = MAX_TIER_UNITS - tier.units;
         // The reserve comes with the first extent.
         let reserve = match tier.used() {
-            0 => tier.reserve(self.options.reserve_bounds()),
+            0 => tier.reserve(slot.limits.reserve_bounds()),
             _ => 0,
         };
         let step = policy::step(tier.units, units).max(units + reserve);
-        let step = self.charge(step.min(room));
+        let step = slot.charge(step.min(room));
         if step < units {
-            self.discharge(step);
+            slot.discharge(step);
             return Ok(Answer::Refused);
         }
         let file = Arc::clone(self.tiers.get(tier.number)?);
@@ -460,12 +472,12 @@ impl Shared {
         slot.resized.notify_all();
         match done {
             Ok(()) => {
-                self.discharge(step - added);
+                slot.discharge(step - added);
                 tier.extend(before + added);
                 Ok(Answer::Given)
             }
             Err(error) => {
-                self.discharge(step);
+                slot.discharge(step);
                 refused_if_full(error)
             }
         }

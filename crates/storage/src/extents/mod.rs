@@ -78,6 +78,7 @@ pub use reclaim::{ReclaimLimit, Reclaimed};
 
 use crate::Tiers;
 use crate::node::tier_file;
+use crate::tiers::MAX_TIERS;
 use alluvium_base::{KIB, MIB};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt;
@@ -190,7 +191,45 @@ impl Class {
     }
 }
 
-/// How space is managed.
+/// The limits of one tier.
+///
+/// ```
+/// use alluvium_storage::extents::TierLimits;
+/// let limits = TierLimits { max_bytes: Some(1 << 40), ..TierLimits::default() };
+/// assert_eq!(limits.min_reserve, 2 << 20);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TierLimits {
+    /// The most bytes that the tier may occupy on its file system; no limit if absent.
+    pub max_bytes: Option<u64>,
+    /// The bytes that the tier keeps allocated for every class but [`Class::Normal`], as far as
+    /// they are no more than an eighth of what is used, or 2 MiB.
+    pub min_reserve: u64,
+    /// The most bytes that the tier keeps allocated for them, where a 64th of what is used is more
+    /// than `min_reserve`.
+    pub max_reserve: u64,
+}
+
+impl Default for TierLimits {
+    fn default() -> Self {
+        TierLimits {
+            max_bytes: None,
+            min_reserve: 2 * MIB,
+            max_reserve: 64 * MIB,
+        }
+    }
+}
+
+impl TierLimits {
+    /// Returns the bounds of the reserve, in units.
+    fn reserve_bounds(&self) -> (u32, u32) {
+        let units = |bytes: u64| bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
+        (units(self.min_reserve), units(self.max_reserve))
+    }
+}
+
+/// How space is managed. What is said of a tier holds for tier 0, and for each tier to which
+/// [`ExtentOptions::with_tier`] gave no limits of its own.
 ///
 /// ```
 /// use alluvium_storage::extents::ExtentOptions;
@@ -199,7 +238,7 @@ impl Class {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentOptions {
-    /// The most bytes that all tiers together may occupy on the file system; no limit if absent.
+    /// The most bytes that a tier may occupy on its file system; no limit if absent.
     pub max_bytes: Option<u64>,
     /// The bytes a tier keeps allocated for every class but [`Class::Normal`], as far as they are
     /// no more than an eighth of what is used, or 2 MiB.
@@ -210,24 +249,57 @@ pub struct ExtentOptions {
     /// What the deltas of the map may grow to, in bytes, before the whole map is written, however
     /// small it is.
     pub min_map_deltas: u64,
+    /// The limits of tiers 1 to 7, where they are not those of tier 0.
+    pub further: [Option<TierLimits>; MAX_TIERS - 1],
 }
 
 impl Default for ExtentOptions {
     fn default() -> Self {
+        let limits = TierLimits::default();
         ExtentOptions {
-            max_bytes: None,
-            min_reserve: 2 * MIB,
-            max_reserve: 64 * MIB,
+            max_bytes: limits.max_bytes,
+            min_reserve: limits.min_reserve,
+            max_reserve: limits.max_reserve,
             min_map_deltas: 64 * KIB,
+            further: [None; MAX_TIERS - 1],
         }
     }
 }
 
 impl ExtentOptions {
-    /// Returns the bounds of the reserve, in units.
-    fn reserve_bounds(&self) -> (u32, u32) {
-        let units = |bytes: u64| bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
-        (units(self.min_reserve), units(self.max_reserve))
+    /// Gives a tier limits of its own.
+    ///
+    /// ```
+    /// use alluvium_storage::extents::{ExtentOptions, TierLimits};
+    /// let large = TierLimits { max_bytes: Some(1 << 40), ..TierLimits::default() };
+    /// let options = ExtentOptions::default().with_tier(1, large);
+    /// assert_eq!((options.limits(1), options.limits(2)), (large, TierLimits::default()));
+    /// ```
+    ///
+    /// # Panics
+    /// When the tier is not from 1 to 7.
+    #[must_use]
+    pub fn with_tier(mut self, tier: u8, limits: TierLimits) -> ExtentOptions {
+        let tiers = 1..MAX_TIERS;
+        assert!(
+            tiers.contains(&usize::from(tier)),
+            "tier {tier}: 1 to 7 have further limits"
+        );
+        self.further[usize::from(tier) - 1] = Some(limits);
+        self
+    }
+
+    /// Returns the limits of a tier.
+    #[must_use]
+    pub fn limits(&self, tier: u8) -> TierLimits {
+        let own = usize::from(tier)
+            .checked_sub(1)
+            .and_then(|at| self.further.get(at));
+        own.copied().flatten().unwrap_or(TierLimits {
+            max_bytes: self.max_bytes,
+            min_reserve: self.min_reserve,
+            max_reserve: self.max_reserve,
+        })
     }
 }
 
@@ -258,6 +330,8 @@ pub struct TierUsage {
     pub free_bytes: u64,
     /// The part of `backed_bytes` that [`Class::Normal`] may not take, when it is whole.
     pub reserve_bytes: u64,
+    /// Bytes that the tier occupies on its file system, as far as it is known.
+    pub occupied_bytes: u64,
 }
 
 /// The space of a store, tier by tier.
@@ -289,6 +363,7 @@ impl Usage {
                 hole_bytes: sum.hole_bytes + tier.hole_bytes,
                 free_bytes: sum.free_bytes + tier.free_bytes,
                 reserve_bytes: sum.reserve_bytes + tier.reserve_bytes,
+                occupied_bytes: sum.occupied_bytes + tier.occupied_bytes,
             })
     }
 }
@@ -308,8 +383,6 @@ struct Shared {
     tiers: Arc<Tiers>,
     options: ExtentOptions,
     slots: Vec<Slot>,
-    /// Units of all tiers that may occupy the file system, against the limit.
-    occupied: AtomicU64,
     /// The map on disk. Taken before any tier's lock.
     map: Mutex<map::MapState>,
     /// Which durable generations are kept. Taken before any tier's lock.
@@ -328,6 +401,9 @@ impl fmt::Debug for Shared {
 
 struct Slot {
     tier: Mutex<Tier>,
+    limits: TierLimits,
+    /// Units that may occupy the file system, against the tier's limit.
+    occupied: AtomicU64,
     /// Woken when a resize of the file is over.
     resized: Condvar,
 }
@@ -340,8 +416,10 @@ impl Shared {
                 .all(|(index, tier)| usize::from(tier.number) == index),
             "tiers are in the order of their numbers"
         );
-        let occupied = maps.iter().map(|tier| u64::from(tier.units)).sum();
+        assert_eq!(maps.len(), tiers.count(), "a map for each tier (X1)");
         let slots = maps.into_iter().map(|tier| Slot {
+            limits: options.limits(tier.number),
+            occupied: AtomicU64::new(tier.units.into()),
             tier: Mutex::new(tier),
             resized: Condvar::new(),
         });
@@ -349,7 +427,6 @@ impl Shared {
             slots: slots.collect(),
             tiers,
             options,
-            occupied: AtomicU64::new(occupied),
             map: Mutex::new(map),
             kept: Mutex::default(),
         }

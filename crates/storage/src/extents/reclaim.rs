@@ -62,7 +62,7 @@ impl Extents {
             done.freed_bytes += u64::from(units) * UNIT;
             done.more |= tier.can_settle(safe_epoch);
             loop {
-                let choice = policy::returned(&self.shared.excess(&tier));
+                let choice = policy::returned(&slot.excess(&tier));
                 if choice == Return::Nothing {
                     break;
                 }
@@ -79,8 +79,9 @@ impl Extents {
         Ok(done)
     }
 
-    /// Gives this many free bytes back to a full file system at once, for a use of this class that
-    /// grows outside of the tiers. Returns how many were given, at most one unit too many.
+    /// Gives this many free bytes of tier 0 back to its full file system at once, for a use of this
+    /// class that grows beside it: the map, or the log. Returns how many were given, at most one
+    /// unit too many.
     ///
     /// # Errors
     /// As the device says.
@@ -89,13 +90,13 @@ impl Extents {
     }
 }
 
-impl Shared {
+impl Slot {
     fn excess(&self, tier: &Tier) -> Excess {
         // Where nothing is used there is nothing that could be deleted, and a new store is to be
         // small.
         let reserve = match tier.used() {
             0 => 0,
-            _ => tier.reserve(self.options.reserve_bounds()),
+            _ => tier.reserve(self.limits.reserve_bounds()),
         };
         Excess {
             occupying: tier.occupying(),
@@ -106,7 +107,9 @@ impl Shared {
             reserve,
         }
     }
+}
 
+impl Shared {
     /// Does what the policy chose. Returns whether it is worth asking again.
     fn give_back(
         &self,
@@ -154,7 +157,7 @@ impl Shared {
             return Err(error.into());
         }
         tier.shorten(cut);
-        self.discharge(occupying);
+        slot.discharge(occupying);
         Ok(u64::from(cut.end - cut.start) * UNIT)
     }
 
@@ -171,29 +174,29 @@ impl Shared {
             return Err(error.into());
         }
         tier.unhold(range, Space::Hole);
-        self.discharge(range.end - range.start);
+        self.slot(tier.number).discharge(range.end - range.start);
         Ok(bytes.end - bytes.start)
     }
 
     /// Punches free units, of the reserve what this class may take, until `bytes` went back to the
     /// file system. Returns how many did.
     pub(super) fn surrender(&self, bytes: u64, class: Class) -> Result<u64> {
+        // The map and the log lie beside tier 0; the file systems of other tiers are not theirs.
+        let slot = self.slot(0);
         let mut given = 0;
-        for slot in &self.slots {
-            let mut tier = slot.tier.lock();
-            while given < bytes {
-                let leaves = class.leaves(tier.reserve(self.options.reserve_bounds()));
-                let spare = tier.occupying().saturating_sub(leaves);
-                let most = (bytes - given).div_ceil(UNIT).min(MAX_PUNCH.into()) as u32;
-                let most = most.min(spare);
-                if most == 0 {
-                    break;
-                }
-                let Some(range) = tier.free.last_without(&tier.holes, tier.units, most) else {
-                    break;
-                };
-                given += self.punch(&mut tier, &range)?;
+        let mut tier = slot.tier.lock();
+        while given < bytes {
+            let leaves = class.leaves(tier.reserve(slot.limits.reserve_bounds()));
+            let spare = tier.occupying().saturating_sub(leaves);
+            let most = (bytes - given).div_ceil(UNIT).min(MAX_PUNCH.into()) as u32;
+            let most = most.min(spare);
+            if most == 0 {
+                break;
             }
+            let Some(range) = tier.free.last_without(&tier.holes, tier.units, most) else {
+                break;
+            };
+            given += self.punch(&mut tier, &range)?;
         }
         Ok(given)
     }

@@ -75,7 +75,7 @@ pub struct Written {
 /// use alluvium_storage::extents::{Class, ExtentOptions, Extents};
 /// use alluvium_storage::node::{NodeWriter, WriterOptions, read_node};
 /// use std::sync::Arc;
-/// let tiers = Arc::new(Tiers::create(&MemoryDirectory::new(), 1)?);
+/// let tiers = Arc::new(Tiers::create(&[&MemoryDirectory::new()])?);
 /// let extents = Arc::new(Extents::create(tiers.clone(), ExtentOptions::default())?);
 /// let mut writer = NodeWriter::new(extents.clone(), tiers.clone(), WriterOptions {
 ///     tier: 0,

@@ -77,7 +77,7 @@ impl Checkpoint<'_> {
         let store = self.store;
         let generation = self.generation();
         store.tiers.sync(Purpose::Trunk)?;
-        let map = store.extents.write_map(&store.directory, self.frozen)?;
+        let map = store.extents.write_map(store.directory(), self.frozen)?;
         let mut superblock = store.superblock.lock();
         assert!(
             generation > superblock.durable().generation,

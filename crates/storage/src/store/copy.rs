@@ -11,12 +11,12 @@
 //! An interrupted copy is no store: opening it says so, and copying again starts from the
 //! beginning.
 
-use super::{LOCK_FILE, Store, StoreOptions};
+use super::{LOCK_FILE, Store, StoreOptions, lock_all, refs};
 use crate::extents::{Keeper, live_ranges, map_file, require_map};
 use crate::log::Log;
 use crate::node::tier_file;
 use crate::superblock::{self, Superblock, SuperblockFile};
-use crate::{Error, Result, Tiers};
+use crate::{Directories, Error, Result, Tiers};
 use alluvium_base::{MIB, Purpose};
 use alluvium_device::{Access, BLOCK, Device, Directory, FileOptions};
 use std::ops::Range;
@@ -58,7 +58,7 @@ impl Store {
         let superblock = self.superblock.lock();
         let durable = superblock.durable().clone();
         let map = map_file(durable.map.file);
-        let map = self.directory.open(&map, FileOptions::DIRECT.read_only())?;
+        let map = self.directory().open(&map, FileOptions::DIRECT.read_only())?;
         Ok(Kept {
             map,
             tiers: Arc::clone(&self.tiers),
@@ -77,36 +77,50 @@ impl Kept {
     }
 
     /// Copies the generation into a directory without files, or with those of a copy that was
-    /// interrupted. It is a store of its own, known as `id`. `progress` is told between steps, and
-    /// ends the copy by failing.
+    /// interrupted; of several tiers, each into one of its own. It is a store of its own, known as
+    /// `id`. `progress` is told between steps, and ends the copy by failing.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] when there are other files; `Locked`; what `progress` returns; as the
-    /// device says. What was copied is removed then, as far as possible; if it is not, the
-    /// directory is none that opens as a store.
+    /// [`Error::NotAStore`] or [`Error::WrongTier`] when there are other files;
+    /// [`Error::BadOption`] when there are not as many directories as tiers; `Locked`; what
+    /// `progress` returns; as the device says. What was copied is removed then, as far as possible;
+    /// if it is not, the directory is none that opens as a store.
     pub fn copy_to(
         &self,
-        target: &Arc<dyn Directory>,
+        target: impl Into<Directories>,
         id: u128,
         progress: &mut dyn FnMut(Copied) -> Result<()>,
     ) -> Result<()> {
-        require_empty(&**target)?;
-        let _lock = target.lock(LOCK_FILE)?;
-        superblock::begin_creation(&**target)?;
-        let copied = self.copy(target, id, progress);
+        let target = target.into();
+        target.validate()?;
+        if target.count() != self.tiers.count() {
+            let (tiers, count) = (self.tiers.count(), target.count());
+            let why =
+                format!("the store has {tiers} tiers, and {count} directories are given: give one for each");
+            return Err(Error::BadOption { option: "tiers", why });
+        }
+        require_empty(&**target.first())?;
+        target.require_vacant()?;
+        let _locks = lock_all(&target)?;
+        superblock::begin_creation(&**target.first())?;
+        let copied = target
+            .begin_creation(id)
+            .and_then(|()| self.copy(&target, id, progress));
         if copied.is_err() {
-            superblock::abandon_creation(&**target);
+            superblock::abandon_creation(&**target.first());
+            target.abandon_creation();
         }
         copied
     }
 
     fn copy(
         &self,
-        target: &Arc<dyn Directory>,
+        target: &Directories,
         id: u128,
         progress: &mut dyn FnMut(Copied) -> Result<()>,
     ) -> Result<()> {
         let tiers = live_ranges(&*self.map, &self.superblock.map, &self.tiers)?;
+        assert_eq!(tiers.len(), target.count(), "a directory for each tier (T1)");
         let len = self.superblock.map.length.next_multiple_of(BLOCK);
         let live = tiers.iter().flatten().map(|range| range.end - range.start);
         let mut copied = Copied {
@@ -114,13 +128,14 @@ impl Kept {
             total_bytes: live.sum::<u64>() + len,
         };
         progress(copied)?;
-        let map = target.create(&map_file(self.superblock.map.file), FileOptions::DIRECT)?;
+        let first = target.first();
+        let map = first.create(&map_file(self.superblock.map.file), FileOptions::DIRECT)?;
         map.grow(len)?;
         map.copy_from(&*self.map, 0..len, Purpose::Check)?;
         map.sync(Purpose::Check)?;
         copied.done_bytes += len;
-        for (number, ranges) in tiers.iter().enumerate() {
-            let file = target.create(&tier_file(number as u8), FileOptions::DIRECT)?;
+        for ((number, ranges), directory) in tiers.iter().enumerate().zip(target.iter()) {
+            let file = directory.create(&tier_file(number as u8), FileOptions::DIRECT)?;
             let source = self.tiers.get(number as u8)?;
             for range in ranges {
                 skip_to(&*file, range.start)?;
@@ -137,15 +152,15 @@ impl Kept {
             id,
             ..self.options.clone()
         };
-        Log::create(target, options.identified().log, self.superblock.generation)?;
-        target.sync()?;
-        let first = Superblock {
+        Log::create(first, options.identified().log, self.superblock.generation)?;
+        target.iter().try_for_each(|directory| directory.sync())?;
+        let superblock = Superblock {
             store: id,
             synced: self.superblock.cut,
             ..self.superblock.clone()
         };
-        SuperblockFile::create(&**target, first)?;
-        Ok(())
+        SuperblockFile::create(&**first, superblock)?;
+        target.end_creation()
     }
 }
 
@@ -159,20 +174,21 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Reads the superblock and the extent map of a copy.
+    /// Reads the superblock, the extent map and the marks of a copy.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when there is no sound superblock; as the device says.
-    pub fn open(directory: &dyn Directory) -> Result<Copy> {
-        let file = SuperblockFile::open(directory, Access::ReadOnly)?;
+    /// [`Error::BadOption`] when it has another number of tiers; [`Error::Corrupt`] when there is
+    /// no sound superblock; as the device says.
+    pub fn open(directories: impl Into<Directories>) -> Result<Copy> {
+        let directories = directories.into();
+        let first = directories.first();
+        let file = SuperblockFile::open(&**first, Access::ReadOnly)?;
         let superblock = file.durable().clone();
-        let tiers = Tiers::open(
-            directory,
-            usize::from(superblock.tiers),
-            FileOptions::DIRECT.read_only(),
-        )?;
+        directories.require_count(superblock.tiers)?;
+        let tiers = Tiers::open(&refs(&directories), FileOptions::DIRECT.read_only())?;
         let mut findings = file.check()?;
-        let map = require_map(directory, &superblock.map, &tiers);
+        findings.extend(directories.check_marks(superblock.store));
+        let map = require_map(&**first, &superblock.map, &tiers);
         findings.extend(map.err().map(|error| error.to_string()));
         Ok(Copy {
             superblock,

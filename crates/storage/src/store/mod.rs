@@ -9,10 +9,10 @@
 //! barriers), `copy.rs` (a copy elsewhere), `health.rs`.
 //!
 //! ```text
-//!  directory                       one checkpoint, in order
+//!  first directory                 one checkpoint, in order
 //!  ├── LOCK                        1  the caller's nodes are written to extents     NodeWriter::finish
 //!  ├── superblock                  2  the cut: extents are frozen                   begin_checkpoint
-//!  ├── tier-0.data …               3  tiers are synced                              ┐
+//!  ├── tier-0.data                 3  tiers are synced                              ┐
 //!  ├── extents-<n>.map             4  the extent map is written and synced          │
 //!  └── log-<n> …                   5  the superblock is written twice and synced    │ Checkpoint::finish
 //!                                  6  the log names the generation, synced          │
@@ -51,7 +51,8 @@ use crate::extents::{Class, Extent, Extents, Reached, ReclaimLimit, Reclaimed, U
 use crate::log::{Log, LogUsage, Record, RepairReport};
 use crate::node::{NodeWriter, WriterOptions};
 use crate::superblock::{self, MAX_PAYLOAD, Superblock, SuperblockFile};
-use crate::{Codec, PageSize, Result, Tiers};
+use crate::tiers::Damaged;
+use crate::{Codec, Directories, PageSize, Result, Tiers};
 use alluvium_base::{DeviceProfile, Purpose};
 use alluvium_device::{Access, Directory, FileOptions, Lock};
 use health::Health;
@@ -65,7 +66,7 @@ pub const LOCK_FILE: &str = "LOCK";
 /// A store that is open for reading and writing. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Store {
-    directory: Arc<dyn Directory>,
+    directories: Directories,
     tiers: Arc<Tiers>,
     extents: Arc<Extents>,
     cache: Cache,
@@ -78,14 +79,14 @@ pub struct Store {
     page_size: PageSize,
     device: DeviceProfile,
     /// Given back last, when everything else is closed.
-    lock: Mutex<Option<Lock>>,
+    locks: Mutex<Vec<Lock>>,
 }
 
 /// What [`Store::open`] found in the superblock, before the log is replayed.
 #[derive(Debug)]
 pub struct Opening {
-    directory: Arc<dyn Directory>,
-    lock: Lock,
+    directories: Directories,
+    locks: Vec<Lock>,
     superblock: SuperblockFile,
     tiers: Arc<Tiers>,
     extents: Result<Extents>,
@@ -93,83 +94,92 @@ pub struct Opening {
 }
 
 impl Store {
-    /// Returns the space on the file system that the store lies on.
+    /// Returns the space on the file system that the first directory lies on.
     ///
     /// # Errors
     /// As the operating system says.
     pub fn disk_space(&self) -> Result<alluvium_device::Space> {
-        Ok(self.directory.space()?)
+        Ok(self.directory().space()?)
     }
 
-    /// Creates a store in a directory that holds none, with a first generation that keeps
-    /// `payload`.
+    /// Creates a store in a directory that holds none, or in several, one for each tier, with a
+    /// first generation that keeps `payload`.
     ///
     /// A crash meanwhile leaves no store: creating it again starts from the beginning.
     ///
     /// # Errors
     /// [`crate::Error::StoreExists`]; [`crate::Error::NotAStore`] when files of a store are there
-    /// without its superblock; `Locked` when another process is creating or using it;
-    /// [`crate::Error::BadOption`]; or as the device says.
+    /// without its superblock; [`crate::Error::WrongTier`] when a further directory is not empty;
+    /// `Locked` when another process is creating or using it; [`crate::Error::BadOption`]; or as
+    /// the device says.
     ///
     /// # Panics
     /// When the payload is longer than [`MAX_PAYLOAD`].
-    pub fn create(directory: Arc<dyn Directory>, options: &StoreOptions, payload: &[u8]) -> Result<Store> {
+    pub fn create(
+        directories: impl Into<Directories>,
+        options: &StoreOptions,
+        payload: &[u8],
+    ) -> Result<Store> {
         assert!(
             payload.len() <= MAX_PAYLOAD,
             "a payload of {} bytes, at most {MAX_PAYLOAD} fit",
             payload.len()
         );
+        let directories = directories.into();
         options.validate()?;
+        directories.validate()?;
         let options = &options.identified();
-        superblock::require_none(&*directory)?;
-        let lock = directory.lock(LOCK_FILE)?;
-        superblock::begin_creation(&*directory)?;
-        let tiers = Arc::new(Tiers::create(&*directory, options.tiers)?);
+        let first = directories.first();
+        superblock::require_none(&**first)?;
+        directories.require_vacant()?;
+        let locks = lock_all(&directories)?;
+        superblock::begin_creation(&**first)?;
+        directories.begin_creation(options.id)?;
+        let tiers = Arc::new(Tiers::create(&refs(&directories))?);
         let extents = Extents::create(Arc::clone(&tiers), options.extents)?;
-        let map = extents.write_map(&directory, extents.freeze(FIRST_GENERATION))?;
-        let log = Log::create(&directory, options.log, FIRST_GENERATION)?;
-        directory.sync()?;
-        let first = Superblock {
+        let map = extents.write_map(first, extents.freeze(FIRST_GENERATION))?;
+        let log = Log::create(first, options.log, FIRST_GENERATION)?;
+        // Every name is durable before the superblock has its own (P4, T2).
+        directories.iter().try_for_each(|directory| directory.sync())?;
+        let first_generation = Superblock {
             store: options.id,
             generation: FIRST_GENERATION,
             cut: 0,
             synced: 0,
             page_size: options.page_size,
-            tiers: options.tiers as u8,
+            tiers: directories.count() as u8,
             map,
             payload: payload.to_vec(),
         };
-        let superblock = SuperblockFile::create(&*directory, first)?;
+        let superblock = SuperblockFile::create(&**first, first_generation)?;
+        directories.end_creation()?;
         extents.made_durable(FIRST_GENERATION);
-        Self::assemble(directory, lock, superblock, tiers, extents, log, options)
+        Self::assemble(directories, locks, superblock, tiers, extents, log, options)
     }
 
-    /// Begins to open a store: locks it and reads its newest superblock and its extent map.
-    /// [`Opening::replay`] does the rest.
+    /// Begins to open a store: locks its directories and reads its newest superblock and its extent
+    /// map. [`Opening::replay`] does the rest.
     ///
     /// # Errors
-    /// [`crate::Error::NotAStore`], `Locked`, `PermissionDenied`, [`crate::Error::NewerFormat`],
-    /// [`crate::Error::Corrupt`], or as the device says.
-    pub fn open(directory: Arc<dyn Directory>, options: &StoreOptions) -> Result<Opening> {
-        superblock::require(&*directory)?;
-        let lock = directory.lock(LOCK_FILE)?;
-        let superblock = SuperblockFile::open(&*directory, Access::ReadWrite)?;
-        let opening = Self::begin(directory, lock, superblock, options)?;
+    /// [`crate::Error::NotAStore`]; [`crate::Error::BadOption`] when it has another number of
+    /// tiers; [`crate::Error::WrongTier`] when a directory holds something else; `Locked`,
+    /// `PermissionDenied`, [`crate::Error::NewerFormat`], [`crate::Error::Corrupt`], or as the
+    /// device says.
+    pub fn open(directories: impl Into<Directories>, options: &StoreOptions) -> Result<Opening> {
+        let opening = Self::begin(directories.into(), options, None, Damaged::Refused)?;
         match opening.extents {
             Err(damage) => Err(damage),
             Ok(_) => Ok(opening),
         }
     }
 
-    /// As [`Store::open`], whether or not the extent map is sound: see [`Opening::map_damage`].
+    /// As [`Store::open`], whether or not the extent map is sound: see [`Opening::map_damage`]. The
+    /// damaged mark of a tier is written again.
     ///
     /// # Errors
-    /// As [`Store::open`], but for a damaged map.
-    pub fn open_without_map(directory: Arc<dyn Directory>, options: &StoreOptions) -> Result<Opening> {
-        superblock::require(&*directory)?;
-        let lock = directory.lock(LOCK_FILE)?;
-        let superblock = SuperblockFile::open(&*directory, Access::ReadWrite)?;
-        Self::begin(directory, lock, superblock, options)
+    /// As [`Store::open`], but for a damaged map or mark.
+    pub fn open_without_map(directories: impl Into<Directories>, options: &StoreOptions) -> Result<Opening> {
+        Self::begin(directories.into(), options, None, Damaged::Mended)
     }
 
     /// As [`Store::open_without_map`], but of a generation before `than`, for [`Opening::repair`]
@@ -177,37 +187,54 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub fn open_older(directory: Arc<dyn Directory>, options: &StoreOptions, than: u64) -> Result<Opening> {
-        superblock::require(&*directory)?;
-        let lock = directory.lock(LOCK_FILE)?;
-        let superblock = SuperblockFile::open_older(&*directory, Access::ReadWrite, than)?;
-        Self::begin(directory, lock, superblock, options)
+    pub fn open_older(
+        directories: impl Into<Directories>,
+        options: &StoreOptions,
+        than: u64,
+    ) -> Result<Opening> {
+        Self::begin(directories.into(), options, Some(than), Damaged::Mended)
     }
 
     fn begin(
-        directory: Arc<dyn Directory>,
-        lock: Lock,
-        superblock: SuperblockFile,
+        directories: Directories,
         options: &StoreOptions,
+        than: Option<u64>,
+        damaged: Damaged,
     ) -> Result<Opening> {
+        directories.validate()?;
+        let first = directories.first();
+        superblock::require(&**first)?;
+        // The further ones once they are known to belong to it: nothing is created in others.
+        let mut locks = vec![first.lock(LOCK_FILE)?];
+        let superblock = match than {
+            None => SuperblockFile::open(&**first, Access::ReadWrite)?,
+            Some(than) => SuperblockFile::open_older(&**first, Access::ReadWrite, than)?,
+        };
         let durable = superblock.durable();
+        directories.require_count(durable.tiers)?;
+        if damaged == Damaged::Refused {
+            directories.require_marks(durable.store)?;
+        }
+        for directory in directories.iter().skip(1) {
+            locks.push(directory.lock(LOCK_FILE)?);
+        }
+        directories.adopt(durable.store, damaged)?;
         let options = StoreOptions {
             id: durable.store,
             page_size: durable.page_size,
-            tiers: usize::from(durable.tiers),
             ..options.clone()
         }
         .identified();
         options.validate()?;
-        let tiers = Arc::new(Tiers::open(&*directory, options.tiers, FileOptions::DIRECT)?);
-        let extents = Extents::open(&directory, Arc::clone(&tiers), &durable.map, options.extents);
+        let tiers = Arc::new(Tiers::open(&refs(&directories), FileOptions::DIRECT)?);
+        let extents = Extents::open(first, Arc::clone(&tiers), &durable.map, options.extents);
         let extents = match extents {
             Err(damage @ crate::Error::Corrupt { .. }) => Err(damage),
             other => Ok(other?),
         };
         Ok(Opening {
-            directory,
-            lock,
+            directories,
+            locks,
             superblock,
             tiers,
             extents,
@@ -216,14 +243,20 @@ impl Store {
     }
 
     fn assemble(
-        directory: Arc<dyn Directory>,
-        lock: Lock,
+        directories: Directories,
+        locks: Vec<Lock>,
         superblock: SuperblockFile,
         tiers: Arc<Tiers>,
         extents: Extents,
         log: Log,
         options: &StoreOptions,
     ) -> Result<Store> {
+        assert_eq!(
+            usize::from(superblock.durable().tiers),
+            tiers.count(),
+            "the superblock says how many tiers there are (T1)"
+        );
+        assert_eq!(locks.len(), tiers.count(), "the directory of each tier is locked");
         let epochs = Epochs::new();
         let cache = Cache::new(
             Arc::clone(&tiers),
@@ -232,11 +265,13 @@ impl Store {
             options.cache_bytes,
         )?;
         if options.cache_memory == CacheMemory::Registered {
-            directory.register_memory(cache.memory_region());
+            for directory in directories.iter() {
+                directory.register_memory(cache.memory_region());
+            }
         }
         let building = AtomicU64::new(superblock.durable().generation + 1);
         Ok(Store {
-            directory,
+            directories,
             tiers,
             extents: Arc::new(extents),
             cache,
@@ -247,7 +282,7 @@ impl Store {
             health: Health::default(),
             page_size: options.page_size,
             device: options.device,
-            lock: Mutex::new(Some(lock)),
+            locks: Mutex::new(locks),
         })
     }
 
@@ -263,10 +298,17 @@ impl Store {
         &self.device
     }
 
-    /// Returns the directory that the store lives in.
+    /// Returns the first directory: that of tier 0, the superblock and the log.
     #[must_use]
     pub fn directory(&self) -> &Arc<dyn Directory> {
-        &self.directory
+        self.directories.first()
+    }
+
+    /// Returns the directories of the tiers. The counters of each say what its tier has read and
+    /// written; those of the first include the log.
+    #[must_use]
+    pub fn directories(&self) -> &Directories {
+        &self.directories
     }
 
     /// Who may still see what was unlinked.
@@ -324,13 +366,18 @@ impl Store {
     /// installed.
     ///
     /// # Errors
-    /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure.
+    /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure;
+    /// [`Error::BadOption`](crate::Error::BadOption) when the store has no such tier.
     ///
     /// # Panics
     /// When the page size is not the store's.
     pub fn node_writer(&self, options: WriterOptions) -> Result<NodeWriter> {
         assert_eq!(options.page_size, self.page_size, "one page size per store");
         self.health.check()?;
+        if usize::from(options.tier) >= self.tiers.count() {
+            let why = format!("the store has tiers 0 to {}", self.tiers.count() - 1);
+            return Err(crate::Error::BadOption { option: "tier", why });
+        }
         Ok(NodeWriter::new(
             Arc::clone(&self.extents),
             Arc::clone(&self.tiers),
@@ -405,8 +452,9 @@ impl Store {
         let superblock = self.superblock.lock();
         let mut violations = sentences(superblock.check());
         let map = superblock.durable().map;
+        violations.extend(self.directories.check_marks(superblock.durable().store));
         violations.extend(sentences(Ok(self.extents.check(reachable))));
-        violations.extend(sentences(self.extents.check_map(&*self.directory, &map)));
+        violations.extend(sentences(self.extents.check_map(&**self.directory(), &map)));
         let walked = self.log.walk();
         let read = walked
             .as_ref()
@@ -424,7 +472,7 @@ impl Store {
     pub fn close(&self) -> Result<()> {
         self.health.check()?;
         self.log.clone().close()?;
-        *self.lock.lock() = None;
+        self.locks.lock().clear();
         Ok(())
     }
 }
@@ -457,7 +505,8 @@ impl Opening {
     /// As [`Extents::rebuild`].
     pub fn rebuild_map(&mut self, reached: &[Reached]) -> Result<()> {
         let (tiers, generation) = (Arc::clone(&self.tiers), self.superblock.durable().generation);
-        let rebuilt = Extents::rebuild(&self.directory, tiers, reached, generation, self.options.extents);
+        let directory = self.directories.first();
+        let rebuilt = Extents::rebuild(directory, tiers, reached, generation, self.options.extents);
         self.extents = Ok(rebuilt?);
         Ok(())
     }
@@ -471,8 +520,8 @@ impl Opening {
     /// `replay` returns; or as the device says.
     pub fn replay(self, replay: &mut dyn FnMut(Record<'_>) -> Result<()>) -> Result<Store> {
         let Opening {
-            directory,
-            lock,
+            directories,
+            locks,
             superblock,
             tiers,
             extents,
@@ -483,7 +532,7 @@ impl Opening {
             let durable = superblock.durable();
             (durable.generation, durable.cut, durable.synced)
         };
-        let log = Log::open(&directory, options.log, cut, generation, synced, replay)?;
+        let log = Log::open(directories.first(), options.log, cut, generation, synced, replay)?;
         // A crash may have come between the superblock and what follows it in a checkpoint (K3).
         match log.note_generation(generation) {
             Ok(()) => {
@@ -494,7 +543,7 @@ impl Opening {
             Err(error) if error.is_full() => {}
             Err(error) => return Err(error),
         }
-        Store::assemble(directory, lock, superblock, tiers, extents, log, &options)
+        Store::assemble(directories, locks, superblock, tiers, extents, log, &options)
     }
 
     /// Opens a damaged store as far as it goes: every sound record of the log above the
@@ -509,8 +558,8 @@ impl Opening {
     /// [`NewerFormat`](crate::Error::NewerFormat), what `replay` returns, or as the device says.
     pub fn repair(self, replay: &mut dyn FnMut(Record<'_>) -> Result<()>) -> Result<(Store, RepairReport)> {
         let Opening {
-            directory,
-            lock,
+            directories,
+            locks,
             superblock,
             tiers,
             extents,
@@ -518,9 +567,15 @@ impl Opening {
         } = self;
         let extents = extents?;
         let durable = superblock.durable().clone();
-        let (log, report) = Log::repair(&directory, options.log, durable.cut, durable.generation, replay)?;
+        let (log, report) = Log::repair(
+            directories.first(),
+            options.log,
+            durable.cut,
+            durable.generation,
+            replay,
+        )?;
         extents.made_durable(durable.generation);
-        let store = Store::assemble(directory, lock, superblock, tiers, extents, log, &options)?;
+        let store = Store::assemble(directories, locks, superblock, tiers, extents, log, &options)?;
         // Above every generation that anything names, so that none of them is newer than the
         // repaired store.
         store
@@ -529,6 +584,16 @@ impl Opening {
         store.begin_checkpoint()?.finish(&durable.payload, durable.cut)?;
         Ok((store, report))
     }
+}
+
+/// Locks every directory, the first one first.
+fn lock_all(directories: &Directories) -> Result<Vec<Lock>> {
+    let locks = directories.iter().map(|directory| Ok(directory.lock(LOCK_FILE)?));
+    locks.collect()
+}
+
+fn refs(directories: &Directories) -> Vec<&dyn Directory> {
+    directories.iter().map(|directory| &**directory).collect()
 }
 
 /// The generation that creation makes.

@@ -3,7 +3,6 @@
 use crate::cache::Cache;
 use crate::extents::ExtentOptions;
 use crate::log::LogOptions;
-use crate::tiers::MAX_TIERS;
 use crate::{Error, PageSize, Result};
 use alluvium_base::{DeviceProfile, MIB};
 
@@ -25,8 +24,6 @@ pub struct StoreOptions {
     pub id: u128,
     /// *Creation.* The page size.
     pub page_size: PageSize,
-    /// *Creation.* How many tiers: 1 to 8.
-    pub tiers: usize,
     /// The cache's budget in bytes, all told.
     pub cache_bytes: u64,
     /// Whether the cache's memory is registered with the kernel.
@@ -44,7 +41,6 @@ impl Default for StoreOptions {
         StoreOptions {
             id: 0,
             page_size: PageSize::default(),
-            tiers: 1,
             cache_bytes: 32 * MIB,
             cache_memory: CacheMemory::Returnable,
             extents: ExtentOptions::default(),
@@ -66,10 +62,6 @@ impl StoreOptions {
 
     /// Checks every option, before anything is created or opened.
     pub(super) fn validate(&self) -> Result<()> {
-        if !(1..=MAX_TIERS).contains(&self.tiers) {
-            let why = format!("{} is not from 1 to {MAX_TIERS}", self.tiers);
-            return Err(Error::BadOption { option: "tiers", why });
-        }
         let least = Cache::least_budget(self.page_size);
         if self.cache_bytes < least {
             let why = format!(

@@ -446,20 +446,6 @@ fn options_that_do_not_fit_are_named_before_anything_is_created() {
     for (bad, named) in [
         (
             StoreOptions {
-                tiers: 0,
-                ..options()
-            },
-            "tiers",
-        ),
-        (
-            StoreOptions {
-                tiers: 9,
-                ..options()
-            },
-            "tiers",
-        ),
-        (
-            StoreOptions {
                 cache_bytes: 1,
                 ..options()
             },

@@ -41,6 +41,7 @@ mod tests;
 pub use format::{FORMAT_VERSION, MAX_PAYLOAD, Superblock};
 
 use crate::store::LOCK_FILE;
+use crate::tiers::is_tier_directory;
 use crate::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{Access, Batch, Buffer, Device, Directory, FileOptions};
@@ -101,6 +102,9 @@ pub fn require_none(directory: &dyn Directory) -> Result<()> {
         directory: directory.describe(),
         why,
     };
+    if is_tier_directory(&names) {
+        return Err(not_here(format!("{TIER_OF_ANOTHER}: name an empty directory")));
+    }
     match names.iter().find(|name| is_store_file(name)) {
         Some(name) if !has(NEW_FILE) => {
             return Err(not_here(format!(
@@ -116,6 +120,9 @@ pub fn require_none(directory: &dyn Directory) -> Result<()> {
         None => Ok(()),
     }
 }
+
+/// What the directory of a further tier is.
+const TIER_OF_ANOTHER: &str = "it holds a tier of a store whose first directory is another one";
 
 /// Why no store is created beside something else.
 #[must_use]
@@ -275,6 +282,10 @@ impl SuperblockFile {
     /// When the payload is longer than [`MAX_PAYLOAD`].
     pub fn write(&mut self, next: Superblock) -> Result<()> {
         let pair = 1 - self.durable_pair;
+        assert!(
+            next.generation >= self.durable.generation,
+            "no generation before the durable one becomes durable (P1)"
+        );
         let mut batch = Batch::with_capacity(2);
         for slot in slots_of(pair) {
             batch.write(
@@ -370,6 +381,8 @@ fn missing(directory: &dyn Directory) -> Result<String> {
     let names = directory.list()?;
     Ok(if names.iter().any(|name| name == NEW_FILE) {
         "its creation was cut short; create it again".to_owned()
+    } else if is_tier_directory(&names) {
+        format!("{TIER_OF_ANOTHER}: name the first one first")
     } else if let Some(name) = names.iter().find(|name| is_store_file(name)) {
         format!("it holds {name}, but the file {FILE} is missing; restore that file from a backup")
     } else if names.iter().all(|name| name == LOCK_FILE) {

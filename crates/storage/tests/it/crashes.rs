@@ -23,7 +23,18 @@ fn story(access: Access) -> PageLog {
 }
 
 fn flawed(access: Access, flaw: Flaw) -> PageLog {
-    PageLog { access, flaw }
+    PageLog {
+        access,
+        flaw,
+        tiers: 1,
+    }
+}
+
+fn on_two_tiers() -> PageLog {
+    PageLog {
+        tiers: 2,
+        ..story(Access::Written)
+    }
 }
 
 /// Long runs with few crash points: what is rare in a run is what wants many of them.
@@ -59,6 +70,32 @@ fn the_page_and_log_story_survives_every_crash() {
         "{} distinct images",
         survey.distinct
     );
+}
+
+#[test]
+fn leaves_on_a_second_tier_survive_every_crash() {
+    let crashes = Crashes {
+        command: "cargo test -p alluvium-storage --test it -- leaves_on_a_second_tier_survive_every_crash --nocapture",
+        points: 2000,
+        ..crashes()
+    };
+    crashes.survive([on_two_tiers()]);
+}
+
+#[test]
+fn every_bug_planted_under_a_second_tier_is_found() {
+    let bugs = [
+        Sabotage::SkipSync("tier-1"),
+        Sabotage::SkipSync("tier.new"),
+        Sabotage::SkipDirectorySync,
+        Sabotage::SyncAfterWrite {
+            file: "tier-1",
+            before: "superblock",
+        },
+        Sabotage::TearWrites("tier-1"),
+        Sabotage::PunchWide("tier-1", UNIT),
+    ];
+    crashes().find_bugs(&on_two_tiers(), &bugs);
 }
 
 #[test]

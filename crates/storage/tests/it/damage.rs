@@ -43,6 +43,7 @@ impl Subject {
         let story = PageLog {
             access,
             flaw: Flaw::Right,
+            tiers: 1,
         };
         let machine = SimDirectory::new(seed);
         let directory: Arc<dyn Directory> = Arc::new(machine.clone());

@@ -9,6 +9,7 @@ fn story(access: Access) -> PageLog {
     PageLog {
         access,
         flaw: Flaw::Right,
+        tiers: 1,
     }
 }
 
@@ -32,6 +33,20 @@ fn the_page_and_log_story_survives_every_fault_with_a_mapped_log() {
 #[test]
 fn the_page_and_log_story_survives_every_fault_with_a_written_log() {
     faults().survive([story(Access::Written)]);
+}
+
+#[test]
+fn leaves_on_a_second_tier_survive_every_fault() {
+    let faults = Faults {
+        command: "cargo test -p alluvium-storage --test it -- leaves_on_a_second_tier_survive_every_fault",
+        ..faults()
+    };
+    let story = PageLog {
+        tiers: 2,
+        ..story(Access::Written)
+    };
+    faults.survive([story]);
+    faults.find_acknowledged_failures(&story, &["tier-1"]);
 }
 
 #[test]

@@ -150,7 +150,7 @@ impl Merger {
                 place: place.unwrap_or_else(|| {
                     Place::new(
                         alluvium_storage::Structure::Node,
-                        alluvium_storage::node::tier_file(0),
+                        alluvium_storage::node::tier_file(spec.tier),
                         0,
                     )
                 }),

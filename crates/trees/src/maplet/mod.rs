@@ -60,7 +60,7 @@ use std::sync::Arc;
 /// use alluvium_base::Purpose;
 /// use alluvium_storage::extents::Class;
 /// use alluvium_trees::maplet::MapletSpec;
-/// let spec = MapletSpec { fingerprint_bits: 36, purpose: Purpose::Compact, class: Class::Normal };
+/// let spec = MapletSpec { fingerprint_bits: 36, purpose: Purpose::Compact, class: Class::Normal, tier: 0 };
 /// // A path of 16 maplets with 10⁶ fingerprints each: less than one false read in 4,000 lookups.
 /// assert!(16.0 * 1e6 / f64::from(spec.fingerprint_bits).exp2() < 1.0 / 4000.0);
 /// ```
@@ -73,6 +73,8 @@ pub struct MapletSpec {
     pub purpose: Purpose,
     /// Whether its extents may come from the reserve.
     pub class: Class,
+    /// The tier that it is written to.
+    pub tier: u8,
 }
 
 /// A maplet that is open: its directory, in memory. Clones share it.

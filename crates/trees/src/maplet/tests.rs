@@ -14,6 +14,7 @@ const SPEC: MapletSpec = MapletSpec {
     fingerprint_bits: 36,
     purpose: Purpose::Compact,
     class: Class::Normal,
+    tier: 0,
 };
 
 fn options() -> StoreOptions {
@@ -535,4 +536,32 @@ fn a_maplet_is_there_again_after_a_checkpoint_and_an_open() {
     for (extent, live) in maplet.extents() {
         assert_eq!(store.extents().live(extent), live);
     }
+}
+
+#[test]
+fn a_maplet_lies_on_the_tier_that_its_spec_names() {
+    let first = Arc::new(MemoryDirectory::new());
+    let directories = alluvium_storage::Directories::from(first).and(Arc::new(MemoryDirectory::new()));
+    let store = Store::create(directories, &options(), b"").unwrap();
+    let below = built(&store, &hashes(1, 5000), 0);
+    let spec = MapletSpec { tier: 1, ..SPEC };
+    let mut merger = Merger::new(
+        &store,
+        &spec,
+        vec![source(&below, &[Some(0)])],
+        Some((hashes(2, 5000), 1)),
+    )
+    .unwrap();
+    let maplet = loop {
+        if let Progress::Done(written) = merger.step(1000).unwrap() {
+            break keep(&store, written);
+        }
+    };
+    assert!(below.extents().all(|(extent, _)| extent.tier == 0));
+    assert!(maplet.extents().count() > 0 && maplet.extents().all(|(extent, _)| extent.tier == 1));
+    let opened = Maplet::open(&store, maplet.pointer(), Purpose::Other).unwrap();
+    assert_eq!(opened.check(&store), []);
+    let nowhere = MapletSpec { tier: 2, ..SPEC };
+    let refused = Maplet::build(&store, &nowhere, hashes(3, 10), 0).unwrap_err();
+    assert!(refused.to_string().contains("tiers 0 to 1"), "{refused}");
 }

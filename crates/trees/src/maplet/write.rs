@@ -52,6 +52,7 @@ impl Sink {
         let wanted = geometry.bytes() / UNIT / USUAL_EXTENTS;
         let options = WriterOptions {
             extent_units: (wanted as u32).clamp(usual.extent_units, MAX_UNITS),
+            tier: spec.tier,
             ..usual
         };
         Ok(Sink {

@@ -144,14 +144,22 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the options cannot be
-    /// followed; [`Error::Poisoned`](alluvium_storage::Error::Poisoned) when the store refuses
-    /// changes.
+    /// followed or the store has no such tier;
+    /// [`Error::Poisoned`](alluvium_storage::Error::Poisoned) when the store refuses changes.
     pub fn new(store: &Store, options: &RunOptions) -> Result<Builder> {
         let threshold = options.threshold(store.page_size())?;
         let writer_options = WriterOptions {
+            tier: options.tier,
             codec: options.codec,
             ..store.writer_options(options.purpose, options.class)
         };
+        let leaves = store.node_writer(writer_options)?;
+        let value_options = WriterOptions {
+            tier: options.value_tier,
+            ..writer_options
+        };
+        // Its writer begins with the first value, which is too late to refuse a tier.
+        drop(store.node_writer(value_options)?);
         Ok(Builder {
             options: *options,
             writer_options,
@@ -160,7 +168,7 @@ impl Builder {
             tiers: Arc::clone(store.tiers()),
             threshold,
             half_bandwidth: store.device().half_bandwidth(),
-            leaves: store.node_writer(writer_options)?,
+            leaves,
             values: None,
             leaf: LeafBuilder::default(),
             room: 0,
@@ -309,7 +317,10 @@ impl Builder {
                 let writer = NodeWriter::new(
                     Arc::clone(&self.extents),
                     Arc::clone(&self.tiers),
-                    self.writer_options,
+                    WriterOptions {
+                        tier: self.options.value_tier,
+                        ..self.writer_options
+                    },
                 );
                 none.insert(ValueWriter::new(writer, page_size))
             }

@@ -1,5 +1,6 @@
 //! Leaves one after the other, either way, read ahead of the cursor that wants them.
 
+use super::device::Depth;
 use super::load::{Loaded, assemble, is_long, load, load_passing};
 use super::path::{Path, Target};
 use super::{Bad, Run};
@@ -54,21 +55,13 @@ const WINDOW: u64 = 256 * KIB;
 /// Bytes of a scan's first read past the cache, because its caller waits; each read that follows
 /// may be twice as long.
 const FIRST_WINDOW: u64 = 32 * KIB;
-/// Such reads at once, of compactions: one that the cursor walks through, and those under way.
-const WINDOWS: usize = 3;
-/// The same for scans, whose callers wait, if the cache lends the memory: a device that answers
-/// several reads together delivers the next ones while the first is walked through.
-const SCAN_WINDOWS: usize = 6;
 /// The most unwanted bytes between two leaves that are read to make one read of two.
 const MAX_GAP: u64 = 16 * KIB;
 const _: () = assert!(
     MIN_AHEAD <= MAX_AHEAD && MAX_KEPT <= MAX_AHEAD,
     "a window of leaves"
 );
-const _: () = assert!(
-    WINDOWS <= SCAN_WINDOWS && FIRST_WINDOW <= WINDOW && MAX_GAP < WINDOW,
-    "windows of bytes"
-);
+const _: () = assert!(FIRST_WINDOW <= WINDOW && MAX_GAP < WINDOW, "windows of bytes");
 
 /// Leaves of a run within a range.
 pub(super) struct Feed {
@@ -101,6 +94,8 @@ pub(super) struct Feed {
     loan: Option<Loan>,
     /// The most bytes of the next window.
     span: u64,
+    /// How many windows the device is worth.
+    depth: Depth,
     /// The most windows at once: now, and when the cursor has gone on for a while.
     breadth: usize,
     widest: usize,
@@ -143,6 +138,7 @@ impl Feed {
         direction: Direction,
         access: Access,
     ) -> Feed {
+        let depth = Depth::of(store.device());
         Feed {
             run: run.clone(),
             cache: store.cache().clone(),
@@ -162,8 +158,9 @@ impl Feed {
             streams: access != Access::Cached,
             loan: None,
             span: WINDOW,
-            breadth: WINDOWS,
-            widest: WINDOWS,
+            depth,
+            breadth: depth.windows,
+            widest: depth.windows,
             windows: VecDeque::new(),
             spare: Vec::new(),
             current: Current::None,
@@ -228,7 +225,7 @@ impl Feed {
         self.asked.clear();
         self.pending.clear();
         self.windows.clear();
-        self.breadth = WINDOWS;
+        self.breadth = self.depth.windows;
         let expected = self.expected.min(MAX_AHEAD);
         self.window = expected.div_ceil(4);
         self.is_expected = expected > 1;
@@ -357,10 +354,14 @@ impl Feed {
 
     /// Reads past the cache from here on, if that lends the memory.
     fn stream_cached(&mut self) {
-        for widest in [SCAN_WINDOWS, WINDOWS] {
+        let Depth {
+            windows,
+            scan_windows,
+        } = self.depth;
+        for widest in [scan_windows, windows] {
             if self.loan.is_none() {
                 self.loan = self.cache.lend(widest as u64 * WINDOW);
-                (self.breadth, self.widest) = (WINDOWS, widest);
+                (self.breadth, self.widest) = (windows, widest);
             }
         }
         self.streams = self.loan.is_some();

@@ -8,7 +8,8 @@
 //!
 //! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `footer` (one node
 //! each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs`), `open.rs`, `load.rs`,
-//! `find.rs`, `weigh.rs`, `path.rs`, `feed.rs`, `cursor.rs`, `ranges.rs`, `check.rs`, `examine.rs`.
+//! `find.rs`, `weigh.rs`, `path.rs`, `device.rs`, `feed.rs`, `cursor.rs`, `ranges.rs`, `check.rs`,
+//! `examine.rs`.
 //!
 //! ```text
 //!  tier   | leaf | leaf | leaf | …   | leaf | index | index | footer |  written in order, 1 MiB at a time
@@ -47,6 +48,7 @@
 mod build;
 mod check;
 mod cursor;
+mod device;
 mod examine;
 mod feed;
 mod find;
@@ -70,6 +72,7 @@ pub use check::Violation;
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) use cursor::ENTERED;
 pub use cursor::{Cursor, open_many};
+pub(crate) use device::{Depth, bytes_per_probe};
 pub use examine::{Examined, examine};
 pub use feed::Access;
 pub use finish::Built;

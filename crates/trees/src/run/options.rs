@@ -27,10 +27,14 @@ pub struct RunOptions {
     pub class: Class,
     /// Pages of a leaf: 1 to 16; chosen from the records' sizes if absent.
     pub leaf_pages: Option<u8>,
+    /// The tier of leaves, index nodes and the footer.
+    pub tier: u8,
+    /// The tier of values that are kept apart from their leaves.
+    pub value_tier: u8,
 }
 
 impl RunOptions {
-    /// Creates the usual options: uncompressed, outside the reserve.
+    /// Creates the usual options: uncompressed, outside the reserve, on tier 0.
     #[must_use]
     pub fn new(purpose: Purpose) -> RunOptions {
         RunOptions {
@@ -39,6 +43,8 @@ impl RunOptions {
             purpose,
             class: Class::Normal,
             leaf_pages: None,
+            tier: 0,
+            value_tier: 0,
         }
     }
 

@@ -21,6 +21,7 @@ mod faults;
 mod model;
 mod shapes;
 mod space;
+mod tiers;
 mod values;
 
 /// A message that owns its value.

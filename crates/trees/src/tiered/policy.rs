@@ -5,7 +5,8 @@
 //! more than half of that, and one that has more than *3 F* runs live for one child, which bounds
 //! the runs on a path of height *h* to *3 h F*.
 
-use crate::run::Weight;
+use crate::run::{Weight, bytes_per_probe};
+use alluvium_base::DeviceProfile;
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -345,15 +346,9 @@ pub(super) struct Wish {
     pub is_scarce: bool,
     /// Whether what is rewritten need not be read again: it stays in the cache.
     pub fits_cache: bool,
+    /// What it costs to read it again.
+    pub device: DeviceProfile,
 }
-
-/// Asking one more run's maplet in vain costs a lookup some 60 ns, as much as it costs to rewrite
-/// two bytes and to read them into the cache again. What was asked in vain since the last time has
-/// cost as much as a rewrite then, and the next lookups shall not pay it again.
-const BYTES_PER_PROBE: u64 = 2;
-/// As many bytes where nothing has to be read again: a byte costs a compaction some 4 ns.
-const CACHED_BYTES_PER_PROBE: u64 = 16;
-const _: () = assert!(0 < BYTES_PER_PROBE && BYTES_PER_PROBE <= CACHED_BYTES_PER_PROBE);
 
 /// How much it is worth to compact a leaf's range fully, and zero when it is not: what it saves for
 /// each byte written.
@@ -382,11 +377,7 @@ pub(super) fn full_compaction(wish: &Wish) -> u64 {
         gain += wish.scans.min(10_000) * (wish.runs as u64 - 1);
     }
     let probes = wish.gets.saturating_mul(wish.depth.saturating_sub(1) as u64);
-    let bytes_per_probe = match wish.fits_cache {
-        true => CACHED_BYTES_PER_PROBE,
-        false => BYTES_PER_PROBE,
-    };
-    if wish.depth > 2 && probes > wish.bytes / bytes_per_probe {
+    if wish.depth > 2 && probes > wish.bytes / bytes_per_probe(&wish.device, wish.fits_cache) {
         gain += (probes / 512).clamp(1, 10_000);
     }
     if gain == 0 {
@@ -592,6 +583,7 @@ mod tests {
         waded: false,
         is_scarce: false,
         fits_cache: false,
+        device: DeviceProfile::SSD,
     };
 
     #[test]
@@ -613,8 +605,8 @@ mod tests {
         let quiet = QUIET;
         assert_eq!(full_compaction(&quiet), 0);
         let looked_up = |gets, depth| full_compaction(&Wish { gets, depth, ..quiet });
-        assert_eq!(looked_up(quiet.bytes / BYTES_PER_PROBE / 4, 5), 0);
-        assert!(looked_up(quiet.bytes / BYTES_PER_PROBE / 4 + 1, 5) > 0);
+        assert_eq!(looked_up(quiet.bytes / 2 / 4, 5), 0);
+        assert!(looked_up(quiet.bytes / 2 / 4 + 1, 5) > 0);
         assert_eq!(looked_up(u64::MAX, 2), 0, "two runs are few enough");
         assert_eq!(looked_up(u64::MAX, 1), 0, "however many lie side by side");
         let in_memory = |gets| {
@@ -624,11 +616,18 @@ mod tests {
                 ..quiet
             })
         };
-        assert!(
-            in_memory(quiet.bytes / CACHED_BYTES_PER_PROBE / 4 + 1) > 0,
-            "it is sooner worth it"
-        );
-        assert_eq!(in_memory(quiet.bytes / CACHED_BYTES_PER_PROBE / 4), 0);
+        assert!(in_memory(quiet.bytes / 16 / 4 + 1) > 0, "it is sooner worth it");
+        assert_eq!(in_memory(quiet.bytes / 16 / 4), 0);
+        let fast = DeviceProfile {
+            setup_ns: 8_000,
+            ..DeviceProfile::SSD
+        };
+        let on_fast = full_compaction(&Wish {
+            gets: 50_000,
+            device: fast,
+            ..quiet
+        });
+        assert_eq!((looked_up(50_000, 5), on_fast > 0), (0, true));
         let scanned = full_compaction(&Wish { scans: 100, ..quiet });
         let deleted = full_compaction(&Wish {
             tombstones: 600,

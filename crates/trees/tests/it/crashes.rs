@@ -21,7 +21,11 @@ fn story(access: Access) -> Tiered {
 }
 
 fn flawed(access: Access, flaw: Flaw) -> Tiered {
-    Tiered { access, flaw }
+    Tiered {
+        access,
+        flaw,
+        tiers: 1,
+    }
 }
 
 /// Long runs with few crash points: it takes some hundred steps until there is a trunk to speak of.
@@ -58,6 +62,29 @@ fn crashes() -> Crashes {
 #[test]
 fn the_tree_survives_every_crash() {
     crashes().survive([Access::Mapped, Access::Written].map(story));
+}
+
+#[test]
+fn a_tree_that_compacts_to_a_second_tier_survives_every_crash() {
+    let crashes = Crashes {
+        command: "cargo test -p alluvium-trees --test it -- a_tree_that_compacts_to_a_second_tier_survives --nocapture",
+        points: 1000,
+        ..crashes()
+    };
+    crashes.survive([on_two_tiers()]);
+}
+
+#[test]
+fn a_second_tier_that_is_not_synced_is_found() {
+    let bugs = [Sabotage::SkipSync("tier-1"), Sabotage::TearWrites("tier-1")];
+    crashes().find_bugs(&on_two_tiers(), &bugs);
+}
+
+fn on_two_tiers() -> Tiered {
+    Tiered {
+        tiers: 2,
+        ..story(Access::Written)
+    }
 }
 
 #[test]

@@ -86,6 +86,7 @@ pub(crate) fn store_options() -> StoreOptions {
             min_reserve: UNIT,
             max_reserve: 4 * UNIT,
             min_map_deltas: 4 << 10,
+            ..ExtentOptions::default()
         },
         log: LogOptions {
             identity: 7,
@@ -186,6 +187,7 @@ impl World {
             fingerprint_bits: 24,
             schema: schema_with(workload.prefix, workload.codec, workload.value_threshold),
             horizon: None,
+            compacted_tier: 0,
         }
     }
 

@@ -90,6 +90,7 @@ impl Whole {
                 min_reserve: UNIT,
                 max_reserve: 2 * UNIT,
                 min_map_deltas: 2 << 10,
+                ..ExtentOptions::default()
             },
             shape: Shape { fanout: 4, memtable },
         };

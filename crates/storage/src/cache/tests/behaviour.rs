@@ -57,7 +57,7 @@ fn nodes_of_every_size_and_codec_come_back_as_they_were_written() {
 fn every_page_size_works() {
     for page_size in [8 << 10, 16 << 10, 64 << 10] {
         let directory = MemoryDirectory::new();
-        let tiers = Arc::new(Tiers::create(&directory, 1).unwrap());
+        let tiers = Arc::new(Tiers::create(&[&directory]).unwrap());
         let page_size = PageSize::new(page_size).unwrap();
         let budget = Cache::least_budget(page_size);
         let cache = Cache::new(Arc::clone(&tiers), Epochs::new(), page_size, budget).unwrap();

@@ -33,7 +33,7 @@ struct Store {
 impl Store {
     fn new(tiers: usize) -> Store {
         let directory = MemoryDirectory::new();
-        let plain = Tiers::create(&directory, tiers).unwrap();
+        let plain = Tiers::create(&vec![&directory as &dyn Directory; tiers]).unwrap();
         let files: Vec<_> = (0..tiers)
             .map(|tier| Gated::new(Arc::clone(plain.get(tier as u8).unwrap())))
             .collect();

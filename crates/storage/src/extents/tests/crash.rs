@@ -43,13 +43,13 @@ struct Story {
 }
 
 fn tiers(simulated: &SimDirectory) -> Arc<Tiers> {
-    Arc::new(Tiers::open(simulated, 2, FileOptions::DIRECT).unwrap())
+    Arc::new(Tiers::open(&[simulated as &dyn Directory; 2], FileOptions::DIRECT).unwrap())
 }
 
 impl Story {
     fn begin(seed: u64, bug: Bug) -> Story {
         let simulated = SimDirectory::with(SimOptions::new(seed));
-        drop(Tiers::create(&simulated, 2).unwrap());
+        drop(Tiers::create(&[&simulated as &dyn Directory; 2]).unwrap());
         let directory: Arc<dyn Directory> = Arc::new(simulated.clone());
         let tiers = tiers(&simulated);
         let extents = Extents::create(Arc::clone(&tiers), ExtentOptions::default()).unwrap();

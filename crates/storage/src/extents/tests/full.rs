@@ -11,7 +11,7 @@ fn simulated(capacity: u64) -> (SimDirectory, Bed) {
     let simulated = SimDirectory::new(1);
     simulated.set_capacity(capacity);
     let directory: Arc<dyn Directory> = Arc::new(simulated.clone());
-    let tiers = Arc::new(Tiers::create(directory.as_ref(), 1).unwrap());
+    let tiers = Arc::new(Tiers::create(&[directory.as_ref()]).unwrap());
     let extents = Extents::create(Arc::clone(&tiers), ExtentOptions::default()).unwrap();
     (
         simulated,
@@ -266,7 +266,7 @@ fn a_limit_is_kept_and_space_that_is_freed_returns_to_the_file_system() {
 fn on_a_real_file_system_space_comes_back_too() {
     let folder = tempfile::tempdir().unwrap();
     let directory: Arc<dyn Directory> = Arc::new(FileDirectory::create(folder.path()).unwrap());
-    let tiers = Arc::new(Tiers::create(directory.as_ref(), 1).unwrap());
+    let tiers = Arc::new(Tiers::create(&[directory.as_ref()]).unwrap());
     let extents = Extents::create(Arc::clone(&tiers), ExtentOptions::default()).unwrap();
     let bed = Bed {
         directory,

@@ -19,7 +19,7 @@ struct Bed {
 
 fn bed(count: usize, options: ExtentOptions) -> Bed {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
-    let tiers = Arc::new(Tiers::create(directory.as_ref(), count).unwrap());
+    let tiers = Arc::new(Tiers::create(&vec![directory.as_ref(); count]).unwrap());
     let extents = Extents::create(Arc::clone(&tiers), options).unwrap();
     Bed {
         directory,

@@ -38,16 +38,24 @@ struct Model {
     safe: u64,
     reused: u64,
     seen: Vec<bool>,
-    /// What may be occupied: the limit, or what a crash left.
-    most_occupied: u64,
+    /// What each tier may occupy: its limit, or what a crash left.
+    most_occupied: [u64; 2],
 }
+
+/// The limits of the two tiers.
+const LIMITS: [u64; 2] = [700 * UNIT, 500 * UNIT];
 
 impl Model {
     fn new(seed: u64, bug: Bug) -> Model {
+        let [first, second] = LIMITS.map(|bytes| TierLimits {
+            max_bytes: Some(bytes),
+            ..TierLimits::default()
+        });
         let options = ExtentOptions {
-            max_bytes: Some(1200 * UNIT),
+            max_bytes: first.max_bytes,
             ..ExtentOptions::default()
-        };
+        }
+        .with_tier(1, second);
         let mut model = Model {
             bed: bed(2, options),
             bug,
@@ -62,7 +70,7 @@ impl Model {
             safe: 0,
             reused: 0,
             seen: vec![false; 4000],
-            most_occupied: 1200 * UNIT,
+            most_occupied: LIMITS,
         };
         model.write_cut();
         model
@@ -256,7 +264,8 @@ impl Model {
         self.dying_bytes = 0;
         self.cuts = VecDeque::from([cut]);
         self.safe = 0;
-        self.most_occupied = self.bed.extents.usage().occupied_bytes.max(1200 * UNIT);
+        let usage = self.bed.extents.usage();
+        self.most_occupied = [0, 1].map(|tier| usage.tiers[tier].occupied_bytes.max(LIMITS[tier]));
         self.check();
         assert_eq!(
             self.bed
@@ -285,7 +294,9 @@ impl Model {
         let lengths: u64 = (0..2).map(|tier| self.bed.tiers.get(tier).unwrap().len()).sum();
         assert_eq!(total.file_bytes, lengths);
         assert_eq!(usage.occupied_bytes, total.file_bytes - total.hole_bytes);
-        assert!(usage.occupied_bytes <= self.most_occupied);
+        for (tier, most) in usage.tiers.iter().zip(self.most_occupied) {
+            assert!(tier.occupied_bytes <= most);
+        }
     }
 
     fn step(&mut self) {

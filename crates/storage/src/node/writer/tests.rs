@@ -11,7 +11,7 @@ struct Bed {
 }
 
 fn bed(options: ExtentOptions) -> Bed {
-    let tiers = Arc::new(Tiers::create(&MemoryDirectory::new(), 1).unwrap());
+    let tiers = Arc::new(Tiers::create(&[&MemoryDirectory::new()]).unwrap());
     let extents = Arc::new(Extents::create(Arc::clone(&tiers), options).unwrap());
     Bed { tiers, extents }
 }
@@ -348,7 +348,7 @@ fn shuffled(seed: u64) -> (SimDirectory, Bed) {
         ..SimOptions::new(seed)
     };
     let directory = SimDirectory::with(options);
-    let tiers = Arc::new(Tiers::create(&directory, 1).unwrap());
+    let tiers = Arc::new(Tiers::create(&[&directory]).unwrap());
     let extents = Arc::new(Extents::create(Arc::clone(&tiers), ExtentOptions::default()).unwrap());
     (directory, Bed { tiers, extents })
 }

@@ -47,7 +47,8 @@ impl Mini {
         let map_before = self.store.superblock().map.file;
         let next = self.write_tree(&self.changes())?;
         for (extent, _) in &next.extents {
-            let reused = (extent.start..extent.end()).any(|unit| self.released.contains(&unit));
+            let reused =
+                (extent.start..extent.end()).any(|unit| self.released.contains(&(extent.tier, unit)));
             coverage.add("extent reuse", u64::from(reused));
         }
         let mut payload = Vec::new();
@@ -133,6 +134,7 @@ impl Mini {
         match self.write_root(
             &tree,
             WriterOptions {
+                tier: 0,
                 extent_units: 1,
                 ..options
             },
@@ -158,10 +160,15 @@ impl Mini {
         })
     }
 
+    /// The last tier has the leaves.
+    fn leaf_tier(&self) -> u8 {
+        self.store.tiers().count() as u8 - 1
+    }
+
     fn writer_options(&self, generation: u64) -> WriterOptions {
         let codecs = [Codec::None, Codec::Lz4, Codec::None, Codec::Zstd];
         WriterOptions {
-            tier: 0,
+            tier: self.leaf_tier(),
             page_size: self.store.page_size(),
             codec: codecs[generation as usize % codecs.len()],
             birth: generation + 1,
@@ -195,7 +202,11 @@ impl Mini {
         if !generation.is_multiple_of(3) {
             return (ballast, None);
         }
-        if let Ok(extent) = self.store.extents().allocate(0, BALLAST_UNITS, Class::Normal) {
+        if let Ok(extent) = self
+            .store
+            .extents()
+            .allocate(self.leaf_tier(), BALLAST_UNITS, Class::Normal)
+        {
             extents.push((extent, 0));
             ballast.push(extent);
         }
@@ -234,7 +245,8 @@ impl Mini {
         for (extent, bytes) in nodes.chain(dropped.map(|extent| (extent, 0))) {
             self.store.extents().sub_live(extent, bytes);
             if self.store.extents().release(extent, epoch) {
-                self.released.extend(extent.start..extent.end());
+                let units = extent.start..extent.end();
+                self.released.extend(units.map(|unit| (extent.tier, unit)));
             }
         }
     }

@@ -9,14 +9,12 @@
 use super::bytes::{Placed, decode_pairs, decode_payload, decode_root, encode_pairs};
 use super::flaw::Flaw;
 use alluvium_base::Purpose;
-use alluvium_device::Directory;
 use alluvium_sim::{Contents, Coverage, Durability, Trouble, Write};
 use alluvium_storage::extents::Extent;
 use alluvium_storage::node::read_node;
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::{Hold, NodePointer, Result, log};
+use alluvium_storage::{Directories, Hold, NodePointer, Result, log};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// The tree at one moment: where its root is, and the leaves by their first keys.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +41,7 @@ pub(crate) struct Mini {
     pub(crate) snapshots: Vec<Snapshot>,
     pub(crate) flaw: Flaw,
     /// Units that were released at some time, to see them used again.
-    pub(crate) released: BTreeSet<u32>,
+    pub(crate) released: BTreeSet<(u8, u32)>,
     /// Sequences that were assigned, not appended, and not given up yet.
     open: Option<(u64, u32)>,
     /// Segments of the log that were begun since the store was opened, at least.
@@ -62,8 +60,8 @@ fn word(durability: Durability) -> log::Durability {
 }
 
 impl Mini {
-    pub(crate) fn create(directory: Arc<dyn Directory>, options: &StoreOptions, flaw: Flaw) -> Result<Mini> {
-        let store = Store::create(directory, options, b"")?;
+    pub(crate) fn create(directories: Directories, options: &StoreOptions, flaw: Flaw) -> Result<Mini> {
+        let store = Store::create(directories, options, b"")?;
         Ok(Self::assemble(store, BTreeMap::new(), 1, flaw))
     }
 
@@ -82,8 +80,8 @@ impl Mini {
     }
 
     /// Superblock, log from the cut, root. Leaves are read when they are wanted.
-    pub(crate) fn open(directory: Arc<dyn Directory>, options: &StoreOptions, flaw: Flaw) -> Result<Mini> {
-        let opening = Store::open(directory, options)?;
+    pub(crate) fn open(directories: Directories, options: &StoreOptions, flaw: Flaw) -> Result<Mini> {
+        let opening = Store::open(directories, options)?;
         let superblock = opening.superblock().clone();
         let mut memtable = BTreeMap::new();
         let mut last = superblock.cut;

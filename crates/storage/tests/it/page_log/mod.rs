@@ -11,10 +11,10 @@ pub(crate) use mini::Mini;
 
 use alluvium_device::Directory;
 use alluvium_sim::generate::{Action, Mix};
-use alluvium_sim::{Contents, Durability, Step, Story, Trouble, World, Write};
+use alluvium_sim::{Contents, Durability, Part, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, ReclaimLimit, UNIT};
 use alluvium_storage::store::StoreOptions;
-use alluvium_storage::{Error, log};
+use alluvium_storage::{Directories, Error, log};
 use std::sync::Arc;
 
 /// The story, with the ways in which it varies.
@@ -22,6 +22,8 @@ use std::sync::Arc;
 pub(crate) struct PageLog {
     pub(crate) access: log::Access,
     pub(crate) flaw: Flaw,
+    /// How many tiers there are: 1, or 2 with the leaves on the second.
+    pub(crate) tiers: u8,
 }
 
 /// What a caller of the simulator sees of an error.
@@ -39,6 +41,7 @@ impl PageLog {
                 min_reserve: UNIT,
                 max_reserve: 2 * UNIT,
                 min_map_deltas: 2 << 10,
+                ..ExtentOptions::default()
             },
             log: log::LogOptions {
                 starts_small: false,
@@ -53,12 +56,23 @@ impl PageLog {
         }
     }
 
+    /// The directories of the tiers: of two, each is a part of the one that crashes.
+    fn directories(&self, directory: &Arc<dyn Directory>) -> Directories {
+        match self.tiers {
+            1 => Arc::clone(directory).into(),
+            _ => Directories::from(Arc::new(Part::of(directory, "one.")))
+                .and(Arc::new(Part::of(directory, "two."))),
+        }
+    }
+
     pub(crate) fn create_on(&self, directory: &Arc<dyn Directory>) -> Result<Mini, Trouble> {
-        Mini::create(Arc::clone(directory), &self.options(), self.flaw).map_err(trouble)
+        let directories = self.directories(directory);
+        Mini::create(directories, &self.options(), self.flaw).map_err(trouble)
     }
 
     pub(crate) fn open_on(&self, directory: &Arc<dyn Directory>) -> Result<Mini, Trouble> {
-        Mini::open(Arc::clone(directory), &self.options(), self.flaw).map_err(trouble)
+        let directories = self.directories(directory);
+        Mini::open(directories, &self.options(), self.flaw).map_err(trouble)
     }
 
     fn checkpoint(mini: &mut Mini, world: &World) -> Result<(), Trouble> {
@@ -147,9 +161,10 @@ impl Story for PageLog {
     type System = Mini;
 
     fn name(&self) -> &'static str {
-        match self.access {
-            log::Access::Mapped => "page-log-mapped",
-            log::Access::Written => "page-log-written",
+        match (self.access, self.tiers) {
+            (_, 2) => "page-log-on-two-tiers",
+            (log::Access::Mapped, _) => "page-log-mapped",
+            (log::Access::Written, _) => "page-log-written",
         }
     }
 

@@ -6,6 +6,7 @@ use crate::tiered::trunk::{
     JobId, Node, Owned, Part, Stretch, Trunk, Version, WriterState, find, holds, longest_path, neighbours,
     node_at, replace,
 };
+use alluvium_base::Purpose;
 use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
@@ -118,7 +119,10 @@ impl Compactor {
     /// While space is scarce: whether there is any for a compaction that frees none.
     fn room(&self) -> Option<bool> {
         let extents = self.trunk.store.extents();
-        self.trunk.is_scarce().then(|| extents.has_room(Class::Essential))
+        let tier = self.trunk.tier(Purpose::Compact);
+        self.trunk
+            .is_scarce()
+            .then(|| extents.has_room(tier, Class::Essential))
     }
 
     /// The job that is done next, by the rule of [`policy::turn`].

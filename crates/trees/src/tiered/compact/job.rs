@@ -3,10 +3,10 @@
 
 use super::fuse::{Fused, Plan, Source, Taken};
 use crate::maplet::{self, Merger};
-use crate::run::{Built, Run, Weight};
+use crate::run::{Built, Depth, Run, Weight};
 use crate::tiered::policy;
 use crate::tiered::trunk::{Claim, Group, JobId, Owned, Part, Reason, Stretch, Trunk, find, holds, replace};
-use alluvium_base::Purpose;
+use alluvium_base::{DeviceProfile, Purpose};
 use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
@@ -30,16 +30,18 @@ pub(super) struct Task {
     pub(super) frees: bool,
 }
 
-/// Buffers that a compaction has for each run that it reads, and for what it writes.
-const READING: u64 = 3 * (256 << 10);
+/// A buffer of a run that a compaction reads, and those for what it writes.
+const READING: u64 = 256 << 10;
 const WRITING: u64 = 5 << 20;
 /// What a range delete takes while the deletes of several runs are put together, and in the run
 /// that is made.
 const DELETE: u64 = 64;
 
-/// Returns the memory of a compaction of `runs` runs with this many records and range deletes.
-pub(crate) fn compaction_bytes(runs: usize, records: u64, deletes: u64) -> u64 {
-    runs as u64 * READING + WRITING + records * size_of::<u64>() as u64 + deletes * DELETE
+/// Returns the memory of a compaction of `runs` runs with this many records and range deletes, on a
+/// device.
+pub(crate) fn compaction_bytes(device: &DeviceProfile, runs: usize, records: u64, deletes: u64) -> u64 {
+    let windows = Depth::of(device).windows;
+    (runs * windows) as u64 * READING + WRITING + records * size_of::<u64>() as u64 + deletes * DELETE
 }
 
 /// A compaction under way. Dropped, it gives up what it wrote.
@@ -79,7 +81,7 @@ impl Job {
         let runs: usize = pins.iter().map(|(part, within)| part.runs_in(within)).sum();
         let deletes = pins.iter().flat_map(|(part, _)| part.group.runs());
         let deletes = deletes.map(|(_, run)| run.range_deletes().len() as u64).sum();
-        let memory = compaction_bytes(runs, task.records, deletes);
+        let memory = compaction_bytes(trunk.store.device(), runs, task.records, deletes);
         let compactions = &trunk.totals.compactions;
         compactions.fetch_add(memory, Ordering::Relaxed);
         Job {

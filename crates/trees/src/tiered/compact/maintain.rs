@@ -5,7 +5,7 @@ use super::compactor::Compactor;
 use crate::run::Run;
 use crate::tiered::policy::{self, Wish};
 use crate::tiered::trunk::{LeafUses, Node, Part, Rank, Underway, leaf_for, replace, stale_percent};
-use alluvium_base::Sequence;
+use alluvium_base::{DeviceProfile, Sequence};
 use alluvium_dictionary::merge::Older;
 use alluvium_storage::Result;
 
@@ -76,6 +76,7 @@ impl Compactor {
             let wish = Wish {
                 is_scarce,
                 fits_cache: maintenance.fits_cache,
+                device: *self.trunk.store.device(),
                 ..wish(leaf, above, &uses, horizon)
             };
             let worth = policy::full_compaction(&wish);
@@ -160,5 +161,6 @@ fn wish(leaf: &Node, above: &Above, uses: &LeafUses, horizon: Sequence) -> Wish 
         waded: uses.waded_in(&leaf.range),
         is_scarce: false,
         fits_cache: false,
+        device: DeviceProfile::default(),
     }
 }

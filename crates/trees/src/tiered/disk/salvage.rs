@@ -146,6 +146,7 @@ impl Salvage {
             fingerprint_bits: bits,
             purpose: Purpose::Recovery,
             class: Class::Freeing,
+            tier: 0,
         };
         let mut made = BTreeMap::new();
         for (key, (_, group)) in &self.names.maplets {

@@ -116,7 +116,9 @@ impl Ingest {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let building = self.builder.as_ref();
-        building.map_or(0, |_| compaction_bytes(0, self.building, 0)) + self.opened_bytes
+        building.map_or(0, |_| {
+            compaction_bytes(self.trunk.store.device(), 0, self.building, 0)
+        }) + self.opened_bytes
     }
 
     fn take(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {

@@ -31,6 +31,9 @@ pub struct TreeOptions {
     pub schema: Arc<dyn Schema>,
     /// What may be forgotten, shared with other dictionaries; a tree without one has its own.
     pub horizon: Option<Arc<Horizon>>,
+    /// The tier of what compactions write: runs, their values and maplets. Memtables and the trunk
+    /// are written to tier 0. A tier that the store does not have fails the first compaction.
+    pub compacted_tier: u8,
 }
 
 impl Default for TreeOptions {
@@ -43,6 +46,7 @@ impl Default for TreeOptions {
             fingerprint_bits: 33,
             schema: Arc::new(OneKeyspace::default()),
             horizon: None,
+            compacted_tier: 0,
         }
     }
 }

@@ -358,6 +358,7 @@ mod tests {
             fingerprint_bits: 24,
             purpose: Purpose::Other,
             class: Class::Normal,
+            tier: 0,
         };
         let written = Maplet::build(store, &spec, built.hashes, 0).unwrap();
         store.extents().install(&written.extents);

@@ -219,6 +219,8 @@ impl Trunk {
     pub(crate) fn run_options(&self, purpose: Purpose, class: Class) -> RunOptions {
         RunOptions {
             class,
+            tier: self.tier(purpose),
+            value_tier: self.tier(purpose),
             ..RunOptions::new(purpose)
         }
     }
@@ -229,6 +231,15 @@ impl Trunk {
             fingerprint_bits: self.options.fingerprint_bits,
             purpose,
             class,
+            tier: self.tier(purpose),
+        }
+    }
+
+    /// Returns the tier that the tree's writes of a purpose go to.
+    pub(crate) fn tier(&self, purpose: Purpose) -> u8 {
+        match purpose {
+            Purpose::Compact => self.options.compacted_tier,
+            _ => 0,
         }
     }
 

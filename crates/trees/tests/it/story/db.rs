@@ -11,7 +11,6 @@ use crate::alone::Alone;
 use crate::stack::Stack;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Sequence};
-use alluvium_device::Directory;
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::memtables::Memtables;
@@ -20,7 +19,7 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_sim::Durability;
 use alluvium_sim::ops::Op;
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::{Result, log};
+use alluvium_storage::{Directories, Result, log};
 use alluvium_trees::tiered::{Incorporation, Iter, Stats, Step, Tree, TreeOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -112,24 +111,24 @@ fn size(op: &Op) -> u64 {
 
 impl Db {
     pub(super) fn create(
-        directory: Arc<dyn Directory>,
+        directories: Directories,
         options: &StoreOptions,
         tree: TreeOptions,
         flaw: Flaw,
     ) -> Result<Db> {
-        let store = Store::create(directory, options, b"")?;
+        let store = Store::create(directories, options, b"")?;
         let tree = Tree::create(Arc::new(store), tree);
         Ok(Self::assemble(tree, Memtable::new(ROOM), 0, 1, flaw))
     }
 
     /// Superblock, log from the cut, trunk.
     pub(super) fn open(
-        directory: Arc<dyn Directory>,
+        directories: Directories,
         options: &StoreOptions,
         tree: TreeOptions,
         flaw: Flaw,
     ) -> Result<Db> {
-        let opening = Store::open(directory, options)?;
+        let opening = Store::open(directories, options)?;
         let cut = opening.superblock().cut;
         let memtable = Memtable::new(ROOM);
         let (mut last, mut filled) = (cut, 0);

@@ -14,10 +14,10 @@ use crate::schema::schema;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_sim::ops::{Op, outcome};
-use alluvium_sim::{Contents, Durability, Step, Story, Trouble, World, Write};
+use alluvium_sim::{Contents, Durability, Part, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::store::StoreOptions;
-use alluvium_storage::{Codec, Error, log};
+use alluvium_storage::{Codec, Directories, Error, log};
 use alluvium_trees::tiered::{Depth, Shape, TreeOptions, Victim};
 use db::Db;
 use ops::Action;
@@ -31,6 +31,8 @@ const EVERYTHING: u64 = 4;
 pub(crate) struct Tiered {
     pub(crate) access: log::Access,
     pub(crate) flaw: Flaw,
+    /// How many tiers there are: 1, or 2 with what compactions write on the second.
+    pub(crate) tiers: u8,
 }
 
 /// What a caller of the simulator sees of an error.
@@ -48,6 +50,7 @@ impl Tiered {
                 min_reserve: UNIT,
                 max_reserve: 2 * UNIT,
                 min_map_deltas: 2 << 10,
+                ..ExtentOptions::default()
             },
             log: log::LogOptions {
                 limit_bytes: 64 << 10,
@@ -61,6 +64,15 @@ impl Tiered {
                 identity: 7,
             },
             ..StoreOptions::default()
+        }
+    }
+
+    /// The directories of the tiers: of two, each is a part of the one that crashes.
+    fn directories(&self, world: &World) -> Directories {
+        match self.tiers {
+            1 => Arc::clone(&world.directory).into(),
+            _ => Directories::from(Arc::new(Part::of(&world.directory, "one.")))
+                .and(Arc::new(Part::of(&world.directory, "two."))),
         }
     }
 
@@ -85,6 +97,7 @@ impl Tiered {
                 log::Access::Written => schema(1, Codec::None),
             },
             horizon: None,
+            compacted_tier: self.tiers - 1,
         }
     }
 
@@ -146,9 +159,10 @@ impl Story for Tiered {
     type System = Db;
 
     fn name(&self) -> &'static str {
-        match self.access {
-            log::Access::Mapped => "tiered-mapped",
-            log::Access::Written => "tiered-written",
+        match (self.access, self.tiers) {
+            (_, 2) => "tiered-on-two-tiers",
+            (log::Access::Mapped, _) => "tiered-mapped",
+            (log::Access::Written, _) => "tiered-written",
         }
     }
 
@@ -157,13 +171,13 @@ impl Story for Tiered {
     }
 
     fn create(&self, world: &World) -> Result<Db, Trouble> {
-        let directory = Arc::clone(&world.directory);
-        Db::create(directory, &self.options(), self.tree_options(), self.flaw).map_err(trouble)
+        let directories = self.directories(world);
+        Db::create(directories, &self.options(), self.tree_options(), self.flaw).map_err(trouble)
     }
 
     fn open(&self, world: &World) -> Result<Db, Trouble> {
-        let directory = Arc::clone(&world.directory);
-        Db::open(directory, &self.options(), self.tree_options(), self.flaw).map_err(trouble)
+        let directories = self.directories(world);
+        Db::open(directories, &self.options(), self.tree_options(), self.flaw).map_err(trouble)
     }
 
     fn apply(&self, db: &mut Db, action: &Action, world: &World) -> Result<(), Trouble> {

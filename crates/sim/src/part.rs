@@ -1,0 +1,102 @@
+//! Several directories made of one: a crash strikes all of them at the same moment.
+
+use alluvium_device::{BootId, Counters, Device, Directory, FileOptions, Lock, MemoryRegion, Result, Space};
+use std::sync::Arc;
+
+/// The files of a directory whose names begin alike, as a directory of its own. A sync makes the
+/// names of all parts durable; counters and space are those of the whole.
+///
+/// ```
+/// use alluvium_device::{Directory, FileOptions, memory::MemoryDirectory};
+/// use alluvium_sim::Part;
+/// use std::sync::Arc;
+/// let whole: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+/// let (one, other) = (Part::of(&whole, "one."), Part::of(&whole, "other."));
+/// one.create("a", FileOptions::DIRECT)?;
+/// assert_eq!(one.list()?, ["a"]);
+/// assert!(other.list()?.is_empty());
+/// # Ok::<(), alluvium_device::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Part {
+    whole: Arc<dyn Directory>,
+    prefix: &'static str,
+}
+
+impl Part {
+    /// Returns the part of a directory whose names begin with `prefix`.
+    ///
+    /// # Panics
+    /// When the prefix is empty.
+    #[must_use]
+    pub fn of(whole: &Arc<dyn Directory>, prefix: &'static str) -> Part {
+        assert!(!prefix.is_empty(), "a part has names of its own");
+        let whole = Arc::clone(whole);
+        Part { whole, prefix }
+    }
+
+    fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+}
+
+impl Directory for Part {
+    fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        self.whole.create(&self.name(name), options)
+    }
+
+    fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
+        self.whole.open(&self.name(name), options)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.whole.rename(&self.name(from), &self.name(to))
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.whole.remove(&self.name(name))
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        let names = self.whole.list()?.into_iter();
+        Ok(names
+            .filter_map(|name| name.strip_prefix(self.prefix).map(str::to_owned))
+            .collect())
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.whole.sync()
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock> {
+        self.whole.lock(&self.name(name))
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Lock> {
+        self.whole.lock_shared(&self.name(name))
+    }
+
+    fn space(&self) -> Result<Space> {
+        self.whole.space()
+    }
+
+    fn boot_id(&self) -> BootId {
+        self.whole.boot_id()
+    }
+
+    fn counters(&self) -> &Counters {
+        self.whole.counters()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.whole.notes()
+    }
+
+    fn register_memory(&self, region: MemoryRegion) {
+        self.whole.register_memory(region);
+    }
+
+    fn describe(&self) -> String {
+        format!("{} ({}*)", self.whole.describe(), self.prefix)
+    }
+}

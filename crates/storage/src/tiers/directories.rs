@@ -1,0 +1,119 @@
+//! The directories of a store, in the order of their tiers.
+
+use super::MAX_TIERS;
+use crate::{Error, Result};
+use alluvium_device::Directory;
+use std::sync::Arc;
+
+/// The directories of a store: one for each tier, in the order of the tiers. The first also holds
+/// the superblock, the extent map and the log.
+///
+/// A store with one tier is created and opened with its directory alone.
+///
+/// ```
+/// use alluvium_device::memory::MemoryDirectory;
+/// use alluvium_storage::tiers::Directories;
+/// use std::sync::Arc;
+/// let fast = Arc::new(MemoryDirectory::new());
+/// let large = Arc::new(MemoryDirectory::new());
+/// let both = Directories::from(fast).and(large);
+/// assert_eq!(both.count(), 2);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Directories {
+    /// Never empty.
+    all: Vec<Arc<dyn Directory>>,
+}
+
+impl Directories {
+    /// Adds the directory of the next tier.
+    #[must_use]
+    pub fn and(mut self, next: Arc<dyn Directory>) -> Directories {
+        self.all.push(next);
+        self
+    }
+
+    /// Returns the directory of tier 0, of the superblock, the extent map and the log.
+    #[must_use]
+    pub fn first(&self) -> &Arc<dyn Directory> {
+        self.all.first().expect("a store has a directory (T1)")
+    }
+
+    /// Returns the directory of a tier, if there is one.
+    #[must_use]
+    pub fn get(&self, tier: u8) -> Option<&Arc<dyn Directory>> {
+        self.all.get(usize::from(tier))
+    }
+
+    /// Returns how many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Returns all of them, in the order of their tiers.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Directory>> {
+        self.all.iter()
+    }
+
+    /// Returns those of tiers 1 and above, each with its tier.
+    pub(crate) fn further(&self) -> impl Iterator<Item = (u8, &dyn Directory)> {
+        let numbered = self.all.iter().enumerate().skip(1);
+        numbered.map(|(tier, directory)| (tier as u8, &**directory))
+    }
+
+    /// Returns whether a store can have these directories.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when there are too many, or one comes twice.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let bad = |why| Err(Error::BadOption { option: "tiers", why });
+        if self.count() > MAX_TIERS {
+            return bad(format!(
+                "{} directories are given, and a store has 1 to {MAX_TIERS}",
+                self.count()
+            ));
+        }
+        for (tier, directory) in self.all.iter().enumerate() {
+            let is_same = |other: &Arc<dyn Directory>| Arc::ptr_eq(other, directory);
+            if let Some(earlier) = self.all[..tier].iter().position(is_same) {
+                return bad(format!(
+                    "{} is given for tier {earlier} and for tier {tier}: each tier has a directory of its own",
+                    directory.describe()
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether these are as many as a store has tiers.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when they are not.
+    pub(crate) fn require_count(&self, tiers: u8) -> Result<()> {
+        if self.count() == usize::from(tiers) {
+            return Ok(());
+        }
+        Err(Error::BadOption {
+            option: "tiers",
+            why: format!(
+                "the store in {} has {tiers} tiers, and {} directories are given: give the directory of each tier, in \
+                 the order of the tiers",
+                self.first().describe(),
+                self.count()
+            ),
+        })
+    }
+}
+
+impl From<Arc<dyn Directory>> for Directories {
+    fn from(first: Arc<dyn Directory>) -> Directories {
+        Directories { all: vec![first] }
+    }
+}
+
+impl<D: Directory + 'static> From<Arc<D>> for Directories {
+    fn from(first: Arc<D>) -> Directories {
+        Directories { all: vec![first] }
+    }
+}

@@ -1,0 +1,260 @@
+//! The mark of a further tier's directory: written before the store's first superblock, renamed
+//! after it, compared whenever the store is opened.
+
+use super::format::{MARK_BYTES, Mark};
+use super::{Directories, tier_file};
+use crate::store::LOCK_FILE;
+use crate::{Error, Place, Result, Structure, superblock};
+use alluvium_base::Purpose;
+use alluvium_device::{Buffer, Device, Directory, FileOptions};
+
+/// The name of the mark.
+pub const MARK_FILE: &str = "tier";
+/// The name of the mark while the store is being created.
+pub const NEW_MARK_FILE: &str = "tier.new";
+
+/// What opening does with a directory whose mark is damaged or missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Damaged {
+    /// It is refused.
+    Refused,
+    /// The mark is written again, if the tier's file is there.
+    Mended,
+}
+
+impl Directories {
+    /// Returns an error that says why a directory is not the one of a tier.
+    fn wrong(&self, tier: u8, directory: &dyn Directory, why: String) -> Error {
+        Error::WrongTier {
+            directory: directory.describe(),
+            tier,
+            store: self.first().describe(),
+            why,
+        }
+    }
+
+    /// Says whether further tiers can be created, before anything is locked or created.
+    ///
+    /// # Errors
+    /// [`Error::WrongTier`] when a directory holds anything but what an interrupted creation left.
+    pub(crate) fn require_vacant(&self) -> Result<()> {
+        for (tier, directory) in self.further() {
+            let names = directory.list()?;
+            let has = |wanted: &str| names.iter().any(|name| name == wanted);
+            let foreign = names.iter().find(|name| *name != LOCK_FILE);
+            let why = match foreign {
+                None => continue,
+                Some(_) if has(NEW_MARK_FILE) => continue,
+                Some(_) if has(MARK_FILE) => "it holds a tier of a store".to_owned(),
+                Some(name) => format!("it holds {name}"),
+            };
+            let why = format!("{why}, and a tier has a directory to itself: name an empty one");
+            return Err(self.wrong(tier, directory, why));
+        }
+        Ok(())
+    }
+
+    /// Marks the directories of further tiers as those of a store that is being created. What an
+    /// interrupted creation has left in them is removed (T3).
+    ///
+    /// # Errors
+    /// As [`Directories::require_vacant`], or as the device says.
+    pub(crate) fn begin_creation(&self, store: u128) -> Result<()> {
+        self.require_vacant()?;
+        for (tier, directory) in self.further() {
+            let names = directory.list()?;
+            for name in names.iter().filter(|name| is_tier_file(name)) {
+                directory.remove(name)?;
+            }
+            let file = if names.iter().any(|name| name == NEW_MARK_FILE) {
+                directory.open(NEW_MARK_FILE, FileOptions::DIRECT)?
+            } else {
+                directory.create(NEW_MARK_FILE, FileOptions::DIRECT)?
+            };
+            write(&*file, Mark { store, tier })?;
+            directory.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the creation of further tiers, once the superblock is durable (T3).
+    ///
+    /// # Errors
+    /// As the device says. The store can be opened then, which ends it.
+    pub(crate) fn end_creation(&self) -> Result<()> {
+        self.further().try_for_each(|(_, directory)| end(directory))
+    }
+
+    /// Removes what a creation that failed has made in further tiers, as far as that works.
+    pub(crate) fn abandon_creation(&self) {
+        self.further().for_each(|(_, directory)| abandon(directory));
+    }
+
+    /// Undoes the creation of a store that was not reported as done yet, in every directory.
+    pub fn undo_creation(&self) {
+        superblock::undo_creation(&**self.first());
+        for (_, directory) in self.further() {
+            let names = directory.list().unwrap_or_default();
+            let is_marked = names.iter().any(|name| name == MARK_FILE);
+            if !is_marked || (directory.rename(MARK_FILE, NEW_MARK_FILE).is_ok() && directory.sync().is_ok())
+            {
+                abandon(directory);
+            }
+        }
+    }
+
+    /// Compares the marks of further tiers with what they must say (T2). Nothing is written.
+    ///
+    /// # Errors
+    /// As [`Directories::adopt`].
+    pub(crate) fn require_marks(&self, store: u128) -> Result<()> {
+        let mut further = self.further();
+        further.try_for_each(|(tier, directory)| self.require_mark(Mark { store, tier }, directory).map(drop))
+    }
+
+    /// Compares the marks of further tiers with what they must say, and ends a creation that a
+    /// crash cut short behind the superblock.
+    ///
+    /// # Errors
+    /// [`Error::WrongTier`] for the first directory that holds something else; [`Error::Corrupt`]
+    /// for a damaged mark; [`Error::NewerFormat`]; as the device says.
+    pub(crate) fn adopt(&self, store: u128, damaged: Damaged) -> Result<()> {
+        for (tier, directory) in self.further() {
+            let wanted = Mark { store, tier };
+            match self.require_mark(wanted, directory) {
+                Ok(NEW_MARK_FILE) => end(directory)?,
+                Ok(_) => {}
+                Err(error) => {
+                    let is_lost = matches!(error, Error::Corrupt { .. }) || !is_marked(directory)?;
+                    let has_file = directory.list()?.contains(&tier_file(tier));
+                    if damaged == Damaged::Refused || !is_lost || !has_file {
+                        return Err(error);
+                    }
+                    tracing::warn!(tier, %error, "the mark of a tier is written again");
+                    mend(wanted, directory)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what is wrong with the marks of further tiers, a sentence each. Nothing is written.
+    pub(crate) fn check_marks(&self, store: u128) -> Vec<String> {
+        let found = self.further().map(|(tier, directory)| {
+            let found = self.require_mark(Mark { store, tier }, directory);
+            found.err().map(|error| format!("{error} (T2)"))
+        });
+        found.flatten().collect()
+    }
+
+    /// Returns the name of the file that has the right mark.
+    fn require_mark(&self, wanted: Mark, directory: &dyn Directory) -> Result<&'static str> {
+        let names = directory.list()?;
+        let has = |wanted: &str| names.iter().any(|name| name == wanted);
+        let wrong = |why: String| Err(self.wrong(wanted.tier, directory, why));
+        let Some(name) = [MARK_FILE, NEW_MARK_FILE].into_iter().find(|name| has(name)) else {
+            let holds = if has(superblock::FILE) {
+                "it is the first directory of a store"
+            } else if names.iter().all(|name| name == LOCK_FILE) {
+                "it is empty"
+            } else {
+                "it holds no tier of a store"
+            };
+            return wrong(format!(
+                "{holds}; give the directory that holds {} of this store",
+                tier_file(wanted.tier)
+            ));
+        };
+        let file = directory.open(name, FileOptions::DIRECT.read_only())?;
+        let found = read(&*file, &Place::new(Structure::TierMark, name, 0))?;
+        if found.store != wanted.store {
+            return wrong(format!(
+                "it holds tier {} of another store; give the directory that holds {} of this store",
+                found.tier,
+                tier_file(wanted.tier)
+            ));
+        }
+        if found.tier != wanted.tier {
+            return wrong(format!(
+                "it holds tier {}; give the directories in the order of their tiers",
+                found.tier
+            ));
+        }
+        if !has(&tier_file(wanted.tier)) {
+            return wrong(format!(
+                "its file {} is missing; restore the store from a backup",
+                tier_file(wanted.tier)
+            ));
+        }
+        Ok(name)
+    }
+}
+
+/// Returns whether a directory has a mark, whatever it says.
+fn is_marked(directory: &dyn Directory) -> Result<bool> {
+    let names = directory.list()?;
+    Ok(names
+        .iter()
+        .any(|name| [MARK_FILE, NEW_MARK_FILE].contains(&name.as_str())))
+}
+
+/// Returns whether a directory holds a further tier of some store.
+pub(crate) fn is_tier_directory(names: &[String]) -> bool {
+    names.iter().any(|name| name == MARK_FILE)
+}
+
+fn is_tier_file(name: &str) -> bool {
+    name.starts_with("tier-") && name.ends_with(".data")
+}
+
+fn read(file: &dyn Device, place: &Place) -> Result<Mark> {
+    if file.len() < MARK_BYTES as u64 {
+        let found = format!("{} bytes", file.len());
+        return Err(Error::corrupt(
+            place.clone(),
+            format!("{MARK_BYTES} bytes"),
+            found,
+        ));
+    }
+    Mark::decode(&file.read_at(0, MARK_BYTES, Purpose::Recovery)?, place)
+}
+
+fn write(file: &dyn Device, mark: Mark) -> Result<()> {
+    file.grow(MARK_BYTES as u64)?;
+    file.write_at(0, Buffer::padded(&mark.encode()), Purpose::Superblock)?;
+    Ok(file.sync(Purpose::Superblock)?)
+}
+
+/// Gives the mark its name, durably.
+fn end(directory: &dyn Directory) -> Result<()> {
+    directory.rename(NEW_MARK_FILE, MARK_FILE)?;
+    Ok(directory.sync()?)
+}
+
+/// Writes a mark that is damaged or missing.
+fn mend(mark: Mark, directory: &dyn Directory) -> Result<()> {
+    for name in directory.list()? {
+        if name == NEW_MARK_FILE {
+            directory.remove(NEW_MARK_FILE)?;
+        }
+    }
+    write(&*directory.create(NEW_MARK_FILE, FileOptions::DIRECT)?, mark)?;
+    end(directory)
+}
+
+/// Removes what a creation has made, its mark last. Nothing is removed of a tier whose creation has
+/// ended (T3).
+fn abandon(directory: &dyn Directory) {
+    let names = directory.list().unwrap_or_default();
+    if is_tier_directory(&names) {
+        return;
+    }
+    let mut removed = true;
+    for name in names.iter().filter(|name| is_tier_file(name)) {
+        removed &= directory.remove(name).is_ok();
+    }
+    if removed && directory.sync().is_ok() {
+        // What is left of the mark is removed by the next creation.
+        let _ = directory.remove(NEW_MARK_FILE);
+    }
+}

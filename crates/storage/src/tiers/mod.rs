@@ -1,0 +1,142 @@
+//! The tiers of a store: a directory and a data file each, opened past the page cache.
+//!
+//! *Knows*: which directory holds which tier, and how a tier's directory says to which store it
+//! belongs.
+//!
+//! *Does not know*: what is in a data file, and which structure places what on which tier.
+//!
+//! *Read in this order*: `directories.rs`, this file (the data files), `format.rs` and `mark.rs`
+//! (the mark of a directory).
+//!
+//! ```text
+//!  first directory          second directory         third directory
+//!  ├── superblock           ├── tier  (the mark)     ├── tier
+//!  ├── extents-<n>.map      ├── tier-1.data          ├── tier-2.data
+//!  ├── log-<n> …            └── LOCK                 └── LOCK
+//!  ├── tier-0.data
+//!  └── LOCK
+//! ```
+//!
+//! Invariants:
+//!
+//! - **T1** A store has 1 to [`MAX_TIERS`] directories. The file of tier *n* lies in the *n*-th;
+//!   the first also has all that is not a tier's.
+//! - **T2** A further directory has a mark: the id of the store and the number of the tier. It is
+//!   durable before the first superblock is. A directory with another mark, or without one, is
+//!   refused by name before its data file is opened.
+//! - **T3** A mark has the name `tier` only once the store's first superblock is durable; until
+//!   then it is `tier.new`, and only beside such a mark does a creation remove files.
+
+mod directories;
+pub mod format;
+mod mark;
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests;
+
+pub use directories::Directories;
+pub(crate) use mark::{Damaged, is_tier_directory};
+pub use mark::{MARK_FILE, NEW_MARK_FILE};
+
+use crate::node::tier_file;
+use crate::{Error, Place, Result, Structure};
+use alluvium_base::Purpose;
+use alluvium_device::{Device, Directory, FileOptions};
+use std::sync::Arc;
+
+/// The most tiers in a store: their numbers fit a byte on disk, and more would have no use.
+pub const MAX_TIERS: usize = 8;
+
+/// The data files, tier 0 first.
+///
+/// ```
+/// use alluvium_device::{Directory, memory::MemoryDirectory};
+/// use alluvium_storage::Tiers;
+/// let directory = MemoryDirectory::new();
+/// let tiers = Tiers::create(&[&directory])?;
+/// assert_eq!(tiers.get(0)?.len(), 0);
+/// assert!(tiers.get(1).is_err());
+/// # Ok::<(), alluvium_storage::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Tiers {
+    files: Vec<Arc<dyn Device>>,
+}
+
+impl Tiers {
+    /// Creates the files of the tiers, each in its directory. Their names are durable once the
+    /// directories are synced.
+    ///
+    /// # Errors
+    /// As the device says.
+    ///
+    /// # Panics
+    /// When there is no directory, or there are more than [`MAX_TIERS`].
+    pub fn create(directories: &[&dyn Directory]) -> Result<Tiers> {
+        Self::with(directories, |directory, name| {
+            directory.create(name, FileOptions::DIRECT)
+        })
+    }
+
+    /// Opens the files of the tiers, each in its directory.
+    ///
+    /// # Errors
+    /// As the device says.
+    ///
+    /// # Panics
+    /// When there is no directory, or there are more than [`MAX_TIERS`].
+    pub fn open(directories: &[&dyn Directory], options: FileOptions) -> Result<Tiers> {
+        Self::with(directories, |directory, name| directory.open(name, options))
+    }
+
+    fn with(
+        directories: &[&dyn Directory],
+        file: impl Fn(&dyn Directory, &str) -> alluvium_device::Result<Arc<dyn Device>>,
+    ) -> Result<Tiers> {
+        let count = directories.len();
+        assert!(
+            (1..=MAX_TIERS).contains(&count),
+            "{count} tiers: there are 1 to {MAX_TIERS} (T1)"
+        );
+        let numbered = directories.iter().enumerate();
+        let files = numbered.map(|(tier, directory)| file(*directory, &tier_file(tier as u8)));
+        Ok(Tiers {
+            files: files.collect::<alluvium_device::Result<_>>()?,
+        })
+    }
+
+    /// These files, for tests with devices of their own.
+    #[cfg(all(test, not(alluvium_model_check)))]
+    pub(crate) fn of(files: Vec<Arc<dyn Device>>) -> Tiers {
+        Tiers { files }
+    }
+
+    /// Returns the file of a tier. The number may come from a damaged pointer, so an unknown one is
+    /// an error.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when there is no such tier.
+    pub fn get(&self, tier: u8) -> Result<&Arc<dyn Device>> {
+        self.files.get(usize::from(tier)).ok_or_else(|| {
+            let place = Place::new(Structure::Node, tier_file(tier), 0);
+            Error::corrupt(
+                place,
+                format!("a tier below {}", self.files.len()),
+                format!("tier {tier}"),
+            )
+        })
+    }
+
+    /// Returns how many tiers there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Makes every completed write of every tier durable.
+    ///
+    /// # Errors
+    /// As the device says; the failed file is poisoned.
+    pub fn sync(&self, purpose: Purpose) -> Result<()> {
+        self.files.iter().try_for_each(|file| Ok(file.sync(purpose)?))
+    }
+}
