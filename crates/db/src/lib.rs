@@ -17,6 +17,7 @@
 //! | opening a store | [`Db::open`], [`Options`]; in memory: [`Options::in_memory`] |
 //! | an ordered map from keys to values | [`Keyspace`], which a [`Db`] has any number of |
 //! | several writes that happen together | [`WriteBatch`] |
+//! | writes that see themselves before they are committed | [`WriteSet`] |
 //! | when a write is safe | [`Durability`] |
 //! | walking over keys, from either end | [`Iter`] |
 //! | reading as of one moment | [`Snapshot`] |
@@ -43,7 +44,7 @@
 //! them, and [`simulation`] names them for tests.)
 //!
 //! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`),
-//! [`WriteBatch`] (`batch.rs`), `snapshot.rs`, `iter.rs`, `reads/`, `committer.rs`; `restore.rs`,
+//! [`WriteBatch`] (`batch.rs`), [`WriteSet`] (`write_set/`), `snapshot.rs`, `iter.rs`, `reads/`, `committer.rs`; `restore.rs`,
 //! `repair.rs` and `progress.rs`; `changes.rs`; then `engine/`, which does the work without
 //! threads, `worker.rs`, which runs it on threads, and `caps.rs`; `catalog.rs`, `structure.rs` and
 //! `format.rs`; `manifest/`.
@@ -90,6 +91,7 @@ mod structure;
 mod tests;
 mod value;
 mod worker;
+mod write_set;
 
 pub use alluvium_base::{DeviceProfile, Purpose};
 pub use alluvium_device::{Counts as DeviceCounts, Snapshot as DeviceStats};
@@ -129,6 +131,7 @@ pub use stats::{
     Unit,
 };
 pub use value::Value;
+pub use write_set::{OwnWrite, WriteSet, WriteSetIter};
 
 /// The program of the README, compiled by its tests.
 #[cfg(doctest)]
