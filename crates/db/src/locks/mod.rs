@@ -125,11 +125,10 @@ impl LockSet {
     /// Each stripe once, in order, in a mode that is as strong as all that were asked for.
     #[inline]
     fn into_stripes(self, count: u32) -> Stripes {
-        let mut stripes: Stripes = self
-            .keys
-            .iter()
-            .map(|&(hash, mode)| ((hash % u64::from(count)) as u32, mode))
-            .collect();
+        let mut stripes = Stripes::with_capacity(self.keys.len());
+        for &(hash, mode) in &self.keys {
+            stripes.push(((hash % u64::from(count)) as u32, mode));
+        }
         if let Some(all) = self.everything {
             stripes.extend((0..count).map(|stripe| (stripe, all)));
         }

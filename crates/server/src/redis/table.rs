@@ -10,7 +10,6 @@ use super::{session::Session, subcommands, transactions, walks};
 use crate::error::Failure;
 use crate::resp::{Args, Reply, number};
 use crate::store::{Mode, Transaction};
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 pub(super) type OnData = fn(&mut Transaction<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Failure>;
@@ -76,6 +75,7 @@ pub(super) struct Command {
 
 impl Command {
     /// Returns the number under which a call is counted: of the subcommand, if it has any.
+    #[inline]
     pub(super) fn counted_as(&self, args: Args<'_>) -> u16 {
         if self.subcommands_at == 0 {
             return self.index;
@@ -84,6 +84,15 @@ impl Command {
             .get(1)
             .and_then(|word| subcommands::position(self.name, word));
         position.map_or(self.index, |position| self.subcommands_at + position)
+    }
+
+    /// What is wrong with its subcommand, if it has subcommands.
+    #[inline]
+    pub(super) fn check_subcommand(&self, args: Args<'_>) -> Result<(), String> {
+        match self.subcommands_at {
+            0 => Ok(()),
+            _ => subcommands::check(self.name, args),
+        }
     }
 
     pub(super) fn is_refused_in_multi(&self) -> bool {
@@ -170,40 +179,38 @@ impl Command {
     }
 
     /// Its keys among its arguments.
-    pub(super) fn keys<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    #[inline]
+    pub(super) fn keys<'a>(&self, args: Args<'a>) -> Keys<'a> {
         let (first, last, step) = self.keys;
-        let (alone, first, count, step) = if step == 0 && last > 0 {
-            // Their number is said by an argument. One that is none has no keys: the command
-            // refuses it.
-            let said = number::integer(args.at(last as usize)).unwrap_or(0);
-            let most = args.len() as i64 - i64::from(last) - 1;
-            let count = if (0..=most).contains(&said) {
-                said as i32
-            } else {
-                0
-            };
-            ((first > 0 && count > 0).then_some(first), last + 1, count, 1)
-        } else {
-            let last = if last < 0 { args.len() as i32 + last } else { last };
-            let is_any = first > 0 && last >= first;
-            (
-                None,
-                first,
-                if is_any { (last - first) / step + 1 } else { 0 },
-                step,
-            )
+        let (alone, first, count, step) = match self.keys {
+            (first, last, 1) if first == last && first > 0 => (None, first, 1, 1),
+            (_, 1.., 0) => {
+                // Their number is said by an argument. One that is none has no keys: the command
+                // refuses it.
+                let said = number::integer(args.at(last as usize)).unwrap_or(0);
+                let most = args.len() as i64 - i64::from(last) - 1;
+                let count = if (0..=most).contains(&said) {
+                    said as i32
+                } else {
+                    0
+                };
+                ((first > 0 && count > 0).then_some(first), last + 1, count, 1)
+            }
+            _ => {
+                let last = if last < 0 { args.len() as i32 + last } else { last };
+                let is_any = first > 0 && last >= first;
+                let count = if is_any { (last - first) / step + 1 } else { 0 };
+                (None, first, count, step)
+            }
         };
-        let places = alone
-            .into_iter()
-            .chain((0..count).map(move |index| first + index * step));
-        let stored = if self.has(SORTS) {
-            sort::stored_key(args)
-        } else {
-            None
-        };
-        places
-            .filter_map(move |place| args.get(place as usize))
-            .chain(stored)
+        Keys {
+            args,
+            alone: alone.map_or(0, |alone| alone as usize),
+            next: first as usize,
+            left: count as usize,
+            step: step as usize,
+            stored: self.has(SORTS).then(|| sort::stored_key(args)).flatten(),
+        }
     }
 
     /// Whether an argument says how many keys there are.
@@ -219,6 +226,41 @@ impl Command {
             (first, _, 0) => (first, first, 1),
             keys => keys,
         }
+    }
+}
+
+/// The keys among the arguments of a command.
+pub(super) struct Keys<'a> {
+    args: Args<'a>,
+    /// Where a key stands that comes before the others, or 0.
+    alone: usize,
+    /// Where the next one of the others stands, how many are left, and how far they are apart.
+    next: usize,
+    left: usize,
+    step: usize,
+    /// One that an option names, behind all others.
+    stored: Option<&'a [u8]>,
+}
+
+impl<'a> Iterator for Keys<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.alone > 0 {
+            return self.args.get(std::mem::take(&mut self.alone));
+        }
+        if self.left > 0 {
+            let key = self.args.get(self.next);
+            self.next += self.step;
+            self.left -= 1;
+            if key.is_some() {
+                return key;
+            }
+            // There are fewer arguments than it takes.
+            self.left = 0;
+        }
+        self.stored.take()
     }
 }
 
@@ -509,9 +551,51 @@ static NUMBERED: LazyLock<(Vec<Command>, Vec<String>)> = LazyLock::new(|| {
     (commands, names)
 });
 
-/// All commands by name.
-static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command>> =
-    LazyLock::new(|| all().map(|command| (command.name.as_bytes(), command)).collect());
+/// The slots of the table of names: more than twice as many as there are commands.
+const SLOTS: usize = 1 << 10;
+
+/// The longest name that is looked for, in words of eight bytes.
+const NAME_WORDS: usize = 3;
+
+/// A name in small letters, padded with zeros, in words.
+type Name = [u64; NAME_WORDS];
+
+/// All commands by name: the slot that the hash of a name says, or one of the next. Every request
+/// asks it.
+static BY_NAME: LazyLock<Vec<Option<(Name, &'static Command)>>> = LazyLock::new(|| {
+    let mut slots = vec![None; SLOTS];
+    assert!(all().count() * 2 < SLOTS, "most names stand in their own slots");
+    for command in all() {
+        let name = folded(command.name.as_bytes()).expect("no name is longer");
+        let mut slot = slot_of(&name);
+        while slots[slot].is_some() {
+            slot = (slot + 1) % SLOTS;
+        }
+        slots[slot] = Some((name, command));
+    }
+    slots
+});
+
+/// A name in words, if it is not too long for any command. No name ends with a zero.
+#[inline]
+fn folded(name: &[u8]) -> Option<Name> {
+    let mut lower = [0; NAME_WORDS * 8];
+    lower.get_mut(..name.len())?.copy_from_slice(name);
+    lower.make_ascii_lowercase();
+    let is_padded = name.last() == Some(&0);
+    let (words, _) = lower.as_chunks::<8>();
+    (!is_padded).then(|| std::array::from_fn(|word| u64::from_le_bytes(words[word])))
+}
+
+/// The slot where a name is looked for first.
+#[inline]
+fn slot_of(name: &Name) -> usize {
+    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mixed = name.iter().fold(0_u64, |hash, word| {
+        (hash.rotate_left(23) ^ word).wrapping_mul(FACTOR)
+    });
+    (mixed >> 54) as usize % SLOTS
+}
 
 /// All commands.
 pub(super) fn all() -> impl Iterator<Item = &'static Command> {
@@ -525,11 +609,16 @@ pub(crate) fn counted_names() -> &'static [String] {
 
 /// The command of a name, in capitals or not.
 pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
-    let mut lower = [0; 24];
-    let lower = lower.get_mut(..name.len())?;
-    lower.copy_from_slice(name);
-    lower.make_ascii_lowercase();
-    BY_NAME.get(&*lower).copied()
+    let name = folded(name)?;
+    let mut slot = slot_of(&name);
+    // An empty slot ends the search, and most are empty.
+    while let Some((found, command)) = &BY_NAME[slot] {
+        if *found == name {
+            return Some(command);
+        }
+        slot = (slot + 1) % SLOTS;
+    }
+    None
 }
 
 #[cfg(test)]
@@ -561,7 +650,14 @@ mod tests {
     fn names_are_found_in_any_spelling_and_stand_for_one_command() {
         assert_eq!(find(b"GeT").unwrap().name, "get");
         assert!(find(b"").is_none() && find(b"nothing").is_none() && find(&[b'a'; 99]).is_none());
-        assert_eq!(BY_NAME.len(), all().count());
+        assert!(find(b"get\0").is_none() && find(&[b'a'; 24]).is_none());
+        for command in all() {
+            let capitals = command.name.to_ascii_uppercase();
+            assert!(
+                std::ptr::eq(find(capitals.as_bytes()).unwrap(), command),
+                "{capitals}"
+            );
+        }
     }
 
     #[test]
