@@ -279,8 +279,8 @@ impl Session {
         for (index, (command, args)) in batch.commands.iter().enumerate() {
             if transaction.bytes() > most {
                 // What was read beforehand is not what is there now.
-                let full = std::mem::replace(&mut transaction, begin(self.database));
-                self.commit(full, &held)?;
+                self.commit(&mut transaction, &held)?;
+                transaction = begin(self.database);
                 *done = Done {
                     commands: index,
                     position: output.len(),
@@ -291,7 +291,7 @@ impl Session {
             if let Some(mut tail) = tail {
                 // What it shows is what is there once all this is committed. The rest of the batch
                 // waits until the client has it.
-                self.commit(transaction, &held)?;
+                self.commit(&mut transaction, &held)?;
                 tail.begin();
                 self.tail = Some(tail);
                 done.commands = index + 1;
@@ -303,7 +303,7 @@ impl Session {
                 break;
             }
         }
-        self.commit(transaction, &held)?;
+        self.commit(&mut transaction, &held)?;
         done.commands = batch.len();
         Ok(None)
     }
@@ -404,7 +404,7 @@ impl Session {
         }
     }
 
-    pub(super) fn commit(&mut self, transaction: Transaction<'_>, held: &Held<'_>) -> Result<(), Failure> {
+    pub(super) fn commit(&mut self, transaction: &mut Transaction<'_>, held: &Held<'_>) -> Result<(), Failure> {
         let waits = transaction.store.waits_for_disk();
         if transaction.commit(held)? == Outcome::Committed {
             self.wants_sync |= waits;

@@ -229,7 +229,7 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
         transaction.database = session.database;
     }
     Lookups::tell(store);
-    session.commit(transaction, &held)?;
+    session.commit(&mut transaction, &held)?;
     reply.array(queue.len());
     reply.raw(&output);
     Ok(())
