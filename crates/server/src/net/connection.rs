@@ -88,6 +88,11 @@ pub(crate) trait Protocol: Send {
     /// each call of `serve`.
     fn takes_sync(&mut self) -> bool;
 
+    /// Whether the protocol has noted since it was last asked that bytes have moved, and when.
+    fn takes_note(&mut self) -> bool {
+        false
+    }
+
     /// The reply to what could not be made durable.
     fn lost(&mut self, output: &mut Vec<u8>, why: &str);
 }
@@ -242,10 +247,13 @@ impl Connection {
         self.is_drained = false;
         for _ in 0..ROUNDS {
             self.send()?;
+            let before = self.output.len();
             if !self.push() {
                 return Ok(Turn::Closed);
             }
-            self.send()?;
+            if self.output.len() > before {
+                self.send()?;
+            }
             if self.output.len() - self.sent > HIGH_WATER {
                 return Ok(Turn::Idle);
             }
@@ -414,7 +422,8 @@ impl Connection {
             SPARE.set(std::mem::take(&mut self.output));
         }
         self.settle();
-        if std::mem::take(&mut self.has_moved) {
+        let is_noted = self.protocol.takes_note();
+        if std::mem::take(&mut self.has_moved) && !is_noted {
             self.client.load.moved_ms.store(self.client.age_ms(), Relaxed);
         }
         if turn == Turn::Stalled {

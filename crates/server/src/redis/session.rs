@@ -6,7 +6,7 @@ use super::paging::{Fits, Paging, no_room};
 use super::permission::{Hold, NotAllowed};
 use super::table::{self, Action, Command, OnSession};
 use super::transactions::Multi;
-use super::{args, connection, subcommands, watching};
+use super::{args, connection, watching};
 use crate::access::User;
 use crate::monitor::Feed;
 use crate::net::{Input, Protocol, Served};
@@ -59,6 +59,10 @@ pub(crate) struct Session {
     pub(super) feed: Option<Arc<Feed>>,
     /// When the batch under way was begun.
     pub(super) began: Option<Instant>,
+    /// When the last batch ended, until it is noted.
+    pub(super) ended: Option<Instant>,
+    /// Whether the last requests were noted, and with them that bytes have come.
+    has_noted: bool,
     pub(super) parser: Parser,
     pub(super) requests: Option<Requests>,
     /// What stopped the reading of requests, behind those that were read.
@@ -133,6 +137,8 @@ impl Session {
             paging: Paging::default(),
             feed: None,
             began: None,
+            ended: None,
+            has_noted: false,
             parser: Parser::default(),
             requests: Some(Requests::default()),
             bad: None,
@@ -164,12 +170,13 @@ impl Session {
             }
             let args = requests.get(index, buffer);
             index += 1;
-            if is_http(args) {
-                self.drop_http();
-                break;
-            }
             let command = match self.admit(args) {
                 Ok(command) => command,
+                // No command is called like that.
+                Err(_) if is_http(args) => {
+                    self.drop_http();
+                    break;
+                }
                 Err(refusal) => {
                     read = None;
                     self.refuse_request(args, &refusal, output);
@@ -206,7 +213,7 @@ impl Session {
                 }
             }
         }
-        self.note(requests, buffer);
+        self.note(requests.len());
         Flow::Done
     }
 
@@ -333,7 +340,9 @@ impl Session {
         };
         self.multi.fail();
         if let Some(command) = table::find(args.at(0)) {
-            self.shared.tally.of(command.counted_as(args)).rejected();
+            let counted_as = command.counted_as(args);
+            self.client.set_last_command(counted_as);
+            self.shared.tally.of(counted_as).rejected();
         }
         self.shared.count_error(&text);
         self.reply(output, |reply| reply.error(&text));
@@ -422,7 +431,7 @@ impl Session {
         if !command.takes(args.len()) {
             return Err(say(args::wrong_number(command.name).to_string()));
         }
-        subcommands::check(command.name, args).map_err(say)?;
+        command.check_subcommand(args).map_err(say)?;
         if !self.is_known && !command.is_for_strangers() {
             return Err(Refusal::Say(Cow::Borrowed("NOAUTH Authentication required.")));
         }
@@ -484,8 +493,7 @@ impl Session {
     }
 
     /// What others see of this connection.
-    fn note(&mut self, requests: &Requests, buffer: &[u8]) {
-        let count = requests.len();
+    fn note(&mut self, count: usize) {
         if count == 0 {
             return;
         }
@@ -493,12 +501,11 @@ impl Session {
             .counters
             .commands
             .fetch_add(count as u64, Ordering::Relaxed);
-        let since = self.client.since.elapsed().as_millis() as u64;
-        self.client.last_ms.store(since, Ordering::Relaxed);
-        let last = requests.get(count - 1, buffer);
-        if let Some(command) = table::find(last.at(0)) {
-            self.client.set_last_command(command.counted_as(last));
-        }
+        let now = self.ended.take().unwrap_or_else(Instant::now);
+        let age_ms = self.client.age_ms_at(now);
+        self.client.last_ms.store(age_ms, Ordering::Relaxed);
+        self.client.load.moved_ms.store(age_ms, Ordering::Relaxed);
+        self.has_noted = true;
     }
 
     fn limits(&self) -> resp::Limits {
@@ -590,6 +597,10 @@ impl Protocol for Session {
 
     fn takes_sync(&mut self) -> bool {
         std::mem::take(&mut self.wants_sync)
+    }
+
+    fn takes_note(&mut self) -> bool {
+        std::mem::take(&mut self.has_noted)
     }
 
     fn lost(&mut self, output: &mut Vec<u8>, why: &str) {

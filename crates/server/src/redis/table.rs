@@ -179,11 +179,9 @@ impl Command {
     }
 
     /// Its keys among its arguments.
-    #[inline]
     pub(super) fn keys<'a>(&self, args: Args<'a>) -> Keys<'a> {
         let (first, last, step) = self.keys;
         let (alone, first, count, step) = match self.keys {
-            (first, last, 1) if first == last && first > 0 => (None, first, 1, 1),
             (_, 1.., 0) => {
                 // Their number is said by an argument. One that is none has no keys: the command
                 // refuses it.
@@ -210,6 +208,17 @@ impl Command {
             left: count as usize,
             step: step as usize,
             stored: self.has(SORTS).then(|| sort::stored_key(args)).flatten(),
+        }
+    }
+
+    /// Looks at its keys among its arguments.
+    #[inline]
+    pub(super) fn each_key<'a>(&self, args: Args<'a>, mut look: impl FnMut(&'a [u8])) {
+        // Most commands have one key, behind their name.
+        if self.keys == ONE && !self.has(SORTS) {
+            args.get(1).into_iter().for_each(look);
+        } else {
+            self.keys(args).for_each(&mut look);
         }
     }
 
@@ -640,10 +649,11 @@ mod tests {
             .unwrap();
         let args = requests.get(0, &buffer);
         let command = find(args.at(0)).unwrap();
-        command
-            .keys(args)
-            .map(|key| String::from_utf8(key.to_vec()).unwrap())
-            .collect()
+        let text = |key: &[u8]| String::from_utf8(key.to_vec()).unwrap();
+        let (keys, mut each) = (command.keys(args).map(text).collect(), Vec::new());
+        command.each_key(args, |key| each.push(text(key)));
+        assert_eq!(each, keys, "{line}");
+        keys
     }
 
     #[test]

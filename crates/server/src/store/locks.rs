@@ -44,6 +44,12 @@ pub(crate) struct Held<'l> {
 pub(crate) struct Wanted(LockSet);
 
 impl Wanted {
+    /// None yet, with space for a number of keys.
+    pub(crate) fn with_capacity(keys: usize) -> Wanted {
+        Wanted(LockSet::with_capacity(keys))
+    }
+
+    #[inline]
     pub(crate) fn key(&mut self, database: u8, key: &[u8], mode: Mode) {
         self.0.key(u64::from(database), key, mode);
     }
@@ -69,6 +75,7 @@ impl Locks {
     }
 
     /// Waits for all locks that are wanted.
+    #[inline]
     pub(crate) fn lock(&self, wanted: Wanted) -> Held<'_> {
         Held {
             locks: self,
