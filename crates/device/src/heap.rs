@@ -9,6 +9,12 @@ const MAPPED_FROM: libc::c_int = 1 << 20;
 #[cfg(target_env = "gnu")]
 const KEPT: libc::c_int = 1 << 20;
 
+/// Heaps for each processor. Threads take turns at a heap, so that too few make them wait for each
+/// other: with one for each processor, two busy threads met in one. Each keeps what lies between its
+/// blocks, so that many take more memory: glibc's eight for each processor 13 % more.
+#[cfg(target_env = "gnu")]
+const HEAPS_PER_CORE: usize = 2;
+
 /// Has the allocator give freed memory back to the system, so that what is resident is what is
 /// used.
 ///
@@ -18,7 +24,8 @@ const KEPT: libc::c_int = 1 << 20;
 pub fn give_freed_memory_back() {
     #[cfg(target_env = "gnu")]
     {
-        let heaps = std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2));
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let heaps = cores.max(2).saturating_mul(HEAPS_PER_CORE);
         let heaps = libc::c_int::try_from(heaps).unwrap_or(libc::c_int::MAX);
         for (setting, value) in [
             (libc::M_ARENA_MAX, heaps),
