@@ -62,9 +62,14 @@ pub(super) fn get(
             };
         }
         let kept = items.get(&[word])?.pop().flatten();
+        let _working = match (seconds, &kept) {
+            (Some(_), Some(kept)) => items.room_to_touch(kept.item()?.value.len()),
+            _ => None,
+        };
         if let Some(seconds) = seconds {
             // What a touch lets expire at once is still told.
             counters.items.touched(touch_one(items, word, seconds)?);
+            items.relieve()?;
         }
         counters.items_got.fetch_add(1, Ordering::Relaxed);
         let Some(kept) = kept else {
