@@ -44,7 +44,8 @@
 //! them, and [`simulation`] names them for tests.)
 //!
 //! *Read in this order*: [`Options`] (`options.rs`), [`Db`] (`db.rs`), [`Keyspace`] (`keyspace/`),
-//! [`WriteBatch`] (`batch.rs`), [`WriteSet`] (`write_set/`), `snapshot.rs`, `iter.rs`, `reads/`, `committer.rs`; `restore.rs`,
+//! [`WriteBatch`] (`batch.rs`), [`WriteSet`] (`write_set/`), `snapshot.rs`, `iter.rs`, `reads/`,
+//! `committer.rs`; `restore.rs`,
 //! `repair.rs` and `progress.rs`; `changes.rs`; then `engine/`, which does the work without
 //! threads, `worker.rs`, which runs it on threads, and `caps.rs`; `catalog.rs`, `structure.rs` and
 //! `format.rs`; `manifest/`.

@@ -10,8 +10,8 @@ const MAPPED_FROM: libc::c_int = 1 << 20;
 const KEPT: libc::c_int = 1 << 20;
 
 /// Heaps for each processor. Threads take turns at a heap, so that too few make them wait for each
-/// other: with one for each processor, two busy threads met in one. Each keeps what lies between its
-/// blocks, so that many take more memory: glibc's eight for each processor 13 % more.
+/// other: with one for each processor, two busy threads met in one. Each keeps what lies between
+/// its blocks, so that many take more memory: glibc's eight for each processor 13 % more.
 #[cfg(target_env = "gnu")]
 const HEAPS_PER_CORE: usize = 2;
 

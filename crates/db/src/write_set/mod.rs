@@ -213,8 +213,8 @@ impl WriteSet {
         }
     }
 
-    /// Returns what the set itself says of a key, or `None` if it says nothing: then the store is to
-    /// be asked.
+    /// Returns what the set itself says of a key, or `None` if it says nothing: then the store is
+    /// asked.
     #[must_use]
     pub fn own(&self, key: impl AsRef<[u8]>) -> Option<OwnWrite<'_>> {
         let key = key.as_ref();
@@ -256,8 +256,8 @@ impl WriteSet {
         }
     }
 
-    /// Returns an iterator over all keys and values, in key order: the store's as they are now, with
-    /// the set's own writes over them.
+    /// Returns an iterator over all keys and values, in key order: the store's as they are now,
+    /// with the set's own writes over them.
     #[must_use]
     pub fn iter(&self) -> WriteSetIter<'_> {
         self.range::<&[u8]>(..)

@@ -16,7 +16,7 @@ const RELATIVE_S: i64 = 30 * 24 * 60 * 60;
 /// becomes, its record, and the batch that it is committed with.
 const COPIES: usize = 4;
 
-/// Items that one request writes are committed when they have more bytes than this.
+/// What one request writes is committed when it has more bytes than this.
 const COMMITTED_AT_ONCE: usize = 1 << 20;
 
 /// Keys of items are locked as if they were of a database of their own.

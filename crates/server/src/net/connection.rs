@@ -226,9 +226,10 @@ impl Connection {
         }
     }
 
-    /// Takes what others have for the connection, unless it owes much already; false if it must
-    /// end.
-    fn push(&mut self) -> bool {
+    /// Takes what others have for the connection, unless it owes much already, and sends it; false
+    /// if it must end.
+    fn push(&mut self) -> io::Result<bool> {
+        let before = self.output.len();
         let goes_on = match self.output.len() - self.sent > HIGH_WATER {
             true => !self.protocol.is_overrun(),
             false => self.protocol.pushed(&mut self.output, &self.waker),
@@ -239,7 +240,10 @@ impl Connection {
                 "closed: it did not take what MONITOR shows"
             );
         }
-        goes_on
+        if self.output.len() > before {
+            self.send()?;
+        }
+        Ok(goes_on)
     }
 
     fn rounds(&mut self) -> io::Result<Turn> {
@@ -247,12 +251,8 @@ impl Connection {
         self.is_drained = false;
         for _ in 0..ROUNDS {
             self.send()?;
-            let before = self.output.len();
-            if !self.push() {
+            if !self.push()? {
                 return Ok(Turn::Closed);
-            }
-            if self.output.len() > before {
-                self.send()?;
             }
             if self.output.len() - self.sent > HIGH_WATER {
                 return Ok(Turn::Idle);

@@ -79,8 +79,9 @@ impl<'a> Batch<'a> {
 
     /// Waits for locks. `blind` of the commands write to keys whatever they have.
     #[inline]
-    fn take<'s>(&self, store: &'s Store, (wanted, blind): (Wanted, usize)) -> Locked<'s> {
+    fn take<'s>(&self, store: &'s Store, number: u8, (wanted, blind): (Wanted, usize)) -> Locked<'s> {
         Locked {
+            number,
             needs_locks: !wanted.is_empty(),
             held: store.locks.lock(wanted),
             is_blind: blind == self.len(),
@@ -93,7 +94,7 @@ impl<'a> Batch<'a> {
         // As long as no key has a collection, a command is as blind as it says.
         if !store.marks.has_any(database) {
             let (wanted, blind) = self.wanted(database, |_, command, args| command.is_blind(args));
-            let locked = self.take(store, (wanted, blind));
+            let locked = self.take(store, database, (wanted, blind));
             if blind == 0 || !store.marks.has_any(database) {
                 return locked;
             }
@@ -101,11 +102,24 @@ impl<'a> Batch<'a> {
         self.lock_beside_collections(store, database)
     }
 
+    /// The same for a database of clients.
+    #[inline]
+    fn lock_in<'s>(&self, store: &'s Store, database: u8) -> Locked<'s> {
+        loop {
+            let number = store.databases.number_of(database);
+            let locked = self.lock(store, number);
+            // Until the locks were held it may have been swapped (S24).
+            if store.databases.number_of(database) == number {
+                return locked;
+            }
+        }
+    }
+
     /// The same where keys may have collections.
     fn lock_beside_collections<'s>(&self, store: &'s Store, database: u8) -> Locked<'s> {
         let mut blind = self.blind(store, database);
         loop {
-            let locked = self.take(store, self.wanted(database, |index, _, _| blind[index]));
+            let locked = self.take(store, database, self.wanted(database, |index, _, _| blind[index]));
             // Until the locks were held a key may have got a collection. What has lost it meanwhile
             // is locked more strongly than need be.
             let now = self.blind(store, database);
@@ -133,8 +147,20 @@ impl<'a> Batch<'a> {
 /// For each command of a batch, whether it writes to its keys whatever they have.
 type BlindOnes = SmallVec<[bool; 16]>;
 
+/// What a batch waits for: records, and the memory that they take.
+pub(super) struct Awaited {
+    pub(super) reading: MultiGet,
+    pub(super) memory: Reading,
+    /// The number that the database of the records is stored under.
+    pub(super) number: u8,
+}
+
 /// The records that a batch has waited for.
-pub(super) type ReadResult = alluvium::Result<Vec<Option<Value>>>;
+pub(super) struct ReadResult {
+    pub(super) values: alluvium::Result<Vec<Option<Value>>>,
+    /// The number that their database was stored under.
+    pub(super) number: u8,
+}
 
 /// The locks of a batch.
 struct Locked<'s> {
@@ -143,6 +169,8 @@ struct Locked<'s> {
     needs_locks: bool,
     /// Whether all commands write to their keys whatever they have.
     is_blind: bool,
+    /// The number that their database is stored under.
+    number: u8,
 }
 
 /// What became of a batch.
@@ -150,7 +178,7 @@ pub(super) enum Ran {
     /// How many of its commands were executed.
     Commands(usize),
     /// None of them: it waits for this.
-    Waits(Box<(MultiGet, Reading)>),
+    Waits(Box<Awaited>),
 }
 
 /// How long a reply may be.
@@ -274,24 +302,25 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
         done: &mut Done,
-    ) -> Result<Option<Box<(MultiGet, Reading)>>, Failure> {
+    ) -> Result<Option<Box<Awaited>>, Failure> {
         let shared = std::sync::Arc::clone(&self.shared);
         let store = &*shared.store;
         let Locked {
             held,
             needs_locks,
             is_blind,
-        } = batch.lock(store, self.database);
+            number,
+        } = batch.lock_in(store, self.database);
         let begin = |database| match is_blind {
             true => Transaction::blind(store, database),
             false => Transaction::new(store, database),
         };
-        let mut transaction = begin(self.database);
+        let mut transaction = begin(number);
         transaction.take_over(self.room.take());
         let ahead = if is_blind {
             Ahead::Known
         } else {
-            let records = batch.records(self.database, AT_ONCE.min(store.sizes.most()));
+            let records = batch.records(number, AT_ONCE.min(store.sizes.most()));
             read_ahead(&mut transaction, records, read, needs_locks, context)?
         };
         match ahead {
@@ -312,7 +341,7 @@ impl Session {
             if transaction.bytes() > most {
                 self.commit(&mut transaction, &held)?;
                 // What was read beforehand is not what is there now.
-                transaction = begin(self.database);
+                transaction = begin(transaction.database);
                 *done = Done {
                     commands: index,
                     position: output.len(),
@@ -488,7 +517,7 @@ enum Ahead {
     /// Everything is known that was asked for.
     Known,
     /// It is waited for, with the memory that it takes.
-    Waits(Box<(MultiGet, Reading)>),
+    Waits(Box<Awaited>),
     /// Clients have no memory left for it.
     NoRoom,
 }
@@ -505,7 +534,9 @@ fn read_ahead(
         return Ok(Ahead::Known);
     }
     let data = &transaction.store.data;
-    match read {
+    // What was read of a database that was swapped since is of another (S24).
+    let read = read.filter(|read| read.number == transaction.database);
+    match read.map(|read| read.values) {
         // What it has read before it had the locks is in memory now, but may have changed.
         Some(result) if needs_locks => {
             result?;
@@ -516,13 +547,19 @@ fn read_ahead(
             transaction.has_read(records, values);
         }
         None => {
-            let Some(room) = transaction.store.room_to_read(records.len()) else {
+            let Some(memory) = transaction.store.room_to_read(records.len()) else {
                 return Ok(Ahead::NoRoom);
             };
             let mut reading = data.multi_get_async(&records);
             match Pin::new(&mut reading).poll(context) {
                 Poll::Ready(values) => transaction.has_read(records, values?),
-                Poll::Pending => return Ok(Ahead::Waits(Box::new((reading, room)))),
+                Poll::Pending => {
+                    return Ok(Ahead::Waits(Box::new(Awaited {
+                        reading,
+                        memory,
+                        number: transaction.database,
+                    })));
+                }
             }
         }
     }

@@ -1,19 +1,18 @@
 //! One connection: requests are looked up, checked, and executed in batches; replies come in order
 //! (S9).
 
-use super::batch::{Batch, Ran, ReadResult};
+use super::batch::{Awaited, Batch, Ran, ReadResult};
 use super::paging::{Fits, Paging, no_room};
 use super::permission::{Hold, NotAllowed};
-use super::table::{self, Action, Command, OnSession};
+use super::table::{Action, Command, OnSession};
 use super::transactions::Multi;
-use super::{args, connection, watching};
+use super::{args, connection, names, watching};
 use crate::access::User;
 use crate::monitor::Feed;
 use crate::net::{Input, Protocol, Served};
 use crate::resp::{self, Args, BadRequest, Parser, Progress, Reply, Requests, Tail, Version};
 use crate::shared::{Client, Shared};
 use crate::store::Reading;
-use alluvium::MultiGet;
 use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -100,7 +99,7 @@ struct Waiting {
     /// of users change.
     count: usize,
     /// What it reads; nothing if it waits for the end of a pause.
-    reading: Option<Box<(MultiGet, Reading)>>,
+    reading: Option<Box<Awaited>>,
 }
 
 /// What becomes of requests.
@@ -274,10 +273,11 @@ impl Session {
             let Some(reading) = &mut waiting.reading else {
                 return Ok((waiting.at, None));
             };
-            return match Pin::new(&mut reading.0).poll(context) {
-                Poll::Ready(result) => {
-                    self.room = waiting.reading.take().map(|reading| reading.1);
-                    Ok((waiting.at, Some((waiting.count, result))))
+            return match Pin::new(&mut reading.reading).poll(context) {
+                Poll::Ready(values) => {
+                    let number = reading.number;
+                    self.room = waiting.reading.take().map(|reading| reading.memory);
+                    Ok((waiting.at, Some((waiting.count, ReadResult { values, number }))))
                 }
                 Poll::Pending => {
                     self.waiting = Some(waiting);
@@ -339,7 +339,7 @@ impl Session {
             }
         };
         self.multi.fail();
-        if let Some(command) = table::find(args.at(0)) {
+        if let Some(command) = names::find(args.at(0)) {
             let counted_as = command.counted_as(args);
             self.client.set_last_command(counted_as);
             self.shared.tally.of(counted_as).rejected();
@@ -425,8 +425,8 @@ impl Session {
     /// What a request asks for, if it may.
     fn admit(&self, args: Args<'_>) -> Result<&'static Command, Refusal> {
         let say = |text| Refusal::Say(Cow::Owned(text));
-        let Some(command) = table::find(args.at(0)) else {
-            return Err(say(unknown(args)));
+        let Some(command) = names::find(args.at(0)) else {
+            return Err(say(args::unknown(args)));
         };
         if !command.takes(args.len()) {
             return Err(say(args::wrong_number(command.name).to_string()));
@@ -627,25 +627,4 @@ impl Drop for Session {
 /// Whether a request is a line of HTTP: `POST …` or `Host: …`, as Redis looks for them.
 fn is_http(args: Args<'_>) -> bool {
     args.is(0, "post") || args.is(0, "host:")
-}
-
-/// The error of a command that does not exist, as Redis words it.
-fn unknown(args: Args<'_>) -> String {
-    const MOST: usize = 128;
-    let shown =
-        |bytes: &[u8], most: usize| String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned();
-    let mut text = format!(
-        "ERR unknown command '{}', with args beginning with: ",
-        shown(args.at(0), MOST)
-    );
-    let mut left = MOST;
-    for arg in args.from(1).iter() {
-        if left == 0 {
-            break;
-        }
-        let part = shown(arg, left);
-        left = left.saturating_sub(part.len() + 3);
-        text += &format!("'{part}' ");
-    }
-    text
 }

@@ -477,8 +477,8 @@ impl Parser {
 /// The digits of a header that are read in one go.
 const USUAL_DIGITS: usize = 9;
 
-/// The number in a line that begins with `mark`, and how many bytes the line takes: if all of it has
-/// come, and it looks as clients write it. Any other line is for those who look closer.
+/// The number in a line that begins with `mark`, and how many bytes the line takes: if all of it
+/// has come, and it looks as clients write it. Any other line is read by `Parser::line`.
 #[inline]
 fn usual_header(line: &[u8], mark: u8, limits: &Limits) -> Option<(usize, usize)> {
     let (&first, digits) = line.split_first()?;

@@ -25,7 +25,7 @@ fn hash(seed: u64, key: &[u8]) -> u64 {
     let (words, rest) = key.as_chunks::<8>();
     let hash = words
         .iter()
-        .fold(seed, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+        .fold(seed, |hash, word| mix(hash, u64::from_ne_bytes(*word)));
     let last = rest
         .iter()
         .fold(key.len() as u64, |last, &byte| last << 8 | u64::from(byte));

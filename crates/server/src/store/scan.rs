@@ -2,7 +2,6 @@
 
 use super::transaction::Transaction;
 use crate::error::Failure;
-use crate::model::format::InnerKey;
 use crate::waits::{self, MayWait};
 use alluvium::{Iter, WriteSetIter};
 
@@ -33,11 +32,11 @@ enum Walk<'t> {
 impl<'t> Scan<'t> {
     pub(super) fn new(
         transaction: &'t Transaction<'_>,
-        start: InnerKey,
-        end: InnerKey,
+        start: &[u8],
+        end: &[u8],
         direction: Direction,
     ) -> Scan<'t> {
-        let range = &start[..]..&end[..];
+        let range = start..end;
         let walk = match &transaction.writes {
             None => Walk::Store(Box::new(transaction.store.data.range(range))),
             Some(writes) => Walk::Own(Box::new(writes.range(range))),

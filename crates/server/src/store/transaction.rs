@@ -1,6 +1,7 @@
 //! What commands read and write through: the store with their own writes laid over it, committed as
 //! one.
 
+use super::databases::{Numbers, database_of};
 use super::locks::Held;
 use super::marks::MarkChanges;
 use super::order::Open;
@@ -43,8 +44,10 @@ pub(crate) enum Outcome {
 /// Reads and writes of one or several commands that take effect together. It sees its own writes.
 pub(crate) struct Transaction<'s> {
     pub(crate) store: &'s Store,
-    /// The database that keys are of.
+    /// The number that the database is stored under which keys are of.
     pub(crate) database: u8,
+    /// Under which numbers databases are to be stored, if any were swapped.
+    swapped: Option<Box<Numbers>>,
     /// The time of all that it does.
     pub(crate) now_ms: u64,
     prefetched: Vec<(InnerKey, Option<Value>)>,
@@ -62,8 +65,8 @@ pub(crate) struct Transaction<'s> {
     pub(super) staged: Staged<'s>,
     /// The memory of what was read last.
     reading: Cell<Option<Reading>>,
-    /// User's keys that were written to.
-    touched: Vec<(u8, InnerKey)>,
+    /// User's keys that were written to, by the databases that clients know.
+    touched: Vec<(u8, Box<[u8]>)>,
     /// How many bytes were written blindly.
     bytes: usize,
     /// How many bytes expire, and when the last ones do.
@@ -96,6 +99,7 @@ impl<'s> Transaction<'s> {
         Transaction {
             store,
             database,
+            swapped: None,
             now_ms: store.now_ms(),
             prefetched: Vec::new(),
             next: 0,
@@ -264,13 +268,21 @@ impl<'s> Transaction<'s> {
     }
 
     /// No key of the range has a value.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers make the keys for this call"
+    )]
     pub(crate) fn delete_range(&mut self, start: InnerKey, end: InnerKey) {
         self.writes().delete_range(start, Some(&end));
     }
 
     /// Everything from `start` on and before `end`, in order.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers make the keys for this call"
+    )]
     pub(crate) fn scan(&self, start: InnerKey, end: InnerKey, direction: scan::Direction) -> scan::Scan<'_> {
-        scan::Scan::new(self, start, end, direction)
+        scan::Scan::new(self, &start, &end, direction)
     }
 
     /// Notes that a key has a collection.
@@ -299,8 +311,60 @@ impl<'s> Transaction<'s> {
     /// Notes that a user's key was written to.
     pub(crate) fn touch(&mut self, key: &[u8]) {
         if self.store.locks.has_watchers() {
-            self.touched.push((self.database, key.into()));
+            let database = database_of(&self.numbers(), self.database);
+            self.touched.push((database, key.into()));
         }
+    }
+
+    /// The numbers that databases are stored under, as the transaction sees them.
+    fn numbers(&self) -> Numbers {
+        match &self.swapped {
+            Some(numbers) => **numbers,
+            None => self.store.databases.numbers(),
+        }
+    }
+
+    /// The number that a database is stored under, as the transaction sees it.
+    #[inline]
+    pub(crate) fn number_of(&self, database: u8) -> u8 {
+        match &self.swapped {
+            Some(numbers) => numbers[usize::from(database)],
+            None => self.store.databases.number_of(database),
+        }
+    }
+
+    /// Lets two databases change places, and tells those who watch keys that are in one of them.
+    /// All locks are held.
+    pub(crate) fn swap(&mut self, one: u8, other: u8) -> Result<(), Failure> {
+        let mut numbers = self.numbers();
+        let (first, second) = (numbers[usize::from(one)], numbers[usize::from(other)]);
+        let now = self.database;
+        for database in [one, other] {
+            for key in self.store.locks.watched(database) {
+                let mut is_there = false;
+                for number in [first, second] {
+                    self.database = number;
+                    is_there |= self.entry(&key)?.is_some();
+                }
+                if is_there {
+                    self.touched.push((database, key));
+                }
+            }
+        }
+        // What follows is for the database that it was for, wherever that is now.
+        self.database = match now {
+            _ if now == first => second,
+            _ if now == second => first,
+            _ => now,
+        };
+        numbers.swap(usize::from(one), usize::from(other));
+        self.put(
+            format::databases_key(),
+            format::encode_databases(&numbers).to_vec(),
+            0,
+        );
+        self.swapped = Some(Box::new(numbers));
+        Ok(())
     }
 
     /// Deletes everything of a database. All locks are held.
@@ -317,7 +381,8 @@ impl<'s> Transaction<'s> {
     /// Deletes all records of a range of the database, and tells who watches a key that has one.
     /// All locks are held.
     pub(crate) fn empty_range(&mut self, start: InnerKey, end: InnerKey) -> Result<(), Failure> {
-        for key in self.store.locks.watched(self.database) {
+        let database = database_of(&self.numbers(), self.database);
+        for key in self.store.locks.watched(database) {
             let is_within = (&start..&end).contains(&&format::record_key(self.database, &key));
             if is_within && self.entry(&key)?.is_some() {
                 self.touch(&key);
@@ -364,6 +429,9 @@ impl<'s> Transaction<'s> {
         }
         self.store.db.write(batch)?;
         self.writes = None;
+        if let Some(numbers) = self.swapped.take() {
+            self.store.databases.set(&numbers);
+        }
         self.staged.keep();
         if let Some(changes) = &marks {
             changes.after(&self.store.marks);
