@@ -78,13 +78,14 @@ impl LockMode {
 }
 
 /// Few stand in the value itself: sets are moved.
-type Stripes = SmallVec<[(u32, LockMode); 4]>;
+type Stripes = SmallVec<[(u32, LockMode); FEW]>;
+const FEW: usize = 4;
 
 /// The keys that a thread wants to lock, all at once.
 #[derive(Debug, Default)]
 pub struct LockSet {
     /// Hashes of keys. The table makes stripes of them.
-    keys: SmallVec<[(u64, LockMode); 4]>,
+    keys: SmallVec<[(u64, LockMode); FEW]>,
     everything: Option<LockMode>,
 }
 
@@ -99,14 +100,17 @@ impl LockSet {
     /// assert!(!set.is_empty());
     /// ```
     #[must_use]
+    #[inline]
     pub fn with_capacity(keys: usize) -> LockSet {
-        LockSet {
-            keys: SmallVec::with_capacity(keys),
-            everything: None,
+        let mut set = LockSet::default();
+        if keys > FEW {
+            set.keys.reserve_exact(keys);
         }
+        set
     }
 
     /// Adds a key of a space. Equal keys of different spaces are different keys.
+    #[inline]
     pub fn key(&mut self, space: u64, key: &[u8], mode: LockMode) {
         self.keys.push((seeded(space, key), mode));
     }
@@ -118,6 +122,7 @@ impl LockSet {
 
     /// Returns whether the set has no keys.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.everything.is_none()
     }
@@ -125,7 +130,10 @@ impl LockSet {
     /// Each stripe once, in order, in a mode that is as strong as all that were asked for.
     #[inline]
     fn into_stripes(self, count: u32) -> Stripes {
-        let mut stripes = Stripes::with_capacity(self.keys.len());
+        let mut stripes = Stripes::new();
+        if self.keys.len() > FEW {
+            stripes.reserve_exact(self.keys.len());
+        }
         for &(hash, mode) in &self.keys {
             stripes.push(((hash % u64::from(count)) as u32, mode));
         }
