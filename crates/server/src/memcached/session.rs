@@ -249,7 +249,7 @@ impl Session {
                 output.truncate(start);
                 self.refuse(&failure, request, output);
             }
-            self.bound(request, start, output);
+            self.bound(request, start, items.reply_room, output);
             if items.wants_care {
                 // What comes before holds, so that nothing is done, or counted, twice.
                 self.commit(&mut items)?;
@@ -261,10 +261,11 @@ impl Session {
         Ok(Ran::Whole)
     }
 
-    /// Refuses a reply that is longer than what is free of the memory of clients.
-    fn bound(&self, request: &Request<'_>, start: usize, output: &mut Vec<u8>) {
+    /// Refuses a reply that is longer than `most`, which was free of the memory of clients when the
+    /// run began: a reply of items ended there.
+    fn bound(&self, request: &Request<'_>, start: usize, most: usize, output: &mut Vec<u8>) {
         let only_reads = matches!(request.word(0), b"get" | b"gets" | b"mg");
-        if !only_reads || output.len().saturating_sub(start) <= self.shared.budget.reply_room() {
+        if !only_reads || output.len().saturating_sub(start) <= most {
             return;
         }
         output.truncate(start);
