@@ -3,6 +3,7 @@
 use crate::client::{Client, Fixture, options};
 use alluvium::Options;
 use alluvium_server::Server;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
 fn swapped_databases_show_each_others_keys_until_they_are_swapped_back() {
@@ -139,4 +140,37 @@ fn no_increment_is_lost_or_doubled_while_databases_are_swapped() {
         sum += client.ask("GET a").trim_matches('"').parse::<u64>().unwrap_or(0);
     }
     assert_eq!(sum, 4 * 100 * 2);
+}
+
+#[test]
+fn a_write_that_waited_for_a_swap_goes_to_its_database_as_it_is_then() {
+    let fixture = Fixture::new();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            let (fixture, is_over) = (&fixture, &is_over);
+            scope.spawn(move || {
+                let mut client = fixture.client();
+                for number in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    client.script(&format!("SET k {writer}:{number} => OK"));
+                }
+            });
+        }
+        let mut client = fixture.client();
+        client.script("SELECT 1 => OK");
+        let mut changed = Vec::new();
+        for _ in 0..500 {
+            client.script("SWAPDB 0 1 => OK");
+            // All others write to the other database.
+            let (before, after) = (client.ask("GET k"), client.ask("GET k"));
+            if before != after {
+                changed.push((before, after));
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+        assert!(changed.is_empty(), "{} times: {:?}", changed.len(), changed[0]);
+    });
 }
