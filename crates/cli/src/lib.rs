@@ -9,8 +9,9 @@
 //! *Read in this order*: `arguments.rs` (the verbs), `exit.rs` (what a script learns), `context.rs`
 //! (how a store is opened), `store.rs` (what a verb works on, whichever process has it open),
 //! `typed.rs` (keys of Redis clients), `remote.rs` (figures of a server elsewhere), `users.rs` (the
-//! file of a server's users), `private.rs` (files that others may not read), `screen.rs` and
-//! `bytes.rs` (what is printed), `confirm.rs` (what is asked), then `verbs/`, a file for each;
+//! file of a server's users), `panics.rs` (what a server says of one), `private.rs` (files that
+//! others may not read), `screen.rs` and `bytes.rs` (what is printed), `confirm.rs` (what is
+//! asked), then `verbs/`, a file for each;
 //! `formats/` and `import/` for what comes and goes in bulk.
 //!
 //! Invariants:
@@ -37,6 +38,7 @@ mod exit;
 pub mod formats;
 mod import;
 mod log;
+mod panics;
 mod password;
 mod private;
 mod progress;

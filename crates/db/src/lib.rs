@@ -17,6 +17,7 @@
 //! | opening a store | [`Db::open`], [`Options`]; in memory: [`Options::in_memory`] |
 //! | an ordered map from keys to values | [`Keyspace`], which a [`Db`] has any number of |
 //! | several writes that happen together | [`WriteBatch`] |
+//! | writes that see themselves before they are committed | [`WriteSet`] |
 //! | when a write is safe | [`Durability`] |
 //! | walking over keys, from either end | [`Iter`] |
 //! | reading as of one moment | [`Snapshot`] |
@@ -42,13 +43,13 @@
 //! *Does not know*: what pages and log segments hold; networks, file systems. (`options.rs` sizes
 //! them, and [`simulation`] names them for tests.)
 //!
-//! *Read in this order*, each above what the next ones use: `open.rs`, `restore.rs` and `repair.rs`;
-//! [`Db`] (`db.rs`); [`Reads`] (`reads.rs`) and `snapshot.rs`; [`Keyspace`] (`keyspace/`);
-//! `futures/`, `iter.rs`, `changes.rs`; `pin.rs` and `shared.rs` (what handles share);
-//! `committer.rs`, `reactor.rs`, `worker.rs` and `caps.rs` (threads); [`WriteBatch`] (`batch.rs`);
-//! `engine/`, which does the work without threads; [`Options`] (`options.rs`, `scale.rs`,
-//! `machine.rs`, [`devices`]); `catalog.rs`, `manifest/`, `format.rs`, `structure.rs`, `keyspace_options.rs`. No
-//! two modules import each other.
+//! *Read in this order*, each above what the next ones use: `open.rs`, `restore.rs` and
+//! `repair.rs`; [`Db`] (`db.rs`); [`WriteSet`] (`write_set/`), [`Reads`] (`reads.rs`) and
+//! `snapshot.rs`; [`Keyspace`] (`keyspace/`); `futures/`, `iter.rs`, `changes.rs`; `pin.rs` and
+//! `shared.rs` (what handles share); `committer.rs`, `reactor.rs`, `worker.rs` and `caps.rs`
+//! (threads); [`WriteBatch`] (`batch.rs`); `engine/`, which does the work without threads;
+//! [`Options`] (`options.rs`, `scale.rs`, `machine.rs`, [`devices`]); `catalog.rs`, `manifest/`,
+//! `format.rs`, `structure.rs`, `keyspace_options.rs`. No two modules import each other.
 //!
 //! Invariants (the engine's are in its header):
 //!
@@ -100,6 +101,7 @@ mod structure;
 mod tests;
 mod value;
 mod worker;
+mod write_set;
 
 pub use alluvium_base::{DeviceProfile, Purpose};
 pub use alluvium_device::{Counts as DeviceCounts, Snapshot as DeviceStats};
@@ -141,6 +143,7 @@ pub use stats::{
     Unit,
 };
 pub use value::Value;
+pub use write_set::{OwnWrite, WriteSet, WriteSetIter};
 
 /// The program of the README, compiled by its tests.
 #[cfg(doctest)]

@@ -31,14 +31,20 @@ pub(crate) struct Latencies {
 }
 
 impl Latencies {
+    /// Whether an event that took so long may have to be noted: most of the time none is.
+    #[inline]
+    pub(crate) fn may_note(&self, took: Duration) -> bool {
+        let threshold = self.threshold_ms.load(Ordering::Relaxed);
+        threshold != 0 && took >= Duration::from_millis(threshold)
+    }
+
     /// Notes an event if it took as long as the threshold says. Of several in one second the
     /// longest is kept.
     pub(crate) fn note(&self, name: &'static str, at_s: impl FnOnce() -> u64, took: Duration) {
-        let threshold = self.threshold_ms.load(Ordering::Relaxed);
-        let took_ms = took.as_millis() as u64;
-        if threshold == 0 || took_ms < threshold {
+        if !self.may_note(took) {
             return;
         }
+        let took_ms = took.as_millis() as u64;
         let at_s = at_s();
         let mut events = self.events.lock();
         let event = events.entry(name).or_default();

@@ -102,7 +102,13 @@ impl Client {
 
     /// How long it has been connected.
     pub(crate) fn age_ms(&self) -> u64 {
-        self.since.elapsed().as_millis() as u64
+        self.age_ms_at(Instant::now())
+    }
+
+    /// How long it had been connected at a time.
+    pub(crate) fn age_ms_at(&self, now: Instant) -> u64 {
+        let age = now.saturating_duration_since(self.since);
+        age.as_secs() * 1000 + u64::from(age.subsec_millis())
     }
 
     /// How long ago bytes came from it, or went to it.

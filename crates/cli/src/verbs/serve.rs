@@ -7,7 +7,7 @@ use crate::exit::failure;
 use crate::password;
 use crate::screen::{self, Output};
 use crate::users::Users;
-use crate::{log, stop};
+use crate::{log, panics, stop};
 use alluvium::Durability;
 use alluvium_server::{Exposure, Server, ServerOptions, Tls};
 use anyhow::{Context as _, Result};
@@ -180,6 +180,7 @@ fn manage(server: &Server, directory: &Path) {
 impl Serve {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         alluvium_device::heap::give_freed_memory_back();
+        panics::are_brief();
         let options = self.options(context)?;
         context.check()?;
         stop::listen()?;

@@ -151,6 +151,13 @@ fn served(context: &Context, server: &Remote) -> Result<Exit> {
             "dead_bytes": figure("space.dead_bytes"),
         },
         "memory": memory.into_iter().collect::<serde_json::Map<String, Value>>(),
+        "operations_since_opening": {
+            "gets": figure("operations.gets") + figure("operations.multi_get_keys"),
+            "scans": figure("operations.scans"),
+            "puts": figure("operations.puts"),
+            "deletes": figure("operations.deletes"),
+            "commits": figure("operations.commits"),
+        },
         "device_since_opening": {
             "reads": device("reads"),
             "read_bytes": device("read_bytes"),

@@ -99,6 +99,30 @@ fn what_was_acknowledged_is_there_after_sigterm_and_after_sigkill() {
 }
 
 #[test]
+fn a_panic_is_told_without_a_backtrace_unless_all_of_it_is_asked_for() {
+    for (word, has_backtrace) in [("1", false), ("full", true)] {
+        let place = Place::new();
+        let mut served = Served::with(&place, &[], |command| {
+            command.env("RUST_BACKTRACE", word);
+        });
+        let mut socket = TcpStream::connect(&served.redis).unwrap();
+        socket.write_all(b"DEBUG PANIC\r\n").unwrap();
+        // The connection ends, and no other.
+        assert_eq!(socket.read(&mut [0; 100]).unwrap_or(0), 0);
+        asked(&served.redis, "PING\r\n", "+PONG\r\n");
+        let mut err = served.child.stderr.take().expect("it is piped");
+        assert_eq!(served.ended(libc::SIGTERM), Some(0));
+        let mut said = String::new();
+        err.read_to_string(&mut said).unwrap();
+        assert!(
+            said.contains("DEBUG PANIC") && said.contains("admin.rs"),
+            "{said}"
+        );
+        assert_eq!(said.contains("stack backtrace"), has_backtrace, "{said}");
+    }
+}
+
+#[test]
 fn a_server_that_strangers_could_reach_does_not_start() {
     let place = Place::new();
     place

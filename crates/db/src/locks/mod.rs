@@ -77,18 +77,40 @@ impl LockMode {
     }
 }
 
-type Stripes = SmallVec<[(u32, LockMode); 16]>;
+/// Few stand in the value itself: sets are moved.
+type Stripes = SmallVec<[(u32, LockMode); FEW]>;
+const FEW: usize = 4;
 
 /// The keys that a thread wants to lock, all at once.
 #[derive(Debug, Default)]
 pub struct LockSet {
     /// Hashes of keys. The table makes stripes of them.
-    keys: SmallVec<[(u64, LockMode); 16]>,
+    keys: SmallVec<[(u64, LockMode); FEW]>,
     everything: Option<LockMode>,
 }
 
 impl LockSet {
+    /// Returns an empty set with space for a number of keys.
+    ///
+    /// ```
+    /// use alluvium::{LockMode, LockSet};
+    /// let mut set = LockSet::with_capacity(2);
+    /// set.key(0, b"alice", LockMode::Exclusive);
+    /// set.key(0, b"bob", LockMode::Exclusive);
+    /// assert!(!set.is_empty());
+    /// ```
+    #[must_use]
+    #[inline]
+    pub fn with_capacity(keys: usize) -> LockSet {
+        let mut set = LockSet::default();
+        if keys > FEW {
+            set.keys.reserve_exact(keys);
+        }
+        set
+    }
+
     /// Adds a key of a space. Equal keys of different spaces are different keys.
+    #[inline]
     pub fn key(&mut self, space: u64, key: &[u8], mode: LockMode) {
         self.keys.push((seeded(space, key), mode));
     }
@@ -100,19 +122,26 @@ impl LockSet {
 
     /// Returns whether the set has no keys.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.everything.is_none()
     }
 
     /// Each stripe once, in order, in a mode that is as strong as all that were asked for.
+    #[inline]
     fn into_stripes(self, count: u32) -> Stripes {
-        let mut stripes: Stripes = self
-            .keys
-            .iter()
-            .map(|&(hash, mode)| ((hash % u64::from(count)) as u32, mode))
-            .collect();
+        let mut stripes = Stripes::new();
+        if self.keys.len() > FEW {
+            stripes.reserve_exact(self.keys.len());
+        }
+        for &(hash, mode) in &self.keys {
+            stripes.push(((hash % u64::from(count)) as u32, mode));
+        }
         if let Some(all) = self.everything {
             stripes.extend((0..count).map(|stripe| (stripe, all)));
+        }
+        if stripes.len() < 2 {
+            return stripes;
         }
         stripes.sort_unstable();
         stripes.dedup_by(|next, kept| {
@@ -161,7 +190,9 @@ impl fmt::Debug for LockTable {
 #[must_use = "the locks are released when this is dropped"]
 pub struct HeldLocks<'t> {
     table: &'t LockTable,
+    /// The stripes of its set, in order, and how many of them it has taken.
     stripes: Stripes,
+    taken: usize,
 }
 
 impl LockTable {
@@ -185,15 +216,15 @@ impl LockTable {
 
     /// Waits for all locks of a set, and takes them.
     pub fn lock(&self, set: LockSet) -> HeldLocks<'_> {
-        let stripes = set.into_stripes(self.stripes.len() as u32);
         // The locks taken so far are released if a later step panics.
         let mut held = HeldLocks {
             table: self,
-            stripes: Stripes::new(),
+            stripes: set.into_stripes(self.stripes.len() as u32),
+            taken: 0,
         };
-        for &(stripe, mode) in &stripes {
+        for &(stripe, mode) in &held.stripes {
             self.acquire(&self.stripes[stripe as usize], mode);
-            held.stripes.push((stripe, mode));
+            held.taken += 1;
         }
         held
     }
@@ -264,10 +295,10 @@ fn try_acquire(word: &AtomicU32, mode: LockMode) -> bool {
 
 impl Drop for HeldLocks<'_> {
     fn drop(&mut self) {
-        for &(stripe, _) in &self.stripes {
+        for &(stripe, _) in &self.stripes[..self.taken] {
             release(&self.table.stripes[stripe as usize]);
         }
-        if !self.stripes.is_empty() {
+        if self.taken > 0 {
             self.table.wake();
         }
     }

@@ -5,7 +5,7 @@ use super::session::{Hear, add};
 use crate::error::Failure;
 use crate::model::{self, Collection, Entry, Found, format};
 use crate::redis::{execute, score_text};
-use crate::store::{DATABASES, Store};
+use crate::store::{DATABASES, Store, numbers_of};
 use alluvium::{Db, Keyspace, Snapshot};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -74,10 +74,12 @@ impl Keys {
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX)),
         };
+        let snapshot = self.db.snapshot();
+        let numbers = numbers_of(snapshot.get(&data, &format::databases_key()[..])?.as_deref());
         Ok(Reading {
-            snapshot: self.db.snapshot(),
+            database: numbers[usize::from(database)],
+            snapshot,
             data,
-            database,
             now_ms,
         })
     }

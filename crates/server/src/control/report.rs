@@ -40,7 +40,7 @@ pub(super) fn keyspaces(db: &Db) -> alluvium::Result<Value> {
 pub(super) fn stats(db: &Db) -> Value {
     let stats = db.stats();
     let (space, memory, log) = (&stats.space, &stats.memory, &stats.log);
-    let device = stats.device.total();
+    let (device, done) = (stats.device.total(), &stats.operations);
     json!({
         "store": {
             "keyspaces": db.keyspaces().len(),
@@ -62,6 +62,13 @@ pub(super) fn stats(db: &Db) -> Value {
             "tree_bytes": memory.tree,
             "tables_bytes": memory.tables,
             "total_bytes": memory.total(),
+        },
+        "operations_since_opening": {
+            "gets": done.gets + done.multi_get_keys,
+            "scans": done.scans,
+            "puts": done.puts,
+            "deletes": done.deletes,
+            "commits": done.commits,
         },
         "device_since_opening": {
             "reads": device.reads,

@@ -16,6 +16,9 @@ const RELATIVE_S: i64 = 30 * 24 * 60 * 60;
 /// becomes, its record, and the batch that it is committed with.
 const COPIES: usize = 4;
 
+/// What one request writes is committed when it has more bytes than this.
+const COMMITTED_AT_ONCE: usize = 1 << 20;
+
 /// Keys of items are locked as if they were of a database of their own.
 const ITEMS: u8 = 255;
 
@@ -74,6 +77,8 @@ pub(super) struct Items<'s> {
     pub(super) reply_room: usize,
     /// About how many bytes wait for the commit.
     pub(super) bytes: usize,
+    /// Whether a part of what was written is committed already.
+    has_written: bool,
     /// How many of them expire, and when the last ones do.
     expiring: u64,
     last_expiry_ms: u64,
@@ -95,6 +100,7 @@ impl<'s> Items<'s> {
             batch: WriteBatch::new().durability(Durability::Process),
             reply_room: usize::MAX,
             bytes: 0,
+            has_written: false,
             expiring: 0,
             last_expiry_ms: 0,
         }
@@ -233,10 +239,31 @@ impl<'s> Items<'s> {
         }
     }
 
+    /// Takes memory for an item of a length that is read to be written again, as long as that
+    /// takes: others wait for it, and caches give it back.
+    pub(super) fn room_to_touch(&self, bytes: usize) -> Option<Working<'s>> {
+        (bytes > COMMITTED_AT_ONCE).then(|| Working::of_buffer(self.store, bytes.saturating_mul(COPIES)))
+    }
+
+    /// Commits what was written so far if it takes much memory. A request that changes several
+    /// items is atomic for each of them, not for all.
+    pub(super) fn relieve(&mut self) -> Result<(), Failure> {
+        if self.bytes > COMMITTED_AT_ONCE {
+            self.has_written |= self.commit()?;
+            // The store has it, and what was read before may be older.
+            self.batch = WriteBatch::new().durability(Durability::Process);
+            self.own.clear();
+            self.read.clear();
+            self.next = 0;
+        }
+        Ok(())
+    }
+
     /// Commits what was written so far. Whether there was anything.
     pub(super) fn commit(&mut self) -> Result<bool, Failure> {
+        let has_written = std::mem::take(&mut self.has_written);
         if self.batch.is_empty() {
-            return Ok(false);
+            return Ok(has_written);
         }
         self.store.db.write(&self.batch)?;
         self.batch.clear();

@@ -17,8 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-/// A run that has written more than this is committed in parts, each of whole requests.
+/// A run that has written more than this is committed in parts, each of whole requests; or more
+/// than a share of the memory of clients, if that is less.
 const MOST_BYTES: usize = 16 << 20;
+const SHARE: usize = 8;
 
 /// The longest value of a `set` that gives the password.
 const MOST_CREDENTIALS: usize = 2048;
@@ -231,6 +233,7 @@ impl Session {
             }
         }
         let before = output.len();
+        let most_bytes = MOST_BYTES.min(shared.budget.limit() / SHARE);
         for (index, request) in requests.iter().enumerate().skip(done.requests) {
             if output.len().saturating_sub(before) > HIGH_WATER {
                 self.commit(&mut items)?;
@@ -238,7 +241,7 @@ impl Session {
             }
             let start = output.len();
             let here = Done::at(index, start);
-            if items.bytes > MOST_BYTES {
+            if items.bytes > most_bytes {
                 self.commit(&mut items)?;
                 *done = here;
             }
@@ -246,7 +249,7 @@ impl Session {
                 output.truncate(start);
                 self.refuse(&failure, request, output);
             }
-            self.bound(request, start, output);
+            self.bound(request, start, items.reply_room, output);
             if items.wants_care {
                 // What comes before holds, so that nothing is done, or counted, twice.
                 self.commit(&mut items)?;
@@ -258,10 +261,11 @@ impl Session {
         Ok(Ran::Whole)
     }
 
-    /// Refuses a reply that is longer than what is free of the memory of clients.
-    fn bound(&self, request: &Request<'_>, start: usize, output: &mut Vec<u8>) {
+    /// Refuses a reply that is longer than `most`, which was free of the memory of clients when the
+    /// run began: a reply of items ended there.
+    fn bound(&self, request: &Request<'_>, start: usize, most: usize, output: &mut Vec<u8>) {
         let only_reads = matches!(request.word(0), b"get" | b"gets" | b"mg");
-        if !only_reads || output.len().saturating_sub(start) <= self.shared.budget.reply_room() {
+        if !only_reads || output.len().saturating_sub(start) <= most {
             return;
         }
         output.truncate(start);

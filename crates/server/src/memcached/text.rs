@@ -62,9 +62,12 @@ pub(super) fn get(
             };
         }
         let kept = items.get(&[word])?.pop().flatten();
-        if let Some(seconds) = seconds {
-            // What a touch lets expire at once is still told.
-            counters.items.touched(touch_one(items, word, seconds)?);
+        let _working = match (seconds, &kept) {
+            (Some(_), Some(kept)) => items.room_to_touch(kept.item()?.value.len()),
+            _ => None,
+        };
+        if seconds.is_some() {
+            counters.items.touched(kept.is_some());
         }
         counters.items_got.fetch_add(1, Ordering::Relaxed);
         let Some(kept) = kept else {
@@ -82,6 +85,13 @@ pub(super) fn get(
         output.extend_from_slice(format!(" {} {}{cas}\r\n", item.flags, item.value.len()).as_bytes());
         output.extend_from_slice(item.value);
         output.extend_from_slice(b"\r\n");
+        if let Some(seconds) = seconds {
+            // What a touch lets expire at once was still told.
+            let touched = touched(items, item, seconds);
+            drop(kept);
+            items.put(word, touched)?;
+            items.relieve()?;
+        }
     }
     output.extend_from_slice(b"END\r\n");
     Ok(())
@@ -198,12 +208,16 @@ fn touch_one(items: &mut Items<'_>, word: &[u8], seconds: i64) -> Result<bool, F
         let Some(old) = old else {
             return Ok((Change::Nothing, false));
         };
-        let item = Item {
-            expires_ms: items.expiry(seconds),
-            touched: items.now_s(),
-            ..old
-        };
-        Ok((Change::Put(encode_item(&item)), true))
+        Ok((Change::Put(touched(items, old, seconds)), true))
+    })
+}
+
+/// An item as it is stored once it was touched.
+fn touched(items: &Items<'_>, item: Item<'_>, seconds: i64) -> Vec<u8> {
+    encode_item(&Item {
+        expires_ms: items.expiry(seconds),
+        touched: items.now_s(),
+        ..item
     })
 }
 

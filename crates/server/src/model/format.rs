@@ -1,4 +1,4 @@
-//! The bytes of the server's keys and values, version 2.
+//! The bytes of the server's keys and values, version 3.
 //!
 //! Keys of the keyspace `redis`. D is the number of the Redis database, 0 to 15; C is a
 //! collection's number. In keys, numbers stand with their most significant byte first, so that they
@@ -22,10 +22,12 @@
 //!               'n' the server's: up to where numbers of collections were handed out
 //!               't' the server's: the latest time that it has seen
 //!               'v' the server's: the version of these bytes; a store without it has version 1
+//!               'd' the server's: under which D each database is stored, if any was swapped
 //! ```
 //!
 //! Version 1 has no 'c' and no 'g', and no sorted set in it is counted. A store of version 1 gets
-//! it when a server opens it (`store/upgrade.rs`); a store of a later version than this is refused.
+//! it when a server opens it (`store/upgrade.rs`), and one of version 2, which has no 'd', the next
+//! version; a store of a later version than this is refused.
 //!
 //! The record of a user's key. Integers are little-endian.
 //!
@@ -43,7 +45,8 @@
 //! The value of an element: of a list or a hash, the element; of a set and of 's', nothing; of 'm',
 //! the score (8 bytes); of 'o', how many elements 's' there are from its bytes on and before those
 //! of the next 'o' (8 bytes). The value of 'c' is the XXH3 of the user's key (8 bytes), of 'g'
-//! nothing, of 'x' the user's key; of 'n', 't' and 'v', 8 bytes.
+//! nothing, of 'x' the user's key; of 'n', 't' and 'v', 8 bytes; of 'd', 16 bytes, the
+//! D of the databases 0 to 15, each once.
 //!
 //! Keys of the keyspace `memcached` are the user's. A value:
 //!
@@ -66,6 +69,9 @@ use twox_hash::XxHash3_64;
 /// A key of the keyspace, mostly short enough for the stack.
 pub(crate) type InnerKey = SmallVec<[u8; 48]>;
 
+/// How many databases there are.
+const DATABASES: usize = 16;
+
 const SERVER: u8 = 254;
 const RECORD: u8 = b'k';
 const ELEMENT: u8 = b'e';
@@ -79,7 +85,7 @@ const COUNTED: u8 = 64;
 const EXPIRES: u8 = 128;
 
 /// The version of these bytes.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 
 /// How long the part of an element's key is that all elements of its collection have.
 pub(crate) const ELEMENT_PREFIX: usize = 10;
@@ -361,6 +367,26 @@ pub(crate) fn time_key() -> InnerKey {
     [SERVER, b't'][..].into()
 }
 
+/// Under which numbers databases are stored.
+pub(crate) fn databases_key() -> InnerKey {
+    [SERVER, b'd'][..].into()
+}
+
+/// The value of [`databases_key`].
+pub(crate) fn encode_databases(numbers: &[u8; DATABASES]) -> [u8; DATABASES] {
+    *numbers
+}
+
+/// The numbers of all databases; none if there are not as many, or one is there twice.
+pub(crate) fn decode_databases(bytes: &[u8]) -> Option<[u8; DATABASES]> {
+    let numbers: [u8; DATABASES] = bytes.try_into().ok()?;
+    let seen = numbers
+        .iter()
+        .filter(|&&number| usize::from(number) < DATABASES)
+        .fold(0_u16, |seen, &number| seen | 1 << number);
+    (seen == u16::MAX).then_some(numbers)
+}
+
 pub(crate) fn encode_number(number: u64) -> [u8; 8] {
     number.to_le_bytes()
 }
@@ -569,6 +595,11 @@ mod tests {
         assert_eq!(staged_key(2, 258)[..], *b"\x02g\0\0\0\0\0\0\x01\x02");
         assert_eq!(staged_number(&staged_key(2, 258)), Some(258));
         assert_eq!(version_key()[..], [254, b'v']);
+        assert_eq!(databases_key()[..], [254, b'd']);
+        let numbers = [1, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+        assert_eq!(encode_databases(&numbers), numbers);
+        assert_eq!(decode_databases(&numbers), Some(numbers));
+        assert_eq!(decode_databases(&[3; 16]), None);
         let item = Item {
             flags: 1,
             cas: 2,

@@ -88,6 +88,11 @@ pub(crate) trait Protocol: Send {
     /// each call of `serve`.
     fn takes_sync(&mut self) -> bool;
 
+    /// Whether the protocol has noted since it was last asked that bytes have moved, and when.
+    fn takes_note(&mut self) -> bool {
+        false
+    }
+
     /// The reply to what could not be made durable.
     fn lost(&mut self, output: &mut Vec<u8>, why: &str);
 }
@@ -221,9 +226,10 @@ impl Connection {
         }
     }
 
-    /// Takes what others have for the connection, unless it owes much already; false if it must
-    /// end.
-    fn push(&mut self) -> bool {
+    /// Takes what others have for the connection, unless it owes much already, and sends it; false
+    /// if it must end.
+    fn push(&mut self) -> io::Result<bool> {
+        let before = self.output.len();
         let goes_on = match self.output.len() - self.sent > HIGH_WATER {
             true => !self.protocol.is_overrun(),
             false => self.protocol.pushed(&mut self.output, &self.waker),
@@ -234,7 +240,10 @@ impl Connection {
                 "closed: it did not take what MONITOR shows"
             );
         }
-        goes_on
+        if self.output.len() > before {
+            self.send()?;
+        }
+        Ok(goes_on)
     }
 
     fn rounds(&mut self) -> io::Result<Turn> {
@@ -242,10 +251,9 @@ impl Connection {
         self.is_drained = false;
         for _ in 0..ROUNDS {
             self.send()?;
-            if !self.push() {
+            if !self.push()? {
                 return Ok(Turn::Closed);
             }
-            self.send()?;
             if self.output.len() - self.sent > HIGH_WATER {
                 return Ok(Turn::Idle);
             }
@@ -414,7 +422,8 @@ impl Connection {
             SPARE.set(std::mem::take(&mut self.output));
         }
         self.settle();
-        if std::mem::take(&mut self.has_moved) {
+        let is_noted = self.protocol.takes_note();
+        if std::mem::take(&mut self.has_moved) && !is_noted {
             self.client.load.moved_ms.store(self.client.age_ms(), Relaxed);
         }
         if turn == Turn::Stalled {

@@ -92,7 +92,10 @@ impl Input {
         if is_used || self.bytes.len() == left {
             return;
         }
-        let kept = self.bytes[self.start..self.end].to_vec();
+        let kept = match left {
+            0 => Vec::new(),
+            _ => self.bytes[self.start..self.end].to_vec(),
+        };
         let bytes = std::mem::replace(&mut self.bytes, kept);
         (self.start, self.end) = (0, left);
         if bytes.len() >= CHUNK && bytes.len() <= 4 * CHUNK {

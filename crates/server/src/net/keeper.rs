@@ -1,8 +1,10 @@
 //! Looks after all connections: closes those that are idle for too long, or the slowest readers
-//! when the memory of clients is used up.
+//! when the memory of clients is used up; and gives back memory that is resident and not used.
 
 use super::budget::{Load, SMALL};
+use crate::process;
 use crate::shared::{Client, Shared};
+use alluvium_device::heap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -28,6 +30,15 @@ const STILL_MS: u64 = 5000;
 
 /// The part of an idle time-out by which a connection may be closed late.
 const LATE: u32 = 16;
+
+/// Memory between blocks is given back where more is resident than the store's memory, a part of it
+/// and this.
+const BEYOND: u64 = 16 << 20;
+const BEYOND_PART: u64 = 20;
+
+/// The least that is worth it, and how long it is left alone at most when it was not.
+const WORTH: u64 = 2 << 20;
+const LEFT_ALONE: Duration = Duration::from_secs(60);
 
 /// The thread that looks after connections.
 pub(crate) struct Keeper {
@@ -62,7 +73,7 @@ impl Keeper {
 
 fn run(shared: &Shared, is_stopping: &AtomicBool) {
     let budget = &shared.budget;
-    let mut idle = IdleLook::default();
+    let (mut idle, mut heap) = (IdleLook::default(), HeapLook::default());
     let (mut lent, mut aged, mut closed) = (0, Instant::now(), None);
     while !is_stopping.load(Acquire) {
         let is_wanted = budget.is_full() || budget.waiting() > 0;
@@ -79,6 +90,7 @@ fn run(shared: &Shared, is_stopping: &AtomicBool) {
         lend(shared, &mut lent);
         if now.duration_since(aged) >= TICK {
             shared.store.sizes.age();
+            heap.look(shared, now);
             aged = now;
         }
         if (has_closed || budget.waiting() > 0)
@@ -171,6 +183,34 @@ fn worst(shared: &Shared, how_bad: impl Fn(&Load, u64) -> Option<u128>) -> Vec<(
     });
     found.sort_by_key(|(badness, _)| std::cmp::Reverse(*badness));
     found
+}
+
+/// When to look next whether more is resident than is used. Giving back takes time, so that it is
+/// tried less often where it frees little.
+#[derive(Debug, Default)]
+struct HeapLook {
+    pause: Duration,
+    due: Option<Instant>,
+}
+
+impl HeapLook {
+    fn look(&mut self, shared: &Shared, now: Instant) {
+        if self.due.is_some_and(|due| now < due) {
+            return;
+        }
+        let budget = shared.store.db.stats().memory.budget;
+        let resident = || process::resident_bytes().unwrap_or(0);
+        let before = resident();
+        if before <= budget + budget / BEYOND_PART + BEYOND {
+            return;
+        }
+        heap::give_back_between_blocks();
+        self.pause = match before.saturating_sub(resident()) {
+            WORTH.. => TICK,
+            _ => (2 * self.pause).clamp(TICK, LEFT_ALONE),
+        };
+        self.due = Some(now + self.pause);
+    }
 }
 
 /// When to look next for connections that are idle. A look goes over all of them, so that there are

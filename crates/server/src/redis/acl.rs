@@ -5,7 +5,7 @@ use super::classes::{self, Classes};
 use super::connection::unknown_subcommand;
 use super::permission::Own;
 use super::session::Session;
-use super::{args::integer, table};
+use super::{args::integer, names};
 use crate::access::{Denied, Reason, Selector, User, describe, hex};
 use crate::error::Failure;
 use crate::resp::{Args, Reply};
@@ -236,7 +236,7 @@ fn dry_run(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let user = session.shared.access.find(args.at(2));
     let user = user.ok_or_else(|| refused(format_args!("User '{}' not found", text(args.at(2)))))?;
     let asked = args.from(3);
-    let command = table::find(asked.at(0))
+    let command = names::find(asked.at(0))
         .ok_or_else(|| refused(format_args!("Command '{}' not found", text(asked.at(0)))))?;
     if !command.takes(asked.len()) {
         return Err(super::args::wrong_number(command.name));

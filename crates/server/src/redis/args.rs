@@ -107,6 +107,27 @@ pub(super) fn is(word: &[u8], other: &str) -> bool {
     word.eq_ignore_ascii_case(other.as_bytes())
 }
 
+/// The error of a command that does not exist, as Redis words it.
+pub(super) fn unknown(args: Args<'_>) -> String {
+    const MOST: usize = 128;
+    let shown =
+        |bytes: &[u8], most: usize| String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned();
+    let mut text = format!(
+        "ERR unknown command '{}', with args beginning with: ",
+        shown(args.at(0), MOST)
+    );
+    let mut left = MOST;
+    for arg in args.from(1).iter() {
+        if left == 0 {
+            break;
+        }
+        let part = shown(arg, left);
+        left = left.saturating_sub(part.len() + 3);
+        text += &format!("'{part}' ");
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -23,12 +23,15 @@ const SHARE: usize = 8;
 
 /// Commands and their arguments, in order.
 pub(super) struct Batch<'a> {
-    commands: SmallVec<[(&'static Command, Args<'a>); 8]>,
+    /// One stands in the value itself: it is moved.
+    commands: SmallVec<[(&'static Command, Args<'a>); 1]>,
 }
 
 impl<'a> Batch<'a> {
-    pub(super) fn new(command: &'static Command, args: Args<'a>) -> Batch<'a> {
-        let mut commands = SmallVec::new();
+    /// One with a command, which no more than `most` come to.
+    #[inline]
+    pub(super) fn new(command: &'static Command, args: Args<'a>, most: usize) -> Batch<'a> {
+        let mut commands = SmallVec::with_capacity(most);
         commands.push((command, args));
         Batch { commands }
     }
@@ -52,10 +55,15 @@ impl<'a> Batch<'a> {
         self.commands.iter().map(is_blind).collect()
     }
 
-    /// The locks that these commands need in a database, some of which are blind.
-    fn wanted(&self, database: u8, blind: &BlindOnes) -> Wanted {
-        let mut wanted = Wanted::default();
-        for ((command, args), &is_blind) in self.commands.iter().zip(blind) {
+    /// The locks that these commands need in a database, and how many of them are blind;
+    /// `is_blind` says it of the command at an index.
+    #[inline]
+    fn wanted(&self, database: u8, is_blind: impl Fn(usize, &Command, Args<'_>) -> bool) -> (Wanted, usize) {
+        let mut wanted = Wanted::with_capacity(self.len());
+        let mut blind = 0;
+        for (index, (command, args)) in self.commands.iter().enumerate() {
+            let is_blind = is_blind(index, command, *args);
+            blind += usize::from(is_blind);
             if command.locks_all(*args) {
                 wanted.everything();
             }
@@ -63,42 +71,73 @@ impl<'a> Batch<'a> {
                 if is_blind {
                     mode = Mode::Blind;
                 }
-                for key in command.keys(*args) {
-                    wanted.key(database, key, mode);
-                }
+                command.each_key(*args, |key| wanted.key(database, key, mode));
             }
         }
-        wanted
+        (wanted, blind)
+    }
+
+    /// Waits for locks. `blind` of the commands write to keys whatever they have.
+    #[inline]
+    fn take<'s>(&self, store: &'s Store, number: u8, (wanted, blind): (Wanted, usize)) -> Locked<'s> {
+        Locked {
+            number,
+            needs_locks: !wanted.is_empty(),
+            held: store.locks.lock(wanted),
+            is_blind: blind == self.len(),
+        }
     }
 
     /// Waits for the locks that these commands need in a database.
+    #[inline]
     fn lock<'s>(&self, store: &'s Store, database: u8) -> Locked<'s> {
+        // As long as no key has a collection, a command is as blind as it says.
+        if !store.marks.has_any(database) {
+            let (wanted, blind) = self.wanted(database, |_, command, args| command.is_blind(args));
+            let locked = self.take(store, database, (wanted, blind));
+            if blind == 0 || !store.marks.has_any(database) {
+                return locked;
+            }
+        }
+        self.lock_beside_collections(store, database)
+    }
+
+    /// The same for a database of clients.
+    #[inline]
+    fn lock_in<'s>(&self, store: &'s Store, database: u8) -> Locked<'s> {
+        loop {
+            let number = store.databases.number_of(database);
+            let locked = self.lock(store, number);
+            // Until the locks were held it may have been swapped (S24).
+            if store.databases.number_of(database) == number {
+                return locked;
+            }
+        }
+    }
+
+    /// The same where keys may have collections.
+    fn lock_beside_collections<'s>(&self, store: &'s Store, database: u8) -> Locked<'s> {
         let mut blind = self.blind(store, database);
         loop {
-            let wanted = self.wanted(database, &blind);
-            let needs_locks = !wanted.is_empty();
-            let held = store.locks.lock(wanted);
+            let locked = self.take(store, database, self.wanted(database, |index, _, _| blind[index]));
             // Until the locks were held a key may have got a collection. What has lost it meanwhile
             // is locked more strongly than need be.
             let now = self.blind(store, database);
             if blind.iter().zip(&now).all(|(&was, &is)| is || !was) {
-                return Locked {
-                    held,
-                    needs_locks,
-                    is_blind: blind.iter().all(|&is_blind| is_blind),
-                };
+                return locked;
             }
+            drop(locked);
             blind.iter_mut().zip(&now).for_each(|(was, &is)| *was &= is);
         }
     }
 
     /// The records that they will ask for.
     fn records(&self, database: u8, most: usize) -> Vec<InnerKey> {
-        let mut records = Vec::new();
+        let mut records = Vec::with_capacity(self.len());
         for (command, args) in &self.commands {
             // Who asks for more than may be read at once reads it piece by piece.
             if command.reads_records() && (args.len() <= 2 || command.keys(*args).count() <= most) {
-                records.extend(command.keys(*args).map(|key| format::record_key(database, key)));
+                command.each_key(*args, |key| records.push(format::record_key(database, key)));
             }
         }
         records
@@ -108,8 +147,20 @@ impl<'a> Batch<'a> {
 /// For each command of a batch, whether it writes to its keys whatever they have.
 type BlindOnes = SmallVec<[bool; 16]>;
 
+/// What a batch waits for: records, and the memory that they take.
+pub(super) struct Awaited {
+    pub(super) reading: MultiGet,
+    pub(super) memory: Reading,
+    /// The number that the database of the records is stored under.
+    pub(super) number: u8,
+}
+
 /// The records that a batch has waited for.
-pub(super) type ReadResult = alluvium::Result<Vec<Option<Value>>>;
+pub(super) struct ReadResult {
+    pub(super) values: alluvium::Result<Vec<Option<Value>>>,
+    /// The number that their database was stored under.
+    pub(super) number: u8,
+}
 
 /// The locks of a batch.
 struct Locked<'s> {
@@ -118,6 +169,8 @@ struct Locked<'s> {
     needs_locks: bool,
     /// Whether all commands write to their keys whatever they have.
     is_blind: bool,
+    /// The number that their database is stored under.
+    number: u8,
 }
 
 /// What became of a batch.
@@ -125,7 +178,7 @@ pub(super) enum Ran {
     /// How many of its commands were executed.
     Commands(usize),
     /// None of them: it waits for this.
-    Waits(Box<(MultiGet, Reading)>),
+    Waits(Box<Awaited>),
 }
 
 /// How long a reply may be.
@@ -154,7 +207,7 @@ impl Session {
         at: usize,
     ) -> Batch<'a> {
         let args = requests.get(at, buffer);
-        let mut batch = Batch::new(command, args);
+        let mut batch = Batch::new(command, args, requests.len() - at);
         let most = self.paging.most(&self.shared.store.sizes);
         let mut reading = command.records(args);
         for index in at + 1..requests.len() {
@@ -206,9 +259,11 @@ impl Session {
         }
         Lookups::tell(&self.shared.store);
         self.began = None;
+        let ended = Instant::now();
+        self.ended = Some(ended);
         self.count(
             &batch.commands[..self.paging.executed(done.commands)],
-            began.elapsed(),
+            ended.saturating_duration_since(began),
         );
         Ran::Commands(done.commands)
     }
@@ -219,13 +274,17 @@ impl Session {
         let Some(&(first, args)) = executed.first() else {
             return;
         };
-        let each = took / executed.len() as u32;
+        let each = match executed.len() {
+            1 => took,
+            count => took / count as u32,
+        };
         let mut rest = executed;
         while let Some((command, args)) = rest.first() {
             let counted_as = command.counted_as(*args);
             let same = |(other, args): &&(&Command, Args<'_>)| other.counted_as(*args) == counted_as;
             let run = rest.iter().take_while(same).count();
             self.shared.tally.of(counted_as).called(run as u64, each);
+            self.client.set_last_command(counted_as);
             rest = &rest[run..];
         }
         if self.shared.monitors.are_there() {
@@ -243,26 +302,28 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
         done: &mut Done,
-    ) -> Result<Option<Box<(MultiGet, Reading)>>, Failure> {
+    ) -> Result<Option<Box<Awaited>>, Failure> {
         let shared = std::sync::Arc::clone(&self.shared);
         let store = &*shared.store;
         let Locked {
             held,
             needs_locks,
             is_blind,
-        } = batch.lock(store, self.database);
+            number,
+        } = batch.lock_in(store, self.database);
         let begin = |database| match is_blind {
             true => Transaction::blind(store, database),
             false => Transaction::new(store, database),
         };
-        let mut transaction = begin(self.database);
+        let mut transaction = begin(number);
         transaction.take_over(self.room.take());
-        let records = if is_blind {
-            Vec::new()
+        let ahead = if is_blind {
+            Ahead::Known
         } else {
-            batch.records(self.database, AT_ONCE.min(store.sizes.most()))
+            let records = batch.records(number, AT_ONCE.min(store.sizes.most()));
+            read_ahead(&mut transaction, records, read, needs_locks, context)?
         };
-        match read_ahead(&mut transaction, records, read, needs_locks, context)? {
+        match ahead {
             Ahead::Known => {}
             Ahead::Waits(waiting) => return Ok(Some(waiting)),
             Ahead::NoRoom if self.paging.refuses => {
@@ -278,9 +339,9 @@ impl Session {
         let before = output.len();
         for (index, (command, args)) in batch.commands.iter().enumerate() {
             if transaction.bytes() > most {
+                self.commit(&mut transaction, &held)?;
                 // What was read beforehand is not what is there now.
-                let full = std::mem::replace(&mut transaction, begin(self.database));
-                self.commit(full, &held)?;
+                transaction = begin(transaction.database);
                 *done = Done {
                     commands: index,
                     position: output.len(),
@@ -291,7 +352,7 @@ impl Session {
             if let Some(mut tail) = tail {
                 // What it shows is what is there once all this is committed. The rest of the batch
                 // waits until the client has it.
-                self.commit(transaction, &held)?;
+                self.commit(&mut transaction, &held)?;
                 tail.begin();
                 self.tail = Some(tail);
                 done.commands = index + 1;
@@ -303,7 +364,7 @@ impl Session {
                 break;
             }
         }
-        self.commit(transaction, &held)?;
+        self.commit(&mut transaction, &held)?;
         done.commands = batch.len();
         Ok(None)
     }
@@ -356,6 +417,7 @@ impl Session {
             lookups.forget_since();
         }
         match result {
+            Ok(()) if !is_too_long => Ok(reply.into_tail()),
             Ok(()) | Err(Failure::Refused(_)) if is_too_long => {
                 self.take_back(&mut reply, start);
                 if self.paging.has_taken_back() {
@@ -385,7 +447,7 @@ impl Session {
                 Ok(None)
             }
             Err(other @ Failure::Store(_)) => Err(other),
-            Ok(()) => Ok(reply.into_tail()),
+            Ok(()) => unreachable!("it is either too long or not"),
         }
     }
 
@@ -398,13 +460,16 @@ impl Session {
         };
         if counts {
             let (uses, database) = (&transaction.store.uses, transaction.database);
-            for key in command.keys(args) {
-                uses.note(database, key, transaction.now_ms);
-            }
+            command.each_key(args, |key| uses.note(database, key, transaction.now_ms));
         }
     }
 
-    pub(super) fn commit(&mut self, transaction: Transaction<'_>, held: &Held<'_>) -> Result<(), Failure> {
+    #[inline]
+    pub(super) fn commit(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        held: &Held<'_>,
+    ) -> Result<(), Failure> {
         let waits = transaction.store.waits_for_disk();
         if transaction.commit(held)? == Outcome::Committed {
             self.wants_sync |= waits;
@@ -413,30 +478,36 @@ impl Session {
     }
 
     /// Notes a command that took long, or a batch by its first command.
+    #[inline]
     pub(super) fn note_slow(&self, command: &Command, args: Args<'_>, took: Duration) {
-        let event = if command.is_fast() {
-            "fast-command"
-        } else {
-            "command"
-        };
-        let at_s = || self.shared.store.now_ms() / 1000;
-        self.shared.latencies.note(event, at_s, took);
-        let config = &self.shared.config;
-        let threshold = config.slow_us.load(Ordering::Relaxed);
-        let took_us = took.as_micros() as u64;
-        if threshold < 0 || (took_us as i64) < threshold {
-            return;
+        if self.shared.latencies.may_note(took) {
+            let event = if command.is_fast() {
+                "fast-command"
+            } else {
+                "command"
+            };
+            let at_s = || self.shared.store.now_ms() / 1000;
+            self.shared.latencies.note(event, at_s, took);
         }
+        // A negative threshold means never.
+        let slow_us = self.shared.config.slow_us.load(Ordering::Relaxed);
+        if u64::try_from(slow_us).is_ok_and(|slow_us| took >= Duration::from_micros(slow_us)) {
+            self.note_in_slowlog(command, args, took);
+        }
+    }
+
+    #[cold]
+    fn note_in_slowlog(&self, command: &Command, args: Args<'_>, took: Duration) {
         let slow = Slow {
             id: 0,
-            at_s: at_s(),
-            took_us,
+            at_s: self.shared.store.now_ms() / 1000,
+            took_us: took.as_micros() as u64,
             args: Vec::new(),
             peer: self.client.peer.to_string(),
             name: self.client.name.lock().clone(),
         };
         let args: Vec<&[u8]> = watching::words(command, args).collect();
-        let most = config.slow_entries.load(Ordering::Relaxed);
+        let most = self.shared.config.slow_entries.load(Ordering::Relaxed);
         self.shared.slow.note(slow, args.into_iter(), most);
     }
 }
@@ -446,7 +517,7 @@ enum Ahead {
     /// Everything is known that was asked for.
     Known,
     /// It is waited for, with the memory that it takes.
-    Waits(Box<(MultiGet, Reading)>),
+    Waits(Box<Awaited>),
     /// Clients have no memory left for it.
     NoRoom,
 }
@@ -463,7 +534,9 @@ fn read_ahead(
         return Ok(Ahead::Known);
     }
     let data = &transaction.store.data;
-    match read {
+    // What was read of a database that was swapped since is of another (S24).
+    let read = read.filter(|read| read.number == transaction.database);
+    match read.map(|read| read.values) {
         // What it has read before it had the locks is in memory now, but may have changed.
         Some(result) if needs_locks => {
             result?;
@@ -474,13 +547,19 @@ fn read_ahead(
             transaction.has_read(records, values);
         }
         None => {
-            let Some(room) = transaction.store.room_to_read(records.len()) else {
+            let Some(memory) = transaction.store.room_to_read(records.len()) else {
                 return Ok(Ahead::NoRoom);
             };
             let mut reading = data.multi_get_async(&records);
             match Pin::new(&mut reading).poll(context) {
                 Poll::Ready(values) => transaction.has_read(records, values?),
-                Poll::Pending => return Ok(Ahead::Waits(Box::new((reading, room)))),
+                Poll::Pending => {
+                    return Ok(Ahead::Waits(Box::new(Awaited {
+                        reading,
+                        memory,
+                        number: transaction.database,
+                    })));
+                }
             }
         }
     }

@@ -3,6 +3,7 @@
 use super::args::is;
 use super::catalog;
 use super::connection::unknown_subcommand;
+use super::names;
 use super::session::Session;
 use super::subcommands;
 use super::table::{self, Action, Command};
@@ -61,9 +62,9 @@ type Part = (&'static str, i32);
 /// The command of a name, or of `command|subcommand`.
 fn named(name: &[u8]) -> Option<(&'static Command, Option<&'static Part>)> {
     let Some(at) = name.iter().position(|&byte| byte == b'|') else {
-        return Some((table::find(name)?, None));
+        return Some((names::find(name)?, None));
     };
-    let command = table::find(&name[..at])?;
+    let command = names::find(&name[..at])?;
     let mut parts = subcommands::names(command.name).iter();
     let part = parts.find(|(word, _)| is(&name[at + 1..], word))?;
     Some((command, Some(part)))
@@ -140,7 +141,7 @@ fn docs(args: Args<'_>, reply: &mut Reply<'_>) {
 
 /// The command that arguments begin with, and its keys among them.
 fn keys_of<'a>(args: Args<'a>) -> Result<(&'static Command, Vec<&'a [u8]>), Failure> {
-    let command = table::find(args.at(0)).ok_or(Failure::say("ERR Invalid command specified"))?;
+    let command = names::find(args.at(0)).ok_or(Failure::say("ERR Invalid command specified"))?;
     if !command.takes(args.len()) {
         return Err(Failure::say(
             "ERR Invalid number of arguments specified for command",

@@ -1,8 +1,8 @@
 //! Commands on keys without a connection: of the command line, through the same table, locks and
 //! transactions as those of clients.
 
-use super::subcommands;
 use super::table::{self, Action, Command};
+use super::{names, subcommands};
 use crate::error::Failure;
 use crate::resp::{Args, Reply, Version};
 use crate::store::{Mode, Store, Transaction, Wanted};
@@ -43,17 +43,24 @@ pub(crate) fn execute(
             }
         }
     }
-    let mut wanted = Wanted::default();
-    for command in &prepared {
-        if command.command.locks_all(command.args()) {
-            wanted.everything();
+    let (held, number) = loop {
+        let number = store.databases.number_of(database);
+        let mut wanted = Wanted::default();
+        for command in &prepared {
+            if command.command.locks_all(command.args()) {
+                wanted.everything();
+            }
+            for key in command.command.keys(command.args()) {
+                wanted.key(number, key, Mode::Exclusive);
+            }
         }
-        for key in command.command.keys(command.args()) {
-            wanted.key(database, key, Mode::Exclusive);
+        let held = store.locks.lock(wanted);
+        // Until the locks were held it may have been swapped (S24).
+        if store.databases.number_of(database) == number {
+            break (held, number);
         }
-    }
-    let held = store.locks.lock(wanted);
-    let mut transaction = Transaction::new(store, database);
+    };
+    let mut transaction = Transaction::new(store, number);
     let mut replies = Vec::with_capacity(prepared.len());
     for command in &prepared {
         let mut out = Vec::new();
@@ -90,7 +97,7 @@ fn prepare(words: &[Vec<u8>]) -> Result<Prepared, String> {
     }
     let args = Args::new(&bytes, &places);
     let shown = String::from_utf8_lossy(&args.at(0)[..args.at(0).len().min(64)]).into_owned();
-    let command = table::find(args.at(0)).ok_or_else(|| format!("ERR unknown command '{shown}'"))?;
+    let command = names::find(args.at(0)).ok_or_else(|| format!("ERR unknown command '{shown}'"))?;
     let Action::Data(run) = command.action else {
         return Err(format!(
             "ERR '{shown}' is no command on keys, and means nothing without a connection"

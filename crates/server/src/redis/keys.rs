@@ -96,7 +96,7 @@ pub(super) fn copy(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
         if is(word, "REPLACE") {
             replaces = true;
         } else if is(word, "DB") {
-            there = database(options.value()?)?;
+            there = transaction.number_of(database(options.value()?)?);
         } else {
             return Err(Failure::SYNTAX);
         }
@@ -116,7 +116,7 @@ pub(super) fn copy(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
 pub(super) fn move_key(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let key = args.at(1);
     let here = transaction.database;
-    let there = database(args.at(2))?;
+    let there = transaction.number_of(database(args.at(2))?);
     if here == there {
         return Err(Failure::say("ERR source and destination objects are the same"));
     }
@@ -129,6 +129,21 @@ pub(super) fn move_key(transaction: &mut Transaction<'_>, args: Args<'_>, reply:
         transaction.remove(key)?;
     }
     reply.truth(is_moved);
+    Ok(())
+}
+
+/// SWAPDB: two databases change places, for all clients at once.
+pub(super) fn swap_db(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let number = |index, which: &'static str| match integer(args.at(index)) {
+        Ok(_) => database(args.at(index)),
+        Err(_) => Err(Failure::say(which)),
+    };
+    let one = number(1, "ERR invalid first DB index")?;
+    let other = number(2, "ERR invalid second DB index")?;
+    if one != other {
+        transaction.swap(one, other)?;
+    }
+    reply.ok();
     Ok(())
 }
 

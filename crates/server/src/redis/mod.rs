@@ -5,13 +5,13 @@
 //!
 //! *Does not know*: sockets, the bytes of requests, how types lie in keys.
 //!
-//! *Read in this order*: `table.rs` (all commands), `session.rs` (one connection: from requests to
-//! batches), `batch.rs` (locks, one read, one commit), then `pages.rs` (long replies), then a file
-//! for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`, `sets.rs`,
-//! `lists.rs`, `sorted/`, `ordered.rs` (what Redis has not); `catalog.rs`, `classes.rs` and
-//! `permission.rs` (who may use them), `acl.rs`; `connection.rs`, `transactions.rs`, `admin.rs`,
-//! `saving.rs`, `clients.rs`, `info/`, `watching.rs` (MONITOR); `direct.rs` (commands without a
-//! connection).
+//! *Read in this order*: `table.rs` (all commands), `names.rs`, `session.rs` (one connection: from
+//! requests to batches), `batch.rs` (locks, one read, one commit), then `pages.rs` (long replies),
+//! then a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`,
+//! `sets.rs`, `lists.rs`, `sorted/`, `ordered.rs` (what Redis has not); `catalog.rs`, `classes.rs`
+//! and `permission.rs` (who may use them), `acl.rs`; `connection.rs`, `transactions.rs`,
+//! `admin.rs`, `saving.rs`, `clients.rs`, `info/`, `watching.rs` (MONITOR); `direct.rs` (commands
+//! without a connection).
 //!
 //! Invariants:
 //!
@@ -39,6 +39,7 @@ mod latency;
 mod limits;
 mod lists;
 mod memory;
+mod names;
 mod numbered;
 mod ordered;
 mod pages;

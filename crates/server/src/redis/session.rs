@@ -1,19 +1,18 @@
 //! One connection: requests are looked up, checked, and executed in batches; replies come in order
 //! (S9).
 
-use super::batch::{Batch, Ran, ReadResult};
+use super::batch::{Awaited, Batch, Ran, ReadResult};
 use super::paging::{Fits, Paging, no_room};
 use super::permission::{Hold, NotAllowed};
-use super::table::{self, Action, Command, OnSession};
+use super::table::{Action, Command, OnSession};
 use super::transactions::Multi;
-use super::{args, connection, subcommands, watching};
+use super::{args, connection, names, watching};
 use crate::access::User;
 use crate::monitor::Feed;
 use crate::net::{Input, Protocol, Served};
 use crate::resp::{self, Args, BadRequest, Parser, Progress, Reply, Requests, Tail, Version};
 use crate::shared::{Client, Shared};
 use crate::store::Reading;
-use alluvium::MultiGet;
 use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -59,6 +58,10 @@ pub(crate) struct Session {
     pub(super) feed: Option<Arc<Feed>>,
     /// When the batch under way was begun.
     pub(super) began: Option<Instant>,
+    /// When the last batch ended, until it is noted.
+    pub(super) ended: Option<Instant>,
+    /// Whether the last requests were noted, and with them that bytes have come.
+    has_noted: bool,
     pub(super) parser: Parser,
     pub(super) requests: Option<Requests>,
     /// What stopped the reading of requests, behind those that were read.
@@ -96,7 +99,7 @@ struct Waiting {
     /// of users change.
     count: usize,
     /// What it reads; nothing if it waits for the end of a pause.
-    reading: Option<Box<(MultiGet, Reading)>>,
+    reading: Option<Box<Awaited>>,
 }
 
 /// What becomes of requests.
@@ -133,6 +136,8 @@ impl Session {
             paging: Paging::default(),
             feed: None,
             began: None,
+            ended: None,
+            has_noted: false,
             parser: Parser::default(),
             requests: Some(Requests::default()),
             bad: None,
@@ -164,12 +169,13 @@ impl Session {
             }
             let args = requests.get(index, buffer);
             index += 1;
-            if is_http(args) {
-                self.drop_http();
-                break;
-            }
             let command = match self.admit(args) {
                 Ok(command) => command,
+                // No command is called like that.
+                Err(_) if is_http(args) => {
+                    self.drop_http();
+                    break;
+                }
                 Err(refusal) => {
                     read = None;
                     self.refuse_request(args, &refusal, output);
@@ -206,7 +212,7 @@ impl Session {
                 }
             }
         }
-        self.note(requests, buffer);
+        self.note(requests.len());
         Flow::Done
     }
 
@@ -267,10 +273,11 @@ impl Session {
             let Some(reading) = &mut waiting.reading else {
                 return Ok((waiting.at, None));
             };
-            return match Pin::new(&mut reading.0).poll(context) {
-                Poll::Ready(result) => {
-                    self.room = waiting.reading.take().map(|reading| reading.1);
-                    Ok((waiting.at, Some((waiting.count, result))))
+            return match Pin::new(&mut reading.reading).poll(context) {
+                Poll::Ready(values) => {
+                    let number = reading.number;
+                    self.room = waiting.reading.take().map(|reading| reading.memory);
+                    Ok((waiting.at, Some((waiting.count, ReadResult { values, number }))))
                 }
                 Poll::Pending => {
                     self.waiting = Some(waiting);
@@ -332,8 +339,10 @@ impl Session {
             }
         };
         self.multi.fail();
-        if let Some(command) = table::find(args.at(0)) {
-            self.shared.tally.of(command.counted_as(args)).rejected();
+        if let Some(command) = names::find(args.at(0)) {
+            let counted_as = command.counted_as(args);
+            self.client.set_last_command(counted_as);
+            self.shared.tally.of(counted_as).rejected();
         }
         self.shared.count_error(&text);
         self.reply(output, |reply| reply.error(&text));
@@ -416,13 +425,13 @@ impl Session {
     /// What a request asks for, if it may.
     fn admit(&self, args: Args<'_>) -> Result<&'static Command, Refusal> {
         let say = |text| Refusal::Say(Cow::Owned(text));
-        let Some(command) = table::find(args.at(0)) else {
-            return Err(say(unknown(args)));
+        let Some(command) = names::find(args.at(0)) else {
+            return Err(say(args::unknown(args)));
         };
         if !command.takes(args.len()) {
             return Err(say(args::wrong_number(command.name).to_string()));
         }
-        subcommands::check(command.name, args).map_err(say)?;
+        command.check_subcommand(args).map_err(say)?;
         if !self.is_known && !command.is_for_strangers() {
             return Err(Refusal::Say(Cow::Borrowed("NOAUTH Authentication required.")));
         }
@@ -484,8 +493,7 @@ impl Session {
     }
 
     /// What others see of this connection.
-    fn note(&mut self, requests: &Requests, buffer: &[u8]) {
-        let count = requests.len();
+    fn note(&mut self, count: usize) {
         if count == 0 {
             return;
         }
@@ -493,12 +501,11 @@ impl Session {
             .counters
             .commands
             .fetch_add(count as u64, Ordering::Relaxed);
-        let since = self.client.since.elapsed().as_millis() as u64;
-        self.client.last_ms.store(since, Ordering::Relaxed);
-        let last = requests.get(count - 1, buffer);
-        if let Some(command) = table::find(last.at(0)) {
-            self.client.set_last_command(command.counted_as(last));
-        }
+        let now = self.ended.take().unwrap_or_else(Instant::now);
+        let age_ms = self.client.age_ms_at(now);
+        self.client.last_ms.store(age_ms, Ordering::Relaxed);
+        self.client.load.moved_ms.store(age_ms, Ordering::Relaxed);
+        self.has_noted = true;
     }
 
     fn limits(&self) -> resp::Limits {
@@ -592,6 +599,10 @@ impl Protocol for Session {
         std::mem::take(&mut self.wants_sync)
     }
 
+    fn takes_note(&mut self) -> bool {
+        std::mem::take(&mut self.has_noted)
+    }
+
     fn lost(&mut self, output: &mut Vec<u8>, why: &str) {
         Reply::new(output, self.version).error(&format!("ERR not durable: {why}"));
     }
@@ -616,25 +627,4 @@ impl Drop for Session {
 /// Whether a request is a line of HTTP: `POST …` or `Host: …`, as Redis looks for them.
 fn is_http(args: Args<'_>) -> bool {
     args.is(0, "post") || args.is(0, "host:")
-}
-
-/// The error of a command that does not exist, as Redis words it.
-fn unknown(args: Args<'_>) -> String {
-    const MOST: usize = 128;
-    let shown =
-        |bytes: &[u8], most: usize| String::from_utf8_lossy(&bytes[..bytes.len().min(most)]).into_owned();
-    let mut text = format!(
-        "ERR unknown command '{}', with args beginning with: ",
-        shown(args.at(0), MOST)
-    );
-    let mut left = MOST;
-    for arg in args.from(1).iter() {
-        if left == 0 {
-            break;
-        }
-        let part = shown(arg, left);
-        left = left.saturating_sub(part.len() + 3);
-        text += &format!("'{part}' ");
-    }
-    text
 }

@@ -10,7 +10,6 @@ use super::{session::Session, subcommands, transactions, walks};
 use crate::error::Failure;
 use crate::resp::{Args, Reply, number};
 use crate::store::{Mode, Transaction};
-use std::collections::HashMap;
 use std::sync::LazyLock;
 
 pub(super) type OnData = fn(&mut Transaction<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Failure>;
@@ -76,6 +75,7 @@ pub(super) struct Command {
 
 impl Command {
     /// Returns the number under which a call is counted: of the subcommand, if it has any.
+    #[inline]
     pub(super) fn counted_as(&self, args: Args<'_>) -> u16 {
         if self.subcommands_at == 0 {
             return self.index;
@@ -84,6 +84,15 @@ impl Command {
             .get(1)
             .and_then(|word| subcommands::position(self.name, word));
         position.map_or(self.index, |position| self.subcommands_at + position)
+    }
+
+    /// What is wrong with its subcommand, if it has subcommands.
+    #[inline]
+    pub(super) fn check_subcommand(&self, args: Args<'_>) -> Result<(), String> {
+        match self.subcommands_at {
+            0 => Ok(()),
+            _ => subcommands::check(self.name, args),
+        }
     }
 
     pub(super) fn is_refused_in_multi(&self) -> bool {
@@ -170,40 +179,47 @@ impl Command {
     }
 
     /// Its keys among its arguments.
-    pub(super) fn keys<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub(super) fn keys<'a>(&self, args: Args<'a>) -> Keys<'a> {
         let (first, last, step) = self.keys;
-        let (alone, first, count, step) = if step == 0 && last > 0 {
-            // Their number is said by an argument. One that is none has no keys: the command
-            // refuses it.
-            let said = number::integer(args.at(last as usize)).unwrap_or(0);
-            let most = args.len() as i64 - i64::from(last) - 1;
-            let count = if (0..=most).contains(&said) {
-                said as i32
-            } else {
-                0
-            };
-            ((first > 0 && count > 0).then_some(first), last + 1, count, 1)
-        } else {
-            let last = if last < 0 { args.len() as i32 + last } else { last };
-            let is_any = first > 0 && last >= first;
-            (
-                None,
-                first,
-                if is_any { (last - first) / step + 1 } else { 0 },
-                step,
-            )
+        let (alone, first, count, step) = match self.keys {
+            (_, 1.., 0) => {
+                // Their number is said by an argument. One that is none has no keys: the command
+                // refuses it.
+                let said = number::integer(args.at(last as usize)).unwrap_or(0);
+                let most = args.len() as i64 - i64::from(last) - 1;
+                let count = if (0..=most).contains(&said) {
+                    said as i32
+                } else {
+                    0
+                };
+                ((first > 0 && count > 0).then_some(first), last + 1, count, 1)
+            }
+            _ => {
+                let last = if last < 0 { args.len() as i32 + last } else { last };
+                let is_any = first > 0 && last >= first;
+                let count = if is_any { (last - first) / step + 1 } else { 0 };
+                (None, first, count, step)
+            }
         };
-        let places = alone
-            .into_iter()
-            .chain((0..count).map(move |index| first + index * step));
-        let stored = if self.has(SORTS) {
-            sort::stored_key(args)
+        Keys {
+            args,
+            alone: alone.map_or(0, |alone| alone as usize),
+            next: first as usize,
+            left: count as usize,
+            step: step as usize,
+            stored: self.has(SORTS).then(|| sort::stored_key(args)).flatten(),
+        }
+    }
+
+    /// Looks at its keys among its arguments.
+    #[inline]
+    pub(super) fn each_key<'a>(&self, args: Args<'a>, mut look: impl FnMut(&'a [u8])) {
+        // Most commands have one key, behind their name.
+        if self.keys == ONE && !self.has(SORTS) {
+            args.get(1).into_iter().for_each(look);
         } else {
-            None
-        };
-        places
-            .filter_map(move |place| args.get(place as usize))
-            .chain(stored)
+            self.keys(args).for_each(&mut look);
+        }
     }
 
     /// Whether an argument says how many keys there are.
@@ -219,6 +235,41 @@ impl Command {
             (first, _, 0) => (first, first, 1),
             keys => keys,
         }
+    }
+}
+
+/// The keys among the arguments of a command.
+pub(super) struct Keys<'a> {
+    args: Args<'a>,
+    /// Where a key stands that comes before the others, or 0.
+    alone: usize,
+    /// Where the next one of the others stands, how many are left, and how far they are apart.
+    next: usize,
+    left: usize,
+    step: usize,
+    /// One that an option names, behind all others.
+    stored: Option<&'a [u8]>,
+}
+
+impl<'a> Iterator for Keys<'a> {
+    type Item = &'a [u8];
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.alone > 0 {
+            return self.args.get(std::mem::take(&mut self.alone));
+        }
+        if self.left > 0 {
+            let key = self.args.get(self.next);
+            self.next += self.step;
+            self.left -= 1;
+            if key.is_some() {
+                return key;
+            }
+            // There are fewer arguments than it takes.
+            self.left = 0;
+        }
+        self.stored.take()
     }
 }
 
@@ -345,6 +396,7 @@ static KEYS: &[Command] = &[
     data("generic", "sort_ro", -2, LOCKED | ALONE | SORTS, ONE, sort::sort_ro, "Elements in order, or what other keys have for them."),
     data("generic", "touch", -2, FAST, ALL_KEYS, keys::exists, "How many of the keys are there."),
     data("generic", "ttl", 2, FAST | LOOKS, ONE, expiry::ttl, "In how many seconds a key expires."),
+    data("server", "swapdb", 3, WRITE | FAST | ALL, NONE, keys::swap_db, "Swaps two databases."),
     data("generic", "type", 2, FAST | LOOKS, ONE, keys::type_of, "The type of what a key holds."),
     data("generic", "unlink", -2, WRITE | FAST, ALL_KEYS, keys::del, "Deletes keys."),
     data("server", "dbsize", 1, ALONE | FAST, NONE, walks::size, "How many keys there are."),
@@ -509,10 +561,6 @@ static NUMBERED: LazyLock<(Vec<Command>, Vec<String>)> = LazyLock::new(|| {
     (commands, names)
 });
 
-/// All commands by name.
-static BY_NAME: LazyLock<HashMap<&'static [u8], &'static Command>> =
-    LazyLock::new(|| all().map(|command| (command.name.as_bytes(), command)).collect());
-
 /// All commands.
 pub(super) fn all() -> impl Iterator<Item = &'static Command> {
     NUMBERED.0.iter()
@@ -523,18 +571,9 @@ pub(crate) fn counted_names() -> &'static [String] {
     &NUMBERED.1
 }
 
-/// The command of a name, in capitals or not.
-pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
-    let mut lower = [0; 24];
-    let lower = lower.get_mut(..name.len())?;
-    lower.copy_from_slice(name);
-    lower.make_ascii_lowercase();
-    BY_NAME.get(&*lower).copied()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::redis::names::find;
     use crate::resp::{Limits, Parser, Requests};
 
     fn keys_of(line: &str) -> Vec<String> {
@@ -551,17 +590,11 @@ mod tests {
             .unwrap();
         let args = requests.get(0, &buffer);
         let command = find(args.at(0)).unwrap();
-        command
-            .keys(args)
-            .map(|key| String::from_utf8(key.to_vec()).unwrap())
-            .collect()
-    }
-
-    #[test]
-    fn names_are_found_in_any_spelling_and_stand_for_one_command() {
-        assert_eq!(find(b"GeT").unwrap().name, "get");
-        assert!(find(b"").is_none() && find(b"nothing").is_none() && find(&[b'a'; 99]).is_none());
-        assert_eq!(BY_NAME.len(), all().count());
+        let text = |key: &[u8]| String::from_utf8(key.to_vec()).unwrap();
+        let (keys, mut each) = (command.keys(args).map(text).collect(), Vec::new());
+        command.each_key(args, |key| each.push(text(key)));
+        assert_eq!(each, keys, "{line}");
+        keys
     }
 
     #[test]

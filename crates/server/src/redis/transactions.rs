@@ -8,7 +8,7 @@ use super::session::Session;
 use super::table::{Action, Command};
 use crate::error::Failure;
 use crate::resp::{Args, Reply};
-use crate::store::{Lookups, Store, Transaction, Wanted, Working};
+use crate::store::{Lookups, Mode, Store, Transaction, Wanted, Working};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -156,15 +156,30 @@ pub(super) fn watch(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>
             return Err(Failure::Refused(Cow::Owned(text)));
         }
         // First the watch, then the look: what is written in between is noticed.
-        store.locks.watch(database, key, &session.multi.is_touched);
+        let number = watch_locked(&store, database, key, &session.multi.is_touched);
         session.multi.watched_bytes += PER_WATCH + key.len();
         session.multi.watched.insert(place.clone(), 0);
-        let mut transaction = Transaction::new(&store, database);
+        let mut transaction = Transaction::new(&store, number);
         let expires_ms = transaction.entry(key)?.map_or(0, |entry| entry.expires_ms());
         session.multi.watched.insert(place, expires_ms);
     }
     reply.ok();
     Ok(())
+}
+
+/// Watches a key under its lock. Returns the number that its database is stored under.
+fn watch_locked(store: &Store, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) -> u8 {
+    loop {
+        let number = store.databases.number_of(database);
+        let mut wanted = Wanted::default();
+        wanted.key(number, key, Mode::Shared);
+        let _held = store.locks.lock(wanted);
+        // Until the lock was held the database may have been swapped (S24).
+        if store.databases.number_of(database) == number {
+            store.locks.watch(database, key, is_touched);
+            return number;
+        }
+    }
 }
 
 pub(super) fn unwatch(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
@@ -193,8 +208,15 @@ pub(super) fn exec(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>
 }
 
 fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut Reply<'_>) -> Done {
-    let held = store.locks.lock(wanted(session, queue));
-    let mut transaction = Transaction::new(store, session.database);
+    let held = loop {
+        let numbers = store.databases.numbers();
+        let held = store.locks.lock(wanted(session, queue, &numbers));
+        // Until the locks were held databases may have been swapped (S24).
+        if store.databases.numbers() == numbers {
+            break held;
+        }
+    };
+    let mut transaction = Transaction::new(store, store.databases.number_of(session.database));
     if session.multi.is_stale(transaction.now_ms) {
         reply.null_array();
         return Ok(());
@@ -226,30 +248,31 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
             let text = no_room("what the transaction replies", &session.shared.budget);
             return Err(Failure::Refused(Cow::Owned(text)));
         }
-        transaction.database = session.database;
+        transaction.database = transaction.number_of(session.database);
     }
     Lookups::tell(store);
-    session.commit(transaction, &held)?;
+    session.commit(&mut transaction, &held)?;
     reply.array(queue.len());
     reply.raw(&output);
     Ok(())
 }
 
-/// The locks of all that was queued and watched. Reads are locked, too: what a transaction reads
-/// belongs together.
-fn wanted(session: &Session, queue: &[Queued]) -> Wanted {
+/// The locks of all that was queued and watched, of databases that are stored under these numbers.
+/// Reads are locked, too: what a transaction reads belongs together.
+fn wanted(session: &Session, queue: &[Queued], numbers: &[u8]) -> Wanted {
+    let number_of = |database: u8| numbers[usize::from(database)];
     let mut wanted = Wanted::default();
     let mut database = session.database;
     for (database, key) in session.multi.watched.keys() {
-        wanted.key(*database, key, crate::store::Mode::Shared);
+        wanted.key(number_of(*database), key, Mode::Shared);
     }
     for queued in queue {
         let (command, args) = (queued.command, queued.args());
         if command.locks_all(args) {
             wanted.everything();
         }
-        let mode = command.mode().unwrap_or(crate::store::Mode::Shared);
-        command.keys(args).for_each(|key| wanted.key(database, key, mode));
+        let mode = command.mode().unwrap_or(Mode::Shared);
+        command.each_key(args, |key| wanted.key(number_of(database), key, mode));
         if command.name == "select"
             && matches!(command.action, Action::Session(_))
             && let Ok(chosen) = keys::database(args.at(1))

@@ -216,10 +216,14 @@ impl Requests {
     /// Forgets the complete ones, whose bytes are gone from the beginning of the buffer.
     pub fn forget(&mut self) {
         let done = self.ends.last().copied().unwrap_or(0);
-        self.places.drain(..done);
-        for place in &mut self.places {
-            place.0 -= self.consumed;
-            place.1 -= self.consumed;
+        if done == self.places.len() {
+            self.places.clear();
+        } else {
+            self.places.drain(..done);
+            for place in &mut self.places {
+                place.0 -= self.consumed;
+                place.1 -= self.consumed;
+            }
         }
         self.ends.clear();
         self.consumed = 0;
@@ -392,10 +396,16 @@ impl Parser {
         let mut begun = match self.begun {
             Some(begun) => begun,
             None => {
-                let Some((end, next)) = self.line(request, 0, limits.line, "mbulk count string")? else {
-                    return Ok(Step::Wait);
+                let (count, next) = match usual_header(request, b'*', limits) {
+                    Some((count, next)) => (count as i64, next),
+                    None => {
+                        let Some((end, next)) = self.line(request, 0, limits.line, "mbulk count string")?
+                        else {
+                            return Ok(Step::Wait);
+                        };
+                        (integer(&request[1..end]).ok_or(BadRequest::Count)?, next)
+                    }
                 };
-                let count = integer(&request[1..end]).ok_or(BadRequest::Count)?;
                 if count <= 0 {
                     return Ok(Step::Done(next));
                 }
@@ -410,16 +420,28 @@ impl Parser {
             }
         };
         while begun.missing > 0 {
-            self.begun = Some(begun);
-            let Some((end, body)) = self.line(request, begun.at, limits.line, "bulk count string")? else {
-                return Ok(Step::Wait);
+            let rest = request.get(begun.at..).unwrap_or_default();
+            let (length, body) = match usual_header(rest, b'$', limits) {
+                Some((length, _)) if length > limits.argument => {
+                    return Err(refusal(limits, "bulk", BadRequest::Length));
+                }
+                Some((length, taken)) => (length, begun.at + taken),
+                None => {
+                    self.begun = Some(begun);
+                    let Some((end, body)) = self.line(request, begun.at, limits.line, "bulk count string")?
+                    else {
+                        return Ok(Step::Wait);
+                    };
+                    let header = request.get(begun.at..end).unwrap_or_default();
+                    (length(header, limits)?, body)
+                }
             };
-            let header = request.get(begun.at..end).unwrap_or_default();
-            let length = length(header, limits)?;
             if begun.bytes + length > limits.bytes {
                 return Err(BadRequest::TooLong { most: limits.bytes });
             }
             if request.len() < body + length + 2 {
+                // The line is read once more with what comes.
+                (self.begun, self.searched) = (Some(begun), begun.at);
                 self.announced = body + length + 2;
                 return Ok(Step::Wait);
             }
@@ -450,6 +472,29 @@ impl Parser {
         }
         Ok(Step::Done(next))
     }
+}
+
+/// The digits of a header that are read in one go.
+const USUAL_DIGITS: usize = 9;
+
+/// The number in a line that begins with `mark`, and how many bytes the line takes: if all of it
+/// has come, and it looks as clients write it. Any other line is read by `Parser::line`.
+#[inline]
+fn usual_header(line: &[u8], mark: u8, limits: &Limits) -> Option<(usize, usize)> {
+    let (&first, digits) = line.split_first()?;
+    if first != mark || limits.line < USUAL_DIGITS + 3 {
+        return None;
+    }
+    let mut value = 0;
+    for (index, &byte) in digits.iter().enumerate().take(USUAL_DIGITS + 1) {
+        match byte {
+            // No number but zero begins with a zero.
+            b'0'..=b'9' if index == 0 || value > 0 => value = 10 * value + usize::from(byte - b'0'),
+            b'\r' if index > 0 && digits.get(index + 1) == Some(&b'\n') => return Some((value, index + 3)),
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// How long an argument is, as the line before it says.

@@ -63,6 +63,7 @@ impl fmt::Debug for Reply<'_> {
 
 impl<'o> Reply<'o> {
     /// To the end of a buffer.
+    #[inline]
     pub fn new(out: &'o mut Vec<u8>, version: Version) -> Reply<'o> {
         Reply {
             out,
@@ -73,10 +74,16 @@ impl<'o> Reply<'o> {
     }
 
     /// Lets a long reply be written in parts: see [`Reply::go_on`].
+    #[inline]
     #[must_use]
-    pub(crate) fn in_parts(mut self) -> Reply<'o> {
-        self.length = Length::Parts(None);
-        self
+    pub(crate) fn in_parts(self) -> Reply<'o> {
+        // Field by field: there is nothing to be dropped in a reply that has just begun.
+        Reply {
+            out: self.out,
+            version: self.version,
+            most: self.most,
+            length: Length::Parts(None),
+        }
     }
 
     /// Whether a long reply may be written in parts.
@@ -90,6 +97,7 @@ impl<'o> Reply<'o> {
     }
 
     /// The rest of the reply, if there is one.
+    #[inline]
     pub(crate) fn into_tail(self) -> Option<Box<dyn Tail>> {
         match self.length {
             Length::Whole => None,
@@ -99,6 +107,7 @@ impl<'o> Reply<'o> {
 
     /// Lets the buffer have `most` bytes. Long replies look at [`Reply::most`] while they are
     /// written.
+    #[inline]
     #[must_use]
     pub fn at_most(mut self, most: usize) -> Reply<'o> {
         self.most = most;

@@ -1,7 +1,7 @@
 //! The time, which never goes back.
 
 use parking_lot::Mutex;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Milliseconds since 1970 that never go back and never stand still: when the machine's clock is
 /// set back, time goes on by what really passes, until the clock has caught up. What has expired
@@ -26,7 +26,7 @@ impl Clock {
 
     fn at(&self, machine: u64, instant: Instant) -> u64 {
         let mut last = self.last.lock();
-        let passed = instant.saturating_duration_since(last.1).as_millis() as u64;
+        let passed = whole_ms(instant.saturating_duration_since(last.1));
         let now = machine.max(last.0 + passed);
         // Fractions of a millisecond are not lost: the moment moves by whole ones only.
         if now > last.0 {
@@ -38,13 +38,19 @@ impl Clock {
 
 fn machine_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_millis() as u64)
+    since.map_or(0, whole_ms)
+}
+
+/// Milliseconds of a time that a clock has passed, without the wide numbers that longer ones need.
+fn whole_ms(time: Duration) -> u64 {
+    time.as_secs()
+        .saturating_mul(1000)
+        .saturating_add(u64::from(time.subsec_millis()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn a_clock_that_is_set_back_does_not_stop_time() {

@@ -44,6 +44,12 @@ pub(crate) struct Held<'l> {
 pub(crate) struct Wanted(LockSet);
 
 impl Wanted {
+    /// None yet, with space for a number of keys.
+    pub(crate) fn with_capacity(keys: usize) -> Wanted {
+        Wanted(LockSet::with_capacity(keys))
+    }
+
+    #[inline]
     pub(crate) fn key(&mut self, database: u8, key: &[u8], mode: Mode) {
         self.0.key(u64::from(database), key, mode);
     }
@@ -69,6 +75,7 @@ impl Locks {
     }
 
     /// Waits for all locks that are wanted.
+    #[inline]
     pub(crate) fn lock(&self, wanted: Wanted) -> Held<'_> {
         Held {
             locks: self,
@@ -76,9 +83,10 @@ impl Locks {
         }
     }
 
-    /// From now on `is_touched` is set when the key is written to.
+    /// From now on `is_touched` is set when the key of a database is written to. The key's lock is
+    /// held, so that no writer holds it while a watcher comes: one who comes later sees that there
+    /// are watchers.
     pub(crate) fn watch(&self, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) {
-        let _held = self.lock_for_watchers(database, key);
         self.watching.fetch_add(1, Ordering::Relaxed);
         let mut watchers = self.watchers.lock();
         let flags = watchers.entry((database, key.into())).or_default();
@@ -105,14 +113,6 @@ impl Locks {
         let watchers = self.watchers.lock();
         let keys = watchers.keys().filter(|(of, _)| *of == database);
         keys.map(|(_, key)| key.clone()).collect()
-    }
-
-    /// No writer holds the key while a watcher comes: one who comes later sees that there are
-    /// watchers.
-    fn lock_for_watchers(&self, database: u8, key: &[u8]) -> Held<'_> {
-        let mut wanted = Wanted::default();
-        wanted.key(database, key, Mode::Shared);
-        self.lock(wanted)
     }
 
     /// Whether a connection may watch a key whose lock the caller holds. A watcher is counted under

@@ -7,10 +7,10 @@
 //! *Does not know*: protocols, connections, replies.
 //!
 //! *Read in this order*: `transaction.rs` (what a command reads and writes through), `entries.rs`
-//! (typed keys on top of it), `scan.rs` (walks), `locks.rs`, `staging.rs` (collections larger than
-//! a commit), `order/` (ranks in sorted sets), `working.rs` (memory of commands), `marks.rs` (which
-//! keys may have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`, `idle.rs`,
-//! `reaper.rs` with `expiring.rs`.
+//! (typed keys on top of it), `scan.rs` (walks), `locks.rs`, `databases.rs` (SWAPDB),
+//! `staging.rs` (collections larger than a commit), `order/` (ranks in sorted sets), `working.rs`
+//! (memory of commands), `marks.rs` (which keys may have collections), `upgrade.rs` (stores of
+//! earlier versions), `clock.rs`, `idle.rs`, `reaper.rs` with `expiring.rs`.
 //!
 //! Invariants:
 //!
@@ -24,8 +24,11 @@
 //! - **S8** It is known, in the store and in memory, which keys may have collections (`marks.rs`):
 //!   a SET of any other needs no read. A key that has one is among them from before its commit is
 //!   seen until after that which deletes it, under the key's lock.
+//! - **S24** A command works on the keys that its database has while the command holds its locks,
+//!   or, if it has none, that the database had when its keys were read.
 
 mod clock;
+mod databases;
 mod entries;
 mod expiring;
 mod idle;
@@ -41,6 +44,7 @@ mod transaction;
 mod upgrade;
 mod working;
 
+pub(crate) use databases::{Databases, numbers_of};
 pub(crate) use locks::{Held, Mode, Wanted};
 pub(crate) use lookups::Lookups;
 pub(crate) use order::Counting;
@@ -91,6 +95,8 @@ pub(crate) struct Store {
     pub(crate) data: Keyspace,
     pub(crate) items: Keyspace,
     pub(crate) locks: Locks,
+    /// Where the keys of databases are (S24).
+    pub(crate) databases: Databases,
     clock: Clock,
     pub(crate) expiring: Expiring,
     /// Which keys may have collections (S8).
@@ -143,6 +149,7 @@ impl Store {
         let db_durability = data.durability();
         Ok(Store {
             db: db.clone(),
+            databases: Databases::load(&data)?,
             data,
             items,
             locks: Locks::new(),

@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(count(&store), 40);
         // As if the process had been killed.
         std::mem::forget(stage(&Transaction::new(&store, 0), 4));
-        drop(held);
+        drop((transaction, held));
         db.abandon();
         drop((store, db));
         let (_db, store) = open();

@@ -1,6 +1,7 @@
 //! What commands read and write through: the store with their own writes laid over it, committed as
 //! one.
 
+use super::databases::{Numbers, database_of};
 use super::locks::Held;
 use super::marks::MarkChanges;
 use super::order::Open;
@@ -10,18 +11,9 @@ use crate::error::Failure;
 use crate::model::Found;
 use crate::model::format::{self, InnerKey};
 use alluvium::Durability;
-use alluvium::{Value, WriteBatch};
+use alluvium::{OwnWrite, Value, WriteBatch, WriteSet};
 use std::cell::Cell;
-use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::time::{Duration, UNIX_EPOCH};
-
-/// What a key is to become.
-#[derive(Clone, Debug)]
-pub(super) enum Write {
-    Put { value: Vec<u8>, expires_ms: u64 },
-    Delete,
-}
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How far a lookup may be behind what was collected for it.
 const AHEAD: usize = 16;
@@ -31,7 +23,7 @@ const KEPT_BATCH: usize = 1 << 20;
 
 thread_local! {
     /// Batches that are empty, with the memory that they had.
-    static SPARE: Cell<Option<Blind>> = const { Cell::new(None) };
+    static SPARE: Cell<Option<Box<Blind>>> = const { Cell::new(None) };
 }
 
 /// Writes of commands that do not look at what is there, as they will be committed, in their order.
@@ -52,50 +44,68 @@ pub(crate) enum Outcome {
 /// Reads and writes of one or several commands that take effect together. It sees its own writes.
 pub(crate) struct Transaction<'s> {
     pub(crate) store: &'s Store,
-    /// The database that keys are of.
+    /// The number that the database is stored under which keys are of.
     pub(crate) database: u8,
+    /// Under which numbers databases are to be stored, if any were swapped.
+    swapped: Option<Box<Numbers>>,
     /// The time of all that it does.
     pub(crate) now_ms: u64,
     prefetched: Vec<(InnerKey, Option<Value>)>,
     /// Where the next lookup of something prefetched probably is.
     next: usize,
     /// Where writes go when no command reads them: in a transaction of commands that are all blind.
-    blind: Option<Blind>,
-    /// Where they go otherwise.
-    pub(super) writes: BTreeMap<InnerKey, Write>,
-    /// Ranges that are deleted, of what was there before `writes`: their ends by their starts. No
-    /// two of them meet.
-    pub(super) deleted: BTreeMap<InnerKey, InnerKey>,
-    /// Which keys have got collections, and which have lost theirs.
-    marks: MarkChanges,
+    blind: Option<Box<Blind>>,
+    /// Where they go otherwise; nothing as long as nothing was written.
+    pub(super) writes: Option<Box<WriteSet>>,
+    /// Which keys have got collections, and which have lost theirs, if any.
+    marks: Option<Box<MarkChanges>>,
     /// Orders of sorted sets that were asked for.
     pub(super) orders: Vec<Open>,
     /// Collections whose elements were written before.
     pub(super) staged: Staged<'s>,
     /// The memory of what was read last.
     reading: Cell<Option<Reading>>,
-    /// User's keys that were written to.
-    touched: Vec<(u8, InnerKey)>,
-    /// About how many bytes were written.
+    /// User's keys that were written to, by the databases that clients know.
+    touched: Vec<(u8, Box<[u8]>)>,
+    /// How many bytes were written blindly.
     bytes: usize,
-    /// How many of them expire, and when the last ones do.
+    /// How many bytes expire, and when the last ones do.
     expiring: u64,
     expiring_keys: u64,
     last_expiry_ms: u64,
 }
 
 impl<'s> Transaction<'s> {
+    #[inline]
     pub(crate) fn new(store: &'s Store, database: u8) -> Transaction<'s> {
+        Transaction::with(store, database, None)
+    }
+
+    /// One for commands that overwrite whatever is there, and ask for nothing that they have
+    /// written: it does not see its own writes.
+    #[inline]
+    pub(crate) fn blind(store: &'s Store, database: u8) -> Transaction<'s> {
+        let new = || {
+            Box::new(Blind {
+                batch: WriteBatch::new().durability(Durability::Process),
+                record: Vec::new(),
+            })
+        };
+        Transaction::with(store, database, Some(SPARE.take().unwrap_or_else(new)))
+    }
+
+    #[inline]
+    fn with(store: &'s Store, database: u8, blind: Option<Box<Blind>>) -> Transaction<'s> {
         Transaction {
             store,
             database,
+            swapped: None,
             now_ms: store.now_ms(),
             prefetched: Vec::new(),
             next: 0,
-            blind: None,
-            writes: BTreeMap::new(),
-            deleted: BTreeMap::new(),
-            marks: MarkChanges::default(),
+            blind,
+            writes: None,
+            marks: None,
             orders: Vec::new(),
             staged: Staged::default(),
             reading: Cell::new(None),
@@ -107,22 +117,18 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// One for commands that overwrite whatever is there, and ask for nothing that they have
-    /// written: it does not see its own writes.
-    pub(crate) fn blind(store: &'s Store, database: u8) -> Transaction<'s> {
-        let new = || Blind {
-            batch: WriteBatch::new().durability(Durability::Process),
-            record: Vec::new(),
-        };
-        Transaction {
-            blind: Some(SPARE.take().unwrap_or_else(new)),
-            ..Transaction::new(store, database)
-        }
+    /// About how many bytes its writes take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.writes.as_ref().map_or(0, |writes| writes.memory())
     }
 
-    /// About how many bytes were written.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+    fn writes(&mut self) -> &mut WriteSet {
+        let new = || Box::new(WriteSet::new(&self.store.data));
+        self.writes.get_or_insert_with(new)
+    }
+
+    fn marks(&mut self) -> &mut MarkChanges {
+        self.marks.get_or_insert_default()
     }
 
     /// Reads the records of many keys at once, for commands to come. Their locks are held, or each
@@ -159,15 +165,7 @@ impl<'s> Transaction<'s> {
 
     /// Whether the transaction itself says what a key has.
     fn own(&self, key: &[u8]) -> Option<Option<&[u8]>> {
-        if self.writes.is_empty() && self.deleted.is_empty() {
-            return None;
-        }
-        match self.writes.get(key) {
-            Some(Write::Put { value, .. }) => return Some(Some(value)),
-            Some(Write::Delete) => return Some(None),
-            None => {}
-        }
-        self.is_deleted(key).then_some(None)
+        self.writes.as_ref()?.own(key).map(OwnWrite::value)
     }
 
     /// The value that the transaction itself has given a key.
@@ -177,9 +175,7 @@ impl<'s> Transaction<'s> {
 
     /// Whether what the store has of a key is in a range that was deleted.
     pub(super) fn is_deleted(&self, key: &[u8]) -> bool {
-        let before = (Bound::Unbounded, Bound::Included(key));
-        let last = self.deleted.range::<[u8], _>(before).next_back();
-        last.is_some_and(|(_, end)| key < &end[..])
+        self.writes.as_ref().is_some_and(|writes| writes.hides(key))
     }
 
     /// Values of the store. The memory that long ones take is charged until the next ones are read.
@@ -230,28 +226,35 @@ impl<'s> Transaction<'s> {
     /// The key has this value, until `expires_ms` if that is not 0.
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>, expires_ms: u64) {
         self.store.sizes.note_kept(value.len());
-        self.count(key.len() + value.len(), expires_ms);
-        self.writes.insert(key, Write::Put { value, expires_ms });
+        self.count_expiring(key.len() + value.len(), expires_ms);
+        match moment(expires_ms) {
+            Some(until) => self.writes().put_until(key, value, until),
+            None => self.writes().put(key, value),
+        }
     }
 
     /// The user's key has this string, whatever it had.
     pub(super) fn put_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), Failure> {
         let place = format::record_key(self.database, key);
-        let Some(Blind { batch, record }) = &mut self.blind else {
+        let Some(blind) = &mut self.blind else {
             self.put(place, format::encode_text(parts, expires_ms), expires_ms);
             return Ok(());
         };
+        let Blind { batch, record } = &mut **blind;
         record.clear();
         format::write_text(record, parts, expires_ms);
         let bytes = place.len() + record.len();
         self.store.sizes.note_kept(record.len());
-        put(batch, self.store, &place, record, expires_ms)?;
-        self.count(bytes, expires_ms);
+        match moment(expires_ms) {
+            Some(until) => batch.put_until(&self.store.data, &place, record, until)?,
+            None => batch.put(&self.store.data, &place, record)?,
+        };
+        self.bytes += bytes;
+        self.count_expiring(bytes, expires_ms);
         Ok(())
     }
 
-    fn count(&mut self, bytes: usize, expires_ms: u64) {
-        self.bytes += bytes;
+    fn count_expiring(&mut self, bytes: usize, expires_ms: u64) {
         if expires_ms != 0 {
             self.expiring += bytes as u64;
             self.expiring_keys += 1;
@@ -261,45 +264,25 @@ impl<'s> Transaction<'s> {
 
     /// The key has no value.
     pub(crate) fn delete(&mut self, key: InnerKey) {
-        self.bytes += key.len();
-        self.writes.insert(key, Write::Delete);
+        self.writes().delete(key);
     }
 
     /// No key of the range has a value.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers make the keys for this call"
+    )]
     pub(crate) fn delete_range(&mut self, start: InnerKey, end: InnerKey) {
-        if start >= end {
-            return;
-        }
-        let within: Vec<InnerKey> = self
-            .writes
-            .range(start.clone()..end.clone())
-            .map(|(key, _)| key.clone())
-            .collect();
-        for key in within {
-            self.writes.remove(&key);
-        }
-        self.note_deleted(start, end);
-    }
-
-    /// Joins a range with those deleted ranges that it meets.
-    fn note_deleted(&mut self, mut start: InnerKey, mut end: InnerKey) {
-        while let Some((other, other_end)) = self
-            .deleted
-            .range(..=end.clone())
-            .next_back()
-            .filter(|(_, other_end)| **other_end >= start)
-            .map(|(other, other_end)| (other.clone(), other_end.clone()))
-        {
-            self.deleted.remove(&other);
-            start = start.min(other);
-            end = end.max(other_end);
-        }
-        self.deleted.insert(start, end);
+        self.writes().delete_range(start, Some(&end));
     }
 
     /// Everything from `start` on and before `end`, in order.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers make the keys for this call"
+    )]
     pub(crate) fn scan(&self, start: InnerKey, end: InnerKey, direction: scan::Direction) -> scan::Scan<'_> {
-        scan::Scan::new(self, start, end, direction)
+        scan::Scan::new(self, &start, &end, direction)
     }
 
     /// Notes that a key has a collection.
@@ -307,33 +290,88 @@ impl<'s> Transaction<'s> {
         let hash = format::place(key);
         let note = format::collection_key(self.database, number);
         self.put(note, format::encode_number(hash).to_vec(), 0);
-        self.marks.add(self.database, number, hash);
+        let database = self.database;
+        self.marks().add(database, number, hash);
     }
 
     /// Notes that a key has that collection no longer.
     pub(crate) fn unmark(&mut self, key: &[u8], number: u64) {
         self.delete(format::collection_key(self.database, number));
-        self.marks.remove(self.database, number, format::place(key));
+        let database = self.database;
+        self.marks().remove(database, number, format::place(key));
     }
 
     /// Whether the transaction itself may have given a key a collection: others do not know of that
     /// yet.
     pub(super) fn has_own_collection(&self, key: &[u8]) -> bool {
-        self.marks.adds_any() && self.own_value(&format::record_key(self.database, key)).is_some()
+        let adds_any = self.marks.as_ref().is_some_and(|marks| marks.adds_any());
+        adds_any && self.own_value(&format::record_key(self.database, key)).is_some()
     }
 
     /// Notes that a user's key was written to.
     pub(crate) fn touch(&mut self, key: &[u8]) {
         if self.store.locks.has_watchers() {
-            self.touched.push((self.database, key.into()));
+            let database = database_of(&self.numbers(), self.database);
+            self.touched.push((database, key.into()));
         }
+    }
+
+    /// The numbers that databases are stored under, as the transaction sees them.
+    fn numbers(&self) -> Numbers {
+        match &self.swapped {
+            Some(numbers) => **numbers,
+            None => self.store.databases.numbers(),
+        }
+    }
+
+    /// The number that a database is stored under, as the transaction sees it.
+    #[inline]
+    pub(crate) fn number_of(&self, database: u8) -> u8 {
+        match &self.swapped {
+            Some(numbers) => numbers[usize::from(database)],
+            None => self.store.databases.number_of(database),
+        }
+    }
+
+    /// Lets two databases change places, and tells those who watch keys that are in one of them.
+    /// All locks are held.
+    pub(crate) fn swap(&mut self, one: u8, other: u8) -> Result<(), Failure> {
+        let mut numbers = self.numbers();
+        let (first, second) = (numbers[usize::from(one)], numbers[usize::from(other)]);
+        let now = self.database;
+        for database in [one, other] {
+            for key in self.store.locks.watched(database) {
+                let mut is_there = false;
+                for number in [first, second] {
+                    self.database = number;
+                    is_there |= self.entry(&key)?.is_some();
+                }
+                if is_there {
+                    self.touched.push((database, key));
+                }
+            }
+        }
+        // What follows is for the database that it was for, wherever that is now.
+        self.database = match now {
+            _ if now == first => second,
+            _ if now == second => first,
+            _ => now,
+        };
+        numbers.swap(usize::from(one), usize::from(other));
+        self.put(
+            format::databases_key(),
+            format::encode_databases(&numbers).to_vec(),
+            0,
+        );
+        self.swapped = Some(Box::new(numbers));
+        Ok(())
     }
 
     /// Deletes everything of a database. All locks are held.
     pub(crate) fn empty(&mut self, database: u8) -> Result<(), Failure> {
         let own = std::mem::replace(&mut self.database, database);
         let (start, end) = format::everything(database);
-        self.marks.clear(database);
+        self.marks().clear(database);
         self.forget_orders_of(database);
         let emptied = self.empty_range(start, end);
         self.database = own;
@@ -343,7 +381,8 @@ impl<'s> Transaction<'s> {
     /// Deletes all records of a range of the database, and tells who watches a key that has one.
     /// All locks are held.
     pub(crate) fn empty_range(&mut self, start: InnerKey, end: InnerKey) -> Result<(), Failure> {
-        for key in self.store.locks.watched(self.database) {
+        let database = database_of(&self.numbers(), self.database);
+        for key in self.store.locks.watched(database) {
             let is_within = (&start..&end).contains(&&format::record_key(self.database, &key));
             if is_within && self.entry(&key)?.is_some() {
                 self.touch(&key);
@@ -353,21 +392,29 @@ impl<'s> Transaction<'s> {
         Ok(())
     }
 
-    /// Commits what was written, under the locks that are held for it (S6). Replies that depend on
-    /// the disk wait for it elsewhere (S3).
-    pub(crate) fn commit(self, held: &Held<'_>) -> Result<Outcome, Failure> {
+    /// Commits what was written, under the locks that are held for it (S6). The transaction is done
+    /// with then. Replies that depend on the disk wait for it elsewhere (S3).
+    #[inline]
+    pub(crate) fn commit(&mut self, held: &Held<'_>) -> Result<Outcome, Failure> {
+        // As it is after commands that only read.
+        if self.blind.is_none() && self.writes.is_none() && self.orders.is_empty() {
+            return Ok(Outcome::Nothing);
+        }
         self.commit_with(held, |_| Ok(()))
     }
 
     /// Commits the same together with what `also` adds.
     pub(crate) fn commit_with(
-        mut self,
+        &mut self,
         held: &Held<'_>,
         also: impl FnOnce(&mut WriteBatch) -> alluvium::Result<()>,
     ) -> Result<Outcome, Failure> {
         let mut blind = self.blind.take();
-        let mut own = WriteBatch::new().durability(Durability::Process);
-        let batch = blind.as_mut().map_or(&mut own, |blind| &mut blind.batch);
+        let mut own = None;
+        let batch = match &mut blind {
+            Some(blind) => &mut blind.batch,
+            None => own.insert(WriteBatch::new().durability(Durability::Process)),
+        };
         self.collect(batch)?;
         also(batch)?;
         if batch.is_empty() {
@@ -376,10 +423,19 @@ impl<'s> Transaction<'s> {
         }
         // A SET that comes as soon as the locks are let go must find the marks, and none too few if
         // this fails.
-        self.marks.before(&self.store.marks);
+        let marks = self.marks.take();
+        if let Some(changes) = &marks {
+            changes.before(&self.store.marks);
+        }
         self.store.db.write(batch)?;
+        self.writes = None;
+        if let Some(numbers) = self.swapped.take() {
+            self.store.databases.set(&numbers);
+        }
         self.staged.keep();
-        self.marks.after(&self.store.marks);
+        if let Some(changes) = &marks {
+            changes.after(&self.store.marks);
+        }
         self.keep_orders();
         if self.expiring > 0 {
             self.store
@@ -399,19 +455,15 @@ impl<'s> Transaction<'s> {
     }
 
     /// Puts what is to be committed into a batch.
+    #[inline]
     fn collect(&self, batch: &mut WriteBatch) -> Result<(), Failure> {
+        if let Some(writes) = &self.writes {
+            writes.add_to(batch)?;
+        }
+        if self.orders.is_empty() {
+            return Ok(());
+        }
         let data = &self.store.data;
-        for (start, end) in &self.deleted {
-            batch.delete_range(data, start, Some(end))?;
-        }
-        for (key, write) in &self.writes {
-            match write {
-                Write::Put { value, expires_ms } => put(batch, self.store, key, value, *expires_ms)?,
-                Write::Delete => {
-                    batch.delete(data, key)?;
-                }
-            }
-        }
         for (key, count) in self.order_changes() {
             match count {
                 Some(count) => batch.put(data, key, format::encode_number(count.into()))?,
@@ -422,18 +474,8 @@ impl<'s> Transaction<'s> {
     }
 }
 
-fn put(
-    batch: &mut WriteBatch,
-    store: &Store,
-    key: &[u8],
-    value: &[u8],
-    expires_ms: u64,
-) -> Result<(), Failure> {
-    // Beyond what a moment can be is never.
+/// When a value expires, if it does. Beyond what a moment can be is never.
+fn moment(expires_ms: u64) -> Option<SystemTime> {
     let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
-    match until.filter(|_| expires_ms != 0) {
-        Some(until) => batch.put_until(&store.data, key, value, until)?,
-        None => batch.put(&store.data, key, value)?,
-    };
-    Ok(())
+    until.filter(|_| expires_ms != 0)
 }

@@ -3,11 +3,16 @@
 //! Version 1 does not note which keys have collections. All records are read once, in memory that
 //! does not depend on how many there are, and the notes are written. If that is interrupted it is
 //! begun again: the same notes are written, and the version only behind them.
+//!
+//! Version 2 does not know that databases can be swapped. Nothing is to be done for it.
 
 use super::DATABASES;
 use crate::error::{Error, Result};
 use crate::model::format::{self, InnerKey, Record};
 use alluvium::{Db, Keyspace, WriteBatch};
+
+/// The first version that notes collections.
+const NOTES_SINCE: u64 = 2;
 
 /// How many notes are written at once.
 const AT_ONCE: usize = 4096;
@@ -25,8 +30,10 @@ pub(super) fn upgrade(db: &Db, data: &Keyspace) -> Result<()> {
         });
     }
     if version < format::VERSION {
-        for database in 0..DATABASES {
-            note_collections(db, data, database)?;
+        if version < NOTES_SINCE {
+            for database in 0..DATABASES {
+                note_collections(db, data, database)?;
+            }
         }
         let version = format::encode_number(format::VERSION);
         data.put(&format::version_key()[..], version)?;

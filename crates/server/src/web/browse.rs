@@ -49,7 +49,7 @@ pub(super) fn keyspaces(store: &Store) -> Result<Value, Refusal> {
 fn databases(store: &Store) -> Result<Value, Refusal> {
     let mut list = Vec::new();
     for database in 0..DATABASES {
-        let (start, end) = format::records(database);
+        let (start, end) = format::records(store.databases.number_of(database));
         if store
             .data
             .range(&start[..]..&end[..])

@@ -52,7 +52,9 @@ impl Scope {
         let is = |other: &Keyspace| keyspace.number() == other.number();
         let database = query.number("database", u64::from(u8::MAX))?;
         let view = match database {
-            Some(number) if is(&store.data) && number < u64::from(DATABASES) => View::Database(number as u8),
+            Some(number) if is(&store.data) && number < u64::from(DATABASES) => {
+                View::Database(store.databases.number_of(number as u8))
+            }
             Some(_) => {
                 return Err(Refusal::bad(format!(
                     "only the keyspace \"redis\" has databases, from 0 to {}",

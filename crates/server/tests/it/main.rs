@@ -25,6 +25,7 @@ mod restart;
 mod sockets;
 mod sort;
 mod strings;
+mod swap;
 mod together;
 mod tools;
 mod transactions;

@@ -46,6 +46,32 @@ impl Client {
 }
 
 #[test]
+fn long_items_that_are_touched_together_are_committed_one_by_one_and_seen_by_what_follows() {
+    let fixture = Fixture::new();
+    let mut client = Client::new(&fixture);
+    let value = "v".repeat(700 << 10);
+    for key in ["a", "b", "c"] {
+        client.say(&format!("set {key} 0 0 {}|{value}", value.len()), "STORED");
+    }
+    let commits = fixture.db.stats().operations.commits;
+    let item = |key: &str| format!("VALUE {key} 0 {}|{value}|", value.len());
+    // What was read for them all before is older than what the first ones became.
+    let request = "gat 5000 a b c a|mg a f|mg b f|append a 0 0 1|x|mg a s|gat 0 c|mg c t";
+    let replies = format!(
+        "{0}{1}{2}{0}END|HD f0|HD f0|STORED|HD s{3}|{2}END|HD t-1",
+        item("a"),
+        item("b"),
+        item("c"),
+        value.len() + 1
+    );
+    client.say(request, &replies);
+    assert!(fixture.db.stats().operations.commits - commits >= 3);
+    client.0.write_all(b"mg b t\r\n").unwrap();
+    let left: u32 = client.line().strip_prefix("HD t").unwrap().parse().unwrap();
+    assert!((4900..=5000).contains(&left), "{left}");
+}
+
+#[test]
 fn text_commands_do_what_memcached_says() {
     let fixture = Fixture::new();
     let mut client = Client::new(&fixture);

@@ -80,7 +80,7 @@ fn count(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)> {
 
 pub(super) fn keyspace(shared: &Shared, text: &mut String) {
     for database in 0..DATABASES {
-        if let Ok((keys, expires, ttl_ms)) = count(&shared.store, database)
+        if let Ok((keys, expires, ttl_ms)) = count(&shared.store, shared.store.databases.number_of(database))
             && keys > 0
         {
             let value = format_args!("keys={keys},expires={expires},avg_ttl={ttl_ms}");

@@ -13,12 +13,16 @@ fn words(args: Args<'_>) -> Vec<Vec<u8>> {
 
 /// All requests of some bytes that come `chunk` at a time.
 fn read(bytes: &[u8], chunk: usize) -> Result<Vec<Vec<Vec<u8>>>, BadRequest> {
+    read_within(bytes, chunk, &LIMITS)
+}
+
+fn read_within(bytes: &[u8], chunk: usize, limits: &Limits) -> Result<Vec<Vec<Vec<u8>>>, BadRequest> {
     let (mut parser, mut requests) = (Parser::default(), Requests::default());
     let mut buffer: Vec<u8> = Vec::new();
     let mut all = Vec::new();
     for part in bytes.chunks(chunk) {
         buffer.extend_from_slice(part);
-        let result = parser.parse(&mut buffer, &mut requests, &LIMITS, 3);
+        let result = parser.parse(&mut buffer, &mut requests, limits, 3);
         for index in 0..requests.len() {
             all.push(words(requests.get(index, &buffer)));
         }
@@ -27,7 +31,7 @@ fn read(bytes: &[u8], chunk: usize) -> Result<Vec<Vec<Vec<u8>>>, BadRequest> {
         result?;
     }
     while !buffer.is_empty() {
-        parser.parse(&mut buffer, &mut requests, &LIMITS, 3)?;
+        parser.parse(&mut buffer, &mut requests, limits, 3)?;
         if requests.is_empty() && requests.consumed() == 0 {
             break;
         }
@@ -42,6 +46,36 @@ fn read(bytes: &[u8], chunk: usize) -> Result<Vec<Vec<Vec<u8>>>, BadRequest> {
 
 fn bad(bytes: &[u8]) -> String {
     read(bytes, bytes.len()).unwrap_err().to_string()
+}
+
+#[test]
+fn headers_that_are_read_in_one_go_mean_what_they_mean_line_by_line() {
+    // No header is read in one go where lines may be no longer than this.
+    let by_line = Limits {
+        line: USUAL_DIGITS + 2,
+        ..LIMITS
+    };
+    for number in [
+        "0", "1", "2", "3", "5", "6", "03", "00", "-1", "+1", "", "50", "51", "1a", " 1", "9999",
+    ] {
+        for end in ["\r\n", "\n", "\r", "\r\r\n"] {
+            let count = format!("*{number}{end}$1\r\na\r\n$1\r\nb\r\nPING\r\n");
+            let length = format!("*1\r\n${number}{end}abc\r\nPING\r\n");
+            for text in [count, length] {
+                for chunk in [1, 2, 5, text.len()] {
+                    let bytes = text.as_bytes();
+                    assert_eq!(
+                        read(bytes, chunk),
+                        read_within(bytes, chunk, &by_line),
+                        "{text:?}"
+                    );
+                }
+            }
+        }
+    }
+    assert_eq!(usual_header(b"$12\r\n", b'$', &LIMITS), Some((12, 5)));
+    assert_eq!(usual_header(b"$12\r\n", b'$', &by_line), None);
+    assert_eq!(usual_header(b"$1234567890\r\n", b'$', &LIMITS), None);
 }
 
 #[test]

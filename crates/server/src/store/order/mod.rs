@@ -367,6 +367,9 @@ impl Transaction<'_> {
 
     /// What was read or changed is as the store has it now: others may use it.
     pub(super) fn keep_orders(&mut self) {
+        if self.orders.is_empty() {
+            return;
+        }
         for open in self.orders.drain(..) {
             let mut chunks = open.chunks;
             if open.is_changed {

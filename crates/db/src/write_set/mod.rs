@@ -1,0 +1,344 @@
+//! Writes to one keyspace that are not committed yet, laid over what the store has.
+//!
+//! *Knows*: what was written in which order, what of it hides what the store has, and how much
+//! memory it takes.
+//!
+//! *Does not know*: locks, conflicts, and when the writes are committed: a [`WriteBatch`] takes
+//! them.
+//!
+//! *Read in this order*: [`WriteSet`], `ranges.rs` (deleted ranges), `iter.rs` (walks).
+//!
+//! Invariants:
+//!
+//! - **A5** A write of the set hides what the store has of its key. A deleted range hides what the
+//!   store has of its keys, and no write that came after it.
+
+mod iter;
+mod ranges;
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests;
+
+pub use iter::WriteSetIter;
+
+use crate::batch::expiry_ms;
+use crate::{Keyspace, Result, Snapshot, Value, WriteBatch};
+use ranges::Ranges;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A key of the set. Short ones take no allocation of their own.
+type Key = SmallVec<[u8; 48]>;
+
+/// What a write takes beside its bytes, about: its place in the map.
+const PER_WRITE: usize = size_of::<Key>() + size_of::<Write>();
+
+/// A key from which on, and one before which.
+type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// What a key is to become.
+#[derive(Clone, Debug)]
+enum Write {
+    Put { value: Vec<u8>, expires_ms: u64 },
+    Delete,
+}
+
+/// What a write set itself says of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnWrite<'w> {
+    /// It has this value.
+    Put(&'w [u8]),
+    /// It has none.
+    Deleted,
+}
+
+impl<'w> OwnWrite<'w> {
+    /// Returns the value, or `None` if the key has none.
+    #[must_use]
+    pub fn value(self) -> Option<&'w [u8]> {
+        match self {
+            OwnWrite::Put(value) => Some(value),
+            OwnWrite::Deleted => None,
+        }
+    }
+}
+
+/// Writes to one keyspace that are not committed yet. Reads through the set see its own writes over
+/// what the store has; other readers see nothing of them.
+///
+/// This is what transactions are made of. The set orders nothing: a caller that writes what depends
+/// on what it has read holds a [`LockTable`](crate::LockTable)'s locks meanwhile, or reads in a
+/// [`Snapshot`].
+///
+/// A value that expires is seen through the set until the set is committed.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let db = alluvium::Db::open(place.path().join("store"))?;
+/// use alluvium::{WriteBatch, WriteSet};
+/// let accounts = db.keyspace("accounts")?;
+/// accounts.put("alice", "100")?;
+/// accounts.put("carol", "5")?;
+///
+/// let mut writes = WriteSet::new(&accounts);
+/// writes.put("alice", "90");
+/// writes.put("bob", "10");
+/// writes.delete("carol");
+/// // The set sees its own writes, others do not.
+/// assert_eq!(writes.get("alice")?.unwrap(), b"90");
+/// assert_eq!(accounts.get("alice")?.unwrap(), b"100");
+/// let names: Result<Vec<_>, _> = writes.iter().map(|pair| pair.map(|(name, _)| name)).collect();
+/// assert_eq!(names?, [b"alice".to_vec(), b"bob".to_vec()]);
+///
+/// // All of it takes effect together.
+/// let mut batch = WriteBatch::new();
+/// writes.add_to(&mut batch)?;
+/// db.write(&batch)?;
+/// assert_eq!(accounts.get("bob")?.unwrap(), b"10");
+/// assert!(accounts.get("carol")?.is_none());
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct WriteSet {
+    keyspace: Keyspace,
+    writes: BTreeMap<Key, Write>,
+    /// Ranges that are deleted, of what was there before `writes` (A5).
+    deleted: Ranges,
+    /// What `writes` and `deleted` take.
+    memory: usize,
+}
+
+impl fmt::Debug for WriteSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteSet")
+            .field("keyspace", &self.keyspace)
+            .field("writes", &self.writes.len())
+            .field("deleted", &self.deleted.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl WriteSet {
+    /// Returns an empty set for a keyspace.
+    #[must_use]
+    pub fn new(keyspace: &Keyspace) -> WriteSet {
+        WriteSet {
+            keyspace: keyspace.clone(),
+            writes: BTreeMap::new(),
+            deleted: Ranges::default(),
+            memory: 0,
+        }
+    }
+
+    /// Returns the keyspace that the set writes to.
+    #[must_use]
+    pub fn keyspace(&self) -> &Keyspace {
+        &self.keyspace
+    }
+
+    /// Returns whether nothing was written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.writes.is_empty() && self.deleted.len() == 0
+    }
+
+    /// Returns how many keys and ranges are written.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.writes.len() + self.deleted.len()
+    }
+
+    /// Returns about how many bytes of memory the writes take.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.memory
+    }
+
+    /// Removes all writes.
+    pub fn clear(&mut self) {
+        self.writes.clear();
+        self.deleted = Ranges::default();
+        self.memory = 0;
+    }
+
+    /// Sets the value of a key. Lengths are checked by [`WriteSet::add_to`].
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) {
+        let value = value.into();
+        self.insert(key.as_ref(), Write::Put { value, expires_ms: 0 });
+    }
+
+    /// Sets the value of a key until `expires`: see [`Keyspace::put_until`].
+    pub fn put_until(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>, expires: SystemTime) {
+        let (value, expires_ms) = (value.into(), expiry_ms(expires));
+        self.insert(key.as_ref(), Write::Put { value, expires_ms });
+    }
+
+    /// Deletes a key.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) {
+        self.insert(key.as_ref(), Write::Delete);
+    }
+
+    /// Deletes all keys from `start` (included) to `end` (excluded); without an end, all keys from
+    /// `start` on. Writes that come later hold.
+    pub fn delete_range(&mut self, start: impl AsRef<[u8]>, end: Option<&[u8]>) {
+        let start = start.as_ref();
+        if end.is_some_and(|end| start >= end) {
+            return;
+        }
+        let within = (
+            Bound::Included(start),
+            end.map_or(Bound::Unbounded, Bound::Excluded),
+        );
+        let hidden: Vec<Key> = self
+            .writes
+            .range::<[u8], _>(within)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in hidden {
+            if let Some(write) = self.writes.remove(&key) {
+                self.memory -= taken(&key, &write);
+            }
+        }
+        self.memory -= self.deleted.memory();
+        self.deleted.insert(start, end);
+        self.memory += self.deleted.memory();
+    }
+
+    fn insert(&mut self, key: &[u8], write: Write) {
+        self.memory += taken(key, &write);
+        if let Some(before) = self.writes.insert(key.into(), write) {
+            self.memory -= taken(key, &before);
+        }
+    }
+
+    /// Returns what the set itself says of a key, or `None` if it says nothing: then the store is
+    /// asked.
+    #[must_use]
+    pub fn own(&self, key: impl AsRef<[u8]>) -> Option<OwnWrite<'_>> {
+        let key = key.as_ref();
+        match self.writes.get(key) {
+            Some(Write::Put { value, .. }) => Some(OwnWrite::Put(value)),
+            Some(Write::Delete) => Some(OwnWrite::Deleted),
+            None => self.hides(key).then_some(OwnWrite::Deleted),
+        }
+    }
+
+    /// Returns whether a deleted range hides what the store has of a key.
+    #[must_use]
+    pub fn hides(&self, key: impl AsRef<[u8]>) -> bool {
+        self.deleted.contains(key.as_ref())
+    }
+
+    /// Returns the value of a key: the set's own, or what the store has now.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = key.as_ref();
+        self.own_or(key, || self.keyspace.get(key))
+    }
+
+    /// Returns the value of a key: the set's own, or what it has in a snapshot.
+    ///
+    /// # Errors
+    /// As [`Snapshot::get`].
+    pub fn get_in(&self, snapshot: &Snapshot, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = key.as_ref();
+        self.own_or(key, || snapshot.get(&self.keyspace, key))
+    }
+
+    fn own_or(&self, key: &[u8], read: impl FnOnce() -> Result<Option<Value>>) -> Result<Option<Value>> {
+        match self.own(key) {
+            Some(own) => Ok(own.value().map(|value| Value::new(value.to_vec().into()))),
+            None => read(),
+        }
+    }
+
+    /// Returns an iterator over all keys and values, in key order: the store's as they are now,
+    /// with the set's own writes over them.
+    #[must_use]
+    pub fn iter(&self) -> WriteSetIter<'_> {
+        self.range::<&[u8]>(..)
+    }
+
+    /// Returns an iterator over the keys within bounds and their values: see [`WriteSet::iter`].
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use alluvium::WriteSet;
+    /// let rivers = db.keyspace("rivers")?;
+    /// rivers.put("Elbe", "1094 km")?;
+    /// rivers.put("Rhine", "1233 km")?;
+    /// let mut writes = WriteSet::new(&rivers);
+    /// writes.delete_range("A", Some(b"F"));
+    /// writes.put("Oder", "840 km");
+    /// let last = writes.range(.."R").next_back().unwrap()?;
+    /// assert_eq!(last.0, b"Oder");
+    /// assert!(writes.range(.."F").next().is_none());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> WriteSetIter<'_> {
+        let bounds = slices(&range);
+        WriteSetIter::new(self, self.keyspace.range::<&[u8]>(bounds), bounds)
+    }
+
+    /// Returns an iterator over the keys within bounds and their values: those of a snapshot, with
+    /// the set's own writes over them.
+    ///
+    /// # Panics
+    /// When the snapshot belongs to another store.
+    #[must_use]
+    pub fn range_in<K: AsRef<[u8]>>(
+        &self,
+        snapshot: &Snapshot,
+        range: impl RangeBounds<K>,
+    ) -> WriteSetIter<'_> {
+        let bounds = slices(&range);
+        let base = snapshot.range::<&[u8]>(&self.keyspace, bounds);
+        WriteSetIter::new(self, base, bounds)
+    }
+
+    /// Adds all writes to a batch, which commits them together with what else it has.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`]. The batch may have some of the writes then: it is not to be written.
+    pub fn add_to(&self, batch: &mut WriteBatch) -> Result<()> {
+        for (start, end) in self.deleted.iter() {
+            batch.delete_range(&self.keyspace, start, end)?;
+        }
+        for (key, write) in &self.writes {
+            match write {
+                Write::Put { value, expires_ms: 0 } => batch.put(&self.keyspace, key, value)?,
+                Write::Put { value, expires_ms } => {
+                    let until = UNIX_EPOCH.checked_add(Duration::from_millis(*expires_ms));
+                    match until {
+                        Some(until) => batch.put_until(&self.keyspace, key, value, until)?,
+                        // Beyond what a moment can be is never.
+                        None => batch.put(&self.keyspace, key, value)?,
+                    }
+                }
+                Write::Delete => batch.delete(&self.keyspace, key)?,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// The memory that a write takes.
+fn taken(key: &[u8], write: &Write) -> usize {
+    let value = match write {
+        Write::Put { value, .. } => value.len(),
+        Write::Delete => 0,
+    };
+    PER_WRITE + key.len() + value
+}
+
+/// Bounds as slices of the keys that they name.
+fn slices<'r, K: AsRef<[u8]> + 'r>(range: &'r impl RangeBounds<K>) -> Bounds<'r> {
+    let slice = |bound: Bound<&'r K>| bound.map(AsRef::as_ref);
+    (slice(range.start_bound()), slice(range.end_bound()))
+}
