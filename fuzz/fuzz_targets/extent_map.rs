@@ -36,7 +36,8 @@ fuzz_target!(|input: &[u8]| {
         sealed(input)
     };
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
-    let tiers = Arc::new(Tiers::create(directory.as_ref(), 2).expect("memory"));
+    let other = MemoryDirectory::new();
+    let tiers = Arc::new(Tiers::create(&[directory.as_ref(), &other]).expect("memory"));
     for tier in 0..2 {
         tiers
             .get(tier)

@@ -71,7 +71,9 @@ fn read(geometry: &Geometry, bytes: &[u8], entries: &[Entry]) {
             probes.push((view, fingerprint));
         }
     }
-    lookup_many(&probes, |_, found| drop(found.presence()));
+    lookup_many(&probes, |_, found| {
+        let _ = found.presence();
+    });
     let mut chunk = Chunk::new();
     for number in 0..image.pages() {
         let _ = (image.spilled(number), image.read_page(number, &mut chunk));

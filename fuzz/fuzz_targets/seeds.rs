@@ -18,8 +18,8 @@ use alluvium_storage::extents::{Class, Extent, ExtentOptions, Extents, MapPointe
 use alluvium_storage::log::format::{Kind, RecordHeader, SegmentHeader};
 use alluvium_storage::node::read_node;
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
 use alluvium_storage::tiers::format::Mark;
+use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
 use alluvium_trees::maplet::format::{Body, Root, Stretch};
 use alluvium_trees::run::{Builder, RunOptions, Weight};
 use alluvium_trees::tiered::format::{Form, GroupName, PartName, PivotForm, Root as TreeRoot, RunName};

@@ -6,12 +6,12 @@
 //!
 //! *Does not know*: threads, names of keyspaces, what users hold in their hands.
 //!
-//! *Read in this order*: `queue.rs` (memtables and numbers), `record.rs`, `gaps.rs`, `commit.rs`, `visible.rs`,
-//! `stripes.rs` (conditional writes), `ingest.rs`, `snapshots.rs`, `dictionaries.rs` and
-//! `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is read
-//! often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`, `guard.rs`
-//! (panics), `throttle.rs` (who must wait), `balance.rs` (the caches' shares), `open.rs`
-//! (recovery), `copy.rs` (backups).
+//! *Read in this order*: `queue.rs` (memtables and numbers), `record.rs`, `gaps.rs`, `commit.rs`,
+//! `visible.rs`, `stripes.rs` (conditional writes), `ingest.rs`, `snapshots.rs`, `dictionaries.rs`
+//! and `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is
+//! read often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`,
+//! `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` and `memory.rs` (the caches'
+//! shares), `open.rs` (recovery), `copy.rs` (backups).
 //!
 //! Invariants:
 //!

@@ -1,7 +1,7 @@
 //! Lookups of many keys in one state: what some of them wait for is read while others go on.
 //!
 //! ```text
-//! few keys -> search -> keys with a missing node come together -> one request for all -> wait -> search -> ...
+//! few keys -> search -> keys that miss a node come together -> one request -> wait -> search -> ...
 //! ```
 //!
 //! Keys with a missing node are collected, whether these have been searched once or several times,
@@ -119,6 +119,7 @@ impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
         loop {
             let Some(Few { open, pending }) = self.queue.pop_front() else {
                 if self.waiting.is_empty() {
+                    debug_assert!(self.missing.is_empty(), "L1: a key waits for each node");
                     return Ok(());
                 }
                 self.ask()?;
@@ -153,6 +154,10 @@ impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
 
     /// Goes on with a few keys. Those that miss a node are added to the others that do.
     fn search(&mut self, mut open: Vec<Open<R::Search>>) -> Result<()> {
+        debug_assert!(
+            open.iter().all(|key| !key.is_done),
+            "L2: what is done is not searched again"
+        );
         let brought = Brought::default();
         let fetch = Peeking::new(self.reader.nodes(), &brought);
         self.reader

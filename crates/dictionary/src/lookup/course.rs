@@ -87,6 +87,7 @@ impl<S> Course<S> {
 
     /// Takes back what is known.
     pub fn suspend(&mut self, gather: Gather<'_>) {
+        debug_assert!(!gather.is_decided(), "L2: what is decided is not polled again");
         self.known = gather.known;
     }
 
@@ -99,6 +100,7 @@ impl<S> Course<S> {
     /// Notes that the missing nodes were asked for. If some were skipped, the lookup waits for them
     /// when it goes on.
     pub fn asked(&mut self, pending: &Pending) {
+        debug_assert!(self.state.is_some(), "L3: only what was begun misses nodes");
         self.waits = pending.skipped() > 0;
         self.asked.append(&mut self.missing);
     }

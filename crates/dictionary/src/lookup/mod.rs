@@ -16,6 +16,12 @@
 //! batch      is noted            other keys go on, and missing nodes are read together
 //! course     is noted            the caller asks for it, and polls again later
 //! ```
+//!
+//! Invariants:
+//!
+//! - **L1** A node is asked for only while a lookup waits for it.
+//! - **L2** A lookup that is decided takes no further step.
+//! - **L3** A lookup goes on only in the state of the dictionary that it was begun in.
 
 pub mod batch;
 pub mod course;

@@ -6,11 +6,12 @@
 //! test.
 //!
 //! *Read in this order*: `source.rs` and `workspace.rs` (the material), `crates.rs` (the table of
-//! layers), then the checks: `floors.rs`, `modules.rs`, `documents.rs`, `formats.rs`, `io.rs`,
-//! `decoders.rs`, `unfinished.rs`, `headers.rs`, `unknown.rs`, `tuning.rs`, `packages.rs`,
-//! `sizes.rs` and `asserts.rs` with `ratchet.rs`.
+//! layers), then the checks: `layers.rs`, `modules.rs`, `circles.rs`, `documents.rs`, `formats.rs`,
+//! `io.rs`, `decoders.rs`, `unfinished.rs`, `headers.rs`, `unknown.rs`, `tuning.rs`, `packages.rs`,
+//! `language.rs`, `sizes.rs` and `asserts.rs` with `ratchet.rs`.
 
 pub mod asserts;
+pub mod circles;
 pub mod crates;
 pub mod decoders;
 pub mod documents;
@@ -71,6 +72,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
     let checks = [
         layers::check,
         modules::check,
+        circles::check,
         documents::check,
         formats::check,
         io::check,

@@ -10,7 +10,7 @@
 //!
 //! # One lookup
 //!
-//! Every lookup takes the same steps, whoever drives it. [`Engine::begin`] takes the first two,
+//! Every lookup takes the same steps, whatever drives it. [`Engine::begin`] takes the first two,
 //! [`Engine::finish`] the last.
 //!
 //! ```text

@@ -1,10 +1,10 @@
 //! Point reads that do not block: nodes that they need and that are not in memory are read between
 //! two polls.
 //!
-//! Between its polls a read holds neither a state of a dictionary nor a memtable. It goes on where it was while
-//! the dictionary has the state in which it began, and starts again in another: at the same sequence
-//! number, or at a newer one if what that needs may have been folded away (E3). Most of what it needs is
-//! in the cache then.
+//! Between its polls a read holds neither a state of a dictionary nor a memtable. It goes on where
+//! it was while the dictionary has the state in which it began. In another state it starts again:
+//! at the same sequence number, or at a newer one if what that needs may have been folded away
+//! (E3). Most of what it needs is in the cache then.
 
 use super::{At, Begun, Moment};
 use crate::catalog::Definition;

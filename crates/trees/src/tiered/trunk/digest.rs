@@ -7,7 +7,7 @@
 //! often enough for it to pay (`lookup/digest.rs`); without lookups, there is none.
 //!
 //! ```text
-//!   version 7 ──┐                        a version's digest covers every bundle of its root, or there is none
+//!   version 7 ──┐                        a version's digest covers every bundle of its root
 //!   version 8 ──┼── digest  ░█░░█░█░     what is incorporated is added before its version is published
 //!   version 9 ──┘                        what is flushed stays in it, until it is full and rebuilt
 //! ```
