@@ -69,6 +69,10 @@ const _: () = assert!(
     WINDOWS <= SCAN_WINDOWS && FIRST_WINDOW <= WINDOW && MAX_GAP < WINDOW,
     "windows of bytes"
 );
+const _: () = assert!(
+    WINDOWS > 0 && MIN_AHEAD > 0 && LACKING <= LONG,
+    "a cursor has something ahead"
+);
 
 /// Leaves of a run within a range.
 pub(super) struct Feed {

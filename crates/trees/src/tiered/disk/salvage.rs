@@ -230,8 +230,8 @@ impl Salvage {
     /// what something is lost, and what is as it was.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it cannot be opened for all that; a
-    /// full disk; as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it cannot be opened for all that;
+    /// a full disk; as the device says.
     pub(crate) fn open(
         mut self,
         store: &Arc<Store>,
