@@ -30,6 +30,7 @@ use std::sync::Arc;
 const VERSION: u8 = 1;
 const HERE: u8 = 0;
 const APART: u8 = 1;
+const _: () = assert!(HERE != APART, "a root says where the contents are");
 
 /// What a map is opened from.
 #[derive(Clone, Debug, PartialEq, Eq)]

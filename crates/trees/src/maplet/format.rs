@@ -58,6 +58,11 @@ const EXTENT_BYTES: usize = 16;
 const VALUE_BYTES: usize = 12;
 /// Bytes of a page's checksum.
 const CHECKSUM_BYTES: usize = 8;
+const _: () = assert!(
+    HEADER_BYTES == 8 + Geometry::BYTES + 8 + 6 * 4,
+    "magic and version, geometry, entries and six counts"
+);
+const _: () = assert!(EXTENT_BYTES == 4 * 4 && VALUE_BYTES == 2 + 2 + 8 && CHECKSUM_BYTES == 8);
 
 /// One extent of a maplet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@ use alluvium_filters::{Chunk, Entry, Fingerprint};
 const BUCKET: usize = 1 << 10;
 /// The most buckets, as a power of two: more would be dealt slowly.
 const MAX_BUCKET_BITS: u32 = 14;
+const _: () = assert!(BUCKET > 1 && MAX_BUCKET_BITS < u64::BITS, "a hash has a bucket");
 
 /// A run's fingerprints under one value.
 #[derive(Debug)]

@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 /// Leaves that are closed and wait for values' places come to this many bytes at most.
 const MAX_WAITING: u64 = MIB;
+const _: () = assert!(MAX_WAITING > 0, "leaves wait for their values");
 
 /// Writes a run. Records come in the order of their keys, and of one key the newest first.
 ///

@@ -62,6 +62,7 @@ const _: () = assert!(
     "a window of leaves"
 );
 const _: () = assert!(FIRST_WINDOW <= WINDOW && MAX_GAP < WINDOW, "windows of bytes");
+const _: () = assert!(MIN_AHEAD > 0 && LACKING <= LONG, "a cursor has something ahead");
 
 /// Leaves of a run within a range.
 pub(super) struct Feed {

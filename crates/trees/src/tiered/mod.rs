@@ -13,10 +13,10 @@
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD
 //! 2023) on pages that are never overwritten. SplinterDB locks trunk nodes hand over hand and
-//! splits them on the way down, before it knows whether it must. Here the trunk is an immutable value of which
-//! a new version is published by one store to one pointer: a reader takes no lock and sees one
-//! version from root to leaf; a change is made by one writer at a time, and what takes long,
-//! compaction, is done outside of it and handed in. A change costs the copy of a path, some
+//! splits them on the way down, before it knows whether it must. Here the trunk is an immutable
+//! value of which a new version is published by one store to one pointer: a reader takes no lock
+//! and sees one version from root to leaf; a change is made by one writer at a time, and what takes
+//! long, compaction, is done outside of it and handed in. A change costs the copy of a path, some
 //! microseconds, for every few megabytes written.
 //!
 //! Invariants:
