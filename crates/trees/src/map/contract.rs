@@ -80,14 +80,19 @@ impl Dictionary for Map {
     fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
         let version = self.version();
         let within = version.keys.iter().filter(|(key, _)| range.contains(key));
-        let live = within.filter(|(_, entries)| entries[0].kind != Kind::Delete);
+        let live = within.filter(|(_, entries)| {
+            debug_assert!(!entries.is_empty(), "a key has a message (P3)");
+            entries[0].kind != Kind::Delete
+        });
         Ok(live.count() as u64)
     }
 
     fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {
         let version = self.version();
         let within = version.keys.iter().filter(|(key, _)| range.contains(key));
-        Ok(within.map(|(key, entries)| super::bytes_of(key, entries)).sum())
+        let bytes = within.map(|(key, entries)| super::bytes_of(key, entries)).sum();
+        assert!(bytes <= version.bytes, "a range is a part of the map");
+        Ok(bytes)
     }
 }
 

@@ -88,6 +88,11 @@ pub fn encode(keys: &Keys) -> Vec<u8> {
     let mut out = Vec::new();
     Writer::new(&mut out).varint(keys.len() as u64);
     for (key, entries) in keys {
+        debug_assert!(!entries.is_empty(), "a key has a message (P3)");
+        debug_assert!(
+            entries.is_sorted_by(|newer, older| newer.sequence > older.sequence),
+            "the messages of a key are newest first (P3)"
+        );
         Writer::new(&mut out)
             .varint(key.len() as u64)
             .bytes(key)
@@ -156,7 +161,8 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Keys>, Truncated>
         if entries.is_empty() {
             return Ok(None);
         }
-        keys.insert(Arc::from(key), entries.into());
+        let before = keys.insert(Arc::from(key), entries.into());
+        assert!(before.is_none(), "keys ascend, as was just checked");
     }
     Ok(Some(keys))
 }

@@ -51,6 +51,7 @@ fn newest_first<'m>(memtable: &'m Memtable, key: &[u8]) -> Vec<Message<'m>> {
     let mut messages: Vec<Message<'m>> = memtable.get(Key::new(key), LAST).collect();
     let mut at = LAST;
     while let Some(sequence) = memtable.range_deleted(key, at) {
+        assert!(sequence <= at, "a reader sees no later delete");
         messages.push(Message::delete(sequence));
         at = sequence - 1;
     }
@@ -163,7 +164,8 @@ impl Ingest {
             });
         }
         self.bytes += (key.len() + value.len()) as u64;
-        self.records.insert(key.into(), (expires_ms, value.into()));
+        let before = self.records.insert(key.into(), (expires_ms, value.into()));
+        assert!(before.is_none(), "an ingest's keys ascend, as was just checked");
         Ok(())
     }
 

@@ -240,6 +240,13 @@ impl Map {
             version.keys.values().all(|entries| !entries.is_empty()),
             "a key without messages is not kept"
         );
+        debug_assert!(
+            version
+                .keys
+                .values()
+                .all(|entries| entries[0].sequence <= version.cut),
+            "no message is above the cut (P3)"
+        );
         self.shared.version.store(Arc::new(version));
         result
     }

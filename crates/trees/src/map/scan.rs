@@ -106,10 +106,15 @@ impl Iter {
             .iter()
             .filter_map(|memtable| in_memtable(memtable, left, self.direction));
         let all = own.into_iter().chain(others);
-        match self.direction {
+        let next = match self.direction {
             Direction::Forward => all.min(),
             Direction::Backward => all.max(),
-        }
+        };
+        debug_assert!(
+            next.as_deref().is_none_or(|key| self.range.contains(key)),
+            "a scan stays in its range"
+        );
+        next
     }
 }
 
@@ -194,6 +199,14 @@ impl contract::Scan for Iter {
                     break;
                 }
             }
+            debug_assert!(
+                !matches!(self.position, Position::Behind)
+                    || match self.direction {
+                        Direction::Forward => self.key < key,
+                        Direction::Backward => self.key > key,
+                    },
+                "a scan goes on in its direction"
+            );
             self.key = key;
             self.position = Position::Behind;
             match self.known.settle(operator) {

@@ -132,6 +132,7 @@ impl Root {
             .u32(self.stretches.len() as u32)
             .u32(self.parts.len() as u32)
             .u32(self.repeats);
+        debug_assert_eq!(node.len(), HEADER_BYTES, "the header is as long as it says");
         for stretch in &self.stretches {
             Writer::new(&mut node)
                 .u32(stretch.extent.start)
@@ -318,6 +319,11 @@ impl Body {
         for &checksum in &self.checksums {
             writer.u64(checksum);
         }
+        debug_assert_eq!(
+            bytes.len(),
+            self.values.len() * VALUE_BYTES + self.checksums.len() * CHECKSUM_BYTES,
+            "the body is as long as its root says"
+        );
         bytes
     }
 

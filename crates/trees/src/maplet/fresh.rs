@@ -81,6 +81,12 @@ fn deal(hashes: Vec<u64>, fingerprint_bits: u32, value: u16) -> Dealt {
         entries[*place] = Entry::new(Fingerprint::of(hash, fingerprint_bits), value);
         *place += 1;
     }
+    debug_assert!(ends.is_sorted(), "buckets follow each other");
+    debug_assert_eq!(
+        ends.last(),
+        Some(&entries.len()),
+        "the last bucket ends the entries"
+    );
     Dealt {
         entries,
         ends,

@@ -57,6 +57,7 @@ impl Hits {
                 self.all.extend_from_slice(&self.first);
             }
             self.all.push(value);
+            debug_assert_eq!(self.all.len(), self.len + 1, "all hits are in one place");
         }
         self.len += 1;
     }
@@ -225,6 +226,7 @@ impl<'f> Pages<'f> {
             prefetch(maplet, &page, hash);
             self.nodes.push(page);
         }
+        debug_assert_eq!(self.nodes.len(), self.pointers.len(), "a page for each maplet");
         true
     }
 
@@ -257,6 +259,7 @@ impl<'f> Pages<'f> {
     /// Returns a page that is here, by the place of its maplet.
     #[inline]
     pub(crate) fn page(&self, place: usize) -> &NodeRef<'f> {
+        debug_assert!(place < self.nodes.len(), "page {place} was taken");
         &self.nodes[place]
     }
 }

@@ -195,6 +195,7 @@ impl Work {
             Some(merge) => merge,
             none => none.insert(Merge::new(std::mem::take(&mut self.feeds))?),
         };
+        assert!(self.feeds.is_empty(), "a merge has all the sources");
         let (tables, tally) = (&self.tables, &mut self.tally);
         let rewrite = |source: usize, entry: Entry| {
             let value = match &tables[source] {
@@ -209,6 +210,10 @@ impl Work {
     fn finish(self) -> std::result::Result<Written, Fault> {
         let geometry = *self.builder.geometry();
         let built = self.builder.finish()?;
+        assert!(
+            self.tally.repeats <= built.distinct,
+            "an entry is counted once (Q1)"
+        );
         // The builder held the only other handle.
         let sink = Arc::into_inner(self.sink).expect("the builder is gone");
         let sink = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -275,6 +280,10 @@ impl Tally {
         }
         debug_assert!(!self.values.contains(&value), "a fingerprint has each value once");
         self.values.push(value);
+        debug_assert!(
+            usize::from(value) < self.counts.len(),
+            "value {value} is no greater than the greatest"
+        );
         if let Some(count) = self.counts.get_mut(usize::from(value)) {
             *count += 1;
         }

@@ -181,7 +181,9 @@ impl Maplet {
     /// runs hold one key.
     #[must_use]
     pub fn fingerprints(&self) -> u64 {
-        self.shared.root.entries - u64::from(self.shared.root.repeats)
+        let (entries, repeats) = (self.shared.root.entries, u64::from(self.shared.root.repeats));
+        assert!(repeats <= entries, "each repeat is an entry");
+        entries - repeats
     }
 
     /// Each value with the number of its fingerprints, in rising order.
@@ -246,6 +248,7 @@ impl Maplet {
         let place = places.partition_point(|&(first, _)| first <= number);
         let &(first, offset) = places.get(place.checked_sub(1)?)?;
         let page_bytes = root.geometry.page_bytes();
+        debug_assert!(first <= number && number < root.pages, "page {number}");
         Some(NodePointer {
             offset: offset + u64::from(number - first) * u64::from(page_bytes),
             birth: pointer.birth,

@@ -33,6 +33,10 @@ pub(super) struct Pages {
 impl Pages {
     /// Begins to read.
     pub(super) fn new(maplet: &Maplet, range: Range<u32>, tiers: &Tiers, purpose: Purpose) -> Result<Pages> {
+        assert!(
+            range.start <= range.end && range.end <= maplet.shared.root.pages,
+            "pages {range:?} of the maplet"
+        );
         let mut pages = Pages {
             maplet: maplet.clone(),
             device: device_of(tiers, maplet.pointer())?,
@@ -98,6 +102,7 @@ impl Pages {
                 Ok(None) => unreachable!("a read gives its buffer back"),
                 Err(error) => return Some((pages.start, Err(error.into()))),
             }
+            debug_assert!(!pages.is_empty(), "a window has pages");
             self.left = pages;
         }
         let number = self.left.next()?;
@@ -112,6 +117,10 @@ impl Pages {
             "page {number} of a window that begins at {first}"
         );
         let at = (number - first) as usize * page_bytes;
+        assert!(
+            at + page_bytes <= window.len(),
+            "page {number} lies in its window"
+        );
         let page = &window[at..at + page_bytes];
         self.maplet.named_page(number)?.verify(page)?;
         Ok(page)

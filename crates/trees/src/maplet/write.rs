@@ -50,6 +50,10 @@ impl Sink {
     pub(super) fn new(store: &Store, spec: &MapletSpec, geometry: &Geometry) -> Result<Sink> {
         let usual = store.writer_options(spec.purpose, spec.class);
         let wanted = geometry.bytes() / UNIT / USUAL_EXTENTS;
+        assert!(
+            usual.extent_units <= MAX_UNITS,
+            "the usual extents are not the largest"
+        );
         let options = WriterOptions {
             extent_units: (wanted as u32).clamp(usual.extent_units, MAX_UNITS),
             tier: spec.tier,
@@ -95,6 +99,10 @@ impl Sink {
             built.pages as usize,
             "every page that was built is written"
         );
+        debug_assert!(
+            values.is_sorted_by(|one, other| one.0 < other.0),
+            "values ascend, each once (Q1)"
+        );
         let body = Body {
             values,
             checksums: self.pages.iter().map(|page| page.checksum).collect(),
@@ -139,6 +147,7 @@ impl Sink {
             }
         };
         assert_eq!(written.extents, extents, "the writer keeps its word");
+        assert!(self.writer.is_none(), "what is written is not given up (Q4)");
         Ok(Written {
             maplet: Maplet::of(pointer, root, body),
             extents,

@@ -308,6 +308,7 @@ impl Builder {
             self.write_closed(None)?;
         }
         self.add(key, new, record, &[0; ValuePointer::BYTES], Some(value.len()))?;
+        debug_assert!(self.leaf.records() > 0, "the record waits in its leaf");
         let slot = Slot {
             leaf: self.written + self.closed.len() as u64,
             at: self.leaf.last_value_at(),
@@ -445,6 +446,14 @@ impl Builder {
         } else {
             self.separator.extend_from_slice(key);
         }
+        debug_assert!(
+            *self.separator <= *key,
+            "a leaf's keys lie from its separator up (R1)"
+        );
+        debug_assert!(
+            self.summary.records == 0 || !new || *self.separator > *self.last_key,
+            "no key before the leaf is at its separator (R1)"
+        );
         let mean = self.mean_record().filter(|_| !self.is_over);
         let record = mean.unwrap_or(key.len() + value_len + 8);
         self.leaf_codec = self.options.codec;
@@ -488,6 +497,10 @@ impl Builder {
         self.closed_bytes += closed.bytes.len() as u64;
         self.closed.push_back(closed);
         self.summary.leaves += 1;
+        debug_assert!(
+            self.summary.leaves <= self.summary.records + 1,
+            "each leaf has a record (L1)"
+        );
     }
 
     /// Writes the leaves that wait for nothing any more, in order. `last` is the last key, when no
@@ -520,7 +533,8 @@ impl Builder {
             let room = self.page_size().bytes();
             if !self.index.add(&closed.separator, &child, room) {
                 self.close_index();
-                self.index.add(&closed.separator, &child, room);
+                let added = self.index.add(&closed.separator, &child, room);
+                assert!(added, "an empty index node takes a child");
             }
             self.spare = Some(closed);
         }
@@ -537,6 +551,7 @@ impl Builder {
     /// Writes a leaf or an index node, filled up to whole pages; in parts when it is too long for
     /// one node.
     pub(super) fn write_node(&mut self, node: &mut Vec<u8>) -> Result<Nodes> {
+        assert!(!node.is_empty(), "a node has bytes");
         let page_size = self.page_size();
         let largest = largest(page_size);
         let fill = |node: &mut Vec<u8>| node.resize(pages_for(node.len(), page_size) * page_size.bytes(), 0);
@@ -552,6 +567,7 @@ impl Builder {
             fill(&mut part);
             parts.push(self.leaves.add(&part)?);
         }
+        assert!(parts.len() > 1, "a node of one part is not long");
         let mut head = Vec::new();
         encode_long(node.len(), &parts, &mut head);
         fill(&mut head);
@@ -568,6 +584,10 @@ impl Builder {
     /// Deletes what these deletes do, and shares their memory with the caller if no others are
     /// added. To be called once at most.
     pub(crate) fn delete_ranges(&mut self, deletes: Arc<RangeDeletes>) {
+        assert!(
+            self.indexed_deletes.is_empty(),
+            "range deletes are handed over once"
+        );
         self.indexed_deletes = deletes;
     }
 

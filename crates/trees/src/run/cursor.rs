@@ -310,6 +310,7 @@ impl Cursor {
     #[cold]
     fn find_seen(&mut self) -> Result<()> {
         while self.is_at_record && self.parts.sequence > self.at {
+            debug_assert!(self.record < self.record_end, "a record of its key");
             if self.base > self.at {
                 self.is_at_record = false;
                 break;
@@ -410,6 +411,7 @@ impl Cursor {
             }
         }
         let Some(last) = last else { return Ok(0) };
+        debug_assert!(keys.contains(&last), "what is handed out is inside the bound");
         let count = last.abs_diff(self.key_number) + 1;
         // In a plain leaf a key's only record has its number.
         (self.key_number, self.record, self.record_end) = (last, last, last + 1);
@@ -446,6 +448,10 @@ impl Cursor {
             (Direction::Backward, Seek::Key(key)) if !self.feed.range().ends_before(key) => Target::Last(key),
             (Direction::Backward, _) => high.as_deref().map_or(Target::End, Target::Below),
         };
+        debug_assert!(
+            self.key().is_none() && self.trail.is_empty(),
+            "a seek forgets where the cursor was"
+        );
         self.feed.start(target)
     }
 
@@ -493,6 +499,7 @@ impl Cursor {
 
     /// Goes to the first of a leaf's keys in the cursor's direction.
     fn enter_from(&mut self, keys: Range<usize>) -> Result<()> {
+        debug_assert!(!keys.is_empty(), "a leaf is entered at a key");
         match self.feed.direction() {
             Direction::Forward => self.enter_key(keys.start),
             Direction::Backward => self.enter_key(keys.end - 1),

@@ -229,6 +229,11 @@ impl Feed {
         self.breadth = self.depth.windows;
         let expected = self.expected.min(MAX_AHEAD);
         self.window = expected.div_ceil(4);
+        debug_assert!(
+            (1..=self.most.max(MAX_AHEAD)).contains(&self.window),
+            "{} leaves",
+            self.window
+        );
         self.is_expected = expected > 1;
         self.missed = 0;
         self.streams = self.access != Access::Cached;
@@ -398,6 +403,7 @@ impl Feed {
     fn ask_ahead(&mut self, leaves: usize) -> Result<()> {
         self.pending.retain_mut(|pending| !pending.poll());
         let first = self.asked.is_empty();
+        debug_assert!((1..=MAX_AHEAD).contains(&leaves), "{leaves} leaves are asked for");
         let mut wanted = Vec::with_capacity(leaves);
         let guard = self.cache.epochs().pin();
         for _ in 0..leaves {
@@ -496,6 +502,7 @@ impl Feed {
         while self.streams && self.windows.len() < self.breadth && self.ahead.is_some() {
             let Some(window) = self.next_window()? else { break };
             self.windows.push_back(window);
+            debug_assert!(self.windows.len() <= self.widest, "windows are counted");
         }
         Ok(())
     }
@@ -552,6 +559,10 @@ impl Feed {
             }
         }
         self.span = (2 * self.span).min(WINDOW);
+        debug_assert!(
+            bytes.start < bytes.end && self.span <= WINDOW,
+            "a window has bytes, and no more than the largest"
+        );
         let device = Arc::clone(self.tiers.get(first.tier)?);
         let len = (bytes.end - bytes.start) as usize;
         let fitting = self.spare.iter().position(|buffer| buffer.len() == len);
@@ -604,6 +615,7 @@ impl Window {
 
     /// Returns the next leaf, and where it is in the buffer.
     fn take(&mut self) -> (NodePointer, Range<usize>) {
+        debug_assert!(!self.is_over(), "a window has a leaf left");
         let pointer = self.leaves[self.next];
         assert!(pointer.offset >= self.start, "a leaf lies in its window");
         self.next += 1;

@@ -186,6 +186,10 @@ fn visit_key(
     }
     let records = layout.records_of(leaf, found).map_err(bad)?;
     let first = layout.first_seen(leaf, &records, at).map_err(bad)?;
+    debug_assert!(
+        records.start <= first && first <= records.end,
+        "the first seen is one of the key's"
+    );
     for record in first..records.end {
         let record = record_of(&layout, leaf, record, pointer, page_size)?;
         if ready!(visit(record))?.is_break() {

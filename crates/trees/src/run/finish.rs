@@ -69,6 +69,16 @@ impl Builder {
         if self.summary.records == 0 && range_deletes.is_empty() {
             return Ok(None);
         }
+        let summary = &self.summary;
+        assert!(
+            summary.keys <= summary.records && summary.tombstones <= summary.records,
+            "a key has a record: {summary:?}"
+        );
+        assert_eq!(
+            self.hashes.len() as u64,
+            summary.keys,
+            "the maplet gets a hash of each key (T6)"
+        );
         self.summary.range_deletes = range_deletes.count_distinct() as u64;
         for sequence in range_deletes.sequences() {
             note_sequence(&mut self.summary, sequence, sequence);
@@ -164,15 +174,21 @@ impl Builder {
                 };
                 if !above.add(&full.separator, &child, room) {
                     next.push(above.take());
-                    above.add(&full.separator, &child, room);
+                    let added = above.add(&full.separator, &child, room);
+                    assert!(added, "an empty index node takes a child");
                 }
                 if nodes.parts.is_empty() {
                     cached.push((nodes.head, full.bytes));
                 }
             }
             next.push(above.take());
+            debug_assert!(
+                next.windows(2).all(|pair| pair[0].separator <= pair[1].separator),
+                "I1"
+            );
             nodes = next;
         }
+        assert_eq!(nodes.len(), 1, "a run with records has one root");
         Ok((nodes.pop().map_or_else(Vec::new, |root| root.bytes), cached))
     }
 
@@ -206,6 +222,11 @@ impl Builder {
             let expected = "values in extents of the runs that are inherited from";
             return Err(Error::corrupt(place, expected, "a pointer to elsewhere"));
         }
+        debug_assert!(
+            uses.is_sorted_by_key(|used| used.inherited),
+            "a run's own extents come before inherited ones"
+        );
+        debug_assert!(uses.iter().all(|used| used.low <= used.high), "R2");
         Ok(uses)
     }
 
@@ -236,6 +257,10 @@ impl Builder {
         footer.set_in_last(in_last);
         node.clear();
         footer.encode(&mut node);
+        assert!(
+            node.len() <= len,
+            "where a footer lies does not change its length"
+        );
         node.resize(len, 0);
         let mut leaves = self.leaves;
         let pointer = if in_last {

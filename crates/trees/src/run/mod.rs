@@ -272,5 +272,11 @@ fn common_prefix(one: &[u8], other: &[u8]) -> usize {
 
 /// Returns the shortest key above `before` and at or below `next`.
 fn separator<'a>(before: &[u8], next: &'a [u8]) -> &'a [u8] {
-    &next[..(common_prefix(before, next) + 1).min(next.len())]
+    debug_assert!(before < next, "keys ascend (R1)");
+    let separator = &next[..(common_prefix(before, next) + 1).min(next.len())];
+    debug_assert!(
+        before < separator && separator <= next,
+        "it tells the two apart (R1)"
+    );
+    separator
 }

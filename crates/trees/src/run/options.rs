@@ -71,7 +71,9 @@ impl RunOptions {
     pub(super) fn leaf_room(&self, record: usize, page_size: PageSize, half_bandwidth: u64) -> usize {
         let pages = self.leaf_pages.map(usize::from);
         let chosen = || leaf_pages(record, self.codec, page_size, half_bandwidth);
-        pages.unwrap_or_else(chosen) * page_size.bytes()
+        let pages = pages.unwrap_or_else(chosen);
+        debug_assert!((1..=usize::from(MAX_PAGES)).contains(&pages), "{pages} pages");
+        pages * page_size.bytes()
     }
 }
 

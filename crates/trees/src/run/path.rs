@@ -154,6 +154,7 @@ impl Path {
                 return Err(bad(Bad("a first separator no higher than in the node above")));
             }
         }
+        debug_assert!(self.lowest().layout.level <= 1, "a path ends above a leaf");
         Ok(())
     }
 
@@ -183,6 +184,7 @@ impl Path {
         };
         self.levels.truncate(depth + 1);
         self.top().at += 1;
+        debug_assert!(self.lowest().at < self.lowest().layout.children, "a next child");
         self.descend(Target::Start, cache, guard, purpose)?;
         Ok(true)
     }

@@ -55,6 +55,10 @@ impl Spans {
                 None => whole = Some(span),
             }
         }
+        debug_assert!(
+            whole.as_ref().is_none_or(|span| span.low <= span.high),
+            "a span has keys"
+        );
         whole.map(|Span { low, high, live }| Use {
             extent,
             low,
@@ -80,6 +84,10 @@ impl Span {
             self.high = high.into();
         }
         self.live += live;
+        debug_assert!(
+            *self.low <= *low && *high <= *self.high,
+            "a span only widens (R2)"
+        );
     }
 }
 

@@ -104,6 +104,10 @@ impl Run {
         let Some((first, last)) = overlapping(node, low, high).map_err(bad)? else {
             return Ok(());
         };
+        debug_assert!(
+            first <= last && last < node.layout.children,
+            "children {first} to {last}"
+        );
         let cut_below = match low {
             Some(low) => node.layout.compare(node.bytes, first, low).map_err(bad)?.is_lt(),
             None => false,
@@ -283,5 +287,6 @@ fn group(candidates: Vec<Candidate>, range: &KeyRange, wanted: usize) -> Vec<Pie
         }
         before = before.saturating_add(candidate.bytes);
     }
+    debug_assert_eq!(before, total, "pieces have all the bytes (I2)");
     pieces
 }

@@ -85,6 +85,10 @@ impl IndexBuilder {
             &self.range,
             &mut bytes,
         );
+        debug_assert!(
+            usize::try_from(self.ends[self.ends.len() - 1]).is_ok_and(|end| end == self.separators.len()),
+            "the last separator ends them"
+        );
         let mut sums = Sums::default();
         self.children.iter().for_each(|child| sums += child.sums);
         let full = Full {

@@ -118,6 +118,10 @@ impl LeafBuilder {
     }
 
     pub(in crate::run) fn tombstones(&self) -> u64 {
+        debug_assert!(
+            self.tombstones <= self.measure.records as u64,
+            "a delete is a record"
+        );
         self.tombstones
     }
 
@@ -138,6 +142,11 @@ impl LeafBuilder {
 
     /// Returns where the last record's value begins among the values, for [`LeafBuilder::patch`].
     pub(in crate::run) fn last_value_at(&self) -> usize {
+        debug_assert_eq!(
+            self.value_ends.len(),
+            self.measure.records,
+            "an end for each value"
+        );
         match self.value_ends.len().checked_sub(2) {
             Some(before) => self.value_ends[before] as usize,
             None => 0,
@@ -152,6 +161,16 @@ impl LeafBuilder {
 
     /// Appends the leaf. `goes_on` says that its last key has older records in the leaf behind.
     pub(in crate::run) fn encode(&self, goes_on: bool, out: &mut Vec<u8>) {
+        assert!(self.measure.records > 0, "a leaf has one key at least (L1)");
+        debug_assert_eq!(
+            self.starts.len(),
+            self.measure.keys,
+            "a first record for each key"
+        );
+        debug_assert!(
+            self.measure.prefix <= self.keys.len(),
+            "what all keys begin with is in the first (L2)"
+        );
         format::encode(
             &Content {
                 keys: &self.keys,

@@ -131,6 +131,7 @@ impl Layout {
         records: &Range<usize>,
         at: Sequence,
     ) -> Result<usize, Bad> {
+        debug_assert!(!records.is_empty(), "a key has a record (L1)");
         let (mut low, mut high) = (records.start, records.end);
         // Mostly it is the first.
         if self.sequence(bytes, low)? <= at {
