@@ -63,15 +63,6 @@ struct Moment {
     now_ms: u64,
 }
 
-/// A lookup to which memtables and the record cache have been fed. If that has not decided it, the
-/// dictionary is asked, and then it is finished.
-#[derive(Debug)]
-struct Begun<'op> {
-    gather: Gather<'op>,
-    /// Whether the record cache is offered what the dictionary says.
-    offers: bool,
-}
-
 impl Engine {
     /// Returns the moment at which a read begins now.
     fn moment(&self, at: At) -> Moment {
@@ -95,43 +86,51 @@ impl Engine {
     }
 
     /// Feeds a lookup with what memtables and the record cache say. The memtables that the
-    /// dictionary's state has, by its `cut`, are left out.
+    /// dictionary's state has, by its `cut`, are left out. Returns whether the record cache is to be
+    /// offered what the dictionary says.
     #[inline]
-    fn begin<'op>(
+    fn begin(
         &self,
-        mut gather: Gather<'op>,
+        gather: &mut Gather<'_>,
         key: Key<'_>,
         moment: &Moment,
         slots: &[Arc<Slot>],
         cut: Sequence,
         rules: &KeyspaceRules,
-    ) -> Begun<'op> {
+    ) -> bool {
         for slot in slots.iter().filter(|slot| slot.base() >= cut) {
             gather.memtable(&slot.memtable, key);
+            if gather.is_decided() {
+                return false;
+            }
         }
         // What the dictionary says of other keys, or to other readers, changes without commits.
-        let is_kept = moment.at == At::Now && rules.filter.is_none();
-        let mut offers = false;
-        if is_kept && !gather.is_decided() {
-            offers = gather.is_untouched();
-            // Up to where there is nothing more about the key above the dictionary's state: to the
-            // end of that state, if something was found that older messages are folded into.
-            let seen = match offers {
-                true => moment.sequence,
-                false => moment.sequence.min(cut),
-            };
-            offers &= !gather.cached(|value| self.records.get(key, seen, value));
+        if moment.at != At::Now || rules.filter.is_some() {
+            return false;
         }
-        Begun { gather, offers }
+        // Up to where there is nothing more about the key above the dictionary's state: to the end
+        // of that state, if something was found that older messages are folded into.
+        let is_untouched = gather.is_untouched();
+        let seen = match is_untouched {
+            true => moment.sequence,
+            false => moment.sequence.min(cut),
+        };
+        let is_cached = gather.cached(|value| self.records.get(key, seen, value));
+        is_untouched && !is_cached
     }
 
     /// Returns the answer of a lookup that is decided or has no more to be fed, and offers it to
-    /// the record cache.
+    /// the record cache if `offers`.
     #[inline]
-    fn finish(&self, begun: Begun<'_>, key: Key<'_>, moment: &Moment) -> Result<Option<Found>> {
-        let offers = begun.offers && !begun.gather.expires();
-        let answer = begun
-            .gather
+    fn finish(
+        &self,
+        gather: Gather<'_>,
+        offers: bool,
+        key: Key<'_>,
+        moment: &Moment,
+    ) -> Result<Option<Found>> {
+        let offers = offers && !gather.expires();
+        let answer = gather
             .found()
             .map_err(|bad| self.catalog.named(bad.under_operands_of(key.bytes())))?;
         if let Some(value) = answer.as_ref().filter(|value| offers && !value.is_in_page()) {

@@ -6,7 +6,7 @@
 //! at the same sequence number, or at a newer one if what that needs may have been folded away
 //! (E3). Most of what it needs is in the cache then.
 
-use super::{At, Begun, Moment};
+use super::{At, Moment};
 use crate::catalog::Definition;
 use crate::engine::Engine;
 use crate::engine::dictionaries::Dictionaries;
@@ -246,14 +246,13 @@ impl Engine {
     ) -> Result<()> {
         key.course.begin(reader, moment.sequence, moment.now_ms);
         let rules = &key.definition.rules;
-        let gather = key.course.resume(rules.operator.as_deref()).holding();
+        let mut gather = key.course.resume(rules.operator.as_deref()).holding();
         let name = Key::hashed(&key.key, key.hash);
-        let begun = self.begin(gather, name, moment, slots, reader.cut(), rules);
-        if begun.gather.is_decided() {
-            key.answer = Some(self.finish(begun, name, moment)?);
+        key.offers = self.begin(&mut gather, name, moment, slots, reader.cut(), rules);
+        if gather.is_decided() {
+            key.answer = Some(self.finish(gather, key.offers, name, moment)?);
         } else {
-            key.offers = begun.offers;
-            key.course.suspend(begun.gather);
+            key.course.suspend(gather);
         }
         Ok(())
     }
@@ -270,8 +269,7 @@ impl Engine {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::from(error))),
             Poll::Ready(Ok(())) => {}
         }
-        let offers = key.offers;
-        key.answer = Some(self.finish(Begun { gather, offers }, name, moment)?);
+        key.answer = Some(self.finish(gather, key.offers, name, moment)?);
         Poll::Ready(Ok(()))
     }
 }

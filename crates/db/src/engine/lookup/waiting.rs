@@ -1,6 +1,6 @@
 //! Point lookups that wait for the device: one key, and many.
 
-use super::{At, Begun, Moment};
+use super::{At, Moment};
 use crate::Result;
 use crate::catalog::Definition;
 use crate::engine::Engine;
@@ -17,6 +17,14 @@ use std::sync::Arc;
 /// How many keys of a batch the processor is asked for before they are looked up.
 const AHEAD: usize = 8;
 
+/// Lookups of a batch to which memtables and the record cache have been fed.
+struct Begun<'k, 'op> {
+    keys: SmallVec<[Key<'k>; 64]>,
+    gathers: Vec<Gather<'op>>,
+    /// Whether the record cache is to be offered what the dictionary says.
+    offers: SmallVec<[bool; 64]>,
+}
+
 impl Engine {
     /// Returns the value of a key of this keyspace.
     pub(crate) fn get(&self, key: &[u8], definition: &Definition, at: At) -> Result<Option<Found>> {
@@ -30,10 +38,13 @@ impl Engine {
             if self.is_forgotten(&moment) {
                 continue;
             }
-            let gather = Gather::new(moment.sequence, moment.now_ms, rules.operator.as_deref());
-            let mut begun = self.begin(gather.holding(), key, &moment, &slots, reader.cut(), rules);
-            reader.gather(key, &mut begun.gather)?;
-            return self.finish(begun, key, &moment);
+            let operator = rules.operator.as_deref();
+            let mut gather = Gather::new(moment.sequence, moment.now_ms, operator).holding();
+            let offers = self.begin(&mut gather, key, &moment, &slots, reader.cut(), rules);
+            if !gather.is_decided() {
+                reader.gather(key, &mut gather)?;
+            }
+            return self.finish(gather, offers, key, &moment);
         }
     }
 
@@ -81,17 +92,16 @@ impl Engine {
             if self.is_forgotten(&moment) {
                 continue;
             }
-            let (keys, begun) = self.begin_many(keys, &moment, &slots, &reader, definition);
-            let offers: SmallVec<[bool; 64]> = begun.iter().map(|one| one.offers).collect();
-            let mut gathers: Vec<Gather<'_>> = begun.into_iter().map(|one| one.gather).collect();
+            let Begun {
+                keys,
+                mut gathers,
+                offers,
+            } = self.begin_many(keys, &moment, &slots, &reader, definition);
             if !gather(&reader, &keys, &mut gathers)? {
                 return Ok(None);
             }
-            let begun = gathers.into_iter().zip(offers);
-            let begun = begun.map(|(gather, offers)| Begun { gather, offers });
-            let answers = begun
-                .zip(keys)
-                .map(|(begun, key)| self.finish(begun, key, &moment));
+            let begun = gathers.into_iter().zip(offers).zip(keys);
+            let answers = begun.map(|((gather, offers), key)| self.finish(gather, offers, key, &moment));
             return answers.collect::<Result<_>>().map(Some);
         }
     }
@@ -105,29 +115,34 @@ impl Engine {
         slots: &[Arc<Slot>],
         reader: &Reader<'_>,
         definition: &'op Definition,
-    ) -> (SmallVec<[Key<'k>; 64]>, Vec<Begun<'op>>) {
+    ) -> Begun<'k, 'op> {
         let (cut, rules) = (reader.cut(), &definition.rules);
         let above: SmallVec<[_; 4]> = slots.iter().filter(|slot| slot.base() >= cut).collect();
-        let mut keys: SmallVec<[Key<'k>; 64]> = SmallVec::new();
-        let mut begun = Vec::with_capacity(names.len());
+        let mut begun = Begun {
+            keys: SmallVec::new(),
+            gathers: Vec::with_capacity(names.len()),
+            offers: SmallVec::new(),
+        };
         for index in 0..names.len() + AHEAD {
             // What a key needs first, what another needs next, and what has been brought meanwhile.
             if let Some(name) = names.get(index) {
                 let key = Key::new(name);
                 above.iter().for_each(|slot| slot.memtable.prefetch(key));
                 self.records.prefetch(key);
-                keys.push(key);
+                begun.keys.push(key);
             }
-            if let Some(&next) = index.checked_sub(AHEAD / 2).and_then(|next| keys.get(next)) {
+            if let Some(&next) = index.checked_sub(AHEAD / 2).and_then(|next| begun.keys.get(next)) {
                 above.iter().for_each(|slot| slot.memtable.prefetch_leaf(next));
                 self.records.prefetch_record(next);
             }
-            if let Some(&ready) = index.checked_sub(AHEAD).and_then(|ready| keys.get(ready)) {
+            if let Some(&ready) = index.checked_sub(AHEAD).and_then(|ready| begun.keys.get(ready)) {
                 let operator = rules.operator.as_deref();
-                let gather = Gather::new(moment.sequence, moment.now_ms, operator).holding();
-                begun.push(self.begin(gather, ready, moment, slots, cut, rules));
+                let mut gather = Gather::new(moment.sequence, moment.now_ms, operator).holding();
+                let offers = self.begin(&mut gather, ready, moment, slots, cut, rules);
+                begun.gathers.push(gather);
+                begun.offers.push(offers);
             }
         }
-        (keys, begun)
+        begun
     }
 }
