@@ -60,7 +60,10 @@ const SHORT: KeyspaceId = 240;
 pub const MAX_PREFIX: usize = 5;
 
 /// A key of the tree, mostly short enough for the stack.
-pub type TreeKey = SmallVec<[u8; 64]>;
+pub type TreeKey = SmallVec<[u8; SHORT_KEY]>;
+
+/// The bytes of a key that need no memory of their own.
+const SHORT_KEY: usize = 64;
 
 /// What stands before every key of a keyspace.
 #[allow(clippy::indexing_slicing, reason = "at most all of its bytes are zeros")]
@@ -92,8 +95,19 @@ pub fn split(key: &[u8]) -> Option<(usize, KeyspaceId)> {
 }
 
 /// The tree's key for a user's key.
+#[inline]
 pub fn tree_key(prefix: &[u8], key: &[u8]) -> TreeKey {
-    let mut tree_key = TreeKey::with_capacity(prefix.len() + key.len());
+    let (middle, len) = (prefix.len(), prefix.len() + key.len());
+    let mut short = [0; SHORT_KEY];
+    if let Some((head, tail)) = short
+        .get_mut(..len)
+        .and_then(|bytes| bytes.split_at_mut_checked(middle))
+    {
+        head.copy_from_slice(prefix);
+        tail.copy_from_slice(key);
+        return TreeKey::from_buf_and_len(short, len);
+    }
+    let mut tree_key = TreeKey::with_capacity(len);
     tree_key.extend_from_slice(prefix);
     tree_key.extend_from_slice(key);
     tree_key
