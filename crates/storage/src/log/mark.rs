@@ -159,21 +159,17 @@ impl Shared {
         self.mark.write(self, synced, |_| {})
     }
 
-    /// Writes down how far the log has come, unless the mark says so. Returns whether it was
-    /// written.
+    /// Writes down how far the log has come, unless the mark says so.
     ///
     /// # Errors
     /// As the device says.
-    pub(super) fn refresh_mark(&self) -> Result<bool> {
+    pub(super) fn refresh_mark(&self) -> Result<()> {
         let named = self.mark.named.load(Ordering::Relaxed);
         let named_synced = self.mark.named_synced.load(Ordering::Relaxed);
         if named >= self.watermark.completed() && named_synced >= self.commit.synced() {
-            return Ok(false);
+            return Ok(());
         }
-        self.write_mark(0)?;
-        // Without room it stays as it was, and there is nothing to do for now.
-        Ok(self.mark.named.load(Ordering::Relaxed) > named
-            || self.mark.named_synced.load(Ordering::Relaxed) > named_synced)
+        self.write_mark(0)
     }
 
     /// Writes down which segments the lanes write: `changed` names lanes and the numbers of their

@@ -112,7 +112,13 @@ impl Shared {
                 return Ok(true);
             }
         }
-        Ok(self.pool.prepare(self.lanes.count())? || self.refresh_mark()?)
+        if self.pool.prepare(self.lanes.count())? {
+            return Ok(true);
+        }
+        // It is no reason to come back at once: where writers never rest, the mark would be written
+        // without end.
+        self.refresh_mark()?;
+        Ok(false)
     }
 
     /// As [`Log::close`](super::Log::close).
