@@ -36,7 +36,8 @@ const COUNT: u32 = (1 << 24) - 1;
 const READERS: u32 = 1 << 24;
 const BLIND: u32 = 2 << 24;
 const OWNER: u32 = 3 << 24;
-/// A thread waits for the stripe exclusively: threads that could share it let that thread go first.
+/// A thread waits for the stripe in a mode that its holders exclude: threads that could join the
+/// holders wait until they have released it.
 const IS_WANTED: u32 = 1 << 31;
 
 /// How a key is locked.
@@ -248,9 +249,7 @@ impl LockTable {
     fn sleep(&self, word: &AtomicU32, mode: LockMode) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         self.gate.wait_until(|| {
-            if mode == LockMode::Exclusive {
-                word.fetch_or(IS_WANTED, Ordering::Relaxed);
-            }
+            want(word, mode);
             fence(Ordering::SeqCst);
             try_acquire(word, mode)
         });
@@ -275,13 +274,24 @@ fn release(word: &AtomicU32) {
     let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |old| Some(without_one(old)));
 }
 
-/// Takes a stripe if it is free, or held in a mode that is shared while no thread waits for it
-/// exclusively. Returns whether it was taken.
+/// Marks a stripe as wanted by a thread that its holders exclude, so that holders who come and go
+/// do not keep the stripe for ever.
+fn want(word: &AtomicU32, mode: LockMode) {
+    let next = |old: u32| {
+        let held = old & !IS_WANTED;
+        let is_excluded = held != FREE && held & !COUNT != mode.holder();
+        (mode == LockMode::Exclusive || is_excluded).then_some(old | IS_WANTED)
+    };
+    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+}
+
+/// Takes a stripe if it is free, or held in a mode that is shared while no thread waits for it in
+/// another. Returns whether it was taken.
 fn try_acquire(word: &AtomicU32, mode: LockMode) -> bool {
     let next = |old: u32| {
         let holder = mode.holder();
         match old & !IS_WANTED {
-            // A thread that wants it exclusively, and was not quick enough, still does.
+            // A thread that wants it, and was not quick enough, still does.
             FREE => Some(holder | 1 | old & IS_WANTED),
             held if mode != LockMode::Exclusive && held & !COUNT == holder && old & IS_WANTED == 0 => {
                 Some(old + 1)

@@ -118,3 +118,23 @@ fn what_is_counted_under_the_locks_is_counted_right() {
             .all(|word| word.load(Ordering::Relaxed) == FREE)
     );
 }
+
+#[test]
+fn a_thread_that_the_holders_exclude_keeps_more_of_them_out() {
+    for (crowd, other) in [
+        (LockMode::Shared, LockMode::Blind),
+        (LockMode::Blind, LockMode::Shared),
+        (LockMode::Shared, LockMode::Exclusive),
+    ] {
+        let word = AtomicU32::new(FREE);
+        assert!(try_acquire(&word, crowd) && !try_acquire(&word, other));
+        want(&word, crowd);
+        assert!(try_acquire(&word, crowd), "{crowd:?} keeps itself out");
+        want(&word, other);
+        assert!(!try_acquire(&word, crowd), "{crowd:?} passes {other:?}");
+        release(&word);
+        assert!(!try_acquire(&word, crowd), "{crowd:?} passes {other:?}");
+        release(&word);
+        assert!(try_acquire(&word, other), "{other:?} waits for nothing");
+    }
+}
