@@ -86,8 +86,8 @@ impl Engine {
     }
 
     /// Feeds a lookup with what memtables and the record cache say. The memtables that the
-    /// dictionary's state has, by its `cut`, are left out. Returns whether the record cache is to be
-    /// offered what the dictionary says.
+    /// dictionary's state has, by its `cut`, are left out. Returns whether the record cache is to
+    /// be offered what the dictionary says.
     #[inline]
     fn begin(
         &self,

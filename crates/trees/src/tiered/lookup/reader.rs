@@ -134,6 +134,10 @@ impl contract::Reader for Reader<'_> {
             ways.push(way);
         }
         debug_assert_eq!(ways.len(), open.len(), "a way for each key");
+        debug_assert!(
+            open.iter().all(|one| !one.is_done),
+            "what is done is not searched again"
+        );
         ways.iter().for_each(|way| way.approach(fetch));
         for way in &mut ways {
             way.take(fetch);
