@@ -151,8 +151,8 @@ impl Iter {
     /// ```
     ///
     /// # Errors
-    /// As the walk's other steps: see [`Keyspace::get`]. Asked again, it tries again; after
-    /// [`Error::BadBase`] it goes on behind that key.
+    /// As the walk's other steps: see [`Keyspace::get`](crate::Keyspace::get). Asked again, it
+    /// tries again; after [`Error::BadBase`] it goes on behind that key.
     pub fn lend(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.step(Direction::Forward)
     }

@@ -23,8 +23,9 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Storage`] with what is wrong with the directory, the store, or the device;
-    /// [`Error::BadOption`]; [`Error::NotRegistered`].
+    /// [`Error::Storage`](crate::Error::Storage) with what is wrong with the directory, the store,
+    /// or the device; [`Error::BadOption`](crate::Error::BadOption);
+    /// [`Error::NotRegistered`](crate::Error::NotRegistered).
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         let path = path.as_ref();
         match self.mode {
@@ -60,7 +61,7 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`].
+    /// [`Error::BadOption`](crate::Error::BadOption).
     pub fn in_memory(&self) -> Result<Db> {
         Db::open_in(Arc::new(MemoryDirectory::new()), self, Existing::Create)
     }

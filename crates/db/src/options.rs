@@ -80,8 +80,9 @@ pub enum OpenMode {
     Existing,
     /// Creates a store in a directory that is empty or does not exist.
     New,
-    /// Opens an existing store for reading only: see [`Db::open_read_only`]. It has no background
-    /// threads, and nothing in its directory changes.
+    /// Opens an existing store for reading only: see
+    /// [`Db::open_read_only`](crate::Db::open_read_only). It has no background threads, and nothing
+    /// in its directory changes.
     ReadOnly,
 }
 
@@ -188,7 +189,8 @@ impl Options {
 
     /// Sets how many background threads may use a processor at the same time. Default: half of the
     /// processors, from one to four. A few more threads wait for the device most of the time. With
-    /// zero, background work is done by writers when they must, and by [`Db::work`].
+    /// zero, background work is done by writers when they must, and by
+    /// [`Db::work`](crate::Db::work).
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Options {
         self.workers = Some(workers);
@@ -203,8 +205,8 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes of log are kept for [`Db::changes_since`] beyond what the store needs,
-    /// while it is open. Default: none.
+    /// Sets how many bytes of log are kept for [`Db::changes_since`](crate::Db::changes_since)
+    /// beyond what the store needs, while it is open. Default: none.
     #[must_use]
     pub fn keep_log(mut self, bytes: u64) -> Options {
         self.keep_log = bytes;

@@ -46,7 +46,7 @@ impl Drop for Asked {
     }
 }
 
-/// A key's value, some day: what [`Keyspace::get_async`] gives.
+/// A key's value, some day: what [`Keyspace::get_async`](crate::Keyspace::get_async) gives.
 ///
 /// It is independent of executors and may be dropped at any time. It must not be polled again after
 /// it was ready.
@@ -56,7 +56,8 @@ pub struct Get {
     error: Option<crate::Error>,
 }
 
-/// The values of many keys, some day, in their order: what [`Keyspace::multi_get_async`] gives.
+/// The values of many keys, some day, in their order: what
+/// [`Keyspace::multi_get_async`](crate::Keyspace::multi_get_async) gives.
 ///
 /// As [`Get`]: all that must be read from the device is asked for together.
 #[must_use = "futures do nothing unless they are polled"]

@@ -4,7 +4,7 @@
 //!
 //! *Does not know*: how a dictionary finds a key, what memtables and the record cache say.
 //!
-//! *Read in this order*: [`Reader`](crate::contract::Reader) (one step of a lookup, which a
+//! *Read in this order*: [`Reader`] (one step of a lookup, which a
 //! dictionary implements), [`gather`], [`batch`] and [`course`].
 //!
 //! A dictionary implements one step: it goes on with a [`Gather`] until the key is decided or a
