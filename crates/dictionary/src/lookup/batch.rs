@@ -8,7 +8,7 @@
 //! until they are enough for a request, or there is nothing else to do: a request has a price, and
 //! so has waiting for each of several by itself.
 
-use crate::contract::Reader;
+use super::Reader;
 use crate::fetch::{Brought, Peeking};
 use crate::gather::Gather;
 use crate::key::Key;

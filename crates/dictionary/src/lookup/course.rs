@@ -1,6 +1,6 @@
 //! Lookups that never block: the caller that polls them has many under way on one thread.
 
-use crate::contract::Reader;
+use super::Reader;
 use crate::fetch::{Brought, Peeking};
 use crate::gather::{Gather, Known};
 use crate::key::Key;

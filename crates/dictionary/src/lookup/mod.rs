@@ -8,7 +8,7 @@
 //! dictionary implements), [`gather`], [`batch`] and [`course`].
 //!
 //! A dictionary implements one step: it goes on with a [`Gather`] until the key is decided or a
-//! node is missing. Where nodes come from ([`Fetch`](crate::fetch::Fetch)) makes the difference:
+//! node is missing. Where nodes come from ([`Fetch`]) makes the difference:
 //!
 //! ```text
 //!            node missing        then
@@ -29,11 +29,76 @@ pub mod course;
 pub use batch::Open;
 pub use course::Course;
 
-use crate::contract::Reader;
-use crate::fetch::found;
+use crate::fetch::{Blocking, Fetch, found};
 use crate::gather::Gather;
 use crate::key::Key;
+use alluvium_base::Sequence;
 use alluvium_storage::Result;
+use std::fmt;
+use std::task::Poll;
+
+/// Reads one state of a dictionary (O2). It should not live long.
+///
+/// A dictionary implements one step of a lookup, [`Reader::search`]; this module drives it.
+pub trait Reader {
+    /// Where the lookup of one key goes on in this state.
+    type Search: fmt::Debug + Send;
+
+    /// Returns the last commit that the state holds.
+    fn cut(&self) -> Sequence;
+
+    /// Returns the number of the state. A lookup goes on only in the state that it was begun in.
+    fn state(&self) -> u64;
+
+    /// Returns the source of the dictionary's nodes that waits for them.
+    fn nodes(&self) -> Blocking<'_>;
+
+    /// Feeds a lookup that is not decided, until it is, or there is no more, or a node is missing.
+    /// A lookup that misses a node goes on where it was.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    fn search<F: Fetch>(
+        &self,
+        key: Key<'_>,
+        gather: &mut Gather<'_>,
+        search: &mut Self::Search,
+        fetch: &F,
+    ) -> Poll<Result<()>>;
+
+    /// As [`Reader::search`] for a few keys of a batch, and marks those that are done.
+    ///
+    /// # Errors
+    /// As [`Reader::search`].
+    fn search_together<F: Fetch>(
+        &self,
+        open: &mut [Open<Self::Search>],
+        keys: &[Key<'_>],
+        gathers: &mut [Gather<'_>],
+        fetch: &F,
+    ) -> Result<()> {
+        for one in open {
+            let gather = &mut gathers[one.index];
+            if let Poll::Ready(done) = self.search(keys[one.index], gather, &mut one.search, fetch) {
+                done?;
+                one.is_done = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a search that has not begun.
+    fn new_search(&self) -> Self::Search;
+
+    /// Begins a search again in this state, with the memory that it has.
+    fn restart(&self, search: &mut Self::Search) {
+        *search = self.new_search();
+    }
+
+    /// Notes that the search for a key has ended here: maintenance may want to know which parts are
+    /// read often.
+    fn ended(&self, _key: Key<'_>) {}
+}
 
 /// Feeds the lookup of one key, and waits for the nodes that it needs.
 ///

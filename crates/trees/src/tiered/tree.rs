@@ -312,7 +312,7 @@ impl Tree {
     /// # use std::sync::Arc;
     /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
     /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
-    /// assert!(tree.digest_due().is_none()); // nobody has looked anything up
+    /// assert!(tree.digest_due().is_none()); // there was no lookup
     /// # Ok::<(), alluvium_storage::Error>(())
     /// ```
     #[must_use]

@@ -159,10 +159,7 @@ fn what_is_looked_up_again_and_again_becomes_one_run() {
         budget_bytes: u64::MAX,
         fits_cache: false,
     };
-    assert!(
-        !tree.maintain(&mut maintenance).unwrap(),
-        "nobody has looked anything up"
-    );
+    assert!(!tree.maintain(&mut maintenance).unwrap(), "there was no lookup");
     let found = || (0..KEYS).filter(|&number| tree.get(&key(number), LAST, 0).unwrap().is_some());
     assert_eq!((tree.longest_path(), found().count()), (6, 3000));
     assert!(tree.maintain(&mut maintenance).unwrap());

@@ -9,7 +9,12 @@ use super::{Finding, Source, Workspace};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The folders whose modules have an order.
-const ORDERED: [&str; 3] = ["crates/db/src", "crates/db/src/engine", "crates/trees/src/tiered"];
+const ORDERED: [&str; 4] = [
+    "crates/dictionary/src",
+    "crates/db/src",
+    "crates/db/src/engine",
+    "crates/trees/src/tiered",
+];
 
 /// Finds modules of a folder that stand in a circle of imports.
 #[must_use]

@@ -181,6 +181,33 @@ fn names(directory: &SimDirectory) -> Vec<(String, u64)> {
 }
 
 #[test]
+fn the_mark_follows_a_busy_log_and_is_no_reason_to_prepare_again() {
+    let options = LogOptions {
+        limit_bytes: 16 * (64 << 10),
+        segment_bytes: 64 << 10,
+        reserve_bytes: 64 << 10,
+        lanes: 1,
+        ..small()
+    };
+    let (directory, log) = created(1, options);
+    log.append(1, 1, b"takes a segment", Durability::Process).unwrap();
+    while log.prepare().unwrap() == Progress::Worked {}
+    let mark = || {
+        let file = directory.open("log-mark", alluvium_device::FileOptions::BUFFERED);
+        let file = file.unwrap();
+        file.read_at(0, file.len() as usize, alluvium_base::Purpose::Log)
+            .unwrap()
+            .to_vec()
+    };
+    for number in 2..=20 {
+        let before = mark();
+        log.append(number, 1, b"record", Durability::Process).unwrap();
+        assert_eq!(log.prepare().unwrap(), Progress::Idle, "record {number}");
+        assert_ne!(mark(), before, "record {number} is named");
+    }
+}
+
+#[test]
 fn a_deleted_segment_of_a_killed_log_is_never_silence() {
     let options = LogOptions { lanes: 3, ..small() };
     let (mut removed, mut found) = (0, 0);

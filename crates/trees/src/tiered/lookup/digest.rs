@@ -192,7 +192,7 @@ mod tests {
             search.restart();
             Way::of(&tree.version(), Key::new(&key.to_be_bytes()), &mut search).len()
         };
-        assert_eq!(asked(1 << 40), 5, "nobody knows");
+        assert_eq!(asked(1 << 40), 5, "no lookup has told");
         // Two are made at once, and something is incorporated meanwhile.
         let digesting = [tree.digest().unwrap(), tree.digest().unwrap()];
         write(&tree, 1000, false);

@@ -54,7 +54,7 @@ fn scans_read_at_once_what_such_scans_usually_take() {
         }
         reads() - before
     };
-    assert!(reads_for(1, 50) >= 2, "nobody knows yet");
+    assert!(reads_for(1, 50) >= 2, "no scan has told yet");
     reads_for(100, 50);
     let reads = reads_for(100, 50);
     assert!(
