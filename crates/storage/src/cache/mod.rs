@@ -6,10 +6,11 @@
 //! *Does not know*: what is in a node, when it dies, which thread of the store calls.
 //!
 //! *Read in this order*: this file, `frame.rs` (a frame's life), `table.rs` and `tables.rs` (from
-//! node to frame), `read.rs` (misses; `turn.rs` is one of them, `flights.rs` all that are under
-//! way, `requests.rs` makes one read of neighbours), `supply.rs`, `lane.rs` and `ghosts.rs` (free
-//! frames, and who has to go for them), `chunks.rs`, `geometry.rs` and `budget.rs` (how the memory
-//! is cut and counted), `arena.rs` (the memory), `check.rs`, `model.rs`.
+//! node to frame), `read.rs` and `fetch.rs` (misses; `turn.rs` is one of them, `flights.rs` has all
+//! that are under way, `requests.rs` makes one read of neighbours), `supply.rs`, `lane.rs` and
+//! `ghosts.rs` (free frames, and who has to go for them), `chunks.rs`, `geometry.rs` and
+//! `budget.rs` (how the memory is cut and counted), `arena.rs` (the memory), `check.rs`,
+//! `model.rs`.
 //!
 //! A lookup hashes the pointer, reads one line of the page table and one header, and is done: no
 //! lock, no shared write (the CLOCK bit is tested before it is set; hits are counted by thread).
@@ -47,6 +48,7 @@ mod budget;
 mod check;
 mod chunks;
 mod failure;
+mod fetch;
 mod flights;
 mod frame;
 mod geometry;
@@ -399,11 +401,7 @@ impl Cache {
 
     #[cold]
     fn miss<'g>(&'g self, pointer: &NodePointer, guard: &'g Guard, purpose: Purpose) -> Result<NodeRef<'g>> {
-        let pointers = std::slice::from_ref(pointer);
-        Ok(self
-            .shared
-            .fetch(pointers, guard, purpose, Residence::Keep)?
-            .remove(0))
+        self.shared.fetch_one(pointer, guard, purpose, Residence::Keep)
     }
 
     /// Many nodes, in the order of their pointers. All misses of a tier go to the device together.

@@ -254,6 +254,20 @@ fn two_who_wait_for_one_read_have_it_done_once() {
 }
 
 #[test]
+fn a_read_in_the_thread_that_began_it_reaches_those_that_join_it() {
+    loom::model(|| {
+        let turn = Arc::new(Turn::<u64, u64>::new());
+        let waiter = {
+            let turn = Arc::clone(&turn);
+            thread::spawn(move || turn.finish(|_| unreachable!("it is never ready")))
+        };
+        assert_eq!(turn.run_at_once(|| 42), 42);
+        assert_eq!(waiter.join().unwrap(), Some(42));
+        assert_eq!(turn.finish(|_| unreachable!("it is done")), Some(42));
+    });
+}
+
+#[test]
 fn whoever_waits_for_an_abandoned_read_is_told() {
     loom::model(|| {
         let turn = Arc::new(Turn::<u64, u64>::new());

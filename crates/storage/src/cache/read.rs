@@ -1,5 +1,5 @@
 //! Misses: one read for many readers of the same node, one batch for many nodes, and what a
-//! finished read becomes.
+//! finished read becomes. Threads that wait for what they miss are in `fetch.rs`.
 //!
 //! ```text
 //! begin   look again | it is being read: join | else take memory, note the flight
@@ -19,7 +19,7 @@ use super::frame::{FrameId, Key, Manner};
 use super::node_ref::{Home, Private};
 use super::requests::{Group, grouped};
 use super::turn::{Progress, Turn};
-use super::{NodeRef, Residence, Shared, failure};
+use super::{Residence, Shared};
 use crate::{Codec, Error, Guard, Hold, NodePointer, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{Batch, Buffer, Device, Outcome, Ticket};
@@ -47,7 +47,7 @@ enum Memory {
 
 /// One node of a batch.
 #[derive(Debug)]
-struct Entry {
+pub(super) struct Entry {
     pointer: NodePointer,
     key: Key,
     hash: u64,
@@ -81,7 +81,7 @@ struct Requests {
 }
 
 /// What a read has brought of a node.
-enum Brought<'b> {
+pub(super) enum Brought<'b> {
     /// Its own outcome, whose buffer is the node's memory.
     Own(Outcome),
     /// A part of what several nodes share.
@@ -114,10 +114,10 @@ pub(super) enum Otherwise {
 }
 
 /// A batch that is being put together. Dropped unsubmitted (by a panic), it tells those who wait.
-struct Issue {
-    tier: u8,
-    reading: Arc<Reading>,
-    entries: Vec<Entry>,
+pub(super) struct Issue {
+    pub(super) tier: u8,
+    pub(super) reading: Arc<Reading>,
+    pub(super) entries: Vec<Entry>,
 }
 
 impl Drop for Issue {
@@ -191,7 +191,7 @@ impl Shared {
         Ok(all)
     }
 
-    fn check_all(&self, pointers: &[NodePointer]) -> Result<()> {
+    pub(super) fn check_all(&self, pointers: &[NodePointer]) -> Result<()> {
         for pointer in pointers {
             self.tiers.get(pointer.tier)?;
             pointer.check(&pointer.place(), self.page_size)?;
@@ -200,7 +200,7 @@ impl Shared {
         Ok(())
     }
 
-    fn join(
+    pub(super) fn join(
         &self,
         pointer: &NodePointer,
         guard: &Guard,
@@ -286,7 +286,7 @@ impl Shared {
         })
     }
 
-    fn device(&self, tier: u8) -> &Arc<dyn Device> {
+    pub(super) fn device(&self, tier: u8) -> &Arc<dyn Device> {
         let device = self.tiers.get(tier);
         device.expect("the tier was looked up when the batch was begun")
     }
@@ -434,17 +434,23 @@ impl Shared {
             .collect()
     }
 
-    /// Reads a node again whose shared read has failed, and waits for it.
-    #[cold]
-    fn read_alone(&self, entry: &Entry, device: &dyn Device, purpose: Purpose) -> Outcome {
+    /// Reads a node by itself, in this thread.
+    pub(super) fn read_alone(&self, entry: &Entry, device: &dyn Device, purpose: Purpose) -> Outcome {
         let mut batch = Batch::with_capacity(1);
         batch.read(entry.pointer.offset, self.memory_of(entry), purpose);
-        let ticket = device.submit(batch);
-        device.wait(&ticket);
-        ticket.take().pop().expect("a batch has an outcome per request")
+        match device.run(batch) {
+            Ok(mut buffers) => Outcome {
+                buffer: buffers.pop(),
+                result: Ok(()),
+            },
+            Err(error) => Outcome {
+                buffer: None,
+                result: Err(error),
+            },
+        }
     }
 
-    fn settle_one(&self, entry: Entry, brought: Brought<'_>, guard: &Guard) -> Settled {
+    pub(super) fn settle_one(&self, entry: Entry, brought: Brought<'_>, guard: &Guard) -> Settled {
         let Entry {
             pointer,
             key,
@@ -560,74 +566,6 @@ impl Shared {
             bytes,
             _charge: charge,
         })))
-    }
-
-    /// Finds or reads every node of `pointers`, and waits for them.
-    pub(super) fn fetch<'g>(
-        self: &'g Arc<Self>,
-        pointers: &[NodePointer],
-        guard: &'g Guard,
-        purpose: Purpose,
-        residence: Residence,
-    ) -> Result<Vec<NodeRef<'g>>> {
-        let joined = self.begin(pointers, guard, purpose, residence, Otherwise::Private)?;
-        // All are finished before any error is reported, so that no batch of this call stays
-        // unfinished.
-        let homes: Vec<_> = joined
-            .into_iter()
-            .map(|joined| self.home(joined, guard, residence))
-            .collect();
-        assert_eq!(homes.len(), pointers.len(), "a node for each pointer");
-        let mut nodes = Vec::with_capacity(pointers.len());
-        for (pointer, home) in pointers.iter().zip(homes) {
-            nodes.push(match home {
-                Some(Ok(Home::Frame(frame))) => self.node_ref(frame, pointer, guard),
-                Some(Ok(Home::Private(node))) => NodeRef::private(node),
-                Some(Err(error)) => return Err(failure::copy(&error)),
-                None => {
-                    self.forget_abandoned(pointer);
-                    self.fetch(std::slice::from_ref(pointer), guard, purpose, residence)?
-                        .remove(0)
-                }
-            });
-        }
-        Ok(nodes)
-    }
-
-    fn home(&self, joined: Joined, guard: &Guard, residence: Residence) -> Option<Settled> {
-        let (home, used_before) = match joined {
-            Joined::Frame(frame) => {
-                self.counters.hit(guard);
-                (Ok(Home::Frame(frame)), true)
-            }
-            Joined::Reading {
-                reading,
-                index,
-                others,
-            } => (self.finish(&reading, guard)?[index].clone(), others),
-            Joined::Skipped => unreachable!("a read that is waited for falls back to private memory"),
-        };
-        if let Ok(Home::Frame(frame)) = &home
-            && used_before
-            && residence == Residence::Keep
-        {
-            self.header(*frame).touch();
-        }
-        Some(home)
-    }
-
-    /// Removes the flight of a node whose batch was abandoned, so that it can be read again.
-    fn forget_abandoned(&self, pointer: &NodePointer) {
-        let key = Key::of(pointer);
-        let mut shard = self.flights.shard(key.hash());
-        let never = |_: &Job| false;
-        shard.retain(|flight| {
-            flight.key != key
-                || flight
-                    .reading
-                    .try_finish(never, |_| unreachable!("it is never ready"))
-                    != Progress::Abandoned
-        });
     }
 
     /// Puts a node that was just written into the cache, if there is a frame for it.

@@ -70,6 +70,15 @@ impl<J, R: Clone> Turn<J, R> {
         self.set(State::Ready(job));
     }
 
+    /// Does the job in this thread, which has put it together.
+    pub(super) fn run_at_once(&self, run: impl FnOnce() -> R) -> R {
+        let unwinding = AbandonUnlessDone(self);
+        let result = run();
+        self.set(State::Done(result.clone()));
+        std::mem::forget(unwinding);
+        result
+    }
+
     /// The job will never be done. All that wait are told.
     pub(super) fn abandon(&self) {
         self.set(State::Abandoned);
@@ -148,18 +157,17 @@ impl<J, R: Clone> Turn<J, R> {
     }
 
     fn run(&self, job: J, run: impl FnOnce(J) -> R) -> R {
-        struct AbandonUnlessDone<'a, J, R: Clone>(&'a Turn<J, R>);
-        impl<J, R: Clone> Drop for AbandonUnlessDone<'_, J, R> {
-            fn drop(&mut self) {
-                // After `Done` this changes nothing.
-                self.0.abandon();
-            }
-        }
-        let unwinding = AbandonUnlessDone(self);
-        let result = run(job);
-        self.set(State::Done(result.clone()));
-        drop(unwinding);
-        result
+        self.run_at_once(|| run(job))
+    }
+}
+
+/// Abandons a job whose thread panics.
+struct AbandonUnlessDone<'a, J, R: Clone>(&'a Turn<J, R>);
+
+impl<J, R: Clone> Drop for AbandonUnlessDone<'_, J, R> {
+    fn drop(&mut self) {
+        // After `Done` this changes nothing.
+        self.0.abandon();
     }
 }
 
