@@ -1,6 +1,6 @@
 //! The two traits of the crate: a directory of files, and a file of blocks.
 
-use crate::{Batch, Buffer, Counters, MemoryRegion, Operation, Result, Ticket};
+use crate::{Batch, Buffer, Counters, MemoryRegion, Operation, Outcome, Result, Ticket};
 use alluvium_base::Purpose;
 use std::any::Any;
 use std::fmt;
@@ -281,14 +281,24 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     /// under).
     fn name(&self) -> &str;
 
-    /// Submits one batch and waits for it.
+    /// Submits one batch, waits for it, and returns what became of each request, in their order.
+    fn perform(&self, batch: Batch) -> Vec<Outcome> {
+        let ticket = self.submit(batch);
+        self.wait(&ticket);
+        ticket.take()
+    }
+
+    /// Submits one batch, waits for it, and returns the buffers of its reads and writes.
     ///
     /// # Errors
     /// The first error of the batch.
     fn run(&self, batch: Batch) -> Result<Vec<Buffer>> {
-        let ticket = self.submit(batch);
-        self.wait(&ticket);
-        ticket.take_buffers()
+        let mut buffers = Vec::with_capacity(batch.len());
+        for outcome in self.perform(batch) {
+            outcome.result?;
+            buffers.extend(outcome.buffer);
+        }
+        Ok(buffers)
     }
 
     /// Reads `len` bytes at `offset`, blocking.

@@ -175,12 +175,10 @@ impl Device for FileDevice {
         }
     }
 
-    fn run(&self, batch: Batch) -> Result<Vec<Buffer>> {
+    fn perform(&self, batch: Batch) -> Vec<Outcome> {
         if batch.len() == 1 {
             let request = batch.into_requests().remove(0);
-            let outcome = self.perform_one(request);
-            outcome.result?;
-            return Ok(outcome.buffer.into_iter().collect());
+            return vec![self.perform_one(request)];
         }
         let ticket = match &self.carrier {
             Carrier::Rings(rings) => {
@@ -193,7 +191,7 @@ impl Device for FileDevice {
             Carrier::Workers => self.submit(batch),
         };
         self.wait(&ticket);
-        ticket.take_buffers()
+        ticket.take()
     }
 
     fn read_at(&self, offset: u64, len: usize, purpose: Purpose) -> Result<Buffer> {

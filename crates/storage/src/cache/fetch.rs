@@ -5,6 +5,7 @@
 //! others that join its flight wait for it. With 16 threads on two processors such a read takes 17
 //! µs of processor time; handed to a shared ring, with the wake-ups that brings, it took 26.
 
+use super::budget::{Charge, Owner};
 use super::frame::Key;
 use super::node_ref::Home;
 use super::read::{Brought, Issue, Job, Joined, Otherwise, Settled};
@@ -13,6 +14,7 @@ use super::{NodeRef, Residence, Shared, failure};
 use crate::{Guard, NodePointer, Result};
 use alluvium_base::Purpose;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Shared {
     /// Finds or reads every node of `pointers`, and waits for them.
@@ -26,7 +28,7 @@ impl Shared {
         if let [pointer] = pointers {
             return Ok(vec![self.fetch_one(pointer, guard, purpose, residence)?]);
         }
-        let joined = self.begin(pointers, guard, purpose, residence, Otherwise::Private)?;
+        let joined = self.read_together(pointers, guard, purpose, residence, Otherwise::Private)?;
         // All are finished before any error is reported, so that no batch of this call stays
         // unfinished.
         let homes: Vec<_> = joined
@@ -58,7 +60,7 @@ impl Shared {
             let mut issues = Vec::new();
             let joined = self.join(pointer, guard, residence, Otherwise::Private, &mut issues);
             let home = match issues.pop() {
-                Some(issue) => Some(self.read_in_this_thread(issue, purpose, guard)),
+                Some(issue) => Some(self.read_in_this_thread(issue, purpose, guard)[0].clone()),
                 None => self.home(joined, guard, residence),
             };
             if let Some(node) = self.found(pointer, home, guard) {
@@ -67,15 +69,61 @@ impl Shared {
         }
     }
 
-    /// Reads the only node of a batch, and settles it. Others that want the node wait meanwhile.
-    fn read_in_this_thread(&self, mut issue: Issue, purpose: Purpose, guard: &Guard) -> Settled {
-        let entry = issue.entries.pop().expect("a batch that was begun has a node");
-        debug_assert!(issue.entries.is_empty(), "it is the only one");
-        let settled = issue.reading.run_at_once(|| {
-            let outcome = self.read_alone(&entry, &**self.device(issue.tier), purpose);
-            Arc::new([self.settle_one(entry, Brought::Own(outcome), guard)])
-        });
-        settled[0].clone()
+    /// Finds or reads every node of `pointers`; only what other threads read is waited for later.
+    fn read_together(
+        &self,
+        pointers: &[NodePointer],
+        guard: &Guard,
+        purpose: Purpose,
+        residence: Residence,
+        otherwise: Otherwise,
+    ) -> Result<Vec<Joined>> {
+        self.begin_by(pointers, guard, residence, otherwise, |issue| {
+            self.read_in_this_thread(issue, purpose, guard);
+        })
+    }
+
+    /// As [`Shared::fetch`], but leaves out nodes for which there is no frame, and reports no
+    /// failed read: a reader that looks such a node up reads it again.
+    pub(super) fn bring(
+        &self,
+        pointers: &[NodePointer],
+        guard: &Guard,
+        purpose: Purpose,
+        residence: Residence,
+    ) -> Result<()> {
+        for joined in self.read_together(pointers, guard, purpose, residence, Otherwise::Skip)? {
+            if let Joined::Reading {
+                reading,
+                others: true,
+                ..
+            } = joined
+            {
+                self.finish(&reading, guard);
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the nodes of a batch, and settles them. Others that want the nodes wait meanwhile.
+    fn read_in_this_thread(&self, mut issue: Issue, purpose: Purpose, guard: &Guard) -> Arc<[Settled]> {
+        let device = &**self.device(issue.tier);
+        let reading = Arc::clone(&issue.reading);
+        reading.run_at_once(|| {
+            if issue.entries.len() == 1 {
+                let entry = issue.entries.remove(0);
+                let outcome = self.read_alone(&entry, device, purpose);
+                return Arc::new([self.settle_one(entry, Brought::Own(outcome), guard)]);
+            }
+            let (batch, requests) = self.requests(&issue, purpose);
+            debug_assert_eq!(batch.len(), requests.groups.len(), "a request for each group");
+            let _charge = Charge::new(&self.budget, Owner::Working, requests.bytes);
+            let outcomes = device.perform(batch);
+            self.reading_bytes
+                .fetch_sub(requests.reading_bytes, Ordering::Relaxed);
+            let entries = std::mem::take(&mut issue.entries);
+            self.settle_each(entries, &requests.groups, outcomes, device, purpose, guard)
+        })
     }
 
     /// Returns a node by what became of its read; `None` when that was abandoned.

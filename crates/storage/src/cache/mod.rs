@@ -445,6 +445,29 @@ impl Cache {
         Ok(Pending::new(self, joined))
     }
 
+    /// Reads what is not in the cache, and waits for it. Nodes for which there is no frame, and
+    /// those whose read failed, are left out: a reader that looks them up reads them again, and
+    /// gets the error.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] for a pointer that cannot be one; nothing was read then.
+    ///
+    /// # Panics
+    /// When the guard is of other epochs.
+    pub fn bring(
+        &self,
+        pointers: &[NodePointer],
+        guard: &Guard,
+        purpose: Purpose,
+        residence: Residence,
+    ) -> Result<()> {
+        assert!(
+            guard.is_of(&self.shared.epochs),
+            "the guard is of other epochs than the cache"
+        );
+        self.shared.bring(pointers, guard, purpose, residence)
+    }
+
     /// As [`Cache::request`] for several who wait each for their own, but handed to the device
     /// together, which costs less.
     ///

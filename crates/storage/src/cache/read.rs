@@ -73,11 +73,11 @@ pub(super) struct Job {
 }
 
 /// What a batch asks of the device, and what that costs.
-struct Requests {
-    groups: Vec<Group>,
+pub(super) struct Requests {
+    pub(super) groups: Vec<Group>,
     /// Bytes of its records, of private memory and of what several nodes share.
-    bytes: u64,
-    reading_bytes: u64,
+    pub(super) bytes: u64,
+    pub(super) reading_bytes: u64,
 }
 
 /// What a read has brought of a node.
@@ -148,18 +148,29 @@ impl Shared {
         residence: Residence,
         otherwise: Otherwise,
     ) -> Result<Vec<Joined>> {
+        let submit = |issue| self.submit(issue, purpose);
+        self.begin_by(pointers, guard, residence, otherwise, submit)
+    }
+
+    /// The same; `read` reads a batch, or begins to.
+    pub(super) fn begin_by(
+        &self,
+        pointers: &[NodePointer],
+        guard: &Guard,
+        residence: Residence,
+        otherwise: Otherwise,
+        mut read: impl FnMut(Issue),
+    ) -> Result<Vec<Joined>> {
         self.check_all(pointers)?;
         let mut issues: Vec<Issue> = Vec::new();
         let mut joined = Vec::with_capacity(pointers.len());
         for pointer in pointers {
             joined.push(self.join(pointer, guard, residence, otherwise, &mut issues));
             if let Some(full) = issues.iter().position(|issue| issue.entries.len() == MAX_BATCH) {
-                self.submit(issues.swap_remove(full), purpose);
+                read(issues.swap_remove(full));
             }
         }
-        for issue in issues {
-            self.submit(issue, purpose);
-        }
+        issues.into_iter().for_each(read);
         Ok(joined)
     }
 
@@ -309,7 +320,7 @@ impl Shared {
     }
 
     /// Returns what the device is asked for.
-    fn requests(&self, issue: &Issue, purpose: Purpose) -> (Batch, Requests) {
+    pub(super) fn requests(&self, issue: &Issue, purpose: Purpose) -> (Batch, Requests) {
         let groups = grouped(issue.entries.iter().map(|entry| &entry.pointer));
         let mut batch = Batch::with_capacity(groups.len());
         let (mut bytes, mut reading_bytes) = (0, 0);
@@ -401,14 +412,34 @@ impl Shared {
         }
     }
 
-    /// Verifies, decodes and publishes the nodes of a batch that the device has finished.
+    /// Settles a batch that was submitted and has completed.
     fn settle(&self, job: Job, guard: &Guard) -> Arc<[Settled]> {
         self.reading_bytes.fetch_sub(job.reading_bytes, Ordering::Relaxed);
         let outcomes = job.ticket.take();
-        assert_eq!(outcomes.len(), job.groups.len(), "an outcome per request");
-        let mut entries: Vec<Option<Entry>> = job.entries.into_iter().map(Some).collect();
+        self.settle_each(
+            job.entries,
+            &job.groups,
+            outcomes,
+            &*job.device,
+            job.purpose,
+            guard,
+        )
+    }
+
+    /// Verifies, decodes and publishes the nodes of a batch that the device has finished.
+    pub(super) fn settle_each(
+        &self,
+        entries: Vec<Entry>,
+        groups: &[Group],
+        outcomes: Vec<Outcome>,
+        device: &dyn Device,
+        purpose: Purpose,
+        guard: &Guard,
+    ) -> Arc<[Settled]> {
+        assert_eq!(outcomes.len(), groups.len(), "an outcome per request");
+        let mut entries: Vec<Option<Entry>> = entries.into_iter().map(Some).collect();
         let mut settled: Vec<Option<Settled>> = entries.iter().map(|_| None).collect();
-        for (group, outcome) in job.groups.iter().zip(outcomes) {
+        for (group, outcome) in groups.iter().zip(outcomes) {
             let mut entry_of = |node: usize| entries[node].take().expect("a node is in one request");
             if let [node] = group.nodes[..] {
                 settled[node] = Some(self.settle_one(entry_of(node), Brought::Own(outcome), guard));
@@ -423,7 +454,7 @@ impl Shared {
                         Brought::Shared(&bytes[at..at + entry.pointer.read_len()])
                     }
                     // Each has what becomes of its own bytes.
-                    Err(_) => Brought::Own(self.read_alone(&entry, &*job.device, job.purpose)),
+                    Err(_) => Brought::Own(self.read_alone(&entry, device, purpose)),
                 };
                 settled[node] = Some(self.settle_one(entry, brought, guard));
             }
@@ -438,16 +469,8 @@ impl Shared {
     pub(super) fn read_alone(&self, entry: &Entry, device: &dyn Device, purpose: Purpose) -> Outcome {
         let mut batch = Batch::with_capacity(1);
         batch.read(entry.pointer.offset, self.memory_of(entry), purpose);
-        match device.run(batch) {
-            Ok(mut buffers) => Outcome {
-                buffer: buffers.pop(),
-                result: Ok(()),
-            },
-            Err(error) => Outcome {
-                buffer: None,
-                result: Err(error),
-            },
-        }
+        let outcome = device.perform(batch).pop();
+        outcome.expect("a batch has an outcome per request")
     }
 
     pub(super) fn settle_one(&self, entry: Entry, brought: Brought<'_>, guard: &Guard) -> Settled {

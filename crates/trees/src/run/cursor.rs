@@ -141,7 +141,7 @@ pub fn open_many(cursors: &mut [Cursor], key: Option<&[u8]>) -> Result<()> {
         }
     }
     if let Some((cache, purpose)) = from {
-        cache.request(&wanted, purpose, Residence::Keep)?.wait();
+        cache.bring(&wanted, &cache.epochs().pin(), purpose, Residence::Keep)?;
     }
     cursors.iter_mut().try_for_each(|cursor| cursor.arrive(seek))
 }
