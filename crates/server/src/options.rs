@@ -109,7 +109,7 @@ pub struct ServerOptions {
     pub web: Option<SocketAddr>,
     /// Names by which browsers may ask for the page, besides IP addresses and localhost.
     pub web_names: Vec<String>,
-    /// How many loops serve connections: one for each processor, if absent.
+    /// How many loops serve connections: one for each processor but a quarter of them, if absent.
     pub loops: Option<usize>,
     /// What Redis clients must say to AUTH, and memcached clients as `set` of `default PASSWORD`,
     /// if anything.

@@ -1,13 +1,13 @@
 //! Threads that drive loops, and what happens when one is held up.
 //!
-//! There is one loop per core, and each is driven by one thread. Before a thread serves a
-//! connection it *parks* the loop where others can take it, and afterwards it takes the loop back:
-//! two uncontended locks, nothing else, as long as the store answers from memory. What is read from
-//! the device for commands that read records holds no thread up: the connection gives its turn
-//! back, and has another one when the store wakes it. Everything else may wait where it is: the
-//! thread says so beforehand (`waits.rs`), and a spare thread takes the loop and drives it on; the
-//! one that was held up hands its connection back to the loop's inbox and becomes a spare. A walk
-//! cannot say so beforehand; there a monitor notices that looks every millisecond.
+//! There is one loop per core but a quarter of them, and each is driven by one thread. Before a
+//! thread serves a connection it *parks* the loop where others can take it, and afterwards it takes
+//! the loop back: two uncontended locks, nothing else, as long as the store answers from memory.
+//! What is read from the device for commands that read records holds no thread up: the connection
+//! gives its turn back, and has another one when the store wakes it. Everything else may wait where
+//! it is: the thread says so beforehand (`waits.rs`), and a spare thread takes the loop and drives
+//! it on; the one that was held up hands its connection back to the loop's inbox and becomes a
+//! spare. A walk cannot say so beforehand; there a monitor notices that looks every millisecond.
 //!
 //! It is the way in which Go's scheduler treats system calls.
 
