@@ -148,6 +148,7 @@ impl Drop for Digesting {
 mod tests {
     use super::super::search::{Search, Way};
     use super::*;
+    use crate::tiered::trunk::AbsentKeys;
     use crate::tiered::{Tree, TreeOptions};
     use alluvium_base::Message;
     use alluvium_base::message::LAST;
@@ -190,7 +191,8 @@ mod tests {
         let mut search = Search::default();
         let mut asked = |key: u64| {
             search.restart();
-            Way::of(&tree.version(), Key::new(&key.to_be_bytes()), &mut search).len()
+            let (version, absent) = (tree.version(), AbsentKeys::default());
+            Way::of(&version, Key::new(&key.to_be_bytes()), &mut search, &absent).len()
         };
         assert_eq!(asked(1 << 40), 5, "no lookup has told");
         // Two are made at once, and something is incorporated meanwhile.

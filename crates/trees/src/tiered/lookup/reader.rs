@@ -112,7 +112,8 @@ impl contract::Reader for Reader<'_> {
         fetch: &F,
     ) -> Poll<Result<()>> {
         let Gather { operator, known } = gather;
-        search.go_on(&self.version, key, known, *operator, fetch)
+        let absent = &self.trunk.usage.absent;
+        search.go_on(&self.version, key, known, *operator, fetch, absent)
     }
 
     /// The memory of the machine, too, answers several requests as fast as one.
@@ -129,7 +130,8 @@ impl contract::Reader for Reader<'_> {
         }
         let mut ways: Vec<Way<'_, '_>> = Vec::with_capacity(open.len());
         for one in &mut *open {
-            let mut way = Way::of(&self.version, keys[one.index], &mut one.search);
+            let absent = &self.trunk.usage.absent;
+            let mut way = Way::of(&self.version, keys[one.index], &mut one.search, absent);
             way.locate(&one.search, fetch);
             ways.push(way);
         }

@@ -3,7 +3,7 @@
 //! brought.
 
 use crate::maplet::{self, Maplet};
-use crate::tiered::trunk::{Group, Layer, Node, Part, Version};
+use crate::tiered::trunk::{AbsentKeys, Group, Layer, Node, Part, Version};
 use alluvium_dictionary::fetch::Fetch;
 use alluvium_dictionary::gather::Known;
 use alluvium_dictionary::key::Key;
@@ -36,14 +36,23 @@ pub struct Search {
 /// them before the next.
 pub(super) struct Way<'v, 'f> {
     parts: maplet::Path<&'v Part>,
+    /// How many of them are asked by their maplets: all, or all but the last.
+    asked: usize,
+    absent: &'v AbsentKeys,
     hash: u64,
     pages: maplet::Pages<'f>,
     first: usize,
 }
 
 impl<'v, 'f> Way<'v, 'f> {
-    /// The way of a key in a version, for its search there.
-    pub(super) fn of(version: &'v Version, key: Key<'_>, search: &mut Search) -> Way<'v, 'f> {
+    /// The way of a key in a version, for its search there. Where the last part is a single run, its
+    /// maplet is asked only while absent keys are common.
+    pub(super) fn of(
+        version: &'v Version,
+        key: Key<'_>,
+        search: &mut Search,
+        absent: &'v AbsentKeys,
+    ) -> Way<'v, 'f> {
         let hash = key.hash();
         let ask = || {
             version
@@ -52,8 +61,12 @@ impl<'v, 'f> Way<'v, 'f> {
                 .is_some_and(|digest| !digest.may_hold(hash))
         };
         let is_denied = *search.is_denied.get_or_insert_with(ask);
+        let parts = path(&version.root, key.bytes(), is_denied);
+        let skips = ends_in_one_run(&parts) && !absent.are_common();
         Way {
-            parts: path(&version.root, key.bytes(), is_denied),
+            asked: parts.len() - usize::from(skips),
+            parts,
+            absent,
             hash,
             pages: maplet::Pages::default(),
             first: 0,
@@ -68,15 +81,16 @@ impl<'v, 'f> Way<'v, 'f> {
 
     /// Finds out which pages a search will ask.
     pub(super) fn locate<F: Fetch>(&mut self, search: &Search, fetch: &F) {
-        if search.layer < self.parts.len() && !search.knows(search.layer) {
+        if search.layer < self.asked && !search.knows(search.layer) {
             self.locate_from(search.layer, fetch);
         }
     }
 
     fn locate_from<F: Fetch>(&mut self, first: usize, fetch: &F) {
-        debug_assert!(first < self.parts.len() && self.pages.are_unknown(), "once");
+        debug_assert!(first < self.asked && self.pages.are_unknown(), "once");
         self.first = first;
-        self.pages.locate(maplets(&self.parts[first..]), self.hash, fetch);
+        self.pages
+            .locate(maplets(&self.parts[first..self.asked]), self.hash, fetch);
     }
 
     /// Has the processor bring what must be read to find them.
@@ -111,6 +125,11 @@ pub(super) fn ask_together<'s>(ways: &[Way<'_, '_>], searches: impl Iterator<Ite
         let (asker, place) = askers[probe];
         searches[asker].learn(place, found);
     });
+}
+
+/// Returns whether the oldest part of a path is a single run.
+fn ends_in_one_run(parts: &[&Part]) -> bool {
+    parts.last().is_some_and(|part| part.group.runs.len() == 1)
 }
 
 fn maplets<'v>(parts: &[&'v Part]) -> impl Iterator<Item = &'v Maplet> {
@@ -154,8 +173,9 @@ impl Search {
         known: &mut Known,
         operator: Option<&dyn Operator>,
         fetch: &F,
+        absent: &AbsentKeys,
     ) -> Poll<Result<()>> {
-        let mut way = Way::of(version, key, self);
+        let mut way = Way::of(version, key, self, absent);
         self.go_along(&mut way, key, known, operator, fetch)
     }
 
@@ -181,6 +201,9 @@ impl Search {
             ready!(self.ask_group(&way.parts[self.layer].group, key.bytes(), known, operator, fetch))?;
             self.layer += 1;
             self.runs = 0;
+            if self.layer == way.parts.len() && ends_in_one_run(&way.parts) {
+                way.absent.note(way.hash, !known.is_decided());
+            }
         }
         Poll::Ready(Ok(()))
     }
@@ -210,12 +233,19 @@ impl Search {
     /// the other, the newest first.
     fn ask_maplets<'f, F: Fetch>(&mut self, way: &mut Way<'_, 'f>, fetch: &'f F) -> Poll<Result<()>> {
         self.asked = 0;
+        if self.layer == way.asked {
+            debug_assert!(ends_in_one_run(&way.parts), "the only run may have the key");
+            self.hits.resize_with(1, maplet::Hits::default);
+            self.hits[0].set(std::iter::once(0));
+            (self.first, self.asked) = (self.layer, 1);
+            return Poll::Ready(Ok(()));
+        }
         if !way.pages.are_here() {
             if way.pages.are_unknown() {
                 way.locate_from(self.layer, fetch);
             }
             if !way.take(fetch) {
-                let left: maplet::Path<&Maplet> = maplets(&way.parts[self.layer..]).collect();
+                let left: maplet::Path<&Maplet> = maplets(&way.parts[self.layer..way.asked]).collect();
                 ready!(maplet::probe_path(&left, way.hash, fetch, &mut self.hits))?;
                 (self.first, self.asked) = (self.layer, left.len());
                 return Poll::Ready(Ok(()));

@@ -9,9 +9,10 @@
 //! *Read in this order*: `stored.rs` (where a checkpoint has put a node), `node.rs`, `span.rs`,
 //! `inflight.rs` (compactions that are due or under way), `walk.rs`, `uses.rs` (when an extent
 //! dies), `shape.rs` (flush, split, merge), `stretch.rs` (what a compaction takes), `digest.rs`
-//! (the filter over the root's bundles), `state.rs` (a version, and what the writer keeps),
+//! (the filter over the root's bundles), `absent.rs` (whether lookups find nothing), `state.rs` (a version, and what the writer keeps),
 //! `statistics.rs`, `writer.rs` (how a change is published).
 
+mod absent;
 mod digest;
 mod inflight;
 mod node;
@@ -25,6 +26,7 @@ mod uses;
 mod walk;
 mod writer;
 
+pub(super) use absent::AbsentKeys;
 pub(super) use digest::{Covered, Digest, deletes_ranges, waiting};
 pub(super) use inflight::{Claim, Inflight, JobId};
 pub use inflight::{Debt, Edge, Underway};

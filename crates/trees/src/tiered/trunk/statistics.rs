@@ -1,5 +1,6 @@
 //! What is counted: memory and work, for those who ask, and how leaves are used, for maintenance.
 
+use super::absent::AbsentKeys;
 use super::inflight::Edge;
 use super::node::Node;
 use super::shape::Counts;
@@ -113,6 +114,8 @@ pub(crate) struct Usage {
     leaves: Mutex<LeafUses>,
     /// How often lookups have asked maplets of the root's bundles without a digest, about.
     questions: AtomicU64,
+    /// Whether lookups often find nothing.
+    pub(crate) absent: AbsentKeys,
 }
 
 /// What is known of leaves by their use.
