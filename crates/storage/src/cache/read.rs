@@ -195,7 +195,6 @@ impl Shared {
         for pointer in pointers {
             self.tiers.get(pointer.tier)?;
             pointer.check(&pointer.place(), self.page_size)?;
-            debug_assert!(pointer.pages > 0, "what was checked has a page");
         }
         Ok(())
     }
@@ -403,7 +402,8 @@ impl Shared {
 
     /// Verifies, decodes and publishes the nodes of a batch that the device has finished.
     fn settle(&self, job: Job, guard: &Guard) -> Arc<[Settled]> {
-        self.reading_bytes.fetch_sub(job.reading_bytes, Ordering::Relaxed);
+        let reading = self.reading_bytes.fetch_sub(job.reading_bytes, Ordering::Relaxed);
+        debug_assert!(reading >= job.reading_bytes, "bytes being read are counted");
         let outcomes = job.ticket.take();
         assert_eq!(outcomes.len(), job.groups.len(), "an outcome per request");
         let mut entries: Vec<Option<Entry>> = job.entries.into_iter().map(Some).collect();
