@@ -62,6 +62,7 @@ impl Anonymous {
         assert!(skip < HUGE_PAGE, "an address can be aligned");
         // SAFETY: `skip` is below HUGE_PAGE, and the mapping is that much longer than `len`.
         let start = unsafe { mapping.add(skip) };
+        debug_assert!(skip + len <= mapping_len, "the reservation lies in its mapping");
         Ok(Anonymous {
             start,
             len,

@@ -103,7 +103,8 @@ impl Charge {
             owner,
             bytes,
         };
-        charge.counter().fetch_add(bytes, Ordering::Relaxed);
+        let before = charge.counter().fetch_add(bytes, Ordering::Relaxed);
+        debug_assert!(before.checked_add(bytes).is_some(), "charges are counted (C5)");
         charge
     }
 

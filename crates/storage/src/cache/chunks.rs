@@ -253,7 +253,9 @@ impl Shared {
             // of class 0.
             unsafe { self.arena.give_back(at, self.geometry.chunk_bytes) };
         }
-        self.chunks.assigned.fetch_sub(1, Ordering::Relaxed);
+        let before = self.chunks.assigned.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "a chunk that goes was assigned");
+        debug_assert!(!owned.free.contains(&chunk), "a chunk goes once (C3)");
         owned.free.push(chunk);
     }
 

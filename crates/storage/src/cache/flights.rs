@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 /// The table of flights is split this many ways.
 const SHARDS: usize = 64;
+const _: () = assert!(SHARDS.is_power_of_two(), "shards are bits of a hash");
 
 /// A node that is being read.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ pub(super) struct Ghosts {
 
 const LEAST: usize = 64;
 const MOST: usize = 1 << 24;
+const _: () = assert!(LEAST.is_power_of_two() && MOST.is_power_of_two() && LEAST <= MOST);
 
 impl Ghosts {
     pub(super) fn new(frames: usize) -> Ghosts {
@@ -29,6 +30,10 @@ impl Ghosts {
 
     /// Returns a node's place, and its tag, which is never zero.
     fn place(&self, hash: u64) -> (&AtomicU32, u32) {
+        debug_assert!(
+            self.tags.len().is_power_of_two(),
+            "places are the low bits of a hash"
+        );
         let at = (hash >> 32) as usize & (self.tags.len() - 1);
         (&self.tags[at], hash as u32 | 1)
     }

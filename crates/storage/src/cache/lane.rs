@@ -54,7 +54,9 @@ impl Lane {
     /// Takes a free frame of a class.
     pub(super) fn take(&mut self, class: usize, headers: Headers<'_>) -> Option<FrameId> {
         let frame = self.free[class].pop()?;
-        headers.of(frame).take();
+        let header = headers.of(frame);
+        debug_assert_eq!(header.class(), class, "a list has frames of one class (C3)");
+        header.take();
         Some(frame)
     }
 
@@ -91,6 +93,7 @@ impl Lane {
                 break;
             }
             self.limbo.pop_front();
+            debug_assert_eq!(headers.of(frame).state(), State::Retired, "in limbo (C3)");
             debug_assert!(self.waiting[headers.of(frame).class()] > 0, "counted");
             self.waiting[headers.of(frame).class()] -= 1;
             self.recycle_one(frame, headers);

@@ -107,6 +107,11 @@ const RESERVED_TIMES: u64 = 16;
 const PINNED_FRACTION: u64 = 8;
 /// The part of the budget that is [lent](Cache::lend), or in use for reads, at most.
 const LENT_FRACTION: u64 = 16;
+const _: () = assert!(LANES > 0 && MIN_BUDGET_PAGES > 0);
+const _: () = assert!(
+    PINNED_FRACTION > 1 && LENT_FRACTION > 1,
+    "parts of the budget (C5)"
+);
 /// How often `set_budget` lets an epoch pass to see chunks drained.
 const ROUNDS_TO_SHRINK: usize = 8;
 
@@ -265,6 +270,7 @@ impl Cache {
         let wanted = RESERVED_BYTES.max(budget_bytes.saturating_mul(RESERVED_TIMES));
         let wanted = wanted.min(geometry.max_chunks() * geometry.chunk_bytes as u64);
         let arena = Arena::reserve(wanted as usize, budget_bytes as usize)?;
+        assert!(arena.len() >= geometry.chunk_bytes, "an arena holds a chunk");
         let fixed = Self::fixed_bytes();
         let (_, frames) = Budget::shape(budget_bytes, fixed, &geometry);
         let ghosts = Ghosts::new(frames);

@@ -64,6 +64,7 @@ impl<'g> NodeRef<'g> {
         match &self.place {
             Place::Frame { cache, frame } => {
                 cache.pin(*frame);
+                debug_assert!(cache.header(*frame).pins() > 0, "a reference is counted (C2)");
                 FrameRef {
                     bytes: std::ptr::from_ref(self.bytes),
                     place: Kept::Frame {
@@ -140,6 +141,7 @@ impl Clone for FrameRef {
     fn clone(&self) -> Self {
         let place = match &self.place {
             Kept::Frame { cache, frame } => {
+                debug_assert!(cache.header(*frame).pins() > 0, "a reference is counted (C2)");
                 cache.pin(*frame);
                 Kept::Frame {
                     cache: Arc::clone(cache),
@@ -158,6 +160,7 @@ impl Clone for FrameRef {
 impl Drop for FrameRef {
     fn drop(&mut self) {
         if let Kept::Frame { cache, frame } = &self.place {
+            debug_assert!(cache.header(*frame).pins() > 0, "a reference is counted (C2)");
             cache.unpin(*frame);
         }
     }

@@ -206,7 +206,6 @@ impl Shared {
         for pointer in pointers {
             self.tiers.get(pointer.tier)?;
             pointer.check(&pointer.place(), self.page_size)?;
-            debug_assert!(pointer.pages > 0, "what was checked has a page");
         }
         Ok(())
     }
@@ -414,7 +413,8 @@ impl Shared {
 
     /// Settles a batch that was submitted and has completed.
     fn settle(&self, job: Job, guard: &Guard) -> Arc<[Settled]> {
-        self.reading_bytes.fetch_sub(job.reading_bytes, Ordering::Relaxed);
+        let reading = self.reading_bytes.fetch_sub(job.reading_bytes, Ordering::Relaxed);
+        debug_assert!(reading >= job.reading_bytes, "bytes being read are counted");
         let outcomes = job.ticket.take();
         self.settle_each(
             job.entries,

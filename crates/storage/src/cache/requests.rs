@@ -30,6 +30,7 @@ pub(super) fn grouped<'p>(pointers: impl Iterator<Item = &'p NodePointer>) -> Ve
         return groups;
     }
     groups.sort_by_key(|group| group.bytes.start);
+    let nodes = groups.len();
     let mut joined: Vec<Group> = Vec::with_capacity(groups.len());
     for group in groups {
         match joined.last_mut() {
@@ -43,6 +44,11 @@ pub(super) fn grouped<'p>(pointers: impl Iterator<Item = &'p NodePointer>) -> Ve
             _ => joined.push(group),
         }
     }
+    debug_assert_eq!(
+        joined.iter().map(|group| group.nodes.len()).sum::<usize>(),
+        nodes,
+        "a node is in one request"
+    );
     joined
 }
 

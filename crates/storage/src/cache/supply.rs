@@ -27,6 +27,7 @@ const AHEAD_FRACTION: usize = 16;
 /// How many hands are swept in one go if all frames of them are in use: their bits are clear the
 /// next time.
 const MAX_HANDS: usize = 16;
+const _: () = assert!(HAND > 0 && AHEAD_FRACTION > 1 && MAX_HANDS > 0);
 /// What was read and not used again gets this fraction of all frames.
 const COLD_FRACTION: usize = 8;
 
@@ -43,6 +44,7 @@ impl Shared {
     /// an epoch.
     pub(super) fn take_frame(&self, class: usize, guard: &Guard, residence: Residence) -> Option<FrameId> {
         let lane = self.lane_of(guard);
+        debug_assert!(guard.is_of(&self.epochs), "frames are evicted under a guard (C2)");
         let (least, most) = self.stock_bounds(class);
         let (frame, low) = {
             let mut lane = self.lanes[lane].lock();
@@ -76,6 +78,7 @@ impl Shared {
     /// Gives back a frame that was taken and never published.
     pub(super) fn return_frame(&self, frame: FrameId, guard: &Guard) {
         let mut lane = self.lanes[self.lane_of(guard)].lock();
+        debug_assert_eq!(self.header(frame).pins(), 0, "no reader has seen it");
         self.header(frame).give_back();
         lane.put(frame, self.headers());
     }
@@ -309,6 +312,7 @@ impl Shared {
             return;
         }
         let epoch = self.epochs.current();
+        debug_assert!(guard.epoch() <= epoch, "the guard pins an epoch that was (R1)");
         let mut bytes = 0;
         for &frame in frames {
             let header = self.header(frame);

@@ -33,6 +33,11 @@ const PASS: u64 = 4;
 
 /// Set in every word that is not empty.
 const OCCUPIED: u64 = 1 << 63;
+const _: () = assert!(
+    MEAN <= WORDS || cfg!(alluvium_model_check),
+    "buckets hold their mean"
+);
+const _: () = assert!(PROBES > 1, "a full bucket has a next one (W3)");
 const _: () = assert!(LOCKED | MOVED == PASS - 1, "the marks lie below the count");
 
 /// One cache line of the table.

@@ -152,6 +152,7 @@ impl Tables {
             });
         }
         let older = self.in_use.older.swap(std::ptr::null_mut(), Ordering::AcqRel);
+        assert!(!older.is_null(), "the older table is replaced once");
         // SAFETY: it came from `Box::into_raw`, and it has just left the last place that named it.
         replaced.push((epochs.current(), unsafe { Box::from_raw(older) }));
         drop(replaced);
@@ -166,6 +167,7 @@ impl Tables {
             replaced.retain(|(epoch, table)| {
                 let keep = *epoch >= epochs.safe();
                 if !keep {
+                    debug_assert!(self.bytes() >= table.bytes(), "bytes of tables are counted");
                     self.bytes.fetch_sub(table.bytes(), Ordering::Relaxed);
                 }
                 keep

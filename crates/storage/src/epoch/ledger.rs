@@ -87,7 +87,9 @@ impl Ledger {
 
     /// Whatever was unlinked at an epoch below this is unreachable.
     pub(crate) fn safe(&self) -> u64 {
-        self.epoch.load(Ordering::Acquire) - 1
+        let now = self.epoch.load(Ordering::Acquire);
+        debug_assert!(now >= FIRST, "epochs begin at {FIRST}");
+        now - 1
     }
 
     /// Takes a free slot, if there is one.
@@ -195,6 +197,7 @@ impl Ledger {
         let now = self.epoch.load(Ordering::Acquire);
         fence(Ordering::SeqCst);
         let used = self.used.load(Ordering::Acquire) as usize;
+        debug_assert!(used <= MAX_SLOTS, "{used} of {MAX_SLOTS} slots are in use");
         for index in 0..used {
             let word = self.slot(index).word.load(Ordering::Acquire);
             if word != 0 && word != now {

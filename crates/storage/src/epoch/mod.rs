@@ -177,7 +177,8 @@ impl Default for Epochs {
 
 impl Clone for Epochs {
     fn clone(&self) -> Self {
-        self.shared.handles.fetch_add(1, Ordering::Relaxed);
+        let handles = self.shared.handles.fetch_add(1, Ordering::Relaxed);
+        assert!(handles > 0, "a handle is cloned while it lives");
         Epochs {
             shared: Arc::clone(&self.shared),
         }
@@ -186,7 +187,8 @@ impl Clone for Epochs {
 
 impl Drop for Epochs {
     fn drop(&mut self) {
-        self.shared.handles.fetch_sub(1, Ordering::Release);
+        let handles = self.shared.handles.fetch_sub(1, Ordering::Release);
+        assert!(handles > 0, "a handle is dropped once");
     }
 }
 

@@ -144,6 +144,10 @@ impl Extents {
     /// When there is no such tier.
     #[must_use]
     pub fn has_room(&self, tier: u8, class: Class) -> bool {
+        debug_assert!(
+            usize::from(tier) < self.shared.slots.len(),
+            "the store has no tier {tier} (T1)"
+        );
         let extent = self.allocate(tier, 1, class);
         extent.map(|extent| self.abandon(extent)).is_ok()
     }
@@ -370,6 +374,10 @@ impl Shared {
             return Ok(Answer::Refused);
         }
         let file = Arc::clone(self.tiers.get(tier.number)?);
+        debug_assert!(
+            tier.is_unbacked(gap.clone()),
+            "{gap:?} is free and without space (X1)"
+        );
         tier.hold(gap.clone());
         let done = MutexGuard::unlocked(tier, || {
             file.allocate(u64::from(gap.start) * UNIT..u64::from(gap.end) * UNIT)
@@ -410,6 +418,7 @@ impl Shared {
                 break;
             }
             wanted = wanted.saturating_sub(gap.end - gap.start);
+            debug_assert!(gap.end > at, "the search goes on");
             at = gap.end;
         }
         Ok(Answer::Given)

@@ -63,6 +63,7 @@ impl Tier {
         let at = self.held.iter().position(|held| held == range);
         self.held
             .swap_remove(at.expect("only what is held is given back"));
+        debug_assert!(range.end <= self.units, "held units lie in the file (X1)");
         self.free.insert(range.clone());
         match space {
             Space::Backed => {
@@ -115,11 +116,16 @@ impl Tier {
             let surplus = tail.end - start - self.holes.count_in(start..tail.end) - occupying;
             start += surplus;
         }
+        debug_assert!(start <= tail.end, "a part of the free end is cut off");
         start..tail.end
     }
 
     /// Everything that has no owner becomes free, of unknown backing: the end of an open.
     pub(super) fn opened(&mut self, units: u32) {
+        assert!(
+            self.held.is_empty(),
+            "nothing is lent to the device while a map is read (X1)"
+        );
         self.units = units;
         let states = &self.states;
         self.free.fill(units, |index| states.free_bits(index));

@@ -117,6 +117,7 @@ impl MapPointer {
 
     /// Appends the pointer's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        debug_assert!(self.snapshot <= self.length, "a map begins with its snapshot");
         Writer::new(out)
             .u64(self.file)
             .u64(self.length)
@@ -170,6 +171,8 @@ impl Extent {
 
     /// Appends the extent's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        debug_assert!((1..=MAX_EXTENT_UNITS).contains(&self.units), "{self} (X1)");
+        debug_assert!(usize::from(self.tier) < MAX_TIERS, "{self} (T1)");
         Writer::new(out)
             .u32(self.start)
             .u32(self.units)
@@ -256,6 +259,12 @@ impl RecordBuilder {
 
     fn append(&mut self, entry: &Entry) {
         assert!(entry.start >= self.end, "entries ascend");
+        assert!(
+            entry
+                .now
+                .is_none_or(|(references, _)| (1..=MAX_REFERENCES).contains(&references)),
+            "a live extent has references (X6): {entry:?}"
+        );
         let gap = entry.start - self.end;
         let same = if self.count == 0 {
             entry.units == 1
@@ -325,6 +334,10 @@ impl RecordBuilder {
             .bytes(&[0; 3])
             .u64(0);
         let len = (HEADER + built.entries.len()).next_multiple_of(BLOCK as usize);
+        assert!(
+            len <= MAX_RECORD,
+            "a record of {len} bytes would not be read (X5)"
+        );
         let mut buffer = Buffer::zeroed(len);
         buffer[..HEADER].copy_from_slice(&bytes);
         buffer[HEADER..HEADER + built.entries.len()].copy_from_slice(&built.entries);

@@ -51,6 +51,10 @@ impl Shared {
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.shared.settle_durable(|kept| {
+            debug_assert!(
+                kept.keepers.contains_key(&self.generation),
+                "it is kept until now (X2)"
+            );
             if let Some(times) = kept.keepers.get_mut(&self.generation) {
                 *times -= 1;
                 if *times == 0 {

@@ -347,6 +347,10 @@ impl Appender<'_> {
         let (buffer, link) = builder.seal(&header, pointer.checksum);
         let len = buffer.len() as u64;
         let end = pointer.length + len;
+        debug_assert!(
+            len.is_multiple_of(BLOCK) && len > 0,
+            "records are padded to blocks (X5)"
+        );
         if end > self.file.len() {
             let ahead = end + (end / 8).max(MIN_GROWTH).next_multiple_of(BLOCK);
             match self.file.grow(ahead) {

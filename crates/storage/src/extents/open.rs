@@ -66,6 +66,7 @@ impl Extents {
             live,
         } in reached
         {
+            debug_assert!(references > 0, "{extent} is reached (X6)");
             let tier = usize::from(extent.tier);
             let change = Change {
                 start: extent.start,

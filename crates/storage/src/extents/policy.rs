@@ -62,6 +62,12 @@ pub(super) enum Source {
 /// Returns where the next extent comes from: what is backed, then what is free, then growth;
 /// shorter stretches when the tier is fragmented, or when nothing more is to be had.
 pub(super) fn source(view: &View) -> Source {
+    debug_assert!(
+        view.least <= view.wanted,
+        "{} to {} units",
+        view.least,
+        view.wanted
+    );
     let spare = view.backed.saturating_sub(view.class.leaves(view.reserve));
     let fits = |units| view.backed_longest >= units && spare >= units;
     if fits(view.wanted) {
@@ -109,6 +115,15 @@ pub(super) fn step(file: u32, needed: u32) -> u32 {
 
 /// A reserve below this is not worth the trouble; above it, it is a small part of what is used.
 const LEAST_RESERVE: u32 = (2 * MIB / UNIT) as u32;
+
+const _: () = assert!(
+    *STEP.start() <= *STEP.end() && LEAST_RESERVE > 0,
+    "a step has units"
+);
+const _: () = assert!(
+    FRAGMENTED > 1 && SHORTEST_PART > 1,
+    "parts are smaller than the whole"
+);
 
 /// Returns the units that are kept backed for essential allocations: what the options want, as far
 /// as that is no more than an eighth of what is used, or a 64th of that, if it is more.

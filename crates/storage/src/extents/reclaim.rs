@@ -98,6 +98,10 @@ impl Slot {
             0 => 0,
             _ => tier.reserve(self.limits.reserve_bounds()),
         };
+        debug_assert!(
+            tier.backed.count() <= tier.occupying(),
+            "what is known to have space may have it"
+        );
         Excess {
             occupying: tier.occupying(),
             backed: tier.backed.count(),

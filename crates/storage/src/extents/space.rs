@@ -220,6 +220,10 @@ impl UnitSet {
             self.words[index] |= mask;
         });
         self.count += range.end - range.start;
+        debug_assert!(
+            self.count as usize <= self.words.len() * 64,
+            "a unit is counted once (X1)"
+        );
         self.refresh(range);
     }
 
@@ -262,6 +266,10 @@ impl UnitSet {
             added += (!self.words[index] & mask).count_ones();
             self.words[index] |= mask;
         });
+        debug_assert!(
+            added <= range.end - range.start,
+            "what is added lies in the range"
+        );
         self.count += added;
         self.refresh(range);
     }

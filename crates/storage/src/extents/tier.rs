@@ -152,7 +152,13 @@ impl Tier {
     /// Returns the units that are not free.
     pub(super) fn used(&self) -> u32 {
         let counts = &self.counts;
-        counts.live_units + counts.provisional_units + counts.dead_units
+        let used = counts.live_units + counts.provisional_units + counts.dead_units;
+        debug_assert!(
+            used <= self.units,
+            "{used} of {} units are in use (X1)",
+            self.units
+        );
+        used
     }
 
     pub(super) fn extent(&self, start: u32, units: u32) -> Extent {
@@ -187,6 +193,11 @@ impl Tier {
             dirty: false,
             persisted: false,
         };
+        debug_assert_eq!(
+            self.holes.count_in(start..start + units),
+            0,
+            "it has its space (X3)"
+        );
         self.states.occupy(start, &head);
         self.counts.add(&head);
         self.extent(start, units)
@@ -274,6 +285,7 @@ impl Tier {
     fn change(&mut self, start: u32, before: Head, edit: impl FnOnce(&mut Head)) {
         let mut head = before;
         edit(&mut head);
+        debug_assert_eq!(head.life == Life::Dead, head.references == 0, "references (X6)");
         debug_assert_eq!(head.units, before.units, "an extent keeps its length");
         head.dirty = true;
         if !before.dirty {
@@ -379,6 +391,7 @@ impl Tier {
                 .states
                 .head(change.start)
                 .expect("an extent outlives the cut that records its change");
+            debug_assert_eq!(head.units, change.units, "an extent keeps its length");
             self.change(change.start, head, |head| head.persisted = change.known);
         }
     }
@@ -389,6 +402,7 @@ impl Tier {
             && *tag <= generation
         {
             let (_, batch) = self.dead.pop_front().expect("there is a first batch");
+            debug_assert!(!batch.is_empty(), "a generation is listed with what died with it");
             self.pending.extend(batch);
         }
     }

@@ -149,7 +149,8 @@ impl Commit {
         if !ready() && self.poisoned.load(Ordering::Relaxed) == 0 {
             drop(self.changed.wait(state));
         }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        let before = self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        assert!(before > 0, "a sleeper leaves once");
     }
 
     /// Blocks until everything up to `target` is synced. `completed` tells the completion

@@ -157,6 +157,7 @@ impl SegmentHeader {
             .u64(self.identity)
             .u16(self.lane)
             .u8(u8::from(self.mapped));
+        assert!(block.len() <= CHECKSUM_AT, "the fields end before the checksum");
         block.resize(CHECKSUM_AT, 0);
         let sum = checksum(&block);
         Writer::new(&mut block).u64(sum);

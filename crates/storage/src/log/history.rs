@@ -172,6 +172,10 @@ impl Shared {
         if self.history.forgotten() > after {
             return Ok(None);
         }
+        debug_assert!(
+            records.is_sorted_by_key(|record| record.0),
+            "records are read in their order"
+        );
         for (first, count, payload) in &records {
             let (first, count) = (*first, *count);
             take(Record {

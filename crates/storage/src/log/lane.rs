@@ -94,6 +94,7 @@ impl Lanes {
     /// Lanes without segments.
     #[must_use]
     pub(super) fn new(count: usize) -> Lanes {
+        assert!((1..=super::options::MAX_LANES).contains(&count), "{count} lanes");
         let lane = |number| {
             CachePadded::new(Mutex::new(Lane {
                 number: number as u16,
@@ -204,6 +205,10 @@ impl Lane {
         } else {
             shared.watermark.completed()
         };
+        debug_assert!(
+            BLOCK_BYTES as u64 + total + SEAL_BYTES <= taken.slot.len,
+            "the header, the record and a seal fit"
+        );
         let segment = Arc::new(Segment::begun(Arc::clone(&taken.slot), header, above));
         let mut pen = Pen::new(&taken.slot);
         // SAFETY: the slot came out of the pool, and only this lane has it.
@@ -325,6 +330,11 @@ impl Active {
         assert!(
             self.at + total <= self.segment.slot.len,
             "a record fits its segment"
+        );
+        debug_assert!(
+            self.at >= BLOCK_BYTES as u64 && self.at.is_multiple_of(super::format::ALIGNMENT),
+            "a record at {} lies aligned behind the header",
+            self.at
         );
         // SAFETY: the slot belongs to this lane until it is released, and the lane is locked.
         unsafe { self.pen.put(self.at, [&bytes, entry.payload, entry.tail], total) };

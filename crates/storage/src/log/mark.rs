@@ -63,6 +63,7 @@ struct State {
 /// # Errors
 /// As the device says.
 fn prepare(directory: &dyn Directory) -> Result<Arc<dyn Device>> {
+    const _: () = assert!(BYTES == 2 * BLOCK_BYTES as u64, "a mark is stored twice");
     let file = match directory.open(FILE, FileOptions::BUFFERED) {
         Ok(file) if file.len() >= BYTES => return Ok(file),
         Ok(file) => file,
@@ -123,6 +124,7 @@ impl MarkFile {
             return Ok(());
         }
         let mark = &mut state.mark;
+        debug_assert!(mark.incarnation > 0, "incarnations are counted from 1");
         mark.turn += 1;
         mark.generation = shared.generation();
         mark.released = shared.released();
@@ -181,6 +183,10 @@ impl Shared {
         self.mark.write(self, 0, |mark| {
             for &(lane, number) in changed {
                 let lane = usize::from(lane);
+                debug_assert!(
+                    lane < super::options::MAX_LANES,
+                    "lane {lane} has no place in a mark"
+                );
                 if mark.lanes.len() <= lane {
                     mark.lanes.resize(lane + 1, None);
                 }

@@ -121,6 +121,10 @@ impl<'a> Merge<'a> {
     /// Creates the records above `from` of these segments, which are in the order of their numbers.
     #[must_use]
     pub(super) fn new(sources: &'a [Source], from: u64, reading: Reading, purpose: Purpose) -> Merge<'a> {
+        debug_assert!(
+            sources.is_sorted_by_key(|source| source.header.number),
+            "segments come in the order of their numbers"
+        );
         let mut streams: BTreeMap<(u64, u16), VecDeque<usize>> = BTreeMap::new();
         for (index, source) in sources.iter().enumerate() {
             let stream = (source.header.incarnation, source.header.lane);

@@ -175,6 +175,7 @@ impl Log {
                 directory: directory.describe(),
             });
         }
+        assert!(generation > 0, "generations are counted from 1");
         let origin = Origin {
             incarnation: 1,
             base: 0,
@@ -347,6 +348,10 @@ impl Log {
         self.shared.commit.healthy()?;
         self.shared.wait_synced(self.shared.watermark.completed())?;
         self.mark_synced()?;
+        debug_assert!(
+            self.synced() <= self.completed(),
+            "what is synced is complete (L5)"
+        );
         Ok(self.synced())
     }
 

@@ -45,6 +45,7 @@ pub const MAX_LANES: usize = 64;
 
 /// The smallest segment, in bytes.
 pub const MIN_SEGMENT: u64 = 4 * KIB;
+const _: () = assert!((64 * KIB).is_multiple_of(MIN_SEGMENT), "segments are whole pages");
 
 /// The longest payload of one record, in bytes.
 pub const MAX_PAYLOAD: u64 = 256 * MIB;

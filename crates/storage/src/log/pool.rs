@@ -311,6 +311,7 @@ impl Pool {
         }
         if idle.ready.len() > self.keeps(claim) {
             let slot = idle.ready.remove(0);
+            debug_assert_eq!(slot.len, self.options.segment_bytes, "ready slots are whole");
             return Ok(Taken { slot, reserved });
         }
         let slot = idle.free.pop().map(|(slot, _)| slot);
@@ -480,6 +481,10 @@ impl Pool {
         Self::blank(&slot)?;
         slot.forget_populated();
         let mut idle = self.idle.lock();
+        debug_assert!(
+            idle.free.iter().all(|(free, _)| free.index != slot.index),
+            "a slot is given back once"
+        );
         let releases = idle.releases;
         idle.free.push((slot, releases));
         Ok(())

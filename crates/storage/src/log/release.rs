@@ -66,6 +66,10 @@ impl Shared {
                 debug_assert!(segment.highest() <= through, "only what is released goes");
                 self.pool.retire(&segment.slot);
             }
+            debug_assert!(
+                table.iter().any(|segment| segment.header.number == self.pinned()),
+                "the segment that names the newest generation stays (L8)"
+            );
             if self.history.keeps() {
                 // Under the table's lock: a reader finds each of them in the table or in what is
                 // kept.

@@ -269,11 +269,13 @@ impl Segment {
     /// Everything below `end` is in the page cache now.
     pub(super) fn wrote(&self, end: u64) {
         debug_assert!(end <= self.slot.len, "{end} of a slot of {} bytes", self.slot.len);
+        debug_assert!(end >= self.written(), "records follow each other (L3)");
         self.written.store(end, Ordering::Release);
     }
 
     /// It holds sequence `last` now.
     pub(super) fn holds(&self, last: u64) {
+        debug_assert!(last > self.above, "{last} is not above {} (L4)", self.above);
         if last > self.highest.load(Ordering::Relaxed) {
             self.highest.store(last, Ordering::Release);
         }

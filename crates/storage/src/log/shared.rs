@@ -169,7 +169,9 @@ impl Shared {
     /// Returns the number of a segment about to be activated.
     #[must_use]
     pub(super) fn next_number(&self) -> u64 {
-        self.next_number.fetch_add(1, Ordering::Relaxed)
+        let number = self.next_number.fetch_add(1, Ordering::Relaxed);
+        debug_assert!(number > 0, "segments are counted from 1");
+        number
     }
 
     /// Returns the newest generation that is known to be durable.
@@ -465,6 +467,7 @@ impl Shared {
         self.sync_segment(&segment)
             .map_err(|error| self.poison_unless_full(error))?;
         self.generation.fetch_max(generation, Ordering::AcqRel);
+        debug_assert!(segment.synced() > 0, "what names the generation is durable (L8)");
         self.pinned.store(segment.header.number, Ordering::Release);
         Ok(())
     }

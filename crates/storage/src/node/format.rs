@@ -44,6 +44,8 @@ impl NodePointer {
 
     /// Appends the pointer's bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        debug_assert!((1..=MAX_PAGES).contains(&self.pages), "{self:?} (N2)");
+        debug_assert!(self.offset.is_multiple_of(BLOCK), "{self:?} (N3)");
         Writer::new(out)
             .u64(self.offset)
             .u64(self.birth)

@@ -1,9 +1,9 @@
 //! Reading nodes from their tiers, past any cache: verified and decoded, one by one or many at a
 //! time.
 
-use super::{Codec, NodePointer, PageSize};
+use super::{Codec, MAX_PAGES, NodePointer, PageSize};
 use crate::{Error, Result, Tiers};
-use alluvium_base::{KIB, MIB, Purpose};
+use alluvium_base::{MIB, Purpose};
 use alluvium_device::{Batch, Buffer, Device};
 use std::sync::Arc;
 
@@ -12,7 +12,10 @@ const NODES_AT_ONCE: usize = 64;
 /// The most bytes that are read at once, if that is more than one node.
 const BYTES_AT_ONCE: usize = MIB as usize;
 
-const _: () = assert!(BYTES_AT_ONCE >= 64 * KIB as usize);
+const _: () = assert!(
+    BYTES_AT_ONCE >= MAX_PAGES as usize * PageSize::MAX.bytes(),
+    "the longest node is read at once"
+);
 
 /// Reads a node: verified and decoded.
 ///
@@ -42,6 +45,7 @@ pub fn read_nodes(
     let mut begun = 0;
     while begun < pointers.len() {
         let together = together(&pointers[begun..], page_size);
+        debug_assert!(together > 0, "the longest node is read at once");
         let some = &pointers[begun..begun + together];
         let mut encoded = read_together(tiers, some, page_size, purpose)
             .into_iter()

@@ -78,6 +78,10 @@ impl Checkpoint<'_> {
         let generation = self.generation();
         store.tiers.sync(Purpose::Trunk)?;
         let map = store.extents.write_map(store.directory(), self.frozen)?;
+        assert!(
+            map.generation <= generation,
+            "a map is no newer than its superblock (K1)"
+        );
         let mut superblock = store.superblock.lock();
         assert!(
             generation > superblock.durable().generation,

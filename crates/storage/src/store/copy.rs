@@ -143,6 +143,10 @@ impl Kept {
                     file.grow(piece.end)?;
                     file.copy_from(&**source, piece.clone(), Purpose::Check)?;
                     copied.done_bytes += piece.end - piece.start;
+                    debug_assert!(
+                        copied.done_bytes <= copied.total_bytes,
+                        "more than there is: {copied:?}"
+                    );
                     progress(copied)?;
                 }
             }
@@ -154,6 +158,10 @@ impl Kept {
         };
         Log::create(first, options.identified().log, self.superblock.generation)?;
         target.iter().try_for_each(|directory| directory.sync())?;
+        assert_eq!(
+            copied.done_bytes, copied.total_bytes,
+            "all is there before the superblock (K4)"
+        );
         let superblock = Superblock {
             store: id,
             synced: self.superblock.cut,
@@ -226,6 +234,7 @@ fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
 
 /// Lengthens a file by a hole.
 fn skip_to(file: &dyn Device, to: u64) -> Result<()> {
+    debug_assert!(to.is_multiple_of(BLOCK), "ranges in use begin with a unit");
     while file.len() < to {
         let (from, end) = (file.len(), to.min(file.len() + SKIP));
         file.grow(end)?;

@@ -269,6 +269,10 @@ impl Store {
                 directory.register_memory(cache.memory_region());
             }
         }
+        assert!(
+            superblock.durable().generation > 0,
+            "generations are counted from 1"
+        );
         let building = AtomicU64::new(superblock.durable().generation + 1);
         Ok(Store {
             directories,

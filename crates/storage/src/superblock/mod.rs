@@ -286,6 +286,10 @@ impl SuperblockFile {
             next.generation >= self.durable.generation,
             "no generation before the durable one becomes durable (P1)"
         );
+        assert!(
+            next.store == self.durable.store && next.tiers == self.durable.tiers,
+            "a store keeps its id and its tiers"
+        );
         let mut batch = Batch::with_capacity(2);
         for slot in slots_of(pair) {
             batch.write(
@@ -373,6 +377,7 @@ impl SuperblockFile {
 }
 
 fn slots_of(pair: usize) -> [usize; 2] {
+    assert!(pair < SLOTS / 2, "pair {pair} of {}", SLOTS / 2);
     [2 * pair, 2 * pair + 1]
 }
 

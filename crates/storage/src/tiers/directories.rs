@@ -58,6 +58,7 @@ impl Directories {
 
     /// Returns those of tiers 1 and above, each with its tier.
     pub(crate) fn further(&self) -> impl Iterator<Item = (u8, &dyn Directory)> {
+        debug_assert!(!self.all.is_empty(), "a store has a directory (T1)");
         let numbered = self.all.iter().enumerate().skip(1);
         numbered.map(|(tier, directory)| (tier as u8, &**directory))
     }

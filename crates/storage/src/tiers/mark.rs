@@ -220,6 +220,7 @@ fn read(file: &dyn Device, place: &Place) -> Result<Mark> {
 }
 
 fn write(file: &dyn Device, mark: Mark) -> Result<()> {
+    debug_assert!(mark.tier > 0, "the first directory has a superblock (T2)");
     file.grow(MARK_BYTES as u64)?;
     file.write_at(0, Buffer::padded(&mark.encode()), Purpose::Superblock)?;
     Ok(file.sync(Purpose::Superblock)?)

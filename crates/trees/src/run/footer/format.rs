@@ -54,6 +54,10 @@ impl Footer {
             Footer::Whole { details, .. } => (0, details.len()),
             Footer::Apart { pointer, .. } => (1, pointer.len as usize),
         };
+        assert!(
+            u32::try_from(len).is_ok(),
+            "details of {len} bytes are counted in 32 bits"
+        );
         Writer::new(out)
             .u8(FOOTER)
             .u8(VERSION)
@@ -123,6 +127,10 @@ impl Details {
     }
 
     fn encode_head(&self, out: &mut Vec<u8>) {
+        debug_assert!(
+            self.low <= self.high && self.last <= self.high,
+            "a run's keys lie from its lowest to its highest"
+        );
         for number in numbers(&self.summary) {
             Writer::new(out).u64(number);
         }

@@ -102,6 +102,12 @@ pub(super) fn encode(
     range: &[(u64, u64); COLUMNS],
     out: &mut Vec<u8>,
 ) {
+    assert!(
+        !children.is_empty() && children.len() <= usize::from(u16::MAX),
+        "{} children are counted in 16 bits",
+        children.len()
+    );
+    debug_assert_eq!(ends.len(), children.len(), "a separator for each child");
     let rest = separators.len() - children.len() * prefix;
     let widths = range.map(|(low, high)| format::width(high - low));
     let end_width = end_width(rest);

@@ -162,6 +162,17 @@ impl LeafBuilder {
     /// Appends the leaf. `goes_on` says that its last key has older records in the leaf behind.
     pub(in crate::run) fn encode(&self, goes_on: bool, out: &mut Vec<u8>) {
         assert!(self.measure.records > 0, "a leaf has one key at least (L1)");
+        assert!(
+            self.measure.keys <= self.measure.records && self.measure.records <= MAX_RECORDS,
+            "{} keys and {} records of a leaf",
+            self.measure.keys,
+            self.measure.records
+        );
+        debug_assert_eq!(
+            self.sequences.len(),
+            self.measure.records,
+            "a sequence number for each record"
+        );
         debug_assert_eq!(
             self.starts.len(),
             self.measure.keys,

@@ -166,7 +166,12 @@ impl Compactor {
             owned.part.clip.is_none() && owned.weight.records * 4 >= records * 3
         };
         let shares: Vec<bool> = before.iter().map(is_ours).collect();
-        before[policy::maplets_to_merge(&runs, &shares)].to_vec()
+        let base = before[policy::maplets_to_merge(&runs, &shares)].to_vec();
+        debug_assert!(
+            base.iter().all(|owned| owned.part.clip.is_none()),
+            "maplets of whole parts become one (T6)"
+        );
+        base
     }
 
     /// Makes two neighbours one, where both are nearly empty; whether there were such.

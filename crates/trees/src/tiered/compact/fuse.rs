@@ -17,6 +17,10 @@ use std::sync::Arc;
 
 /// Values up to this length are copied out of extents that are mostly dead.
 const LONGEST_COPIED: u32 = 8 << 20;
+const _: () = assert!(
+    LONGEST_COPIED as u64 > UNIT,
+    "what is not copied fills extents by itself"
+);
 
 /// A run, and the part of it that counts.
 #[derive(Clone, Debug)]

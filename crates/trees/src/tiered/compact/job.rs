@@ -234,6 +234,10 @@ impl Job {
             });
             value += group.runs.len();
         }
+        assert!(
+            value <= usize::from(u16::MAX),
+            "run {value} has a value of its own in the maplet (T6)"
+        );
         let hashes = std::mem::take(&mut built.hashes);
         self.renews = self.renews(&hashes);
         let spec = self.trunk.maplet_spec(Purpose::Compact, self.class());
@@ -291,6 +295,10 @@ impl Job {
         let (node, index) = find(&version.root, &self.claim).expect("the claim holds");
         let mut draft = node.draft();
         let pivot = &mut draft.pivots[index];
+        assert!(
+            self.base.len() <= self.stretch.own.start && self.stretch.bundles <= pivot.live.len(),
+            "a job takes what its pivot has (T4)"
+        );
         let from = self.stretch.own.start - if owned.is_some() { self.base.len() } else { 0 };
         pivot.own.splice(from..self.stretch.own.end, owned);
         pivot.live.drain(..self.stretch.bundles);
@@ -321,6 +329,14 @@ impl Job {
             runs.extend(owned.part.group.runs.iter().map(|run| run.get().cloned()));
         }
         runs.push(Some(built.run));
+        debug_assert!(
+            written
+                .maplet
+                .values()
+                .last()
+                .is_none_or(|&(value, _)| usize::from(value) < runs.len()),
+            "a maplet's values are places of its runs (T6)"
+        );
         let base = self.base.iter();
         let base = base.fold(Weight::default(), |sum, owned| sum + owned.weight);
         let renews: u64 = self.base.iter().map(|owned| owned.renews).sum();
@@ -354,7 +370,8 @@ impl Job {
 impl Drop for Job {
     fn drop(&mut self) {
         let compactions = &self.trunk.totals.compactions;
-        compactions.fetch_sub(self.memory, Ordering::Relaxed);
+        let before = compactions.fetch_sub(self.memory, Ordering::Relaxed);
+        debug_assert!(before >= self.memory, "memory of compactions is counted");
         self.give_up();
         self.trunk.lock().inflight.failed(self.id);
     }

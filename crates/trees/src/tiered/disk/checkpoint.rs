@@ -16,6 +16,10 @@ use std::sync::Arc;
 const ROUNDS: usize = 4;
 /// So few nodes may be written while it stands still.
 const FEW: usize = 4;
+const _: () = assert!(
+    ROUNDS > 0 && FEW > 0,
+    "most is written before the trunk stands still"
+);
 
 /// Trunk nodes that are written, and not yet part of the store.
 struct Written {
@@ -104,10 +108,9 @@ impl Checkpointer {
             let location = placed.remove(&Arc::as_ptr(&node))?;
             Some((node, location))
         };
-        Ok(Written {
-            nodes: nodes.into_iter().filter_map(with_location).collect(),
-            extents,
-        })
+        let nodes = nodes.into_iter().filter_map(with_location).collect();
+        debug_assert!(placed.is_empty(), "what was written is a node of the trunk");
+        Ok(Written { nodes, extents })
     }
 
     /// Notes where nodes are now, and gives up where they were.
@@ -163,6 +166,7 @@ fn write_level(
         }
     }
     writer.close(|slot, pointer| done.push((slot.at, short(pointer))))?;
+    debug_assert!(done.len() <= level.len(), "a node is written to one place");
     placed.extend(
         done.into_iter()
             .map(|(slot, location)| (Arc::as_ptr(&level[slot]), location)),

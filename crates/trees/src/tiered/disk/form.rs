@@ -45,6 +45,16 @@ impl<'n> Names<'n> {
 
 /// Returns a node as it is written; `child` says where each child is. None when one is nowhere.
 pub(super) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> Option<ValuePointer>) -> Option<Form> {
+    debug_assert!(
+        node.is_numbered(),
+        "numbers of bundles follow from the next one's"
+    );
+    debug_assert!(
+        node.pivots
+            .iter()
+            .all(|pivot| pivot.first + pivot.live.len() as u64 == node.next),
+        "the first live bundle follows from how many there are"
+    );
     let mut names = Names::default();
     let bundles = node
         .bundles

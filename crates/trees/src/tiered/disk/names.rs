@@ -199,6 +199,10 @@ pub(crate) fn merged(needs: &[Need]) -> Vec<KeyRange> {
             _ => merged.push(range),
         }
     }
+    debug_assert!(
+        merged.is_sorted_by(|one, next| one.high.as_ref().is_some_and(|high| *high < next.low)),
+        "ranges that touch are one"
+    );
     merged
 }
 

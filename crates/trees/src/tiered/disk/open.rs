@@ -136,7 +136,8 @@ impl Open for Opener<'_> {
                     .gone
                     .is_some_and(|gone| gone.contains(&key_of(&name.pointer)))
             {
-                let _ = slot.set(self.run(&name.pointer)?.based(name.base));
+                let filled = slot.set(self.run(&name.pointer)?.based(name.base));
+                debug_assert!(filled.is_ok(), "one thread opens a trunk");
             }
         }
         Ok(group)

@@ -155,6 +155,11 @@ impl Ingest {
 
     /// Ends a run, and writes its maplet.
     fn close(&mut self) -> Result<()> {
+        debug_assert_eq!(
+            self.builder.is_some(),
+            self.building > 0,
+            "a run is begun with its first record"
+        );
         self.filled = 0;
         self.building = 0;
         let Some(builder) = self.builder.take() else {

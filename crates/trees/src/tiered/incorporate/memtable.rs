@@ -59,6 +59,11 @@ impl Incorporation {
     /// # Errors
     /// As [`Builder::new`].
     pub(crate) fn new(trunk: &Arc<Trunk>, share: Share, class: Class) -> Result<Incorporation> {
+        debug_assert!(
+            share.cut >= trunk.peek().cut,
+            "a memtable up to {} is newer than the tree (T1)",
+            share.cut
+        );
         let rule = trunk.horizon.rule(Older::Elsewhere);
         let options = trunk.run_options(Purpose::Incorporate, class);
         let mut builder = Builder::new(&trunk.store, &options)?;

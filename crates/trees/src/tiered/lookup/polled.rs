@@ -139,6 +139,7 @@ impl Lookup {
 
     /// Goes on; when it is pending, what it needs was asked for.
     fn go_on(&mut self) -> Poll<Result<Answer>> {
+        debug_assert!(self.pending.is_none(), "what was asked for is waited for");
         let trunk = Arc::clone(&self.trunk);
         let rules = trunk.options.schema.rules(&self.key);
         let operator = rules.operator.as_deref();

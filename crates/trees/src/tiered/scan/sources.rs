@@ -48,7 +48,8 @@ impl Above {
             direction,
             is_inside: false,
         };
-        above.attach(memtable);
+        let is_same = above.attach(memtable);
+        debug_assert!(is_same, "a position is one in its memtable");
         above.seek(from);
         above
     }

@@ -8,6 +8,10 @@ pub(super) const LONG_SCAN: usize = 4096;
 const SCANS: u64 = 16;
 /// Parts of a record in which it is kept.
 const PARTS: u64 = 1 << 16;
+const _: () = assert!(
+    SCANS > 1 && PARTS > SCANS,
+    "a record of one scan moves the average"
+);
 
 /// How many records scans take on the average.
 #[derive(Debug, Default)]
@@ -18,6 +22,10 @@ impl UsualScan {
     /// at once.
     pub(crate) fn note(&self, records: usize) {
         let (records, before) = (records.min(LONG_SCAN) as u64, self.0.load(Ordering::Relaxed));
+        debug_assert!(
+            before / PARTS <= LONG_SCAN as u64,
+            "the average is no longer than the longest"
+        );
         self.0.store(
             before - before / SCANS + records * PARTS / SCANS,
             Ordering::Relaxed,

@@ -37,6 +37,7 @@ const BITS_PER_KEY: u64 = 10;
 /// The filter's capacity, in multiples of the keys that there are when it is built.
 const ROOM: u64 = 2;
 const LEAST_ROOM: u64 = 1 << 10;
+const _: () = assert!(ROOM > 1 && LEAST_ROOM > 0, "a digest has space for keys to come");
 
 /// The filter.
 pub(crate) struct Digest {
@@ -69,6 +70,7 @@ impl Digest {
 
     /// An empty digest for `room` fingerprints.
     pub(crate) fn new(fingerprint_bits: u8, room: u64) -> Digest {
+        debug_assert!(room > 0, "a digest is made for some keys");
         let blocks = (room * BITS_PER_KEY).div_ceil(u64::from(Line::BITS));
         Digest {
             bloom: Bloom::new(blocks as usize),
@@ -157,7 +159,8 @@ impl Covered {
     /// Notes that a group was added to `digest`, which may be another one.
     pub(crate) fn add(&mut self, digest: &Arc<Digest>, group: u64) {
         if Arc::ptr_eq(&self.digest, digest) {
-            self.groups.insert(group);
+            let is_new = self.groups.insert(group);
+            debug_assert!(is_new, "a group is incorporated once (D1)");
         }
     }
 }

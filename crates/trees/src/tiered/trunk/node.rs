@@ -265,6 +265,11 @@ impl Node {
             "{count} live bundles of {}",
             self.bundles.len()
         );
+        debug_assert_eq!(
+            self.pivots[pivot].first + count as u64,
+            self.next,
+            "a pivot's live bundles are the newest (T1)"
+        );
         &self.bundles[self.bundles.len() - count..]
     }
 
@@ -360,6 +365,12 @@ impl Node {
         self.pivots.iter().filter_map(|pivot| pivot.child.as_ref())
     }
 
+    /// Returns whether its bundles are numbered without gaps up to the next one's number.
+    pub(crate) fn is_numbered(&self) -> bool {
+        let numbers = self.bundles.iter().rev().map(|bundle| bundle.number);
+        numbers.zip(1..).all(|(number, back)| number + back == self.next)
+    }
+
     /// Drops the bundles that are live for no pivot.
     pub(crate) fn drop_dead_bundles(&mut self) {
         let most = self
@@ -374,13 +385,23 @@ impl Node {
             self.bundles.len()
         );
         self.bundles.drain(..self.bundles.len() - most);
+        debug_assert!(self.is_numbered(), "bundles are numbered without gaps");
     }
+}
+
+/// Returns whether nodes lie side by side and have together the keys of `range`.
+pub(super) fn tile(nodes: &[Node], range: &KeyRange) -> bool {
+    let meets = |pair: &[Node]| pair[0].range.high.as_ref() == Some(&pair[1].range.low);
+    let begins = nodes.first().is_some_and(|first| first.range.low == range.low);
+    let ends = nodes.last().is_some_and(|last| last.range.high == range.high);
+    begins && ends && nodes.windows(2).all(meets)
 }
 
 impl Pivot {
     /// A pivot for which there is nothing in a node whose next bundle has the number `next`.
     #[must_use]
     pub(crate) fn empty(low: Box<[u8]>, child: Option<Arc<Node>>, next: u64) -> Pivot {
+        debug_assert!(next > 0, "bundles are counted from 1");
         Pivot {
             low,
             child,

@@ -2,7 +2,7 @@
 //! function takes nodes and makes new ones; nothing here is visible to readers before it is
 //! published.
 
-use super::node::{Bundle, Layer, Node, Owned, Part, Pivot};
+use super::node::{Bundle, Layer, Node, Owned, Part, Pivot, tile};
 use super::span;
 use crate::run::Weight;
 use crate::tiered::policy::{self, Child, Leaf, LeafView, Shape, Victim};
@@ -16,6 +16,7 @@ use std::sync::Arc;
 /// How finely the runs of a leaf are weighed to find where to cut it: pieces for each piece of the
 /// result.
 const GRAIN: usize = 8;
+const _: () = assert!(GRAIN > 1, "a leaf is weighed more finely than it is cut");
 
 /// What a change of shape works with.
 pub(crate) struct Shaper<'a> {
@@ -79,6 +80,7 @@ impl Shaper<'_> {
 
     /// Returns the node with one more bundle, the newest.
     pub(crate) fn receive(&self, node: &Node, parts: Vec<Part>) -> Result<Node> {
+        debug_assert!(!parts.is_empty(), "a bundle has parts");
         let mut draft = node.draft();
         for index in 0..draft.pivots.len() {
             let range = draft.pivot_range(index);
@@ -90,6 +92,10 @@ impl Shaper<'_> {
         debug_assert!(draft.bundles.last().is_none_or(|last| last.number < number));
         draft.bundles.push(Arc::new(Bundle { number, parts }));
         draft.next += 1;
+        debug_assert!(
+            (0..draft.pivots.len()).all(|index| !draft.live_bundles(index).is_empty()),
+            "what is received is live for every pivot"
+        );
         Ok(draft)
     }
 
@@ -151,13 +157,14 @@ impl Shaper<'_> {
         debug_assert!(node.height > 0, "only index nodes flush");
         debug_assert_eq!(child.height + 1, node.height, "heights fall by one");
         self.counts.flushes += 1;
-        self.flushed.push((node.height, range));
+        self.flushed.push((node.height, range.clone()));
         let received = if parts.is_empty() {
             child.draft()
         } else {
             self.receive(child, parts)?
         };
         let children = then(self, received)?;
+        debug_assert!(tile(&children, &range), "children have what the pivot had");
         let next = node.next;
         let pivots = children
             .into_iter()
@@ -171,6 +178,7 @@ impl Shaper<'_> {
     /// their own key ranges, so that lookups of other keys skip them.
     fn adopt(&mut self, node: &mut Node) {
         for index in 0..node.pivots.len() {
+            let range = node.pivot_range(index);
             while !node.pivots[index].live.is_empty()
                 && !(self.is_busy)(node.height, &node.pivots[index].low)
                 && self.may_adopt(node, index)
@@ -189,6 +197,7 @@ impl Shaper<'_> {
                 let parts = bundle.parts.iter().zip(weights).zip(reaches);
                 for ((part, weight), reach) in parts {
                     if let Some(reach) = reach {
+                        debug_assert!(range.covers(&reach), "an adopted part is the pivot's");
                         self.counts.adoptions += 1;
                         pivot.own.push(Owned {
                             part: part.clipped(&reach),
@@ -239,6 +248,7 @@ impl Shaper<'_> {
             cut.drop_dead_bundles();
             pieces.push(cut);
         }
+        debug_assert!(tile(&pieces, &node.range), "no key is lost at a cut");
         pieces
     }
 
@@ -264,12 +274,17 @@ impl Shaper<'_> {
             return Ok(vec![node]);
         }
         debug_assert_eq!(pieces.len(), cuts.len() + 1, "a piece behind each cut");
+        debug_assert!(tile(&pieces, &node.range), "no key is lost at a cut");
         self.counts.leaf_splits += 1;
         Ok(pieces)
     }
 
     /// Returns the part of a leaf that lies in `range`, as a leaf.
     fn piece(&self, leaf: &Node, range: KeyRange) -> Result<Node> {
+        debug_assert!(
+            leaf.is_leaf() && leaf.range.covers(&range),
+            "a piece of a leaf lies in it"
+        );
         let mut piece = leaf.draft();
         let pivot = &mut piece.pivots[0];
         pivot.low.clone_from(&range.low);
@@ -334,6 +349,7 @@ impl Shaper<'_> {
             self.counts.growths += 1;
             let height = nodes[0].height + 1;
             debug_assert!(nodes.iter().all(|node| node.height + 1 == height), "level");
+            debug_assert!(tile(&nodes, &KeyRange::everything()), "a root has every key");
             let pivots = nodes
                 .into_iter()
                 .map(|node| Pivot::empty(node.range.low.clone(), Some(Arc::new(node)), 1))
@@ -362,8 +378,10 @@ impl Shaper<'_> {
         };
         assert!(left + 1 < node.pivots.len(), "neighbours");
         let merged = join(child(left), child(left + 1));
+        let range = merged.range.clone();
         self.counts.merges += 1;
         let children = self.settle(merged, Rank::Inner)?;
+        debug_assert!(tile(&children, &range), "a merge keeps the keys of both");
         let next = node.next;
         let pivots = children
             .into_iter()
@@ -375,6 +393,7 @@ impl Shaper<'_> {
     /// Flushes whatever lies above a key down to its leaf, and then what has become too much for a
     /// node on the way.
     pub(crate) fn flush_path(&mut self, mut node: Node, key: &[u8], rank: Rank) -> Result<Vec<Node>> {
+        debug_assert!(node.range.contains(key), "a path leads to the key's leaf");
         if !node.is_leaf() {
             let index = node.pivot_for(key);
             self.flush(&mut node, index, &mut |shaper, child| {
@@ -472,10 +491,18 @@ fn join(left: &Node, right: &Node) -> Node {
         assert!(pivot.live.len() <= joined.bundles.len(), "live bundles");
         pivot.first = joined.next - pivot.live.len() as u64;
     }
+    debug_assert!(
+        joined.pivots.is_sorted_by(|one, next| one.low < next.low),
+        "pivots ascend within the node"
+    );
     joined
 }
 
 fn join_leaves(left: &Node, right: &Node) -> Pivot {
+    debug_assert!(
+        left.pivots.len() == 1 && right.pivots.len() == 1,
+        "a leaf has one pivot"
+    );
     let own = |leaf: &Node| -> Vec<Owned> {
         let clipped = |owned: &Owned| Owned {
             part: owned.part.clipped(&leaf.range),
@@ -496,6 +523,7 @@ fn join_leaves(left: &Node, right: &Node) -> Pivot {
 
 /// Returns what a parent sees of its children when it looks for neighbours that could be one.
 pub(crate) fn neighbours(shape: &Shape, node: &Node) -> Option<usize> {
+    debug_assert!(!node.is_leaf(), "a leaf has no children");
     let child = |index: usize| -> Child {
         let child = node.pivots[index]
             .child

@@ -224,9 +224,14 @@ impl WriterState {
             self.inflight
                 .abandon(job, if was_flushed { Why::Flushed } else { Why::Reshaped });
             if self.pins.contains_key(&job) {
-                self.overtaken.insert(job, epochs.hold());
+                let before = self.overtaken.insert(job, epochs.hold());
+                debug_assert!(before.is_none(), "a job is overtaken once");
                 self.unpin(job);
             }
         }
+        debug_assert!(
+            self.inflight.claims().all(|(_, claim)| holds(root, claim)),
+            "what is due is as claimed (T4)"
+        );
     }
 }

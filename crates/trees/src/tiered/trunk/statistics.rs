@@ -144,6 +144,7 @@ impl LeafUses {
         } else if self.leaves.len() < MOST_USED {
             count(self.leaves.entry(leaf.range.low.clone()).or_default());
         }
+        debug_assert!(self.leaves.len() <= MOST_USED, "a named maximum");
     }
 
     /// Returns how a leaf was used.

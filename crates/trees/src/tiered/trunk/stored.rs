@@ -45,12 +45,16 @@ impl Stored {
 
     /// Notes where an opening has read the node.
     pub(crate) fn was_read(&self, from: Location) {
-        *self.state.lock() = State::Written(from);
+        let mut state = self.state.lock();
+        debug_assert!(matches!(*state, State::Unwritten), "a node is read once");
+        *state = State::Written(from);
     }
 
     /// Has the next checkpoint write the node again, wherever it is.
     pub(crate) fn forget(&self) {
-        *self.state.lock() = State::Unwritten;
+        let mut state = self.state.lock();
+        debug_assert!(!matches!(*state, State::Gone), "only what there is is written");
+        *state = State::Unwritten;
     }
 }
 

@@ -97,6 +97,10 @@ impl Stretch {
     /// The parts that a job reads that takes it, oldest first; some may have nothing of the pivot's
     /// range.
     pub(crate) fn inputs<'n>(&self, node: &'n Node, index: usize) -> impl Iterator<Item = &'n Part> {
+        debug_assert!(
+            self.bundles == 0 || self.own.end == node.pivots[index].own.len(),
+            "bundles follow the last own part (T1)"
+        );
         let own = &node.pivots[index].own[self.own.clone()];
         let bundles = &node.live_bundles(index)[..self.bundles];
         let own = own.iter().map(|owned| &owned.part);

@@ -91,6 +91,10 @@ pub(crate) fn difference(old: &Arc<Node>, new: &Arc<Node>) -> (Vec<Arc<Node>>, V
 /// A root in which the node that holds `key` at `height` is replaced.
 pub(crate) fn replace(root: &Node, height: u8, key: &[u8], node: Node) -> Node {
     if root.height == height {
+        debug_assert!(
+            node.height == height && node.range == root.range,
+            "a node gives way to one for the same keys"
+        );
         return node;
     }
     assert!(root.height > height, "nodes of height {height} are below");
@@ -131,5 +135,6 @@ pub(crate) fn node_at<'v>(root: &'v Node, height: u8, key: &[u8]) -> &'v Node {
         let pivot = &node.pivots[node.pivot_for(key)];
         node = pivot.child.as_deref().expect("an index node has children");
     }
+    debug_assert!(node.range.contains(key), "a node has the keys that lead to it");
     node
 }

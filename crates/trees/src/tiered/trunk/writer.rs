@@ -312,6 +312,10 @@ impl TrunkWriter<'_> {
 
     /// From now on the current version, which is this one, has the trunk's digest (D1).
     pub(crate) fn publish_digest(&mut self, version: &Version) {
+        assert!(
+            version.number == self.trunk.peek().number,
+            "the current version gives way (T2)"
+        );
         let version = Version {
             root: Arc::clone(&version.root),
             number: version.number + 1,
