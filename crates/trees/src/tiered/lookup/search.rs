@@ -45,8 +45,8 @@ pub(super) struct Way<'v, 'f> {
 }
 
 impl<'v, 'f> Way<'v, 'f> {
-    /// The way of a key in a version, for its search there. Where the last part is a single run, its
-    /// maplet is asked only while absent keys are common.
+    /// The way of a key in a version, for its search there. Where the last part is a single run,
+    /// its maplet is asked only while absent keys are common.
     pub(super) fn of(
         version: &'v Version,
         key: Key<'_>,

@@ -9,8 +9,8 @@
 //! *Read in this order*: `stored.rs` (where a checkpoint has put a node), `node.rs`, `span.rs`,
 //! `inflight.rs` (compactions that are due or under way), `walk.rs`, `uses.rs` (when an extent
 //! dies), `shape.rs` (flush, split, merge), `stretch.rs` (what a compaction takes), `digest.rs`
-//! (the filter over the root's bundles), `absent.rs` (whether lookups find nothing), `state.rs` (a version, and what the writer keeps),
-//! `statistics.rs`, `writer.rs` (how a change is published).
+//! (the filter over the root's bundles), `absent.rs` (whether lookups find nothing), `state.rs` (a
+//! version, and what the writer keeps), `statistics.rs`, `writer.rs` (how a change is published).
 
 mod absent;
 mod digest;
