@@ -12,7 +12,6 @@ use crate::keyspace_options::KeyspaceOptions;
 use crate::options::{Existing, OpenMode, Options};
 use crate::pin::Pinned;
 use crate::progress::Progress;
-use crate::reactor::Reactor;
 use crate::reads::Reads;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
@@ -111,9 +110,10 @@ impl Db {
             shared: Arc::new(Shared {
                 committer: Committer::new(&engine),
                 engine,
-                workers,
-                reactor: Reactor::default(),
+                workers: Arc::new(workers),
+                reactor: Arc::default(),
                 recorders: Recorders::default(),
+                closing: Arc::default(),
             }),
         })
     }
@@ -676,7 +676,8 @@ impl Db {
 
     /// Closes the store: writes everything in memory to the disk, so that the next opening is fast.
     /// Other handles fail from now on. Dropping the last handle does the same, but cannot report an
-    /// error.
+    /// error. Where code that the store calls closes it, such as a waker, the call returns at once,
+    /// and another thread closes the store.
     ///
     /// # Errors
     /// As the device says. Nothing that was acknowledged is lost.

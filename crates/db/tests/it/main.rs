@@ -7,6 +7,7 @@ mod crashes;
 mod damage;
 mod dropped;
 mod filesystems;
+mod futures;
 mod handles;
 mod ingest;
 mod kill;
