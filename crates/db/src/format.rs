@@ -30,7 +30,7 @@
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  format, 2
-//!      1     4  number
+//!      1     4  number: neither the catalog's nor the last
 //!      5     1  kind of the structure that it is in: `structure.rs` lists them
 //!      6     1  codec, as in node pointers
 //!      7     4  value threshold in bytes; all ones for the default
@@ -384,6 +384,9 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
                 return Err(format!("a keyspace in format {format}, not {KEYSPACE_FORMAT}"));
             }
             let id = reader.u32().map_err(cut)?;
+            if id == CATALOG || id == KeyspaceId::MAX {
+                return Err(format!("a keyspace with the number {id}"));
+            }
             let kind = reader.u8().map_err(cut)?;
             let codec = reader.u8().map_err(cut)?;
             let codec = Codec::from_number(codec).ok_or_else(|| format!("codec {codec}"))?;
@@ -518,6 +521,10 @@ mod tests {
             CatalogRecord::Next(4)
         );
         assert!(decode_catalog(b"\0", b"").is_err());
+        for number in [CATALOG, KeyspaceId::MAX] {
+            let value = encode_keyspace(number, 7, &KeyspaceOptions::default());
+            assert!(decode_catalog(&key, &value).is_err(), "{number}");
+        }
         assert!(decode_catalog(&keyspace_key("x"), &value[..9]).is_err());
     }
 }

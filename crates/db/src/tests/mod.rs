@@ -2,11 +2,12 @@
 //! the crate.
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
-//! history, told to all of them), `copies.rs`, `crashes.rs`.
+//! history, told to all of them), `copies.rs`, `crashes.rs`, `hostile.rs` (manifests).
 
 mod contract;
 mod copies;
 mod crashes;
+mod hostile;
 mod kinds;
 mod model;
 #[path = "../../tests/it/story/mod.rs"]
