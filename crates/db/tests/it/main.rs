@@ -1,5 +1,6 @@
 //! The store from outside.
 
+mod agree;
 mod backup;
 mod basics;
 mod changes;
