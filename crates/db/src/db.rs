@@ -481,7 +481,7 @@ impl Db {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<u64> {
         self.shared.healthy()?;
-        self.engine().back_up(target, progress)
+        self.engine().back_up(&Arc::clone(target).into(), progress)
     }
 
     /// Copies the store without checking the copy.
@@ -491,7 +491,7 @@ impl Db {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<u64> {
         self.shared.healthy()?;
-        self.engine().copy_to(target, progress)
+        self.engine().copy_to(&Arc::clone(target).into(), progress)
     }
 
     /// Reads the whole store and returns a sentence for everything that is wrong; an empty list
