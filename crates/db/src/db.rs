@@ -6,7 +6,7 @@ use crate::changes::Changes;
 use crate::check::CheckReport;
 use crate::committer::Committer;
 use crate::engine::{Commit, Engine, Worked};
-use crate::format;
+use crate::format::{self, KeyspaceId};
 use crate::futures::Write;
 use crate::keyspace_options::KeyspaceOptions;
 use crate::options::{Existing, OpenMode, Options};
@@ -201,6 +201,14 @@ impl Db {
             });
         }
         let id = self.catalog().next();
+        if id == KeyspaceId::MAX {
+            let why = "every number of a keyspace has been used: export the keyspaces, and import them into another store"
+                .to_owned();
+            return Err(Error::BadOption {
+                option: "keyspace",
+                why,
+            });
+        }
         let definition = self.catalog().define(id, name, structure, options)?;
         let mut commit = Commit::default();
         commit.add(

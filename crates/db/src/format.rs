@@ -44,6 +44,7 @@
 use crate::keyspace_options::KeyspaceOptions;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::{Kind, Sequence};
+use alluvium_dictionary::record::MAX_KEY;
 use alluvium_storage::Codec;
 use smallvec::SmallVec;
 
@@ -142,6 +143,27 @@ pub enum Write<'a> {
         /// The last key of the runs.
         last: &'a [u8],
     },
+}
+
+impl Write<'_> {
+    /// Checks that its keys could be keys of the tree, which a sound checksum does not say.
+    pub fn check_keys(&self) -> Result<(), String> {
+        let (first, last) = match *self {
+            Write::One { key, .. } => (key, key),
+            Write::Range { start, end } => (start, end),
+            Write::Ingest { first, last } => (first, last),
+        };
+        for key in [first, last] {
+            if key.len() > MAX_KEY {
+                return Err(format!("a key of {} bytes", key.len()));
+            }
+            if split(key).is_none() {
+                let begin = key.get(..key.len().min(8)).unwrap_or_default();
+                return Err(format!("a key of no keyspace, which begins {begin:?}"));
+            }
+        }
+        Ok(())
+    }
 }
 
 const RANGE: u8 = 3;
@@ -373,7 +395,10 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
         .and_then(|(len, _)| key.get(len..)?.split_first())
         .ok_or("a catalog key without a kind")?;
     match *kind {
-        b'n' => Ok(CatalogRecord::Next(reader.u32().map_err(cut)?)),
+        b'n' => match reader.u32().map_err(cut)? {
+            KeyspaceId::MAX => Err("no number for the next keyspace".to_owned()),
+            next => Ok(CatalogRecord::Next(next)),
+        },
         b's' => Ok(CatalogRecord::Snapshot {
             name: text(name)?,
             at: reader.u64().map_err(cut)?,

@@ -205,7 +205,15 @@ impl Engine {
             }
             _ => Ok(()),
         })?;
-        self.each_of_catalog(self.visible(), |record| {
+        let visible = self.visible();
+        self.each_of_catalog(visible, |record| {
+            if let CatalogRecord::Snapshot { name, at } = &record
+                && *at > visible
+            {
+                let found = format!("snapshot \"{name}\" at commit {at}, where the last is {visible}");
+                let place = Place::new(Kind::Node, "the catalog", 0);
+                return Err(Error::corrupt(place, "a snapshot of what there is", found).into());
+            }
             if let Some(definition) = self.catalog.load(record)? {
                 self.dictionaries.place(definition.id, definition.structure);
             }
@@ -273,7 +281,10 @@ impl Replay {
         let (mut writes, mut ranges) = (0, 0);
         for write in Writes::new(record.payload) {
             writes += 1;
-            ranges += u64::from(matches!(write, Ok(Write::Range { .. })));
+            if let Ok(write) = &write {
+                write.check_keys().map_err(damaged)?;
+                ranges += u64::from(matches!(write, Write::Range { .. }));
+            }
         }
         if writes != u64::from(record.count) {
             return Err(damaged(format!("{writes} writes for {} numbers", record.count)));

@@ -1,7 +1,7 @@
 //! Manifests that no store has written: each is an error that names what is wrong, or leads to
 //! what was there.
 
-use super::{one_of_each, pairs, small};
+use super::{one_of_each, pairs, store_options, tiny};
 use crate::format::CATALOG;
 use crate::manifest::format::Payload;
 use crate::manifest::{Entry, Keeper, Manifest};
@@ -11,7 +11,7 @@ use crate::{Db, ErrorKind, KeyspaceOptions};
 use alluvium_device::simulated::{SimDirectory, Survival};
 use alluvium_device::{Access, Directory};
 use alluvium_dictionary::values::ValuePointer;
-use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::store::Store;
 use alluvium_storage::superblock::{MAX_PAYLOAD, Superblock, SuperblockFile};
 use alluvium_storage::{Codec, NodePointer, PageSize, Place};
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ fn copy(directory: &SimDirectory) -> SimDirectory {
 /// A closed store with a keyspace in each kind of structure, of this many keys each.
 fn world(count: u32) -> World {
     let directory = SimDirectory::new(3);
-    let db = small().create_in(shared(&directory)).unwrap();
+    let db = tiny().create_in(shared(&directory)).unwrap();
     for keyspace in one_of_each(&db, &KeyspaceOptions::new()) {
         for number in 0..count {
             keyspace.put(number.to_be_bytes(), [number as u8; 40]).unwrap();
@@ -90,7 +90,7 @@ fn with_payload(world: &World, payload: Vec<u8>) -> SimDirectory {
 fn with_manifest(world: &World, manifest: &Manifest) -> SimDirectory {
     let directory = copy(&world.directory);
     for _ in 0..2 {
-        let opening = Store::open(shared(&directory), &StoreOptions::default()).unwrap();
+        let opening = Store::open(shared(&directory), &store_options()).unwrap();
         let store = opening.replay(&mut |_| Ok(())).unwrap();
         let cut = store.superblock().cut;
         // The second time it may be refused.
@@ -113,16 +113,16 @@ fn judge(world: &World, directory: &SimDirectory, what: &str) -> Option<ErrorKin
         assert!(is_typed(error.kind()), "{what}: {error:?}");
         error.kind()
     };
-    match small().open_read_only_in(shared(&copy(directory))) {
+    match tiny().open_read_only_in(shared(&copy(directory))) {
         Ok(db) => {
             assert_eq!(contents(&db), world.wanted, "{what}: read only");
         }
         Err(error) => drop(typed(error)),
     }
     let repaired = copy(directory);
-    match small().repair_in(shared(&repaired)) {
+    match tiny().repair_in(shared(&repaired)) {
         Ok(report) => {
-            let db = small().open_existing_in(shared(&repaired)).unwrap();
+            let db = tiny().open_existing_in(shared(&repaired)).unwrap();
             let is_same = contents(&db) == world.wanted;
             assert!(
                 is_same || !report.is_whole(),
@@ -132,7 +132,7 @@ fn judge(world: &World, directory: &SimDirectory, what: &str) -> Option<ErrorKin
         }
         Err(error) => drop(typed(error)),
     }
-    match small().open_existing_in(shared(directory)) {
+    match tiny().open_existing_in(shared(directory)) {
         Err(error) => Some(typed(error)),
         Ok(db) => {
             assert_eq!(contents(&db), world.wanted, "{what}");
@@ -142,7 +142,7 @@ fn judge(world: &World, directory: &SimDirectory, what: &str) -> Option<ErrorKin
             }
             let more = contents(&db);
             db.close().unwrap();
-            let db = small().open_existing_in(shared(directory)).unwrap();
+            let db = tiny().open_existing_in(shared(directory)).unwrap();
             assert_eq!(contents(&db), more, "{what}, opened again");
             None
         }
