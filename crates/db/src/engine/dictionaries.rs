@@ -105,7 +105,7 @@ impl Dictionaries {
             Some(root) => Tree::open(Arc::clone(store), how.tree(&home), root, cut)?,
             None => Tree::create(Arc::clone(store), how.tree(&home)),
         };
-        Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut, Vec::new())
+        Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut, &[])
     }
 
     /// As [`Dictionaries::open`], where some are damaged. Says what it did about that.
@@ -133,7 +133,7 @@ impl Dictionaries {
         };
         lost.extend(surveyed.map.iter().cloned());
         let dictionaries =
-            Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut, surveyed.map)?;
+            Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut, &surveyed.map)?;
         Ok((dictionaries, lost, mended))
     }
 
@@ -151,7 +151,7 @@ impl Dictionaries {
 
     /// The same with what a manifest lists beside the tree. A map of which something is `lost` is
     /// empty.
-    fn with_others(mut self, manifest: &Manifest, cut: Sequence, lost: Vec<Lost>) -> Result<Dictionaries> {
+    fn with_others(mut self, manifest: &Manifest, cut: Sequence, lost: &[Lost]) -> Result<Dictionaries> {
         if let Some(root) = root_of(manifest, Structure::Map)? {
             let map = match lost.is_empty() {
                 true => Map::open(self.home.clone(), root, cut)?,

@@ -136,7 +136,7 @@ impl World {
         let db = options(&self.clock).open_in(Arc::clone(&self.directory)).unwrap();
         let keyspace = |name: &&str| {
             // Some values are kept apart from their leaves.
-            let options = KeyspaceOptions::new().merge_operator(*name).value_threshold(600);
+            let options = KeyspaceOptions::new().merge_operator(name).value_threshold(600);
             db.keyspace_with(name, &options).unwrap()
         };
         self.keyspaces = OPERATORS.iter().map(keyspace).collect();
@@ -217,11 +217,11 @@ impl World {
     }
 
     fn compare_now(&mut self) {
-        for of in 0..OPERATORS.len() {
-            let wanted = read(&self.histories[of], OPERATORS[of], self.last, self.now());
+        for (of, operator) in OPERATORS.into_iter().enumerate() {
+            let wanted = read(&self.histories[of], operator, self.last, self.now());
             let keys: Vec<Vec<u8>> = (0..6).map(|_| self.key()).collect();
             let keyspace = &self.keyspaces[of];
-            let what = format!("seed {}, {}, write {}", self.seed, OPERATORS[of], self.last);
+            let what = format!("seed {}, {}, write {}", self.seed, operator, self.last);
             let asked = |key: &[u8]| wanted.get(key).map(Vec::as_slice);
             let expected: Vec<Option<&[u8]>> = keys.iter().map(|key| asked(key)).collect();
             // Twice, so that the record cache answers some.
@@ -276,14 +276,11 @@ impl World {
     }
 
     fn compare_snapshot(&mut self, snapshot: &Snapshot, at: u64) {
-        for of in 0..OPERATORS.len() {
-            let wanted = read(&self.histories[of], OPERATORS[of], at, self.now());
+        for (of, operator) in OPERATORS.into_iter().enumerate() {
+            let wanted = read(&self.histories[of], operator, at, self.now());
             let keys: Vec<Vec<u8>> = (0..6).map(|_| self.key()).collect();
             let keyspace = &self.keyspaces[of];
-            let what = format!(
-                "seed {}, {}, as of {at} of {}",
-                self.seed, OPERATORS[of], self.last
-            );
+            let what = format!("seed {}, {}, as of {at} of {}", self.seed, operator, self.last);
             let expected: Vec<Option<&[u8]>> = keys
                 .iter()
                 .map(|key| wanted.get(key).map(Vec::as_slice))
