@@ -2,8 +2,8 @@
 //!
 //! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed,
 //! what an I/O is for, what an I/O may cost and a device does cost, what a dictionary is told about
-//! a key, what kinds of error there are, how the processor is asked for a line early, and how a task
-//! is woken.
+//! a key, what kinds of error there are, how the processor is asked for a line early, and how a
+//! task is woken.
 //!
 //! *Does not know*: files, pages, threads, clocks.
 //!

@@ -514,8 +514,9 @@ impl Db {
     /// Like [`Db::check`]; also reports progress, and returns how much was read of each structure.
     ///
     /// Everything a reader could reach is read from the device, past the cache: leaves, index
-    /// nodes, values outside leaves, maplets, the trunk, the manifest, the extent map, all copies of
-    /// the superblock, and the log. Damage to one of them is listed, and the rest is read all the same.
+    /// nodes, values outside leaves, maplets, the trunk, the manifest, the extent map, all copies
+    /// of the superblock, and the log. Damage to one of them is listed, and the rest is read all
+    /// the same.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

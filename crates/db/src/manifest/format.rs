@@ -17,9 +17,10 @@
 //!      0        dictionaries (varint), by their numbers, each:
 //!                 number (varint), kind (1), length of the root (varint), root
 //!               keyspaces (varint) that are not in dictionary 0, by their numbers, each:
-//!                 number (varint; neither the catalog's nor the last of 32 bits), number of its dictionary (varint)
+//!                 number (varint), number of its dictionary (varint)
 //! ```
 //!
+//! Number 0 is the catalog, which is in dictionary 0; the last of 32 bits is no keyspace's number.
 //! Kinds are those of the catalog's records: `crates/db/src/structure.rs` lists them.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 

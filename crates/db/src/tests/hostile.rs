@@ -153,131 +153,87 @@ fn entry(id: u32, kind: u8, root: Vec<u8>) -> Entry {
     Entry { id, kind, root }
 }
 
+/// What is changed in a manifest, and the kind of error that says so.
+type Case = (&'static str, ErrorKind, fn(&mut Manifest));
+
+/// The numbers of the keyspaces, one in each structure, and of the dictionaries.
+const IN_TREE: u32 = 1;
+const IN_MAP: u32 = 2;
+const TREE: u32 = 0;
+const MAP: u32 = 1;
+
+const LONG: usize = 5 << 20;
+
+fn is_corrupt(what: &'static str, change: fn(&mut Manifest)) -> Case {
+    (what, ErrorKind::Corrupt, change)
+}
+
+/// Keyspaces and dictionaries that are missing, or elsewhere.
+fn misplaced() -> Vec<Case> {
+    vec![
+        is_corrupt("the tree is missing", |m| drop(m.dictionaries.remove(0))),
+        is_corrupt("the map is missing, and named", |m| m.dictionaries.truncate(1)),
+        is_corrupt("the map is missing", |m| {
+            m.dictionaries.truncate(1);
+            m.keyspaces.clear();
+        }),
+        is_corrupt("nothing is in the map", |m| m.keyspaces.clear()),
+        is_corrupt("the map's keyspace is in the tree", |m| {
+            m.keyspaces.extend([(IN_MAP, TREE)]);
+        }),
+        is_corrupt("the tree's keyspace is in the map", |m| {
+            m.keyspaces.extend([(IN_TREE, MAP)]);
+        }),
+        is_corrupt("the catalog is in the map", |m| {
+            m.keyspaces.extend([(CATALOG, MAP)]);
+        }),
+        is_corrupt("the last number is in the map", |m| {
+            m.keyspaces.extend([(u32::MAX, MAP)]);
+        }),
+    ]
+}
+
+/// Roots and kinds that are others.
+fn mistaken() -> Vec<Case> {
+    vec![
+        is_corrupt("the tree has no root", |m| m.dictionaries[0].root.clear()),
+        is_corrupt("the map has no root", |m| m.dictionaries[1].root.clear()),
+        is_corrupt("the tree's root is long", |m| {
+            m.dictionaries[0].root.resize(LONG, 0);
+        }),
+        is_corrupt("the map's root is long", |m| {
+            m.dictionaries[1].root.resize(LONG, 0);
+        }),
+        is_corrupt("the roots are swapped", |m| {
+            let root = std::mem::take(&mut m.dictionaries[0].root);
+            m.dictionaries[0].root = std::mem::replace(&mut m.dictionaries[1].root, root);
+        }),
+        is_corrupt("a second map", |m| {
+            let root = m.dictionaries[1].root.clone();
+            m.dictionaries.push(entry(7, 250, root));
+        }),
+        is_corrupt("a second tree", |m| {
+            let root = m.dictionaries[0].root.clone();
+            m.dictionaries.push(entry(7, 1, root));
+        }),
+        is_corrupt("a tree of a kind that there is not", |m| {
+            m.dictionaries[0].kind = 77;
+        }),
+        is_corrupt("a map of a kind that there is not", |m| {
+            m.dictionaries[1].kind = 77;
+        }),
+        ("a dictionary of another kind", ErrorKind::NewerVersion, |m| {
+            m.dictionaries.push(entry(7, 77, vec![1; LONG]));
+        }),
+    ]
+}
+
 #[test]
 fn a_manifest_that_contradicts_itself_or_the_catalog_is_refused() {
     let world = world(60);
-    let (tree, map) = (Structure::Tiered.dictionary(), Structure::Map.dictionary());
-    let of_map = *world.manifest.keyspaces.keys().next().unwrap();
-    assert_eq!(world.manifest.keyspaces.len(), 1);
-    type Change = Box<dyn Fn(&mut Manifest)>;
-    let changes: Vec<(&str, ErrorKind, Change)> = vec![
-        (
-            "the tree is missing",
-            ErrorKind::Corrupt,
-            Box::new(|m| drop(m.dictionaries.remove(0))),
-        ),
-        (
-            "the map is missing, and named",
-            ErrorKind::Corrupt,
-            Box::new(|m| drop(m.dictionaries.pop())),
-        ),
-        (
-            "the map is missing",
-            ErrorKind::Corrupt,
-            Box::new(|m| {
-                m.dictionaries.pop();
-                m.keyspaces.clear();
-            }),
-        ),
-        (
-            "nothing is in the map",
-            ErrorKind::Corrupt,
-            Box::new(|m| m.keyspaces.clear()),
-        ),
-        (
-            "the map's keyspace is in the tree",
-            ErrorKind::Corrupt,
-            Box::new(move |m| {
-                m.keyspaces.insert(of_map, tree);
-            }),
-        ),
-        (
-            "the tree's keyspace is in the map",
-            ErrorKind::Corrupt,
-            Box::new(move |m| {
-                m.keyspaces.insert(of_map - 1, map);
-            }),
-        ),
-        (
-            "the catalog is in the map",
-            ErrorKind::Corrupt,
-            Box::new(move |m| {
-                m.keyspaces.insert(CATALOG, map);
-            }),
-        ),
-        (
-            "the last number is in the map",
-            ErrorKind::Corrupt,
-            Box::new(move |m| {
-                m.keyspaces.insert(u32::MAX, map);
-            }),
-        ),
-        (
-            "the tree has no root",
-            ErrorKind::Corrupt,
-            Box::new(|m| m.dictionaries[0].root.clear()),
-        ),
-        (
-            "the map has no root",
-            ErrorKind::Corrupt,
-            Box::new(|m| m.dictionaries[1].root.clear()),
-        ),
-        (
-            "the tree's root is long",
-            ErrorKind::Corrupt,
-            Box::new(|m| {
-                m.dictionaries[0].root.resize(5 << 20, 0);
-            }),
-        ),
-        (
-            "the map's root is long",
-            ErrorKind::Corrupt,
-            Box::new(|m| {
-                m.dictionaries[1].root.resize(5 << 20, 0);
-            }),
-        ),
-        (
-            "the roots are swapped",
-            ErrorKind::Corrupt,
-            Box::new(|m| {
-                let root = std::mem::take(&mut m.dictionaries[0].root);
-                m.dictionaries[0].root = std::mem::replace(&mut m.dictionaries[1].root, root);
-            }),
-        ),
-        (
-            "a second map",
-            ErrorKind::Corrupt,
-            Box::new(|m| {
-                let root = m.dictionaries[1].root.clone();
-                m.dictionaries.push(entry(7, 250, root));
-            }),
-        ),
-        (
-            "a second tree",
-            ErrorKind::Corrupt,
-            Box::new(|m| {
-                let root = m.dictionaries[0].root.clone();
-                m.dictionaries.push(entry(7, 1, root));
-            }),
-        ),
-        (
-            "a tree of a kind that there is not",
-            ErrorKind::Corrupt,
-            Box::new(|m| m.dictionaries[0].kind = 77),
-        ),
-        (
-            "a map of a kind that there is not",
-            ErrorKind::Corrupt,
-            Box::new(|m| m.dictionaries[1].kind = 77),
-        ),
-        (
-            "a dictionary of a kind that there is not",
-            ErrorKind::NewerVersion,
-            Box::new(|m| {
-                m.dictionaries.push(entry(7, 77, vec![1; 5 << 20]));
-            }),
-        ),
-    ];
+    assert_eq!(world.manifest.keyspaces, BTreeMap::from([(IN_MAP, MAP)]));
+    assert_eq!([TREE, MAP], Structure::ALL.map(Structure::dictionary));
+    let changes = [misplaced(), mistaken()].concat();
     for (what, wanted, change) in changes {
         let mut manifest = world.manifest.clone();
         change(&mut manifest);
@@ -300,7 +256,7 @@ fn a_manifest_that_contradicts_itself_or_the_catalog_is_refused() {
     let directory = with_manifest(&world, &world.manifest);
     assert_eq!(judge(&world, &directory, "as it was"), None);
     let mut dropped = world.manifest.clone();
-    dropped.keyspaces.insert(1000, map);
+    dropped.keyspaces.insert(1000, MAP);
     let directory = with_manifest(&world, &dropped);
     assert_eq!(
         judge(&world, &directory, "with a keyspace that was dropped"),

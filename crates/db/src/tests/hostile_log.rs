@@ -117,170 +117,89 @@ fn use_it(db: Db, directory: &Arc<dyn Directory>, what: &str) {
     assert_eq!(db.check().unwrap(), [""; 0], "{what}");
 }
 
-#[test]
-fn a_record_of_other_writes_is_refused_or_a_write_like_others() {
+/// What a record is, how many writes it says that it has, its bytes, and whether it is refused.
+type Case = (&'static str, u32, Vec<u8>, Option<ErrorKind>);
+
+fn refused(what: &'static str, record: Vec<u8>) -> Case {
+    (what, 1, record, Some(ErrorKind::Corrupt))
+}
+
+fn taken(what: &'static str, record: Vec<u8>) -> Case {
+    (what, 1, record, None)
+}
+
+fn of_keys() -> Vec<Case> {
     let long = [&[1][..], &[7; MAX_KEY]].concat();
     let no_keyspace = [0xff; 12];
-    let huge = {
-        let mut record = vec![Kind::Put as u8];
-        Writer::new(&mut record).varint(u64::MAX).bytes(b"\x01a");
-        record
-    };
-    let cases: Vec<(&str, u32, Vec<u8>, Option<ErrorKind>)> = vec![
-        (
-            "a key without a keyspace",
-            1,
-            one(b"", Kind::Put, b"v"),
-            Some(ErrorKind::Corrupt),
-        ),
-        (
-            "a key of no keyspace",
-            1,
-            one(&no_keyspace, Kind::Put, b"v"),
-            Some(ErrorKind::Corrupt),
-        ),
-        (
-            "a key cut in its number",
-            1,
-            one(&[0xf2, 1], Kind::Delete, b""),
-            Some(ErrorKind::Corrupt),
-        ),
-        (
-            "a key that is too long",
-            1,
-            one(&long, Kind::Put, b"v"),
-            Some(ErrorKind::Corrupt),
-        ),
-        (
-            "a range from a key that is too long",
-            1,
-            range(&long, b"\x02"),
-            Some(ErrorKind::Corrupt),
-        ),
-        (
-            "a range to a key that is too long",
-            1,
-            range(b"\x01", &long),
-            Some(ErrorKind::Corrupt),
-        ),
-        (
-            "a range of no keyspace",
-            1,
-            range(&no_keyspace, &[0xff; 13]),
-            Some(ErrorKind::Corrupt),
-        ),
-        ("a length beyond the record", 1, huge, Some(ErrorKind::Corrupt)),
-        (
+    let put = |key: &[u8]| one(key, Kind::Put, b"v");
+    let mut huge = vec![Kind::Put as u8];
+    Writer::new(&mut huge).varint(u64::MAX).bytes(b"\x01a");
+    vec![
+        refused("a key without a keyspace", put(b"")),
+        refused("a key of no keyspace", put(&no_keyspace)),
+        refused("a key cut in its number", put(&[0xf2, 1])),
+        refused("a key that is too long", put(&long)),
+        refused("a range from a key that is too long", range(&long, b"\x02")),
+        refused("a range to a key that is too long", range(b"\x01", &long)),
+        refused("a range of no keyspace", range(&no_keyspace, &[0xff; 13])),
+        refused("a length beyond the record", huge),
+        refused(
             "more writes than are said",
-            1,
-            [one(b"\x01a", Kind::Put, b"v"), one(b"\x01b", Kind::Put, b"v")].concat(),
-            Some(ErrorKind::Corrupt),
+            [put(b"\x01a"), put(b"\x01b")].concat(),
         ),
         (
             "fewer writes than are said",
             3,
-            one(b"\x01a", Kind::Put, b"v"),
+            put(b"\x01a"),
             Some(ErrorKind::Corrupt),
         ),
-        (
-            "a kind that there is not",
-            1,
-            b"\x09\x01a".to_vec(),
-            Some(ErrorKind::Corrupt),
-        ),
-        (
-            "a catalog key of no kind",
-            1,
-            one(b"\0", Kind::Put, b""),
-            Some(ErrorKind::Corrupt),
-        ),
-        (
-            "a catalog key of another kind",
-            1,
-            one(b"\0x", Kind::Put, b""),
-            Some(ErrorKind::Corrupt),
-        ),
-        (
-            "a keyspace that ends too soon",
-            1,
-            one(b"\0kshort", Kind::Put, b"\x02"),
-            Some(ErrorKind::Corrupt),
-        ),
-        (
-            "a keyspace with the catalog's number",
-            1,
-            keyspace(0),
-            Some(ErrorKind::Corrupt),
-        ),
-        (
-            "a keyspace with the last number",
-            1,
-            keyspace(u32::MAX),
-            Some(ErrorKind::Corrupt),
-        ),
-        (
-            "a snapshot of the future",
-            1,
-            snapshot(1 << 40),
-            Some(ErrorKind::Corrupt),
-        ),
-        (
-            "a snapshot of the last number",
-            1,
-            snapshot(u64::MAX),
-            Some(ErrorKind::Corrupt),
-        ),
-        ("a snapshot of the beginning", 1, snapshot(0), None),
-        ("a next number that is taken", 1, next(1), None),
-        ("a next number of the catalog", 1, next(0), None),
-        (
-            "the next number is the last",
-            1,
-            next(u32::MAX),
-            Some(ErrorKind::Corrupt),
-        ),
-        ("an empty range", 1, range(b"\x01b", b"\x01b"), None),
-        (
-            "a range that ends before it begins",
-            1,
-            range(b"\x02", b"\x01"),
-            None,
-        ),
-        (
+        refused("a kind that there is not", b"\x09\x01a".to_vec()),
+    ]
+}
+
+fn of_the_catalog() -> Vec<Case> {
+    let put = |key: &[u8], value: &[u8]| one(key, Kind::Put, value);
+    vec![
+        refused("a catalog key of no kind", put(b"\0", b"")),
+        refused("a catalog key of another kind", put(b"\0x", b"")),
+        refused("a keyspace that ends too soon", put(b"\0kshort", b"\x02")),
+        refused("a keyspace with the catalog's number", keyspace(0)),
+        refused("a keyspace with the last number", keyspace(u32::MAX)),
+        refused("a snapshot of the future", snapshot(1 << 40)),
+        refused("a snapshot of the last number", snapshot(u64::MAX)),
+        taken("a snapshot of the beginning", snapshot(0)),
+        taken("a next number that is taken", next(1)),
+        taken("a next number of the catalog", next(0)),
+        refused("the next number is the last", next(u32::MAX)),
+    ]
+}
+
+fn of_writes_like_others() -> Vec<Case> {
+    let base = one(b"\x02a", Kind::Put, b"text");
+    let upon = [base, one(b"\x02a", Kind::Merge, &[1; 8])].concat();
+    vec![
+        taken("an empty range", range(b"\x01b", b"\x01b")),
+        taken("a range that ends before it begins", range(b"\x02", b"\x01")),
+        taken(
             "a range over two keyspaces",
-            1,
-            range(b"\x01\x00\x00\x00\x05", b"\x02\x00\x00\x00\x05"),
-            None,
+            range(b"\x01\0\0\0\x05", b"\x02\0\0\0\x05"),
         ),
-        (
-            "a key of a keyspace that was dropped",
-            1,
+        taken(
+            "a key of a keyspace that there is not",
             one(b"\x09a", Kind::Put, b"v"),
-            None,
         ),
-        (
-            "a merge without an operator",
-            1,
-            one(b"\x01a", Kind::Merge, b"v"),
-            None,
-        ),
-        (
+        taken("a merge without an operator", one(b"\x01a", Kind::Merge, b"v")),
+        taken(
             "an operand that is refused",
-            1,
             one(b"\x02\0\0\0\x03", Kind::Merge, b"text"),
-            None,
         ),
-        (
-            "a base that is refused",
-            2,
-            [
-                one(b"\x02a", Kind::Put, b"text"),
-                one(b"\x02a", Kind::Merge, &[1; 8]),
-            ]
-            .concat(),
-            None,
-        ),
-    ];
+        ("a base that is refused", 2, upon, None),
+    ]
+}
+
+#[test]
+fn a_record_of_other_writes_is_refused_or_a_write_like_others() {
+    let cases = [of_keys(), of_the_catalog(), of_writes_like_others()].concat();
     for (what, count, payload, wanted) in cases {
         let directory = with_record(count, &payload);
         match tiny().open_existing_in(Arc::clone(&directory)) {

@@ -141,6 +141,7 @@ impl Epochs {
     /// not known to be.
     #[must_use]
     pub fn is_pinned_here(&self) -> bool {
+        debug_assert!(!self.shared.is_abandoned(), "a live handle is asked");
         threads::claimed(&self.shared).is_some_and(|claimed| {
             // SAFETY: the calling thread has claimed it, and `self` is a live handle.
             unsafe { claimed.slot() }.depth() > 0

@@ -1,4 +1,4 @@
-//! What a repair writes anew, and where.
+//! What a repair writes again, and where.
 
 use crate::alone::Alone as _;
 use crate::schema::schema_with;
