@@ -147,7 +147,7 @@ pub enum Write<'a> {
 
 impl Write<'_> {
     /// Checks that its keys could be keys of the tree, which a sound checksum does not say.
-    pub fn check_keys(&self) -> Result<(), String> {
+    pub(crate) fn check_keys(&self) -> Result<(), String> {
         let (first, last) = match *self {
             Write::One { key, .. } => (key, key),
             Write::Range { start, end } => (start, end),
