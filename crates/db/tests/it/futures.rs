@@ -419,3 +419,50 @@ fn of_two_threads_that_close_a_store_neither_returns_before_it_is_closed() {
         });
     }
 }
+
+#[test]
+fn a_close_amid_awaited_reads_and_writes_leaves_none_hanging_and_loses_none_acknowledged() {
+    for round in 0..8u32 {
+        let place = tempfile::tempdir().unwrap();
+        let db = small().open(place.path()).unwrap();
+        let rivers = db.keyspace("rivers").unwrap();
+        let acknowledged: Vec<u32> = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..4u32)
+                .map(|writer| {
+                    let rivers = rivers.clone();
+                    scope.spawn(move || {
+                        let mut done = Vec::new();
+                        for number in (writer..).step_by(4) {
+                            let key = number.to_be_bytes();
+                            if let Err(error) = pollster::block_on(rivers.put_async(key, key)) {
+                                assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+                                break;
+                            }
+                            done.push(number);
+                            match pollster::block_on(rivers.get_async(key)) {
+                                Ok(found) => assert_eq!(found.unwrap(), key[..]),
+                                Err(error) => assert_eq!(error.kind(), ErrorKind::Closed, "{error}"),
+                            }
+                        }
+                        done
+                    })
+                })
+                .collect();
+            // Some have begun.
+            while db.sequence() < u64::from(20 + 100 * round) {
+                std::thread::yield_now();
+            }
+            db.close().unwrap();
+            let joined = writers.into_iter().map(|writer| writer.join().unwrap());
+            joined.flatten().collect()
+        });
+        drop(rivers);
+        let db = open_again(place.path());
+        let rivers = db.keyspace("rivers").unwrap();
+        for number in acknowledged {
+            let key = number.to_be_bytes();
+            assert_eq!(rivers.get(key).unwrap().expect("it was acknowledged"), key[..]);
+        }
+        assert_eq!(db.check().unwrap(), [""; 0]);
+    }
+}
