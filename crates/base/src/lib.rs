@@ -2,12 +2,13 @@
 //!
 //! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed,
 //! what an I/O is for, what an I/O may cost and a device does cost, what a dictionary is told about
-//! a key, what kinds of error there are, and how the processor is asked for a line early.
+//! a key, what kinds of error there are, how the processor is asked for a line early, and how a
+//! task is woken.
 //!
 //! *Does not know*: files, pages, threads, clocks.
 //!
 //! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`DeviceProfile`],
-//! [`message`], [`ErrorKind`], [`prefetch()`].
+//! [`message`], [`ErrorKind`], [`prefetch()`], [`wake()`].
 //!
 //! An item enters this crate only with two users.
 //!
@@ -26,6 +27,7 @@ mod error;
 pub mod message;
 mod prefetch;
 pub mod purpose;
+mod wake;
 
 pub use checksum::checksum;
 pub use device_profile::DeviceProfile;
@@ -33,6 +35,7 @@ pub use error::ErrorKind;
 pub use message::{Kind, Message, Sequence};
 pub use prefetch::{prefetch, prefetch_line};
 pub use purpose::Purpose;
+pub use wake::wake;
 
 /// Bytes in one kibibyte.
 pub const KIB: u64 = 1 << 10;

@@ -212,7 +212,11 @@ impl Catalog {
             CatalogRecord::Snapshot { name, at } => {
                 self.add_snapshot(&name, at);
             }
-            CatalogRecord::Next(next) => self.state.write().next = next,
+            CatalogRecord::Next(next) => {
+                let mut state = self.state.write();
+                // A number is not given twice, whatever the record says.
+                state.next = state.next.max(next);
+            }
         }
         Ok(None)
     }

@@ -45,6 +45,8 @@ impl CheckReport {
         files: [(&'static str, Amount); 3],
     ) -> CheckReport {
         let structures = [
+            // A short one is in the superblock.
+            ("manifest", read.manifest),
             ("trunk", read.trunk),
             ("run footers", read.footers),
             ("index nodes", read.index),

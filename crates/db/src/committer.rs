@@ -9,6 +9,8 @@ use crate::engine::Engine;
 use crate::{Durability, Error, Result, WriteBatch};
 use alluvium_base::Sequence;
 use parking_lot::{Condvar, Mutex};
+use std::cell::Cell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
@@ -16,9 +18,19 @@ use std::thread::JoinHandle;
 /// The most writes of a round, which ends with a sync.
 const ROUND: usize = 1024;
 
+thread_local! {
+    /// Whether this thread commits what futures have handed over.
+    static COMMITS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether the calling thread commits for futures, of this store or of another.
+pub(crate) fn is_here() -> bool {
+    COMMITS.get()
+}
+
 /// The thread that commits for futures, and what it has been handed. It starts with the first
 /// write.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Committer(Arc<Queue>);
 
 #[derive(Debug)]
@@ -30,7 +42,8 @@ struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    requests: Vec<Request>,
+    /// Writes that were handed over, oldest first.
+    promises: VecDeque<Promise>,
     phase: Phase,
 }
 
@@ -44,31 +57,49 @@ enum Phase {
     Stopped,
 }
 
-#[derive(Debug)]
-struct Request {
-    batch: WriteBatch,
-    promise: Promise,
-}
-
-/// Where the thread leaves what became of a write.
+/// A write that was handed over, and where the thread leaves what became of it.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome(Mutex<Settled>);
 
 #[derive(Debug, Default)]
 struct Settled {
+    /// What is to be written, until the thread begins with it.
+    batch: Option<Box<WriteBatch>>,
     result: Option<Result<()>>,
     waker: Option<Waker>,
 }
 
 impl Outcome {
+    fn new(batch: Box<WriteBatch>, waker: &Waker) -> Outcome {
+        Outcome(Mutex::new(Settled {
+            batch: Some(batch),
+            result: None,
+            waker: Some(waker.clone()),
+        }))
+    }
+
     /// Returns what became of the write, or has the task woken when that is known.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<()>> {
         let mut settled = self.0.lock();
         if let Some(result) = settled.result.take() {
             return Poll::Ready(result);
         }
-        settled.waker = Some(waker.clone());
+        let before = settled.waker.replace(waker.clone());
+        drop(settled);
+        // The last hold on a task may be dropped with its waker: not under the lock.
+        drop(before);
         Poll::Pending
+    }
+
+    /// Notes that no task waits for the write. It is not written unless the thread has begun.
+    pub(crate) fn leave(&self) {
+        let left = std::mem::take(&mut *self.0.lock());
+        drop(left);
+    }
+
+    /// Returns what is to be written, once; none if no task waits for it.
+    fn begin(&self) -> Option<Box<WriteBatch>> {
+        self.0.lock().batch.take()
     }
 
     fn settle(&self, result: Result<()>) {
@@ -78,7 +109,7 @@ impl Outcome {
             settled.waker.take()
         };
         if let Some(waker) = waker {
-            waker.wake();
+            alluvium_base::wake(waker);
         }
     }
 }
@@ -94,14 +125,13 @@ impl Committer {
 
     /// Hands a write over, and has the task woken when it is known what became of it. It fails at
     /// once if no thread can take it.
-    pub(crate) fn submit(&self, batch: WriteBatch, waker: &Waker) -> Arc<Outcome> {
-        let outcome = Arc::new(Outcome::default());
-        outcome.0.lock().waker = Some(waker.clone());
-        self.enqueue(batch, Promise(Some(Arc::clone(&outcome))));
+    pub(crate) fn submit(&self, batch: Box<WriteBatch>, waker: &Waker) -> Arc<Outcome> {
+        let outcome = Arc::new(Outcome::new(batch, waker));
+        self.enqueue(Promise(Some(Arc::clone(&outcome))));
         outcome
     }
 
-    fn enqueue(&self, batch: WriteBatch, promise: Promise) {
+    fn enqueue(&self, promise: Promise) {
         let mut state = self.0.state.lock();
         match state.phase {
             Phase::Running(_) => {}
@@ -124,7 +154,7 @@ impl Committer {
                 }
             }
         }
-        state.requests.push(Request { batch, promise });
+        state.promises.push_back(promise);
         drop(state);
         self.0.arrived.notify_one();
     }
@@ -143,49 +173,49 @@ impl Committer {
 
 impl Queue {
     fn run(&self) {
+        COMMITS.set(true);
         let _ending = Ending(self);
         loop {
-            let round: Vec<Request> = {
+            let round: Vec<Promise> = {
                 let mut state = self.state.lock();
-                while state.requests.is_empty() {
+                while state.promises.is_empty() {
                     if matches!(state.phase, Phase::Stopped) {
                         return;
                     }
                     self.arrived.wait(&mut state);
                 }
-                let most = state.requests.len().min(ROUND);
-                state.requests.drain(..most).collect()
+                let most = state.promises.len().min(ROUND);
+                state.promises.drain(..most).collect()
             };
             self.commit(round);
         }
     }
 
     /// Commits a round of writes, and syncs once for those that asked for it.
-    fn commit(&self, round: Vec<Request>) {
-        let mut durable = Vec::new();
-        let mut through: Sequence = 0;
-        for Request { batch, promise } in round {
+    fn commit(&self, round: Vec<Promise>) {
+        let mut durable: Vec<(Promise, Sequence)> = Vec::new();
+        for promise in round {
+            let Some(batch) = promise.begin() else {
+                continue;
+            };
             let wanted = batch.durability.unwrap_or(self.engine.durability);
             // The sync comes later, for all of them.
             let now = wanted.min(Durability::Process);
             match self.engine.commit(&batch.commit, batch.owners(), now) {
-                Ok(last) if wanted == Durability::Disk => {
-                    through = through.max(last);
-                    durable.push(promise);
-                }
+                Ok(last) if wanted == Durability::Disk => durable.push((promise, last)),
                 other => promise.keep(other.map(|_| ())),
             }
         }
-        if durable.is_empty() {
+        let Some(through) = durable.iter().map(|(_, last)| *last).max() else {
             return;
-        }
-        let synced = self.engine.sync_through(through);
-        for promise in durable {
-            promise.keep(match &synced {
+        };
+        let mut failure = self.engine.sync_through(through).map_err(Some);
+        for (promise, last) in durable {
+            promise.keep(match &mut failure {
                 Ok(()) => Ok(()),
-                Err(error) => Err(Error::Background {
-                    cause: error.to_string(),
-                }),
+                // The first is told why. The others ask for themselves, as calls that wait
+                // together do: after a failed sync the log refuses them.
+                Err(first) => first.take().map_or_else(|| self.engine.sync_through(last), Err),
             });
         }
     }
@@ -197,6 +227,10 @@ impl Queue {
 struct Promise(Option<Arc<Outcome>>);
 
 impl Promise {
+    fn begin(&self) -> Option<Box<WriteBatch>> {
+        self.0.as_ref().and_then(|outcome| outcome.begin())
+    }
+
     fn keep(mut self, result: Result<()>) {
         if let Some(outcome) = self.0.take() {
             outcome.settle(result);
@@ -222,7 +256,7 @@ impl Drop for Ending<'_> {
         if let Phase::Running(_) = state.phase {
             state.phase = Phase::Idle;
         }
-        let left = std::mem::take(&mut state.requests);
+        let left = std::mem::take(&mut state.promises);
         drop(state);
         // Their promises fail.
         drop(left);
@@ -246,8 +280,7 @@ mod tests {
         // The round is lost as a panic in the middle of it would lose it.
         let queue = Arc::clone(&seas.shared().committer.0);
         let promise = Promise(Some(Arc::clone(&outcome)));
-        let batch = WriteBatch::new();
-        queue.state.lock().requests.push(Request { batch, promise });
+        queue.state.lock().promises.push_back(promise);
         let panicked = std::thread::spawn(move || {
             let _ending = Ending(&queue);
             panic!("injected by a test");

@@ -6,13 +6,12 @@ use crate::changes::Changes;
 use crate::check::CheckReport;
 use crate::committer::Committer;
 use crate::engine::{Commit, Engine, Worked};
-use crate::format;
+use crate::format::{self, KeyspaceId};
 use crate::futures::Write;
 use crate::keyspace_options::KeyspaceOptions;
 use crate::options::{Existing, OpenMode, Options};
 use crate::pin::Pinned;
 use crate::progress::Progress;
-use crate::reactor::Reactor;
 use crate::reads::Reads;
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
@@ -111,9 +110,10 @@ impl Db {
             shared: Arc::new(Shared {
                 committer: Committer::new(&engine),
                 engine,
-                workers,
-                reactor: Reactor::default(),
+                workers: Arc::new(workers),
+                reactor: Arc::default(),
                 recorders: Recorders::default(),
+                closing: Arc::default(),
             }),
         })
     }
@@ -201,6 +201,14 @@ impl Db {
             });
         }
         let id = self.catalog().next();
+        if id == KeyspaceId::MAX {
+            let why = "every number of a keyspace has been used: export the keyspaces, and import them into another store"
+                .to_owned();
+            return Err(Error::BadOption {
+                option: "keyspace",
+                why,
+            });
+        }
         let definition = self.catalog().define(id, name, structure, options)?;
         let mut commit = Commit::default();
         commit.add(
@@ -481,7 +489,7 @@ impl Db {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<u64> {
         self.shared.healthy()?;
-        self.engine().back_up(target, progress)
+        self.engine().back_up(&Arc::clone(target).into(), progress)
     }
 
     /// Copies the store without checking the copy.
@@ -491,7 +499,7 @@ impl Db {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<u64> {
         self.shared.healthy()?;
-        self.engine().copy_to(target, progress)
+        self.engine().copy_to(&Arc::clone(target).into(), progress)
     }
 
     /// Reads the whole store and returns a sentence for everything that is wrong; an empty list
@@ -506,8 +514,9 @@ impl Db {
     /// Like [`Db::check`]; also reports progress, and returns how much was read of each structure.
     ///
     /// Everything a reader could reach is read from the device, past the cache: leaves, index
-    /// nodes, values outside leaves, maplets, the trunk, the extent map, all copies of the
-    /// superblock, and the log. Damage to one of them is listed, and the rest is read all the same.
+    /// nodes, values outside leaves, maplets, the trunk, the manifest, the extent map, all copies
+    /// of the superblock, and the log. Damage to one of them is listed, and the rest is read all
+    /// the same.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -676,7 +685,8 @@ impl Db {
 
     /// Closes the store: writes everything in memory to the disk, so that the next opening is fast.
     /// Other handles fail from now on. Dropping the last handle does the same, but cannot report an
-    /// error.
+    /// error. Where code that the store calls closes it, such as a waker, the call returns at once,
+    /// and another thread closes the store.
     ///
     /// # Errors
     /// As the device says. Nothing that was acknowledged is lost.

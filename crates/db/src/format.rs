@@ -30,7 +30,7 @@
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  format, 2
-//!      1     4  number
+//!      1     4  number: neither the catalog's nor the last
 //!      5     1  kind of the structure that it is in: `structure.rs` lists them
 //!      6     1  codec, as in node pointers
 //!      7     4  value threshold in bytes; all ones for the default
@@ -44,6 +44,7 @@
 use crate::keyspace_options::KeyspaceOptions;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::{Kind, Sequence};
+use alluvium_dictionary::record::MAX_KEY;
 use alluvium_storage::Codec;
 use smallvec::SmallVec;
 
@@ -142,6 +143,27 @@ pub enum Write<'a> {
         /// The last key of the runs.
         last: &'a [u8],
     },
+}
+
+impl Write<'_> {
+    /// Checks that its keys could be keys of the tree, which a sound checksum does not say.
+    pub(crate) fn check_keys(&self) -> Result<(), String> {
+        let (first, last) = match *self {
+            Write::One { key, .. } => (key, key),
+            Write::Range { start, end } => (start, end),
+            Write::Ingest { first, last } => (first, last),
+        };
+        for key in [first, last] {
+            if key.len() > MAX_KEY {
+                return Err(format!("a key of {} bytes", key.len()));
+            }
+            if split(key).is_none() {
+                let begin = key.get(..key.len().min(8)).unwrap_or_default();
+                return Err(format!("a key of no keyspace, which begins {begin:?}"));
+            }
+        }
+        Ok(())
+    }
 }
 
 const RANGE: u8 = 3;
@@ -373,7 +395,10 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
         .and_then(|(len, _)| key.get(len..)?.split_first())
         .ok_or("a catalog key without a kind")?;
     match *kind {
-        b'n' => Ok(CatalogRecord::Next(reader.u32().map_err(cut)?)),
+        b'n' => match reader.u32().map_err(cut)? {
+            KeyspaceId::MAX => Err("no number for the next keyspace".to_owned()),
+            next => Ok(CatalogRecord::Next(next)),
+        },
         b's' => Ok(CatalogRecord::Snapshot {
             name: text(name)?,
             at: reader.u64().map_err(cut)?,
@@ -384,6 +409,9 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
                 return Err(format!("a keyspace in format {format}, not {KEYSPACE_FORMAT}"));
             }
             let id = reader.u32().map_err(cut)?;
+            if id == CATALOG || id == KeyspaceId::MAX {
+                return Err(format!("a keyspace with the number {id}"));
+            }
             let kind = reader.u8().map_err(cut)?;
             let codec = reader.u8().map_err(cut)?;
             let codec = Codec::from_number(codec).ok_or_else(|| format!("codec {codec}"))?;
@@ -518,6 +546,10 @@ mod tests {
             CatalogRecord::Next(4)
         );
         assert!(decode_catalog(b"\0", b"").is_err());
+        for number in [CATALOG, KeyspaceId::MAX] {
+            let value = encode_keyspace(number, 7, &KeyspaceOptions::default());
+            assert!(decode_catalog(&key, &value).is_err(), "{number}");
+        }
         assert!(decode_catalog(&keyspace_key("x"), &value[..9]).is_err());
     }
 }

@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::{Db, Error, Options, Result};
 use alluvium_device::file::FileDirectory;
 use alluvium_device::{Directory, OverlayDirectory};
-use alluvium_storage::superblock;
+use alluvium_storage::{Directories, superblock};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ impl Options {
         match findings {
             Ok(findings) if findings.is_empty() => Ok(()),
             other => {
-                superblock::undo_creation(&**to);
+                Directories::from(Arc::clone(to)).undo_creation();
                 Err(Error::BadBackup {
                     from: from.describe(),
                     findings: other?,

@@ -107,6 +107,19 @@ pub fn read(
     pointer: &ValuePointer,
     purpose: Purpose,
 ) -> Result<(Vec<u8>, Vec<NodePointer>)> {
+    // The length comes from a pointer, and nodes could be named more than once.
+    let mut files_bytes = 0;
+    for tier in 0..files.tiers.count() {
+        files_bytes += files.tiers.get(tier as u8)?.len();
+    }
+    if u64::from(pointer.len) > files_bytes {
+        let found = format!("{} bytes, where the data files have {files_bytes}", pointer.len);
+        return Err(Error::corrupt(
+            pointer.node.place(),
+            "bytes in the data files",
+            found,
+        ));
+    }
     let mut bytes = Vec::new();
     let nodes = values::read_apart(files, pointer, purpose, &mut bytes)?;
     Ok((bytes, nodes))
@@ -176,6 +189,33 @@ mod tests {
                 "{len}"
             );
         }
+    }
+
+    #[test]
+    fn a_pointer_to_more_bytes_than_the_files_have_is_damage() {
+        let store = store();
+        let options = store.writer_options(Purpose::Trunk, Class::Freeing);
+        let mut writer = store.node_writer(options).unwrap();
+        let leaf = writer.add(&[7; 65536]).unwrap();
+        let mut root = Vec::new();
+        for _ in 0..65536 / NodePointer::BYTES {
+            leaf.encode(&mut root);
+        }
+        let node = writer.add(&root).unwrap();
+        let written = writer.finish().unwrap();
+        store.extents().install(&written.extents);
+        let whole = |times: u32| ValuePointer {
+            node,
+            at: 0,
+            len: times * 65536,
+        };
+        let files_bytes = store.tiers().get(0).unwrap().len();
+        let fits = (files_bytes / 65536) as u32;
+        let read = |times| read(Files::of(&store), &whole(times), Purpose::Check);
+        assert_eq!(read(fits).unwrap().0.len() as u64, u64::from(fits) * 65536);
+        assert!(fits < 2048, "{files_bytes} bytes");
+        let refused = read(2048).unwrap_err().to_string();
+        assert!(refused.contains("134217728 bytes"), "{refused}");
     }
 
     #[test]

@@ -58,6 +58,8 @@ impl AddAssign for Amount {
 /// What a check has read, by structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
+    /// Nodes of a manifest that the superblock points to.
+    pub manifest: Amount,
     /// Nodes of the trunk.
     pub trunk: Amount,
     /// Footers of runs, with what they keep elsewhere.
@@ -82,6 +84,7 @@ pub struct Amounts {
 
 impl AddAssign for Amounts {
     fn add_assign(&mut self, other: Amounts) {
+        self.manifest += other.manifest;
         self.trunk += other.trunk;
         self.footers += other.footers;
         self.index += other.index;
@@ -99,7 +102,8 @@ impl Amounts {
     /// All bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.trunk.bytes
+        self.manifest.bytes
+            + self.trunk.bytes
             + self.footers.bytes
             + self.index.bytes
             + self.leaves.bytes

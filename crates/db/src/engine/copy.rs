@@ -6,11 +6,9 @@ use crate::manifest;
 use crate::progress::{Progress, Stage};
 use crate::{Error, Result};
 use alluvium_base::Sequence;
-use alluvium_device::Directory;
 use alluvium_dictionary::read::Files;
+use alluvium_storage::Directories;
 use alluvium_storage::store::Copy;
-use alluvium_storage::superblock;
-use std::sync::Arc;
 
 /// Makes the number of a copy out of this opening's and the generation's: odd, so that no two of
 /// them become one.
@@ -18,25 +16,21 @@ const MIX: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 impl Engine {
     /// As [`Engine::copy_to`], and reads the copy: one that is damaged is removed.
-    pub(crate) fn back_up(
-        &self,
-        target: &Arc<dyn Directory>,
-        tell: &mut dyn FnMut(Progress),
-    ) -> Result<Sequence> {
+    pub(crate) fn back_up(&self, target: &Directories, tell: &mut dyn FnMut(Progress)) -> Result<Sequence> {
         let cut = self.copy_to(target, tell)?;
         let findings = self.findings(target, tell);
         match findings {
             Ok(findings) if findings.is_empty() => Ok(cut),
             other => {
-                superblock::undo_creation(&**target);
+                target.undo_creation();
                 Err(Error::BadCopy { findings: other? })
             }
         }
     }
 
     /// Returns what is wrong with a copy that is not open.
-    fn findings(&self, target: &Arc<dyn Directory>, tell: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
-        let copy = Copy::open(Arc::clone(target))?;
+    fn findings(&self, target: &Directories, tell: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
+        let copy = Copy::open(target.clone())?;
         let files = Files {
             tiers: copy.tiers(),
             page_size: self.plan.page_size,
@@ -66,11 +60,7 @@ impl Engine {
 
     /// Copies every commit that everybody sees now. Answers the last one that the copy holds: later
     /// ones may be in it, too.
-    pub(crate) fn copy_to(
-        &self,
-        target: &Arc<dyn Directory>,
-        tell: &mut dyn FnMut(Progress),
-    ) -> Result<Sequence> {
+    pub(crate) fn copy_to(&self, target: &Directories, tell: &mut dyn FnMut(Progress)) -> Result<Sequence> {
         // A thread that closes the store waits for it, and ends it at its next step.
         let _copying = self.copying.read();
         // Of a store that is read only, what is in memory goes no further than what the copy is
@@ -80,7 +70,7 @@ impl Engine {
         self.checkpoint_everything()?;
         let kept = self.store.keep(&store_options(&self.plan))?;
         let id = (self.plan.scale.id ^ u128::from(kept.cut())).wrapping_mul(MIX);
-        let copied = kept.copy_to(Arc::clone(target), id, &mut |copied| {
+        let copied = kept.copy_to(target.clone(), id, &mut |copied| {
             tell(Progress::new(
                 Stage::Copying,
                 copied.done_bytes,

@@ -1,6 +1,7 @@
 //! The dictionaries of an open store: which keyspace is in which, and the manifest that lists them.
 
 use crate::format::{self, KeyspaceId};
+use crate::manifest::files::Surveyed;
 use crate::manifest::{Entry, Keeper, Manifest};
 use crate::structure::Structure;
 use crate::{Error, Result};
@@ -17,7 +18,7 @@ use alluvium_storage::extents::Class;
 use alluvium_storage::store::{Checkpoint, Store};
 use alluvium_storage::{Place, Structure as Kind};
 use alluvium_trees::map::{Home, Map};
-use alluvium_trees::tiered::{self, Salvage, Shape, Tree, TreeOptions};
+use alluvium_trees::tiered::{Lost, Shape, Tree, TreeOptions};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -104,20 +105,35 @@ impl Dictionaries {
             Some(root) => Tree::open(Arc::clone(store), how.tree(&home), root, cut)?,
             None => Tree::create(Arc::clone(store), how.tree(&home)),
         };
-        Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut)
+        Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut, &[])
     }
 
-    /// As [`Dictionaries::open`], where the tree is damaged. Says what it did about that.
+    /// As [`Dictionaries::open`], where some are damaged. Says what it did about that.
     pub(super) fn open_salvaged(
         store: &Arc<Store>,
         how: &How,
-        salvage: Salvage,
-    ) -> Result<(Dictionaries, Vec<tiered::Lost>, Vec<String>)> {
+        surveyed: Surveyed,
+    ) -> Result<(Dictionaries, Vec<Lost>, Vec<String>)> {
         let (keeper, manifest) = Keeper::open(store)?;
         let (home, cut) = (how.home(store), store.superblock().cut);
-        let root = root_of(&manifest, Structure::Tiered)?.expect("what is salvaged has a root");
-        let (tree, lost, mended) = Tree::open_salvaged(store, how.tree(&home), salvage, root, cut)?;
-        let dictionaries = Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut)?;
+        let root = root_of(&manifest, Structure::Tiered)?;
+        let (tree, mut lost, mended) = match (surveyed.tree, root) {
+            (Some(salvage), root) => {
+                let root = root.expect("what is salvaged has a root");
+                Tree::open_salvaged(store, how.tree(&home), salvage, root, cut)?
+            }
+            (None, Some(root)) => {
+                let tree = Tree::open(Arc::clone(store), how.tree(&home), root, cut)?;
+                (tree, Vec::new(), Vec::new())
+            }
+            (None, None) => {
+                let tree = Tree::create(Arc::clone(store), how.tree(&home));
+                (tree, Vec::new(), Vec::new())
+            }
+        };
+        lost.extend(surveyed.map.iter().cloned());
+        let dictionaries =
+            Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut, &surveyed.map)?;
         Ok((dictionaries, lost, mended))
     }
 
@@ -133,10 +149,14 @@ impl Dictionaries {
         }
     }
 
-    /// The same with what a manifest lists beside the tree.
-    fn with_others(mut self, manifest: &Manifest, cut: Sequence) -> Result<Dictionaries> {
+    /// The same with what a manifest lists beside the tree. A map of which something is `lost` is
+    /// empty.
+    fn with_others(mut self, manifest: &Manifest, cut: Sequence, lost: &[Lost]) -> Result<Dictionaries> {
         if let Some(root) = root_of(manifest, Structure::Map)? {
-            let map = Map::open(self.home.clone(), root, cut)?;
+            let map = match lost.is_empty() {
+                true => Map::open(self.home.clone(), root, cut)?,
+                false => Map::create(self.home.clone(), cut),
+            };
             self.map.set(map).expect("it was not made before");
         }
         let structure_of = |id| {
@@ -147,6 +167,8 @@ impl Dictionaries {
         let placed = self.placed.get_mut();
         for (&keyspace, &id) in &manifest.keyspaces {
             match structure_of(id) {
+                // What is in the tree is not listed, as a rule.
+                Some(Structure::Tiered) => {}
                 Some(structure)
                     if manifest
                         .entry(id)
@@ -188,6 +210,21 @@ impl Dictionaries {
             }),
             kind: entry.kind,
         })
+    }
+
+    /// Fails unless a keyspace that the durable generation has is in the dictionary of its
+    /// structure, as the manifest says.
+    pub(super) fn require_placed(&self, keyspace: KeyspaceId, structure: Structure) -> Result<()> {
+        let of_manifest = self.placed.read().get(&keyspace).copied();
+        let listed = of_manifest.unwrap_or(Structure::Tiered);
+        if listed == structure {
+            return Ok(());
+        }
+        let expected = format!(
+            "keyspace {keyspace} in dictionary {}, as the catalog says",
+            structure.dictionary()
+        );
+        corrupt(expected, format!("in dictionary {}", listed.dictionary()))
     }
 
     /// A keyspace is in this structure. It is told before anything can be written to the keyspace.
@@ -385,10 +422,6 @@ impl Dictionaries {
 
 /// What a structure is opened from; none if a manifest does not list it.
 fn root_of(manifest: &Manifest, structure: Structure) -> Result<Option<&[u8]>> {
-    let corrupt = |expected: String, found: String| {
-        let place = Place::new(Kind::Superblock, "the manifest", 0);
-        Err(alluvium_storage::Error::corrupt(place, expected, found).into())
-    };
     let id = structure.dictionary();
     let kind = structure.kind();
     let mut of_kind = manifest.dictionaries.iter().filter(|entry| entry.kind == kind);
@@ -407,4 +440,9 @@ fn root_of(manifest: &Manifest, structure: Structure) -> Result<Option<&[u8]>> {
         ),
         _ => Ok(None),
     }
+}
+
+fn corrupt<T>(expected: String, found: String) -> Result<T> {
+    let place = Place::new(Kind::Superblock, "the manifest", 0);
+    Err(alluvium_storage::Error::corrupt(place, expected, found).into())
 }

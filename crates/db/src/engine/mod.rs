@@ -227,6 +227,12 @@ impl Engine {
         self.store.log().synced()
     }
 
+    /// Returns whether the calling thread is reading or writing: it runs code of the program from
+    /// within.
+    pub(crate) fn is_used_here(&self) -> bool {
+        self.store.epochs().is_pinned_here() || self.writers.is_pinned_here()
+    }
+
     /// Fails once the store was closed.
     pub(crate) fn is_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {

@@ -16,7 +16,7 @@ use super::visible::Visible;
 use super::work::Work;
 use crate::Result;
 use crate::catalog::Catalog;
-use crate::format::{self, Write, Writes};
+use crate::format::{self, CatalogRecord, Write, Writes};
 use crate::manifest;
 use crate::manifest::files::Surveyed;
 use crate::options::{Existing, Options, Plan};
@@ -111,17 +111,11 @@ impl Engine {
                 ..Salvaged::default()
             },
         );
-        let dictionaries = match surveyed.tree {
-            None => Dictionaries::open(&store, &how)?,
-            Some(salvage) => {
-                let opened = Dictionaries::open_salvaged(&store, &how, salvage)?;
-                (salvaged.lost, salvaged.mended) = (opened.1, opened.2);
-                opened.0
-            }
-        };
+        let dictionaries;
+        (dictionaries, salvaged.lost, salvaged.mended) = Dictionaries::open_salvaged(&store, &how, surveyed)?;
         let engine = Engine::replayed_into(store, dictionaries, replay, catalog, options, plan)?;
         if !salvaged.lost.is_empty() || !salvaged.mended.is_empty() {
-            // As it is on the disk, the tree leads to damage.
+            // As they are on the disk, the dictionaries lead to damage.
             engine.checkpoint_now()?;
         }
         Ok((engine, salvaged))
@@ -201,27 +195,49 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Reads the catalog as everybody sees it now.
+    /// Reads the catalog as it is now. What it says of the durable generation, the manifest must
+    /// say too.
     fn load_catalog(&self) -> Result<()> {
+        self.each_of_catalog(self.dictionaries.cut(), |record| match record {
+            CatalogRecord::Keyspace { name, id, kind, .. } => {
+                let structure = Structure::of_keyspace(kind, &name)?;
+                self.dictionaries.require_placed(id, structure)
+            }
+            _ => Ok(()),
+        })?;
+        let visible = self.visible();
+        self.each_of_catalog(visible, |record| {
+            if let CatalogRecord::Snapshot { name, at } = &record
+                && *at > visible
+            {
+                let found = format!("snapshot \"{name}\" at commit {at}, where the last is {visible}");
+                let place = Place::new(Kind::Node, "the catalog", 0);
+                return Err(Error::corrupt(place, "a snapshot of what there is", found).into());
+            }
+            if let Some(definition) = self.catalog.load(record)? {
+                self.dictionaries.place(definition.id, definition.structure);
+            }
+            Ok(())
+        })?;
+        for at in self.catalog.snapshots().into_values() {
+            self.open_snapshot_at(at);
+        }
+        Ok(())
+    }
+
+    /// Hands every record of the catalog to `take`, as of a commit.
+    fn each_of_catalog(&self, at: Sequence, mut take: impl FnMut(CatalogRecord) -> Result<()>) -> Result<()> {
         let range = KeyRange::new(
             &format::prefix(format::CATALOG),
             Some(&format::prefix(format::CATALOG + 1)),
         );
-        let mut records = self.scan(Structure::Tiered, range, Direction::Forward, self.visible());
+        let mut records = self.scan(Structure::Tiered, range, Direction::Forward, at);
         while let Some((key, value)) = records.next()? {
             let record = format::decode_catalog(key, value).map_err(|found| {
-                Error::corrupt(
-                    Place::new(Kind::Node, "the catalog", 0),
-                    "a record of the catalog",
-                    found,
-                )
+                let place = Place::new(Kind::Node, "the catalog", 0);
+                Error::corrupt(place, "a record of the catalog", found)
             })?;
-            if let Some(definition) = self.catalog.load(record)? {
-                self.dictionaries.place(definition.id, definition.structure);
-            }
-        }
-        for at in self.catalog.snapshots().into_values() {
-            self.open_snapshot_at(at);
+            take(record)?;
         }
         Ok(())
     }
@@ -265,7 +281,10 @@ impl Replay {
         let (mut writes, mut ranges) = (0, 0);
         for write in Writes::new(record.payload) {
             writes += 1;
-            ranges += u64::from(matches!(write, Ok(Write::Range { .. })));
+            if let Ok(write) = &write {
+                write.check_keys().map_err(damaged)?;
+                ranges += u64::from(matches!(write, Write::Range { .. }));
+            }
         }
         if writes != u64::from(record.count) {
             return Err(damaged(format!("{writes} writes for {} numbers", record.count)));
@@ -298,7 +317,7 @@ fn survey(opening: &mut Opening) -> Result<(Surveyed, Option<String>)> {
     let mut surveyed = manifest::files::survey(files, &superblock.payload)?;
     surveyed.tree = surveyed.tree.filter(Salvage::is_needed);
     let damage = opening.map_damage().map(ToString::to_string);
-    if surveyed.tree.is_some() || damage.is_some() {
+    if surveyed.tree.is_some() || !surveyed.map.is_empty() || damage.is_some() {
         opening.rebuild_map(&surveyed.reached)?;
     }
     Ok((surveyed, damage))

@@ -233,14 +233,17 @@ impl Engine {
     ) -> Result<Findings> {
         let payload = self.store.superblock().payload;
         let mut found = Vec::new();
+        let mut findings = Findings::default();
         let durable = match manifest::read(Files::of(&self.store), &payload, Purpose::Check) {
-            Ok((durable, _)) => durable,
+            Ok((durable, nodes)) => {
+                nodes.iter().for_each(|node| findings.read.manifest.add(node));
+                durable
+            }
             Err(error) => {
                 found.push(format!("manifest: {error}"));
                 Manifest::default()
             }
         };
-        let mut findings = Findings::default();
         let mut reachable: HashMap<Extent, u32> = HashMap::new();
         for (structure, dictionary) in self.dictionaries.all() {
             let root = durable.entry(structure.dictionary());

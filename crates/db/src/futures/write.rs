@@ -10,8 +10,9 @@ use std::task::{Context, Poll};
 
 /// The future of a write: see [`Db::write_async`](crate::Db::write_async).
 ///
-/// It works in any executor. The write begins with the first poll; dropped after that, the write
-/// may still take effect. It must not be polled again after it was ready.
+/// It works in any executor. The first poll hands the write over to a thread of the store. Dropped
+/// after that, the write may still take effect; what that thread has not begun is not written, and
+/// its memory is freed. It must not be polled again after it was ready.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Write {
     stage: Stage,
@@ -47,7 +48,7 @@ impl Future for Write {
                     shared.let_go();
                     return Poll::Ready(Err(error));
                 }
-                let outcome = shared.committer.submit(*batch, context.waker());
+                let outcome = shared.committer.submit(batch, context.waker());
                 self.stage = Stage::Handed(shared, outcome);
                 Poll::Pending
             }
@@ -67,7 +68,11 @@ impl Future for Write {
 impl Drop for Write {
     fn drop(&mut self) {
         match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::New(shared, _) | Stage::Handed(shared, _) => shared.let_go(),
+            Stage::New(shared, _) => shared.let_go(),
+            Stage::Handed(shared, outcome) => {
+                outcome.leave();
+                shared.let_go();
+            }
             Stage::Refused(_) | Stage::Done => {}
         }
     }

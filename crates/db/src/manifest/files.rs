@@ -1,20 +1,24 @@
 //! What the manifest of data files leads to, whether or not the store is open.
 
-use super::{Entry, read};
+use super::{Entry, Manifest, read};
+use crate::format;
 use crate::structure::Structure;
 use alluvium_base::Purpose;
 use alluvium_dictionary::blob::extents_of;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::extents::Reached;
 use alluvium_storage::{Error, NodePointer, Place, Result};
 use alluvium_trees::map;
-use alluvium_trees::tiered::{self, Checked, Findings, Salvage};
+use alluvium_trees::tiered::{self, Checked, Findings, Lost, Salvage};
 
 /// What is damaged of what an opening needs.
 #[derive(Debug, Default)]
 pub(crate) struct Surveyed {
     /// Of the tree, if there is one.
     pub(crate) tree: Option<Salvage>,
+    /// Keyspaces of a map that cannot be read: it is given up.
+    pub(crate) map: Vec<Lost>,
     /// The extents that what is sound needs.
     pub(crate) reached: Vec<Reached>,
 }
@@ -45,11 +49,25 @@ pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
                 all.extend(salvage.reached().iter().cloned());
                 surveyed.tree = Some(salvage);
             }
-            Structure::Map => all.extend(map::reached(files, &entry.root)?),
+            Structure::Map => match map::reached(files, &entry.root) {
+                Ok(reached) => all.extend(reached),
+                Err(error @ Error::Corrupt { .. }) => surveyed.map = lost(&manifest, entry, &error),
+                Err(error) => return Err(error),
+            },
         }
     }
     surveyed.reached = in_order(all);
     Ok(surveyed)
+}
+
+/// Says what is lost with a dictionary that keeps its records as a whole.
+fn lost(manifest: &Manifest, entry: &Entry, error: &Error) -> Vec<Lost> {
+    let own = manifest.keyspaces.iter().filter(|(_, id)| **id == entry.id);
+    let lost = own.map(|(&keyspace, _)| Lost {
+        range: KeyRange::new(&format::prefix(keyspace), Some(&format::prefix(keyspace + 1))),
+        what: format!("all but the newest writes ({error})"),
+    });
+    lost.collect()
 }
 
 /// Checks what a payload leads to, in data files that are not written meanwhile; `live_bytes` is
@@ -62,7 +80,10 @@ pub(crate) fn check(
 ) -> Result<Findings> {
     let mut findings = Findings::default();
     let manifest = match read(files, payload, Purpose::Check) {
-        Ok((manifest, _)) => manifest,
+        Ok((manifest, nodes)) => {
+            nodes.iter().for_each(|node| findings.read.manifest.add(node));
+            manifest
+        }
         Err(error) => {
             findings.found.push(format!("manifest: {error}"));
             return Ok(findings);

@@ -20,10 +20,11 @@
 //!                 number (varint), number of its dictionary (varint)
 //! ```
 //!
+//! Number 0 is the catalog, which is in dictionary 0; the last of 32 bits is no keyspace's number.
 //! Kinds are those of the catalog's records: `crates/db/src/structure.rs` lists them.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use crate::format::KeyspaceId;
+use crate::format::{CATALOG, KeyspaceId};
 use crate::structure::DictionaryId;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_dictionary::values::ValuePointer;
@@ -142,7 +143,7 @@ impl Manifest {
             return Err(bad(format!("{} bytes behind it", reader.left())));
         }
         let manifest =
-            manifest.ok_or_else(|| bad("numbers that are out of order or too large".to_owned()))?;
+            manifest.ok_or_else(|| bad("numbers that are out of order or out of their bounds".to_owned()))?;
         let known = |id: &DictionaryId| manifest.entry(*id).is_some();
         match manifest.keyspaces.iter().find(|(_, id)| !known(id)) {
             None => Ok(manifest),
@@ -182,7 +183,9 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Trunca
         let (keyspace, id) = (reader.varint()?, reader.varint()?);
         let last = manifest.keyspaces.last_key_value();
         sound &= last.is_none_or(|(last, _)| u64::from(*last) < keyspace);
-        sound &= keyspace <= u64::from(KeyspaceId::MAX) && id <= u64::from(DictionaryId::MAX);
+        // Dictionary 0 keeps the catalog, and a range of keys ends where the next number begins.
+        sound &= keyspace > u64::from(CATALOG) && keyspace < u64::from(KeyspaceId::MAX);
+        sound &= id <= u64::from(DictionaryId::MAX);
         manifest
             .keyspaces
             .insert(keyspace as KeyspaceId, id as DictionaryId);
@@ -256,6 +259,9 @@ mod tests {
         assert!(refused(&|manifest| manifest.dictionaries[1].id = 0));
         assert!(refused(&|manifest| manifest.dictionaries[1].id = 301));
         assert!(refused(&|manifest| manifest.dictionaries.clear()));
+        for number in [CATALOG, KeyspaceId::MAX] {
+            assert!(refused(&|manifest| manifest.keyspaces.extend([(number, 300)])));
+        }
     }
 
     #[test]

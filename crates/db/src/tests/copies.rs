@@ -2,9 +2,15 @@
 //! structures.
 
 use super::{memory, one_of_each, pairs, small};
+use crate::manifest::format::Payload;
 use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::{Db, KeyspaceOptions};
-use alluvium_device::{Directory, FileOptions};
+use crate::structure::Structure;
+use crate::{Db, ErrorKind, KeyspaceOptions};
+use alluvium_base::Purpose;
+use alluvium_device::{Access, Directory, FileOptions};
+use alluvium_storage::superblock::SuperblockFile;
+use alluvium_storage::{PageSize, Place};
+use alluvium_trees::map::format::Root;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -98,6 +104,94 @@ fn an_extent_map_is_rebuilt_from_both_kinds() {
         db.checkpoint().unwrap();
         contents(&db);
     }
+}
+
+/// Flips a bit of the first page that a map's root points to.
+fn damage_the_contents(directory: &Arc<dyn Directory>) {
+    let pointer = {
+        let file = SuperblockFile::open(&**directory, Access::ReadOnly).unwrap();
+        let place = Place::new(alluvium_storage::Structure::Superblock, "superblock", 0);
+        let payload = Payload::decode(&file.durable().payload, &place, PageSize::MIN).unwrap();
+        let Payload::Here(manifest) = payload else {
+            panic!("two roots fit the superblock");
+        };
+        let root = &manifest.entry(Structure::Map.dictionary()).unwrap().root;
+        match Root::decode(root, &place, PageSize::MIN).unwrap() {
+            Root::Apart(pointer) => pointer,
+            Root::Here(_) => panic!("there is more than fits a root"),
+        }
+    };
+    let file = directory.open("tier-0.data", FileOptions::BUFFERED).unwrap();
+    let offset = pointer.node.offset;
+    let mut page = file.read_at(offset, 4096, Purpose::Check).unwrap();
+    page[100] ^= 1;
+    file.write_at(offset, page, Purpose::Check).unwrap();
+}
+
+#[test]
+fn a_map_that_cannot_be_read_is_given_up_by_a_repair_and_the_rest_is_kept() {
+    for rest in [0, 40] {
+        let directory = memory();
+        let db = small().open_in(Arc::clone(&directory)).unwrap();
+        fill(&db, 0, 3000);
+        let wanted = contents(&db);
+        // Two generations of it.
+        db.compact().unwrap();
+        db.checkpoint().unwrap();
+        if rest > 0 {
+            // Only the log has these.
+            for keyspace in one_of_each(&db, &KeyspaceOptions::new()) {
+                for number in 0..rest {
+                    keyspace
+                        .put([b"new", &u32::to_be_bytes(number)[..]].concat(), "1")
+                        .unwrap();
+                }
+            }
+            db.abandon();
+            drop(db);
+        } else {
+            db.close().unwrap();
+        }
+        damage_the_contents(&directory);
+        let refused = small().open_existing_in(Arc::clone(&directory)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Corrupt);
+        let report = small().repair_in(Arc::clone(&directory)).unwrap();
+        assert!(report.left.is_empty(), "{report}");
+        assert_eq!(report.lost.len(), 1, "{report}");
+        assert!(report.lost[0].starts_with("keyspace Map, keys from"), "{report}");
+        let db = small().open_existing_in(Arc::clone(&directory)).unwrap();
+        let mut found = contents(&db);
+        for (name, kept) in [("Tiered", wanted["Tiered"].len()), ("Map", 0)] {
+            let pairs = found.get_mut(name).unwrap();
+            assert_eq!(pairs.len(), kept + rest as usize, "{name}: {report}");
+            pairs.retain(|key, _| !key.starts_with(b"new"));
+        }
+        assert_eq!(found["Tiered"], wanted["Tiered"]);
+        fill(&db, 0, 3000);
+        assert_eq!(contents(&db)["Map"].len(), wanted["Map"].len() + rest as usize);
+        db.close().unwrap();
+        contents(&small().open_existing_in(directory).unwrap());
+    }
+}
+
+#[test]
+fn a_check_says_how_much_of_a_manifest_it_has_read() {
+    let directory = memory();
+    let db = small().open_in(Arc::clone(&directory)).unwrap();
+    let manifest = |db: &Db| {
+        let report = db.check_report(|_| ()).unwrap();
+        assert!(report.is_whole(), "{report}");
+        let of = report.read.iter().find(|structure| structure.name == "manifest");
+        of.map(|structure| (structure.nodes > 0, structure.bytes > 0))
+            .unwrap()
+    };
+    fill(&db, 0, 10);
+    db.checkpoint().unwrap();
+    assert_eq!(manifest(&db), (false, false), "it is in the superblock");
+    // Contents of a map that its root holds, and the superblock does not.
+    fill(&db, 10, 70);
+    db.checkpoint().unwrap();
+    assert_eq!(manifest(&db), (true, true));
 }
 
 #[test]

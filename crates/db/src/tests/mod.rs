@@ -2,25 +2,57 @@
 //! the crate.
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
-//! history, told to all of them), `copies.rs`, `crashes.rs`.
+//! history, told to all of them), `copies.rs`, `crashes.rs`, `hostile.rs` (manifests),
+//! `hostile_log.rs`.
 
 mod contract;
 mod copies;
 mod crashes;
+mod hostile;
+mod hostile_log;
 mod kinds;
 mod model;
 #[path = "../../tests/it/story/mod.rs"]
 mod story;
 
+use crate::scale::Scale;
+use crate::simulation::OpenIn as _;
 use crate::structure::Structure;
 use crate::{Db, Keyspace, KeyspaceOptions, Options};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_storage::LogOptions;
+use alluvium_storage::extents::ExtentOptions;
+use alluvium_storage::store::StoreOptions;
+use alluvium_trees::tiered::Shape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 fn small() -> Options {
     Options::new().memory(16 << 20).workers(0)
+}
+
+/// As [`small`], with files so small that hundreds of stores are made quickly.
+fn tiny() -> Options {
+    let memtable = 128 << 10;
+    let scale = Scale {
+        id: 26,
+        memtable,
+        cache: 1 << 20,
+        log: LogOptions::with_limit(1 << 20),
+        extents: ExtentOptions::default(),
+        shape: Shape { fanout: 4, memtable },
+    };
+    small().simulated(scale, || 1000)
+}
+
+/// How the store below such a one is opened.
+fn store_options() -> StoreOptions {
+    StoreOptions {
+        cache_bytes: 1 << 20,
+        log: LogOptions::with_limit(1 << 20),
+        ..StoreOptions::default()
+    }
 }
 
 fn memory() -> Arc<dyn Directory> {

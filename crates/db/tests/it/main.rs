@@ -1,5 +1,6 @@
 //! The store from outside.
 
+mod agree;
 mod backup;
 mod basics;
 mod changes;
@@ -7,6 +8,7 @@ mod crashes;
 mod damage;
 mod dropped;
 mod filesystems;
+mod futures;
 mod handles;
 mod ingest;
 mod kill;

@@ -92,9 +92,7 @@ impl<J, R: Clone> Turn<J, R> {
         let wakers = std::mem::take(&mut inner.wakers);
         drop(inner);
         self.changed.notify_all();
-        for waker in wakers {
-            waker.wake();
-        }
+        wakers.into_iter().for_each(alluvium_base::wake);
     }
 
     /// Returns the result: does the job if it is not begun, else waits. `None` when it was

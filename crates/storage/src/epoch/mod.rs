@@ -137,6 +137,17 @@ impl Epochs {
         }
     }
 
+    /// Returns whether the calling thread is known to be pinned. A thread beyond the first 512 is
+    /// not known to be.
+    #[must_use]
+    pub fn is_pinned_here(&self) -> bool {
+        debug_assert!(!self.shared.is_abandoned(), "a live handle is asked");
+        threads::claimed(&self.shared).is_some_and(|claimed| {
+            // SAFETY: the calling thread has claimed it, and `self` is a live handle.
+            unsafe { claimed.slot() }.depth() > 0
+        })
+    }
+
     /// Takes part without a thread: for reads in flight and whatever else outlives a call. It
     /// protects what the calling thread's guards protect, and everything that is reachable now.
     #[must_use]

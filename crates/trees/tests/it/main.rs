@@ -10,6 +10,7 @@ mod history;
 mod keyspaces;
 mod model;
 mod reads;
+mod salvage;
 mod schema;
 mod space;
 mod stack;

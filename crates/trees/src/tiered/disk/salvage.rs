@@ -142,17 +142,19 @@ impl Salvage {
 
     /// Rebuilds the maplets that are damaged; returns them by what they were named.
     fn maplets(&mut self, store: &Store, bits: u8) -> Result<BTreeMap<RunKey, Maplet>> {
-        let spec = MapletSpec {
-            fingerprint_bits: bits,
-            purpose: Purpose::Recovery,
-            class: Class::Freeing,
-            tier: 0,
-        };
         let mut made = BTreeMap::new();
-        for (key, (_, group)) in &self.names.maplets {
+        for (key, (damaged, group)) in &self.names.maplets {
             if !self.maplets.contains(key) {
                 continue;
             }
+            // A pointer to a tier that the store does not have is damage, too.
+            let is_there = store.tiers().get(damaged.tier).is_ok();
+            let spec = MapletSpec {
+                fingerprint_bits: bits,
+                purpose: Purpose::Recovery,
+                class: Class::Freeing,
+                tier: if is_there { damaged.tier } else { 0 },
+            };
             let mut whole: Option<Written> = None;
             let mut places = BTreeSet::new();
             for (run_key, (pointer, needs)) in &self.names.runs {
