@@ -134,7 +134,7 @@ pub use machine::MIN_MEMORY;
 pub use options::{Durability, OpenMode, Options};
 pub use outline::OutlineKey;
 pub use progress::{Progress, Stage};
-pub use reads::Reads;
+pub use reads::{GatheredReads, Reads};
 pub use repair::{RepairReport, repair};
 pub use restore::restore;
 pub use snapshot::Snapshot;

@@ -9,6 +9,46 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
+/// While it lives, reads that futures of this thread begin are handed to the device together: when
+/// it is dropped, or when the thread waits for the store. Each time the device is told of new reads
+/// costs about as much as a read.
+///
+/// An executor keeps one while it polls the tasks that are ready. A future that is polled until it
+/// is ready, without a pause in between, would never be.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let db = alluvium::Db::open(place.path().join("store"))?;
+/// use alluvium::GatheredReads;
+/// use std::future::Future;
+/// use std::pin::pin;
+/// use std::task::{Context, Waker};
+/// let rivers = db.keyspace("rivers")?;
+/// rivers.put("Elbe", "1094 km")?;
+/// let (mut elbe, mut oder) = (pin!(rivers.get_async("Elbe")), pin!(rivers.get_async("Oder")));
+/// let mut context = Context::from_waker(Waker::noop());
+/// let gathered = GatheredReads::begin();
+/// let both = (elbe.as_mut().poll(&mut context), oder.as_mut().poll(&mut context));
+/// drop(gathered);
+/// assert!(both.0.is_ready() && both.1.is_ready(), "both are in memory");
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "reads are gathered while it lives"]
+pub struct GatheredReads(#[allow(dead_code)] alluvium_device::Gathering);
+
+impl GatheredReads {
+    /// Gathers the reads of this thread from now on.
+    pub fn begin() -> GatheredReads {
+        GatheredReads(alluvium_device::Gathering::new())
+    }
+
+    /// Hands over what this thread has gathered so far.
+    pub fn hand_over() {
+        alluvium_device::hand_over();
+    }
+}
+
 /// Reads that are under way together, each with a tag by which its answer is known. Answers come in
 /// the order in which they become known.
 ///

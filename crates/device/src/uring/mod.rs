@@ -6,7 +6,7 @@
 //! [`file`](crate::file).
 //!
 //! *Read in this order*: `ring` (one ring, and all of the `unsafe`), `station` (many threads on one
-//! ring), then this file (a pool of them).
+//! ring), `gathering` (what a thread hands over together), then this file (a pool of them).
 //!
 //! Invariants:
 //!
@@ -19,6 +19,7 @@
 //! - **U4** Dropping the pool waits for what is in flight.
 //! - **U5** A ring that the kernel refuses to enter loses no request: each is completed by the
 //!   kernel if it had been handed over, else by the workers.
+//! - **U6** A thread that waits for requests has handed over all that it has gathered.
 //!
 //! Why a pool: two threads on one ring contend for the kernel's lock on it. A thread keeps to the
 //! ring with its own number modulo the number of rings, so with fewer threads than rings none is
@@ -33,12 +34,14 @@
 //! no ring. Syncs do not come here either: the kernel runs those of a ring on threads too, and at
 //! most one of a file may run (`file`, F1).
 
+mod gathering;
 mod ring;
 mod station;
 
 use crate::batch::InFlight;
 use crate::file::{Notes, OpenFile, Workers};
 use crate::{MemoryRegion, Request, Ticket};
+pub use gathering::{Gathering, hand_over};
 use parking_lot::Mutex;
 pub(crate) use ring::Flight;
 use ring::{Context, FILES, LONGEST_PIECE, PIECES, Piece, Ring};
@@ -119,7 +122,7 @@ impl Rings {
         Ok(station)
     }
 
-    fn station(&self, home: usize) -> &Station {
+    fn station(&self, home: usize) -> &Arc<Station> {
         let station = self.stations[home].get().and_then(Option::as_ref);
         station.expect("a ticket's home was given out by `home`")
     }

@@ -1,5 +1,6 @@
 //! Many threads on one ring: who enters the kernel, who waits for whom.
 
+use super::gathering;
 use super::ring::{Context, Flight, Reaper, Ring};
 use crate::file::{Notes, Workers};
 use crate::{Operation, Outcome, Request, Ticket};
@@ -65,9 +66,16 @@ impl Station {
         }
     }
 
-    /// Hands requests over, without waiting for them.
-    pub(super) fn submit(&self, flights: Vec<Flight>) {
+    /// Hands requests over, without waiting for them; while the thread gathers, that comes later.
+    pub(super) fn submit(self: &Arc<Self>, flights: Vec<Flight>) {
         self.push(flights);
+        if !gathering::notes(self) || self.ring.has_backlog() {
+            self.launch();
+        }
+    }
+
+    /// Hands over what is queued.
+    pub(super) fn launch(&self) {
         self.enter(0);
         if self.ring.has_backlog() {
             self.poll();
@@ -76,6 +84,7 @@ impl Station {
 
     /// Hands requests over and waits until the ticket has none left in the ring.
     pub(super) fn submit_and_wait(&self, flights: Vec<Flight>, ticket: &Ticket) {
+        gathering::hand_over();
         self.push(flights);
         if let Some(reaper) = self.ring.reaper() {
             self.lead(reaper, ticket);
@@ -97,6 +106,7 @@ impl Station {
 
     /// Waits until the ticket has no request left in the ring.
     pub(super) fn wait(&self, ticket: &Ticket) {
+        gathering::hand_over();
         while !ticket.is_complete() {
             if let Some(reaper) = self.ring.reaper() {
                 return self.lead(reaper, ticket);
@@ -115,6 +125,7 @@ impl Station {
     /// Waits until anything on the ring has completed, or nearly; false when there is nothing on it
     /// and the ticket is not complete.
     pub(super) fn wait_some(&self, ticket: &Ticket) -> bool {
+        gathering::hand_over();
         let Some(mut reaper) = self.ring.reaper() else {
             let mut followers = self.followers.lock();
             if !ticket.is_complete() && self.ring.is_reaped() {

@@ -4,6 +4,7 @@ use super::connection::{Connection, Turn};
 use super::pool::{Driven, Message, Pool, Seat};
 use super::syncer::Syncer;
 use crate::waits;
+use alluvium::GatheredReads;
 use mio::{Events, Interest, Poll, Token};
 use std::collections::VecDeque;
 use std::io;
@@ -85,6 +86,8 @@ impl Driver {
             for message in pool.seats[seat].mail() {
                 self.receive(message, pool, seat);
             }
+            // What connections that are ready ask of the device, it is told of once.
+            let _gathered = GatheredReads::begin();
             while let Some(slot) = self.ready.pop_front() {
                 let Some(connection) = self.lend(slot) else {
                     continue;
