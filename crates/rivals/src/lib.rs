@@ -39,36 +39,43 @@ pub const ENGINES: &[Entry] = &[
     #[cfg(feature = "rocksdb")]
     Entry {
         name: "rocksdb",
+        options: &[],
         open: rocksdb::open_levelled,
     },
     #[cfg(feature = "rocksdb")]
     Entry {
         name: "rocksdb-universal",
+        options: &[],
         open: rocksdb::open_universal,
     },
     #[cfg(feature = "leveldb")]
     Entry {
         name: "leveldb",
+        options: &[],
         open: leveldb::open,
     },
     #[cfg(feature = "lmdb")]
     Entry {
         name: "lmdb",
+        options: &[],
         open: lmdb::open,
     },
     #[cfg(feature = "sqlite")]
     Entry {
         name: "sqlite",
+        options: &[],
         open: sqlite::open,
     },
     #[cfg(feature = "fjall")]
     Entry {
         name: "fjall",
+        options: &[],
         open: fjall::open,
     },
     #[cfg(feature = "redb")]
     Entry {
         name: "redb",
+        options: &[],
         open: redb::open,
     },
 ];

@@ -170,6 +170,16 @@ impl Session for Thread<'_> {
         failure.take()
     }
 
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        let mut failure = Failure::default();
+        let engine = self.engine;
+        // SAFETY: the key lives through the call, which copies it.
+        unsafe {
+            ffi::leveldb_delete(engine.db, engine.write, chars(key), key.len(), failure.slot());
+        }
+        failure.take()
+    }
+
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         self.engine.advice.want();
         let mut failure = Failure::default();

@@ -255,6 +255,16 @@ impl Session for Thread<'_> {
         failure.take()
     }
 
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        let mut failure = Failure::default();
+        let engine = self.engine;
+        // SAFETY: the key lives through the call, which copies it.
+        unsafe {
+            ffi::rocksdb_delete(engine.db, engine.write, chars(key), key.len(), failure.slot());
+        }
+        failure.take()
+    }
+
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let mut failure = Failure::default();
         let engine = self.engine;

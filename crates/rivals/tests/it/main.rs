@@ -4,7 +4,7 @@
 
 use alluvium_bench::engine::Log;
 use alluvium_bench::prove::prove;
-use alluvium_bench::run::{Event, Groups, Job, run_job};
+use alluvium_bench::run::{Event, Flow, Groups, Job, run_job};
 use alluvium_bench::workload::keys::Keys;
 use alluvium_bench::workload::phase::{Amount, Defaults, Phase};
 use alluvium_rivals::ENGINES;
@@ -42,11 +42,13 @@ fn every_engine_goes_through_every_phase() {
             value_bytes: 100,
             threads: 2,
             phases: phases.clone(),
+            flow: Flow::Separate,
             is_loaded: false,
             seed: 1,
             log: Log::On,
             cap: 64 << 20,
             memory: None,
+            options: Vec::new(),
             settle_ms: 0,
             verify_every: 1,
             interval_ms: 100,
