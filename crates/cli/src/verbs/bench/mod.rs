@@ -83,8 +83,9 @@ pub enum What {
 /// page cache included [default: a quarter of the data, at least 64 MiB].
 #[derive(Args, Debug)]
 pub struct Common {
-    /// The engines, separated by commas: alluvium, rocksdb, rocksdb-universal, leveldb, lmdb,
-    /// sqlite, fjall, redb; none, which costs nothing.
+    /// The engines, separated by commas: alluvium, rocksdb (through the page cache),
+    /// rocksdb-direct, rocksdb-universal, leveldb, lmdb, sqlite, fjall, redb, bf-tree, splinterdb;
+    /// none, which costs nothing.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
     pub engines: Vec<String>,
     /// How many records are loaded.
