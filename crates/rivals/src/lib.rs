@@ -6,7 +6,8 @@
 //!
 //! *Does not know*: workloads, accounting.
 //!
-//! *Read in this order*: this file; then any. `c.rs` is what those with a C API share.
+//! *Read in this order*: this file; then any. `c.rs` and `failure.rs` are what those with a C API
+//! share.
 //!
 //! Invariants:
 //!
@@ -26,6 +27,8 @@ mod bf_tree;
     feature = "splinterdb"
 ))]
 mod c;
+#[cfg(any(feature = "rocksdb", feature = "leveldb"))]
+mod failure;
 #[cfg(feature = "fjall")]
 mod fjall;
 #[cfg(feature = "leveldb")]

@@ -9,7 +9,8 @@
 mod advice;
 mod ffi;
 
-use crate::c::{Failure, c_path, chars, free, slice};
+use crate::c::{c_path, chars, slice};
+use crate::failure::{Failure, free};
 use advice::Advice;
 use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
 use anyhow::{Result, bail};

@@ -11,7 +11,8 @@
 
 mod ffi;
 
-use crate::c::{Failure, c_path, chars, slice};
+use crate::c::{c_path, chars, slice};
+use crate::failure::Failure;
 use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
 use anyhow::{Context, Result, bail};
 use std::ffi::{CStr, c_int, c_uchar};
