@@ -235,8 +235,9 @@ fn over_time(report: &Report, engines: &[String], phases: &[String]) -> Result<O
 /// means of neighbours.
 pub(super) fn curve(row: &Row) -> Vec<(f64, f64)> {
     let seconds = row.interval_ms as f64 / 1e3;
-    let each = row.series.len().div_ceil(400).max(1);
-    let chunks = row.series.chunks(each).enumerate();
+    let series = row.filled();
+    let each = series.len().div_ceil(400).max(1);
+    let chunks = series.chunks(each).enumerate();
     chunks
         .map(|(at, counts)| {
             let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;

@@ -82,9 +82,9 @@ fn cells(row: &Row) -> Vec<String> {
 
 /// Returns the curves of one phase, a line for each engine.
 fn drawn(phase: &str, rows: &[&Row]) -> String {
-    let longest = rows.iter().map(|row| row.series.len()).max().unwrap_or(0);
+    let longest = rows.iter().map(|row| row.filled().len()).max().unwrap_or(0);
     let each = longest.div_ceil(CURVE).max(1);
-    let curves: Vec<Vec<u64>> = rows.iter().map(|row| joined(&row.series, each)).collect();
+    let curves: Vec<Vec<u64>> = rows.iter().map(|row| joined(row.filled(), each)).collect();
     let most = curves.iter().flatten().copied().max().unwrap_or(0).max(1);
     let interval_ms = rows.iter().map(|row| row.interval_ms).max().unwrap_or(1).max(1);
     let seconds = (each as u64 * interval_ms) as f64 / 1e3;
@@ -198,6 +198,15 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("  alluvium |▄ ▂█|\n  rocksdb  |▄ ▂█|\n"), "{text}");
+    }
+
+    #[test]
+    fn an_interval_that_ended_early_is_not_drawn() {
+        let mut report = scripted();
+        for row in &mut report.results {
+            row.seconds = 0.35;
+        }
+        assert!(text(&report).contains("  alluvium |█ ▄|"), "{}", text(&report));
     }
 
     #[test]

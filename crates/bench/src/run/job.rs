@@ -209,6 +209,17 @@ pub struct Row {
 }
 
 impl Row {
+    /// Returns the operations in each interval that the phase filled: the last one may have ended
+    /// early, which is no dip.
+    #[must_use]
+    pub fn filled(&self) -> &[u64] {
+        let interval_s = self.interval_ms.max(1) as f64 / 1e3;
+        match (self.seconds / interval_s + 1e-6) as usize {
+            0 => &self.series,
+            whole => &self.series[..whole.min(self.series.len())],
+        }
+    }
+
     /// Reads of the device for each operation.
     #[must_use]
     pub fn reads_per_op(&self) -> f64 {
