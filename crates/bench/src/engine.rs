@@ -1,6 +1,7 @@
 //! What is measured: a key-value engine, as every adapter offers it.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 /// How an engine is opened.
@@ -22,6 +23,66 @@ pub struct Setup {
     pub value_bytes: usize,
     /// How many records are loaded.
     pub records: u64,
+    /// Settings that were asked for by name, each with its value.
+    pub options: Vec<(String, String)>,
+}
+
+impl Setup {
+    /// Returns the value of an option, if the user chose one.
+    #[must_use]
+    pub fn option(&self, name: &str) -> Option<&str> {
+        let found = self.options.iter().rev().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the number that the user chose for an option, if any.
+    ///
+    /// # Errors
+    /// When it is no number, or not within `allowed`.
+    pub fn number(&self, name: &str, allowed: RangeInclusive<u64>) -> Result<Option<u64>> {
+        let Some(text) = self.option(name) else {
+            return Ok(None);
+        };
+        match text.parse() {
+            Ok(number) if allowed.contains(&number) => Ok(Some(number)),
+            _ => bail!(
+                "the option {name}={text}: write a number from {} to {}",
+                allowed.start(),
+                allowed.end()
+            ),
+        }
+    }
+}
+
+/// An option of one engine, as in `rocksdb.background-jobs=4`.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct EngineOption {
+    /// The engine.
+    pub engine: String,
+    /// The name of the option.
+    pub name: String,
+    /// The value.
+    pub value: String,
+}
+
+impl EngineOption {
+    /// Reads `ENGINE.NAME=VALUE`.
+    ///
+    /// # Errors
+    /// With what is wrong with the text.
+    pub fn parse(text: &str) -> Result<EngineOption, String> {
+        let wrong = || format!("{text:?}: write ENGINE.NAME=VALUE, as in rocksdb.background-jobs=4");
+        let (names, value) = text.split_once('=').ok_or_else(wrong)?;
+        let (engine, name) = names.split_once('.').ok_or_else(wrong)?;
+        if [engine, name, value].contains(&"") {
+            return Err(wrong());
+        }
+        Ok(EngineOption {
+            engine: engine.to_owned(),
+            name: name.to_owned(),
+            value: value.to_owned(),
+        })
+    }
 }
 
 /// Whether something keeps a process within its cap.
@@ -66,6 +127,11 @@ pub trait Engine: Send + Sync {
         String::new()
     }
 
+    /// Returns whether it answers without having kept anything, so that no deletion can be proven.
+    fn keeps_nothing(&self) -> bool {
+        false
+    }
+
     /// Closes it in order.
     ///
     /// # Errors
@@ -83,6 +149,12 @@ pub trait Session: Send {
     /// # Errors
     /// As the engine says.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    /// Deletes a key; nothing happens if it has no value.
+    ///
+    /// # Errors
+    /// As the engine says.
+    fn delete(&mut self, key: &[u8]) -> Result<()>;
 
     /// Hands out the key's value, if it has one. Returns whether it has.
     ///
@@ -117,6 +189,8 @@ pub trait Session: Send {
 pub struct Entry {
     /// What it is called.
     pub name: &'static str,
+    /// The options that it knows, besides the memory.
+    pub options: &'static [&'static str],
     /// Opens it, or creates it.
     pub open: fn(&Setup) -> Result<Box<dyn Engine>>,
 }
@@ -126,5 +200,30 @@ impl std::fmt::Debug for Entry {
         f.debug_struct("Entry")
             .field("name", &self.name)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_names_its_engine_and_has_a_value() {
+        let option = EngineOption::parse("splinterdb.library=/a=b.so").unwrap();
+        assert_eq!(
+            (&*option.engine, &*option.name, &*option.value),
+            ("splinterdb", "library", "/a=b.so")
+        );
+        for text in [
+            "rocksdb",
+            "rocksdb.jobs",
+            "jobs=4",
+            ".jobs=4",
+            "rocksdb.=4",
+            "rocksdb.jobs=",
+        ] {
+            let error = EngineOption::parse(text).unwrap_err();
+            assert!(error.contains("ENGINE.NAME=VALUE"), "{text}: {error}");
+        }
     }
 }

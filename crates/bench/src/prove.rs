@@ -10,12 +10,36 @@ use std::path::Path;
 /// How many different keys there are.
 const KEYS: u64 = 500;
 
+/// Whether what was written is there when an engine is opened again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reopened {
+    /// Everything is there.
+    WithEverything,
+    /// The engine keeps nothing when it is closed, and refuses to open what it has left.
+    Refused,
+}
+
 /// Does `operations` random operations in a directory, compares, opens it again and compares
 /// everything.
 ///
 /// # Errors
 /// With the first answer that is not the map's; as the engine says.
 pub fn prove(entry: &Entry, directory: &Path, operations: usize, seed: u64) -> Result<()> {
+    prove_with(entry, directory, &[], Reopened::WithEverything, operations, seed)
+}
+
+/// As [`prove`], with options, for an engine that may keep nothing when it is closed.
+///
+/// # Errors
+/// With the first answer that is not the map's; as the engine says.
+pub fn prove_with(
+    entry: &Entry,
+    directory: &Path,
+    options: &[(String, String)],
+    reopened: Reopened,
+    operations: usize,
+    seed: u64,
+) -> Result<()> {
     let setup = Setup {
         directory: directory.to_owned(),
         cap: 64 << 20,
@@ -25,6 +49,7 @@ pub fn prove(entry: &Entry, directory: &Path, operations: usize, seed: u64) -> R
         threads: 1,
         value_bytes: 100,
         records: KEYS,
+        options: options.to_vec(),
     };
     let mut map = BTreeMap::new();
     let mut random = fastrand::Rng::with_seed(seed);
@@ -32,6 +57,13 @@ pub fn prove(entry: &Entry, directory: &Path, operations: usize, seed: u64) -> R
     compare_randomly(&*engine, &mut map, operations, &mut random)?;
     ensure!(!engine.settings().is_empty(), "an engine says how it is set up");
     engine.close()?;
+    if reopened == Reopened::Refused {
+        ensure!(
+            (entry.open)(&setup).is_err(),
+            "it opens what it has left, and keeps nothing in it"
+        );
+        return Ok(());
+    }
     let engine = (entry.open)(&setup)?;
     compare_everything(&*engine, &map)?;
     // It goes on with what was there.
@@ -50,7 +82,11 @@ fn compare_randomly(
     let mut session = engine.session()?;
     for step in 0..operations {
         let key = Keys::default().of(random.u64(..KEYS));
-        match random.u8(..10) {
+        match random.u8(..11) {
+            10 => {
+                session.delete(&key)?;
+                map.remove(&key);
+            }
             0..5 => {
                 let mut value = vec![0; random.usize(1..300)];
                 random.fill(&mut value);

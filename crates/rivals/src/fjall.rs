@@ -77,6 +77,10 @@ impl Session for Thread {
         Ok(self.keyspace.insert(key, value)?)
     }
 
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        Ok(self.keyspace.remove(key)?)
+    }
+
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let value = self.keyspace.get(key)?;
         if let Some(value) = &value {

@@ -2,23 +2,33 @@
 //! has all of them.
 //!
 //! *Knows*: how each engine is opened, tuned as its own documentation recommends for the memory
-//! there is, and used.
+//! there is, and used; which options it has besides.
 //!
 //! *Does not know*: workloads, accounting.
 //!
-//! *Read in this order*: this file; then any. `c.rs` is what those with a C API share.
+//! *Read in this order*: this file; then any. `c.rs` and `failure.rs` are what those with a C API
+//! share.
 //!
 //! Invariants:
 //!
 //! - **V1** The same durability for all: what was written survives the death of the process,
 //!   nothing is synced for each write. An engine that has no such mode takes the nearest, and its
-//!   settings say so.
+//!   settings say so: Bf-Tree keeps nothing, and SplinterDB's log cannot be replayed.
 //! - **V2** No engine compresses: the values of the workloads do not compress.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-#[cfg(any(feature = "rocksdb", feature = "leveldb", feature = "lmdb"))]
+#[cfg(feature = "bf-tree")]
+mod bf_tree;
+#[cfg(any(
+    feature = "rocksdb",
+    feature = "leveldb",
+    feature = "lmdb",
+    feature = "splinterdb"
+))]
 mod c;
+#[cfg(any(feature = "rocksdb", feature = "leveldb"))]
+mod failure;
 #[cfg(feature = "fjall")]
 mod fjall;
 #[cfg(feature = "leveldb")]
@@ -29,6 +39,8 @@ mod lmdb;
 mod redb;
 #[cfg(feature = "rocksdb")]
 mod rocksdb;
+#[cfg(feature = "splinterdb")]
+mod splinterdb;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
@@ -39,36 +51,61 @@ pub const ENGINES: &[Entry] = &[
     #[cfg(feature = "rocksdb")]
     Entry {
         name: "rocksdb",
-        open: rocksdb::open_levelled,
+        options: rocksdb::OPTIONS,
+        open: rocksdb::open_buffered,
+    },
+    #[cfg(feature = "rocksdb")]
+    Entry {
+        name: "rocksdb-direct",
+        options: rocksdb::OPTIONS,
+        open: rocksdb::open_direct,
     },
     #[cfg(feature = "rocksdb")]
     Entry {
         name: "rocksdb-universal",
+        options: rocksdb::OPTIONS,
         open: rocksdb::open_universal,
     },
     #[cfg(feature = "leveldb")]
     Entry {
         name: "leveldb",
+        options: &[],
         open: leveldb::open,
     },
     #[cfg(feature = "lmdb")]
     Entry {
         name: "lmdb",
+        options: &[],
         open: lmdb::open,
     },
     #[cfg(feature = "sqlite")]
     Entry {
         name: "sqlite",
+        options: &[],
         open: sqlite::open,
     },
     #[cfg(feature = "fjall")]
     Entry {
         name: "fjall",
+        options: &[],
         open: fjall::open,
     },
     #[cfg(feature = "redb")]
     Entry {
         name: "redb",
+        options: &[],
         open: redb::open,
+    },
+    #[cfg(feature = "bf-tree")]
+    Entry {
+        name: "bf-tree",
+        options: &[],
+        open: bf_tree::open,
+    },
+    #[cfg(feature = "splinterdb")]
+    Entry {
+        name: "splinterdb",
+        options: &["library", "memtable-threads", "background-threads"],
+        open: splinterdb::open,
     },
 ];

@@ -6,7 +6,7 @@
 
 use alluvium_bench::engine::{EachPair, Engine, Session, Setup};
 use anyhow::Result;
-use redb::{Database, Durability, ReadableDatabase, TableDefinition};
+use redb::{Database, Durability, ReadableDatabase, TableDefinition, WriteTransaction};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -88,13 +88,27 @@ struct Thread<'a> {
     engine: &'a Redb,
 }
 
-impl Session for Thread<'_> {
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+impl Thread<'_> {
+    /// Begins a transaction, a durable one if it is due.
+    fn write(&self) -> Result<WriteTransaction> {
         let mut write = self.engine.db.begin_write()?;
         if !self.engine.is_due() {
             write.set_durability(Durability::None)?;
         }
+        Ok(write)
+    }
+}
+
+impl Session for Thread<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let write = self.write()?;
         write.open_table(TABLE)?.insert(key, value)?;
+        Ok(write.commit()?)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        let write = self.write()?;
+        write.open_table(TABLE)?.remove(key)?;
         Ok(write.commit()?)
     }
 

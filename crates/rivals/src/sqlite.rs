@@ -95,6 +95,12 @@ impl Session for Thread {
         Ok(())
     }
 
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        let text = "DELETE FROM usertable WHERE key = ?1";
+        self.connection.prepare_cached(text)?.execute((key,))?;
+        Ok(())
+    }
+
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let mut statement = self
             .connection

@@ -4,9 +4,11 @@
 //!
 //! *Does not know*: why.
 //!
-//! *Read in this order*: this file, `device.rs`, `memory.rs`, `latency.rs`.
+//! *Read in this order*: this file, `device.rs`, `memory.rs`, `latency.rs`, `dips.rs` (what is seen
+//! in the throughput over time).
 
 pub mod device;
+pub mod dips;
 pub mod latency;
 pub mod memory;
 

@@ -64,6 +64,10 @@ impl Session for Keyspace {
         Ok(Keyspace::put(self, key, value)?)
     }
 
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        Ok(Keyspace::delete(self, key)?)
+    }
+
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let value = Keyspace::get(self, key)?;
         if let Some(value) = &value {

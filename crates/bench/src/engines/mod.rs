@@ -15,10 +15,12 @@ use crate::engine::Entry;
 pub const OWN: [Entry; 2] = [
     Entry {
         name: "alluvium",
+        options: &[],
         open: alluvium::open,
     },
     Entry {
         name: "none",
+        options: &[],
         open: nothing::open,
     },
 ];

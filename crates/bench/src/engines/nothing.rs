@@ -34,6 +34,10 @@ impl Engine for Nothing {
         Vec::new()
     }
 
+    fn keeps_nothing(&self) -> bool {
+        true
+    }
+
     fn close(self: Box<Self>) -> Result<()> {
         Ok(())
     }
@@ -42,6 +46,11 @@ impl Engine for Nothing {
 impl Session for Answers {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         std::hint::black_box((key, value));
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        std::hint::black_box(key);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::entry::At;
 use crate::engine::Log;
-use crate::run::{Groups, Job};
+use crate::run::{Flow, Groups, Job};
 use crate::workload::keys::Keys;
 use crate::workload::phase::{Amount, Defaults, Phase};
 use anyhow::{Result, bail, ensure};
@@ -141,11 +141,13 @@ impl Base {
                     Threads::Processors => processors(),
                 },
                 phases: Vec::new(),
+                flow: Flow::Separate,
                 is_loaded: false,
                 seed: 1,
                 log: Log::On,
                 cap,
                 memory: None,
+                options: Vec::new(),
                 settle_ms,
                 verify_every: VERIFY_EVERY,
                 interval_ms: INTERVAL_MS,

@@ -4,12 +4,14 @@
 //!
 //! *Does not know*: how they came about.
 //!
-//! *Read in this order*: this file, `machine.rs`, `table.rs`, `plots.rs`, `page.rs`, `compare.rs`.
+//! *Read in this order*: this file, `machine.rs`, `table.rs`, `plots.rs`, `script.rs` (what a
+//! script shows over time), `page.rs`, `compare.rs`.
 
 pub mod compare;
 pub mod machine;
 pub mod page;
 pub mod plots;
+pub mod script;
 pub mod table;
 
 use crate::run::{Failure, Outcome, Row};

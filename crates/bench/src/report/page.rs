@@ -2,7 +2,7 @@
 //! needs nothing from elsewhere.
 
 use super::plots::Plot;
-use super::{Report, table};
+use super::{Report, script, table};
 use std::fmt::Write;
 
 /// Returns the page.
@@ -33,6 +33,10 @@ pub fn page(report: &Report, plots: &[Plot]) -> String {
         "<h2>Figures</h2>\n<pre>{}</pre>",
         escaped(&table::table(report))
     );
+    let over_time = script::text(report);
+    if !over_time.is_empty() {
+        let _ = writeln!(page, "<h2>Over time</h2>\n<pre>{}</pre>", escaped(&over_time));
+    }
     if !report.failures.is_empty() {
         let failures: Vec<(String, String)> = report
             .failures

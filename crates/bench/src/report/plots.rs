@@ -1,6 +1,6 @@
 //! Plots as SVG: bars by phase, lines over time and over percentiles.
 
-use super::Report;
+use super::{Report, script};
 use crate::run::Row;
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
@@ -15,7 +15,8 @@ pub struct Plot {
     pub svg: String,
 }
 
-const SIZE: (u32, u32) = (960, 420);
+pub(super) const WIDTH: u32 = 960;
+const SIZE: (u32, u32) = (WIDTH, 420);
 
 /// One colour for each engine.
 const COLOURS: [RGBColor; 8] = [
@@ -87,7 +88,10 @@ pub fn plots(report: &Report) -> Result<Vec<Plot>> {
         }),
     )?;
     add("latency", latency(report, &engines, &phases))?;
-    add("over-time", over_time(report, &engines, &phases))?;
+    match script::rows(report).is_empty() {
+        true => add("over-time", over_time(report, &engines, &phases))?,
+        false => add("over-time", script::plot(report, &engines))?,
+    }
     Ok(plots)
 }
 
@@ -121,13 +125,13 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-fn wrong(error: impl std::fmt::Display) -> anyhow::Error {
+pub(super) fn wrong(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("drawing a plot: {error}")
 }
 
-fn colour(engine: usize) -> RGBColor {
+pub(super) fn colour(engine: usize) -> RGBColor {
     COLOURS[engine % COLOURS.len()]
 }
 
@@ -188,9 +192,9 @@ fn draw_bars(title: &str, engines: &[String], groups: &[Group]) -> Result<Option
     Ok(Some(svg))
 }
 
-fn legend(area: &Area<'_>, engines: &[String]) -> Result<()> {
+pub(super) fn legend(area: &Area<'_>, engines: &[String]) -> Result<()> {
     for (engine, name) in engines.iter().enumerate() {
-        let (left, top) = (SIZE.0 as i32 - 150, 12 + 16 * engine as i32);
+        let (left, top) = (WIDTH as i32 - 150, 12 + 16 * engine as i32);
         let square = Rectangle::new([(left, top), (left + 10, top + 10)], colour(engine).filled());
         area.draw(&square).map_err(wrong)?;
         let text = Text::new(name.clone(), (left + 16, top), ("sans-serif", 12));
@@ -204,7 +208,7 @@ fn legend(area: &Area<'_>, engines: &[String]) -> Result<()> {
 fn latency(report: &Report, engines: &[String], phases: &[String]) -> Result<Option<String>> {
     let Some(phase) = phases
         .iter()
-        .find(|phase| !["load", "settle"].contains(&phase.as_str()))
+        .find(|phase| !phase.ends_with("load") && phase.as_str() != "settle")
     else {
         return Ok(None);
     };
@@ -222,20 +226,24 @@ fn over_time(report: &Report, engines: &[String], phases: &[String]) -> Result<O
     let Some(phase) = phases.iter().find(|phase| *phase == "load").or(phases.first()) else {
         return Ok(None);
     };
-    let lines = lines(report, engines, phase, |row| {
-        let seconds = row.interval_ms as f64 / 1e3;
-        // At most some hundred points: means of neighbours.
-        let each = row.series.len().div_ceil(400).max(1);
-        let chunks = row.series.chunks(each).enumerate();
-        chunks
-            .map(|(at, counts)| {
-                let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
-                ((at * each) as f64 * seconds, mean / seconds / 1e3)
-            })
-            .collect()
-    });
+    let lines = lines(report, engines, phase, curve);
     let title = format!("{phase}: thousand operations a second, over seconds");
     draw_lines(&title, engines, &lines, Scale::Linear)
+}
+
+/// Returns thousand operations a second over the seconds of a phase: at most some hundred points,
+/// means of neighbours.
+pub(super) fn curve(row: &Row) -> Vec<(f64, f64)> {
+    let seconds = row.interval_ms as f64 / 1e3;
+    let series = row.filled();
+    let each = series.len().div_ceil(400).max(1);
+    let chunks = series.chunks(each).enumerate();
+    chunks
+        .map(|(at, counts)| {
+            let mean = counts.iter().sum::<u64>() as f64 / counts.len() as f64;
+            ((at * each) as f64 * seconds, mean / seconds / 1e3)
+        })
+        .collect()
 }
 
 fn lines(

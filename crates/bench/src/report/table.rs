@@ -37,19 +37,23 @@ pub fn table(report: &Report) -> String {
             lines.push(cells(row));
         }
     }
-    let widths: Vec<usize> = (0..HEAD.len())
+    aligned(&lines, 2)
+}
+
+/// Returns lines of cells below each other: the first `left` columns begin together, the others end
+/// together.
+pub(super) fn aligned(lines: &[Vec<String>], left: usize) -> String {
+    let columns = lines.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns)
         .map(|column| {
-            lines
-                .iter()
-                .map(|cells| cells[column].chars().count())
-                .max()
-                .unwrap_or(0)
+            let widths = lines.iter().map(|cells| cells[column].chars().count());
+            widths.max().unwrap_or(0)
         })
         .collect();
     let mut text = String::new();
-    for cells in &lines {
+    for cells in lines {
         for (column, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
-            let cell = if column < 2 {
+            let cell = if column < left {
                 format!("{cell:<width$}  ")
             } else {
                 format!("{cell:>width$}  ")

@@ -1,17 +1,19 @@
 //! One engine in a process of its own: opened, driven through its phases, closed.
 
-use super::job::{Event, Job, Row};
+use super::job::{Event, Flow, Job, Row};
 use super::pass::Pass;
 use super::records::Records;
 use super::worker::Worker;
+use crate::account::dips::Dips;
 use crate::account::memory::{self, Memory};
 use crate::account::{Process, Snapshot, disk_bytes};
 use crate::engine::{Engine, Entry, Kept, Setup};
 use crate::engines;
 use crate::workload::phase::{Amount, Phase, Task};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Reads a job from standard input, does it, and writes what happens to standard output.
@@ -58,6 +60,7 @@ pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Resu
         bail!("this program has no engine {:?}", job.engine);
     };
     std::fs::create_dir_all(&job.directory).with_context(|| format!("making {}", job.directory.display()))?;
+    let options = options(job, &entry)?;
     let engine = (entry.open)(&Setup {
         directory: job.directory.clone(),
         cap: job.cap,
@@ -71,16 +74,17 @@ pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Resu
         threads: job.threads,
         value_bytes: job.value_bytes,
         records: job.records,
+        options,
     })
     .with_context(|| format!("opening {}", job.engine))?;
     say(Event::Opened {
         settings: engine.settings(),
     });
-    let records = Records::new(job.records, job.threads);
     let mut state = State {
         job,
         engine: &*engine,
-        records: &records,
+        records: Arc::new(Records::new(job.records, job.threads)),
+        began: None,
         say,
     };
     if !job.is_loaded && !job.phases.iter().any(|phase| phase.task == Task::Load) {
@@ -92,6 +96,7 @@ pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Resu
             .phase(phase)
             .with_context(|| format!("phase {}", phase.name))?;
     }
+    state.prove_deleted()?;
     let began = Instant::now();
     engine.close().context("closing")?;
     say(Event::Closed {
@@ -103,8 +108,29 @@ pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Resu
 struct State<'a> {
     job: &'a Job,
     engine: &'a dyn Engine,
-    records: &'a Records,
+    records: Arc<Records>,
+    /// When the first phase began, in a continuous job.
+    began: Option<Instant>,
     say: &'a mut dyn FnMut(Event),
+}
+
+/// How many records of each deletion are looked for in the end.
+const LOOKED_FOR: u64 = 256;
+
+/// Returns the options that were asked for this engine.
+fn options(job: &Job, entry: &Entry) -> Result<Vec<(String, String)>> {
+    let mut options = Vec::new();
+    for option in job.options.iter().filter(|option| option.engine == job.engine) {
+        if !entry.options.contains(&option.name.as_str()) {
+            let known = match entry.options {
+                [] => "no options".to_owned(),
+                names => format!("the options {}", names.join(", ")),
+            };
+            bail!("{} has no option {:?}; it has {known}", job.engine, option.name);
+        }
+        options.push((option.name.clone(), option.value.clone()));
+    }
+    Ok(options)
 }
 
 /// Returns what the workers of a pass have written and read.
@@ -116,9 +142,9 @@ fn bytes(workers: &[Worker<'_>]) -> (u64, u64) {
 
 impl<'a> State<'a> {
     fn workers(&self, phase: &'a Phase) -> Result<Vec<Worker<'a>>> {
-        let (job, engine, records) = (self.job, self.engine, self.records);
+        let (job, engine) = (self.job, self.engine);
         (0..job.threads)
-            .map(|thread| Worker::new(job, phase, records, engine.session()?, thread))
+            .map(|thread| Worker::new(job, phase, Arc::clone(&self.records), engine.session()?, thread))
             .collect()
     }
 
@@ -132,35 +158,41 @@ impl<'a> State<'a> {
             rate: None,
         };
         // Its workers are gone before the phase is.
-        let (job, engine, records) = (self.job, self.engine, self.records);
+        let (job, engine) = (self.job, self.engine);
         let mut workers = (0..job.threads)
-            .map(|thread| Worker::new(job, &phase, records, engine.session()?, thread))
+            .map(|thread| Worker::new(job, &phase, Arc::clone(&self.records), engine.session()?, thread))
             .collect::<Result<Vec<_>>>()?;
-        self.pass("load", None, None, &mut workers)?;
+        self.pass(&phase, None, &mut workers)?;
         self.settle(&mut Row::default())
     }
 
+    /// Has all workers do a window: as much as `amount`, or everything that there is to do.
     fn pass(
         &mut self,
-        name: &str,
+        phase: &Phase,
         amount: Option<Amount>,
-        rate: Option<f64>,
         workers: &mut [Worker<'_>],
     ) -> Result<(crate::account::latency::Recorder, f64)> {
         let of = match amount {
             Some(Amount::Operations(operations)) => Some(operations),
-            None => Some(self.job.records),
+            None => match phase.task {
+                Task::Delete { percent } => {
+                    let deletion = self.records.plan(percent, self.job.seed);
+                    Some(deletion.before - deletion.kept)
+                }
+                _ => Some(self.job.records),
+            },
             Some(Amount::Milliseconds(_)) => None,
         };
         let pass = Pass {
             amount,
-            rate,
+            rate: phase.rate,
             interval: Duration::from_millis(self.job.interval_ms),
         };
         let say = &mut *self.say;
         pass.run(workers, &mut |operations, seconds| {
             say(Event::Progress {
-                phase: name.to_owned(),
+                phase: phase.name.clone(),
                 operations,
                 of,
                 seconds,
@@ -171,11 +203,15 @@ impl<'a> State<'a> {
     fn phase(&mut self, phase: &'a Phase) -> Result<()> {
         let mut workers = self.workers(phase)?;
         let amount = match phase.task {
-            Task::Load | Task::Trace { .. } => None,
+            Task::Load | Task::Trace { .. } | Task::Delete { .. } => None,
             Task::Mix { .. } => {
                 if !phase.warm.is_nothing() {
-                    let name = format!("{}, warming up", phase.name);
-                    self.pass(&name, Some(phase.warm), None, &mut workers)?;
+                    let warming = Phase {
+                        name: format!("{}, warming up", phase.name),
+                        rate: None,
+                        ..phase.clone()
+                    };
+                    self.pass(&warming, Some(phase.warm), &mut workers)?;
                 }
                 Some(phase.run)
             }
@@ -183,10 +219,15 @@ impl<'a> State<'a> {
         let (written_before, read_before) = bytes(&workers);
         memory::reset(&Process::own(), self.job.groups.memory.as_deref());
         let before = self.snapshot();
-        let (recorder, seconds) = self.pass(&phase.name, amount, phase.rate, &mut workers)?;
+        let began_s = self.begins();
+        let (recorder, seconds) = self.pass(phase, amount, &mut workers)?;
         let after = self.snapshot();
         let (written, read) = bytes(&workers);
         drop(workers);
+        if let Task::Delete { percent } = phase.task {
+            let deletion = self.records.plan(percent, self.job.seed);
+            self.records = Arc::new(self.records.without(deletion));
+        }
         let operations = recorder.operations();
         let user_written = written - written_before;
         let user_read = read - read_before;
@@ -201,15 +242,44 @@ impl<'a> State<'a> {
             target_per_s: phase.rate,
             series: recorder.series().to_vec(),
             interval_ms: self.job.interval_ms,
+            began_s,
             ..self.row(&phase.name, &before, &after)
         };
         row.seconds = seconds;
         row.write_amplification = ratio(row.device_write_bytes, user_written);
         row.read_amplification = ratio(row.device_read_bytes, user_read);
-        let is_load = phase.task == Task::Load;
+        if began_s.is_some() {
+            row.dips = Dips::of(&row.series, row.interval_ms, seconds);
+        }
+        let rests = phase.task == Task::Load && self.job.flow == Flow::Separate;
         (self.say)(Event::Measured(Box::new(row.clone())));
-        if is_load {
+        if rests {
             self.settle(&mut row)?;
+        }
+        Ok(())
+    }
+
+    /// Returns how many seconds after the first phase one begins now, in a continuous job.
+    fn begins(&mut self) -> Option<f64> {
+        if self.job.flow == Flow::Separate {
+            return None;
+        }
+        let now = Instant::now();
+        Some((now - *self.began.get_or_insert(now)).as_secs_f64())
+    }
+
+    /// Looks for some of the records that were deleted: none of them may be found.
+    fn prove_deleted(&self) -> Result<()> {
+        if self.engine.keeps_nothing() {
+            return Ok(());
+        }
+        let mut session = self.engine.session()?;
+        for number in self.records.deleted(LOOKED_FOR) {
+            let key = self.job.keys.of(number);
+            let is_there = session
+                .get(&key, &mut |_| {})
+                .context("looking for deleted records")?;
+            ensure!(!is_there, "{} was deleted, and is found", key.escape_ascii());
         }
         Ok(())
     }

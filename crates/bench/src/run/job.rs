@@ -1,9 +1,10 @@
 //! What the runner tells its child, and what the child answers: one JSON value a line.
 
 use crate::account::device::Counted;
+use crate::account::dips::Dips;
 use crate::account::latency::Percentiles;
 use crate::account::memory::Memory;
-use crate::engine::Log;
+use crate::engine::{EngineOption, Log};
 use crate::workload::keys::{KEY_BYTES, Keys};
 use crate::workload::phase::Phase;
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,8 @@ pub struct Job {
     pub threads: usize,
     /// What they do.
     pub phases: Vec<Phase>,
+    /// What lies between two phases.
+    pub flow: Flow,
     /// Whether the records are there already.
     pub is_loaded: bool,
     /// What everything follows from.
@@ -38,6 +41,8 @@ pub struct Job {
     pub cap: u64,
     /// What the engine is told to use, if a size was chosen.
     pub memory: Option<u64>,
+    /// Options of engines; those of other engines are ignored.
+    pub options: Vec<EngineOption>,
     /// How long the engine may go on by itself after the load, in milliseconds.
     pub settle_ms: u64,
     /// Every how many reads one is proven; at least 1.
@@ -46,6 +51,18 @@ pub struct Job {
     pub interval_ms: u64,
     /// The control groups of the process.
     pub groups: Groups,
+}
+
+/// What lies between two phases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Flow {
+    /// A phase warms up before it is measured, and an engine rests after a load.
+    #[default]
+    Separate,
+    /// Nothing: a phase begins when the one before it ends, and is measured from its first
+    /// operation on.
+    Continuous,
 }
 
 /// Control groups, where there are any.
@@ -70,11 +87,13 @@ impl Job {
             value_bytes: 100,
             threads: 1,
             phases: Vec::new(),
+            flow: Flow::Separate,
             is_loaded: false,
             seed: 1,
             log: Log::On,
             cap: 64 << 20,
             memory: None,
+            options: Vec::new(),
             settle_ms: 0,
             verify_every: 1,
             interval_ms: 100,
@@ -179,11 +198,28 @@ pub struct Row {
     pub series: Vec<u64>,
     /// The length of an interval.
     pub interval_ms: u64,
+    /// In a continuous job, seconds from the beginning of its first phase to that of this one.
+    #[serde(default)]
+    pub began_s: Option<f64>,
+    /// In a continuous job, how far the throughput fell.
+    #[serde(default)]
+    pub dips: Option<Dips>,
     /// What the engine said of itself.
     pub remarks: String,
 }
 
 impl Row {
+    /// Returns the operations in each interval that the phase filled: the last one may have ended
+    /// early, which is no dip.
+    #[must_use]
+    pub fn filled(&self) -> &[u64] {
+        let interval_s = self.interval_ms.max(1) as f64 / 1e3;
+        match (self.seconds / interval_s + 1e-6) as usize {
+            0 => &self.series,
+            whole => &self.series[..whole.min(self.series.len())],
+        }
+    }
+
     /// Reads of the device for each operation.
     #[must_use]
     pub fn reads_per_op(&self) -> f64 {

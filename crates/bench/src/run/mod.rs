@@ -7,11 +7,12 @@
 //!
 //! *Read in this order*: `job.rs` (what is said), `worker.rs` (one thread), `pass.rs` (all threads
 //! over one window), `child.rs` (one engine), `runner.rs` (all of them), `copy.rs` (files that are
-//! loaded once), `records.rs` (which records there are while some are put), `sweep.rs` (a job, and
-//! one thing in it that changes from point to point).
+//! loaded once), `records.rs` (which records there are while some are put), `deletion.rs` (which
+//! are deleted), `sweep.rs` (a job, and one thing in it that changes from point to point).
 
 mod child;
 mod copy;
+mod deletion;
 mod job;
 mod pass;
 mod records;
@@ -20,6 +21,6 @@ pub mod sweep;
 mod worker;
 
 pub use child::{child, run_job};
-pub use job::{Event, Groups, Job, Row};
+pub use job::{Event, Flow, Groups, Job, Row};
 pub(crate) use runner::each;
 pub use runner::{Cap, Failure, Files, Listener, Loads, Orders, Outcome, Runner, run};

@@ -1,15 +1,20 @@
-//! Which records there are while several threads put new ones.
+//! Which records there are while several threads put new ones, and after some were deleted.
 
+use super::deletion::Deletion;
+use crate::workload::keys::scatter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Records are numbered from 0 on. A thread takes the next number, puts the record and says so;
-/// readers see only numbers below the least that is not acknowledged.
+/// Live records have places from 0 on. A thread takes the next place, puts the record and says so;
+/// readers see only places below the least that is not acknowledged. The number of a record, from
+/// which its key follows, stays what it was; until something is deleted it is the place.
 #[derive(Debug)]
 pub(super) struct Records {
     next: AtomicU64,
     /// For each thread, a number that is not above the one that it is putting; `NOTHING` if it is
     /// not.
     pending: Vec<AtomicU64>,
+    /// What was deleted, in that order.
+    deletions: Vec<Deletion>,
 }
 
 const NOTHING: u64 = u64::MAX;
@@ -20,12 +25,49 @@ impl Records {
         Records {
             next: AtomicU64::new(records),
             pending: (0..threads).map(|_| AtomicU64::new(NOTHING)).collect(),
+            deletions: Vec::new(),
         }
     }
 
-    /// Returns the number of a new record, which a thread puts now.
+    /// Returns a deletion of a share of the records, drawn by a seed. No thread puts any meanwhile.
+    pub(super) fn plan(&self, percent: u8, seed: u64) -> Deletion {
+        let key = scatter(seed ^ scatter(self.deletions.len() as u64));
+        Deletion::new(self.limit(), percent, key)
+    }
+
+    /// Returns what there is after a deletion that was planned.
+    pub(super) fn without(&self, deletion: Deletion) -> Records {
+        let mut deletions = self.deletions.clone();
+        deletions.push(deletion);
+        Records {
+            deletions,
+            ..Records::new(deletion.kept, self.pending.len())
+        }
+    }
+
+    /// Returns the number of the record of a place.
+    pub(super) fn number(&self, place: u64) -> u64 {
+        let later = self.deletions.iter().rev();
+        later.fold(place, |place, deletion| deletion.place_before(place))
+    }
+
+    /// Returns the numbers of some deleted records, at most `most` of each deletion.
+    pub(super) fn deleted(&self, most: u64) -> Vec<u64> {
+        let mut numbers = Vec::new();
+        for (at, deletion) in self.deletions.iter().enumerate() {
+            let step = (deletion.before - deletion.kept).div_ceil(most).max(1);
+            for place in (deletion.kept..deletion.before).step_by(step as usize) {
+                let earlier = self.deletions[..at].iter().rev();
+                let place = deletion.shuffled(place);
+                numbers.push(earlier.fold(place, |place, deletion| deletion.place_before(place)));
+            }
+        }
+        numbers
+    }
+
+    /// Returns the place of a new record, which a thread puts now.
     pub(super) fn begin(&self, thread: usize) -> u64 {
-        // Stored before the number is taken: a thread that sees the number taken sees that it is
+        // Stored before the place is taken: a thread that sees the place taken sees that it is
         // pending.
         self.pending[thread].store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
         let number = self.next.fetch_add(1, Ordering::SeqCst);
@@ -38,7 +80,7 @@ impl Records {
         self.pending[thread].store(NOTHING, Ordering::SeqCst);
     }
 
-    /// All records below this number are there.
+    /// All records below this place are there.
     pub(super) fn limit(&self) -> u64 {
         let next = self.next.load(Ordering::SeqCst);
         self.pending
@@ -73,5 +115,32 @@ mod tests {
             }
         });
         assert_eq!(records.limit(), 10 + 3 * EACH as u64);
+    }
+
+    #[test]
+    fn after_deletions_places_are_those_of_the_survivors_and_of_new_records() {
+        use std::collections::BTreeSet;
+        let mut records = Records::new(1000, 1);
+        let mut live: BTreeSet<u64> = (0..1000).collect();
+        let mut numbers_taken = 1000;
+        for (percent, puts) in [(90, 50), (50, 7), (10, 0)] {
+            let deletion = records.plan(percent, 5);
+            for place in deletion.kept..deletion.before {
+                assert!(live.remove(&records.number(deletion.shuffled(place))));
+            }
+            records = records.without(deletion);
+            for _ in 0..puts {
+                let number = records.number(records.begin(0));
+                records.end(0);
+                assert!(live.insert(number) && number >= numbers_taken, "{number}");
+                numbers_taken = number + 1;
+            }
+            let seen: BTreeSet<u64> = (0..records.limit()).map(|place| records.number(place)).collect();
+            assert_eq!(seen, live);
+            let deleted = records.deleted(u64::MAX);
+            assert!(deleted.iter().all(|number| !live.contains(number)));
+            assert_eq!(deleted.len() + live.len(), numbers_taken as usize);
+        }
+        assert!(records.deleted(10).len() <= 30);
     }
 }

@@ -1,5 +1,6 @@
 //! One thread: draws operations, does them, proves what it reads, counts.
 
+use super::deletion::Deletion;
 use super::job::Job;
 use super::records::Records;
 use crate::engine::Session;
@@ -10,6 +11,8 @@ use crate::workload::phase::{Phase, Task};
 use crate::workload::trace::{Operation, Replay};
 use crate::workload::values::Values;
 use anyhow::{Context, Result, bail, ensure};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// How many keys are read at once.
 pub(super) const BATCH: usize = 64;
@@ -18,7 +21,7 @@ pub(super) const BATCH: usize = 64;
 pub(super) struct Worker<'a> {
     job: &'a Job,
     phase: &'a Phase,
-    records: &'a Records,
+    records: Arc<Records>,
     pub(super) thread: usize,
     session: Box<dyn Session + 'a>,
     random: fastrand::Rng,
@@ -34,7 +37,9 @@ pub(super) struct Worker<'a> {
 /// Where operations come from.
 enum Source {
     /// The numbers of the records that are left to load.
-    Load(std::ops::Range<u64>),
+    Load(Range<u64>),
+    /// The deletion, and the places that are left to delete.
+    Delete(Deletion, Range<u64>),
     Mix(Box<Chooser>),
     Trace(Box<Replay>),
 }
@@ -43,13 +48,20 @@ impl<'a> Worker<'a> {
     pub(super) fn new(
         job: &'a Job,
         phase: &'a Phase,
-        records: &'a Records,
+        records: Arc<Records>,
         session: Box<dyn Session + 'a>,
         thread: usize,
     ) -> Result<Worker<'a>> {
-        let at = |thread: usize| job.records * thread as u64 / job.threads as u64;
+        let share = |of: Range<u64>| {
+            let at = |thread: usize| of.start + (of.end - of.start) * thread as u64 / job.threads as u64;
+            at(thread)..at(thread + 1)
+        };
         let source = match &phase.task {
-            Task::Load => Source::Load(at(thread)..at(thread + 1)),
+            Task::Load => Source::Load(share(0..job.records)),
+            Task::Delete { percent } => {
+                let deletion = records.plan(*percent, job.seed);
+                Source::Delete(deletion, share(deletion.kept..deletion.before))
+            }
             Task::Mix { distribution, .. } => {
                 Source::Mix(Box::new(Chooser::new(*distribution, records.limit())))
             }
@@ -85,6 +97,14 @@ impl<'a> Worker<'a> {
                 self.put(number)?;
                 return Ok(true);
             }
+            Source::Delete(deletion, places) => {
+                let Some(place) = places.next() else {
+                    return Ok(false);
+                };
+                let number = self.records.number(deletion.shuffled(place));
+                self.delete(number)?;
+                return Ok(true);
+            }
             Source::Mix(_) => self.draw()?,
             Source::Trace(replay) => match replay.next_operation()? {
                 Some(operation) => operation,
@@ -101,9 +121,12 @@ impl<'a> Worker<'a> {
         };
         let kind = mix.draw(&mut self.random);
         let record = match kind {
-            // Its number is taken when it is put.
+            // Its place is taken when it is put.
             Kind::Insert => 0,
-            _ => chooser.draw(&mut self.random, self.records.limit()),
+            _ => {
+                let place = chooser.draw(&mut self.random, self.records.limit());
+                self.records.number(place)
+            }
         };
         let length = match kind {
             Kind::Scan => self.phase.scan.draw(&mut self.random) as u32,
@@ -118,7 +141,8 @@ impl<'a> Worker<'a> {
             Kind::Read => self.get(record),
             Kind::Update => self.put(record),
             Kind::Insert => {
-                let number = self.records.begin(self.thread);
+                let place = self.records.begin(self.thread);
+                let number = self.records.number(place);
                 let done = self.put(number);
                 self.records.end(self.thread);
                 done
@@ -139,6 +163,15 @@ impl<'a> Worker<'a> {
             .put(&key, &self.value)
             .with_context(|| what("putting", &key))?;
         self.written += (KEY_BYTES + self.value.len()) as u64;
+        Ok(())
+    }
+
+    fn delete(&mut self, number: u64) -> Result<()> {
+        let key = self.job.keys.of(number);
+        self.session
+            .delete(&key)
+            .with_context(|| what("deleting", &key))?;
+        self.written += KEY_BYTES as u64;
         Ok(())
     }
 
@@ -173,8 +206,8 @@ impl<'a> Worker<'a> {
             let Source::Mix(chooser) = &mut self.source else {
                 bail!("reads of many keys are drawn and not replayed: leave m out of traces");
             };
-            let number = chooser.draw(&mut self.random, self.records.limit());
-            self.batch.push(self.job.keys.of(number));
+            let place = chooser.draw(&mut self.random, self.records.limit());
+            self.batch.push(self.job.keys.of(self.records.number(place)));
         }
         let proves = self.proves();
         let expected = self.value.len();

@@ -5,14 +5,15 @@
 //! *Does not know*: engines, clocks, threads.
 //!
 //! *Read in this order*: `keys.rs`, `values.rs`, `zipf.rs`, `choose.rs` (which record), `mix.rs`
-//! (what to do with it), `phase.rs` (how it is typed), `ceiling.rs` (what a cache could do with
-//! it), `trace/`.
+//! (what to do with it), `phase.rs` (how it is typed), `script.rs` (phases without pauses),
+//! `ceiling.rs` (what a cache could do with it), `trace/`.
 
 pub mod ceiling;
 pub mod choose;
 pub mod keys;
 pub mod mix;
 pub mod phase;
+pub mod script;
 pub mod trace;
 pub mod values;
 pub mod zipf;

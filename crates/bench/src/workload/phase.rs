@@ -80,6 +80,11 @@ pub enum Task {
         /// With which records.
         distribution: Distribution,
     },
+    /// Some of the records are deleted; which ones follows from the seed.
+    Delete {
+        /// How many of a hundred, from 1 to 99.
+        percent: u8,
+    },
     /// The operations of a trace.
     Trace {
         /// The file.

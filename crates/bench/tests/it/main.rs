@@ -8,7 +8,7 @@ mod wrong;
 
 use alluvium_bench::engine::{Entry, Log};
 use alluvium_bench::engines::OWN;
-use alluvium_bench::run::{Event, Groups, Job, Row, run_job};
+use alluvium_bench::run::{Event, Flow, Groups, Job, Row, run_job};
 use alluvium_bench::workload::keys::Keys;
 use alluvium_bench::workload::phase::{Amount, Defaults, Phase};
 use anyhow::Result;
@@ -30,11 +30,13 @@ fn job(engine: &str, directory: &std::path::Path, phases: &[&str]) -> Job {
         value_bytes: 100,
         threads: 2,
         phases: phases.iter().map(parse).collect(),
+        flow: Flow::Separate,
         is_loaded: false,
         seed: 1,
         log: Log::On,
         cap: 64 << 20,
         memory: Some(16 << 20),
+        options: Vec::new(),
         settle_ms: 0,
         verify_every: 1,
         interval_ms: 10,

@@ -1,8 +1,11 @@
 //! Every phase, with few records.
 
 use super::{job, rows};
+use alluvium_bench::engine::{EngineOption, Kept, Setup};
 use alluvium_bench::engines::OWN;
+use alluvium_bench::run::Flow;
 use alluvium_bench::workload::phase::{Amount, Phase, Task};
+use alluvium_bench::workload::script;
 use alluvium_bench::workload::trace::{Head, record};
 
 const ALL: [&str; 12] = [
@@ -96,4 +99,98 @@ fn a_trace_is_recorded_and_replayed() {
     // About half of them are updates.
     let updates = replayed.user_written_bytes / 124;
     assert!((1100..1400).contains(&updates), "{updates}");
+}
+
+/// A script of tiny phases, as a job.
+fn scripted(engine: &str, directory: &std::path::Path, text: &str) -> alluvium_bench::run::Job {
+    let mut job = job(engine, directory, &[]);
+    job.phases = script::parse(text, None).unwrap();
+    job.flow = Flow::Continuous;
+    job
+}
+
+#[test]
+fn a_script_goes_through_its_phases_in_one_store_without_a_rest() {
+    let place = tempfile::tempdir().unwrap();
+    let text = "load, a:1000, d:1000, delete=90%, c:uniform+1000, e:200, d:500, delete=50%, m:20, f:500";
+    let rows = rows(&scripted("alluvium", place.path(), text), &OWN).unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row.phase.as_str()).collect();
+    assert_eq!(names[..3], ["1 load", "2 a:1000", "3 d:1000"]);
+    assert_eq!(rows.len(), 10);
+    // The third inserts about 50; nine of ten go, and half of what is left later.
+    let (before, after) = (rows[2].records, rows[3].records);
+    assert!(before > 3000 && before < 3200, "{before}");
+    assert_eq!(
+        (rows[3].operations, after),
+        (before * 9 / 10, before - before * 9 / 10)
+    );
+    assert_eq!(rows[7].records, rows[6].records - rows[6].records / 2);
+    assert!(rows[6].records > after, "new records after a deletion");
+    // One clock for all of them.
+    let began: Vec<f64> = rows.iter().map(|row| row.began_s.unwrap()).collect();
+    assert_eq!(began[0], 0.0);
+    for (pair, row) in began.windows(2).zip(&rows) {
+        assert!(pair[1] >= pair[0] + row.seconds, "{began:?}");
+    }
+}
+
+#[test]
+fn a_script_deletes_the_same_with_every_number_of_threads() {
+    let bytes = |threads: usize| {
+        let place = tempfile::tempdir().unwrap();
+        let mut job = scripted("alluvium", place.path(), "load, delete=90%");
+        job.threads = threads;
+        let rows = rows(&job, &OWN).unwrap();
+        assert_eq!((rows[1].operations, rows[1].records), (2700, 300));
+        let mut again = super::job("alluvium", place.path(), &[]);
+        again.is_loaded = true;
+        let keys = std::cell::RefCell::new(Vec::new());
+        let engine = (OWN[0].open)(&setup(&again)).unwrap();
+        let each = &mut |key: &[u8], _: &[u8]| keys.borrow_mut().push(key.to_vec());
+        engine.session().unwrap().scan(b"u", 10_000, each).unwrap();
+        engine.close().unwrap();
+        keys.into_inner()
+    };
+    let one = bytes(1);
+    assert_eq!(one.len(), 300);
+    assert_eq!(one, bytes(3));
+}
+
+fn setup(job: &alluvium_bench::run::Job) -> Setup {
+    Setup {
+        directory: job.directory.clone(),
+        cap: job.cap,
+        kept: Kept::Free,
+        memory: job.memory,
+        log: job.log,
+        threads: 1,
+        value_bytes: job.value_bytes,
+        records: job.records,
+        options: Vec::new(),
+    }
+}
+
+#[test]
+fn phases_of_a_script_say_how_far_they_fell() {
+    let place = tempfile::tempdir().unwrap();
+    let rows = rows(&scripted("none", place.path(), "load, c:100ms"), &OWN).unwrap();
+    let dips = rows[1].dips.unwrap();
+    assert!(dips.mean_per_s > 0.0 && dips.later_mean_per_s > 0.0, "{dips:?}");
+    // Phases that are not of a script have a warm-up, and no such figures.
+    let place = tempfile::tempdir().unwrap();
+    let rows = super::rows(&job("none", place.path(), &["c"]), &OWN).unwrap();
+    assert_eq!((rows[0].dips, rows[0].began_s), (None, None));
+}
+
+#[test]
+fn an_option_that_an_engine_does_not_know_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let mut job = job("alluvium", place.path(), &["load"]);
+    job.options = vec![EngineOption::parse("rocksdb.background-jobs=4").unwrap()];
+    rows(&job, &OWN).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    job.directory = place.path().to_owned();
+    job.options = vec![EngineOption::parse("alluvium.speed=high").unwrap()];
+    let error = rows(&job, &OWN).unwrap_err().to_string();
+    assert_eq!(error, "alluvium has no option \"speed\"; it has no options");
 }

@@ -56,6 +56,10 @@ impl Session for Thread<'_> {
         Ok(())
     }
 
+    fn delete(&mut self, _: &[u8]) -> Result<()> {
+        Ok(())
+    }
+
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let mut value = vec![0; self.0.1];
         match self.0.0 {
@@ -84,7 +88,11 @@ impl Session for Thread<'_> {
 
 #[test]
 fn every_wrong_answer_is_noticed() {
-    let entry = |open| Entry { name: "sinner", open };
+    let entry = |open| Entry {
+        name: "sinner",
+        options: &[],
+        open,
+    };
     for (open, phase, words) in [
         (
             loses as fn(&Setup) -> Result<Box<dyn Engine>>,
@@ -102,4 +110,18 @@ fn every_wrong_answer_is_noticed() {
         let text = format!("{error:#}");
         assert!(text.contains(words), "{text}");
     }
+}
+
+#[test]
+fn a_deleted_record_that_is_found_is_noticed() {
+    let place = tempfile::tempdir().unwrap();
+    let mut job = job("sinner", place.path(), &[]);
+    job.phases = alluvium_bench::workload::script::parse("load, delete=50%", None).unwrap();
+    let entry = Entry {
+        name: "sinner",
+        options: &[],
+        open: disorders,
+    };
+    let text = format!("{:#}", rows(&job, &[entry]).unwrap_err());
+    assert!(text.contains("was deleted, and is found"), "{text}");
 }

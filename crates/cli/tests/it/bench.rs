@@ -464,3 +464,61 @@ fn without_control_groups_it_measures_without_a_cap_and_says_so() {
         assert!(is_capped != is_said, "{said:?}");
     }
 }
+
+#[test]
+fn a_script_is_measured_over_time_on_the_terminal_in_json_and_as_a_plot() {
+    let place = Place::new();
+    let file = place.path("report.json");
+    let script = "load, a:300ms, delete=90%, c:300ms";
+    let words = ["--script", script, "--json", file.to_str().unwrap()];
+    let said = bench(&place, &words).ended(0).text();
+    for words in [
+        "lowest second",
+        "longest, s",
+        "2 a:300ms: up to",
+        "3 delete=90%",
+        "  alluvium |",
+    ] {
+        assert!(said.contains(words), "{words} in {said}");
+    }
+    let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let rows = report["results"].as_array().unwrap();
+    let names: Vec<&str> = rows.iter().map(|row| row["phase"].as_str().unwrap()).collect();
+    assert_eq!(names, ["1 load", "2 a:300ms", "3 delete=90%", "4 c:300ms"]);
+    assert_eq!(rows[3]["records"], 200);
+    for row in [&rows[1], &rows[3]] {
+        assert!(row["dips"]["mean_per_s"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["series"].as_array().unwrap().len() >= 2, "{row}");
+        assert!(row["began_s"].is_number(), "{row}");
+    }
+    let plot = std::fs::read_to_string(place.path("report-over-time.svg")).unwrap();
+    assert!(plot.contains("4 c:300ms: thousand operations a second"));
+    let page = std::fs::read_to_string(place.path("report.html")).unwrap();
+    assert!(page.contains("<h2>Over time</h2>"));
+}
+
+#[test]
+fn a_script_that_makes_no_sense_is_refused_before_anything_is_done() {
+    let place = Place::new();
+    for (words, said) in [
+        (
+            &["--script", "load, a:3s, q:3s"][..],
+            "part 3 of the script, \"q:3s\"",
+        ),
+        (&["--script", "load, e"], "say for how long, as in a:30s"),
+        (
+            &["--script", "load, delete=90%", "--keep"],
+            "the script deletes some",
+        ),
+        (&["--script", "load, a:1s", "--load-once"], "--load-once"),
+        (&["--script", "load", "--phases", "load"], "--phases"),
+        (
+            &["--script", "load", "--engine-option", "rocksdb.background-jobs=4"],
+            "rocksdb is not among --engines",
+        ),
+        (&["--engine-option", "jobs=4"], "ENGINE.NAME=VALUE"),
+    ] {
+        bench(&place, words).ended(2).complained(said);
+    }
+    assert!(!place.path("bench data").exists());
+}

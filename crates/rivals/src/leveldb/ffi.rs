@@ -33,6 +33,13 @@ unsafe extern "C" {
         value_bytes: usize,
         error: *mut *mut c_char,
     );
+    pub(super) fn leveldb_delete(
+        db: *mut Db,
+        options: *const WriteOptions,
+        key: *const c_char,
+        key_bytes: usize,
+        error: *mut *mut c_char,
+    );
     pub(super) fn leveldb_get(
         db: *mut Db,
         options: *const ReadOptions,

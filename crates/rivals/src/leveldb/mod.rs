@@ -9,7 +9,8 @@
 mod advice;
 mod ffi;
 
-use crate::c::{Failure, c_path, chars, free, slice};
+use crate::c::{c_path, chars, slice};
+use crate::failure::{Failure, free};
 use advice::Advice;
 use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
 use anyhow::{Result, bail};
@@ -166,6 +167,16 @@ impl Session for Thread<'_> {
                 value.len(),
                 failure.slot(),
             );
+        }
+        failure.take()
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        let mut failure = Failure::default();
+        let engine = self.engine;
+        // SAFETY: the key lives through the call, which copies it.
+        unsafe {
+            ffi::leveldb_delete(engine.db, engine.write, chars(key), key.len(), failure.slot());
         }
         failure.take()
     }

@@ -48,6 +48,7 @@ unsafe extern "C" {
     pub(super) fn mdb_dbi_open(txn: *mut Txn, name: *const c_char, flags: c_uint, dbi: *mut Dbi) -> c_int;
     pub(super) fn mdb_get(txn: *mut Txn, dbi: Dbi, key: *mut Val, value: *mut Val) -> c_int;
     pub(super) fn mdb_put(txn: *mut Txn, dbi: Dbi, key: *mut Val, value: *mut Val, flags: c_uint) -> c_int;
+    pub(super) fn mdb_del(txn: *mut Txn, dbi: Dbi, key: *mut Val, value: *mut Val) -> c_int;
     pub(super) fn mdb_cursor_open(txn: *mut Txn, dbi: Dbi, cursor: *mut *mut Cursor) -> c_int;
     pub(super) fn mdb_cursor_close(cursor: *mut Cursor);
     pub(super) fn mdb_cursor_get(cursor: *mut Cursor, key: *mut Val, value: *mut Val, op: c_uint) -> c_int;

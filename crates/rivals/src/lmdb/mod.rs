@@ -148,6 +148,25 @@ impl Drop for Thread<'_> {
 }
 
 impl Thread<'_> {
+    /// Writes in a transaction of its own.
+    fn writing(&self, work: impl FnOnce(*mut ffi::Txn, ffi::Dbi) -> Result<()>) -> Result<()> {
+        let mut txn = ptr::null_mut();
+        // SAFETY: the environment is open, and the transaction ends here.
+        unsafe {
+            check(ffi::mdb_txn_begin(
+                self.engine.env,
+                ptr::null_mut(),
+                0,
+                &raw mut txn,
+            ))?;
+            if let Err(error) = work(txn, self.engine.dbi) {
+                ffi::mdb_txn_abort(txn);
+                return Err(error);
+            }
+            check(ffi::mdb_txn_commit(txn))
+        }
+    }
+
     /// Reads in the transaction as of now.
     fn reading<T>(&mut self, work: impl FnOnce(*mut ffi::Txn, ffi::Dbi) -> Result<T>) -> Result<T> {
         // SAFETY: the transaction is this session's and was reset.
@@ -162,23 +181,21 @@ impl Thread<'_> {
 impl Session for Thread<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (mut key, mut value) = (val(key), val(value));
-        let mut txn = ptr::null_mut();
-        // SAFETY: the environment is open, key and value live through the calls, and the
-        // transaction ends here.
-        unsafe {
-            check(ffi::mdb_txn_begin(
-                self.engine.env,
-                ptr::null_mut(),
-                0,
-                &raw mut txn,
-            ))?;
-            let put = ffi::mdb_put(txn, self.engine.dbi, &raw mut key, &raw mut value, 0);
-            if let Err(error) = check(put) {
-                ffi::mdb_txn_abort(txn);
-                return Err(error);
+        self.writing(|txn, dbi| {
+            // SAFETY: the transaction is live; key and value live through the call.
+            check(unsafe { ffi::mdb_put(txn, dbi, &raw mut key, &raw mut value, 0) })
+        })
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        let mut key = val(key);
+        self.writing(|txn, dbi| {
+            // SAFETY: the transaction is live; the key lives through the call.
+            match unsafe { ffi::mdb_del(txn, dbi, &raw mut key, ptr::null_mut()) } {
+                ffi::NOT_FOUND => Ok(()),
+                code => check(code),
             }
-            check(ffi::mdb_txn_commit(txn))
-        }
+        })
     }
 
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {

@@ -102,6 +102,13 @@ unsafe extern "C" {
         value_bytes: usize,
         error: *mut *mut c_char,
     );
+    pub(super) fn rocksdb_delete(
+        db: *mut Db,
+        options: *const WriteOptions,
+        key: *const c_char,
+        key_bytes: usize,
+        error: *mut *mut c_char,
+    );
     pub(super) fn rocksdb_get_pinned(
         db: *mut Db,
         options: *const ReadOptions,

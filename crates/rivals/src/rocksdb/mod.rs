@@ -1,19 +1,26 @@
-//! RocksDB, levelled and universal, by its C API.
+//! RocksDB by its C API: levelled, through the page cache or past it, and universal, past it.
 //!
 //! Set up as its wiki recommends ("Setup Options and Basic Tuning", "RocksDB Tuning Guide", "Direct
-//! IO"): Bloom filters of 10 bits, filters and indexes in the block cache, dynamic level sizes,
-//! direct I/O with a block cache of half of the memory, two background jobs for each processor.
+//! IO"): Bloom filters of 10 bits, filters and indexes in the block cache, dynamic level sizes, two
+//! background jobs for each processor. The block cache has half of the memory with direct I/O, and
+//! a third without, where the page cache has the rest. Many keys are read by the batched
+//! `MultiGet`.
+//!
+//! Asynchronous reads, which RocksDB has for `MultiGet` and scans, cannot be had: the C API of 7.8
+//! has no switch for them, and Debian builds the library without io_uring.
 
 mod ffi;
 
-use crate::c::{Failure, c_path, chars, slice};
+use crate::c::{c_path, chars, slice};
+use crate::failure::Failure;
 use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
-use anyhow::{Context, Result};
-use std::ffi::{CStr, c_int};
+use anyhow::{Context, Result, bail};
+use std::ffi::{CStr, c_int, c_uchar};
 use std::ptr;
 
 /// Shares of the memory.
-const CACHE_PERCENT: u64 = 50;
+const DIRECT_CACHE_PERCENT: u64 = 50;
+const BUFFERED_CACHE_PERCENT: u64 = 33;
 const MEMTABLE_PERCENT: u64 = 12;
 const MEMTABLES: c_int = 3;
 const BLOCK: usize = 4096;
@@ -28,38 +35,84 @@ enum Style {
     Universal,
 }
 
-pub(crate) fn open_levelled(setup: &Setup) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(RocksDb::open(setup, Style::Levelled)?))
+/// How files are read and written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    /// Through the page cache.
+    Buffered,
+    /// Past the page cache.
+    Direct,
+}
+
+/// How many keys are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MultiGet {
+    /// By the batched `MultiGet`.
+    Batched,
+    /// One by one.
+    Single,
+}
+
+/// The options of all three.
+pub(crate) const OPTIONS: &[&str] = &["background-jobs", "cache-percent", "multi-get"];
+
+pub(crate) fn open_buffered(setup: &Setup) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(RocksDb::open(setup, Style::Levelled, Access::Buffered)?))
+}
+
+pub(crate) fn open_direct(setup: &Setup) -> Result<Box<dyn Engine>> {
+    Ok(Box::new(RocksDb::open(setup, Style::Levelled, Access::Direct)?))
 }
 
 pub(crate) fn open_universal(setup: &Setup) -> Result<Box<dyn Engine>> {
-    Ok(Box::new(RocksDb::open(setup, Style::Universal)?))
+    Ok(Box::new(RocksDb::open(setup, Style::Universal, Access::Direct)?))
 }
 
-/// What the memory comes to.
+/// What the memory comes to, and what was chosen.
 #[derive(Clone, Copy)]
-struct Sizes {
+struct Tuning {
+    style: Style,
+    access: Access,
+    multi_get: MultiGet,
     cache: u64,
     memtable: u64,
     cores: c_int,
+    background_jobs: c_int,
 }
 
-impl Sizes {
-    fn new(setup: &Setup) -> Sizes {
+impl Tuning {
+    fn new(setup: &Setup, style: Style, access: Access) -> Result<Tuning> {
         let memory = setup.memory.unwrap_or(setup.cap);
-        Sizes {
-            cache: memory / 100 * CACHE_PERCENT,
+        let cores = std::thread::available_parallelism().map_or(1, usize::from) as c_int;
+        let cache_percent = setup.number("cache-percent", 1..=90)?;
+        let cache_percent = cache_percent.unwrap_or(match access {
+            Access::Buffered => BUFFERED_CACHE_PERCENT,
+            Access::Direct => DIRECT_CACHE_PERCENT,
+        });
+        let jobs = setup.number("background-jobs", 1..=64)?;
+        Ok(Tuning {
+            style,
+            access,
+            multi_get: match setup.option("multi-get") {
+                None | Some("batched") => MultiGet::Batched,
+                Some("single") => MultiGet::Single,
+                Some(other) => bail!("the option multi-get={other}: write batched or single"),
+            },
+            cache: memory / 100 * cache_percent,
             memtable: (memory / 100 * MEMTABLE_PERCENT).clamp(MIB, 64 * MIB),
-            cores: std::thread::available_parallelism().map_or(1, usize::from) as c_int,
-        }
+            cores,
+            background_jobs: jobs.map_or(2 * cores, |jobs| jobs as c_int),
+        })
     }
 
     /// Returns all options. The caller destroys them.
-    fn options(self, style: Style) -> *mut ffi::Options {
-        let Sizes {
+    fn options(self) -> *mut ffi::Options {
+        let Tuning {
             cache,
             memtable,
             cores,
+            background_jobs,
+            ..
         } = self;
         // SAFETY: every pointer is what the library has just returned. The options keep the cache
         // and the table's factory by counts of their own, so that the handles to them are destroyed
@@ -77,9 +130,9 @@ impl Sizes {
             let options = ffi::rocksdb_options_create();
             ffi::rocksdb_options_set_create_if_missing(options, 1);
             ffi::rocksdb_options_increase_parallelism(options, cores);
-            ffi::rocksdb_options_set_max_background_jobs(options, 2 * cores);
+            ffi::rocksdb_options_set_max_background_jobs(options, background_jobs);
             ffi::rocksdb_options_set_compression(options, ffi::NO_COMPRESSION);
-            if style == Style::Universal {
+            if self.style == Style::Universal {
                 ffi::rocksdb_options_set_compaction_style(options, ffi::UNIVERSAL_COMPACTION);
             } else {
                 ffi::rocksdb_options_set_level_compaction_dynamic_level_bytes(options, 1);
@@ -89,8 +142,9 @@ impl Sizes {
             ffi::rocksdb_options_set_target_file_size_base(options, memtable);
             ffi::rocksdb_options_set_max_bytes_for_level_base(options, 4 * memtable);
             ffi::rocksdb_options_set_bytes_per_sync(options, MIB);
-            ffi::rocksdb_options_set_use_direct_reads(options, 1);
-            ffi::rocksdb_options_set_use_direct_io_for_flush_and_compaction(options, 1);
+            let is_direct = c_uchar::from(self.access == Access::Direct);
+            ffi::rocksdb_options_set_use_direct_reads(options, is_direct);
+            ffi::rocksdb_options_set_use_direct_io_for_flush_and_compaction(options, is_direct);
             ffi::rocksdb_options_compaction_readahead_size(options, READ_AHEAD);
             ffi::rocksdb_options_set_max_open_files(options, -1);
             ffi::rocksdb_options_set_block_based_table_factory(options, table);
@@ -100,13 +154,21 @@ impl Sizes {
         }
     }
 
-    fn settings(self, style: Style) -> Vec<(String, String)> {
-        let style = match style {
+    fn settings(self) -> Vec<(String, String)> {
+        let style = match self.style {
             Style::Levelled => "levelled, dynamic level sizes",
             Style::Universal => "universal",
         };
+        let access = match self.access {
+            Access::Buffered => "through the page cache; compactions read ahead 2 MiB",
+            Access::Direct => "direct; compactions read ahead 2 MiB",
+        };
+        let multi_get = match self.multi_get {
+            MultiGet::Batched => "batched MultiGet",
+            MultiGet::Single => "one by one",
+        };
         [
-            ("version", "librocksdb 7.8".to_owned()),
+            ("version", "librocksdb 7.8, C API".to_owned()),
             ("compaction", style.to_owned()),
             (
                 "block cache",
@@ -115,8 +177,13 @@ impl Sizes {
             ("memtables", format!("{MEMTABLES} x {} MiB", self.memtable / MIB)),
             ("blocks", format!("{BLOCK} bytes")),
             ("filter", format!("bloom, {BLOOM_BITS} bits")),
-            ("I/O", "direct; compactions read ahead 2 MiB".to_owned()),
-            ("background jobs", (2 * self.cores).to_string()),
+            ("I/O", access.to_owned()),
+            ("background jobs", self.background_jobs.to_string()),
+            ("reads of many keys", multi_get.to_owned()),
+            (
+                "asynchronous reads",
+                "none: the C API of 7.8 has no switch, and the library no io_uring".to_owned(),
+            ),
             ("compression", "none".to_owned()),
         ]
         .into_iter()
@@ -130,6 +197,7 @@ struct RocksDb {
     family: *mut ffi::Family,
     read: *mut ffi::ReadOptions,
     write: *mut ffi::WriteOptions,
+    multi_get: MultiGet,
     settings: Vec<(String, String)>,
 }
 
@@ -140,14 +208,14 @@ unsafe impl Send for RocksDb {}
 unsafe impl Sync for RocksDb {}
 
 impl RocksDb {
-    fn open(setup: &Setup, style: Style) -> Result<RocksDb> {
-        let sizes = Sizes::new(setup);
+    fn open(setup: &Setup, style: Style, access: Access) -> Result<RocksDb> {
+        let tuning = Tuning::new(setup, style, access)?;
         let path = c_path(&setup.directory.join("store"))?;
         let (mut family, mut failure) = (ptr::null_mut(), Failure::default());
         // SAFETY: every pointer is what the library has just returned. The library copies the
         // options, which are destroyed here.
         let (db, read, write) = unsafe {
-            let options = sizes.options(style);
+            let options = tuning.options();
             let name = c"default".as_ptr();
             let family_options = options.cast_const();
             let db = ffi::rocksdb_open_column_families(
@@ -170,7 +238,8 @@ impl RocksDb {
             family,
             read,
             write,
-            settings: sizes.settings(style),
+            multi_get: tuning.multi_get,
+            settings: tuning.settings(),
         })
     }
 
@@ -255,6 +324,16 @@ impl Session for Thread<'_> {
         failure.take()
     }
 
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        let mut failure = Failure::default();
+        let engine = self.engine;
+        // SAFETY: the key lives through the call, which copies it.
+        unsafe {
+            ffi::rocksdb_delete(engine.db, engine.write, chars(key), key.len(), failure.slot());
+        }
+        failure.take()
+    }
+
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
         let mut failure = Failure::default();
         let engine = self.engine;
@@ -301,6 +380,13 @@ impl Session for Thread<'_> {
     }
 
     fn multi_get(&mut self, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<usize> {
+        if self.engine.multi_get == MultiGet::Single {
+            let mut count = 0;
+            for (place, key) in keys.iter().enumerate() {
+                count += usize::from(self.get(key, &mut |value| found(place, value))?);
+            }
+            return Ok(count);
+        }
         let places: Vec<_> = keys.iter().map(|key| chars(key)).collect();
         let bytes: Vec<usize> = keys.iter().map(|key| key.len()).collect();
         let mut values = vec![ptr::null_mut(); keys.len()];

@@ -2,12 +2,14 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-use alluvium_bench::engine::Log;
-use alluvium_bench::prove::prove;
-use alluvium_bench::run::{Event, Groups, Job, run_job};
+use alluvium_bench::engine::{EngineOption, Entry, Log};
+use alluvium_bench::prove::{Reopened, prove_with};
+use alluvium_bench::run::{Event, Flow, Groups, Job, run_job};
 use alluvium_bench::workload::keys::Keys;
 use alluvium_bench::workload::phase::{Amount, Defaults, Phase};
+use alluvium_bench::workload::script;
 use alluvium_rivals::ENGINES;
+use std::path::Path;
 
 const DEFAULTS: Defaults = Defaults {
     warm: Amount::Operations(50),
@@ -15,14 +17,75 @@ const DEFAULTS: Defaults = Defaults {
     rate: None,
 };
 
+/// The engines that can be opened here: SplinterDB only where its library is named.
+fn engines() -> impl Iterator<Item = (&'static Entry, Vec<EngineOption>)> {
+    let library = std::env::var("ALLUVIUM_SPLINTERDB").ok();
+    ENGINES
+        .iter()
+        .filter_map(move |entry| match (entry.name, &library) {
+            ("splinterdb", None) => None,
+            ("splinterdb", Some(library)) => {
+                let option = format!("splinterdb.library={library}");
+                Some((entry, vec![EngineOption::parse(&option).unwrap()]))
+            }
+            _ => Some((entry, Vec::new())),
+        })
+}
+
 #[test]
 fn every_adapter_answers_as_a_map_does() {
-    for (seed, entry) in ENGINES.iter().enumerate() {
+    for (seed, (entry, options)) in engines().enumerate() {
         let place = tempfile::tempdir().unwrap();
-        if let Err(error) = prove(entry, place.path(), 3000, seed as u64) {
+        let options: Vec<_> = options
+            .into_iter()
+            .map(|option| (option.name, option.value))
+            .collect();
+        let reopened = match entry.name {
+            "bf-tree" => Reopened::Refused,
+            _ => Reopened::WithEverything,
+        };
+        if let Err(error) = prove_with(entry, place.path(), &options, reopened, 3000, seed as u64) {
             panic!("{}: {error:#}", entry.name);
         }
     }
+}
+
+fn job(entry: &Entry, directory: &Path, phases: Vec<Phase>, options: Vec<EngineOption>) -> Job {
+    Job {
+        engine: entry.name.to_owned(),
+        repetition: 1,
+        directory: directory.to_owned(),
+        records: 1000,
+        keys: Keys::default(),
+        value_bytes: 100,
+        threads: 2,
+        phases,
+        flow: Flow::Separate,
+        is_loaded: false,
+        seed: 1,
+        log: Log::On,
+        cap: 64 << 20,
+        memory: None,
+        options,
+        settle_ms: 0,
+        verify_every: 1,
+        interval_ms: 100,
+        groups: Groups::default(),
+    }
+}
+
+/// Does a job; how many phases were measured.
+fn measured(job: &Job) -> usize {
+    let mut measured = 0;
+    let done = run_job(job, ENGINES, &mut |event| {
+        if let Event::Measured(row) = event {
+            measured += usize::from(row.operations > 0);
+        }
+    });
+    if let Err(error) = done {
+        panic!("{}: {error:#}", job.engine);
+    }
+    measured
 }
 
 #[test]
@@ -31,36 +94,82 @@ fn every_engine_goes_through_every_phase() {
         .iter()
         .map(|text| Phase::parse(text, DEFAULTS).unwrap())
         .collect();
-    for entry in ENGINES {
+    for (entry, options) in engines() {
         let place = tempfile::tempdir().unwrap();
-        let job = Job {
-            engine: entry.name.to_owned(),
-            repetition: 1,
-            directory: place.path().to_owned(),
-            records: 1000,
-            keys: Keys::default(),
-            value_bytes: 100,
-            threads: 2,
-            phases: phases.clone(),
-            is_loaded: false,
-            seed: 1,
-            log: Log::On,
-            cap: 64 << 20,
-            memory: None,
-            settle_ms: 0,
-            verify_every: 1,
-            interval_ms: 100,
-            groups: Groups::default(),
-        };
-        let mut measured = 0;
-        let done = run_job(&job, ENGINES, &mut |event| {
-            if let Event::Measured(row) = event {
-                measured += usize::from(row.operations > 0);
-            }
-        });
-        if let Err(error) = done {
-            panic!("{}: {error:#}", entry.name);
-        }
-        assert_eq!(measured, phases.len(), "{}", entry.name);
+        let job = job(entry, place.path(), phases.clone(), options);
+        assert_eq!(measured(&job), phases.len(), "{}", entry.name);
     }
+}
+
+#[test]
+fn every_engine_goes_through_a_script() {
+    let phases = script::parse("load, a:200, delete=90%, c:200, d:100, delete=50%, e:50", None).unwrap();
+    for (entry, options) in engines() {
+        let place = tempfile::tempdir().unwrap();
+        let mut job = job(entry, place.path(), phases.clone(), options);
+        job.flow = Flow::Continuous;
+        assert_eq!(measured(&job), phases.len(), "{}", entry.name);
+    }
+}
+
+/// Returns why an engine cannot be opened with an option.
+#[cfg(any(feature = "rocksdb", feature = "splinterdb"))]
+fn refused(name: &str, option: Option<&str>) -> String {
+    let entry = ENGINES.iter().find(|entry| entry.name == name).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let options = option.map(|text| EngineOption::parse(text).unwrap());
+    let job = job(entry, place.path(), Vec::new(), options.into_iter().collect());
+    format!("{:#}", run_job(&job, ENGINES, &mut |_| {}).unwrap_err())
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn options_of_rocksdb_are_heeded_and_wrong_ones_refused() {
+    let entry = ENGINES
+        .iter()
+        .find(|entry| entry.name == "rocksdb-direct")
+        .unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let options = ["background-jobs=3", "multi-get=single"]
+        .map(|text| EngineOption::parse(&format!("rocksdb-direct.{text}")).unwrap());
+    let phases = vec![Phase::parse("m", DEFAULTS).unwrap()];
+    let mut opened = Vec::new();
+    let job = job(entry, place.path(), phases, options.to_vec());
+    run_job(&job, ENGINES, &mut |event| {
+        if let Event::Opened { settings } = event {
+            opened = settings;
+        }
+    })
+    .unwrap();
+    for (name, value) in [("background jobs", "3"), ("reads of many keys", "one by one")] {
+        assert!(
+            opened.contains(&(name.to_owned(), value.to_owned())),
+            "{opened:?}"
+        );
+    }
+    for (option, words) in [
+        ("background-jobs=0", "write a number from 1 to 64"),
+        ("multi-get=async", "write batched or single"),
+        (
+            "speed=high",
+            "it has the options background-jobs, cache-percent, multi-get",
+        ),
+    ] {
+        let error = refused("rocksdb", Some(&format!("rocksdb.{option}")));
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+#[cfg(feature = "splinterdb")]
+#[test]
+fn a_library_that_is_not_splinterdb_is_refused_by_name() {
+    let error = refused("splinterdb", None);
+    assert!(error.contains("say --splinterdb-library PATH"), "{error}");
+    let error = refused("splinterdb", Some("splinterdb.library=/nowhere/libsplinterdb.so"));
+    assert!(
+        error.contains("/nowhere/libsplinterdb.so cannot be opened"),
+        "{error}"
+    );
+    let error = refused("splinterdb", Some("splinterdb.library=libc.so.6"));
+    assert!(error.contains("libc.so.6 has no function splinterdb_"), "{error}");
 }

@@ -5,10 +5,11 @@
 //!
 //! *Does not know*: how anything is measured; that is `alluvium_bench`.
 //!
-//! *Read in this order*: this file (YCSB, comparisons, tables), `sweep.rs`, `trace.rs`,
-//! `server.rs`, `ceiling.rs`.
+//! *Read in this order*: this file (YCSB), `sweep.rs`, `trace.rs`, `server.rs`, `ceiling.rs`,
+//! `reports.rs` (comparisons, tables).
 
 mod ceiling;
+mod reports;
 mod server;
 mod sweep;
 mod trace;
@@ -20,15 +21,15 @@ use crate::screen::{self, Output};
 use crate::sizes::{self, Bytes, count, human};
 use crate::stop;
 use alluvium_bench::cgroup;
-use alluvium_bench::engine::Log;
+use alluvium_bench::engine::{EngineOption, Log};
 use alluvium_bench::engines::{OWN, find};
-use alluvium_bench::report::compare::compare;
-use alluvium_bench::report::{Report, machine::Machine, table};
+use alluvium_bench::report::{Report, machine::Machine, script as over_time, table};
 use alluvium_bench::run::{
-    self, Cap, Event, Failure, Files, Groups, Job, Listener, Loads, Orders, Outcome, Runner,
+    self, Cap, Event, Failure, Files, Flow, Groups, Job, Listener, Loads, Orders, Outcome, Runner,
 };
 use alluvium_bench::workload::keys::Keys;
 use alluvium_bench::workload::phase::{Amount, Defaults, Phase, Task, parse_amount, parse_count};
+use alluvium_bench::workload::script;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use std::io::{IsTerminal, Write};
@@ -39,6 +40,7 @@ const EXAMPLES: &str = "\
 Examples:
   alluvium bench ycsb --records 20M --memory 512M --phases load,c:uniform,c,a,e
   alluvium bench ycsb --engines alluvium,rocksdb,leveldb --records 5M --repetitions 3 --json report.json
+  alluvium bench ycsb --script 'load, a:30s, e:30s, c:30s, delete=90%, a:30s' --engines alluvium,rocksdb
   alluvium bench ycsb --phases load,c:warm=20M+run=8s,b:rate=5000    # a long warm-up; a schedule of 5,000 a second
 
 Engines other than alluvium are in a program of their own, alluvium-rivals:
@@ -69,9 +71,9 @@ pub enum What {
     /// workload.
     Ceiling(Box<ceiling::Verb>),
     /// Two reports: what became slower or dearer.
-    Compare(Compare),
+    Compare(reports::Compare),
     /// Reports as one table in Markdown, for a page.
-    Table(Table),
+    Table(reports::Table),
     /// One engine in this process, as told on standard input: what `bench` starts.
     #[command(hide = true)]
     Child,
@@ -81,8 +83,9 @@ pub enum What {
 /// page cache included [default: a quarter of the data, at least 64 MiB].
 #[derive(Args, Debug)]
 pub struct Common {
-    /// The engines, separated by commas: alluvium, rocksdb, rocksdb-universal, leveldb, lmdb,
-    /// sqlite, fjall, redb; none, which costs nothing.
+    /// The engines, separated by commas: alluvium, rocksdb (through the page cache),
+    /// rocksdb-direct, rocksdb-universal, leveldb, lmdb, sqlite, fjall, redb, bf-tree, splinterdb;
+    /// none, which costs nothing.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
     pub engines: Vec<String>,
     /// How many records are loaded.
@@ -128,6 +131,13 @@ pub struct Common {
     /// the cap.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub engine_memory: Option<Bytes>,
+    /// An option of an engine, as in rocksdb.background-jobs=4; may be repeated. Options that an
+    /// engine does not know are refused with those that it knows.
+    #[arg(long = "engine-option", value_name = "ENGINE.NAME=VALUE", value_parser = EngineOption::parse)]
+    pub engine_options: Vec<EngineOption>,
+    /// SplinterDB's shared library, for the engine splinterdb.
+    #[arg(long, value_name = "PATH", env = "ALLUVIUM_SPLINTERDB")]
+    pub splinterdb_library: Option<PathBuf>,
     /// Where the files of the engines are made, and removed in the end.
     #[arg(long, value_name = "PATH", default_value = "alluvium-bench-data")]
     pub directory: PathBuf,
@@ -157,45 +167,13 @@ pub struct Ycsb {
         default_value = "load,a,b,c,f,d,e"
     )]
     pub phases: Vec<String>,
+    /// A changing workload instead: phases one after the other, each for a time, without a pause or
+    /// a warm-up, and the throughput over time. delete=90% deletes nine of ten records.
+    #[arg(long, value_name = "SCRIPT", conflicts_with_all = ["phases", "load_once"])]
+    pub script: Option<String>,
     #[command(flatten)]
     pub common: Common,
 }
-
-/// Two reports.
-#[derive(Args, Debug)]
-#[command(after_help = COMPARE_EXAMPLES)]
-pub struct Compare {
-    /// The report from before.
-    #[arg(value_name = "BEFORE")]
-    pub before: PathBuf,
-    /// The report from now.
-    #[arg(value_name = "AFTER")]
-    pub after: PathBuf,
-    /// Say what differs by more than this part, in a hundred.
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
-    pub by: f64,
-}
-
-const COMPARE_EXAMPLES: &str = "\
-Examples:
-  alluvium bench compare yesterday.json today.json
-  alluvium bench compare yesterday.json today.json --by 10 --json
-
-It exits with 1 when something is worse, and with 0 when nothing is.";
-
-/// Reports.
-#[derive(Args, Debug)]
-#[command(after_help = TABLE_EXAMPLES)]
-pub struct Table {
-    /// The reports: of several engines, or of several numbers of threads. An engine that two of
-    /// them have measured alike has a column for each, the later ones with the file's name.
-    #[arg(value_name = "REPORT", required = true)]
-    pub reports: Vec<PathBuf>,
-}
-
-const TABLE_EXAMPLES: &str = "\
-Examples:
-  alluvium bench table alluvium.json rocksdb.json > table.md";
 
 /// The program that has the other engines.
 const RIVALS: &str = "alluvium-rivals";
@@ -222,6 +200,9 @@ impl Bench {
 
 impl Ycsb {
     fn run(&self, context: &Context) -> Result<Exit> {
+        if let Some(text) = &self.script {
+            return self.run_script(context, text);
+        }
         let defaults = self.common.defaults();
         let phases = self
             .phases
@@ -232,44 +213,19 @@ impl Ycsb {
         let report = measure(&orders)?;
         publish(context, self.common.file.as_deref(), &report)
     }
-}
 
-impl Compare {
-    fn run(&self, context: &Context) -> Result<Exit> {
-        let (before, after) = (Report::read(&self.before)?, Report::read(&self.after)?);
-        let found = compare(&before, &after, self.by / 100.0);
-        let is_worse = found.iter().any(|difference| difference.worse > 0.0);
-        let mut out = Output::new();
-        if context.is_json() {
-            out.json(&serde_json::to_value(&found)?)?;
-        } else {
-            for difference in &found {
-                out.line(&difference.to_string())?;
-            }
+    fn run_script(&self, context: &Context, text: &str) -> Result<Exit> {
+        let phases = script::parse(text, self.common.defaults().rate).map_err(usage)?;
+        if script::deletes(&phases) && (self.common.keep || self.common.reuse) {
+            return Err(usage(
+                "--keep and --reuse are for stores with all their records, and the script deletes some: \
+                 leave out delete= or them",
+            ));
         }
-        out.flush()?;
-        if found.is_empty() {
-            screen::note(&format!("nothing differs by more than {} %", self.by));
-        }
-        Ok(if is_worse { Exit::NotFound } else { Exit::Done })
-    }
-}
-
-impl Table {
-    fn run(&self) -> Result<Exit> {
-        let (first, others) = self
-            .reports
-            .split_first()
-            .ok_or_else(|| usage("there is no report to show"))?;
-        let mut whole = Report::read(first)?;
-        for file in others {
-            let name = file.file_stem().unwrap_or_default().to_string_lossy();
-            whole.join(Report::read(file)?, &name);
-        }
-        let mut out = Output::new();
-        out.write_all(table::markdown(&whole).as_bytes())?;
-        out.flush()?;
-        Ok(Exit::Done)
+        let mut orders = self.common.orders(context, phases)?;
+        orders.job.flow = Flow::Continuous;
+        let report = measure(&orders)?;
+        publish(context, self.common.file.as_deref(), &report)
     }
 }
 
@@ -289,6 +245,23 @@ impl Common {
             run: self.run,
             rate: self.rate.map(|rate| rate as f64),
         }
+    }
+
+    /// Returns the options of engines.
+    fn options(&self) -> Result<Vec<EngineOption>> {
+        let is_asked = |option: &&EngineOption| self.engines.contains(&option.engine);
+        if let Some(option) = self.engine_options.iter().find(|option| !is_asked(option)) {
+            return Err(usage(format!(
+                "--engine-option {}.{}: {} is not among --engines",
+                option.engine, option.name, option.engine
+            )));
+        }
+        let library = self.splinterdb_library.iter().map(|path| EngineOption {
+            engine: "splinterdb".to_owned(),
+            name: "library".to_owned(),
+            value: path.to_string_lossy().into_owned(),
+        });
+        Ok(library.chain(self.engine_options.iter().cloned()).collect())
     }
 
     /// Returns whether processes are capped.
@@ -337,11 +310,13 @@ impl Common {
             value_bytes: self.value_bytes,
             threads: self.threads,
             phases,
+            flow: Flow::Separate,
             is_loaded: self.reuse,
             seed: self.seed,
             log: if self.without_log { Log::Off } else { Log::On },
             cap: bytes,
             memory: self.engine_memory.map(|memory| memory.0),
+            options: self.options()?,
             settle_ms,
             verify_every: 8,
             interval_ms: 100,
@@ -383,6 +358,11 @@ fn publish(context: &Context, file: Option<&Path>, report: &Report) -> Result<Ex
         out.json(&serde_json::to_value(report)?)?;
     } else {
         out.write_all(table::table(report).as_bytes())?;
+        let over_time = over_time::text(report);
+        if !over_time.is_empty() {
+            out.line("")?;
+            out.write_all(over_time.as_bytes())?;
+        }
     }
     out.flush()?;
     if let Some(file) = file {

@@ -1,0 +1,106 @@
+//! How far the throughput of a phase fell, from its operations by interval.
+
+use serde::{Deserialize, Serialize};
+
+/// A part of the later mean below which the throughput counts as fallen.
+const FALLEN: f64 = 0.25;
+
+/// The steadiness of one phase. The later mean is that of the second half of the phase, when the
+/// engine has got used to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Dips {
+    /// Operations a second over the whole phase.
+    pub mean_per_s: f64,
+    /// Operations a second over the second half.
+    pub later_mean_per_s: f64,
+    /// Operations in the worst second, wherever it begins; of a shorter phase, its mean.
+    pub lowest_second_per_s: f64,
+    /// Seconds below a quarter of the later mean, all together.
+    pub below_s: f64,
+    /// The longest of these without an end.
+    pub longest_below_s: f64,
+}
+
+impl Dips {
+    /// Returns the dips of a phase that took `seconds`. An interval that the phase did not fill
+    /// does not count; one without operations does.
+    #[must_use]
+    pub fn of(series: &[u64], interval_ms: u64, seconds: f64) -> Option<Dips> {
+        let interval_s = interval_ms.max(1) as f64 / 1e3;
+        // A phase of exactly two seconds has taken a few nanoseconds less or more.
+        let whole = (seconds / interval_s + 1e-6) as usize;
+        if whole == 0 {
+            return None;
+        }
+        let mut counts = series.to_vec();
+        counts.resize(whole, 0);
+        let per_s = |counts: &[u64]| {
+            let sum: u64 = counts.iter().sum();
+            sum as f64 / (counts.len() as f64 * interval_s)
+        };
+        let later_mean_per_s = per_s(&counts[whole / 2..]);
+        let second = ((1.0 / interval_s).round() as usize).clamp(1, whole);
+        let lowest_second_per_s = counts.windows(second).map(per_s).fold(f64::MAX, f64::min);
+        let least = later_mean_per_s * FALLEN * interval_s;
+        let (mut below, mut longest, mut now) = (0usize, 0usize, 0usize);
+        for &count in &counts {
+            now = if (count as f64) < least { now + 1 } else { 0 };
+            below += usize::from(now > 0);
+            longest = longest.max(now);
+        }
+        Some(Dips {
+            mean_per_s: per_s(&counts),
+            later_mean_per_s,
+            lowest_second_per_s,
+            below_s: below as f64 * interval_s,
+            longest_below_s: longest as f64 * interval_s,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steady_phase_has_no_dips() {
+        let dips = Dips::of(&[10; 30], 100, 3.0).unwrap();
+        assert_eq!((dips.mean_per_s, dips.later_mean_per_s), (100.0, 100.0));
+        assert_eq!(dips.lowest_second_per_s, 100.0);
+        assert_eq!((dips.below_s, dips.longest_below_s), (0.0, 0.0));
+    }
+
+    #[test]
+    fn a_slow_beginning_is_measured_by_what_comes_later() {
+        // Two seconds and a half with a fifth of the later throughput, half a second of it apart.
+        let mut series = vec![2; 20];
+        series.extend([10; 10]);
+        series.extend([2; 5]);
+        series.extend([10; 45]);
+        let dips = Dips::of(&series, 100, 8.0).unwrap();
+        assert_eq!(dips.later_mean_per_s, 100.0);
+        assert_eq!(dips.lowest_second_per_s, 20.0);
+        assert!((dips.below_s - 2.5).abs() < 1e-9 && (dips.longest_below_s - 2.0).abs() < 1e-9);
+        assert!((dips.mean_per_s - 75.0).abs() < 1e-9, "{dips:?}");
+    }
+
+    #[test]
+    fn an_operation_that_ends_late_leaves_intervals_without_any() {
+        // Twenty intervals were full; then nothing until one operation ended, a second later.
+        let mut series = vec![10; 20];
+        series.extend([0; 10]);
+        series.push(1);
+        let dips = Dips::of(&series, 100, 3.05).unwrap();
+        assert_eq!(dips.lowest_second_per_s, 0.0);
+        assert!((dips.longest_below_s - 1.0).abs() < 1e-9, "{dips:?}");
+        // The same if the series itself ends early.
+        assert_eq!(Dips::of(&series[..20], 100, 3.05), Some(dips));
+    }
+
+    #[test]
+    fn a_phase_without_a_whole_interval_says_nothing() {
+        assert_eq!(Dips::of(&[5], 100, 0.05), None);
+        let dips = Dips::of(&[5, 5, 1], 100, 0.25).unwrap();
+        assert_eq!((dips.mean_per_s, dips.lowest_second_per_s), (50.0, 50.0));
+    }
+}

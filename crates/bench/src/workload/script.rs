@@ -1,0 +1,164 @@
+//! Scripts: phases one after the other, without a pause and without a warm-up, as in
+//! `load, a:30s, e:uniform+30s, delete=90%, a:30s`.
+
+use super::phase::{Amount, Defaults, Lengths, Phase, Task, parse_amount};
+use anyhow::{Result, anyhow};
+
+/// The parts of a script, as errors show them.
+const ALLOWED: &str = "a script has parts such as load (the first), a:30s, e:uniform+30s, c:2M or delete=90%, separated by commas";
+
+/// Reads a script. Its phases are named by their place and what was typed, so that two that do the
+/// same can be told apart.
+///
+/// # Errors
+/// With the part that is wrong, and what is allowed there.
+pub fn parse(text: &str, rate: Option<f64>) -> Result<Vec<Phase>> {
+    let parts = text.split(',').map(str::trim).enumerate();
+    parts
+        .map(|(at, part)| {
+            let mut phase = read(part, at == 0, rate)
+                .map_err(|why| anyhow!("part {} of the script, {part:?}: {why}; {ALLOWED}", at + 1))?;
+            phase.name = format!("{} {part}", at + 1);
+            Ok(phase)
+        })
+        .collect()
+}
+
+/// Returns whether a script leaves fewer records than there were.
+#[must_use]
+pub fn deletes(phases: &[Phase]) -> bool {
+    phases
+        .iter()
+        .any(|phase| matches!(phase.task, Task::Delete { .. }))
+}
+
+fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<Phase, String> {
+    if part.is_empty() {
+        return Err("nothing stands there".to_owned());
+    }
+    if let Some(share) = part.strip_prefix("delete") {
+        return Ok(Phase {
+            name: String::new(),
+            task: Task::Delete {
+                percent: percent(share)?,
+            },
+            scan: Lengths::Uniform(1),
+            warm: Amount::Operations(0),
+            run: Amount::Operations(0),
+            rate,
+        });
+    }
+    let (name, words) = part.split_once(':').unwrap_or((part, ""));
+    let (mut amount, mut others) = (None, Vec::new());
+    for word in words.split('+').filter(|word| !word.is_empty()) {
+        if word.starts_with("warm=") || word.starts_with("run=") {
+            return Err("nothing warms up in a script, and the time stands by itself".to_owned());
+        }
+        if !word.starts_with(|c: char| c.is_ascii_digit()) {
+            others.push(word);
+            continue;
+        }
+        let parsed = parse_amount(word)?;
+        if parsed.is_nothing() {
+            return Err(format!("{word} is no time at all"));
+        }
+        if amount.replace(parsed).is_some() {
+            return Err("it has two times".to_owned());
+        }
+    }
+    let is_load = name == "load";
+    let run = match (is_load, amount) {
+        (false, Some(amount)) => amount,
+        (true, None) if is_first => Amount::Operations(0),
+        (true, None) => return Err("records are loaded once, before anything else".to_owned()),
+        (true, Some(_)) => return Err("a load takes as long as it takes".to_owned()),
+        (false, None) => Amount::Operations(0),
+    };
+    let defaults = Defaults {
+        warm: Amount::Operations(0),
+        run,
+        rate,
+    };
+    let text = match others.is_empty() {
+        true => name.to_owned(),
+        false => format!("{name}:{}", others.join("+")),
+    };
+    let phase = Phase::parse(&text, defaults).map_err(|error| format!("{error:#}"))?;
+    if !is_load && amount.is_none() {
+        return Err("say for how long, as in a:30s".to_owned());
+    }
+    Ok(phase)
+}
+
+/// Reads `=90%`.
+fn percent(share: &str) -> Result<u8, String> {
+    let number = share
+        .strip_prefix('=')
+        .and_then(|share| share.strip_suffix('%'))
+        .and_then(|digits| digits.parse::<u8>().ok());
+    number
+        .filter(|percent| (1..100).contains(percent))
+        .ok_or_else(|| "a share of the records is deleted, from delete=1% to delete=99%".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_read_part_by_part() {
+        let phases = parse(
+            "load, a:30s, e:uniform+500ms,delete=90%, a:30s, c:2M+rate=5000",
+            None,
+        )
+        .unwrap();
+        let names: Vec<&str> = phases.iter().map(|phase| phase.name.as_str()).collect();
+        assert_eq!(
+            names,
+            [
+                "1 load",
+                "2 a:30s",
+                "3 e:uniform+500ms",
+                "4 delete=90%",
+                "5 a:30s",
+                "6 c:2M+rate=5000"
+            ]
+        );
+        assert_eq!(phases[0].task, Task::Load);
+        assert_eq!(phases[1].run, Amount::Milliseconds(30_000));
+        assert_eq!(phases[2].run, Amount::Milliseconds(500));
+        assert_eq!(phases[3].task, Task::Delete { percent: 90 });
+        assert_eq!(
+            (phases[5].run, phases[5].rate),
+            (Amount::Operations(2_000_000), Some(5000.0))
+        );
+        assert!(phases.iter().all(|phase| phase.warm.is_nothing()));
+        assert!(deletes(&phases) && !deletes(&phases[..3]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_part_and_what_is_allowed() {
+        for (text, part, why) in [
+            ("load,,a:3s", "part 2 of the script, \"\"", "nothing stands there"),
+            ("load, a", "part 2 of the script, \"a\"", "say for how long"),
+            ("load, a:3x", "part 2", "no amount"),
+            ("load, a:0s", "part 2", "no time at all"),
+            ("load, a:3s+4s", "part 2", "two times"),
+            ("load, x:3s", "part 2", "they are load, a"),
+            ("load, a:fast+3s", "part 2", "unknown"),
+            ("load, a:warm=3s+3s", "part 2", "nothing warms up"),
+            ("a:3s, load", "part 2", "before anything else"),
+            ("load:3s", "part 1", "as long as it takes"),
+            ("load, delete=100%", "part 2", "delete=1% to delete=99%"),
+            ("load, delete=0%", "part 2", "delete=1% to delete=99%"),
+            ("load, delete=9", "part 2", "delete=1% to delete=99%"),
+            ("load, delete", "part 2", "delete=1% to delete=99%"),
+            ("", "part 1", "nothing stands there"),
+        ] {
+            let error = parse(text, None).unwrap_err().to_string();
+            assert!(error.starts_with(part), "{text}: {error}");
+            assert!(error.contains(why), "{text}: {error}");
+            assert!(error.ends_with(ALLOWED), "{text}: {error}");
+        }
+    }
+}

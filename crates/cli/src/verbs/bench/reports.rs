@@ -1,0 +1,87 @@
+//! `bench compare` and `bench table`: reports that are there already.
+
+use super::usage;
+use crate::Exit;
+use crate::context::Context;
+use crate::screen::{self, Output};
+use alluvium_bench::report::compare::compare;
+use alluvium_bench::report::{Report, table};
+use anyhow::Result;
+use clap::Args;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Two reports.
+#[derive(Args, Debug)]
+#[command(after_help = COMPARE_EXAMPLES)]
+pub struct Compare {
+    /// The report from before.
+    #[arg(value_name = "BEFORE")]
+    pub before: PathBuf,
+    /// The report from now.
+    #[arg(value_name = "AFTER")]
+    pub after: PathBuf,
+    /// Say what differs by more than this part, in a hundred.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    pub by: f64,
+}
+
+const COMPARE_EXAMPLES: &str = "\
+Examples:
+  alluvium bench compare yesterday.json today.json
+  alluvium bench compare yesterday.json today.json --by 10 --json
+
+It exits with 1 when something is worse, and with 0 when nothing is.";
+
+/// Reports.
+#[derive(Args, Debug)]
+#[command(after_help = TABLE_EXAMPLES)]
+pub struct Table {
+    /// The reports: of several engines, or of several numbers of threads. An engine that two of
+    /// them have measured alike has a column for each, the later ones with the file's name.
+    #[arg(value_name = "REPORT", required = true)]
+    pub reports: Vec<PathBuf>,
+}
+
+const TABLE_EXAMPLES: &str = "\
+Examples:
+  alluvium bench table alluvium.json rocksdb.json > table.md";
+
+impl Compare {
+    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+        let (before, after) = (Report::read(&self.before)?, Report::read(&self.after)?);
+        let found = compare(&before, &after, self.by / 100.0);
+        let is_worse = found.iter().any(|difference| difference.worse > 0.0);
+        let mut out = Output::new();
+        if context.is_json() {
+            out.json(&serde_json::to_value(&found)?)?;
+        } else {
+            for difference in &found {
+                out.line(&difference.to_string())?;
+            }
+        }
+        out.flush()?;
+        if found.is_empty() {
+            screen::note(&format!("nothing differs by more than {} %", self.by));
+        }
+        Ok(if is_worse { Exit::NotFound } else { Exit::Done })
+    }
+}
+
+impl Table {
+    pub(super) fn run(&self) -> Result<Exit> {
+        let (first, others) = self
+            .reports
+            .split_first()
+            .ok_or_else(|| usage("there is no report to show"))?;
+        let mut whole = Report::read(first)?;
+        for file in others {
+            let name = file.file_stem().unwrap_or_default().to_string_lossy();
+            whole.join(Report::read(file)?, &name);
+        }
+        let mut out = Output::new();
+        out.write_all(table::markdown(&whole).as_bytes())?;
+        out.flush()?;
+        Ok(Exit::Done)
+    }
+}

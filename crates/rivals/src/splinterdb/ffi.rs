@@ -1,0 +1,185 @@
+//! What is used of SplinterDB's C API. Names, types and their order are those of
+//! `splinterdb/splinterdb.h`, `data.h` and `public_util.h` as of June 2026 (commit d2173e0e), for
+//! Linux on 64 bits. Other versions have another `splinterdb_config`.
+
+use anyhow::{Context, Result, anyhow};
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
+use std::path::Path;
+use std::ptr;
+
+/// The headers that this follows.
+pub(super) const HEADERS: &str = "those of June 2026 (commit d2173e0e)";
+
+/// `splinterdb`, opaque.
+#[repr(C)]
+pub(super) struct Kvs {
+    _private: [u8; 0],
+}
+
+/// `splinterdb_iterator`, opaque.
+#[repr(C)]
+pub(super) struct Iterator {
+    _private: [u8; 0],
+}
+
+/// `slice`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Slice {
+    pub(super) length: u64,
+    pub(super) data: *const c_void,
+}
+
+/// `data_config`: six functions, which the library itself fills in.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct DataConfig {
+    functions: [usize; 6],
+}
+
+/// `splinterdb_config`. Zero is a default, except where the header requires a value.
+#[repr(C)]
+pub(super) struct Config {
+    pub(super) filename: *const c_char,
+    pub(super) cache_size: u64,
+    pub(super) disk_size: u64,
+    pub(super) data_cfg: *mut DataConfig,
+    pub(super) heap_handle: *mut c_void,
+    pub(super) heap_id: *mut c_void,
+    pub(super) shmem_size: u64,
+    pub(super) use_shmem: bool,
+    pub(super) page_size: u64,
+    pub(super) extent_size: u64,
+    pub(super) io_flags: c_int,
+    pub(super) io_perms: u32,
+    pub(super) io_async_queue_depth: u64,
+    pub(super) cache_use_stats: bool,
+    pub(super) cache_logfile: *const c_char,
+    pub(super) num_memtable_bg_threads: u64,
+    pub(super) num_normal_bg_threads: u64,
+    pub(super) btree_rough_count_height: u64,
+    pub(super) filter_hash_size: u64,
+    pub(super) filter_log_index_size: u64,
+    pub(super) use_log: bool,
+    pub(super) memtable_capacity: u64,
+    pub(super) fanout: u64,
+    pub(super) use_stats: u64,
+    pub(super) reclaim_threshold: u64,
+    pub(super) queue_scale_percent: u64,
+    pub(super) prefetch_budget: u64,
+}
+
+impl Config {
+    /// Zeros: the library's own choice, wherever it has one.
+    pub(super) const DEFAULT: Config = Config {
+        filename: ptr::null(),
+        cache_size: 0,
+        disk_size: 0,
+        data_cfg: ptr::null_mut(),
+        heap_handle: ptr::null_mut(),
+        heap_id: ptr::null_mut(),
+        shmem_size: 0,
+        use_shmem: false,
+        page_size: 0,
+        extent_size: 0,
+        io_flags: 0,
+        io_perms: 0,
+        io_async_queue_depth: 0,
+        cache_use_stats: false,
+        cache_logfile: ptr::null(),
+        num_memtable_bg_threads: 0,
+        num_normal_bg_threads: 0,
+        btree_rough_count_height: 0,
+        filter_hash_size: 0,
+        filter_log_index_size: 0,
+        use_log: false,
+        memtable_capacity: 0,
+        fanout: 0,
+        use_stats: 0,
+        reclaim_threshold: 0,
+        queue_scale_percent: 0,
+        prefetch_budget: 0,
+    };
+}
+
+// What gcc makes of the header.
+const _: () = assert!(size_of::<Config>() == 208 && size_of::<DataConfig>() == 48);
+const _: () = assert!(offset_of!(Config, io_flags) == 80);
+const _: () = assert!(offset_of!(Config, num_memtable_bg_threads) == 112);
+const _: () = assert!(offset_of!(Config, use_log) == 152);
+const _: () = assert!(offset_of!(Config, prefetch_budget) == 200);
+
+/// `splinterdb_lookup_result`: twenty pointers, opaque.
+#[repr(C, align(8))]
+#[derive(Default)]
+pub(super) struct LookupResult {
+    opaque: [u64; 20],
+}
+
+/// `SPLINTERDB_LOOKUP_VALUE`.
+pub(super) const LOOKUP_VALUE: u64 = 0;
+/// `greater_than_or_equal` of `comparison`.
+pub(super) const GREATER_THAN_OR_EQUAL: c_int = 3;
+
+macro_rules! functions {
+    ($($name:ident: $kind:ty,)*) => {
+        /// The functions of a library that is open. It stays open until the process ends.
+        pub(super) struct Functions {
+            $(pub(super) $name: $kind,)*
+        }
+
+        impl Functions {
+            /// Opens a library and finds every function in it.
+            pub(super) fn open(path: &Path) -> Result<Functions> {
+                // SAFETY: the user names SplinterDB's library, whose initialisers do no harm.
+                let library = unsafe { libloading::Library::new(path) };
+                let library = library.map_err(|error| {
+                    anyhow!("SplinterDB's library {} cannot be opened: {error}", path.display())
+                })?;
+                // Its threads and what it registers for the end of threads outlive any engine.
+                let library: &'static libloading::Library = Box::leak(Box::new(library));
+                // A function that only these headers' version has besides those that are used.
+                find::<unsafe extern "C" fn()>(library, path, MARK)?;
+                Ok(Functions {
+                    $($name: find::<$kind>(library, path, stringify!($name))?,)*
+                })
+            }
+        }
+    };
+}
+
+/// It came with the version whose configuration is declared here.
+const MARK: &str = "splinterdb_notification_init_polling";
+
+fn find<T: Copy>(library: &'static libloading::Library, path: &Path, name: &str) -> Result<T> {
+    // SAFETY: the function has the type that the headers give it.
+    let found = unsafe { library.get::<T>(name.as_bytes()) };
+    found.map(|function| *function).with_context(|| {
+        format!(
+            "{} has no function {name}: build SplinterDB as of the headers that the adapter follows, {HEADERS}",
+            path.display()
+        )
+    })
+}
+
+functions! {
+    splinterdb_get_version: unsafe extern "C" fn() -> *const c_char,
+    default_data_config_init: unsafe extern "C" fn(*mut DataConfig),
+    splinterdb_create: unsafe extern "C" fn(*const Config, *mut *mut Kvs) -> c_int,
+    splinterdb_open: unsafe extern "C" fn(*const Config, *mut *mut Kvs) -> c_int,
+    splinterdb_close: unsafe extern "C" fn(*mut *mut Kvs),
+    splinterdb_insert: unsafe extern "C" fn(*mut Kvs, Slice, Slice, *mut LookupResult) -> c_int,
+    splinterdb_delete: unsafe extern "C" fn(*mut Kvs, Slice, *mut LookupResult) -> c_int,
+    splinterdb_lookup_result_init: unsafe extern "C" fn(*const Kvs, *mut LookupResult, u64, u64, *mut c_char),
+    splinterdb_lookup_result_deinit: unsafe extern "C" fn(*mut LookupResult),
+    splinterdb_lookup: unsafe extern "C" fn(*mut Kvs, Slice, *mut LookupResult) -> c_int,
+    splinterdb_lookup_found: unsafe extern "C" fn(*const LookupResult) -> bool,
+    splinterdb_lookup_result_value: unsafe extern "C" fn(*const LookupResult, *mut Slice) -> c_int,
+    splinterdb_iterator_init: unsafe extern "C" fn(*mut Kvs, *mut *mut Iterator, c_int, Slice) -> c_int,
+    splinterdb_iterator_deinit: unsafe extern "C" fn(*mut Iterator),
+    splinterdb_iterator_valid: unsafe extern "C" fn(*mut Iterator) -> bool,
+    splinterdb_iterator_next: unsafe extern "C" fn(*mut Iterator),
+    splinterdb_iterator_get_current: unsafe extern "C" fn(*mut Iterator, *mut Slice, *mut Slice),
+    splinterdb_iterator_status: unsafe extern "C" fn(*const Iterator) -> c_int,
+}
