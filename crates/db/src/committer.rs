@@ -9,6 +9,7 @@ use crate::engine::Engine;
 use crate::{Durability, Error, Result, WriteBatch};
 use alluvium_base::Sequence;
 use parking_lot::{Condvar, Mutex};
+use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
@@ -46,8 +47,43 @@ enum Phase {
 
 #[derive(Debug)]
 struct Request {
-    batch: WriteBatch,
+    job: Job,
     promise: Promise,
+}
+
+/// What commits when it is told a durability, and returns the number of its last write.
+type Run = Box<dyn FnOnce(Durability) -> Result<Sequence> + Send>;
+
+/// What is to be committed.
+pub(crate) enum Job {
+    Batch(WriteBatch),
+    /// What commits itself. It holds no handle of the store, which the thread could not close.
+    Deferred {
+        durability: Durability,
+        run: Run,
+    },
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").finish_non_exhaustive()
+    }
+}
+
+impl Job {
+    fn durability(&self) -> Option<Durability> {
+        match self {
+            Job::Batch(batch) => batch.durability,
+            Job::Deferred { durability, .. } => Some(*durability),
+        }
+    }
+
+    fn run(self, engine: &Engine, durability: Durability) -> Result<Sequence> {
+        match self {
+            Job::Batch(batch) => engine.commit(&batch.commit, batch.owners(), durability),
+            Job::Deferred { run, .. } => run(durability),
+        }
+    }
 }
 
 /// Where the thread leaves what became of a write.
@@ -94,14 +130,14 @@ impl Committer {
 
     /// Hands a write over, and has the task woken when it is known what became of it. It fails at
     /// once if no thread can take it.
-    pub(crate) fn submit(&self, batch: WriteBatch, waker: &Waker) -> Arc<Outcome> {
+    pub(crate) fn submit(&self, job: Job, waker: &Waker) -> Arc<Outcome> {
         let outcome = Arc::new(Outcome::default());
         outcome.0.lock().waker = Some(waker.clone());
-        self.enqueue(batch, Promise(Some(Arc::clone(&outcome))));
+        self.enqueue(job, Promise(Some(Arc::clone(&outcome))));
         outcome
     }
 
-    fn enqueue(&self, batch: WriteBatch, promise: Promise) {
+    fn enqueue(&self, job: Job, promise: Promise) {
         let mut state = self.0.state.lock();
         match state.phase {
             Phase::Running(_) => {}
@@ -124,7 +160,7 @@ impl Committer {
                 }
             }
         }
-        state.requests.push(Request { batch, promise });
+        state.requests.push(Request { job, promise });
         drop(state);
         self.0.arrived.notify_one();
     }
@@ -164,11 +200,11 @@ impl Queue {
     fn commit(&self, round: Vec<Request>) {
         let mut durable = Vec::new();
         let mut through: Sequence = 0;
-        for Request { batch, promise } in round {
-            let wanted = batch.durability.unwrap_or(self.engine.durability);
+        for Request { job, promise } in round {
+            let wanted = job.durability().unwrap_or(self.engine.durability);
             // The sync comes later, for all of them.
             let now = wanted.min(Durability::Process);
-            match self.engine.commit(&batch.commit, batch.owners(), now) {
+            match job.run(&self.engine, now) {
                 Ok(last) if wanted == Durability::Disk => {
                     through = through.max(last);
                     durable.push(promise);
@@ -246,8 +282,8 @@ mod tests {
         // The round is lost as a panic in the middle of it would lose it.
         let queue = Arc::clone(&seas.shared().committer.0);
         let promise = Promise(Some(Arc::clone(&outcome)));
-        let batch = WriteBatch::new();
-        queue.state.lock().requests.push(Request { batch, promise });
+        let job = Job::Batch(WriteBatch::new());
+        queue.state.lock().requests.push(Request { job, promise });
         let panicked = std::thread::spawn(move || {
             let _ending = Ending(&queue);
             panic!("injected by a test");

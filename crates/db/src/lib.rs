@@ -72,12 +72,15 @@ mod db;
 pub mod devices;
 mod engine;
 mod error;
+mod fault;
+mod footprint;
 mod format;
 mod futures;
 mod iter;
 pub mod keys;
 mod keyspace;
 mod keyspace_options;
+mod lock_manager;
 mod locks;
 mod machine;
 mod manifest;
@@ -87,6 +90,7 @@ mod outline;
 mod pin;
 mod place;
 mod progress;
+mod ranges;
 mod reactor;
 mod reads;
 mod repair;
@@ -99,6 +103,8 @@ mod stats;
 mod structure;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
+mod transaction;
+mod transaction_options;
 mod value;
 mod worker;
 mod write_set;
@@ -123,7 +129,7 @@ pub use changes::{Change, ChangeSet, Changes};
 pub use check::{CheckReport, CheckedStructure};
 pub use db::{Db, MAX_NAME};
 pub use engine::MemoryUse;
-pub use engine::RecordStats;
+pub use engine::{RecordStats, TransactionInfo, TransactionStats};
 pub use error::{Error, ErrorKind, Result, StorageError};
 pub use futures::{Get, MultiGet, Write};
 pub use iter::{Iter, Keys, Values};
@@ -142,6 +148,8 @@ pub use stats::{
     Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats,
     Unit,
 };
+pub use transaction::{Savepoint, Transaction, TransactionIter};
+pub use transaction_options::{Concurrency, Isolation, TransactionOptions};
 pub use value::Value;
 pub use write_set::{OwnWrite, WriteSet, WriteSetIter};
 

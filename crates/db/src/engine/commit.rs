@@ -21,6 +21,7 @@ use super::record::{Commit, too_long};
 use super::throttle::FULL_TURNS;
 use crate::catalog::Owners;
 use crate::format::{Write, Writes};
+use crate::locks::{LockMode, LockSet};
 use crate::{Durability, Error, Result};
 use alluvium_base::{Message, Sequence};
 use alluvium_dictionary::memtable::{Full, Memtable, RANGE_OVERHEAD};
@@ -37,6 +38,35 @@ const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a commit depends on. Its keys are not written while it is asked.
 pub(crate) type Condition<'a> = dyn Fn() -> Result<Verdict> + 'a;
+
+/// What a commit depends on, and which locks keep it true until the commit is applied.
+pub(crate) struct Terms<'a> {
+    pub(crate) condition: &'a Condition<'a>,
+    /// How the keys that are written are locked.
+    pub(crate) mode: LockMode,
+    /// Adds the locks of what is read.
+    pub(crate) reads: &'a dyn Fn(&mut LockSet),
+}
+
+/// Who has locked what a commit writes to, if locks are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockedBy {
+    /// The commit locks it.
+    Commit,
+    /// A transaction has.
+    Transaction,
+}
+
+impl<'a> Terms<'a> {
+    /// Terms of a commit that depends on the keys that it writes.
+    pub(crate) fn of_its_keys(condition: &'a Condition<'a>) -> Terms<'a> {
+        Terms {
+            condition,
+            mode: LockMode::Exclusive,
+            reads: &|_| (),
+        }
+    }
+}
 
 /// What a condition says about going on.
 pub(crate) enum Verdict {
@@ -65,6 +95,8 @@ enum Tried {
     Applied { last: Sequence },
     /// Its condition does not hold, by what was written up to this number.
     Stopped { seen: Sequence },
+    /// It must lock what it writes to before.
+    Unlocked,
 }
 
 impl Engine {
@@ -79,14 +111,26 @@ impl Engine {
         Ok(at.expect("there is no condition"))
     }
 
-    /// Commits if a condition holds once no other writer can write to the same keys. None when it
-    /// does not; what the condition has seen is visible then.
+    /// Commits if a condition holds once no other writer can write to what it depends on. None when
+    /// it does not; what the condition has seen is visible then.
     pub(crate) fn commit_if(
         &self,
         commit: &Commit,
         owners: Owners<'_>,
         durability: Durability,
-        condition: Option<&Condition<'_>>,
+        terms: Option<&Terms<'_>>,
+    ) -> Result<Option<Sequence>> {
+        self.commit_locked(commit, owners, durability, terms, LockedBy::Commit)
+    }
+
+    /// As [`Engine::commit_if`], for a commit whose locks may be held already.
+    pub(crate) fn commit_locked(
+        &self,
+        commit: &Commit,
+        owners: Owners<'_>,
+        durability: Durability,
+        terms: Option<&Terms<'_>>,
+        locked: LockedBy,
     ) -> Result<Option<Sequence>> {
         if commit.len() > MAX_PAYLOAD {
             return Err(too_long(commit, MAX_PAYLOAD));
@@ -95,8 +139,12 @@ impl Engine {
             self.catalog.alive(owners)?;
             return Ok(Some(self.visible.at()));
         }
-        if condition.is_some() {
+        if terms.is_some() {
             self.stripes.want(&self.writers);
+        }
+        let mut locks = None;
+        if locked == LockedBy::Commit && self.locks.are_wanted() {
+            locks = Some(self.lock_commit(commit)?);
         }
         let room = room_for(commit);
         let mut turn = match self.queue.is_large(room) {
@@ -109,7 +157,9 @@ impl Engine {
             if let Some(turn) = &turn {
                 turn.wait_for_memory(self);
             }
-            match self.try_commit(commit, room, owners, turn.as_ref(), condition) {
+            let is_locked = locked == LockedBy::Transaction || locks.is_some();
+            match self.try_commit(commit, room, owners, turn.as_ref(), terms, is_locked) {
+                Ok(Tried::Unlocked) => locks = Some(self.lock_commit(commit)?),
                 Ok(Tried::Stopped { seen }) => {
                     drop(turn.take());
                     self.wait_until_visible(seen)?;
@@ -118,6 +168,7 @@ impl Engine {
                 Ok(Tried::Applied { last }) => {
                     drop(turn.take());
                     self.wait_until_visible(last)?;
+                    drop(locks.take());
                     if self.gaps.are_there() && self.store.log().completed() < last {
                         // A recovery would cut the log at the gap: this commit is not acknowledged
                         // before it is filled.
@@ -173,19 +224,23 @@ impl Engine {
         room: u64,
         owners: Owners<'_>,
         turn: Option<&Turn<'_>>,
-        condition: Option<&Condition<'_>>,
+        terms: Option<&Terms<'_>>,
+        is_locked: bool,
     ) -> Result<Tried> {
         // What an ingest has attached is read by conditions before a client may act on it.
-        let _no_ingest = condition.map(|_| self.ingests.attaching.read());
+        let _no_ingest = terms.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
+        if self.locks.are_wanted() && !is_locked {
+            return Ok(Tried::Unlocked);
+        }
         // A drop of one of them from here on waits for this commit, and deletes what it writes.
         self.catalog.alive(owners)?;
-        let _held = match condition {
+        let _held = match terms {
             None => self.stripes.lock_blind(commit.writes()),
-            Some(_) => Some(self.stripes.lock_alone(commit.writes())),
+            Some(terms) => Some(self.stripes.lock_for(commit.writes(), terms.mode, terms.reads)),
         };
-        if let Some(condition) = condition
-            && let Verdict::Stop = condition()?
+        if let Some(terms) = terms
+            && let Verdict::Stop = (terms.condition)()?
         {
             // It may have read what is not visible yet, and nothing behind this.
             let seen = self.queue.last();
