@@ -1,7 +1,7 @@
 //! The transactions that are open: since when, at which place they read, what they hold back.
 //!
-//! A transaction reads by one clock, that of its begin. So what expires after that stays for it: the
-//! time up to which compactions drop what has expired never passes the clock of an open
+//! A transaction reads by one clock, that of its begin. So what expires after that stays for it:
+//! the time up to which compactions drop what has expired never passes the clock of an open
 //! transaction.
 
 use super::Engine;
@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+/// What a key that was read takes, about, in bytes.
+const PER_READ: usize = 96;
 
 /// How a transaction has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -245,6 +248,16 @@ impl Engine {
         let now_ms = open.chain([self.now_ms()]).min().unwrap_or_default();
         list.ticked_ms = list.ticked_ms.max(now_ms);
         self.dictionaries.horizon().tick(now_ms);
+    }
+
+    /// Returns about how many bytes of memory open transactions take.
+    pub(super) fn transaction_memory(&self) -> u64 {
+        let list = self.transactions.list.lock();
+        let bytes = list.open.values().map(|open| {
+            let reads = open.reads.load(Ordering::Relaxed) * PER_READ;
+            (open.write_bytes.load(Ordering::Relaxed) + reads) as u64
+        });
+        bytes.sum()
     }
 
     /// Lists the open transactions, the oldest first.

@@ -236,6 +236,7 @@ impl Stats {
                 ("records", memory.records),
                 ("tree", memory.tree),
                 ("tables", memory.tables),
+                ("transactions", memory.transactions),
             ],
         );
     }
