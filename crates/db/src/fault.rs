@@ -40,6 +40,26 @@ pub(crate) enum Fault {
     LocksAreReleasedEarly,
     /// Writes outside of transactions do not respect locks.
     WritesIgnoreLocks,
+    /// The first commit after the begin is not seen by those that are validated.
+    FirstCommitIsNotSeen,
+    /// A rollback to a savepoint forgets what was read since.
+    SavepointForgetsReads,
+    /// A conditional write of a transaction does not track its key.
+    CompareAndSetIsUntracked,
+    /// A merge of the transaction hides what the store has.
+    MergesHideTheStore,
+    /// Reads do not see the ranges that the transaction has deleted.
+    DeletedRangesAreRead,
+    /// Who upgrades a lock does not wait for other readers.
+    UpgradesIgnoreReaders,
+    /// A transaction begins before what was committed last.
+    BeginIsStale,
+    /// Under snapshot isolation the ranges that are deleted are not asked about.
+    DeletedRangesAreNoWrites,
+    /// Walks do not see the transaction's own writes.
+    WalksMissOwnWrites,
+    /// A walk under locks does not lock what lies behind its last key.
+    EndOfWalkIsNotLocked,
 }
 
 #[cfg(test)]

@@ -79,11 +79,11 @@ impl Footprint {
         }
         self.change(definition, |space| {
             space.ranges.insert(&range.low, range.high.as_deref());
-            let within: Vec<Key> = space.points.range(Key::from(&*range.low)..).cloned().collect();
-            let within = within.into_iter().take_while(|key| range.contains(key));
-            within.for_each(|key| {
+            let from = space.points.range(Key::from(&*range.low)..);
+            let within: Vec<Key> = from.take_while(|key| range.contains(key)).cloned().collect();
+            for key in within {
                 space.points.remove(&key);
-            });
+            }
         });
     }
 

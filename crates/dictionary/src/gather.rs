@@ -122,8 +122,8 @@ impl<'op> Gather<'op> {
         self.known.expires
     }
 
-    /// Returns the sequence number of the newest message that was fed, a range delete included; zero
-    /// where there was none.
+    /// Returns the sequence number of the newest message that was fed, a range delete included;
+    /// zero where there was none.
     #[must_use]
     pub fn newest(&self) -> Sequence {
         self.known.newest.max(self.known.deleted)

@@ -7,9 +7,9 @@
 //! *Does not know*: threads, names of keyspaces, what users hold in their hands.
 //!
 //! *Read in this order*: `queue.rs` (memtables and numbers), `record.rs`, `gaps.rs`, `commit.rs`,
-//! `visible.rs`, `stripes.rs` (conditional writes), `locking.rs` (locks of
-//! transactions), `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`, `dictionaries.rs`
-//! and `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is
+//! `visible.rs`, `stripes.rs` (conditional writes), `locking.rs` (locks of transactions),
+//! `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`, `dictionaries.rs` and
+//! `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is
 //! read often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`,
 //! `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` and `memory.rs` (the caches'
 //! shares), `open.rs` (recovery), `copy.rs` (backups).
@@ -77,6 +77,7 @@ pub(crate) use validate::{Met, Ranges};
 pub(crate) use work::Worked;
 
 use crate::catalog::Catalog;
+use crate::fault::{Fault, is_planted};
 use crate::options::{Clock, Durability, Plan};
 use crate::structure::Structure;
 use crate::{Error, Result};
@@ -161,7 +162,8 @@ impl Engine {
     /// begins meanwhile asks filters, for the reader has seen what they remove.
     pub(crate) fn open_snapshot(&self) -> Sequence {
         self.dictionaries.horizon().hold_filters();
-        self.snapshots.open(|| self.visible.at())
+        let missed = u64::from(is_planted(Fault::BeginIsStale));
+        self.snapshots.open(|| self.visible.at().saturating_sub(missed))
     }
 
     /// Pins a place for a reader that is kept otherwise.

@@ -117,6 +117,7 @@ impl Engine {
     fn above(&self, place: Sequence) -> Above<'_> {
         let slots = self.queue.slots();
         let oldest = slots.last().expect("there is always one");
+        let place = place + u64::from(is_planted(Fault::FirstCommitIsNotSeen));
         Above {
             engine: self,
             place,

@@ -2,7 +2,9 @@
 
 use super::segments::Segments;
 use super::{Mode, Owner};
+use crate::fault::{Fault, is_planted};
 use crate::ranges::Key;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 /// A request that cannot be granted yet.
@@ -89,6 +91,9 @@ impl State {
         let owner = waiter.owner.number();
         let (low, high) = (&waiter.low[..], waiter.high.as_deref());
         let mut blockers = self.segments.excluded(owner, low, high, waiter.mode);
+        if is_planted(Fault::UpgradesIgnoreReaders) && self.segments.covers(owner, low, high, Mode::Shared) {
+            blockers.clear();
+        }
         for earlier in self.queue.range(..ticket).map(|(_, earlier)| earlier) {
             let number = earlier.owner.number();
             if number == owner || blockers.contains(&number) {
@@ -169,8 +174,8 @@ impl State {
                     circle.reverse();
                     return Some(circle);
                 }
-                if !from.contains_key(&other) {
-                    from.insert(other, (next, key));
+                if let Entry::Vacant(way) = from.entry(other) {
+                    way.insert((next, key));
                     open.push(other);
                 }
             }

@@ -111,7 +111,10 @@ impl Transaction {
             for key in set.keys() {
                 footprint.add_point(definition, &format::tree_key(&definition.prefix, key));
             }
-            for (start, end) in set.deleted_ranges() {
+            let ranges = set
+                .deleted_ranges()
+                .filter(|_| !is_planted(Fault::DeletedRangesAreNoWrites));
+            for (start, end) in ranges {
                 let high = end.map_or(Bound::Unbounded, Bound::Excluded);
                 let bounds = (Bound::Included(start), high);
                 footprint.add_range(definition, &iter::bounds::<&[u8]>(definition, &bounds));

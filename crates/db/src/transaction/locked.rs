@@ -1,9 +1,9 @@
 //! Walks that lock what they pass over.
 //!
-//! A stretch is read, from where the walk is to the key at which the stretch ends; then it is locked
-//! whole, so that no key can appear between its keys. If anything was committed meanwhile it is read
-//! again, under the lock. Stretches double, up to some dozen keys: a walk that stops early has
-//! locked little, and a long one asks for few locks.
+//! A stretch is read, from where the walk is to the key at which the stretch ends; then it is
+//! locked whole, so that no key can appear between its keys. If anything was committed meanwhile it
+//! is read again, under the lock. Stretches double, up to some dozen keys: a walk that stops early
+//! has locked little, and a long one asks for few locks.
 
 use super::Transaction;
 use super::walk::behind;
@@ -82,7 +82,8 @@ impl<'t> LockedWalk<'t> {
         let mut pairs = self.read(end, self.left.clone(), pinned, self.stretch)?;
         let definition = self.keyspace.definition();
         let mut stretch = self.left.clone();
-        if let Some((key, _)) = pairs.back().filter(|_| pairs.len() == self.stretch) {
+        let is_short = is_planted(Fault::EndOfWalkIsNotLocked);
+        if let Some((key, _)) = pairs.back().filter(|_| pairs.len() == self.stretch || is_short) {
             match end {
                 End::Front => stretch.high = Some(behind(key, definition)),
                 End::Back => stretch.low = format::tree_key(&definition.prefix, key).to_vec().into(),
@@ -95,6 +96,9 @@ impl<'t> LockedWalk<'t> {
             }
         } else {
             transaction.lock(definition, &stretch, Mode::Shared)?;
+        }
+        if is_short && pairs.len() < self.stretch {
+            stretch = self.left.clone();
         }
         let pinned = self.pinned()?;
         if pinned.sequence() != seen {

@@ -227,8 +227,8 @@ impl Transaction {
         open.enter()
     }
 
-    /// Locks a range until the transaction ends (T3). A transaction that is chosen to end a deadlock
-    /// has ended then. The caller is in no operation.
+    /// Locks a range until the transaction ends (T3). A transaction that is chosen to end a
+    /// deadlock has ended then. The caller is in no operation.
     fn lock(&self, definition: &Definition, range: &KeyRange, mode: Mode) -> Result<()> {
         self.limit_locks(definition)?;
         self.acquire(range, mode)

@@ -13,9 +13,9 @@ const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 impl Db {
-    /// Runs a transaction, and commits it if `body` succeeds. Where it meets a conflict or is chosen
-    /// to end a deadlock it is run again, after a pause of random length: `body` must bear being
-    /// run more than once.
+    /// Runs a transaction, and commits it if `body` succeeds. Where it meets a conflict or is
+    /// chosen to end a deadlock it is run again, after a pause of random length: `body` must bear
+    /// being run more than once.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! Savepoints: marks to which the writes of a transaction are taken back.
 
 use super::Transaction;
+use super::tracker::Tracker;
 use crate::fault::{Fault, is_planted};
 use crate::format::KeyspaceId;
 use crate::{Error, Result};
@@ -80,6 +81,9 @@ impl Transaction {
                 set.undo_to(marks.get(id).copied().unwrap_or(0));
             }
             written += set.memory();
+        }
+        if is_planted(Fault::SavepointForgetsReads) {
+            *self.tracker.get_mut() = Tracker::default();
         }
         self.savepoints.marks.truncate(index + 1);
         self.handle.open.write_bytes.store(written, Ordering::Relaxed);

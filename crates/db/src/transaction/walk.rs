@@ -108,6 +108,7 @@ impl Transaction {
         let range = iter::bounds::<&[u8]>(definition, &bounds);
         let base = self.base(keyspace, &range);
         let own = self.writes.get(&keyspace.number());
+        let own = own.filter(|_| !is_planted(Fault::WalksMissOwnWrites));
         TransactionIter {
             transaction: self,
             definition: Arc::clone(definition),
@@ -176,7 +177,9 @@ impl TransactionIter<'_> {
                 last.extend_from_slice(&self.definition.prefix);
                 last.extend_from_slice(key);
             }
-            Some(Err(_)) => {}
+            // It goes on behind a value that cannot be read.
+            Some(Err(Error::BadBase { .. })) => {}
+            Some(Err(_)) => self.is_over = true,
         }
         next
     }

@@ -8,7 +8,7 @@ use crate::fault::{Fault, is_planted};
 use crate::iter;
 use crate::lock_manager::Mode;
 use crate::write_set::WriteSet;
-use crate::{Error, Keyspace, Result};
+use crate::{Error, Keyspace, Result, Value};
 use alluvium_dictionary::range::KeyRange;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -127,7 +127,10 @@ impl Transaction {
         new: Option<&[u8]>,
     ) -> Result<bool> {
         let key = checked_key(key.as_ref())?;
-        let found = self.get_for(keyspace, key, Purpose::Update)?;
+        let found = match is_planted(Fault::CompareAndSetIsUntracked) {
+            true => self.get_untracked(keyspace, key)?,
+            false => self.get_for(keyspace, key, Purpose::Update)?,
+        };
         if found.as_deref() != expected {
             return Ok(false);
         }
@@ -136,6 +139,15 @@ impl Transaction {
             None => self.delete(keyspace, key)?,
         }
         Ok(true)
+    }
+
+    /// What is read if a mistake is planted.
+    fn get_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
+        let read = || keyspace.get_at(key, self.at());
+        match self.writes.get(&keyspace.number()) {
+            Some(own) => own.own_or(key, read),
+            None => read(),
+        }
     }
 
     fn write(

@@ -65,7 +65,7 @@ impl WriteSet {
     pub(crate) fn undo_to(&mut self, mark: usize) {
         while let Some(undo) = self.journal.pop_above(mark) {
             match undo {
-                Undo::Write(key, before) => self.replace(key, before),
+                Undo::Write(key, before) => self.replace(&key, before),
                 Undo::Range(joined) => {
                     self.memory -= self.deleted.memory();
                     self.deleted.undo(joined);
@@ -76,13 +76,13 @@ impl WriteSet {
     }
 
     /// Gives a key the write that it had before, if it had one.
-    fn replace(&mut self, key: Key, before: Option<Write>) {
-        self.memory += before.as_ref().map_or(0, |write| write.taken(&key));
+    fn replace(&mut self, key: &Key, before: Option<Write>) {
+        self.memory += before.as_ref().map_or(0, |write| write.taken(key));
         let now = match before {
             Some(before) => self.writes.insert(key.clone(), before),
-            None => self.writes.remove(&key),
+            None => self.writes.remove(key),
         };
-        self.memory -= now.map_or(0, |write| write.taken(&key));
+        self.memory -= now.map_or(0, |write| write.taken(key));
     }
 
     /// Forgets all marks: nothing can be taken back any more.

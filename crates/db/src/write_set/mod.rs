@@ -26,6 +26,7 @@ pub use iter::WriteSetIter;
 pub use write::OwnWrite;
 
 use crate::batch::expiry_ms;
+use crate::fault::{Fault, is_planted};
 use crate::ranges::{Key, Ranges};
 use crate::{Error, Keyspace, Result, Snapshot, Value, WriteBatch};
 use alluvium_dictionary::merge::{BadOperand, Operator};
@@ -297,8 +298,9 @@ impl WriteSet {
         read: impl FnOnce() -> Result<Option<Value>>,
     ) -> Result<Option<Value>> {
         match self.writes.get(key) {
+            Some(write) if is_planted(Fault::MergesHideTheStore) => self.read_over(key, write, None),
             Some(write) => self.read_over(key, write, write::base_of(write, read)?),
-            None if self.hides(key) => Ok(None),
+            None if self.hides(key) && !is_planted(Fault::DeletedRangesAreRead) => Ok(None),
             None => read(),
         }
     }

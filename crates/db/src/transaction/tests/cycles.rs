@@ -104,7 +104,10 @@ fn writers(history: &History) -> HashMap<Vec<u8>, Node> {
             let element = match op {
                 Op::Append { element, .. } => Some(&element[..]),
                 // Of a list it is the last element that is new.
-                Op::Put { value, .. } => elements(value).last(),
+                Op::Put { value, .. }
+                | Op::Swap {
+                    done: true, value, ..
+                } => elements(value).last(),
                 _ => None,
             };
             writers.extend(element.map(|element| (element.to_vec(), node)));
@@ -199,7 +202,8 @@ impl Graph {
     }
 }
 
-/// Returns the strongly connected components of more than one node (Tarjan 1972), without recursion.
+/// Returns the strongly connected components of more than one node (Tarjan 1972), without a
+/// recursion.
 fn circles(count: usize, next: &dyn Fn(Node) -> Vec<Node>) -> Vec<Vec<Node>> {
     const NEW: usize = usize::MAX;
     let (mut index, mut low) = (vec![NEW; count], vec![0; count]);

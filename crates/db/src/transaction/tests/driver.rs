@@ -69,8 +69,9 @@ struct Driver<'p> {
     elements: u32,
 }
 
-fn open(directory: &Arc<MemoryDirectory>) -> (Db, Keyspace, Keyspace) {
-    let scale = Scale {
+/// The sizes of a store that writes its memtables out often.
+pub(super) fn scale() -> Scale {
+    Scale {
         id: 0x7a,
         memtable: 4 << 10,
         cache: 1 << 20,
@@ -94,8 +95,11 @@ fn open(directory: &Arc<MemoryDirectory>) -> (Db, Keyspace, Keyspace) {
             fanout: 4,
             memtable: 4 << 10,
         },
-    };
-    let options = Options::new().simulated(scale, || 1000);
+    }
+}
+
+fn open(directory: &Arc<MemoryDirectory>) -> (Db, Keyspace, Keyspace) {
+    let options = Options::new().simulated(scale(), || 1000);
     let db = options.open_in(Arc::clone(directory) as Arc<_>).unwrap();
     db.shared().engine.locks.be_impatient();
     let append = KeyspaceOptions::new().merge_operator("append");
@@ -437,19 +441,18 @@ impl Driver<'_> {
                     transaction.delete_range(&keyspace, &low[1..], Some(&high[1..]))?;
                     vec![Op::DeleteRange { low, high }]
                 }
-                2 => {
-                    let seen = transaction.get_for_update(&keyspace, name)?.map(Vec::from);
-                    let read = Op::Get {
-                        key: key.clone(),
-                        seen: seen.clone(),
-                        for_update: true,
-                    };
-                    session.ops.push(read);
-                    let transaction = &mut session.transaction;
+                2 | 3 => {
+                    // What was there some time ago, or nothing.
+                    let expected = self.random.bool().then(|| self.registers.get(name).unwrap());
+                    let expected = expected.flatten().map(Vec::from);
                     let new = Some(&element[..]);
-                    let done = transaction.compare_and_set(&keyspace, &key[1..], seen.as_deref(), new)?;
-                    assert!(done, "what was read is still so");
-                    vec![Op::Put { key, value: element }]
+                    let done = transaction.compare_and_set(&keyspace, name, expected.as_deref(), new)?;
+                    vec![Op::Swap {
+                        key,
+                        expected,
+                        value: element,
+                        done,
+                    }]
                 }
                 _ => {
                     transaction.put(&keyspace, name, &element)?;

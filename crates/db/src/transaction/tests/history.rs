@@ -24,7 +24,7 @@ pub(super) enum Op {
         /// Whether the transaction depends on the key as if it wrote to it.
         for_update: bool,
     },
-    /// A walk from a bound on, until so many keys were seen or there were no more.
+    /// A walk from a bound on, until some keys were seen or there were no more.
     Walk {
         low: Vec<u8>,
         high: Vec<u8>,
@@ -47,19 +47,29 @@ pub(super) enum Op {
         low: Vec<u8>,
         high: Vec<u8>,
     },
+    /// A write if the key has the expected value.
+    Swap {
+        key: Vec<u8>,
+        expected: Option<Vec<u8>>,
+        value: Vec<u8>,
+        done: bool,
+    },
 }
 
 impl Op {
     /// Returns whether it writes.
     pub(super) fn is_write(&self) -> bool {
-        !matches!(self, Op::Get { .. } | Op::Walk { .. })
+        !matches!(
+            self,
+            Op::Get { .. } | Op::Walk { .. } | Op::Swap { done: false, .. }
+        )
     }
 
     /// Does its write to a state.
     pub(super) fn apply(&self, state: &mut State) {
         match self {
-            Op::Get { .. } | Op::Walk { .. } => {}
-            Op::Put { key, value } => {
+            Op::Get { .. } | Op::Walk { .. } | Op::Swap { done: false, .. } => {}
+            Op::Put { key, value } | Op::Swap { key, value, .. } => {
                 state.insert(key.clone(), value.clone());
             }
             Op::Append { key, element } => state.entry(key.clone()).or_default().extend(element),
@@ -77,7 +87,10 @@ impl Op {
                 key: own, for_update, ..
             } => *for_update && own == key,
             Op::Walk { .. } => false,
-            Op::Put { key: own, .. } | Op::Append { key: own, .. } | Op::Delete { key: own } => own == key,
+            Op::Put { key: own, .. }
+            | Op::Append { key: own, .. }
+            | Op::Delete { key: own }
+            | Op::Swap { key: own, .. } => own == key,
             Op::DeleteRange { low, high } => &low[..] <= key && key < &high[..],
         }
     }

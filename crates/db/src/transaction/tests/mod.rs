@@ -7,14 +7,17 @@
 //!
 //! *Read in this order*: `history.rs` (what was done and seen), `driver.rs` (who does it),
 //! `replay.rs` (the checker that does it again, one transaction after the other), `cycles.rs` (the
-//! checker that looks for circles of dependencies), `planted.rs` (mistakes that they must find).
+//! checker that looks for circles of dependencies), `planted.rs` (mistakes that they must find),
+//! `clock.rs`, `threads.rs` (several threads).
 
 mod checkers;
+mod clock;
 mod cycles;
 mod driver;
 mod history;
 mod planted;
 mod replay;
+mod threads;
 
 use crate::transaction_options::{Concurrency, Isolation};
 use driver::{Plan, Trouble};

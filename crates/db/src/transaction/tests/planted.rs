@@ -54,6 +54,18 @@ fn every_planted_mistake_is_found() {
         (Fault::GapsAreNotLocked, Serializable, Locking),
         (Fault::LocksAreReleasedEarly, Serializable, Locking),
         (Fault::WritesIgnoreLocks, Serializable, Locking),
+        (Fault::FirstCommitIsNotSeen, Serializable, Optimistic),
+        (Fault::SavepointForgetsReads, Serializable, Optimistic),
+        (Fault::CompareAndSetIsUntracked, Serializable, Optimistic),
+        (Fault::CompareAndSetIsUntracked, Serializable, Locking),
+        (Fault::MergesHideTheStore, Serializable, Locking),
+        (Fault::DeletedRangesAreRead, Snapshot, Optimistic),
+        (Fault::UpgradesIgnoreReaders, Serializable, Locking),
+        (Fault::BeginIsStale, Serializable, Optimistic),
+        (Fault::BeginIsStale, Snapshot, Locking),
+        (Fault::DeletedRangesAreNoWrites, Snapshot, Optimistic),
+        (Fault::WalksMissOwnWrites, Snapshot, Locking),
+        (Fault::EndOfWalkIsNotLocked, Serializable, Locking),
     ];
     let missed: Vec<_> = faults
         .into_iter()

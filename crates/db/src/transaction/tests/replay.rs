@@ -66,6 +66,9 @@ fn differs(one: &Committed, state: &State) -> Option<String> {
                 }
                 expected == *seen
             }
+            Op::Swap {
+                key, expected, done, ..
+            } => (state.get(key) == expected.as_ref()) == *done,
             _ => true,
         };
         if !is_same {
