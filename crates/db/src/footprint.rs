@@ -15,11 +15,14 @@ use std::sync::Arc;
 /// How many neighbouring points become one range when there are too many points.
 const JOINED: usize = 16;
 
+/// How many bytes of a key count as one more point: limits are limits of memory, too.
+const LONG: usize = 256;
+
 /// Keys and ranges of keys. Keys are those of dictionaries, with the number of their keyspace.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
     spaces: BTreeMap<KeyspaceId, Space>,
-    /// How many points and ranges there are.
+    /// How many points and ranges there are. Long keys count more than once.
     len: usize,
 }
 
@@ -28,7 +31,13 @@ pub(crate) struct Footprint {
 pub(crate) struct Space {
     pub(crate) definition: Arc<Definition>,
     points: BTreeSet<Key>,
+    /// What the points count.
+    weight: usize,
     ranges: Ranges,
+}
+
+fn weight(key: &[u8]) -> usize {
+    1 + key.len() / LONG
 }
 
 /// Returns the first key behind another.
@@ -48,12 +57,13 @@ impl Space {
     }
 
     fn len(&self) -> usize {
-        self.points.len() + self.ranges.len()
+        self.weight + self.ranges.len().max(self.ranges.memory() / LONG)
     }
 
     /// Makes a range of each few neighbouring points.
     fn join_points(&mut self) {
         let points: Vec<Key> = std::mem::take(&mut self.points).into_iter().collect();
+        self.weight = 0;
         for group in points.chunks(JOINED) {
             if let (Some(first), Some(last)) = (group.first(), group.last()) {
                 self.ranges.insert(first, Some(&behind(last)));
@@ -66,8 +76,8 @@ impl Footprint {
     /// Adds a key.
     pub(crate) fn add_point(&mut self, definition: &Arc<Definition>, key: &[u8]) {
         self.change(definition, |space| {
-            if !space.ranges.contains(key) {
-                space.points.insert(key.into());
+            if !space.ranges.contains(key) && space.points.insert(key.into()) {
+                space.weight += weight(key);
             }
         });
     }
@@ -83,6 +93,7 @@ impl Footprint {
             let within: Vec<Key> = from.take_while(|key| range.contains(key)).cloned().collect();
             for key in within {
                 space.points.remove(&key);
+                space.weight -= weight(&key);
             }
         });
     }
@@ -91,6 +102,7 @@ impl Footprint {
         let space = self.spaces.entry(definition.id).or_insert_with(|| Space {
             definition: Arc::clone(definition),
             points: BTreeSet::new(),
+            weight: 0,
             ranges: Ranges::default(),
         });
         let len = space.len();
@@ -154,6 +166,16 @@ mod tests {
         assert_eq!((points, footprint.len()), (vec![&b"a"[..], b"e"], 3));
         footprint.add_range(&of, &KeyRange::new(b"x", Some(b"x")));
         assert_eq!(footprint.len(), 3, "an empty range is none");
+    }
+
+    #[test]
+    fn long_keys_count_more_than_once() {
+        let (of, mut footprint) = (definition(), Footprint::default());
+        footprint.add_point(&of, &[7; 10 * LONG]);
+        footprint.add_point(&of, &[7; 10 * LONG]);
+        assert_eq!(footprint.len(), 11);
+        footprint.add_range(&of, &KeyRange::new(&[7], Some(&[8])));
+        assert_eq!(footprint.len(), 1);
     }
 
     #[test]

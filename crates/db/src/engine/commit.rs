@@ -159,7 +159,14 @@ impl Engine {
             }
             let is_locked = locked == LockedBy::Transaction || locks.is_some();
             match self.try_commit(commit, room, owners, turn.as_ref(), terms, is_locked) {
-                Ok(Tried::Unlocked) => locks = Some(self.lock_commit(commit)?),
+                Ok(Tried::Unlocked) => {
+                    // Those for whose locks it waits may wait for its turn.
+                    let had_turn = turn.take().is_some();
+                    locks = Some(self.lock_commit(commit)?);
+                    if had_turn {
+                        turn = Some(self.turn_of_long(commit)?);
+                    }
+                }
                 Ok(Tried::Stopped { seen }) => {
                     drop(turn.take());
                     self.wait_until_visible(seen)?;
