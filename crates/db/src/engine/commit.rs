@@ -40,30 +40,34 @@ const LOG_PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) type Condition<'a> = dyn Fn() -> Result<Verdict> + 'a;
 
 /// What a commit depends on, and which locks keep it true until the commit is applied.
+#[derive(Clone, Copy)]
 pub(crate) struct Terms<'a> {
-    pub(crate) condition: &'a Condition<'a>,
-    /// How the keys that are written are locked.
+    /// What must hold, if anything.
+    pub(crate) condition: Option<&'a Condition<'a>>,
+    /// How the keys that are written are locked while a condition is asked.
     pub(crate) mode: LockMode,
     /// Adds the locks of what is read.
     pub(crate) reads: &'a dyn Fn(&mut LockSet),
-}
-
-/// Who has locked what a commit writes to, if locks are wanted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LockedBy {
-    /// The commit locks it.
-    Commit,
-    /// A transaction has.
-    Transaction,
+    /// Whether a transaction has locked what is written.
+    pub(crate) is_locked: bool,
 }
 
 impl<'a> Terms<'a> {
+    /// Terms of a commit that depends on nothing, and whose keys are locked.
+    pub(crate) const LOCKED: Terms<'static> = Terms {
+        condition: None,
+        mode: LockMode::Blind,
+        reads: &|_| (),
+        is_locked: true,
+    };
+
     /// Terms of a commit that depends on the keys that it writes.
     pub(crate) fn of_its_keys(condition: &'a Condition<'a>) -> Terms<'a> {
         Terms {
-            condition,
+            condition: Some(condition),
             mode: LockMode::Exclusive,
             reads: &|_| (),
+            is_locked: false,
         }
     }
 }
@@ -120,18 +124,6 @@ impl Engine {
         durability: Durability,
         terms: Option<&Terms<'_>>,
     ) -> Result<Option<Sequence>> {
-        self.commit_locked(commit, owners, durability, terms, LockedBy::Commit)
-    }
-
-    /// As [`Engine::commit_if`], for a commit whose locks may be held already.
-    pub(crate) fn commit_locked(
-        &self,
-        commit: &Commit,
-        owners: Owners<'_>,
-        durability: Durability,
-        terms: Option<&Terms<'_>>,
-        locked: LockedBy,
-    ) -> Result<Option<Sequence>> {
         if commit.len() > MAX_PAYLOAD {
             return Err(too_long(commit, MAX_PAYLOAD));
         }
@@ -139,12 +131,8 @@ impl Engine {
             self.catalog.alive(owners)?;
             return Ok(Some(self.visible.at()));
         }
-        if terms.is_some() {
+        if terms.is_some_and(|terms| terms.condition.is_some()) {
             self.stripes.want(&self.writers);
-        }
-        let mut locks = None;
-        if locked == LockedBy::Commit && self.locks.are_wanted() {
-            locks = Some(self.lock_commit(commit)?);
         }
         let room = room_for(commit);
         let mut turn = match self.queue.is_large(room) {
@@ -157,25 +145,20 @@ impl Engine {
             if let Some(turn) = &turn {
                 turn.wait_for_memory(self);
             }
-            let is_locked = locked == LockedBy::Transaction || locks.is_some();
-            match self.try_commit(commit, room, owners, turn.as_ref(), terms, is_locked) {
-                Ok(Tried::Unlocked) => {
-                    // Those for whose locks it waits may wait for its turn.
-                    let had_turn = turn.take().is_some();
-                    locks = Some(self.lock_commit(commit)?);
-                    if had_turn {
-                        turn = Some(self.turn_of_long(commit)?);
-                    }
-                }
+            match self.try_commit(commit, room, owners, turn.as_ref(), terms) {
                 Ok(Tried::Stopped { seen }) => {
                     drop(turn.take());
                     self.wait_until_visible(seen)?;
                     return Ok(None);
                 }
+                Ok(Tried::Unlocked) => {
+                    // Those for whose locks it waits may wait for its turn.
+                    drop(turn.take());
+                    return self.commit_under_locks(commit, owners, durability, terms);
+                }
                 Ok(Tried::Applied { last }) => {
                     drop(turn.take());
                     self.wait_until_visible(last)?;
-                    drop(locks.take());
                     if self.gaps.are_there() && self.store.log().completed() < last {
                         // A recovery would cut the log at the gap: this commit is not acknowledged
                         // before it is filled.
@@ -189,6 +172,32 @@ impl Engine {
                 Err(error) => self.make_way(error, commit, &mut refusals)?,
             }
         }
+    }
+
+    /// Locks what a commit writes to until it is visible.
+    #[cold]
+    fn commit_under_locks(
+        &self,
+        commit: &Commit,
+        owners: Owners<'_>,
+        durability: Durability,
+        terms: Option<&Terms<'_>>,
+    ) -> Result<Option<Sequence>> {
+        let locks = self.lock_commit(commit)?;
+        let terms = Terms {
+            is_locked: true,
+            ..*terms.unwrap_or(&Terms::LOCKED)
+        };
+        let seen = durability.min(Durability::Process);
+        let last = self.commit_if(commit, owners, seen, Some(&terms))?;
+        // Others need not wait for the device.
+        drop(locks);
+        if let Some(last) = last
+            && durability == Durability::Disk
+        {
+            self.sync_through(last)?;
+        }
+        Ok(last)
     }
 
     /// Waits until what was written up to `at` is visible.
@@ -232,22 +241,22 @@ impl Engine {
         owners: Owners<'_>,
         turn: Option<&Turn<'_>>,
         terms: Option<&Terms<'_>>,
-        is_locked: bool,
     ) -> Result<Tried> {
+        let condition = terms.and_then(|terms| terms.condition);
         // What an ingest has attached is read by conditions before a client may act on it.
-        let _no_ingest = terms.map(|_| self.ingests.attaching.read());
+        let _no_ingest = condition.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
-        if self.locks.are_wanted() && !is_locked {
+        if self.locks.are_wanted() && !terms.is_some_and(|terms| terms.is_locked) {
             return Ok(Tried::Unlocked);
         }
         // A drop of one of them from here on waits for this commit, and deletes what it writes.
         self.catalog.alive(owners)?;
-        let _held = match terms {
+        let _held = match terms.filter(|_| condition.is_some()) {
             None => self.stripes.lock_blind(commit.writes()),
             Some(terms) => Some(self.stripes.lock_for(commit.writes(), terms.mode, terms.reads)),
         };
-        if let Some(terms) = terms
-            && let Verdict::Stop = (terms.condition)()?
+        if let Some(condition) = condition
+            && let Verdict::Stop = condition()?
         {
             // It may have read what is not visible yet, and nothing behind this.
             let seen = self.queue.last();

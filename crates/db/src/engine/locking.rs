@@ -31,7 +31,7 @@ pub(crate) struct Locks {
     /// Whether no write is under way that does not.
     settled: AtomicBool,
     /// Whether writes that are no transaction give up at once. For tests on one thread.
-    #[cfg(test)]
+    #[cfg(all(test, not(alluvium_model_check)))]
     impatient: AtomicBool,
 }
 
@@ -57,7 +57,7 @@ impl Locks {
 
     /// Returns how long a write that is no transaction waits at most.
     fn patience(&self) -> Duration {
-        #[cfg(test)]
+        #[cfg(all(test, not(alluvium_model_check)))]
         if self.impatient.load(Ordering::Relaxed) {
             return Duration::ZERO;
         }
@@ -65,7 +65,7 @@ impl Locks {
     }
 
     /// Has writes that are no transaction give up at once where they would wait.
-    #[cfg(test)]
+    #[cfg(all(test, not(alluvium_model_check)))]
     pub(crate) fn be_impatient(&self) {
         self.impatient.store(true, Ordering::Relaxed);
     }

@@ -60,7 +60,7 @@ mod work;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 
-pub(crate) use commit::{LockedBy, Terms, Verdict};
+pub(crate) use commit::{Terms, Verdict};
 pub(crate) use ingest::UnderWay;
 pub(crate) use locking::only;
 pub(crate) use lookup::{At, Polled};

@@ -14,7 +14,9 @@
 //! one (G2 of `dictionary/merge`), and no number above the place becomes zero (G4).
 //!
 //! Who asks holds the locks of what it asks for: a writer has applied what it commits before it
-//! releases them, so that memtables have it.
+//! releases them, so that memtables have it. Reading from a dictionary takes a while, and others
+//! would wait for the locks. So a commit whose place memtables do not reach asks without locks
+//! first, about everything up to a recent place; under the locks it asks about what came since.
 
 use super::Engine;
 use super::queue::Slot;
@@ -52,10 +54,34 @@ pub(crate) enum Ranges {
     ByWrites,
 }
 
+/// A place up to which nothing was written to a footprint; it is pinned meanwhile.
+#[derive(Debug)]
+pub(crate) struct Recent<'e> {
+    engine: &'e Engine,
+    place: Sequence,
+    is_pinned: bool,
+}
+
+impl Recent<'_> {
+    pub(crate) fn place(&self) -> Sequence {
+        self.place
+    }
+}
+
+impl Drop for Recent<'_> {
+    fn drop(&mut self) {
+        if self.is_pinned {
+            self.engine.close_snapshot(self.place);
+        }
+    }
+}
+
 /// The commits above a pinned place.
 struct Above<'e> {
     engine: &'e Engine,
     place: Sequence,
+    /// The newest commit that walks see.
+    newest: Sequence,
     slots: arc_swap::Guard<Arc<Vec<Arc<Slot>>>>,
     /// Whether the memtables have all of them.
     are_in_memory: bool,
@@ -70,7 +96,64 @@ impl Engine {
         footprint: &Footprint,
         ranges: Ranges,
     ) -> Result<Option<Met>> {
-        let above = self.above(place);
+        self.above(place, LAST).met(footprint, ranges)
+    }
+
+    /// Returns a place, as recent as is worth it, up to which no commit above a pinned place has
+    /// written to a footprint; or where one has. No locks are needed.
+    pub(crate) fn unwritten_until(
+        &self,
+        place: Sequence,
+        footprint: &Footprint,
+        ranges: Ranges,
+    ) -> Result<std::result::Result<Recent<'_>, Met>> {
+        let mut recent = Recent {
+            engine: self,
+            place,
+            is_pinned: false,
+        };
+        if self.above(place, LAST).are_in_memory {
+            return Ok(Ok(recent));
+        }
+        recent.place = self.open_snapshot();
+        recent.is_pinned = true;
+        let met = self.above(place, recent.place).met(footprint, ranges)?;
+        Ok(met.map_or(Ok(recent), Err))
+    }
+
+    /// Returns whether a commit above a pinned place has written to a key.
+    pub(crate) fn is_written_above(&self, place: Sequence, key: &[u8], structure: Structure) -> Result<bool> {
+        self.above(place, LAST).has_key(key, structure)
+    }
+
+    /// Returns whether a commit above a pinned place may have written to a range.
+    pub(crate) fn is_range_written_above(
+        &self,
+        place: Sequence,
+        range: &KeyRange,
+        structure: Structure,
+    ) -> Result<bool> {
+        let above = self.above(place, LAST);
+        above.has_range(range, structure, Ranges::ByWrites)
+    }
+
+    fn above(&self, place: Sequence, newest: Sequence) -> Above<'_> {
+        let slots = self.queue.slots();
+        let oldest = slots.last().expect("there is always one");
+        let place = place + u64::from(is_planted(Fault::FirstCommitIsNotSeen));
+        Above {
+            engine: self,
+            place,
+            newest,
+            are_in_memory: oldest.base() <= place || is_planted(Fault::DictionaryIsNotAsked),
+            slots,
+        }
+    }
+}
+
+impl Above<'_> {
+    /// Returns something of a footprint that the commits have written to, if there is any.
+    fn met(&self, footprint: &Footprint, ranges: Ranges) -> Result<Option<Met>> {
         for space in footprint.spaces() {
             let structure = space.definition.structure;
             let met = |key: &[u8]| {
@@ -83,7 +166,7 @@ impl Engine {
                 .points()
                 .filter(|_| !is_planted(Fault::PointsAreNotValidated));
             for point in points {
-                if above.has_key(point, structure)? {
+                if self.has_key(point, structure)? {
                     return met(point);
                 }
             }
@@ -91,7 +174,7 @@ impl Engine {
                 .ranges()
                 .filter(|_| !is_planted(Fault::RangesAreNotValidated));
             for range in all {
-                if above.has_range(&range, structure, ranges)? {
+                if self.has_range(&range, structure, ranges)? {
                     return met(&range.low);
                 }
             }
@@ -99,35 +182,6 @@ impl Engine {
         Ok(None)
     }
 
-    /// Returns whether a commit above a pinned place has written to a key.
-    pub(crate) fn is_written_above(&self, place: Sequence, key: &[u8], structure: Structure) -> Result<bool> {
-        self.above(place).has_key(key, structure)
-    }
-
-    /// Returns whether a commit above a pinned place may have written to a range.
-    pub(crate) fn is_range_written_above(
-        &self,
-        place: Sequence,
-        range: &KeyRange,
-        structure: Structure,
-    ) -> Result<bool> {
-        self.above(place).has_range(range, structure, Ranges::ByWrites)
-    }
-
-    fn above(&self, place: Sequence) -> Above<'_> {
-        let slots = self.queue.slots();
-        let oldest = slots.last().expect("there is always one");
-        let place = place + u64::from(is_planted(Fault::FirstCommitIsNotSeen));
-        Above {
-            engine: self,
-            place,
-            are_in_memory: oldest.base() <= place || is_planted(Fault::DictionaryIsNotAsked),
-            slots,
-        }
-    }
-}
-
-impl Above<'_> {
     /// The memtables that have any of the commits.
     fn memtables(&self) -> impl Iterator<Item = &Memtable> {
         let newer = self
@@ -195,7 +249,7 @@ impl Above<'_> {
             self.engine
                 .scan_by_clock(structure, range.clone(), Direction::Forward, at, now_ms)
         };
-        let (mut then, mut now) = (scan(self.place), scan(LAST));
+        let (mut then, mut now) = (scan(self.place), scan(self.newest));
         loop {
             let (one, other) = match (then.next(), now.next()) {
                 (Ok(one), Ok(other)) => (one, other),

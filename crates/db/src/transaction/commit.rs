@@ -1,7 +1,7 @@
 //! The end of a transaction.
 
 use super::{Handle, Transaction};
-use crate::engine::{Ended, Engine, LockedBy, Met, Ranges, Terms, Verdict};
+use crate::engine::{Ended, Engine, Met, Ranges, Terms, Verdict};
 use crate::fault::{Fault, is_planted};
 use crate::footprint::Footprint;
 use crate::format;
@@ -139,14 +139,17 @@ impl Prepared {
             self.handle.end(Ended::Committed);
             return Ok(engine.visible());
         }
+        // What is written without having been read depends on nothing.
+        let is_blind = self.footprint.len() == 0;
         let committed = match open.concurrency {
-            Concurrency::Locking => engine.commit_locked(
-                &self.batch.commit,
-                self.batch.owners(),
-                durability,
-                None,
-                LockedBy::Transaction,
-            ),
+            Concurrency::Optimistic if is_blind => {
+                let owners = self.batch.owners();
+                engine.commit_if(&self.batch.commit, owners, durability, None)
+            }
+            Concurrency::Locking => {
+                let owners = self.batch.owners();
+                engine.commit_if(&self.batch.commit, owners, durability, Some(&Terms::LOCKED))
+            }
             Concurrency::Optimistic => self.validate_and_commit(engine, durability),
         };
         drop(entered);
@@ -163,13 +166,19 @@ impl Prepared {
         let (open, commit) = (&*self.handle.open, &self.batch.commit);
         let place = open.place().expect("an optimistic transaction has a place");
         let (mode, ranges) = match open.isolation {
-            // What is written without having been read depends on nothing.
             Isolation::Serializable => (LockMode::Blind, Ranges::ByValue { now_ms: open.now_ms }),
             Isolation::Snapshot => (LockMode::Exclusive, Ranges::ByWrites),
         };
+        let conflict = |met: Met| {
+            let (keyspace, key) = (met.definition.name(), engine.users_key(&met.key).1);
+            Error::Conflict { keyspace, key }
+        };
+        let recent = engine
+            .unwritten_until(place, &self.footprint, ranges)?
+            .map_err(conflict)?;
         let met: Cell<Option<Met>> = Cell::new(None);
         let condition = || {
-            let found = engine.written_above(place, &self.footprint, ranges)?;
+            let found = engine.written_above(recent.place(), &self.footprint, ranges)?;
             let verdict = match found {
                 Some(_) => Verdict::Stop,
                 None => Verdict::Go,
@@ -178,18 +187,15 @@ impl Prepared {
             Ok(verdict)
         };
         let terms = Terms {
-            condition: &condition,
+            condition: Some(&condition),
             mode,
             reads: &|set| self.footprint.lock(set),
+            is_locked: false,
         };
         let owners = self.batch.owners();
         let committed = engine.commit_if(commit, owners, durability, Some(&terms))?;
         match met.take() {
-            Some(met) => {
-                let (_, key) = engine.users_key(&met.key);
-                let keyspace = met.definition.name();
-                Err(Error::Conflict { keyspace, key })
-            }
+            Some(met) => Err(conflict(met)),
             None => Ok(committed),
         }
     }

@@ -108,7 +108,12 @@ impl Transaction {
             return self.enter(keyspace).map(drop);
         }
         let bytes = start.len() + end.map_or(0, <[u8]>::len);
-        self.write_range(keyspace, &range, bytes, |set| {
+        self.admit(keyspace, bytes)?;
+        if self.is_locking() {
+            self.lock_write(keyspace, &range)?;
+            self.fail_if_range_changed(keyspace, &range)?;
+        }
+        self.change(keyspace, |set| {
             set.delete_range(start, end);
             Ok(())
         })
@@ -157,18 +162,17 @@ impl Transaction {
         bytes: usize,
         change: impl FnOnce(&mut WriteSet) -> Result<()>,
     ) -> Result<()> {
-        let key = Transaction::tree_key(keyspace, checked_key(key)?);
-        self.write_range(keyspace, &only(&key), key.len() + bytes, change)
+        self.admit(keyspace, checked_key(key)?.len() + bytes)?;
+        if self.is_locking() {
+            let key = Transaction::tree_key(keyspace, key);
+            self.lock_write(keyspace, &only(&key))?;
+            self.fail_if_changed(keyspace, &key)?;
+        }
+        self.change(keyspace, change)
     }
 
-    /// Makes a change of a keyspace's writes that concerns a range.
-    fn write_range(
-        &mut self,
-        keyspace: &Keyspace,
-        range: &KeyRange,
-        bytes: usize,
-        change: impl FnOnce(&mut WriteSet) -> Result<()>,
-    ) -> Result<()> {
+    /// Fails if the transaction may not write so much more.
+    fn admit(&self, keyspace: &Keyspace, bytes: usize) -> Result<()> {
         drop(self.enter(keyspace)?);
         let most = self.options.max_write_bytes.unwrap_or(MOST_BYTES);
         let written = self.handle.open.write_bytes.load(Ordering::Relaxed);
@@ -179,14 +183,23 @@ impl Transaction {
                 option: "max_write_bytes",
             });
         }
-        if self.is_locking() {
-            let mode = match is_planted(Fault::WritesLockShared) {
-                true => Mode::Shared,
-                false => Mode::Exclusive,
-            };
-            self.lock(keyspace.definition(), range, mode)?;
-            self.fail_if_range_changed(keyspace, range)?;
-        }
+        Ok(())
+    }
+
+    fn lock_write(&self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {
+        let mode = match is_planted(Fault::WritesLockShared) {
+            true => Mode::Shared,
+            false => Mode::Exclusive,
+        };
+        self.lock(keyspace.definition(), range, mode)
+    }
+
+    /// Makes a change of a keyspace's writes.
+    fn change(
+        &mut self,
+        keyspace: &Keyspace,
+        change: impl FnOnce(&mut WriteSet) -> Result<()>,
+    ) -> Result<()> {
         let (has_savepoint, now_ms) = (!self.savepoints.is_empty(), self.handle.open.now_ms);
         let set = self.writes.entry(keyspace.number()).or_insert_with(|| {
             let mut set = WriteSet::new(keyspace).at_time(now_ms);
@@ -197,6 +210,7 @@ impl Transaction {
         });
         let before = set.memory();
         let changed = change(set);
+        let written = self.handle.open.write_bytes.load(Ordering::Relaxed);
         let written = written + set.memory() - before;
         self.handle.open.write_bytes.store(written, Ordering::Relaxed);
         changed
@@ -207,9 +221,6 @@ impl Transaction {
         let Some(place) = self.handle.open.place() else {
             return Ok(());
         };
-        if only(&range.low) == *range {
-            return self.fail_if_changed(keyspace, &range.low);
-        }
         let entered = self.enter(keyspace)?;
         let structure = keyspace.definition().structure;
         let changed = self.engine().is_range_written_above(place, range, structure)?;

@@ -403,8 +403,8 @@ impl WriteSet {
     }
 
     fn add_put(&self, batch: &mut WriteBatch, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
-        let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
-        match until.filter(|_| expires_ms != 0) {
+        let until = (expires_ms != 0).then(|| Duration::from_millis(expires_ms));
+        match until.and_then(|until| UNIX_EPOCH.checked_add(until)) {
             Some(until) => batch.put_until(&self.keyspace, key, value, until)?,
             // Beyond what a moment can be is never.
             None => batch.put(&self.keyspace, key, value)?,
