@@ -42,7 +42,7 @@ fn weight(key: &[u8]) -> usize {
 
 /// Returns the first key behind another.
 fn behind(key: &[u8]) -> Key {
-    let mut behind = Key::from(key);
+    let mut behind = Key::from_slice(key);
     behind.push(0);
     behind
 }
@@ -76,7 +76,7 @@ impl Footprint {
     /// Adds a key.
     pub(crate) fn add_point(&mut self, definition: &Arc<Definition>, key: &[u8]) {
         self.change(definition, |space| {
-            if !space.ranges.contains(key) && space.points.insert(key.into()) {
+            if !space.ranges.contains(key) && space.points.insert(Key::from_slice(key)) {
                 space.weight += weight(key);
             }
         });
@@ -89,7 +89,7 @@ impl Footprint {
         }
         self.change(definition, |space| {
             space.ranges.insert(&range.low, range.high.as_deref());
-            let from = space.points.range(Key::from(&*range.low)..);
+            let from = space.points.range(Key::from_slice(&range.low)..);
             let within: Vec<Key> = from.take_while(|key| range.contains(key)).cloned().collect();
             for key in within {
                 space.points.remove(&key);

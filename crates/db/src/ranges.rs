@@ -50,7 +50,7 @@ impl Ranges {
     /// it back.
     pub(crate) fn insert(&mut self, start: &[u8], end: Option<&[u8]>) -> Joined {
         debug_assert!(end.is_none_or(|end| start < end), "the range has keys");
-        let (mut start, mut end): (Key, Option<Key>) = (start.into(), end.map(Key::from));
+        let (mut start, mut end): (Key, Option<Key>) = (Key::from_slice(start), end.map(Key::from_slice));
         let mut replaced = Vec::new();
         // Of those that begin at or before its end, the last one reaches furthest.
         while let Some((other, other_end)) = self.last_from(end.as_deref())

@@ -62,8 +62,8 @@ impl State {
         }
         let waiter = Waiter {
             owner,
-            low: low.into(),
-            high: high.map(Key::from),
+            low: Key::from_slice(low),
+            high: high.map(Key::from_slice),
             mode,
         };
         let ticket = self.next;
@@ -231,7 +231,7 @@ impl State {
             **start >= *low && ends
         };
         held.retain(|interval| !lies_within(interval));
-        held.push((low.into(), high.map(Key::from)));
+        held.push((Key::from_slice(low), high.map(Key::from_slice)));
     }
 
     #[cfg(all(test, not(alluvium_model_check)))]

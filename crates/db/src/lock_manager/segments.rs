@@ -89,8 +89,8 @@ impl Segments {
         }
         let (start, behind) = (start.clone(), segment.clone());
         let first = self.map.get_mut(&start).expect("it was just found");
-        first.high = Some(at.into());
-        self.map.insert(at.into(), behind);
+        first.high = Some(Key::from_slice(at));
+        self.map.insert(Key::from_slice(at), behind);
     }
 
     /// Has an owner hold a range. The caller has seen that it excludes no holder (L1).
@@ -99,7 +99,7 @@ impl Segments {
         if let Some(high) = high {
             self.split(high);
         }
-        let mut next = Some(Key::from(low));
+        let mut next = Some(Key::from_slice(low));
         while let Some(start) = next.filter(|start| high.is_none_or(|high| **start < *high)) {
             let following = self
                 .map
@@ -124,9 +124,9 @@ impl Segments {
                 following => {
                     // A gap, up to the next segment or the end of the range.
                     let end = match (following, high) {
-                        (Some(found), Some(high)) => Some(found.min(Key::from(high))),
+                        (Some(found), Some(high)) => Some(found.min(Key::from_slice(high))),
                         (Some(found), None) => Some(found),
-                        (None, high) => high.map(Key::from),
+                        (None, high) => high.map(Key::from_slice),
                     };
                     let holders = SmallVec::from_slice(&[(owner, mode)]);
                     let segment = Segment {

@@ -240,10 +240,10 @@ impl WriteSet {
 
     fn insert(&mut self, key: &[u8], write: Write) {
         self.memory += write.taken(key);
-        let before = self.writes.insert(key.into(), write);
+        let before = self.writes.insert(Key::from_slice(key), write);
         self.memory -= before.as_ref().map_or(0, |before| before.taken(key));
         if self.journal.is_on() {
-            self.journal.note(Undo::Write(key.into(), before));
+            self.journal.note(Undo::Write(Key::from_slice(key), before));
         }
     }
 
