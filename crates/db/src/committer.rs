@@ -11,6 +11,7 @@ use alluvium_base::Sequence;
 use parking_lot::{Condvar, Mutex};
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
@@ -57,6 +58,41 @@ enum Phase {
     Stopped,
 }
 
+/// What commits when it is told a durability, and returns the number of its last write.
+type Run = Box<dyn FnOnce(Durability) -> Result<Sequence> + Send>;
+
+/// What is to be committed.
+pub(crate) enum Job {
+    Batch(WriteBatch),
+    /// What commits itself. It holds no handle of the store, which the thread could not close.
+    Deferred {
+        durability: Durability,
+        run: Run,
+    },
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job").finish_non_exhaustive()
+    }
+}
+
+impl Job {
+    fn durability(&self) -> Option<Durability> {
+        match self {
+            Job::Batch(batch) => batch.durability,
+            Job::Deferred { durability, .. } => Some(*durability),
+        }
+    }
+
+    fn run(self, engine: &Engine, durability: Durability) -> Result<Sequence> {
+        match self {
+            Job::Batch(batch) => engine.commit(&batch.commit, batch.owners(), durability),
+            Job::Deferred { run, .. } => run(durability),
+        }
+    }
+}
+
 /// A write that was handed over, and where the thread leaves what became of it.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome(Mutex<Settled>);
@@ -64,15 +100,15 @@ pub(crate) struct Outcome(Mutex<Settled>);
 #[derive(Debug, Default)]
 struct Settled {
     /// What is to be written, until the thread begins with it.
-    batch: Option<Box<WriteBatch>>,
+    job: Option<Box<Job>>,
     result: Option<Result<()>>,
     waker: Option<Waker>,
 }
 
 impl Outcome {
-    fn new(batch: Box<WriteBatch>, waker: &Waker) -> Outcome {
+    fn new(job: Box<Job>, waker: &Waker) -> Outcome {
         Outcome(Mutex::new(Settled {
-            batch: Some(batch),
+            job: Some(job),
             result: None,
             waker: Some(waker.clone()),
         }))
@@ -98,8 +134,8 @@ impl Outcome {
     }
 
     /// Returns what is to be written, once; none if no task waits for it.
-    fn begin(&self) -> Option<Box<WriteBatch>> {
-        self.0.lock().batch.take()
+    fn begin(&self) -> Option<Box<Job>> {
+        self.0.lock().job.take()
     }
 
     fn settle(&self, result: Result<()>) {
@@ -125,8 +161,8 @@ impl Committer {
 
     /// Hands a write over, and has the task woken when it is known what became of it. It fails at
     /// once if no thread can take it.
-    pub(crate) fn submit(&self, batch: Box<WriteBatch>, waker: &Waker) -> Arc<Outcome> {
-        let outcome = Arc::new(Outcome::new(batch, waker));
+    pub(crate) fn submit(&self, job: Box<Job>, waker: &Waker) -> Arc<Outcome> {
+        let outcome = Arc::new(Outcome::new(job, waker));
         self.enqueue(Promise(Some(Arc::clone(&outcome))));
         outcome
     }
@@ -195,13 +231,13 @@ impl Queue {
     fn commit(&self, round: Vec<Promise>) {
         let mut durable: Vec<(Promise, Sequence)> = Vec::new();
         for promise in round {
-            let Some(batch) = promise.begin() else {
+            let Some(job) = promise.begin() else {
                 continue;
             };
-            let wanted = batch.durability.unwrap_or(self.engine.durability);
+            let wanted = job.durability().unwrap_or(self.engine.durability);
             // The sync comes later, for all of them.
             let now = wanted.min(Durability::Process);
-            match self.engine.commit(&batch.commit, batch.owners(), now) {
+            match job.run(&self.engine, now) {
                 Ok(last) if wanted == Durability::Disk => durable.push((promise, last)),
                 other => promise.keep(other.map(|_| ())),
             }
@@ -227,7 +263,7 @@ impl Queue {
 struct Promise(Option<Arc<Outcome>>);
 
 impl Promise {
-    fn begin(&self) -> Option<Box<WriteBatch>> {
+    fn begin(&self) -> Option<Box<Job>> {
         self.0.as_ref().and_then(|outcome| outcome.begin())
     }
 

@@ -122,6 +122,10 @@ impl Db {
         &self.shared.engine
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     fn catalog(&self) -> &Catalog {
         &self.shared.engine.catalog
     }

@@ -2,6 +2,7 @@
 
 use alluvium_device::Error as Device;
 use alluvium_storage::{Error as Storage, Structure};
+use std::time::Duration;
 use thiserror::Error;
 
 /// The result of an operation of the store.
@@ -55,8 +56,18 @@ pub enum ErrorKind {
     InvalidArgument,
     /// A stored value cannot be combined with the operands that were merged into it.
     BadValue,
-    /// The log no longer holds the commits that were asked for.
+    /// The log no longer holds the commits that were asked for, or a transaction its savepoint.
     Gone,
+    /// A transaction depends on what another has changed: run it again.
+    Conflict,
+    /// A transaction was ended because transactions waited for each other: run it again.
+    Deadlock,
+    /// A lock was waited for too long, or a transaction has become too old.
+    TimedOut,
+    /// The transaction has ended.
+    Ended,
+    /// A limit of a transaction is reached.
+    LimitReached,
 }
 
 /// A failure below the keyspaces: the device, damage, a full disk, an earlier failure.
@@ -295,6 +306,90 @@ pub enum Error {
         /// What is wrong, a sentence each.
         findings: Vec<String>,
     },
+    /// A transaction depends on what another commit has changed since it began. Nothing of the
+    /// transaction is written.
+    #[error(
+        "the transaction depends on the key \"{}\" in keyspace {keyspace:?}, or a range that begins there, to which another commit has written since it began: run it again, as `Db::transaction` does",
+        key.escape_ascii()
+    )]
+    Conflict {
+        /// The keyspace.
+        keyspace: String,
+        /// The key, or where the range begins.
+        key: Vec<u8>,
+    },
+    /// A transaction was ended because transactions waited for each other in a circle. Nothing of
+    /// it is written.
+    #[error(
+        "transaction {victim} was ended because transactions wait for each other: {}: run it again, as `Db::transaction` does, and lock keys in the same order everywhere",
+        cycle.iter().map(|(number, key)| format!("{number} for \"{}\"", key.escape_ascii())).collect::<Vec<_>>().join(", ")
+    )]
+    Deadlock {
+        /// The number of the transaction that was ended.
+        victim: u64,
+        /// The transactions of the circle, each with the key for which it waits. The lock that each
+        /// waits for is held by the next one; the last one waits for the first.
+        cycle: Vec<(u64, Vec<u8>)>,
+    },
+    /// A lock was waited for too long. Nothing was changed, and a transaction that waited goes on.
+    #[error(
+        "the key \"{}\" in keyspace {keyspace:?} was not to be had within {waited:?}: transaction {} has locked it: commit or end that, or wait longer (`TransactionOptions::lock_timeout`)",
+        key.escape_ascii(),
+        holders.iter().map(u64::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    LockTimedOut {
+        /// The keyspace.
+        keyspace: String,
+        /// The key, or where the range begins.
+        key: Vec<u8>,
+        /// How long it was waited for.
+        waited: Duration,
+        /// The numbers of the transactions that hold it.
+        holders: Vec<u64>,
+    },
+    /// A transaction was ended by the store because it had become too old. Nothing of it is
+    /// written.
+    #[error(
+        "the transaction was ended because it was open for longer than {most:?}: begin another one, or allow more (`TransactionOptions::timeout`)"
+    )]
+    TransactionTooOld {
+        /// How old it may become.
+        most: Duration,
+    },
+    /// The transaction has ended.
+    #[error("the transaction has ended: {why}: begin another one")]
+    TransactionEnded {
+        /// How.
+        why: &'static str,
+    },
+    /// The savepoint was released, or the transaction was rolled back to an earlier one, or it is
+    /// one of another transaction.
+    #[error(
+        "the transaction no longer has this savepoint: it was released, an earlier one was rolled back to, or it belongs to another transaction"
+    )]
+    NoSuchSavepoint,
+    /// A limit of a transaction is reached. The operation was not done; the transaction goes on.
+    #[error(
+        "{what} of a transaction would exceed {most}: allow more with `TransactionOptions::{option}`, or do less in one"
+    )]
+    TransactionLimit {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much there may be.
+        most: usize,
+        /// The option that allows more.
+        option: &'static str,
+    },
+    /// A transaction was run as often as it may be, and failed each time. Nothing is written.
+    #[error(
+        "the transaction was run {tries} times and failed each time: try again later, or allow more (`TransactionOptions::max_tries`); the last time: {cause}"
+    )]
+    RetriesExhausted {
+        /// How often it was run.
+        tries: u32,
+        /// Why it failed the last time.
+        cause: Box<Error>,
+    },
     /// An option is out of its bounds.
     #[error("option {option}: {why}")]
     BadOption {
@@ -339,7 +434,13 @@ impl Error {
             | Error::BadOption { .. } => ErrorKind::InvalidArgument,
             Error::UnknownStructure { .. } => ErrorKind::NewerVersion,
             Error::BadBase { .. } => ErrorKind::BadValue,
-            Error::ChangesGone { .. } => ErrorKind::Gone,
+            Error::ChangesGone { .. } | Error::NoSuchSavepoint => ErrorKind::Gone,
+            Error::Conflict { .. } => ErrorKind::Conflict,
+            Error::Deadlock { .. } => ErrorKind::Deadlock,
+            Error::LockTimedOut { .. } | Error::TransactionTooOld { .. } => ErrorKind::TimedOut,
+            Error::TransactionEnded { .. } => ErrorKind::Ended,
+            Error::TransactionLimit { .. } => ErrorKind::LimitReached,
+            Error::RetriesExhausted { cause, .. } => cause.kind(),
             Error::ReadOnly => ErrorKind::ReadOnly,
             Error::BadBackup { .. } | Error::BadCopy { .. } => ErrorKind::Corrupt,
         }

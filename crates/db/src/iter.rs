@@ -69,21 +69,20 @@ pub(crate) fn bounds<K: AsRef<[u8]>>(definition: &Definition, range: &impl Range
     KeyRange::new(&low, Some(&high))
 }
 
+/// The first key behind all that begin with some bytes; none if there is no such key.
+pub(crate) fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    // Counted up as a number; bytes of all ones have no successor of their length.
+    let kept = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut high = prefix[..=kept].to_vec();
+    *high.last_mut().expect("it has a byte that is not all ones") += 1;
+    Some(high)
+}
+
 /// The tree's range of the keys that begin with some bytes.
 pub(crate) fn prefixed(definition: &Definition, prefix: &[u8]) -> KeyRange {
-    let low = format::tree_key(&definition.prefix, prefix);
-    // Counted up as a number; bytes of all ones have no successor of their length.
-    let kept = definition.prefix.len();
-    let mut high = low.clone();
-    while high.len() > kept && high.last() == Some(&0xff) {
-        high.pop();
-    }
-    if high.len() > kept {
-        *high.last_mut().expect("it is longer than the keyspace's") += 1;
-    } else {
-        high = definition.end.clone();
-    }
-    KeyRange::new(&low, Some(&high))
+    let high = behind_prefix(prefix);
+    let high = high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    bounds::<&[u8]>(definition, &(Bound::Included(prefix), high))
 }
 
 impl Iter {
@@ -122,12 +121,8 @@ impl Iter {
         let engine = &self.keyspace.shared.engine;
         let structure = self.keyspace.definition.structure;
         let begin = || {
-            engine.scan(
-                structure,
-                self.range.clone(),
-                Direction::Forward,
-                self.pinned.sequence(),
-            )
+            let (at, now_ms) = (self.pinned.sequence(), self.pinned.now_ms());
+            engine.scan_by_clock(structure, self.range.clone(), Direction::Forward, at, now_ms)
         };
         self.front.get_or_insert_with(begin).seek(&key);
     }
@@ -177,7 +172,10 @@ impl Iter {
             return Err(error);
         }
         let structure = definition.structure;
-        let begin = || engine.scan(structure, self.range.clone(), direction, self.pinned.sequence());
+        let begin = || {
+            let (at, now_ms) = (self.pinned.sequence(), self.pinned.now_ms());
+            engine.scan_by_clock(structure, self.range.clone(), direction, at, now_ms)
+        };
         let (scan, own, others) = match direction {
             Direction::Forward => (
                 self.front.get_or_insert_with(begin),

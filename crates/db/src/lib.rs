@@ -18,6 +18,7 @@
 //! | an ordered map from keys to values | [`Keyspace`], which a [`Db`] has any number of |
 //! | several writes that happen together | [`WriteBatch`] |
 //! | writes that see themselves before they are committed | [`WriteSet`] |
+//! | reads and writes that take effect together | [`Transaction`] |
 //! | when a write is safe | [`Durability`] |
 //! | walking over keys, from either end | [`Iter`] |
 //! | reading as of one moment | [`Snapshot`] |
@@ -44,12 +45,14 @@
 //! them, and [`simulation`] names them for tests.)
 //!
 //! *Read in this order*, each above what the next ones use: `open.rs`, `restore.rs` and
-//! `repair.rs`; [`Db`] (`db.rs`); [`WriteSet`] (`write_set/`), [`Reads`] (`reads.rs`) and
-//! `snapshot.rs`; [`Keyspace`] (`keyspace/`); `futures/`, `iter.rs`, `changes.rs`; `pin.rs` and
-//! `shared.rs` (what handles share); `committer.rs`, `reactor.rs`, `worker.rs` and `caps.rs`
-//! (threads); [`WriteBatch`] (`batch.rs`); `engine/`, which does the work without threads;
-//! [`Options`] (`options.rs`, `scale.rs`, `machine.rs`, [`devices`]); `catalog.rs`, `manifest/`,
-//! `format.rs`, `structure.rs`, `keyspace_options.rs`. No two modules import each other.
+//! `repair.rs`; [`Transaction`] (`transaction/`); [`Db`] (`db.rs`); [`WriteSet`] (`write_set/`),
+//! [`Reads`] (`reads.rs`) and `snapshot.rs`; [`Keyspace`] (`keyspace/`); `futures/`, `iter.rs`,
+//! `changes.rs`; `pin.rs` and `shared.rs` (what handles share); `committer.rs`, `reactor.rs`,
+//! `worker.rs` and `caps.rs` (threads); [`WriteBatch`] (`batch.rs`); `engine/`, which does the work
+//! without threads; `lock_manager/`, `locks/`, `footprint.rs`, `ranges.rs`,
+//! `transaction_options.rs`; [`Options`] (`options.rs`, `scale.rs`, `machine.rs`, [`devices`]);
+//! `catalog.rs`, `manifest/`, `format.rs`, `fault.rs` (mistakes that tests plant), `structure.rs`,
+//! `keyspace_options.rs`. No two modules import each other.
 //!
 //! Invariants (the engine's are in its header):
 //!
@@ -72,12 +75,15 @@ mod db;
 pub mod devices;
 mod engine;
 mod error;
+mod fault;
+mod footprint;
 mod format;
 mod futures;
 mod iter;
 pub mod keys;
 mod keyspace;
 mod keyspace_options;
+mod lock_manager;
 mod locks;
 mod machine;
 mod manifest;
@@ -87,6 +93,7 @@ mod outline;
 mod pin;
 mod place;
 mod progress;
+mod ranges;
 mod reactor;
 mod reads;
 mod repair;
@@ -99,6 +106,8 @@ mod stats;
 mod structure;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
+mod transaction;
+mod transaction_options;
 mod value;
 mod worker;
 mod write_set;
@@ -123,7 +132,7 @@ pub use changes::{Change, ChangeSet, Changes};
 pub use check::{CheckReport, CheckedStructure};
 pub use db::{Db, MAX_NAME};
 pub use engine::MemoryUse;
-pub use engine::RecordStats;
+pub use engine::{RecordStats, TransactionInfo, TransactionStats};
 pub use error::{Error, ErrorKind, Result, StorageError};
 pub use futures::{Get, MultiGet, Write};
 pub use iter::{Iter, Keys, Values};
@@ -142,6 +151,8 @@ pub use stats::{
     Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats,
     Unit,
 };
+pub use transaction::{Savepoint, Transaction, TransactionIter};
+pub use transaction_options::{Concurrency, Isolation, TransactionOptions};
 pub use value::Value;
 pub use write_set::{OwnWrite, WriteSet, WriteSetIter};
 
@@ -149,3 +160,8 @@ pub use write_set::{OwnWrite, WriteSet, WriteSetIter};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The programs of the page about transactions.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/transactions.md")]
+struct TransactionsPage;

@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub(crate) struct Pinned {
     shared: Arc<Shared>,
     at: Sequence,
+    /// The reader's clock, in milliseconds since 1970; the store's if it has none.
+    now_ms: Option<u64>,
 }
 
 impl Pinned {
@@ -18,6 +20,7 @@ impl Pinned {
         Pinned {
             shared: Arc::clone(shared),
             at,
+            now_ms: None,
         }
     }
 
@@ -27,7 +30,19 @@ impl Pinned {
         Pinned {
             shared: Arc::clone(shared),
             at,
+            now_ms: None,
         }
+    }
+
+    /// The same for a reader by another clock: the time in milliseconds since 1970.
+    pub(crate) fn by_clock(mut self, now_ms: u64) -> Pinned {
+        self.now_ms = Some(now_ms);
+        self
+    }
+
+    /// The reader's clock.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_ms.unwrap_or_else(|| self.shared.engine.now_ms())
     }
 
     pub(crate) fn sequence(&self) -> Sequence {

@@ -338,6 +338,7 @@ impl Shared {
         } else if deletes_since.get_or_insert_with(Instant::now).elapsed() >= MOST_DELETES_WAIT {
             self.engine.seal_deletes();
         }
+        self.engine.end_old_transactions();
         self.engine.give_back_memtables(MOST_IDLE_ROUNDS);
         let (checkpoint, outgrown) = (self.engine.outgrown_checkpoint(), &mut keeping.outgrown);
         if checkpoint != outgrown.0 {

@@ -52,6 +52,8 @@ pub struct Known {
     now_ms: u64,
     /// The newest range delete that was met.
     deleted: Sequence,
+    /// The newest message about the key itself that was met.
+    newest: Sequence,
     /// Whether a record was met that expires, or has expired.
     expires: bool,
     /// Operands of merges, newest first, in the first `count`; the memory of the others is used
@@ -120,6 +122,13 @@ impl<'op> Gather<'op> {
         self.known.expires
     }
 
+    /// Returns the sequence number of the newest message that was fed, a range delete included;
+    /// zero where there was none.
+    #[must_use]
+    pub fn newest(&self) -> Sequence {
+        self.known.newest.max(self.known.deleted)
+    }
+
     /// A range delete covers the key.
     pub fn range_deleted(&mut self, sequence: Option<Sequence>) {
         self.known.range_deleted(sequence);
@@ -183,6 +192,7 @@ impl Known {
     pub fn reset(&mut self, at: Sequence, now_ms: u64) {
         (self.at, self.now_ms) = (at, now_ms);
         self.deleted = 0;
+        self.newest = 0;
         self.expires = false;
         self.count = 0;
         self.outcome = Outcome::Open;
@@ -262,6 +272,7 @@ impl Known {
         if record.sequence > self.at {
             return Poll::Ready(Ok(ControlFlow::Continue(())));
         }
+        self.newest = self.newest.max(record.sequence);
         self.expires |= record.expires_ms != 0;
         let expired = record.expires_ms != 0 && record.expires_ms <= self.now_ms;
         if record.sequence < self.deleted || record.kind == Kind::Delete || expired {
@@ -353,6 +364,21 @@ mod tests {
             }
         }
         gather
+    }
+
+    #[test]
+    fn the_newest_message_is_told_whatever_it_says() {
+        assert_eq!(fed(&[], None).newest(), 0);
+        let mut gather = fed(&[Message::delete(9), Message::put(8, b"a")], None);
+        assert_eq!(gather.newest(), 9);
+        gather.reset(LAST, 0, Some(&Append));
+        assert_eq!(gather.newest(), 0);
+        for message in [Message::merge(7, b"b"), Message::merge(6, b"a")] {
+            assert!(gather.message(&message).is_continue());
+        }
+        assert_eq!(gather.newest(), 7);
+        gather.range_deleted(Some(12));
+        assert_eq!(gather.newest(), 12);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::record::{Commit, too_long};
 use super::throttle::FULL_TURNS;
 use crate::catalog::Owners;
 use crate::format::{Write, Writes};
+use crate::locks::{LockMode, LockSet};
 use crate::{Durability, Error, Result};
 use alluvium_base::{Message, Sequence};
 use alluvium_dictionary::memtable::{Full, Memtable, RANGE_OVERHEAD};
@@ -37,6 +38,39 @@ const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a commit depends on. Its keys are not written while it is asked.
 pub(crate) type Condition<'a> = dyn Fn() -> Result<Verdict> + 'a;
+
+/// What a commit depends on, and which locks keep it true until the commit is applied.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms<'a> {
+    /// What must hold, if anything.
+    pub(crate) condition: Option<&'a Condition<'a>>,
+    /// How the keys that are written are locked while a condition is asked.
+    pub(crate) mode: LockMode,
+    /// Adds the locks of what is read.
+    pub(crate) reads: &'a dyn Fn(&mut LockSet),
+    /// Whether a transaction has locked what is written.
+    pub(crate) is_locked: bool,
+}
+
+impl<'a> Terms<'a> {
+    /// Terms of a commit that depends on nothing, and whose keys are locked.
+    pub(crate) const LOCKED: Terms<'static> = Terms {
+        condition: None,
+        mode: LockMode::Blind,
+        reads: &|_| (),
+        is_locked: true,
+    };
+
+    /// Terms of a commit that depends on the keys that it writes.
+    pub(crate) fn of_its_keys(condition: &'a Condition<'a>) -> Terms<'a> {
+        Terms {
+            condition: Some(condition),
+            mode: LockMode::Exclusive,
+            reads: &|_| (),
+            is_locked: false,
+        }
+    }
+}
 
 /// What a condition says about going on.
 pub(crate) enum Verdict {
@@ -65,6 +99,8 @@ enum Tried {
     Applied { last: Sequence },
     /// Its condition does not hold, by what was written up to this number.
     Stopped { seen: Sequence },
+    /// It must lock what it writes to before.
+    Unlocked,
 }
 
 impl Engine {
@@ -79,14 +115,14 @@ impl Engine {
         Ok(at.expect("there is no condition"))
     }
 
-    /// Commits if a condition holds once no other writer can write to the same keys. None when it
-    /// does not; what the condition has seen is visible then.
+    /// Commits if a condition holds once no other writer can write to what it depends on. None when
+    /// it does not; what the condition has seen is visible then.
     pub(crate) fn commit_if(
         &self,
         commit: &Commit,
         owners: Owners<'_>,
         durability: Durability,
-        condition: Option<&Condition<'_>>,
+        terms: Option<&Terms<'_>>,
     ) -> Result<Option<Sequence>> {
         if commit.len() > MAX_PAYLOAD {
             return Err(too_long(commit, MAX_PAYLOAD));
@@ -95,7 +131,7 @@ impl Engine {
             self.catalog.alive(owners)?;
             return Ok(Some(self.visible.at()));
         }
-        if condition.is_some() {
+        if terms.is_some_and(|terms| terms.condition.is_some()) {
             self.stripes.want(&self.writers);
         }
         let room = room_for(commit);
@@ -109,11 +145,16 @@ impl Engine {
             if let Some(turn) = &turn {
                 turn.wait_for_memory(self);
             }
-            match self.try_commit(commit, room, owners, turn.as_ref(), condition) {
+            match self.try_commit(commit, room, owners, turn.as_ref(), terms) {
                 Ok(Tried::Stopped { seen }) => {
                     drop(turn.take());
                     self.wait_until_visible(seen)?;
                     return Ok(None);
+                }
+                Ok(Tried::Unlocked) => {
+                    // Those for whose locks it waits may wait for its turn.
+                    drop(turn.take());
+                    return self.commit_under_locks(commit, owners, durability, terms);
                 }
                 Ok(Tried::Applied { last }) => {
                     drop(turn.take());
@@ -131,6 +172,32 @@ impl Engine {
                 Err(error) => self.make_way(error, commit, &mut refusals)?,
             }
         }
+    }
+
+    /// Locks what a commit writes to until it is visible.
+    #[cold]
+    fn commit_under_locks(
+        &self,
+        commit: &Commit,
+        owners: Owners<'_>,
+        durability: Durability,
+        terms: Option<&Terms<'_>>,
+    ) -> Result<Option<Sequence>> {
+        let locks = self.lock_commit(commit)?;
+        let terms = Terms {
+            is_locked: true,
+            ..*terms.unwrap_or(&Terms::LOCKED)
+        };
+        let seen = durability.min(Durability::Process);
+        let last = self.commit_if(commit, owners, seen, Some(&terms))?;
+        // Others need not wait for the device.
+        drop(locks);
+        if let Some(last) = last
+            && durability == Durability::Disk
+        {
+            self.sync_through(last)?;
+        }
+        Ok(last)
     }
 
     /// Waits until what was written up to `at` is visible.
@@ -173,16 +240,20 @@ impl Engine {
         room: u64,
         owners: Owners<'_>,
         turn: Option<&Turn<'_>>,
-        condition: Option<&Condition<'_>>,
+        terms: Option<&Terms<'_>>,
     ) -> Result<Tried> {
+        let condition = terms.and_then(|terms| terms.condition);
         // What an ingest has attached is read by conditions before a client may act on it.
         let _no_ingest = condition.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
+        if self.locks.are_wanted() && !terms.is_some_and(|terms| terms.is_locked) {
+            return Ok(Tried::Unlocked);
+        }
         // A drop of one of them from here on waits for this commit, and deletes what it writes.
         self.catalog.alive(owners)?;
-        let _held = match condition {
+        let _held = match terms.filter(|_| condition.is_some()) {
             None => self.stripes.lock_blind(commit.writes()),
-            Some(_) => Some(self.stripes.lock_alone(commit.writes())),
+            Some(terms) => Some(self.stripes.lock_for(commit.writes(), terms.mode, terms.reads)),
         };
         if let Some(condition) = condition
             && let Verdict::Stop = condition()?

@@ -121,7 +121,16 @@ impl Engine {
         first: &[u8],
         last: &[u8],
     ) -> Result<Sequence> {
-        let _alone = self.ingests.attaching.write();
+        let mut locks = None;
+        let _alone = loop {
+            if self.locks.are_wanted() && locks.is_none() {
+                locks = Some(self.lock_ingest(first, last)?);
+            }
+            let alone = self.ingests.attaching.write();
+            if locks.is_some() || !self.locks.are_wanted() {
+                break alone;
+            }
+        };
         self.health()?;
         let runs = ingest.take().ok_or(Error::IngestEnded)?;
         let (records, bytes) = (runs.records(), runs.bytes());

@@ -36,6 +36,8 @@ pub struct MemoryUse {
     pub tree: u64,
     /// Which space is in use, and what orders commits.
     pub tables: u64,
+    /// What open transactions have written and read.
+    pub transactions: u64,
     /// What the program holds beside the store, as it says itself.
     pub beside: u64,
 }
@@ -44,7 +46,8 @@ impl MemoryUse {
     /// All of it.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.memtables + self.log + self.pages + self.records + self.tree + self.tables + self.beside
+        let own = self.memtables + self.log + self.pages + self.records + self.tree + self.tables;
+        own + self.transactions + self.beside
     }
 }
 
@@ -199,6 +202,7 @@ impl Engine {
             records: self.records.budget_bytes(),
             tree: self.dictionaries.memory_bytes() + self.ingests.memory_bytes(),
             tables: usage.memory_bytes + watermark::BYTES,
+            transactions: self.transaction_memory(),
             beside: self.budget.beside.load(Ordering::Relaxed),
         }
     }
@@ -228,7 +232,7 @@ impl Engine {
         let beyond = (used + self.budget.long.arriving.load(Ordering::Relaxed)).saturating_sub(share);
         let writes = writes + beyond;
         let grown = (now.tree + now.tables).max(budget / TREE_SHARE);
-        let caches = budget.saturating_sub(writes + grown + now.beside);
+        let caches = budget.saturating_sub(writes + grown + now.transactions + now.beside);
         let records = if self.plan.balances {
             (self.budget.seen.lock()).share_of_records(now.records, now.records + now.pages, caches)
         } else {

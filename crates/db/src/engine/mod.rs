@@ -7,8 +7,9 @@
 //! *Does not know*: threads, names of keyspaces, what users hold in their hands.
 //!
 //! *Read in this order*: `queue.rs` (memtables and numbers), `record.rs`, `gaps.rs`, `commit.rs`,
-//! `visible.rs`, `stripes.rs` (conditional writes), `ingest.rs`, `snapshots.rs`, `dictionaries.rs`
-//! and `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is
+//! `visible.rs`, `stripes.rs` (conditional writes), `locking.rs` (locks of transactions),
+//! `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`, `dictionaries.rs` and
+//! `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is
 //! read often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`,
 //! `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` and `memory.rs` (the caches'
 //! shares), `open.rs` (recovery), `copy.rs` (backups).
@@ -37,9 +38,11 @@ mod dictionaries;
 mod gaps;
 mod guard;
 mod ingest;
+mod locking;
 mod lookup;
 mod memory;
 mod open;
+mod open_transactions;
 mod policy;
 mod queue;
 mod readers;
@@ -50,25 +53,31 @@ mod snapshots;
 mod stripes;
 mod tallies;
 mod throttle;
+mod validate;
 mod visible;
 mod work;
 
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 
-pub(crate) use commit::Verdict;
+pub(crate) use commit::{Terms, Verdict};
 pub(crate) use ingest::UnderWay;
+pub(crate) use locking::only;
 pub(crate) use lookup::{At, Polled};
 pub use memory::MemoryUse;
 pub(crate) use open::Salvaged;
+pub(crate) use open_transactions::{Ended, Entered, OpenTransaction};
+pub use open_transactions::{TransactionInfo, TransactionStats};
 pub(crate) use policy::{Cause, Duty};
 pub(crate) use readers::Scan;
 pub(crate) use record::Commit;
 pub use records::RecordStats;
 pub(crate) use tallies::{Tally, thread_number};
+pub(crate) use validate::{Met, Ranges};
 pub(crate) use work::Worked;
 
 use crate::catalog::Catalog;
+use crate::fault::{Fault, is_planted};
 use crate::options::{Clock, Durability, Plan};
 use crate::structure::Structure;
 use crate::{Error, Result};
@@ -81,7 +90,9 @@ use alluvium_storage::store::Store;
 use dictionaries::Dictionaries;
 use gaps::Gaps;
 use ingest::Ingests;
+use locking::Locks;
 use memory::Budget;
+use open_transactions::OpenTransactions;
 use parking_lot::{Mutex, RwLock};
 use queue::Queue;
 use records::Records;
@@ -109,6 +120,8 @@ pub(crate) struct Engine {
     writers: Epochs,
     stripes: Stripes,
     snapshots: Snapshots,
+    transactions: OpenTransactions,
+    pub(crate) locks: Locks,
     pub(crate) ingests: Ingests,
     records: Records,
     budget: Budget,
@@ -149,7 +162,8 @@ impl Engine {
     /// begins meanwhile asks filters, for the reader has seen what they remove.
     pub(crate) fn open_snapshot(&self) -> Sequence {
         self.dictionaries.horizon().hold_filters();
-        self.snapshots.open(|| self.visible.at())
+        let missed = u64::from(is_planted(Fault::BeginIsStale));
+        self.snapshots.open(|| self.visible.at().saturating_sub(missed))
     }
 
     /// Pins a place for a reader that is kept otherwise.
@@ -191,9 +205,21 @@ impl Engine {
         direction: Direction,
         at: Sequence,
     ) -> Scan {
+        self.scan_by_clock(structure, range, direction, at, self.now_ms())
+    }
+
+    /// As [`Engine::scan`], for a reader by another clock: the time in milliseconds since 1970.
+    pub(crate) fn scan_by_clock(
+        &self,
+        structure: Structure,
+        range: KeyRange,
+        direction: Direction,
+        at: Sequence,
+        now_ms: u64,
+    ) -> Scan {
         let memtables = Arc::clone(&self.queue) as Arc<dyn Memtables>;
         self.dictionaries
-            .scan(structure, memtables, range, direction, at, self.now_ms())
+            .scan(structure, memtables, range, direction, at, now_ms)
     }
 
     /// Returns whether there is work that writers wait for.

@@ -5,7 +5,9 @@ use super::commit::{Unfit, apply, room};
 use super::dictionaries::{Dictionaries, How};
 use super::gaps::Gaps;
 use super::ingest::Ingests;
+use super::locking::Locks;
 use super::memory::Budget;
+use super::open_transactions::OpenTransactions;
 use super::queue::Queue;
 use super::records::Records;
 use super::snapshots::Snapshots;
@@ -176,6 +178,8 @@ impl Engine {
             writers: Epochs::new(),
             stripes: Stripes::default(),
             snapshots: Snapshots::default(),
+            transactions: OpenTransactions::default(),
+            locks: Locks::default(),
             ingests: Ingests::default(),
             records: Records::new(plan.records, covered),
             budget: Budget::new(plan.memory),

@@ -40,14 +40,25 @@ impl Stripes {
         is_wanted.then(|| self.lock(writes, LockMode::Blind))
     }
 
-    /// Takes the locks of a conditional write. No other write to its keys happens while they are
-    /// held, once [`Stripes::want`] has returned.
-    pub(crate) fn lock_alone(&self, writes: Writes<'_>) -> HeldLocks<'_> {
-        self.lock(writes, LockMode::Exclusive)
+    /// Takes the locks of a conditional write: those of its keys in a mode, and those that `others`
+    /// adds. No other write to the keys that are locked exclusively or shared happens while they
+    /// are held, once [`Stripes::want`] has returned.
+    pub(crate) fn lock_for(
+        &self,
+        writes: Writes<'_>,
+        mode: LockMode,
+        others: impl FnOnce(&mut LockSet),
+    ) -> HeldLocks<'_> {
+        let mut set = LockSet::default();
+        others(&mut set);
+        self.lock_with(set, writes, mode)
     }
 
     fn lock(&self, writes: Writes<'_>, mode: LockMode) -> HeldLocks<'_> {
-        let mut set = LockSet::default();
+        self.lock_with(LockSet::default(), writes, mode)
+    }
+
+    fn lock_with(&self, mut set: LockSet, writes: Writes<'_>, mode: LockMode) -> HeldLocks<'_> {
         for write in writes.flatten() {
             match write {
                 Write::One { key, .. } => set.key(0, key, mode),

@@ -3,7 +3,7 @@
 
 mod kinds;
 
-use super::{At, Commit, Engine, Verdict};
+use super::{At, Commit, Engine, Terms, Verdict};
 use crate::catalog::Owners;
 use crate::simulation::{OpenIn as _, Scale};
 use crate::structure::Structure;
@@ -58,7 +58,12 @@ fn beside_a_condition(keyspace: &Keyspace, act: impl Fn() + Sync) -> bool {
         };
         let owner = Owners::One(keyspace.definition());
         let commit = put(keyspace, "key", "conditional");
-        let did = engine(keyspace).commit_if(&commit, owner, Durability::Process, Some(&condition));
+        let did = engine(keyspace).commit_if(
+            &commit,
+            owner,
+            Durability::Process,
+            Some(&Terms::of_its_keys(&condition)),
+        );
         did.unwrap().is_none()
     })
 }

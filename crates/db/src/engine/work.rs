@@ -311,7 +311,7 @@ impl Engine {
         let horizon = self.dictionaries.horizon();
         self.snapshots
             .raise(|| self.visible.at(), |open, now| horizon.raise_past(open, now));
-        self.dictionaries.horizon().tick(self.now_ms());
+        self.tick();
     }
 
     /// Writes a slice of the oldest sealed memtable out, unless another thread is at it.

@@ -1,8 +1,9 @@
 //! The future of a write.
 
-use crate::committer::Outcome;
+use crate::committer::{Job, Outcome};
 use crate::shared::Shared;
-use crate::{Error, Result, WriteBatch};
+use crate::{Durability, Error, Result, WriteBatch};
+use alluvium_base::Sequence;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ pub struct Write {
 
 enum Stage {
     Refused(Error),
-    New(Arc<Shared>, Box<WriteBatch>),
+    New(Arc<Shared>, Box<Job>),
     /// The store stays open until the write is done.
     Handed(Arc<Shared>, Arc<Outcome>),
     Done,
@@ -30,9 +31,25 @@ impl Write {
     pub(crate) fn new(shared: &Arc<Shared>, batch: Result<WriteBatch>) -> Write {
         Write {
             stage: match batch {
-                Ok(batch) => Stage::New(Arc::clone(shared), Box::new(batch)),
+                Ok(batch) => Stage::New(Arc::clone(shared), Box::new(Job::Batch(batch))),
                 Err(error) => Stage::Refused(error),
             },
+        }
+    }
+
+    /// The future of what `run` does when it is told a durability, and of a sync if `durability`
+    /// is that of the disk. It must not hold a handle of the store.
+    pub(crate) fn deferred(
+        shared: &Arc<Shared>,
+        durability: Durability,
+        run: impl FnOnce(Durability) -> Result<Sequence> + Send + 'static,
+    ) -> Write {
+        let job = Job::Deferred {
+            durability,
+            run: Box::new(run),
+        };
+        Write {
+            stage: Stage::New(Arc::clone(shared), Box::new(job)),
         }
     }
 }
@@ -43,12 +60,12 @@ impl Future for Write {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Refused(error) => Poll::Ready(Err(error)),
-            Stage::New(shared, batch) => {
+            Stage::New(shared, job) => {
                 if let Err(error) = shared.healthy() {
                     shared.let_go();
                     return Poll::Ready(Err(error));
                 }
-                let outcome = shared.committer.submit(batch, context.waker());
+                let outcome = shared.committer.submit(job, context.waker());
                 self.stage = Stage::Handed(shared, outcome);
                 Poll::Pending
             }

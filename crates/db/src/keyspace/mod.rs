@@ -13,7 +13,7 @@ pub use ingest::Ingest;
 
 use crate::batch::{checked_key, checked_value, expiry_ms};
 use crate::catalog::{Definition, Owners};
-use crate::engine::{At, Commit, Tally, Verdict};
+use crate::engine::{At, Commit, Tally, Terms, Verdict};
 use crate::format::{self, TreeKey};
 use crate::futures::{Get, MultiGet, Write};
 use crate::iter::{Iter, Keys, Values};
@@ -191,7 +191,12 @@ impl Keyspace {
             Ok(verdict)
         };
         self.open.shared.healthy()?;
-        let done = engine.commit_if(&commit, self.owner(), engine.durability, Some(&has_value))?;
+        let done = engine.commit_if(
+            &commit,
+            self.owner(),
+            engine.durability,
+            Some(&Terms::of_its_keys(&has_value)),
+        )?;
         Ok(done.and(taken.take()).map(Value::new))
     }
 
@@ -300,7 +305,12 @@ impl Keyspace {
             })
         };
         self.open.shared.healthy()?;
-        let done = engine.commit_if(&commit, self.owner(), engine.durability, Some(&holds))?;
+        let done = engine.commit_if(
+            &commit,
+            self.owner(),
+            engine.durability,
+            Some(&Terms::of_its_keys(&holds)),
+        )?;
         Ok(done.is_some())
     }
 

@@ -147,6 +147,22 @@ impl Stats {
             ],
         );
         list.counted_bytes("operations", &[("written_bytes", self.written_bytes)]);
+        let transactions = &self.transactions;
+        list.counts(
+            "transactions",
+            &[
+                ("begun", transactions.begun),
+                ("committed", transactions.committed),
+                ("rolled_back", transactions.rolled_back),
+                ("conflicts", transactions.conflicts),
+                ("deadlocks", transactions.deadlocks),
+                ("timeouts", transactions.timeouts),
+            ],
+        );
+        let open = [("open", transactions.open), ("oldest_ms", transactions.oldest_ms)];
+        list.are("transactions", Unit::Count, &open);
+        let bytes = [("write_bytes", transactions.write_bytes)];
+        list.are("transactions", Unit::Bytes, &bytes);
         list.latency("latency.get", &self.latencies.get);
         list.latency("latency.multi_get", &self.latencies.multi_get);
         list.latency("latency.commit", &self.latencies.commit);
@@ -220,6 +236,7 @@ impl Stats {
                 ("records", memory.records),
                 ("tree", memory.tree),
                 ("tables", memory.tables),
+                ("transactions", memory.transactions),
             ],
         );
     }

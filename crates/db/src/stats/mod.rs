@@ -19,7 +19,7 @@ pub(crate) use latencies::{Began, Recorders};
 pub use latencies::{Latencies, Latency};
 pub use list::{Figure, Nature, Unit};
 
-use crate::engine::{Cause, Engine, RecordStats, Tally};
+use crate::engine::{Cause, Engine, RecordStats, Tally, TransactionStats};
 use crate::{CacheStats, DeviceStats, LogUsage, MemoryUse, SpaceUsage, TreeDebt, TreeStats};
 use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
@@ -107,6 +107,8 @@ pub struct Stats {
     pub sealed_memtables: usize,
     /// Places in the commit order that someone reads at.
     pub snapshots: usize,
+    /// Transactions: how many are open, and how others have ended.
+    pub transactions: TransactionStats,
     /// The data files.
     pub space: SpaceUsage,
     /// The log.
@@ -209,6 +211,7 @@ impl Engine {
             memory: self.memory_use(),
             sealed_memtables: self.sealed(),
             snapshots: self.snapshots(),
+            transactions: self.transaction_stats(),
             space: usage.total(),
             log,
             cache: self.store.cache().stats(),

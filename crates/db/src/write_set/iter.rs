@@ -1,7 +1,10 @@
 //! Walks over what a store has with the writes of a set laid over it.
 
-use super::{Bounds, Key, Write, WriteSet};
+use super::write::Write;
+use super::{Bounds, WriteSet};
+use crate::ranges::Key;
 use crate::{Iter, Result, Value};
+use std::cmp::Ordering;
 use std::collections::btree_map;
 use std::fmt;
 use std::ops::Bound;
@@ -61,34 +64,39 @@ enum End {
 
 /// An iterator over keys and values, from either end: what the store has, with the writes of a
 /// [`WriteSet`] over it.
-pub struct WriteSetIter<'w> {
-    set: &'w WriteSet,
-    base: Ends<Iter>,
+#[derive(Debug)]
+pub struct WriteSetIter<'w>(pub(super) Overlay<'w, Iter>);
+
+/// A walk over what `base` has, with the writes of a set over it.
+pub(crate) struct Overlay<'w, B: DoubleEndedIterator> {
+    set: Option<&'w WriteSet>,
+    base: Ends<B>,
     /// Nothing if there are no bounds for it.
     own: Option<Ends<btree_map::Range<'w, Key, Write>>>,
 }
 
-impl fmt::Debug for WriteSetIter<'_> {
+impl<B: DoubleEndedIterator> fmt::Debug for Overlay<'_, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WriteSetIter")
+        f.debug_struct("Overlay")
             .field("set", &self.set)
             .finish_non_exhaustive()
     }
 }
 
-impl<'w> WriteSetIter<'w> {
-    pub(super) fn new(set: &'w WriteSet, base: Iter, bounds: Bounds<'_>) -> WriteSetIter<'w> {
-        WriteSetIter {
+impl<'w, B: DoubleEndedIterator<Item = Result<Pair>>> Overlay<'w, B> {
+    pub(crate) fn new(set: Option<&'w WriteSet>, base: B, bounds: Bounds<'_>) -> Overlay<'w, B> {
+        let own = set.filter(|_| has_keys(bounds));
+        Overlay {
             set,
             base: Ends::new(base),
-            own: has_keys(bounds).then(|| Ends::new(set.writes.range::<[u8], _>(bounds))),
+            own: own.map(|set| Ends::new(set.writes.range::<[u8], _>(bounds))),
         }
     }
 
     /// Looks at the next key of the store that no deleted range hides (A5).
     fn peek_base(&mut self, end: End) -> Result<Option<&[u8]>> {
         while let Some(Ok((key, _))) = self.base.peek(end)
-            && self.set.hides(key)
+            && self.set.is_some_and(|set| set.hides(key))
         {
             self.base.take(end);
         }
@@ -108,8 +116,8 @@ impl<'w> WriteSetIter<'w> {
             let base = self.peek_base(end)?;
             let order = match (base, own) {
                 (None, None) => return Ok(None),
-                (Some(_), None) => std::cmp::Ordering::Less,
-                (None, Some(_)) => std::cmp::Ordering::Greater,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
                 (Some(base), Some((key, _))) => match end {
                     End::Front => base.cmp(&key[..]),
                     End::Back => key[..].cmp(base),
@@ -118,13 +126,16 @@ impl<'w> WriteSetIter<'w> {
             if order.is_lt() {
                 return self.base.take(end).transpose();
             }
-            if order.is_eq() {
-                // What the store has is hidden (A5).
-                self.base.take(end);
-            }
+            // What the store has is hidden (A5), or merged into.
+            let below = match order {
+                Ordering::Equal => self.base.take(end).transpose()?,
+                _ => None,
+            };
             let own = self.own.as_mut().and_then(|own| own.take(end));
-            if let Some((key, Write::Put { value, .. })) = own {
-                return Ok(Some((key.to_vec(), Value::new(value.clone().into()))));
+            if let (Some((key, write)), Some(set)) = (own, self.set)
+                && let Some(value) = set.read_over(key, write, below.map(|(_, value)| value))?
+            {
+                return Ok(Some((key.to_vec(), value)));
             }
         }
     }
@@ -140,7 +151,7 @@ fn has_keys(bounds: Bounds<'_>) -> bool {
     }
 }
 
-impl Iterator for WriteSetIter<'_> {
+impl<B: DoubleEndedIterator<Item = Result<Pair>>> Iterator for Overlay<'_, B> {
     type Item = Result<Pair>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -148,8 +159,22 @@ impl Iterator for WriteSetIter<'_> {
     }
 }
 
-impl DoubleEndedIterator for WriteSetIter<'_> {
+impl<B: DoubleEndedIterator<Item = Result<Pair>>> DoubleEndedIterator for Overlay<'_, B> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.step(End::Back).transpose()
+    }
+}
+
+impl Iterator for WriteSetIter<'_> {
+    type Item = Result<Pair>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next()
+    }
+}
+
+impl DoubleEndedIterator for WriteSetIter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.0.next_back()
     }
 }

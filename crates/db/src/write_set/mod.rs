@@ -6,64 +6,39 @@
 //! *Does not know*: locks, conflicts, and when the writes are committed: a [`WriteBatch`] takes
 //! them.
 //!
-//! *Read in this order*: [`WriteSet`], `ranges.rs` (deleted ranges), `iter.rs` (walks).
+//! *Read in this order*: [`WriteSet`], `write.rs` (one write), `journal.rs` (taking writes back),
+//! `iter.rs` (walks).
 //!
 //! Invariants:
 //!
 //! - **A5** A write of the set hides what the store has of its key. A deleted range hides what the
 //!   store has of its keys, and no write that came after it.
+//! - **A6** Writes that are taken back leave the set as it was when the mark was set.
 
 mod iter;
-mod ranges;
+mod journal;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
+mod write;
 
+pub(crate) use iter::Overlay;
 pub use iter::WriteSetIter;
+pub use write::OwnWrite;
 
 use crate::batch::expiry_ms;
-use crate::{Keyspace, Result, Snapshot, Value, WriteBatch};
-use ranges::Ranges;
-use smallvec::SmallVec;
+use crate::fault::{Fault, is_planted};
+use crate::ranges::{Key, Ranges};
+use crate::{Error, Keyspace, Result, Snapshot, Value, WriteBatch};
+use alluvium_dictionary::merge::{BadOperand, Operator};
+use journal::{Journal, Undo};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// A key of the set. Short ones take no allocation of their own.
-type Key = SmallVec<[u8; 48]>;
-
-/// What a write takes beside its bytes, about: its place in the map.
-const PER_WRITE: usize = size_of::<Key>() + size_of::<Write>();
+use write::Write;
 
 /// A key from which on, and one before which.
-type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
-
-/// What a key is to become.
-#[derive(Clone, Debug)]
-enum Write {
-    Put { value: Vec<u8>, expires_ms: u64 },
-    Delete,
-}
-
-/// What a write set itself says of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OwnWrite<'w> {
-    /// It has this value.
-    Put(&'w [u8]),
-    /// It has none.
-    Deleted,
-}
-
-impl<'w> OwnWrite<'w> {
-    /// Returns the value, or `None` if the key has none.
-    #[must_use]
-    pub fn value(self) -> Option<&'w [u8]> {
-        match self {
-            OwnWrite::Put(value) => Some(value),
-            OwnWrite::Deleted => None,
-        }
-    }
-}
+pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// Writes to one keyspace that are not committed yet. Reads through the set see its own writes over
 /// what the store has; other readers see nothing of them.
@@ -108,6 +83,11 @@ pub struct WriteSet {
     deleted: Ranges,
     /// What `writes` and `deleted` take.
     memory: usize,
+    /// How writes are taken back, once there is a mark.
+    journal: Journal,
+    /// Puts of the set that expire at or before this time are gone for its readers, in milliseconds
+    /// since 1970.
+    now_ms: u64,
 }
 
 impl fmt::Debug for WriteSet {
@@ -129,7 +109,16 @@ impl WriteSet {
             writes: BTreeMap::new(),
             deleted: Ranges::default(),
             memory: 0,
+            journal: Journal::default(),
+            now_ms: 0,
         }
+    }
+
+    /// Sets the time, in milliseconds since 1970, by which puts of the set are gone for its
+    /// readers.
+    pub(crate) fn at_time(mut self, now_ms: u64) -> WriteSet {
+        self.now_ms = now_ms;
+        self
     }
 
     /// Returns the keyspace that the set writes to.
@@ -153,7 +142,7 @@ impl WriteSet {
     /// Returns about how many bytes of memory the writes take.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.memory
+        self.memory + self.journal.memory()
     }
 
     /// Removes all writes.
@@ -161,6 +150,7 @@ impl WriteSet {
         self.writes.clear();
         self.deleted = Ranges::default();
         self.memory = 0;
+        self.journal = Journal::default();
     }
 
     /// Sets the value of a key. Lengths are checked by [`WriteSet::add_to`].
@@ -198,18 +188,62 @@ impl WriteSet {
             .collect();
         for key in hidden {
             if let Some(write) = self.writes.remove(&key) {
-                self.memory -= taken(&key, &write);
+                self.memory -= write.taken(&key);
+                if self.journal.is_on() {
+                    self.journal.note(Undo::Write(key, Some(write)));
+                }
             }
         }
         self.memory -= self.deleted.memory();
-        self.deleted.insert(start, end);
+        let joined = self.deleted.insert(start, end);
         self.memory += self.deleted.memory();
+        if self.journal.is_on() {
+            self.journal.note(Undo::Range(joined));
+        }
+    }
+
+    /// Merges an operand into the value of a key: see [`Keyspace::merge`].
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use alluvium::{KeyspaceOptions, WriteBatch, WriteSet};
+    /// let log = db.keyspace_with("log", &KeyspaceOptions::new().merge_operator("append"))?;
+    /// log.put("today", "rain")?;
+    /// let mut writes = WriteSet::new(&log);
+    /// writes.merge("today", ", sun")?;
+    /// assert_eq!(writes.get("today")?.unwrap(), b"rain, sun");
+    /// let mut batch = WriteBatch::new();
+    /// writes.add_to(&mut batch)?;
+    /// db.write(&batch)?;
+    /// assert_eq!(log.get("today")?.unwrap(), b"rain, sun");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoOperator`], [`Error::BadOperand`]. The set is as it was.
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.keyspace.check_operand(operand)?;
+        let rules = &self.keyspace.definition().rules;
+        let operator = rules.operator.as_deref().expect("it was asked about the operand");
+        let write = match self.writes.get(key) {
+            Some(before) => before.merged(operand, operator),
+            None if self.hides(key) => Write::Delete.merged(operand, operator),
+            None => Write::Merge {
+                operand: operand.to_vec(),
+            },
+        };
+        self.insert(key, write);
+        Ok(())
     }
 
     fn insert(&mut self, key: &[u8], write: Write) {
-        self.memory += taken(key, &write);
-        if let Some(before) = self.writes.insert(key.into(), write) {
-            self.memory -= taken(key, &before);
+        self.memory += write.taken(key);
+        let before = self.writes.insert(Key::from_slice(key), write);
+        self.memory -= before.as_ref().map_or(0, |before| before.taken(key));
+        if self.journal.is_on() {
+            self.journal.note(Undo::Write(Key::from_slice(key), before));
         }
     }
 
@@ -219,9 +253,16 @@ impl WriteSet {
     pub fn own(&self, key: impl AsRef<[u8]>) -> Option<OwnWrite<'_>> {
         let key = key.as_ref();
         match self.writes.get(key) {
-            Some(Write::Put { value, .. }) => Some(OwnWrite::Put(value)),
-            Some(Write::Delete) => Some(OwnWrite::Deleted),
+            Some(write) => Some(write.own(self.now_ms)),
             None => self.hides(key).then_some(OwnWrite::Deleted),
+        }
+    }
+
+    /// Returns whether the value of a key depends on what the store has.
+    pub(crate) fn asks_store(&self, key: &[u8]) -> bool {
+        match self.writes.get(key) {
+            Some(write) => write.asks_store(),
+            None => !self.hides(key),
         }
     }
 
@@ -249,10 +290,35 @@ impl WriteSet {
         self.own_or(key, || snapshot.get(&self.keyspace, key))
     }
 
-    fn own_or(&self, key: &[u8], read: impl FnOnce() -> Result<Option<Value>>) -> Result<Option<Value>> {
-        match self.own(key) {
-            Some(own) => Ok(own.value().map(|value| Value::new(value.to_vec().into()))),
+    /// Returns the value of a key: the set's own, or over what `read` returns. That is asked only
+    /// if the value depends on it.
+    pub(crate) fn own_or(
+        &self,
+        key: &[u8],
+        read: impl FnOnce() -> Result<Option<Value>>,
+    ) -> Result<Option<Value>> {
+        match self.writes.get(key) {
+            Some(write) if is_planted(Fault::MergesHideTheStore) => self.read_over(key, write, None),
+            Some(write) => self.read_over(key, write, write::base_of(write, read)?),
+            None if self.hides(key) && !is_planted(Fault::DeletedRangesAreRead) => Ok(None),
             None => read(),
+        }
+    }
+
+    /// Returns the value that a write gives a key of which the store has `base`.
+    fn read_over(&self, key: &[u8], write: &Write, base: Option<Value>) -> Result<Option<Value>> {
+        let operator = self.keyspace.operator();
+        let read = write.over(base, self.now_ms, operator);
+        read.map_err(|bad| self.bad_base(key, bad, operator))
+    }
+
+    #[cold]
+    fn bad_base(&self, key: &[u8], bad: BadOperand, operator: Option<&dyn Operator>) -> Error {
+        Error::BadBase {
+            keyspace: self.keyspace.name(),
+            key: key.to_vec(),
+            operator: operator.map_or("", Operator::name).to_owned(),
+            why: bad.why,
         }
     }
 
@@ -283,7 +349,11 @@ impl WriteSet {
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> WriteSetIter<'_> {
         let bounds = slices(&range);
-        WriteSetIter::new(self, self.keyspace.range::<&[u8]>(bounds), bounds)
+        WriteSetIter(Overlay::new(
+            Some(self),
+            self.keyspace.range::<&[u8]>(bounds),
+            bounds,
+        ))
     }
 
     /// Returns an iterator over the keys within bounds and their values: those of a snapshot, with
@@ -299,7 +369,7 @@ impl WriteSet {
     ) -> WriteSetIter<'_> {
         let bounds = slices(&range);
         let base = snapshot.range::<&[u8]>(&self.keyspace, bounds);
-        WriteSetIter::new(self, base, bounds)
+        WriteSetIter(Overlay::new(Some(self), base, bounds))
     }
 
     /// Adds all writes to a batch, which commits them together with what else it has.
@@ -312,33 +382,49 @@ impl WriteSet {
         }
         for (key, write) in &self.writes {
             match write {
-                Write::Put { value, expires_ms: 0 } => batch.put(&self.keyspace, key, value)?,
-                Write::Put { value, expires_ms } => {
-                    let until = UNIX_EPOCH.checked_add(Duration::from_millis(*expires_ms));
-                    match until {
-                        Some(until) => batch.put_until(&self.keyspace, key, value, until)?,
-                        // Beyond what a moment can be is never.
-                        None => batch.put(&self.keyspace, key, value)?,
-                    }
+                Write::Put { value, expires_ms } => self.add_put(batch, key, value, *expires_ms)?,
+                Write::Delete => {
+                    batch.delete(&self.keyspace, key)?;
                 }
-                Write::Delete => batch.delete(&self.keyspace, key)?,
-            };
+                Write::Merge { operand } => {
+                    batch.merge(&self.keyspace, key, operand)?;
+                }
+                Write::MergeUpon {
+                    operand,
+                    value,
+                    expires_ms,
+                } => {
+                    self.add_put(batch, key, value, *expires_ms)?;
+                    batch.merge(&self.keyspace, key, operand)?;
+                }
+            }
         }
         Ok(())
     }
-}
 
-/// The memory that a write takes.
-fn taken(key: &[u8], write: &Write) -> usize {
-    let value = match write {
-        Write::Put { value, .. } => value.len(),
-        Write::Delete => 0,
-    };
-    PER_WRITE + key.len() + value
+    fn add_put(&self, batch: &mut WriteBatch, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
+        let until = (expires_ms != 0).then(|| Duration::from_millis(expires_ms));
+        match until.and_then(|until| UNIX_EPOCH.checked_add(until)) {
+            Some(until) => batch.put_until(&self.keyspace, key, value, until)?,
+            // Beyond what a moment can be is never.
+            None => batch.put(&self.keyspace, key, value)?,
+        };
+        Ok(())
+    }
+
+    /// Returns the keys that are written to, in order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.writes.keys().map(|key| &key[..])
+    }
+
+    /// Returns the ranges that are deleted, in order: start and end.
+    pub(crate) fn deleted_ranges(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        self.deleted.iter()
+    }
 }
 
 /// Bounds as slices of the keys that they name.
-fn slices<'r, K: AsRef<[u8]> + 'r>(range: &'r impl RangeBounds<K>) -> Bounds<'r> {
+pub(crate) fn slices<'r, K: AsRef<[u8]> + 'r>(range: &'r impl RangeBounds<K>) -> Bounds<'r> {
     let slice = |bound: Bound<&'r K>| bound.map(AsRef::as_ref);
     (slice(range.start_bound()), slice(range.end_bound()))
 }

@@ -124,7 +124,7 @@ fn what_is_too_long_is_refused_when_the_set_is_added() {
     let mut set = WriteSet::new(&keyspace);
     set.put(vec![0; crate::MAX_KEY + 1], "");
     let refused = set.add_to(&mut WriteBatch::new());
-    assert!(matches!(refused, Err(crate::Error::TooLong { .. })));
+    assert!(matches!(refused, Err(Error::TooLong { .. })));
 }
 
 #[test]

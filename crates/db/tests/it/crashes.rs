@@ -55,6 +55,7 @@ fn crashes() -> Crashes {
             "named snapshot removed",
             "nested recovery",
             "snapshot read to its end",
+            "transaction",
         ],
         least_met: 100,
     }

@@ -116,6 +116,14 @@ impl Deletes {
         indexes.filter_map(|index| index.covering(key, at)).max()
     }
 
+    /// Returns whether a delete above `at` touches a range.
+    #[must_use]
+    pub fn touch_above(&self, range: &KeyRange, at: Sequence) -> bool {
+        let is_newer = |index: &Index| index.sequences().next_back().is_some_and(|last| last > at);
+        let mut newer = self.indexes.iter().filter(|index| is_newer(index));
+        newer.any(|index| index.newer(at).touching(range) > 0)
+    }
+
     /// Returns a range around a key that deletes at or before `at` cover whole: of several one that
     /// goes on furthest.
     pub fn around(&self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {

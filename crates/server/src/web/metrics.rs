@@ -411,15 +411,15 @@ fn caches(shared: &Shared, text: &mut Text) {
         ("records", memory.records),
         ("tree", memory.tree),
         ("tables", memory.tables),
+        ("transactions", memory.transactions),
         ("clients", memory.beside),
     ];
-    let owners = owners.map(|(name, bytes)| (name, bytes as f64));
     text.each(
         "memory_bytes",
         Gauge,
         "Memory that the store takes, by owner.",
         "owner",
-        &owners,
+        &owners.map(|(name, bytes)| (name, bytes as f64)),
     );
     text.one(
         "memory_budget_bytes",

@@ -1,5 +1,5 @@
-//! The small gate: how many instructions a put, a get, a scanned record and a compacted record
-//! take, counted by callgrind, against recorded numbers.
+//! The small gate: how many instructions a put, a get, a scanned record, a compacted record, and a
+//! put in a batch and in a transaction take, counted by callgrind, against recorded numbers.
 //!
 //! `instructions check` counts and compares, `instructions record` counts and writes the numbers
 //! down; both want `valgrind`. `instructions work` is what they count: one thread, a store in

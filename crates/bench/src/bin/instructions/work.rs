@@ -1,7 +1,7 @@
 //! What is counted: the same operations on a store in memory, by one thread and without workers.
 
 use alluvium::simulation::OpenIn as _;
-use alluvium::{Db, Keyspace, Options};
+use alluvium::{Db, Keyspace, Options, WriteBatch};
 use alluvium_bench::workload::keys::{Key, Keys};
 use alluvium_bench::workload::values::Values;
 use alluvium_device::memory::MemoryDirectory;
@@ -46,7 +46,7 @@ impl Sizes {
     }
 
     /// Returns the parts, in their order.
-    pub(super) fn parts(self) -> [Part; 6] {
+    pub(super) fn parts(self) -> [Part; 8] {
         let part = |name, function, operations| Part {
             name,
             function,
@@ -60,6 +60,8 @@ impl Sizes {
             part("get, cached pages", "measured_get_cached_pages", records),
             part("scan, record", "measured_scan", records),
             part("compaction, record", "measured_compaction", records * self.rounds),
+            part("batch of 100, put", "measured_batches", records),
+            part("transaction of 100, put", "measured_transactions", records),
         ]
     }
 }
@@ -89,6 +91,13 @@ pub(super) fn all(sizes: Sizes) -> Result<()> {
     }
     measured_compaction(&db)?;
     get(&keyspace, data)?;
+    batches(&db, &keyspace, first)?;
+    transactions(&db, &keyspace, first)?;
+    db.checkpoint()?;
+    measured_batches(&db, &keyspace, data)?;
+    db.checkpoint()?;
+    measured_transactions(&db, &keyspace, data)?;
+    ensure!(db.stats().transactions.conflicts == 0, "nothing conflicts");
     drop(keyspace);
     Ok(db.close()?)
 }
@@ -114,6 +123,31 @@ fn get(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
     for (key, _) in data {
         let value = keyspace.get(key)?.context("it was put")?;
         black_box(&value);
+    }
+    Ok(())
+}
+
+/// How many writes a batch has, and a transaction.
+const TOGETHER: usize = 100;
+
+fn batches(db: &Db, keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+    for some in data.chunks(TOGETHER) {
+        let mut batch = WriteBatch::new();
+        for (key, value) in some {
+            batch.put(keyspace, key, value)?;
+        }
+        db.write(&batch)?;
+    }
+    Ok(())
+}
+
+fn transactions(db: &Db, keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+    for some in data.chunks(TOGETHER) {
+        let mut transaction = db.begin();
+        for (key, value) in some {
+            transaction.put(keyspace, key, value)?;
+        }
+        transaction.commit()?;
     }
     Ok(())
 }
@@ -161,6 +195,18 @@ fn measured_scan(keyspace: &Keyspace) -> Result<usize> {
 #[unsafe(no_mangle)]
 fn measured_compaction(db: &Db) -> Result<()> {
     Ok(db.compact()?)
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+fn measured_batches(db: &Db, keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+    batches(db, keyspace, data)
+}
+
+#[inline(never)]
+#[unsafe(no_mangle)]
+fn measured_transactions(db: &Db, keyspace: &Keyspace, data: &[Record]) -> Result<()> {
+    transactions(db, keyspace, data)
 }
 
 #[cfg(test)]

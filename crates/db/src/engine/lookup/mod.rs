@@ -63,6 +63,13 @@ struct Moment {
     now_ms: u64,
 }
 
+impl Moment {
+    /// The same moment by another clock.
+    fn by_clock(self, now_ms: u64) -> Moment {
+        Moment { now_ms, ..self }
+    }
+}
+
 impl Engine {
     /// Returns the moment at which a read begins now.
     fn moment(&self, at: At) -> Moment {

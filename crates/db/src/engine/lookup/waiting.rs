@@ -28,10 +28,31 @@ struct Begun<'k, 'op> {
 impl Engine {
     /// Returns the value of a key of this keyspace.
     pub(crate) fn get(&self, key: &[u8], definition: &Definition, at: At) -> Result<Option<Found>> {
+        self.get_with(key, definition, || self.moment(at))
+    }
+
+    /// As [`Engine::get`], for a reader by another clock: the time in milliseconds since 1970.
+    pub(crate) fn get_by_clock(
+        &self,
+        key: &[u8],
+        definition: &Definition,
+        at: At,
+        now_ms: u64,
+    ) -> Result<Option<Found>> {
+        self.get_with(key, definition, || self.moment(at).by_clock(now_ms))
+    }
+
+    #[inline]
+    fn get_with(
+        &self,
+        key: &[u8],
+        definition: &Definition,
+        moment: impl Fn() -> Moment,
+    ) -> Result<Option<Found>> {
         let key = Key::new(key);
         let rules = &definition.rules;
         loop {
-            let moment = self.moment(at);
+            let moment = moment();
             let slots = self.queue.slots();
             let reader = self.dictionaries.reader(definition.structure);
             self.is_open()?;
@@ -59,7 +80,24 @@ impl Engine {
             reader.gather_many(keys, gathers)?;
             Ok(true)
         };
-        let found = self.read_many(keys, definition, at, gather)?;
+        let found = self.read_many(keys, definition, || self.moment(at), gather)?;
+        Ok(found.expect("everything is found where the device is waited for"))
+    }
+
+    /// As [`Engine::multi_get`], for a reader by another clock.
+    pub(crate) fn multi_get_by_clock(
+        &self,
+        keys: &[TreeKey],
+        definition: &Definition,
+        at: At,
+        now_ms: u64,
+    ) -> Result<Vec<Option<Found>>> {
+        let gather = |reader: &Reader<'_>, keys: &[Key<'_>], gathers: &mut [Gather<'_>]| {
+            reader.gather_many(keys, gathers)?;
+            Ok(true)
+        };
+        let moment = || self.moment(at).by_clock(now_ms);
+        let found = self.read_many(keys, definition, moment, gather)?;
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
@@ -73,7 +111,7 @@ impl Engine {
         let gather = |reader: &Reader<'_>, keys: &[Key<'_>], gathers: &mut [Gather<'_>]| {
             Ok(reader.gather_many_in_memory(keys, gathers)?)
         };
-        self.read_many(keys, definition, at, gather)
+        self.read_many(keys, definition, || self.moment(at), gather)
     }
 
     /// Reads many keys. `gather` asks the dictionary, and returns whether everything was found.
@@ -81,11 +119,11 @@ impl Engine {
         &self,
         keys: &[TreeKey],
         definition: &Definition,
-        at: At,
+        moment: impl Fn() -> Moment,
         gather: impl Fn(&Reader<'_>, &[Key<'_>], &mut [Gather<'_>]) -> Result<bool>,
     ) -> Result<Option<Vec<Option<Found>>>> {
         loop {
-            let moment = self.moment(at);
+            let moment = moment();
             let slots = self.queue.slots();
             let reader = self.dictionaries.reader(definition.structure);
             self.is_open()?;

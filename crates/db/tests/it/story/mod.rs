@@ -6,7 +6,10 @@ mod kept;
 mod ops;
 
 use alluvium::simulation::{self, OpenIn as _, Scale, Simulated as _};
-use alluvium::{Compression, Db, Error, Iter, Keyspace, KeyspaceOptions, Options, Snapshot, WriteBatch};
+use alluvium::{
+    Compression, Concurrency, Db, Error, Iter, Keyspace, KeyspaceOptions, Options, Snapshot, Transaction,
+    TransactionOptions, WriteBatch,
+};
 use alluvium_base::ErrorKind;
 use alluvium_sim::ops::{Op, outcome};
 use alluvium_sim::{Contents, Durability, Step, Story, Trouble, World, Write};
@@ -38,6 +41,8 @@ pub(crate) struct System {
     /// Those that could be made so far, in the order of [`KEYSPACES`].
     keyspaces: Vec<Keyspace>,
     snapshot: Option<(Snapshot, Pairs)>,
+    /// One that was begun, and is never committed.
+    forgotten: Option<Transaction>,
     /// The named snapshots that were made since this opening.
     named: BTreeSet<String>,
     names: u64,
@@ -120,6 +125,7 @@ impl Whole {
             keyspaces,
             db,
             snapshot: None,
+            forgotten: None,
             named: BTreeSet::new(),
             names: 0,
             incorporations: 0,
@@ -191,6 +197,59 @@ impl System {
             };
         }
         Ok(batch)
+    }
+
+    /// Writes in a batch, or in a transaction of one kind or the other.
+    fn write(
+        &mut self,
+        ops: &[Op],
+        durability: Durability,
+        number: usize,
+        world: &World,
+    ) -> Result<(), Error> {
+        let concurrency = match number % 4 {
+            0 => Concurrency::Optimistic,
+            1 => Concurrency::Locking,
+            _ => return self.db.write(&self.batch(ops, durability)?),
+        };
+        let options = TransactionOptions::new().concurrency(concurrency);
+        let mut transaction = self.db.begin_with(&options);
+        let savepoint = transaction.savepoint();
+        for op in ops.iter().rev() {
+            self.add(&mut transaction, op)?;
+        }
+        transaction.rollback_to(&savepoint)?;
+        for op in ops {
+            self.add(&mut transaction, op)?;
+        }
+        transaction.commit_with(word(durability))?;
+        world.coverage.hit("transaction");
+        // What it writes is never seen.
+        let mut forgotten = self.db.begin();
+        for op in ops {
+            let (Op::Put { key, .. }
+            | Op::Delete { key }
+            | Op::Merge { key, .. }
+            | Op::DeleteRange { start: key, .. }) = op;
+            forgotten.put(self.keyspace(key), &key[1..], "forgotten")?;
+        }
+        self.forgotten = Some(forgotten);
+        Ok(())
+    }
+
+    /// Adds a write to a transaction.
+    fn add(&self, transaction: &mut Transaction, op: &Op) -> Result<(), Error> {
+        match op {
+            Op::Put { key, value } => {
+                transaction.get(self.keyspace(key), &key[1..])?;
+                transaction.put(self.keyspace(key), &key[1..], value)
+            }
+            Op::Delete { key } => transaction.delete(self.keyspace(key), &key[1..]),
+            Op::Merge { key, operand } => transaction.merge(self.keyspace(key), &key[1..], operand),
+            Op::DeleteRange { start, end } => {
+                transaction.delete_range(self.keyspace(start), &start[1..], Some(&end[1..]))
+            }
+        }
     }
 
     /// What the writes of a commit come to, for the ledger.
@@ -386,8 +445,7 @@ impl Story for Whole {
             Action::Commit { ops, durability } => {
                 let writes = system.outcome(ops)?;
                 system.commit(&writes, *durability, world, |system| {
-                    let batch = system.batch(ops, *durability)?;
-                    system.db.write(&batch).map(|()| true)
+                    system.write(ops, *durability, newest, world).map(|()| true)
                 })
             }
             Action::Swap { key, new, right } => system.swap(key, new.as_deref(), *right, world),

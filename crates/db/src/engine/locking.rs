@@ -1,0 +1,210 @@
+//! The locks that transactions hold on keys and ranges, and how all other writes respect them.
+//!
+//! Ordinary writes do not take them until the first locking transaction begins: then all writes do,
+//! from a moment on at which no write is under way that did not know of it, and all that were are
+//! visible. So a store without locking transactions does not pay for them.
+//!
+//! A writer holds its locks until what it has written is visible. So a reader that holds the lock
+//! of a key sees, in what is visible, the newest value that there is.
+
+use super::Engine;
+use super::record::Commit;
+use super::stripes::grace;
+use crate::fault::{Fault, is_planted};
+use crate::format::{self, Write};
+use crate::lock_manager::{LockManager, Mode, Owner, Refused};
+use crate::{Error, Result};
+use alluvium_dictionary::range::KeyRange;
+use smallvec::SmallVec;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a write that is no transaction waits for locks at most.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The locks of transactions, and whether there are any.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    manager: LockManager,
+    /// Whether writes take locks.
+    wanted: AtomicBool,
+    /// Whether no write is under way that does not.
+    settled: AtomicBool,
+    /// Whether writes that are no transaction give up at once. For tests on one thread.
+    #[cfg(all(test, not(alluvium_model_check)))]
+    impatient: AtomicBool,
+}
+
+/// The locks of a commit that is no locking transaction; they are released when this is dropped.
+#[derive(Debug)]
+pub(super) struct OfCommit<'e> {
+    locks: &'e Locks,
+    number: u64,
+}
+
+impl Drop for OfCommit<'_> {
+    fn drop(&mut self) {
+        self.locks.manager.release(self.number);
+    }
+}
+
+impl Locks {
+    /// Returns whether writes must take locks. A writer asks while it pins the epoch of writers.
+    #[inline]
+    pub(super) fn are_wanted(&self) -> bool {
+        self.wanted.load(Ordering::SeqCst) && !is_planted(Fault::WritesIgnoreLocks)
+    }
+
+    /// Returns how long a write that is no transaction waits at most.
+    fn patience(&self) -> Duration {
+        #[cfg(all(test, not(alluvium_model_check)))]
+        if self.impatient.load(Ordering::Relaxed) {
+            return Duration::ZERO;
+        }
+        PATIENCE
+    }
+
+    /// Has writes that are no transaction give up at once where they would wait.
+    #[cfg(all(test, not(alluvium_model_check)))]
+    pub(crate) fn be_impatient(&self) {
+        self.impatient.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns a number for a transaction.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.manager.next_number()
+    }
+
+    /// Releases what a transaction holds.
+    pub(crate) fn release(&self, number: u64) {
+        self.manager.release(number);
+    }
+
+    /// Returns how many locks a transaction holds.
+    pub(crate) fn held(&self, number: u64) -> usize {
+        self.manager.held(number)
+    }
+
+    /// Returns the numbers of those for whom a transaction waits.
+    pub(crate) fn waits_for(&self, number: u64) -> Vec<u64> {
+        self.manager.waits_for(number)
+    }
+
+    /// Makes one lock of all that a transaction holds within a range that it has locked.
+    pub(crate) fn join(&self, number: u64, range: &KeyRange) {
+        self.manager.join(number, &range.low, range.high.as_deref());
+    }
+}
+
+/// Returns the range that has one key.
+pub(crate) fn only(key: &[u8]) -> KeyRange {
+    let mut behind: SmallVec<[u8; 128]> = SmallVec::from_slice(key);
+    behind.push(0);
+    KeyRange::new(key, Some(&behind))
+}
+
+impl Engine {
+    /// Has all writes respect the locks of transactions from now on.
+    pub(crate) fn want_locks(&self) {
+        if self.locks.settled.load(Ordering::Acquire) {
+            return;
+        }
+        self.locks.wanted.store(true, Ordering::SeqCst);
+        grace(&self.writers, || {});
+        // Nor is an ingest under way that does not know of it.
+        drop(self.ingests.attaching.read());
+        self.visible.wait_for(self.queue.last());
+        self.locks.settled.store(true, Ordering::Release);
+    }
+
+    /// Locks a range for a transaction, and waits for others.
+    pub(crate) fn lock(&self, number: u64, range: &KeyRange, mode: Mode, timeout: Duration) -> Result<()> {
+        let owner = Owner::Transaction(number);
+        let high = range.high.as_deref();
+        let locked = self.locks.manager.lock(owner, &range.low, high, mode, timeout);
+        locked.map_err(|refused| match refused {
+            Refused::Deadlock(cycle) => Error::Deadlock {
+                victim: number,
+                cycle: cycle
+                    .into_iter()
+                    .map(|(number, key)| (number, self.users_key(&key).1))
+                    .collect(),
+            },
+            Refused::TimedOut(holders) => self.lock_timed_out(&range.low, timeout, holders),
+        })
+    }
+
+    #[cold]
+    fn lock_timed_out(&self, key: &[u8], waited: Duration, holders: Vec<u64>) -> Error {
+        let (keyspace, key) = self.users_key(key);
+        Error::LockTimedOut {
+            keyspace,
+            key,
+            waited,
+            holders,
+        }
+    }
+
+    /// Returns what users call the keyspace and the key of a dictionary's key.
+    pub(crate) fn users_key(&self, key: &[u8]) -> (String, Vec<u8>) {
+        let Some((len, id)) = format::split(key) else {
+            return (String::new(), key.to_vec());
+        };
+        let definition = self.catalog.by_id(id);
+        let name = definition.map_or_else(String::new, |definition| definition.name());
+        (name, key.get(len..).unwrap_or_default().to_vec())
+    }
+
+    /// Locks what a commit writes to, for as long as the commit takes.
+    pub(super) fn lock_commit(&self, commit: &Commit<'_>) -> Result<OfCommit<'_>> {
+        let mut ranges: Vec<KeyRange> = Vec::with_capacity(commit.count as usize);
+        for write in commit.writes().flatten() {
+            ranges.push(match write {
+                Write::One { key, .. } => only(key),
+                Write::Range { start, end } => KeyRange::new(start, Some(end)),
+                Write::Ingest { first, last } => from_to(first, last),
+            });
+        }
+        self.lock_ranges(&mut ranges)
+    }
+
+    /// Locks the range of an ingest, for as long as it takes.
+    pub(super) fn lock_ingest(&self, first: &[u8], last: &[u8]) -> Result<OfCommit<'_>> {
+        self.lock_ranges(&mut [from_to(first, last)])
+    }
+
+    /// Locks ranges one after the other, and starts over where that would end in a deadlock: those
+    /// who hold nothing else give way.
+    fn lock_ranges(&self, ranges: &mut [KeyRange]) -> Result<OfCommit<'_>> {
+        ranges.sort_by(|one, other| one.low.cmp(&other.low));
+        let (began, patience) = (Instant::now(), self.locks.patience());
+        loop {
+            let number = self.locks.next_number();
+            let held = OfCommit {
+                locks: &self.locks,
+                number,
+            };
+            let refused = ranges.iter().find_map(|range| {
+                let left = patience.saturating_sub(began.elapsed());
+                let (owner, high) = (Owner::Commit(number), range.high.as_deref());
+                let manager = &self.locks.manager;
+                let locked = manager.lock(owner, &range.low, high, Mode::Exclusive, left);
+                locked.err().map(|refused| (range, refused))
+            });
+            match refused {
+                None => return Ok(held),
+                Some((range, Refused::TimedOut(holders))) => {
+                    return Err(self.lock_timed_out(&range.low, patience, holders));
+                }
+                Some((_, Refused::Deadlock(_))) => {}
+            }
+        }
+    }
+}
+
+fn from_to(first: &[u8], last: &[u8]) -> KeyRange {
+    KeyRange {
+        high: only(last).high,
+        low: first.into(),
+    }
+}

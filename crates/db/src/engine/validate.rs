@@ -1,0 +1,272 @@
+//! Whether commits above a place in the commit order have written to what a transaction depends on.
+//!
+//! The memtables that are not in the tree yet know of each of their writes, with its number. Where
+//! they do not reach down to the place, a dictionary is asked: for the number of a key's newest
+//! message, or for a range as of the place and as of now.
+//!
+//! ```text
+//!   commit order   ────┬───────────────┬─────────────────────────►
+//!                    place          oldest base            newest
+//!                      │◄ dictionary ─►│◄───── memtables ─────►│
+//! ```
+//!
+//! The place is pinned. So a dictionary keeps, of each key, a message above the place if there was
+//! one (G2 of `dictionary/merge`), and no number above the place becomes zero (G4).
+//!
+//! Who asks holds the locks of what it asks for: a writer has applied what it commits before it
+//! releases them, so that memtables have it. Reading from a dictionary takes a while, and others
+//! would wait for the locks. So a commit whose place memtables do not reach asks without locks
+//! first, about everything up to a recent place; under the locks it asks about what came since.
+
+use super::Engine;
+use super::queue::Slot;
+use crate::catalog::Definition;
+use crate::fault::{Fault, is_planted};
+use crate::footprint::Footprint;
+use crate::structure::Structure;
+use crate::{Error, Result};
+use alluvium_base::Sequence;
+use alluvium_base::message::LAST;
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use std::sync::Arc;
+
+/// Where a write was found that should not be there.
+#[derive(Debug)]
+pub(crate) struct Met {
+    pub(crate) definition: Arc<Definition>,
+    /// The key of the dictionary, or where the range begins that has it.
+    pub(crate) key: Vec<u8>,
+}
+
+/// What is asked about ranges whose writes are in a dictionary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ranges {
+    /// Whether readers see the same keys and values.
+    ByValue {
+        /// The clock of the readers, in milliseconds since 1970.
+        now_ms: u64,
+    },
+    /// Whether anything was written: where that is not known it is assumed.
+    ByWrites,
+}
+
+/// A place up to which nothing was written to a footprint; it is pinned meanwhile.
+#[derive(Debug)]
+pub(crate) struct Recent<'e> {
+    engine: &'e Engine,
+    place: Sequence,
+    is_pinned: bool,
+}
+
+impl Recent<'_> {
+    pub(crate) fn place(&self) -> Sequence {
+        self.place
+    }
+}
+
+impl Drop for Recent<'_> {
+    fn drop(&mut self) {
+        if self.is_pinned {
+            self.engine.close_snapshot(self.place);
+        }
+    }
+}
+
+/// The commits above a pinned place.
+struct Above<'e> {
+    engine: &'e Engine,
+    place: Sequence,
+    /// The newest commit that walks see.
+    newest: Sequence,
+    slots: arc_swap::Guard<Arc<Vec<Arc<Slot>>>>,
+    /// Whether the memtables have all of them.
+    are_in_memory: bool,
+}
+
+impl Engine {
+    /// Returns something of a footprint that a commit above a pinned place has written to, if there
+    /// is any.
+    pub(crate) fn written_above(
+        &self,
+        place: Sequence,
+        footprint: &Footprint,
+        ranges: Ranges,
+    ) -> Result<Option<Met>> {
+        self.above(place, LAST).met(footprint, ranges)
+    }
+
+    /// Returns a place, as recent as is worth it, up to which no commit above a pinned place has
+    /// written to a footprint; or where one has. No locks are needed.
+    pub(crate) fn unwritten_until(
+        &self,
+        place: Sequence,
+        footprint: &Footprint,
+        ranges: Ranges,
+    ) -> Result<std::result::Result<Recent<'_>, Met>> {
+        let mut recent = Recent {
+            engine: self,
+            place,
+            is_pinned: false,
+        };
+        if self.above(place, LAST).are_in_memory {
+            return Ok(Ok(recent));
+        }
+        recent.place = self.open_snapshot();
+        recent.is_pinned = true;
+        let met = self.above(place, recent.place).met(footprint, ranges)?;
+        Ok(met.map_or(Ok(recent), Err))
+    }
+
+    /// Returns whether a commit above a pinned place has written to a key.
+    pub(crate) fn is_written_above(&self, place: Sequence, key: &[u8], structure: Structure) -> Result<bool> {
+        self.above(place, LAST).has_key(key, structure)
+    }
+
+    /// Returns whether a commit above a pinned place may have written to a range.
+    pub(crate) fn is_range_written_above(
+        &self,
+        place: Sequence,
+        range: &KeyRange,
+        structure: Structure,
+    ) -> Result<bool> {
+        let above = self.above(place, LAST);
+        above.has_range(range, structure, Ranges::ByWrites)
+    }
+
+    fn above(&self, place: Sequence, newest: Sequence) -> Above<'_> {
+        let slots = self.queue.slots();
+        let oldest = slots.last().expect("there is always one");
+        let place = place + u64::from(is_planted(Fault::FirstCommitIsNotSeen));
+        Above {
+            engine: self,
+            place,
+            newest,
+            are_in_memory: oldest.base() <= place || is_planted(Fault::DictionaryIsNotAsked),
+            slots,
+        }
+    }
+}
+
+impl Above<'_> {
+    /// Returns something of a footprint that the commits have written to, if there is any.
+    fn met(&self, footprint: &Footprint, ranges: Ranges) -> Result<Option<Met>> {
+        for space in footprint.spaces() {
+            let structure = space.definition.structure;
+            let met = |key: &[u8]| {
+                Ok(Some(Met {
+                    definition: Arc::clone(&space.definition),
+                    key: key.to_vec(),
+                }))
+            };
+            let points = space
+                .points()
+                .filter(|_| !is_planted(Fault::PointsAreNotValidated));
+            for point in points {
+                if self.has_key(point, structure)? {
+                    return met(point);
+                }
+            }
+            let all = space
+                .ranges()
+                .filter(|_| !is_planted(Fault::RangesAreNotValidated));
+            for range in all {
+                if self.has_range(&range, structure, ranges)? {
+                    return met(&range.low);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The memtables that have any of the commits.
+    fn memtables(&self) -> impl Iterator<Item = &Memtable> {
+        let newer = self
+            .slots
+            .iter()
+            .filter(|slot| slot.cut().is_none_or(|cut| cut > self.place));
+        newer.map(|slot| &*slot.memtable)
+    }
+
+    fn has_key(&self, key: &[u8], structure: Structure) -> Result<bool> {
+        let named = Key::new(key);
+        let in_memory = self.memtables().any(|memtable| {
+            let newest = memtable.get(named, LAST).next();
+            let newest = newest.map(|message| message.sequence);
+            let deleted = memtable.range_deleted(key, LAST);
+            let deleted = deleted.filter(|_| !is_planted(Fault::RangeDeletesAreNotSeen));
+            newest.max(deleted) > Some(self.place)
+        });
+        if in_memory || self.are_in_memory {
+            return Ok(in_memory);
+        }
+        let reader = self.engine.dictionaries.reader(structure);
+        // Without an operator the first message decides.
+        let mut gather = Gather::new(LAST, 0, None);
+        reader.gather(named, &mut gather)?;
+        Ok(gather.newest() > self.place)
+    }
+
+    fn has_range(&self, range: &KeyRange, structure: Structure, asked: Ranges) -> Result<bool> {
+        if self.memtables().any(|memtable| self.is_written(memtable, range)) {
+            return Ok(true);
+        }
+        if self.are_in_memory {
+            return Ok(false);
+        }
+        match asked {
+            Ranges::ByWrites => Ok(true),
+            Ranges::ByValue { now_ms } => self.reads_otherwise(range, structure, now_ms),
+        }
+    }
+
+    fn is_written(&self, memtable: &Memtable, range: &KeyRange) -> bool {
+        if memtable
+            .deletes()
+            .is_some_and(|deletes| deletes.touch_above(range, self.place))
+            && !is_planted(Fault::RangeDeletesAreNotSeen)
+        {
+            return true;
+        }
+        let mut cursor = memtable.cursor();
+        cursor.seek(&range.low);
+        while cursor.key().is_some_and(|key| range.contains(key)) {
+            let newest = cursor.versions(LAST).next();
+            if newest.is_some_and(|newest| newest.sequence > self.place) {
+                return true;
+            }
+            cursor.next();
+        }
+        false
+    }
+
+    /// Returns whether a reader of the range sees anything else than at the place.
+    fn reads_otherwise(&self, range: &KeyRange, structure: Structure, now_ms: u64) -> Result<bool> {
+        let scan = |at| {
+            self.engine
+                .scan_by_clock(structure, range.clone(), Direction::Forward, at, now_ms)
+        };
+        let (mut then, mut now) = (scan(self.place), scan(self.newest));
+        loop {
+            let (one, other) = match (then.next(), now.next()) {
+                (Ok(one), Ok(other)) => (one, other),
+                (Err(error), _) | (_, Err(error)) => {
+                    // A value that cannot be read is not what was read.
+                    return match self.engine.catalog.named(error) {
+                        Error::BadBase { .. } => Ok(true),
+                        other => Err(other),
+                    };
+                }
+            };
+            if one != other {
+                return Ok(true);
+            }
+            if one.is_none() {
+                return Ok(false);
+            }
+        }
+    }
+}

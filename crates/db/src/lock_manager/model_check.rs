@@ -1,0 +1,69 @@
+//! Waiting and waking under the model checker: see `locks/model_check.rs` for how it is run.
+//!
+//! Mistakes are planted, and the checker must find them.
+
+use super::sync::{AtomicU64, Ordering};
+use super::{LockManager, Mode, Owner, Refused};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What owners count in while they hold keys: an exclusive holder counts a hundred.
+type Inside = [AtomicU64; 3];
+
+/// Locks a key for an owner, and counts it in.
+fn hold(locks: &LockManager, inside: &Inside, owner: Owner, key: usize, mode: Mode) -> Result<(), Refused> {
+    let low = [key as u8];
+    locks.lock(owner, &low, Some(&[key as u8 + 1]), mode, Duration::MAX)?;
+    let weight = if mode == Mode::Exclusive { 100 } else { 1 };
+    let others = inside[key].fetch_add(weight, Ordering::Relaxed);
+    assert!(others < 100 && (weight == 1 || others == 0), "L1: {others}");
+    inside[key].fetch_sub(weight, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Three owners want keys in different orders: each gets them all, or is refused and starts over.
+fn story(releases: bool) {
+    let locks = Arc::new(LockManager::default());
+    let inside: Arc<Inside> = Arc::default();
+    let plans: [&[(usize, Mode)]; 3] = [
+        &[(0, Mode::Exclusive), (1, Mode::Exclusive)],
+        &[(1, Mode::Shared), (0, Mode::Exclusive)],
+        &[(0, Mode::Shared), (2, Mode::Shared), (0, Mode::Exclusive)],
+    ];
+    let threads: Vec<_> = plans
+        .into_iter()
+        .map(|plan| {
+            let (locks, inside) = (Arc::clone(&locks), Arc::clone(&inside));
+            shuttle::thread::spawn(move || {
+                loop {
+                    let number = locks.next_number();
+                    let owner = Owner::Transaction(number);
+                    let got = plan
+                        .iter()
+                        .try_for_each(|&(key, mode)| hold(&locks, &inside, owner, key, mode));
+                    if releases || got.is_err() {
+                        locks.release(number);
+                    }
+                    if got.is_ok() {
+                        return;
+                    }
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn model_check_every_owner_gets_its_locks_or_starts_over() {
+    shuttle::check_random(|| story(true), 3_000);
+    shuttle::check_pct(|| story(true), 2_000, 3);
+}
+
+#[test]
+fn model_check_a_lock_that_is_never_released_is_found() {
+    let found = std::panic::catch_unwind(|| shuttle::check_random(|| story(false), 3_000));
+    assert!(found.is_err(), "the checker finds that an owner waits for ever");
+}

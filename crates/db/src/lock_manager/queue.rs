@@ -1,0 +1,250 @@
+//! Who waits, in which order, and for whom.
+
+use super::segments::Segments;
+use super::{Mode, Owner};
+use crate::fault::{Fault, is_planted};
+use crate::ranges::Key;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
+
+/// A request that cannot be granted yet.
+#[derive(Debug)]
+struct Waiter {
+    owner: Owner,
+    low: Key,
+    high: Option<Key>,
+    mode: Mode,
+}
+
+impl Waiter {
+    fn overlaps(&self, other: &Waiter) -> bool {
+        let begins_before_end = |one: &Waiter, other: &Waiter| {
+            let high = other.high.as_ref();
+            high.is_none_or(|high| one.low < *high)
+        };
+        begins_before_end(self, other) && begins_before_end(other, self)
+    }
+}
+
+/// What became of a request that has waited.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Granted,
+    /// Its owner was chosen to end this circle.
+    Refused(Vec<(u64, Vec<u8>)>),
+}
+
+/// What became of a request at first.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    Granted,
+    /// It waits under this number, or was refused already.
+    Waits(u64),
+}
+
+/// What is held, and who waits.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    segments: Segments,
+    /// What each owner holds, as it was asked for.
+    held: HashMap<u64, Vec<(Key, Option<Key>)>>,
+    /// By their numbers, which ascend.
+    queue: BTreeMap<u64, Waiter>,
+    outcomes: HashMap<u64, Outcome>,
+    next: u64,
+}
+
+impl State {
+    /// Grants a request, or has it wait.
+    pub(super) fn ask(&mut self, owner: Owner, low: &[u8], high: Option<&[u8]>, mode: Mode) -> Asked {
+        if self.segments.covers(owner.number(), low, high, mode) {
+            return Asked::Granted;
+        }
+        let waiter = Waiter {
+            owner,
+            low: Key::from_slice(low),
+            high: high.map(Key::from_slice),
+            mode,
+        };
+        let ticket = self.next;
+        self.next += 1;
+        if self.blockers(ticket, &waiter).is_empty() {
+            self.grant(&waiter);
+            return Asked::Granted;
+        }
+        self.queue.insert(ticket, waiter);
+        self.end_circles(owner.number());
+        Asked::Waits(ticket)
+    }
+
+    fn grant(&mut self, waiter: &Waiter) {
+        let owner = waiter.owner.number();
+        self.segments
+            .add(owner, &waiter.low, waiter.high.as_deref(), waiter.mode);
+        let interval = (waiter.low.clone(), waiter.high.clone());
+        self.held.entry(owner).or_default().push(interval);
+    }
+
+    /// Returns the owners for whom a request with a number waits: those that hold what it excludes,
+    /// and those whose earlier requests exclude it and do not wait for its owner themselves.
+    fn blockers(&self, ticket: u64, waiter: &Waiter) -> Vec<u64> {
+        let owner = waiter.owner.number();
+        let (low, high) = (&waiter.low[..], waiter.high.as_deref());
+        let mut blockers = self.segments.excluded(owner, low, high, waiter.mode);
+        if is_planted(Fault::UpgradesIgnoreReaders) && self.segments.covers(owner, low, high, Mode::Shared) {
+            blockers.clear();
+        }
+        for earlier in self.queue.range(..ticket).map(|(_, earlier)| earlier) {
+            let number = earlier.owner.number();
+            if number == owner || blockers.contains(&number) {
+                continue;
+            }
+            let is_first = earlier.mode.excludes(waiter.mode) && earlier.overlaps(waiter);
+            let (low, high) = (&earlier.low[..], earlier.high.as_deref());
+            if is_first && !self.segments.holds_against(owner, low, high, earlier.mode) {
+                blockers.push(number);
+            }
+        }
+        blockers
+    }
+
+    /// Grants what can be granted, in the order of arrival (L3). Returns whether anything was.
+    fn advance(&mut self) -> bool {
+        let tickets: Vec<u64> = self.queue.keys().copied().collect();
+        let mut has_granted = false;
+        for ticket in tickets {
+            if self.blockers(ticket, &self.queue[&ticket]).is_empty() {
+                let waiter = self.queue.remove(&ticket).expect("it is in the queue");
+                self.grant(&waiter);
+                self.outcomes.insert(ticket, Outcome::Granted);
+                has_granted = true;
+            }
+        }
+        has_granted
+    }
+
+    /// Returns for whom an owner waits, with the key for which it does.
+    fn edges(&self, owner: u64) -> Vec<(u64, Vec<u8>)> {
+        let mut edges = Vec::new();
+        let waits = self
+            .queue
+            .iter()
+            .filter(|(_, waiter)| waiter.owner.number() == owner);
+        for (&ticket, waiter) in waits {
+            let blockers = self.blockers(ticket, waiter);
+            edges.extend(blockers.into_iter().map(|other| (other, waiter.low.to_vec())));
+        }
+        edges
+    }
+
+    /// Refuses owners until none waits for itself by way of `owner` (L4).
+    fn end_circles(&mut self, owner: u64) {
+        while let Some(circle) = self.circle(owner) {
+            let of = |number: &u64| {
+                let mut waiters = self.queue.iter();
+                waiters.find(|(_, waiter)| waiter.owner.number() == *number)
+            };
+            let waiting = circle.iter().filter_map(|(number, _)| of(number));
+            let victim = waiting.max_by_key(|(_, waiter)| {
+                let starts_over = matches!(waiter.owner, Owner::Commit(_));
+                (starts_over, waiter.owner.number())
+            });
+            let Some((&ticket, _)) = victim else { return };
+            self.queue.remove(&ticket);
+            self.outcomes.insert(ticket, Outcome::Refused(circle));
+            self.advance();
+        }
+    }
+
+    /// Returns a circle of owners that wait for each other, with `owner` in it.
+    fn circle(&self, owner: u64) -> Option<Vec<(u64, Vec<u8>)>> {
+        // The way from `owner` to each that was reached, by where it was reached from.
+        let mut from: HashMap<u64, (u64, Vec<u8>)> = HashMap::new();
+        let mut open = vec![owner];
+        while let Some(next) = open.pop() {
+            for (other, key) in self.edges(next) {
+                if other == owner {
+                    let mut circle = vec![(next, key)];
+                    let mut at = next;
+                    while at != owner {
+                        let (before, key) = from[&at].clone();
+                        circle.push((before, key));
+                        at = before;
+                    }
+                    circle.reverse();
+                    return Some(circle);
+                }
+                if let Entry::Vacant(way) = from.entry(other) {
+                    way.insert((next, key));
+                    open.push(other);
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes what became of a request, if that is known.
+    pub(super) fn outcome(&mut self, ticket: u64) -> Option<Outcome> {
+        self.outcomes.remove(&ticket)
+    }
+
+    /// Takes a request out of the queue. Returns who holds what it wanted, or what became of it
+    /// meanwhile.
+    pub(super) fn give_up(&mut self, ticket: u64) -> Result<Outcome, Vec<u64>> {
+        if let Some(outcome) = self.outcome(ticket) {
+            return Ok(outcome);
+        }
+        let waiter = self.queue.get(&ticket).expect("it waits, or has an outcome");
+        let blockers = self.blockers(ticket, waiter);
+        self.queue.remove(&ticket);
+        self.advance();
+        Err(blockers)
+    }
+
+    /// Releases what an owner holds (L5). Returns whether others were granted theirs.
+    pub(super) fn release(&mut self, owner: u64) -> bool {
+        let held = self.held.remove(&owner).unwrap_or_default();
+        for (low, high) in &held {
+            self.segments.remove(owner, low, high.as_deref());
+        }
+        !held.is_empty() && self.advance()
+    }
+
+    pub(super) fn held(&self, owner: u64) -> usize {
+        self.held.get(&owner).map_or(0, Vec::len)
+    }
+
+    pub(super) fn waits_for(&self, owner: u64) -> Vec<u64> {
+        let mut others: Vec<u64> = self.edges(owner).into_iter().map(|(other, _)| other).collect();
+        others.sort_unstable();
+        others.dedup();
+        others
+    }
+
+    /// Forgets intervals of an owner that lie within one that it holds, too.
+    pub(super) fn join(&mut self, owner: u64, low: &[u8], high: Option<&[u8]>) {
+        let Some(held) = self.held.get_mut(&owner) else {
+            return;
+        };
+        let lies_within = |(start, end): &(Key, Option<Key>)| {
+            let ends = high.is_none_or(|high| end.as_deref().is_some_and(|end| end <= high));
+            **start >= *low && ends
+        };
+        held.retain(|interval| !lies_within(interval));
+        held.push((Key::from_slice(low), high.map(Key::from_slice)));
+    }
+
+    #[cfg(all(test, not(alluvium_model_check)))]
+    pub(super) fn check(&self) {
+        self.segments.check();
+        for (&ticket, waiter) in &self.queue {
+            assert!(!self.blockers(ticket, waiter).is_empty(), "L3: {waiter:?}");
+            assert!(self.circle(waiter.owner.number()).is_none(), "L4: {waiter:?}");
+        }
+    }
+
+    #[cfg(all(test, not(alluvium_model_check)))]
+    pub(super) fn segments(&self) -> usize {
+        self.segments.len()
+    }
+}

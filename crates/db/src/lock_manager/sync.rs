@@ -1,0 +1,101 @@
+//! What the lock manager waits with: the real thing, or the model checker's.
+
+use std::time::Instant;
+
+#[cfg(not(alluvium_model_check))]
+mod real {
+    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Instant;
+
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock()
+    }
+
+    /// Sleeps until woken or the deadline. Returns whether there is time left.
+    pub(crate) fn wait<'m, T>(
+        condvar: &Condvar,
+        mut guard: MutexGuard<'m, T>,
+        deadline: Option<Instant>,
+    ) -> (MutexGuard<'m, T>, bool) {
+        let has_time = match deadline {
+            Some(deadline) => !condvar.wait_until(&mut guard, deadline).timed_out(),
+            None => {
+                condvar.wait(&mut guard);
+                true
+            }
+        };
+        (guard, has_time)
+    }
+}
+
+#[cfg(alluvium_model_check)]
+mod checked {
+    pub(crate) use shuttle::sync::atomic::{AtomicU64, Ordering};
+    pub(crate) use shuttle::sync::{Condvar, Mutex, MutexGuard};
+    use std::time::Instant;
+
+    pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap()
+    }
+
+    /// No time passes under the checker.
+    pub(crate) fn wait<'m, T>(
+        condvar: &Condvar,
+        guard: MutexGuard<'m, T>,
+        _deadline: Option<Instant>,
+    ) -> (MutexGuard<'m, T>, bool) {
+        (condvar.wait(guard).unwrap(), true)
+    }
+}
+
+#[cfg(alluvium_model_check)]
+use checked as chosen;
+#[cfg(not(alluvium_model_check))]
+use real as chosen;
+
+pub(super) use chosen::{AtomicU64, Ordering};
+
+/// A value that threads change one at a time, and wait for.
+#[derive(Debug)]
+pub(super) struct Monitor<T> {
+    value: chosen::Mutex<T>,
+    changed: chosen::Condvar,
+}
+
+impl<T> Monitor<T> {
+    pub(super) fn new(value: T) -> Monitor<T> {
+        Monitor {
+            value: chosen::Mutex::new(value),
+            changed: chosen::Condvar::new(),
+        }
+    }
+
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut T) -> R) -> R {
+        act(&mut chosen::lock(&self.value))
+    }
+
+    /// Wakes all that wait: they look again.
+    pub(super) fn wake(&self) {
+        self.changed.notify_all();
+    }
+
+    /// Waits until `look` finds something, or for nothing until the deadline.
+    pub(super) fn wait<R>(
+        &self,
+        deadline: Option<Instant>,
+        mut look: impl FnMut(&mut T) -> Option<R>,
+    ) -> Option<R> {
+        let mut guard = chosen::lock(&self.value);
+        loop {
+            if let Some(found) = look(&mut guard) {
+                return Some(found);
+            }
+            let (again, has_time) = chosen::wait(&self.changed, guard, deadline);
+            guard = again;
+            if !has_time {
+                return look(&mut guard);
+            }
+        }
+    }
+}

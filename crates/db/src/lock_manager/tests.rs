@@ -1,0 +1,193 @@
+//! Locks that are granted and refused without waiting, against what a plain list of them says; and
+//! threads that wait.
+
+use super::queue::{Asked, Outcome, State};
+use super::{LockManager, Mode, Owner, Refused};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const S: Mode = Mode::Shared;
+const X: Mode = Mode::Exclusive;
+
+fn ask(state: &mut State, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) -> Option<u64> {
+    let asked = state.ask(Owner::Transaction(owner), low, high, mode);
+    state.check();
+    match asked {
+        Asked::Granted => None,
+        Asked::Waits(ticket) => Some(ticket),
+    }
+}
+
+#[test]
+fn a_range_excludes_every_key_in_it_whether_it_is_there_or_not() {
+    let mut state = State::default();
+    assert_eq!(ask(&mut state, 1, b"b", Some(b"d"), S), None);
+    for (key, is_free) in [(b"a", true), (b"b", false), (b"c", false), (b"d", true)] {
+        let waits = ask(&mut state, 2, key, Some(&[key[0], 0]), X);
+        assert_eq!(waits.is_none(), is_free, "{key:?}");
+    }
+    let waits = ask(&mut state, 3, b"d", None, S);
+    assert!(waits.is_some(), "the second has a key of it");
+    assert!(state.release(1), "the second gets the others");
+    state.check();
+    assert!(state.release(2), "and then the third");
+    assert_eq!(state.held(3), 1);
+    state.release(3);
+    assert_eq!(state.segments(), 0);
+}
+
+#[test]
+fn readers_do_not_overtake_a_writer_that_waits_and_a_holder_does() {
+    let mut state = State::default();
+    assert_eq!(ask(&mut state, 1, b"a", Some(b"c"), S), None);
+    let writer = ask(&mut state, 2, b"b", Some(b"d"), X).unwrap();
+    let reader = ask(&mut state, 3, b"b", Some(b"c"), S).unwrap();
+    // The holder has what the writer waits for: it is not made to wait for the writer.
+    assert_eq!(ask(&mut state, 1, b"c", Some(b"d"), S), None);
+    assert_eq!(
+        ask(&mut state, 4, b"d", Some(b"e"), S),
+        None,
+        "nothing of it is wanted"
+    );
+    assert_eq!(state.waits_for(3), [2]);
+    assert!(state.release(1));
+    state.check();
+    assert_eq!(state.outcome(writer), Some(Outcome::Granted));
+    assert_eq!(state.outcome(reader), None);
+    assert!(state.release(2));
+    assert_eq!(state.outcome(reader), Some(Outcome::Granted));
+}
+
+#[test]
+fn one_that_upgrades_waits_for_other_readers_and_two_are_a_deadlock() {
+    let mut state = State::default();
+    for owner in [1, 2] {
+        assert_eq!(ask(&mut state, owner, b"a", Some(b"b"), S), None);
+    }
+    let first = ask(&mut state, 1, b"a", Some(b"b"), X).unwrap();
+    assert_eq!(state.outcome(first), None);
+    let second = ask(&mut state, 2, b"a", Some(b"b"), X).unwrap();
+    let Some(Outcome::Refused(mut circle)) = state.outcome(second) else {
+        panic!("the youngest is refused")
+    };
+    circle.sort();
+    assert_eq!(circle, [(1, b"a".to_vec()), (2, b"a".to_vec())]);
+    assert!(state.release(2));
+    assert_eq!(state.outcome(first), Some(Outcome::Granted));
+    assert_eq!(
+        ask(&mut state, 1, b"a", Some(b"b"), S),
+        None,
+        "what it has is enough"
+    );
+}
+
+#[test]
+fn of_a_circle_a_commit_gives_way_before_a_younger_transaction() {
+    let mut state = State::default();
+    assert_eq!(ask(&mut state, 9, b"a", Some(b"b"), X), None);
+    let commit = Owner::Commit(3);
+    assert_eq!(state.ask(commit, b"b", Some(b"c"), X), Asked::Granted);
+    let Asked::Waits(waits) = state.ask(commit, b"a", Some(b"b"), X) else {
+        panic!("it is held")
+    };
+    let young = ask(&mut state, 9, b"b", Some(b"c"), X).unwrap();
+    assert!(matches!(state.outcome(waits), Some(Outcome::Refused(_))));
+    assert_eq!(
+        state.outcome(young),
+        None,
+        "until the commit has released what it has"
+    );
+    assert!(state.release(3));
+    assert_eq!(state.outcome(young), Some(Outcome::Granted));
+}
+
+#[test]
+fn one_that_gives_up_lets_those_behind_it_on() {
+    let mut state = State::default();
+    assert_eq!(ask(&mut state, 1, b"a", None, S), None);
+    let writer = ask(&mut state, 2, b"a", None, X).unwrap();
+    let reader = ask(&mut state, 3, b"a", None, S).unwrap();
+    assert_eq!(state.give_up(writer), Err(vec![1]));
+    state.check();
+    assert_eq!(state.outcome(reader), Some(Outcome::Granted));
+}
+
+/// Owners of random locks of small keys, with the strongest mode that each has of each key.
+#[derive(Default)]
+struct Model(BTreeMap<(u64, u8), Mode>);
+
+impl Model {
+    fn excludes(&self, owner: u64, low: u8, high: u8, mode: Mode) -> bool {
+        let mut held = self.0.iter();
+        held.any(|(&(other, key), &held)| other != owner && (low..high).contains(&key) && held.max(mode) == X)
+    }
+}
+
+#[test]
+fn what_is_granted_is_what_a_list_of_keys_would_grant() {
+    for seed in 0..300 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (mut state, mut model) = (State::default(), Model::default());
+        for _ in 0..60 {
+            let owner = random.u64(1..5);
+            if random.u32(0..6) == 0 {
+                state.release(owner);
+                model.0.retain(|&(other, _), _| other != owner);
+                state.check();
+                continue;
+            }
+            let low = random.u8(0..12);
+            let high = random.u8(low + 1..=12);
+            let mode = if random.bool() { S } else { X };
+            match ask(&mut state, owner, &[low], Some(&[high]), mode) {
+                None => {
+                    assert!(!model.excludes(owner, low, high, mode), "seed {seed}");
+                    for key in low..high {
+                        let held = model.0.entry((owner, key)).or_insert(mode);
+                        *held = mode.max(*held);
+                    }
+                }
+                Some(ticket) => {
+                    // Nothing waits, so only a holder can be in the way.
+                    assert!(model.excludes(owner, low, high, mode), "seed {seed}");
+                    let _ = state.give_up(ticket);
+                }
+            }
+            state.check();
+        }
+        for owner in 1..5 {
+            state.release(owner);
+        }
+        assert_eq!(state.segments(), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn threads_in_random_orders_all_come_through() {
+    let locks = LockManager::default();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let locks = &locks;
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(thread);
+                let mut done = 0;
+                while done < 200 {
+                    let number = locks.next_number();
+                    let owner = match random.bool() {
+                        true => Owner::Transaction(number),
+                        false => Owner::Commit(number),
+                    };
+                    let got = (0..3).try_for_each(|_| {
+                        let low = random.u8(0..8);
+                        let high = random.u8(low + 1..=8);
+                        let mode = if random.bool() { S } else { X };
+                        locks.lock(owner, &[low], Some(&[high]), mode, Duration::MAX)
+                    });
+                    locks.release(number);
+                    done += usize::from(got.is_ok());
+                    assert!(!matches!(got, Err(Refused::TimedOut(_))));
+                }
+            });
+        }
+    });
+}

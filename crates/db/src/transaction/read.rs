@@ -1,0 +1,174 @@
+//! Reading keys.
+
+use super::Transaction;
+use crate::engine::{At, Tally, only};
+use crate::fault::{Fault, is_planted};
+use crate::format::TreeKey;
+use crate::lock_manager::Mode;
+use crate::{Error, Keyspace, Result, Value};
+
+/// What a transaction is to do with a key that it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Read,
+    /// It will write to the key, or depends on it as if it did.
+    Update,
+}
+
+impl Transaction {
+    /// Returns the value of a key, or `None` if it has none.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`]; [`Error::OtherStore`]; [`Error::TransactionEnded`],
+    /// [`Error::TransactionTooOld`], [`Error::TransactionLimit`]. Of a locking transaction also
+    /// [`Error::Deadlock`] and [`Error::LockTimedOut`].
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.get_for(keyspace, key.as_ref(), Purpose::Read)
+    }
+
+    /// Returns whether a key has a value.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(keyspace, key)?.is_some())
+    }
+
+    /// Returns the value of a key which no other may change before the transaction is committed: as
+    /// if the transaction wrote to the key. A locking transaction locks it; an optimistic one fails
+    /// at its commit if it was changed, under snapshot isolation, too.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use alluvium::{ErrorKind, Isolation, TransactionOptions};
+    /// let rota = db.keyspace("rota")?;
+    /// rota.put("alice", "on call")?;
+    /// let mut change = db.begin_with(&TransactionOptions::new().isolation(Isolation::Snapshot));
+    /// assert!(change.get_for_update(&rota, "alice")?.is_some());
+    /// change.put(&rota, "bob", "off")?;
+    /// rota.put("alice", "off")?;
+    /// assert_eq!(change.commit().unwrap_err().kind(), ErrorKind::Conflict);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::get`]; [`Error::Conflict`] at once if the transaction is locking, its
+    /// isolation is that of a snapshot, and the key was changed since the transaction began.
+    pub fn get_for_update(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        self.get_for(keyspace, key.as_ref(), Purpose::Update)
+    }
+
+    pub(super) fn get_for(&self, keyspace: &Keyspace, key: &[u8], purpose: Purpose) -> Result<Option<Value>> {
+        let read = || {
+            let key = Transaction::tree_key(keyspace, key);
+            self.depend_on(keyspace, std::slice::from_ref(&key), purpose)?;
+            let _entered = self.enter(keyspace)?;
+            let (engine, now_ms) = (self.engine(), self.handle.open.now_ms);
+            let found = engine.get_by_clock(&key, keyspace.definition(), self.at(), now_ms)?;
+            engine.tallies.add([(Tally::Gets, 1)]);
+            Ok(found.map(Value::new))
+        };
+        drop(self.enter(keyspace)?);
+        match self.writes.get(&keyspace.number()) {
+            Some(own) if !is_planted(Fault::OwnWritesAreHidden) => own.own_or(key, read),
+            _ => read(),
+        }
+    }
+
+    /// Returns the values of many keys, in the order of the keys: see [`Keyspace::multi_get`].
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        drop(self.enter(keyspace)?);
+        let keys: Vec<K> = keys.into_iter().collect();
+        let own = self.writes.get(&keyspace.number());
+        let asks_store = |key: &[u8]| own.is_none_or(|own| own.asks_store(key));
+        let asked = keys.iter().filter(|key| asks_store(key.as_ref()));
+        let names: Vec<TreeKey> = asked
+            .map(|key| Transaction::tree_key(keyspace, key.as_ref()))
+            .collect();
+        if !is_planted(Fault::MultiGetIsUntracked) {
+            self.depend_on(keyspace, &names, Purpose::Read)?;
+        }
+        let _entered = self.enter(keyspace)?;
+        let (engine, now_ms) = (self.engine(), self.handle.open.now_ms);
+        let found = engine.multi_get_by_clock(&names, keyspace.definition(), self.at(), now_ms)?;
+        self.shared.count_multi_get(names.len());
+        let mut found = found.into_iter();
+        let mut values = Vec::with_capacity(keys.len());
+        for key in &keys {
+            let key = key.as_ref();
+            let base = match asks_store(key) {
+                true => found.next().flatten().map(Value::new),
+                false => None,
+            };
+            values.push(match own {
+                Some(own) => own.own_or(key, || Ok(base))?,
+                None => base,
+            });
+        }
+        Ok(values)
+    }
+
+    /// Returns where it reads. What a serializable locking transaction reads is locked, so that the
+    /// newest that is visible is the newest that there is.
+    pub(super) fn at(&self) -> At {
+        if is_planted(Fault::ReadsAreNotRepeatable) {
+            return At::Now;
+        }
+        self.handle.open.place().map_or(At::Now, At::Kept)
+    }
+
+    /// Has the transaction depend on keys before it reads them (T1).
+    pub(super) fn depend_on(&self, keyspace: &Keyspace, keys: &[TreeKey], purpose: Purpose) -> Result<()> {
+        let definition = keyspace.definition();
+        let updates = purpose == Purpose::Update && !is_planted(Fault::UpdatesAreReads);
+        if self.is_locking() {
+            let mode = match updates {
+                true => Mode::Exclusive,
+                false => Mode::Shared,
+            };
+            if !updates && (!self.is_serializable() || is_planted(Fault::LocksAreReleasedEarly)) {
+                return Ok(());
+            }
+            for key in keys {
+                self.lock(definition, &only(key), mode)?;
+                if updates {
+                    self.fail_if_changed(keyspace, key)?;
+                }
+            }
+            return Ok(());
+        }
+        if !self.is_serializable() && !updates {
+            return Ok(());
+        }
+        let mut tracker = self.tracker.lock();
+        let names = keys.iter().map(|key| &key[..]);
+        tracker.add_points(definition, names, self.options.max_tracked)?;
+        self.tell_reads(tracker.len());
+        Ok(())
+    }
+
+    /// Fails if a key, which the transaction has locked, was changed since the transaction began,
+    /// and it reads as of then.
+    pub(super) fn fail_if_changed(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
+        let Some(place) = self.handle.open.place() else {
+            return Ok(());
+        };
+        let entered = self.enter(keyspace)?;
+        let structure = keyspace.definition().structure;
+        let changed = self.engine().is_written_above(place, key, structure)?;
+        drop(entered);
+        if !changed || is_planted(Fault::FirstCommitterLoses) {
+            return Ok(());
+        }
+        let (keyspace, key) = self.engine().users_key(key);
+        Err(Error::Conflict { keyspace, key })
+    }
+}

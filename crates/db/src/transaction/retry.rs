@@ -1,0 +1,74 @@
+//! Running a transaction again where it meets a conflict.
+
+use super::Transaction;
+use crate::db::Db;
+use crate::transaction_options::TransactionOptions;
+use crate::{Error, ErrorKind, Result};
+use std::time::Duration;
+
+/// How long the first pause is at most; each is up to twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+
+/// How long a pause is at most.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+impl Db {
+    /// Runs a transaction, and commits it if `body` succeeds. Where it meets a conflict or is
+    /// chosen to end a deadlock it is run again, after a pause of random length: `body` must bear
+    /// being run more than once.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let counters = db.keyspace("counters")?;
+    /// let count = db.transaction(|tx| {
+    ///     let before = tx.get(&counters, "visits")?.map_or(0, |value| value[0]);
+    ///     tx.put(&counters, "visits", [before + 1])?;
+    ///     Ok(before + 1)
+    /// })?;
+    /// assert_eq!(count, 1);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `body` returns; the transaction is rolled back then. [`Error::RetriesExhausted`] after
+    /// as many runs as [`TransactionOptions::max_tries`] allows. As [`Transaction::commit`].
+    pub fn transaction<T>(&self, body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        self.transaction_with(&TransactionOptions::default(), body)
+    }
+
+    /// As [`Db::transaction`], with options.
+    ///
+    /// # Errors
+    /// As [`Db::transaction`].
+    pub fn transaction_with<T>(
+        &self,
+        options: &TransactionOptions,
+        mut body: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        let mut tries = 0;
+        loop {
+            let mut transaction = self.begin_with(options);
+            let done = body(&mut transaction);
+            let result = done.and_then(|value| transaction.commit().map(|()| value));
+            let Err(error) = result else { return result };
+            if !matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Deadlock) {
+                return Err(error);
+            }
+            tries += 1;
+            if tries >= options.max_tries {
+                return Err(Error::RetriesExhausted {
+                    tries,
+                    cause: Box::new(error),
+                });
+            }
+            std::thread::sleep(pause(tries));
+        }
+    }
+}
+
+/// Returns how long to wait after a number of runs.
+fn pause(tries: u32) -> Duration {
+    let most = FIRST_PAUSE.saturating_mul(1 << tries.min(16)).min(LONGEST_PAUSE);
+    most.mul_f64(fastrand::f64())
+}

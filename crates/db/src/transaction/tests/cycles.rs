@@ -1,0 +1,261 @@
+//! The checker that looks for circles of dependencies (Adya, *Weak Consistency*, 1999).
+//!
+//! Lists tell the order of their versions: each element names the transaction that has appended it,
+//! and each list is the beginning of all later ones. So what a transaction has seen of a list says
+//! whom it depends on, whatever the order of commits. Of a register, the writer of a value that was
+//! seen is known.
+//!
+//! ```text
+//!   ww   the next element was appended by        wr   the last element that was seen
+//!   rw   the first element that was not seen     rt   was committed before the other began
+//! ```
+//!
+//! A history is serializable if there is no circle. It is one of snapshots if each circle has two
+//! `rw` edges, one right after the other (Fekete and others, *Making Snapshot Isolation
+//! Serializable*, 2005).
+
+use super::history::{Committed, ELEMENT, History, LISTS, Op, REGISTERS};
+use crate::transaction_options::Isolation;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// A transaction, by its place in the history; behind them the moments between commits.
+type Node = usize;
+
+#[derive(Debug, Default)]
+struct Graph {
+    /// All edges but `rw`.
+    plain: Vec<BTreeSet<Node>>,
+    /// `rw` edges.
+    anti: Vec<BTreeSet<Node>>,
+}
+
+fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.chunks(ELEMENT)
+}
+
+/// Returns what is wrong.
+pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
+    let mut found = Vec::new();
+    let writers = writers(history);
+    let orders = orders(history);
+    let mut graph = Graph::of_time(history);
+    for order in orders.values() {
+        let by: Vec<Option<&Node>> = order.iter().map(|element| writers.get(&element[..])).collect();
+        for pair in by.windows(2) {
+            if let [Some(one), Some(next)] = pair
+                && one != next
+            {
+                graph.plain[**one].insert(**next);
+            }
+        }
+    }
+    for (node, one) in history.committed.iter().enumerate() {
+        for (key, seen) in seen_outside(one) {
+            if key[0] == REGISTERS {
+                match writers.get(&seen[..]) {
+                    Some(&writer) if writer != node => {
+                        graph.plain[writer].insert(node);
+                    }
+                    None if !seen.is_empty() => found.push(format!("{}: aborted read of {key:?}", one.name)),
+                    _ => {}
+                }
+                continue;
+            }
+            let order = orders.get(&key).map_or(&[][..], |order| &order[..]);
+            let list: Vec<Vec<u8>> = elements(&seen).map(<[u8]>::to_vec).collect();
+            if !order.starts_with(&list) {
+                found.push(format!("{}: {key:?} was seen as {list:?} of {order:?}", one.name));
+                continue;
+            }
+            if let Some(&writer) = list.last().and_then(|last| writers.get(last))
+                && writer != node
+            {
+                graph.plain[writer].insert(node);
+                let next = order.get(list.len()).and_then(|next| writers.get(next));
+                if next == Some(&writer) {
+                    found.push(format!("{}: intermediate read of {key:?}", one.name));
+                }
+            }
+            if let Some(&next) = order.get(list.len()).and_then(|next| writers.get(next))
+                && next != node
+            {
+                graph.anti[node].insert(next);
+            }
+        }
+    }
+    let circles = match isolation {
+        Isolation::Serializable => graph.all(),
+        Isolation::Snapshot => graph.without_neighbours(),
+    };
+    let names = |circle: Vec<Node>| {
+        let own = circle.into_iter().filter_map(|node| history.committed.get(node));
+        own.map(|one| one.name).collect::<Vec<_>>()
+    };
+    let circles = circles.into_iter().map(names);
+    found.extend(circles.map(|circle| format!("a circle of {circle:?}")));
+    found
+}
+
+/// Returns who has written each element and value.
+fn writers(history: &History) -> HashMap<Vec<u8>, Node> {
+    let mut writers = HashMap::new();
+    for (node, one) in history.committed.iter().enumerate() {
+        for op in &one.ops {
+            let element = match op {
+                Op::Append { element, .. } => Some(&element[..]),
+                // Of a list it is the last element that is new.
+                Op::Put { value, .. }
+                | Op::Swap {
+                    done: true, value, ..
+                } => elements(value).last(),
+                _ => None,
+            };
+            writers.extend(element.map(|element| (element.to_vec(), node)));
+        }
+    }
+    writers
+}
+
+/// Returns the elements of each list in their order: the longest list that was seen.
+fn orders(history: &History) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
+    let lists = history.last.iter().filter(|(key, _)| key[0] == LISTS);
+    let list = |(key, list): (&Vec<u8>, &Vec<u8>)| {
+        let all = elements(list).map(<[u8]>::to_vec).collect();
+        (key.clone(), all)
+    };
+    lists.map(list).collect()
+}
+
+/// Returns what a transaction has seen of each key before it wrote to it.
+fn seen_outside(one: &Committed) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (mut seen, mut ops) = (Vec::new(), &one.ops[..]);
+    let mut own: Vec<&Op> = Vec::new();
+    while let Some((op, rest)) = ops.split_first() {
+        ops = rest;
+        let is_own = |key: &[u8]| own.iter().any(|op| op.touches(key));
+        match op {
+            Op::Get { key, seen: value, .. } if !is_own(key) => {
+                seen.push((key.clone(), value.clone().unwrap_or_default()));
+            }
+            Op::Walk {
+                low,
+                high,
+                seen: pairs,
+                has_ended,
+                is_backward,
+            } => {
+                let last = pairs.last().map(|(key, _)| key);
+                for name in b'a'..=b'z' {
+                    let key = vec![low[0], name];
+                    let is_within = key >= *low && key < *high;
+                    let is_passed = last.is_some_and(|last| match is_backward {
+                        false => key <= *last,
+                        true => key >= *last,
+                    });
+                    if !is_within || is_own(&key) || !(*has_ended || is_passed) {
+                        continue;
+                    }
+                    let found = pairs.iter().find(|(other, _)| *other == key);
+                    let value = found.map(|(_, value)| value.clone()).unwrap_or_default();
+                    seen.push((key, value));
+                }
+            }
+            op if op.is_write() => own.push(op),
+            _ => {}
+        }
+    }
+    seen
+}
+
+impl Graph {
+    /// The edges of time: a chain of moments, between which transactions begin and end.
+    fn of_time(history: &History) -> Graph {
+        let count = history.committed.len();
+        let moment = |at: usize| count + at;
+        let mut graph = Graph::default();
+        graph.plain.resize_with(2 * count + 2, BTreeSet::new);
+        graph.anti.resize_with(2 * count + 2, BTreeSet::new);
+        for at in 0..count {
+            graph.plain[moment(at)].insert(moment(at + 1));
+        }
+        for (node, one) in history.committed.iter().enumerate() {
+            graph.plain[moment(one.began)].insert(node);
+            graph.plain[node].insert(moment(one.ended));
+        }
+        graph
+    }
+
+    /// Circles of all edges.
+    fn all(&self) -> Vec<Vec<Node>> {
+        let next = |node: Node| self.plain[node].union(&self.anti[node]).copied().collect();
+        circles(self.plain.len(), &next)
+    }
+
+    /// Circles in which no `rw` edge follows another.
+    fn without_neighbours(&self) -> Vec<Vec<Node>> {
+        // Each `rw` edge is taken together with the plain one that follows.
+        let next = |node: Node| {
+            let two = self.anti[node].iter().flat_map(|&middle| &self.plain[middle]);
+            self.plain[node].iter().chain(two).copied().collect()
+        };
+        circles(self.plain.len(), &next)
+    }
+}
+
+/// Returns the strongly connected components of more than one node (Tarjan 1972), without a
+/// recursion.
+fn circles(count: usize, next: &dyn Fn(Node) -> Vec<Node>) -> Vec<Vec<Node>> {
+    const NEW: usize = usize::MAX;
+    let (mut index, mut low) = (vec![NEW; count], vec![0; count]);
+    let (mut on_stack, mut stack, mut found) = (vec![false; count], Vec::new(), Vec::new());
+    // Nodes with an edge to themselves: two edges that were taken together.
+    let mut is_circle = vec![false; count];
+    let mut counter = 0;
+    for root in 0..count {
+        if index[root] != NEW {
+            continue;
+        }
+        let mut work: Vec<(Node, Vec<Node>)> = Vec::new();
+        let mut enter = Some(root);
+        loop {
+            if let Some(node) = enter.take() {
+                (index[node], low[node]) = (counter, counter);
+                counter += 1;
+                stack.push(node);
+                on_stack[node] = true;
+                work.push((node, next(node)));
+            }
+            let Some((node, edges)) = work.last_mut() else {
+                break;
+            };
+            let node = *node;
+            if let Some(to) = edges.pop() {
+                is_circle[node] |= to == node;
+                if index[to] == NEW {
+                    enter = Some(to);
+                } else if on_stack[to] {
+                    low[node] = low[node].min(index[to]);
+                }
+                continue;
+            }
+            work.pop();
+            if let Some((parent, _)) = work.last() {
+                low[*parent] = low[*parent].min(low[node]);
+            }
+            if low[node] == index[node] {
+                let mut component = Vec::new();
+                while let Some(member) = stack.pop() {
+                    on_stack[member] = false;
+                    component.push(member);
+                    if member == node {
+                        break;
+                    }
+                }
+                if component.len() > 1 || is_circle[node] {
+                    found.push(component);
+                }
+            }
+        }
+    }
+    found
+}

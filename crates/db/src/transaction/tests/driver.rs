@@ -1,0 +1,470 @@
+//! Runs the transactions of a history, an operation at a time, in an order that a seed draws.
+
+use super::history::{Committed, ELEMENT, History, LISTS, Op, REGISTERS, State};
+use crate::simulation::{OpenIn as _, Scale, Simulated as _};
+use crate::transaction_options::{Concurrency, Isolation, TransactionOptions};
+use crate::{Db, ErrorKind, Keyspace, KeyspaceOptions, Options, Result, Savepoint, Transaction, WriteBatch};
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_storage::extents::{ExtentOptions, UNIT};
+use alluvium_storage::log::{Access, LogOptions};
+use alluvium_trees::tiered::Shape;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many transactions are open at a time.
+const SESSIONS: usize = 4;
+
+/// How many keys each keyspace has.
+const KEYS: u8 = 6;
+
+/// How often an operation that would wait is tried again before its transaction is given up.
+const PATIENCE: u32 = 3;
+
+/// What goes on beside the transactions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trouble {
+    None,
+    /// Memtables are written out, checkpoints made, everything is compacted.
+    Background,
+    /// The process dies, and the store is opened again.
+    Kills,
+}
+
+impl Trouble {
+    pub(super) const ALL: [Trouble; 3] = [Trouble::None, Trouble::Background, Trouble::Kills];
+}
+
+/// What a history is drawn from.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    pub(super) isolation: Isolation,
+    pub(super) concurrency: Concurrency,
+    pub(super) trouble: Trouble,
+    pub(super) transactions: usize,
+}
+
+/// A transaction that is open.
+struct Session {
+    transaction: Transaction,
+    name: usize,
+    began: usize,
+    ops: Vec<Op>,
+    /// How many operations it is to have.
+    length: usize,
+    savepoint: Option<(Savepoint, usize)>,
+    waits: u32,
+}
+
+struct Driver<'p> {
+    plan: &'p Plan,
+    directory: Arc<MemoryDirectory>,
+    db: Db,
+    lists: Keyspace,
+    registers: Keyspace,
+    random: fastrand::Rng,
+    sessions: [Option<Session>; SESSIONS],
+    history: History,
+    names: usize,
+    elements: u32,
+}
+
+/// The sizes of a store that writes its memtables out often.
+pub(super) fn scale() -> Scale {
+    Scale {
+        id: 0x7a,
+        memtable: 4 << 10,
+        cache: 1 << 20,
+        log: LogOptions {
+            starts_small: false,
+            limit_bytes: 96 << 10,
+            segment_bytes: 8 << 10,
+            reserve_bytes: 16 << 10,
+            lanes: 2,
+            access: Access::Written,
+            identity: 7,
+        },
+        extents: ExtentOptions {
+            max_bytes: None,
+            min_reserve: UNIT,
+            max_reserve: 2 * UNIT,
+            min_map_deltas: 2 << 10,
+            ..ExtentOptions::default()
+        },
+        shape: Shape {
+            fanout: 4,
+            memtable: 4 << 10,
+        },
+    }
+}
+
+fn open(directory: &Arc<MemoryDirectory>) -> (Db, Keyspace, Keyspace) {
+    let options = Options::new().simulated(scale(), || 1000);
+    let db = options.open_in(Arc::clone(directory) as Arc<_>).unwrap();
+    db.shared().engine.locks.be_impatient();
+    let append = KeyspaceOptions::new().merge_operator("append");
+    let lists = db.keyspace_with("lists", &append).unwrap();
+    let registers = db.keyspace("registers").unwrap();
+    (db, lists, registers)
+}
+
+/// Runs a history.
+pub(super) fn run(plan: &Plan) -> History {
+    let directory = Arc::new(MemoryDirectory::new());
+    let (db, lists, registers) = open(&directory);
+    let mut driver = Driver {
+        plan,
+        directory,
+        db,
+        lists,
+        registers,
+        random: fastrand::Rng::with_seed(plan.seed),
+        sessions: [const { None }; SESSIONS],
+        history: History::default(),
+        names: 0,
+        elements: 0,
+    };
+    while driver.history.committed.len() < plan.transactions {
+        driver.step();
+    }
+    driver.sessions = [const { None }; SESSIONS];
+    driver.history.last = driver.everything();
+    driver.history
+}
+
+impl Driver<'_> {
+    fn step(&mut self) {
+        match self.random.u32(0..100) {
+            0..3 => self.plain_write(),
+            3..9 if self.plan.trouble == Trouble::Background => self.work(),
+            3 if self.plan.trouble == Trouble::Kills => self.kill(),
+            _ => {
+                let at = self.random.usize(0..SESSIONS);
+                self.go_on(at);
+            }
+        }
+    }
+
+    fn work(&mut self) {
+        match self.random.u32(0..12) {
+            0 => self.db.checkpoint().unwrap(),
+            1 => self.db.compact().unwrap(),
+            _ => {
+                self.db.work().unwrap();
+            }
+        }
+    }
+
+    /// The process dies: what was not committed is gone.
+    fn kill(&mut self) {
+        self.sessions = [const { None }; SESSIONS];
+        self.db.abandon();
+        // Its lock on the directory goes with its last handle.
+        (self.db, self.lists, self.registers) = open(&Arc::default());
+        (self.db, self.lists, self.registers) = open(&self.directory);
+        // Who began before is not seen any more, so that nothing is forgotten.
+        assert!(self.db.transactions().is_empty());
+    }
+
+    fn everything(&self) -> State {
+        let mut state = State::new();
+        for (letter, keyspace) in [(LISTS, &self.lists), (REGISTERS, &self.registers)] {
+            for pair in keyspace.iter() {
+                let (key, value) = pair.unwrap();
+                state.insert([&[letter], &key[..]].concat(), value.into_vec());
+            }
+        }
+        state
+    }
+
+    fn key(&mut self, letter: u8) -> Vec<u8> {
+        vec![letter, b'a' + self.random.u8(0..KEYS)]
+    }
+
+    fn letter(&mut self) -> u8 {
+        if self.random.bool() { LISTS } else { REGISTERS }
+    }
+
+    /// A value that was never written before.
+    fn element(&mut self) -> Vec<u8> {
+        self.elements += 1;
+        self.elements.to_be_bytes().to_vec()
+    }
+
+    fn range(&mut self, letter: u8) -> (Vec<u8>, Vec<u8>) {
+        let low = self.random.u8(0..KEYS);
+        let high = self.random.u8(low + 1..=KEYS);
+        (vec![letter, b'a' + low], vec![letter, b'a' + high])
+    }
+
+    /// A write outside of transactions.
+    fn plain_write(&mut self) {
+        let key = self.key(REGISTERS);
+        let op = match self.random.u32(0..4) {
+            0 => Op::Delete { key },
+            1 => {
+                let (low, high) = self.range(REGISTERS);
+                Op::DeleteRange { low, high }
+            }
+            2 => Op::Append {
+                key: self.key(LISTS),
+                element: self.element(),
+            },
+            _ => Op::Put {
+                key,
+                value: self.element(),
+            },
+        };
+        let mut batch = WriteBatch::new();
+        match &op {
+            Op::Delete { key } => drop(batch.delete(&self.registers, &key[1..]).unwrap()),
+            Op::DeleteRange { low, high } => {
+                batch
+                    .delete_range(&self.registers, &low[1..], Some(&high[1..]))
+                    .unwrap();
+            }
+            Op::Append { key, element } => drop(batch.merge(&self.lists, &key[1..], element).unwrap()),
+            Op::Put { key, value } => drop(batch.put(&self.registers, &key[1..], value).unwrap()),
+            _ => unreachable!("it writes"),
+        }
+        match self.db.write(&batch) {
+            Ok(()) => {
+                let began = self.history.committed.len();
+                self.names += 1;
+                self.committed(self.names, began, vec![op]);
+            }
+            Err(error) => assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}"),
+        }
+    }
+
+    fn committed(&mut self, name: usize, began: usize, ops: Vec<Op>) {
+        let ended = self.history.committed.len() + 1;
+        self.history.committed.push(Committed {
+            name,
+            began,
+            ended,
+            ops,
+        });
+    }
+
+    fn begin(&mut self) -> Session {
+        let options = TransactionOptions::new()
+            .isolation(self.plan.isolation)
+            .concurrency(self.plan.concurrency)
+            .lock_timeout(Duration::ZERO);
+        self.names += 1;
+        Session {
+            transaction: self.db.begin_with(&options),
+            name: self.names,
+            began: self.history.committed.len(),
+            ops: Vec::new(),
+            length: self.random.usize(1..6),
+            savepoint: None,
+            waits: 0,
+        }
+    }
+
+    /// Has a session do its next operation.
+    fn go_on(&mut self, at: usize) {
+        let mut session = match self.sessions[at].take() {
+            Some(session) => session,
+            None => self.begin(),
+        };
+        if session.ops.len() >= session.length {
+            return self.end(session);
+        }
+        let done = match self.random.u32(0..16) {
+            0 => self.set_savepoint(&mut session),
+            1 => Self::roll_back(&mut session),
+            2..9 => self.read(&mut session),
+            _ => self.write(&mut session),
+        };
+        match done {
+            Ok(()) => self.sessions[at] = Some(session),
+            Err(error) => match error.kind() {
+                ErrorKind::TimedOut if session.waits < PATIENCE => {
+                    session.waits += 1;
+                    self.sessions[at] = Some(session);
+                }
+                ErrorKind::TimedOut | ErrorKind::Conflict | ErrorKind::Deadlock => {
+                    self.history.refused += 1;
+                }
+                _ => panic!("{error}"),
+            },
+        }
+    }
+
+    fn end(&mut self, session: Session) {
+        let Session {
+            transaction,
+            name,
+            began,
+            ops,
+            ..
+        } = session;
+        if self.random.u32(0..12) == 0 {
+            return transaction.rollback();
+        }
+        match transaction.commit() {
+            Ok(()) => self.committed(name, began, ops),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+                self.history.refused += 1;
+            }
+        }
+    }
+
+    fn set_savepoint(&mut self, session: &mut Session) -> Result<()> {
+        let savepoint = session.transaction.savepoint();
+        session.savepoint = Some((savepoint, session.ops.len()));
+        Ok(())
+    }
+
+    /// What was written since the savepoint has not been; what was read has.
+    fn roll_back(session: &mut Session) -> Result<()> {
+        let Some((savepoint, len)) = &session.savepoint else {
+            return Ok(());
+        };
+        session.transaction.rollback_to(savepoint)?;
+        let mut at = 0;
+        let has_written = session.ops[*len..].iter().any(Op::is_write);
+        session.ops.retain(|op| {
+            at += 1;
+            // What it has read of its own writes is no longer so.
+            at <= *len || !(op.is_write() || has_written)
+        });
+        Ok(())
+    }
+
+    fn keyspace(&self, key: &[u8]) -> &Keyspace {
+        match key[0] {
+            LISTS => &self.lists,
+            _ => &self.registers,
+        }
+    }
+
+    fn read(&mut self, session: &mut Session) -> Result<()> {
+        let letter = self.letter();
+        let op = match self.random.u32(0..8) {
+            0..3 => {
+                let (key, for_update) = (self.key(letter), self.random.u32(0..4) == 0);
+                let (transaction, keyspace) = (&session.transaction, self.keyspace(&key));
+                let seen = match for_update {
+                    true => transaction.get_for_update(keyspace, &key[1..])?,
+                    false => transaction.get(keyspace, &key[1..])?,
+                };
+                vec![Op::Get {
+                    key,
+                    seen: seen.map(Vec::from),
+                    for_update,
+                }]
+            }
+            3 => {
+                let keys = [self.key(letter), self.key(letter)];
+                let keyspace = self.keyspace(&keys[0]);
+                let names = keys.iter().map(|key| &key[1..]);
+                let seen = session.transaction.multi_get(keyspace, names)?;
+                let each = keys.into_iter().zip(seen);
+                each.map(|(key, seen)| Op::Get {
+                    key,
+                    seen: seen.map(Vec::from),
+                    for_update: false,
+                })
+                .collect()
+            }
+            _ => vec![self.walk(session, letter)?],
+        };
+        session.ops.extend(op);
+        Ok(())
+    }
+
+    fn walk(&mut self, session: &Session, letter: u8) -> Result<Op> {
+        let (low, high) = self.range(letter);
+        let (most, is_backward) = (self.random.usize(1..=usize::from(KEYS) + 1), self.random.bool());
+        let keyspace = self.keyspace(&low);
+        let mut iter = session.transaction.range(keyspace, &low[1..]..&high[1..]);
+        let (mut seen, mut has_ended) = (Vec::new(), false);
+        while seen.len() < most && !has_ended {
+            let next = match is_backward {
+                false => iter.next(),
+                true => iter.next_back(),
+            };
+            match next.transpose()? {
+                Some((key, value)) => seen.push(([&[letter], &key[..]].concat(), value.into_vec())),
+                None => has_ended = true,
+            }
+        }
+        Ok(Op::Walk {
+            low,
+            high,
+            is_backward,
+            seen,
+            has_ended,
+        })
+    }
+
+    fn write(&mut self, session: &mut Session) -> Result<()> {
+        let letter = self.letter();
+        let (key, element) = (self.key(letter), self.element());
+        let keyspace = self.keyspace(&key).clone();
+        let (transaction, name) = (&mut session.transaction, &key[1..]);
+        let ops = if letter == LISTS {
+            match self.random.bool() {
+                true => {
+                    transaction.merge(&keyspace, name, &element)?;
+                    vec![Op::Append { key, element }]
+                }
+                // Reads the list, and writes a longer one.
+                false => {
+                    let seen = transaction.get(&keyspace, name)?.map(Vec::from);
+                    let mut list = seen.clone().unwrap_or_default();
+                    list.extend(&element);
+                    let read = Op::Get {
+                        key: key.clone(),
+                        seen,
+                        for_update: false,
+                    };
+                    // It has been read even if it cannot be written.
+                    session.ops.push(read);
+                    session.transaction.put(&keyspace, &key[1..], &list)?;
+                    vec![Op::Put { key, value: list }]
+                }
+            }
+        } else {
+            match self.random.u32(0..8) {
+                0 => {
+                    transaction.delete(&keyspace, name)?;
+                    vec![Op::Delete { key }]
+                }
+                1 => {
+                    let (low, high) = self.range(letter);
+                    transaction.delete_range(&keyspace, &low[1..], Some(&high[1..]))?;
+                    vec![Op::DeleteRange { low, high }]
+                }
+                2 | 3 => {
+                    // What was there some time ago, or nothing.
+                    let expected = self.random.bool().then(|| self.registers.get(name).unwrap());
+                    let expected = expected.flatten().map(Vec::from);
+                    let new = Some(&element[..]);
+                    let done = transaction.compare_and_set(&keyspace, name, expected.as_deref(), new)?;
+                    vec![Op::Swap {
+                        key,
+                        expected,
+                        value: element,
+                        done,
+                    }]
+                }
+                _ => {
+                    transaction.put(&keyspace, name, &element)?;
+                    vec![Op::Put { key, value: element }]
+                }
+            }
+        };
+        debug_assert!(
+            ops.iter()
+                .all(|op| !matches!(op, Op::Append { element, .. } if element.len() != ELEMENT))
+        );
+        session.ops.extend(ops);
+        Ok(())
+    }
+}

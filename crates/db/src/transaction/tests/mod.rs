@@ -1,0 +1,109 @@
+//! Histories of transactions that run side by side, drawn from seeds, and two checkers that say
+//! whether their isolation level permits them.
+//!
+//! One thread runs all transactions of a history, an operation at a time, in an order that the seed
+//! draws. So a seed gives the same history each time. A lock that is not to be had is not waited
+//! for: the operation is tried again later.
+//!
+//! *Read in this order*: `history.rs` (what was done and seen), `driver.rs` (who does it),
+//! `replay.rs` (the checker that does it again, one transaction after the other), `cycles.rs` (the
+//! checker that looks for circles of dependencies), `planted.rs` (mistakes that they must find),
+//! `clock.rs`, `threads.rs` (several threads).
+
+mod checkers;
+mod clock;
+mod cycles;
+mod driver;
+mod history;
+mod planted;
+mod replay;
+mod threads;
+
+use crate::transaction_options::{Concurrency, Isolation};
+use driver::{Plan, Trouble};
+use history::History;
+
+/// How many transactions a level has with each kind of trouble.
+const TRANSACTIONS: usize = 20_000;
+
+/// How many a history has.
+const PER_HISTORY: usize = 100;
+
+/// Returns what both checkers find in a history.
+fn findings(history: &History, isolation: Isolation) -> Vec<String> {
+    let mut found = replay::check(history, isolation);
+    found.extend(cycles::check(history, isolation));
+    found
+}
+
+/// How many transactions to run: the variable `ALLUVIUM_TRANSACTIONS`, or a few.
+fn wanted() -> usize {
+    let named = std::env::var("ALLUVIUM_TRANSACTIONS").ok();
+    named
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(TRANSACTIONS)
+}
+
+/// Runs histories, of which no checker may find anything. Returns how often write skew was shown.
+fn run(isolation: Isolation, concurrency: Concurrency, trouble: Trouble) -> usize {
+    let (mut committed, mut refused, mut skews, mut seed) = (0, 0, 0, 1);
+    while committed < wanted() {
+        let plan = Plan {
+            seed,
+            isolation,
+            concurrency,
+            trouble,
+            transactions: PER_HISTORY,
+        };
+        let history = driver::run(&plan);
+        let found = findings(&history, isolation);
+        assert!(found.is_empty(), "{plan:?}: {found:#?}\n{history}");
+        skews += usize::from(!cycles::check(&history, Isolation::Serializable).is_empty());
+        committed += history.committed.len();
+        refused += history.refused;
+        seed += 1;
+    }
+    assert!(refused > committed / 50, "{refused} of {committed} were refused");
+    skews
+}
+
+#[test]
+fn serializable_optimistic_histories_are_serializable() {
+    for trouble in Trouble::ALL {
+        let skews = run(Isolation::Serializable, Concurrency::Optimistic, trouble);
+        assert_eq!(skews, 0);
+    }
+}
+
+#[test]
+fn serializable_locking_histories_are_serializable() {
+    for trouble in Trouble::ALL {
+        let skews = run(Isolation::Serializable, Concurrency::Locking, trouble);
+        assert_eq!(skews, 0);
+    }
+}
+
+#[test]
+fn snapshot_histories_are_those_of_snapshots_and_show_write_skew() {
+    for concurrency in [Concurrency::Optimistic, Concurrency::Locking] {
+        for trouble in Trouble::ALL {
+            let skews = run(Isolation::Snapshot, concurrency, trouble);
+            assert!(skews > 0, "{concurrency:?} {trouble:?}");
+        }
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_history_each_time() {
+    for concurrency in [Concurrency::Optimistic, Concurrency::Locking] {
+        let plan = Plan {
+            seed: 7,
+            isolation: Isolation::Serializable,
+            concurrency,
+            trouble: Trouble::Background,
+            transactions: 60,
+        };
+        let one = driver::run(&plan).to_string();
+        assert_eq!(one, driver::run(&plan).to_string());
+    }
+}

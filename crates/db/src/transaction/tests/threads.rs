@@ -1,0 +1,180 @@
+//! Transactions of all mechanisms on several threads, with writes outside of any and a worker in
+//! the background. The order of commits is not known then: the checker of circles alone judges.
+
+use super::cycles;
+use super::driver::scale;
+use super::history::{Committed, History, LISTS, Op, State};
+use crate::simulation::OpenIn as _;
+use crate::transaction_options::{Concurrency, Isolation, TransactionOptions};
+use crate::{Db, ErrorKind, Keyspace, KeyspaceOptions, Options, Result};
+use alluvium_device::memory::MemoryDirectory;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+const THREADS: u64 = 4;
+const KEYS: u8 = 4;
+
+/// How many transactions a thread commits.
+const EACH: usize = 150;
+
+struct World {
+    db: Db,
+    lists: Keyspace,
+    isolation: Isolation,
+    elements: AtomicU32,
+    names: AtomicUsize,
+    /// How many commits have returned.
+    returned: AtomicUsize,
+    committed: Mutex<Vec<Committed>>,
+}
+
+impl World {
+    fn element(&self) -> Vec<u8> {
+        let element = 1 + self.elements.fetch_add(1, Ordering::Relaxed);
+        element.to_be_bytes().to_vec()
+    }
+
+    /// Runs a transaction. Returns what it has done, or none if it is to be run again.
+    fn run(&self, random: &mut fastrand::Rng) -> Result<Option<Vec<Op>>> {
+        let concurrency = match random.bool() {
+            true => Concurrency::Optimistic,
+            false => Concurrency::Locking,
+        };
+        let options = TransactionOptions::new()
+            .isolation(self.isolation)
+            .concurrency(concurrency);
+        let mut transaction = self.db.begin_with(&options);
+        let mut ops = Vec::new();
+        for _ in 0..random.usize(1..5) {
+            let key = vec![LISTS, b'a' + random.u8(0..KEYS)];
+            let name = &key[1..];
+            match random.u32(0..5) {
+                0 => {
+                    let seen = transaction.get(&self.lists, name)?.map(Vec::from);
+                    ops.push(Op::Get {
+                        key,
+                        seen,
+                        for_update: false,
+                    });
+                }
+                1 => {
+                    let (low, high) = (vec![LISTS, b'a'], vec![LISTS, b'z']);
+                    let pairs = transaction.range(&self.lists, &low[1..]..&high[1..]);
+                    let pairs =
+                        pairs.map(|pair| pair.map(|(key, value)| ([&[LISTS], &key[..]].concat(), value)));
+                    let seen = pairs.map(|pair| pair.map(|(key, value)| (key, value.into_vec())));
+                    ops.push(Op::Walk {
+                        low,
+                        high,
+                        is_backward: false,
+                        seen: seen.collect::<Result<_>>()?,
+                        has_ended: true,
+                    });
+                }
+                2 => {
+                    let element = self.element();
+                    transaction.merge(&self.lists, name, &element)?;
+                    ops.push(Op::Append { key, element });
+                }
+                _ => {
+                    let seen = transaction.get_for_update(&self.lists, name)?.map(Vec::from);
+                    let mut list = seen.clone().unwrap_or_default();
+                    list.extend(self.element());
+                    transaction.put(&self.lists, name, &list)?;
+                    ops.push(Op::Get {
+                        key: key.clone(),
+                        seen,
+                        for_update: true,
+                    });
+                    ops.push(Op::Put { key, value: list });
+                }
+            }
+        }
+        transaction.commit()?;
+        Ok(Some(ops))
+    }
+
+    fn write_plainly(&self, random: &mut fastrand::Rng) -> Result<Vec<Op>> {
+        let key = vec![LISTS, b'a' + random.u8(0..KEYS)];
+        let element = self.element();
+        self.lists.merge(&key[1..], &element)?;
+        Ok(vec![Op::Append { key, element }])
+    }
+
+    /// What a thread does.
+    fn work(&self, seed: u64) {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut done = 0;
+        while done < EACH {
+            let began = self.returned.load(Ordering::SeqCst);
+            let ran = match random.u32(0..8) {
+                0 => self.write_plainly(&mut random).map(Some),
+                _ => self.run(&mut random),
+            };
+            let ops = match ran {
+                Ok(Some(ops)) => ops,
+                Ok(None) => continue,
+                Err(error) => {
+                    let kind = error.kind();
+                    let is_expected = matches!(kind, ErrorKind::Conflict | ErrorKind::Deadlock);
+                    assert!(is_expected, "{error}");
+                    continue;
+                }
+            };
+            done += 1;
+            let mut committed = self.committed.lock().unwrap();
+            let ended = 1 + self.returned.fetch_add(1, Ordering::SeqCst);
+            committed.push(Committed {
+                name: self.names.fetch_add(1, Ordering::Relaxed),
+                began,
+                ended,
+                ops,
+            });
+        }
+    }
+}
+
+fn history(isolation: Isolation, seed: u64) -> History {
+    let options = Options::new().simulated(scale(), || 1000).workers(1);
+    let db = options.open_in(Arc::new(MemoryDirectory::new())).unwrap();
+    let append = KeyspaceOptions::new().merge_operator("append");
+    let lists = db.keyspace_with("lists", &append).unwrap();
+    let world = World {
+        db,
+        lists,
+        isolation,
+        elements: AtomicU32::new(0),
+        names: AtomicUsize::new(1),
+        returned: AtomicUsize::new(0),
+        committed: Mutex::default(),
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let world = &world;
+            scope.spawn(move || world.work(seed * THREADS + thread));
+        }
+    });
+    assert!(world.db.transactions().is_empty());
+    let mut last = State::new();
+    for pair in world.lists.iter() {
+        let (key, value) = pair.unwrap();
+        last.insert([&[LISTS], &key[..]].concat(), value.into_vec());
+    }
+    History {
+        committed: world.committed.into_inner().unwrap(),
+        last,
+        refused: 0,
+    }
+}
+
+#[test]
+fn threads_with_both_mechanisms_leave_histories_that_are_permitted() {
+    for isolation in [Isolation::Serializable, Isolation::Snapshot] {
+        for seed in 1..4 {
+            let history = history(isolation, seed);
+            let found = cycles::check(&history, isolation);
+            assert!(found.is_empty(), "{isolation:?} {seed}: {found:#?}\n{history}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a transaction depends on: keys and ranges that it has read.
+
+use crate::catalog::Definition;
+use crate::footprint::Footprint;
+use crate::{Error, Result};
+use alluvium_dictionary::range::KeyRange;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What was read, as far as it is tracked.
+#[derive(Debug, Default)]
+pub(super) struct Tracker {
+    footprint: Footprint,
+    /// Walks that have not ended. Until one says how far it has come, all of its range counts (T2).
+    walks: BTreeMap<u64, (Arc<Definition>, KeyRange)>,
+    next: u64,
+}
+
+impl Tracker {
+    /// Tracks keys.
+    pub(super) fn add_points<'k>(
+        &mut self,
+        definition: &Arc<Definition>,
+        keys: impl IntoIterator<Item = &'k [u8]>,
+        most: usize,
+    ) -> Result<()> {
+        for key in keys {
+            self.limit(most)?;
+            self.footprint.add_point(definition, key);
+        }
+        Ok(())
+    }
+
+    /// Tracks a walk over a range, until [`Tracker::end_walk`].
+    pub(super) fn begin_walk(
+        &mut self,
+        definition: &Arc<Definition>,
+        range: &KeyRange,
+        most: usize,
+    ) -> Result<u64> {
+        self.limit(most)?;
+        self.next += 1;
+        self.walks
+            .insert(self.next, (Arc::clone(definition), range.clone()));
+        Ok(self.next)
+    }
+
+    /// Tracks what a walk has covered.
+    pub(super) fn end_walk(&mut self, walk: u64, covered: &[KeyRange]) {
+        if let Some((definition, _)) = self.walks.remove(&walk) {
+            for range in covered {
+                self.footprint.add_range(&definition, range);
+            }
+        }
+    }
+
+    /// Makes ranges of points where there are as many of both as there may be.
+    fn limit(&mut self, most: usize) -> Result<()> {
+        if self.len() < most {
+            return Ok(());
+        }
+        self.footprint.join_points();
+        if self.len() < most {
+            return Ok(());
+        }
+        Err(Error::TransactionLimit {
+            what: "the keys and ranges read",
+            most,
+            option: "max_tracked",
+        })
+    }
+
+    /// Returns how many keys and ranges are tracked.
+    pub(super) fn len(&self) -> usize {
+        self.footprint.len() + self.walks.len()
+    }
+
+    /// Returns all that was read. Walks that were never dropped count whole.
+    pub(super) fn into_footprint(mut self) -> Footprint {
+        for (definition, range) in self.walks.values() {
+            self.footprint.add_range(definition, range);
+        }
+        self.footprint
+    }
+}

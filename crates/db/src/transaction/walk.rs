@@ -1,0 +1,250 @@
+//! Walks over keys and values, with the transaction's own writes over what the store has.
+
+use super::Transaction;
+use super::locked::LockedWalk;
+use crate::catalog::Definition;
+use crate::fault::{Fault, is_planted};
+use crate::format;
+use crate::iter::{self, Iter};
+use crate::pin::Pinned;
+use crate::write_set::{Overlay, slices};
+use crate::{Error, Keyspace, Result, Value};
+use alluvium_dictionary::range::KeyRange;
+use std::fmt;
+use std::ops::{Bound, RangeBounds};
+use std::sync::Arc;
+
+/// A key and its value.
+type Pair = (Vec<u8>, Value);
+
+/// What lies below the transaction's own writes.
+pub(super) enum Base<'t> {
+    /// What was there when the transaction began.
+    Then(Box<Iter>),
+    /// The newest, under locks.
+    Locked(LockedWalk<'t>),
+    /// The walk could not begin.
+    Failed(Option<Error>),
+}
+
+impl Iterator for Base<'_> {
+    type Item = Result<Pair>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Base::Then(iter) => iter.next(),
+            Base::Locked(walk) => walk.next(),
+            Base::Failed(error) => error.take().map(Err),
+        }
+    }
+}
+
+impl DoubleEndedIterator for Base<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        match self {
+            Base::Then(iter) => iter.next_back(),
+            Base::Locked(walk) => walk.next_back(),
+            Base::Failed(error) => error.take().map(Err),
+        }
+    }
+}
+
+/// An iterator over keys and values as a transaction sees them, from either end. The transaction
+/// depends on what the iterator has passed over, absent keys included, and on no more.
+pub struct TransactionIter<'t> {
+    transaction: &'t Transaction,
+    definition: Arc<Definition>,
+    overlay: Overlay<'t, Base<'t>>,
+    /// The keys of the dictionary that it walks over.
+    range: KeyRange,
+    /// How the tracker calls it, once it has moved.
+    tracked: Option<u64>,
+    /// The last keys that either end has handed out.
+    front: Option<Vec<u8>>,
+    back: Option<Vec<u8>>,
+    is_over: bool,
+}
+
+impl fmt::Debug for TransactionIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionIter")
+            .field("keyspace", &self.definition.name())
+            .field("range", &self.range)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Transaction {
+    /// Returns an iterator over all keys of a keyspace and their values, in key order.
+    #[must_use]
+    pub fn iter(&self, keyspace: &Keyspace) -> TransactionIter<'_> {
+        self.range::<&[u8]>(keyspace, ..)
+    }
+
+    /// Returns an iterator over the keys of a keyspace within bounds, and their values. What goes
+    /// wrong, its elements tell.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// rivers.put("Elbe", "1094 km")?;
+    /// rivers.put("Rhine", "1233 km")?;
+    /// let mut survey = db.begin();
+    /// survey.put(&rivers, "Oder", "840 km")?;
+    /// survey.delete(&rivers, "Rhine")?;
+    /// let names = survey.range(&rivers, "F"..).map(|pair| pair.map(|(name, _)| name));
+    /// assert_eq!(names.collect::<Result<Vec<_>, _>>()?, [b"Oder"]);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> TransactionIter<'_> {
+        let bounds = slices(&range);
+        let definition = keyspace.definition();
+        let range = iter::bounds::<&[u8]>(definition, &bounds);
+        let base = self.base(keyspace, &range);
+        let own = self.writes.get(&keyspace.number());
+        let own = own.filter(|_| !is_planted(Fault::WalksMissOwnWrites));
+        TransactionIter {
+            transaction: self,
+            definition: Arc::clone(definition),
+            overlay: Overlay::new(own, base, bounds),
+            range,
+            tracked: None,
+            front: None,
+            back: None,
+            is_over: false,
+        }
+    }
+
+    /// Returns an iterator over the keys of a keyspace with a prefix, and their values.
+    #[must_use]
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> TransactionIter<'_> {
+        let prefix = prefix.as_ref();
+        let high = iter::behind_prefix(prefix);
+        let high = high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.range::<&[u8]>(keyspace, (Bound::Included(prefix), high))
+    }
+
+    fn base(&self, keyspace: &Keyspace, range: &KeyRange) -> Base<'_> {
+        let _entered = match self.enter(keyspace) {
+            Ok(entered) => entered,
+            Err(error) => return Base::Failed(Some(error)),
+        };
+        let Some(place) = self.handle.open.place() else {
+            return Base::Locked(LockedWalk::new(self, keyspace, range.clone()));
+        };
+        let pinned = Pinned::at(&self.shared, place).by_clock(self.handle.open.now_ms);
+        let iter = Iter::new(keyspace.handle(), range.clone(), Some(Arc::new(pinned)));
+        Base::Then(Box::new(iter))
+    }
+}
+
+/// An end of a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Front,
+    Back,
+}
+
+impl TransactionIter<'_> {
+    fn step(&mut self, end: End) -> Option<Result<Pair>> {
+        if self.is_over {
+            return None;
+        }
+        let transaction = self.transaction;
+        if let Err(error) = transaction.enter_open().map(drop).and_then(|()| self.track()) {
+            self.is_over = true;
+            return Some(Err(error));
+        }
+        let next = match end {
+            End::Front => self.overlay.next(),
+            End::Back => self.overlay.next_back(),
+        };
+        match &next {
+            None => self.is_over = true,
+            Some(Ok((key, _))) => {
+                let last = match end {
+                    End::Front => &mut self.front,
+                    End::Back => &mut self.back,
+                };
+                let last = last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(&self.definition.prefix);
+                last.extend_from_slice(key);
+            }
+            // It goes on behind a value that cannot be read.
+            Some(Err(Error::BadBase { .. })) => {}
+            Some(Err(_)) => self.is_over = true,
+        }
+        next
+    }
+
+    /// Has the transaction depend on the whole range, until the walk ends (T2).
+    fn track(&mut self) -> Result<()> {
+        let transaction = self.transaction;
+        let is_tracked = transaction.is_serializable() && !transaction.is_locking();
+        if !is_tracked || self.tracked.is_some() {
+            return Ok(());
+        }
+        let mut tracker = transaction.tracker.lock();
+        let most = transaction.options.max_tracked;
+        self.tracked = Some(tracker.begin_walk(&self.definition, &self.range, most)?);
+        transaction.tell_reads(tracker.len());
+        Ok(())
+    }
+
+    /// Returns what it has passed over (T2).
+    fn covered(&self) -> Vec<KeyRange> {
+        let (low, high) = (&self.range.low, self.range.high.as_deref());
+        let upto = |key: &Vec<u8>| {
+            let behind = [&key[..], &[0]].concat();
+            KeyRange::new(low, Some(&behind))
+        };
+        if self.is_over && !is_planted(Fault::EndOfWalkIsUntracked) {
+            return vec![self.range.clone()];
+        }
+        if is_planted(Fault::PartOfWalkIsUntracked) {
+            return Vec::new();
+        }
+        let front = self.front.as_ref().map(upto);
+        let back = self.back.as_ref().map(|key| KeyRange::new(key, high));
+        let back = back.filter(|_| !is_planted(Fault::BackwardWalkIsUntracked));
+        front.into_iter().chain(back).collect()
+    }
+}
+
+impl Drop for TransactionIter<'_> {
+    fn drop(&mut self) {
+        let Some(walk) = self.tracked else { return };
+        let covered = self.covered();
+        let mut tracker = self.transaction.tracker.lock();
+        tracker.end_walk(walk, &covered);
+        self.transaction.tell_reads(tracker.len());
+    }
+}
+
+impl Iterator for TransactionIter<'_> {
+    type Item = Result<Pair>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step(End::Front)
+    }
+}
+
+impl DoubleEndedIterator for TransactionIter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.step(End::Back)
+    }
+}
+
+/// Returns the first key behind another, without the keyspace's number.
+pub(super) fn behind(key: &[u8], definition: &Definition) -> Box<[u8]> {
+    let mut behind = format::tree_key(&definition.prefix, key);
+    behind.push(0);
+    behind.to_vec().into()
+}

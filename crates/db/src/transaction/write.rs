@@ -1,0 +1,234 @@
+//! Writing.
+
+use super::Transaction;
+use super::read::Purpose;
+use crate::batch::{checked_key, checked_value};
+use crate::engine::only;
+use crate::fault::{Fault, is_planted};
+use crate::iter;
+use crate::lock_manager::Mode;
+use crate::write_set::WriteSet;
+use crate::{Error, Keyspace, Result, Value};
+use alluvium_dictionary::range::KeyRange;
+use std::ops::Bound;
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+/// How much the memory of a write is taken to be at least, in bytes.
+const PER_WRITE: usize = 128;
+
+/// The most bytes of writes if nothing else is said: what a batch may have at most.
+const MOST_BYTES: usize = 256 << 20;
+
+impl Transaction {
+    /// Sets the value of a key.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`],
+    /// [`Error::TransactionEnded`], [`Error::TransactionTooOld`], [`Error::TransactionLimit`]. Of a
+    /// locking transaction also [`Error::Deadlock`], [`Error::LockTimedOut`], and under snapshot
+    /// isolation [`Error::Conflict`]. The transaction is as it was, but after a deadlock it has
+    /// ended.
+    pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
+        self.write(keyspace, key, value.len(), |set| {
+            set.put(key, value);
+            Ok(())
+        })
+    }
+
+    /// Sets the value of a key until `expires`: see [`Keyspace::put_until`]. The transaction itself
+    /// reads by the clock at which it began.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn put_until(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        expires: SystemTime,
+    ) -> Result<()> {
+        let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
+        self.write(keyspace, key, value.len(), |set| {
+            set.put_until(key, value, expires);
+            Ok(())
+        })
+    }
+
+    /// Deletes a key.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
+        self.write(keyspace, key, 0, |set| {
+            set.delete(key);
+            Ok(())
+        })
+    }
+
+    /// Merges an operand into the value of a key: see [`Keyspace::merge`]. Transactions that merge
+    /// into the same key do not depend on each other, if they are serializable and optimistic.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`], [`Error::NoOperator`], [`Error::BadOperand`].
+    pub fn merge(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        let (key, operand) = (key.as_ref(), checked_value(operand.as_ref())?);
+        keyspace.check_operand(operand)?;
+        self.write(keyspace, key, operand.len(), |set| set.merge(key, operand))
+    }
+
+    /// Deletes all keys from `start` (included) to `end` (excluded); without an end, all keys from
+    /// `start` on. A locking transaction locks the range.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    pub fn delete_range(
+        &mut self,
+        keyspace: &Keyspace,
+        start: impl AsRef<[u8]>,
+        end: Option<&[u8]>,
+    ) -> Result<()> {
+        let start = checked_key(start.as_ref())?;
+        let bounds = (
+            Bound::Included(start),
+            end.map_or(Bound::Unbounded, Bound::Excluded),
+        );
+        let range = iter::bounds::<&[u8]>(keyspace.definition(), &bounds);
+        if let Some(end) = end {
+            checked_key(end)?;
+        }
+        if range.is_empty() {
+            return self.enter(keyspace).map(drop);
+        }
+        let bytes = start.len() + end.map_or(0, <[u8]>::len);
+        self.admit(keyspace, bytes)?;
+        if self.is_locking() {
+            self.lock_write(keyspace, &range)?;
+            self.fail_if_range_changed(keyspace, &range)?;
+        }
+        self.change(keyspace, |set| {
+            set.delete_range(start, end);
+            Ok(())
+        })
+    }
+
+    /// Replaces the value of a key with `new` if it equals `expected`; `None` means absent. Returns
+    /// whether it was replaced. The transaction depends on the key in both cases.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`] and [`Transaction::get`].
+    pub fn compare_and_set(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let key = checked_key(key.as_ref())?;
+        let found = match is_planted(Fault::CompareAndSetIsUntracked) {
+            true => self.get_untracked(keyspace, key)?,
+            false => self.get_for(keyspace, key, Purpose::Update)?,
+        };
+        if found.as_deref() != expected {
+            return Ok(false);
+        }
+        match new {
+            Some(value) => self.put(keyspace, key, value)?,
+            None => self.delete(keyspace, key)?,
+        }
+        Ok(true)
+    }
+
+    /// What is read if a mistake is planted.
+    fn get_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
+        let read = || keyspace.get_at(key, self.at());
+        match self.writes.get(&keyspace.number()) {
+            Some(own) => own.own_or(key, read),
+            None => read(),
+        }
+    }
+
+    fn write(
+        &mut self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        bytes: usize,
+        change: impl FnOnce(&mut WriteSet) -> Result<()>,
+    ) -> Result<()> {
+        self.admit(keyspace, checked_key(key)?.len() + bytes)?;
+        if self.is_locking() {
+            let key = Transaction::tree_key(keyspace, key);
+            self.lock_write(keyspace, &only(&key))?;
+            self.fail_if_changed(keyspace, &key)?;
+        }
+        self.change(keyspace, change)
+    }
+
+    /// Fails if the transaction may not write so much more.
+    fn admit(&self, keyspace: &Keyspace, bytes: usize) -> Result<()> {
+        drop(self.enter(keyspace)?);
+        let most = self.options.max_write_bytes.unwrap_or(MOST_BYTES);
+        let written = self.handle.open.write_bytes.load(Ordering::Relaxed);
+        if written + bytes + PER_WRITE > most {
+            return Err(Error::TransactionLimit {
+                what: "the bytes of the writes",
+                most,
+                option: "max_write_bytes",
+            });
+        }
+        Ok(())
+    }
+
+    fn lock_write(&self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {
+        let mode = match is_planted(Fault::WritesLockShared) {
+            true => Mode::Shared,
+            false => Mode::Exclusive,
+        };
+        self.lock(keyspace.definition(), range, mode)
+    }
+
+    /// Makes a change of a keyspace's writes.
+    fn change(
+        &mut self,
+        keyspace: &Keyspace,
+        change: impl FnOnce(&mut WriteSet) -> Result<()>,
+    ) -> Result<()> {
+        let (has_savepoint, now_ms) = (!self.savepoints.is_empty(), self.handle.open.now_ms);
+        let set = self.writes.entry(keyspace.number()).or_insert_with(|| {
+            let mut set = WriteSet::new(keyspace).at_time(now_ms);
+            if has_savepoint {
+                set.mark();
+            }
+            set
+        });
+        let before = set.memory();
+        let changed = change(set);
+        let written = self.handle.open.write_bytes.load(Ordering::Relaxed);
+        let written = written + set.memory() - before;
+        self.handle.open.write_bytes.store(written, Ordering::Relaxed);
+        changed
+    }
+
+    /// As [`Transaction::fail_if_changed`], for all keys of a range.
+    fn fail_if_range_changed(&self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {
+        let Some(place) = self.handle.open.place() else {
+            return Ok(());
+        };
+        let entered = self.enter(keyspace)?;
+        let structure = keyspace.definition().structure;
+        let changed = self.engine().is_range_written_above(place, range, structure)?;
+        drop(entered);
+        if !changed {
+            return Ok(());
+        }
+        let (keyspace, key) = self.engine().users_key(&range.low);
+        Err(Error::Conflict { keyspace, key })
+    }
+}

@@ -1,0 +1,171 @@
+//! One write of a set, and what it makes of the value that the store has.
+
+use crate::ranges::Key;
+use crate::{Result, Value};
+use alluvium_dictionary::merge::{BadOperand, Operator};
+
+/// What a write takes beside its bytes, about: its place in the map.
+const PER_WRITE: usize = size_of::<Key>() + size_of::<Write>();
+
+/// What a key is to become.
+#[derive(Clone, Debug)]
+pub(super) enum Write {
+    Put {
+        value: Vec<u8>,
+        expires_ms: u64,
+    },
+    Delete,
+    /// Operands, folded into one, upon what the store has.
+    Merge {
+        operand: Vec<u8>,
+    },
+    /// Operands, folded into one, upon a put of the set that will expire, or that the operator
+    /// refuses.
+    MergeUpon {
+        operand: Vec<u8>,
+        value: Vec<u8>,
+        expires_ms: u64,
+    },
+}
+
+/// What a write set itself says of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnWrite<'w> {
+    /// It has this value.
+    Put(&'w [u8]),
+    /// It has none.
+    Deleted,
+    /// It has what the store has, with this operand merged into it: [`WriteSet::get`] tells.
+    ///
+    /// [`WriteSet::get`]: crate::WriteSet::get
+    Merged(&'w [u8]),
+}
+
+impl<'w> OwnWrite<'w> {
+    /// Returns the value, or `None` if the key has none. Of a merge it is the operand alone.
+    #[must_use]
+    pub fn value(self) -> Option<&'w [u8]> {
+        match self {
+            OwnWrite::Put(value) | OwnWrite::Merged(value) => Some(value),
+            OwnWrite::Deleted => None,
+        }
+    }
+}
+
+fn is_over(expires_ms: u64, now_ms: u64) -> bool {
+    expires_ms != 0 && expires_ms <= now_ms
+}
+
+/// Folds an operand into what lies below it, if there is anything.
+fn folded(
+    base: Option<Vec<u8>>,
+    operand: &[u8],
+    operator: &dyn Operator,
+) -> std::result::Result<Vec<u8>, BadOperand> {
+    let Some(mut value) = base else {
+        return Ok(operand.to_vec());
+    };
+    operator.check_base(&value)?;
+    operator.fold(&mut value, operand);
+    Ok(value)
+}
+
+impl Write {
+    /// Returns the memory that the write takes with its key.
+    pub(super) fn taken(&self, key: &[u8]) -> usize {
+        let bytes = match self {
+            Write::Put { value, .. } => value.len(),
+            Write::Delete => 0,
+            Write::Merge { operand } => operand.len(),
+            Write::MergeUpon { operand, value, .. } => operand.len() + value.len(),
+        };
+        PER_WRITE + key.len() + bytes
+    }
+
+    /// Returns the write with an operand merged into it.
+    pub(super) fn merged(&self, newer: &[u8], operator: &dyn Operator) -> Write {
+        match self {
+            Write::Delete => Write::Put {
+                value: newer.to_vec(),
+                expires_ms: 0,
+            },
+            Write::Put { value, expires_ms } => match folded(Some(value.clone()), newer, operator) {
+                Ok(value) if *expires_ms == 0 => Write::Put { value, expires_ms: 0 },
+                _ => Write::MergeUpon {
+                    operand: newer.to_vec(),
+                    value: value.clone(),
+                    expires_ms: *expires_ms,
+                },
+            },
+            Write::Merge { operand } => {
+                let mut operand = operand.clone();
+                operator.fold(&mut operand, newer);
+                Write::Merge { operand }
+            }
+            Write::MergeUpon {
+                operand,
+                value,
+                expires_ms,
+            } => {
+                let mut operand = operand.clone();
+                operator.fold(&mut operand, newer);
+                Write::MergeUpon {
+                    operand,
+                    value: value.clone(),
+                    expires_ms: *expires_ms,
+                }
+            }
+        }
+    }
+
+    /// Returns what the write says without the store.
+    pub(super) fn own(&self, now_ms: u64) -> OwnWrite<'_> {
+        match self {
+            Write::Put { expires_ms, .. } if is_over(*expires_ms, now_ms) => OwnWrite::Deleted,
+            Write::Put { value, .. } => OwnWrite::Put(value),
+            Write::Delete => OwnWrite::Deleted,
+            Write::Merge { operand } | Write::MergeUpon { operand, .. } => OwnWrite::Merged(operand),
+        }
+    }
+
+    /// Returns whether the value depends on what the store has.
+    pub(super) fn asks_store(&self) -> bool {
+        matches!(self, Write::Merge { .. })
+    }
+
+    /// Returns the value that a reader sees, where the store has `base`; or what the operator says
+    /// of a base that it refuses.
+    pub(super) fn over(
+        &self,
+        base: Option<Value>,
+        now_ms: u64,
+        operator: Option<&dyn Operator>,
+    ) -> std::result::Result<Option<Value>, BadOperand> {
+        let value = match (self, operator) {
+            (Write::Merge { operand }, Some(operator)) => {
+                Some(folded(base.map(Value::into_vec), operand, operator)?)
+            }
+            (
+                Write::MergeUpon {
+                    operand,
+                    value,
+                    expires_ms,
+                },
+                Some(operator),
+            ) => {
+                let base = (!is_over(*expires_ms, now_ms)).then(|| value.clone());
+                Some(folded(base, operand, operator)?)
+            }
+            _ => self.own(now_ms).value().map(<[u8]>::to_vec),
+        };
+        Ok(value.map(|value| Value::new(value.into())))
+    }
+}
+
+/// What the store has of a key, if a write asks for it.
+pub(super) fn base_of(write: &Write, read: impl FnOnce() -> Result<Option<Value>>) -> Result<Option<Value>> {
+    match write.asks_store() {
+        true => read(),
+        false => Ok(None),
+    }
+}
