@@ -64,7 +64,8 @@ type Run = Box<dyn FnOnce(Durability) -> Result<Sequence> + Send>;
 /// What is to be committed.
 pub(crate) enum Job {
     Batch(WriteBatch),
-    /// What commits itself. It holds no handle of the store, which the thread could not close.
+    /// A function that commits. It must not hold a handle of the store: the thread that runs it
+    /// could not close the store.
     Deferred {
         durability: Durability,
         run: Run,

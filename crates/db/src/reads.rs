@@ -45,7 +45,7 @@ impl GatheredReads {
 
     /// Hands over what this thread has gathered so far.
     pub fn hand_over() {
-        alluvium_device::hand_over();
+        alluvium_device::Gathering::hand_over();
     }
 }
 

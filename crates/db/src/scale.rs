@@ -1,7 +1,7 @@
 //! The sizes of a store's parts.
 
-use alluvium_storage::extents::ExtentOptions;
-use alluvium_storage::log::LogOptions;
+use alluvium_storage::extents::{ExtentOptions, UNIT};
+use alluvium_storage::log::{Access, LogOptions};
 use alluvium_trees::tiered::Shape;
 
 /// The sizes of a simulated store. Everything else follows from them and from a seed.
@@ -19,4 +19,34 @@ pub struct Scale {
     pub extents: ExtentOptions,
     /// The shape of the tiered tree.
     pub shape: Shape,
+}
+
+impl Scale {
+    /// Returns a scale at which a few hundred writes fill memtables, segments of the log and levels
+    /// of the tree. The log has two lanes, and `log_bytes` in twelve segments.
+    #[must_use]
+    pub fn small(id: u128, memtable: u64, log_bytes: u64) -> Scale {
+        Scale {
+            id,
+            memtable,
+            cache: 1 << 20,
+            log: LogOptions {
+                limit_bytes: log_bytes,
+                segment_bytes: log_bytes / 12,
+                reserve_bytes: log_bytes / 6,
+                lanes: 2,
+                access: Access::Written,
+                identity: 7,
+                starts_small: false,
+            },
+            extents: ExtentOptions {
+                max_bytes: None,
+                min_reserve: UNIT,
+                max_reserve: 2 * UNIT,
+                min_map_deltas: 2 << 10,
+                ..ExtentOptions::default()
+            },
+            shape: Shape { fanout: 4, memtable },
+        }
+    }
 }

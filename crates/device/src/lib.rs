@@ -55,7 +55,7 @@ pub use counters::{Counters, Counts, Snapshot};
 pub use error::{Error, Operation, Result};
 pub use overlay::OverlayDirectory;
 pub use throttled::ThrottledDirectory;
-pub use uring::{Gathering, hand_over};
+pub use uring::Gathering;
 
 /// The logical block: offsets and lengths of direct requests are multiples of this many bytes, and
 /// this is the unit in which a crash keeps or loses what was not synced.

@@ -4,6 +4,7 @@
 //! it serves another. A reader asks memory first, and waits by [`wait_for`] for what is not there.
 //! Where it cannot be known beforehand, as in walks, [`may_wait`] says that it may be so.
 
+use alluvium::GatheredReads;
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::pin;
@@ -59,6 +60,8 @@ pub(crate) fn begin() {
 
 /// This thread will wait now, for the device as a rule.
 pub(crate) fn about_to_wait() {
+    // Others that this thread has served wait for their reads meanwhile.
+    GatheredReads::hand_over();
     if !IS_TOLD.replace(true) {
         tell(|on_wait| on_wait.about_to_wait());
     }

@@ -12,9 +12,7 @@ use alluvium_base::Kind;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::simulated::{SimDirectory, Survival};
 use alluvium_dictionary::merge::Direction;
-use alluvium_storage::extents::{ExtentOptions, UNIT};
-use alluvium_storage::log::{self, Access, LogOptions};
-use alluvium_trees::tiered::Shape;
+use alluvium_storage::log::{self, Access};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -220,29 +218,9 @@ fn a_condition_that_fails_by_what_nobody_sees_yet_waits_until_it_is_seen() {
 
 /// The scale of the simulations, with lanes of which only the first is synced by a checkpoint.
 fn simulated() -> Options {
-    let memtable = 6 << 10;
-    let scale = Scale {
-        id: 0xa11,
-        memtable,
-        cache: 1 << 20,
-        log: LogOptions {
-            limit_bytes: 96 << 10,
-            segment_bytes: 8 << 10,
-            reserve_bytes: 16 << 10,
-            lanes: 3,
-            access: Access::Mapped,
-            identity: 7,
-            starts_small: false,
-        },
-        extents: ExtentOptions {
-            max_bytes: None,
-            min_reserve: UNIT,
-            max_reserve: 2 * UNIT,
-            min_map_deltas: 2 << 10,
-            ..ExtentOptions::default()
-        },
-        shape: Shape { fanout: 4, memtable },
-    };
+    let mut scale = Scale::small(0xa11, 6 << 10, 96 << 10);
+    scale.log.lanes = 3;
+    scale.log.access = Access::Mapped;
     Options::new().simulated(scale, || 1000)
 }
 

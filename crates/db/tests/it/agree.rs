@@ -5,10 +5,6 @@ use alluvium::simulation::{OpenIn as _, Scale, Simulated as _};
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, Snapshot, Value, WriteBatch};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_storage::LogOptions;
-use alluvium_storage::extents::{ExtentOptions, UNIT};
-use alluvium_storage::log::Access;
-use alluvium_trees::tiered::Shape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,33 +80,11 @@ struct World {
 }
 
 fn options(clock: &Arc<AtomicU64>) -> Options {
-    let memtable = 32 << 10;
     let clock = Arc::clone(clock);
-    Options::new().record_memory(64 << 10).simulated(
-        Scale {
-            id: 26,
-            memtable,
-            cache: 1 << 20,
-            log: LogOptions {
-                limit_bytes: 384 << 10,
-                segment_bytes: 32 << 10,
-                reserve_bytes: 64 << 10,
-                lanes: 2,
-                access: Access::Written,
-                identity: 7,
-                starts_small: false,
-            },
-            extents: ExtentOptions {
-                max_bytes: None,
-                min_reserve: UNIT,
-                max_reserve: 2 * UNIT,
-                min_map_deltas: 2 << 10,
-                ..ExtentOptions::default()
-            },
-            shape: Shape { fanout: 4, memtable },
-        },
-        move || clock.load(Ordering::Relaxed),
-    )
+    let scale = Scale::small(26, 32 << 10, 384 << 10);
+    Options::new()
+        .record_memory(64 << 10)
+        .simulated(scale, move || clock.load(Ordering::Relaxed))
 }
 
 impl World {

@@ -13,10 +13,6 @@ use alluvium::{Compression, Db, KeyspaceOptions, Options};
 use alluvium_base::Purpose;
 use alluvium_device::simulated::{SimDirectory, Survival};
 use alluvium_device::{Directory, FileOptions};
-use alluvium_storage::LogOptions;
-use alluvium_storage::extents::{ExtentOptions, UNIT};
-use alluvium_storage::log::Access;
-use alluvium_trees::tiered::Shape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,34 +36,9 @@ const ALL: [Left; 3] = [Left::Closed, Left::Compacted, Left::Killed];
 
 /// Little memory, so that a small store has several runs, leaves and generations.
 fn small() -> Options {
-    let memtable = 48 << 10;
-    Options::new()
-        .simulated(
-            Scale {
-                id: 0xda_3a6e,
-                memtable,
-                cache: 1 << 20,
-                log: LogOptions {
-                    limit_bytes: 384 << 10,
-                    segment_bytes: 32 << 10,
-                    reserve_bytes: 64 << 10,
-                    lanes: 1,
-                    access: Access::Written,
-                    identity: 7,
-                    starts_small: false,
-                },
-                extents: ExtentOptions {
-                    max_bytes: None,
-                    min_reserve: UNIT,
-                    max_reserve: 2 * UNIT,
-                    min_map_deltas: 2 << 10,
-                    ..ExtentOptions::default()
-                },
-                shape: Shape { fanout: 4, memtable },
-            },
-            || 1000,
-        )
-        .workers(0)
+    let mut scale = Scale::small(0xda_3a6e, 48 << 10, 384 << 10);
+    scale.log.lanes = 1;
+    Options::new().simulated(scale, || 1000).workers(0)
 }
 
 fn shared(world: &SimDirectory) -> Arc<dyn Directory> {

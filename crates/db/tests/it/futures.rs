@@ -61,6 +61,17 @@ fn poll_and_leave(future: Job) -> bool {
     true
 }
 
+/// Makes a store of 20,000 records, of which none is in memory when it is opened again.
+fn fill_with_numbers(path: &std::path::Path) {
+    let db = small().open(path).unwrap();
+    let numbers = db.keyspace("numbers").unwrap();
+    for number in 0..20_000u32 {
+        numbers.put(number.to_be_bytes(), [7; 200]).unwrap();
+    }
+    drop(numbers);
+    db.close().unwrap();
+}
+
 /// Opens a store that another thread may still be closing.
 fn open_again(path: &std::path::Path) -> Db {
     for _ in 0..3000 {
@@ -95,13 +106,7 @@ fn a_store_whose_last_handle_is_dropped_where_a_write_is_told_is_closed() {
 fn a_store_whose_last_handle_is_dropped_where_a_read_is_told_is_closed() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("store");
-    let fill = small().open(&path).unwrap();
-    let numbers = fill.keyspace("numbers").unwrap();
-    for number in 0..20_000u32 {
-        numbers.put(number.to_be_bytes(), [7; 200]).unwrap();
-    }
-    drop(numbers);
-    fill.close().unwrap();
+    fill_with_numbers(&path);
     let db = small().open(&path).unwrap();
     let numbers = db.keyspace("numbers").unwrap();
     let was_pending = poll_and_leave(Box::pin(async move {
@@ -128,13 +133,7 @@ impl Wake for Panics {
 fn a_waker_that_panics_takes_no_other_task_with_it() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("store");
-    let fill = small().open(&path).unwrap();
-    let numbers = fill.keyspace("numbers").unwrap();
-    for number in 0..20_000u32 {
-        numbers.put(number.to_be_bytes(), [7; 200]).unwrap();
-    }
-    drop(numbers);
-    fill.close().unwrap();
+    fill_with_numbers(&path);
     let db = small().open(&path).unwrap();
     let numbers = db.keyspace("numbers").unwrap();
     let panics = Waker::from(Arc::new(Panics));
@@ -298,13 +297,7 @@ impl Wake for Tells {
 #[test]
 fn a_future_that_goes_from_thread_to_thread_is_woken_where_it_was_polled_last() {
     let place = tempfile::tempdir().unwrap();
-    let fill = small().open(place.path()).unwrap();
-    let numbers = fill.keyspace("numbers").unwrap();
-    for number in 0..20_000u32 {
-        numbers.put(number.to_be_bytes(), [7; 200]).unwrap();
-    }
-    drop(numbers);
-    fill.close().unwrap();
+    fill_with_numbers(place.path());
     let db = small().open(place.path()).unwrap();
     let numbers = db.keyspace("numbers").unwrap();
     for round in 0..40u32 {

@@ -9,9 +9,6 @@ use alluvium::{Error, Keyspace, Options};
 use alluvium_device::forward::{ForwardDevice, ForwardDirectory};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{Batch, Device, Directory, FileOptions, Mapping, Result, Ticket};
-use alluvium_storage::extents::{ExtentOptions, UNIT};
-use alluvium_storage::log::{Access, LogOptions};
-use alluvium_trees::tiered::Shape;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -214,29 +211,7 @@ fn silence() {
 }
 
 fn options(fuses: &Fuses, workers: usize) -> Options {
-    let memtable = 6 << 10;
-    let scale = Scale {
-        id: 0xa11,
-        memtable,
-        cache: 1 << 20,
-        log: LogOptions {
-            limit_bytes: 96 << 10,
-            segment_bytes: 8 << 10,
-            reserve_bytes: 16 << 10,
-            lanes: 2,
-            access: Access::Written,
-            identity: 7,
-            starts_small: false,
-        },
-        extents: ExtentOptions {
-            max_bytes: None,
-            min_reserve: UNIT,
-            max_reserve: 2 * UNIT,
-            min_map_deltas: 2 << 10,
-            ..ExtentOptions::default()
-        },
-        shape: Shape { fanout: 4, memtable },
-    };
+    let scale = Scale::small(0xa11, 6 << 10, 96 << 10);
     Options::new()
         .simulated(scale, || 1000)
         .workers(workers)

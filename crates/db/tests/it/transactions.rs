@@ -481,6 +481,32 @@ fn asynchronous_commits_are_validated_and_durable() {
 }
 
 #[test]
+fn a_commit_whose_future_is_dropped_takes_effect_as_a_whole_or_not_and_ends() {
+    use std::future::Future;
+    let db = Options::new().memory(16 << 20).in_memory().unwrap();
+    let rivers = db.keyspace("rivers").unwrap();
+    for is_polled in [false, true] {
+        let mut survey = db.begin();
+        for name in ["Elbe", "Oder"] {
+            assert!(survey.get(&rivers, name).unwrap().is_none());
+            survey.put(&rivers, name, "long").unwrap();
+        }
+        let mut commit = Box::pin(survey.commit_async(Durability::Process));
+        if is_polled {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            let _ = commit.as_mut().poll(&mut context);
+        }
+        drop(commit);
+        // A write behind it is done, and so is it.
+        pollster::block_on(rivers.put_async("last", "")).unwrap();
+        assert!(db.transactions().is_empty(), "polled: {is_polled}");
+        let there = ["Elbe", "Oder"].map(|name| rivers.contains(name).unwrap());
+        assert_eq!(there[0], there[1], "polled: {is_polled}");
+        assert!(is_polled || !there[0], "it was never begun");
+    }
+}
+
+#[test]
 fn a_transaction_can_be_sent_to_another_thread() {
     fn sends<T: Send + 'static>(value: T) -> T {
         value

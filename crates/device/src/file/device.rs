@@ -7,7 +7,7 @@ use super::open_file::OpenFile;
 use super::threads::Workers;
 use crate::batch::InFlight;
 use crate::contract;
-use crate::uring::{Rings, hand_over};
+use crate::uring::{Gathering, Rings};
 use crate::{Batch, Buffer, Caching, Device, Mapping, Operation, Outcome, Request, Result, Ticket};
 use alluvium_base::Purpose;
 use rustix::io::Errno;
@@ -106,7 +106,7 @@ impl FileDevice {
     /// Performs one request in this thread.
     fn perform_one(&self, request: Request) -> Outcome {
         if let Carrier::Rings(_) = self.carrier {
-            hand_over();
+            Gathering::hand_over();
         }
         self.file.check_alignment(&request);
         match self.route(request) {

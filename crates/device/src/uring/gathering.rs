@@ -37,6 +37,12 @@ impl Gathering {
             _thread: PhantomData,
         }
     }
+
+    /// Hands over what this thread has gathered so far.
+    pub fn hand_over() {
+        let gathered = GATHERED.with_borrow_mut(|gathered| gathered.as_mut().map(std::mem::take));
+        launch(&gathered.unwrap_or_default());
+    }
 }
 
 impl Default for Gathering {
@@ -57,12 +63,6 @@ impl Drop for Gathering {
             launch(&GATHERED.take().unwrap_or_default());
         }
     }
-}
-
-/// Hands over what this thread has gathered so far.
-pub fn hand_over() {
-    let gathered = GATHERED.with_borrow_mut(|gathered| gathered.as_mut().map(std::mem::take));
-    launch(&gathered.unwrap_or_default());
 }
 
 fn launch(gathered: &[Weak<Station>]) {

@@ -21,18 +21,17 @@
 //!   kernel if it had been handed over, else by the workers.
 //! - **U6** A thread that waits for requests has handed over all that it has gathered.
 //!
-//! Why a pool: two threads on one ring contend for the kernel's lock on it. A thread keeps to the
-//! ring with its own number modulo the number of rings, so with fewer threads than rings none is
-//! shared; a ticket remembers its ring, so that any thread may wait for it. Rings are made when a
-//! thread first comes to them.
-
+//! Why a pool: two threads on one ring contend for the kernel's lock on it, and wake each other. A
+//! thread keeps to the ring with its own number modulo the number of rings, so with fewer threads
+//! than rings none is shared; a ticket remembers its ring, so that any thread may wait for it.
+//! Rings are made when a thread first comes to them.
 //!
-//! What it saves: a blocking 4 KiB read costs 21–30 µs of processor time here (a small virtual
-//! machine with a virtio disk), one of a batch of 32 costs 2.3–3.5 µs, nearly all of it in the
-//! kernel's block layer and in notifying the device. A single read costs the same through a ring as
-//! by a blocking call. So a batch of one that is waited for at once never comes here, and disturbs
-//! no ring. Syncs do not come here either: the kernel runs those of a ring on threads too, and at
-//! most one of a file may run (`file`, F1).
+//! What it saves: a blocking 4 KiB read by a lone thread costs 21–30 µs of processor time here (a
+//! small virtual machine with a virtio disk), one of a batch of 32 costs 2.3–3.5 µs, nearly all of
+//! it in the kernel's block layer and in notifying the device. A single read that is waited for at
+//! once costs at least as much through a ring as by a blocking call: it never comes here, and
+//! disturbs no ring. Syncs do not come here either: the kernel runs those of a ring on threads too,
+//! and at most one of a file may run (`file`, F1).
 
 mod gathering;
 mod ring;
@@ -41,7 +40,7 @@ mod station;
 use crate::batch::InFlight;
 use crate::file::{Notes, OpenFile, Workers};
 use crate::{MemoryRegion, Request, Ticket};
-pub use gathering::{Gathering, hand_over};
+pub use gathering::Gathering;
 use parking_lot::Mutex;
 pub(crate) use ring::Flight;
 use ring::{Context, FILES, LONGEST_PIECE, PIECES, Piece, Ring};
@@ -77,9 +76,8 @@ impl Rings {
     /// # Errors
     /// As the kernel says when it refuses.
     pub(crate) fn new(workers: Arc<Workers>, notes: Arc<Notes>) -> io::Result<Arc<Rings>> {
-        let count = MOST_RINGS;
         let rings = Rings {
-            stations: (0..count).map(|_| OnceLock::new()).collect(),
+            stations: (0..MOST_RINGS).map(|_| OnceLock::new()).collect(),
             registry: Mutex::default(),
             workers,
             notes,

@@ -1,6 +1,6 @@
 //! Many threads on one ring: who enters the kernel, who waits for whom.
 
-use super::gathering;
+use super::gathering::{self, Gathering};
 use super::ring::{Context, Flight, Reaper, Ring};
 use crate::file::{Notes, Workers};
 use crate::{Operation, Outcome, Request, Ticket};
@@ -84,7 +84,7 @@ impl Station {
 
     /// Hands requests over and waits until the ticket has none left in the ring.
     pub(super) fn submit_and_wait(&self, flights: Vec<Flight>, ticket: &Ticket) {
-        gathering::hand_over();
+        Gathering::hand_over();
         self.push(flights);
         if let Some(reaper) = self.ring.reaper() {
             self.lead(reaper, ticket);
@@ -106,7 +106,7 @@ impl Station {
 
     /// Waits until the ticket has no request left in the ring.
     pub(super) fn wait(&self, ticket: &Ticket) {
-        gathering::hand_over();
+        Gathering::hand_over();
         while !ticket.is_complete() {
             if let Some(reaper) = self.ring.reaper() {
                 return self.lead(reaper, ticket);
@@ -125,7 +125,7 @@ impl Station {
     /// Waits until anything on the ring has completed, or nearly; false when there is nothing on it
     /// and the ticket is not complete.
     pub(super) fn wait_some(&self, ticket: &Ticket) -> bool {
-        gathering::hand_over();
+        Gathering::hand_over();
         let Some(mut reaper) = self.ring.reaper() else {
             let mut followers = self.followers.lock();
             if !ticket.is_complete() && self.ring.is_reaped() {

@@ -14,7 +14,6 @@
 use super::connection::{Connection, Turn, panic_text};
 use super::event_loop::Driver;
 use crate::waits::{self, OnWait};
-use alluvium::GatheredReads;
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -139,7 +138,6 @@ pub(super) struct Driven {
 
 impl OnWait for Driven {
     fn about_to_wait(&self) {
-        GatheredReads::hand_over();
         self.pool.offer(self.seat);
     }
 

@@ -1,5 +1,4 @@
-//! Threads that wait for nodes: one node is read in the thread that wants it, many go to the device
-//! together.
+//! Threads that wait for nodes: one is read by a blocking call, many by one system call.
 //!
 //! A thread that waits for one node submits nothing: it reads the node with a blocking call, and
 //! others that join its flight wait for it. With 16 threads on two processors such a read takes 17
@@ -69,7 +68,8 @@ impl Shared {
         }
     }
 
-    /// Finds or reads every node of `pointers`; only what other threads read is waited for later.
+    /// Finds or begins to read every node of `pointers`. The last batch, as a rule the only one, is
+    /// read in this thread.
     fn read_together(
         &self,
         pointers: &[NodePointer],
@@ -78,7 +78,7 @@ impl Shared {
         residence: Residence,
         otherwise: Otherwise,
     ) -> Result<Vec<Joined>> {
-        self.begin_by(pointers, guard, residence, otherwise, |issue| {
+        self.begin_and(pointers, guard, purpose, residence, otherwise, |issue| {
             self.read_in_this_thread(issue, purpose, guard);
         })
     }
@@ -93,12 +93,7 @@ impl Shared {
         residence: Residence,
     ) -> Result<()> {
         for joined in self.read_together(pointers, guard, purpose, residence, Otherwise::Skip)? {
-            if let Joined::Reading {
-                reading,
-                others: true,
-                ..
-            } = joined
-            {
+            if let Joined::Reading { reading, .. } = joined {
                 self.finish(&reading, guard);
             }
         }

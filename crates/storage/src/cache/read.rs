@@ -149,28 +149,35 @@ impl Shared {
         otherwise: Otherwise,
     ) -> Result<Vec<Joined>> {
         let submit = |issue| self.submit(issue, purpose);
-        self.begin_by(pointers, guard, residence, otherwise, submit)
+        self.begin_and(pointers, guard, purpose, residence, otherwise, submit)
     }
 
-    /// The same; `read` reads a batch, or begins to.
-    pub(super) fn begin_by(
+    /// The same; the last batch is given to `read` once all others are submitted.
+    pub(super) fn begin_and(
         &self,
         pointers: &[NodePointer],
         guard: &Guard,
+        purpose: Purpose,
         residence: Residence,
         otherwise: Otherwise,
-        mut read: impl FnMut(Issue),
+        read: impl FnOnce(Issue),
     ) -> Result<Vec<Joined>> {
         self.check_all(pointers)?;
         let mut issues: Vec<Issue> = Vec::new();
         let mut joined = Vec::with_capacity(pointers.len());
         for pointer in pointers {
-            joined.push(self.join(pointer, guard, residence, otherwise, &mut issues));
             if let Some(full) = issues.iter().position(|issue| issue.entries.len() == MAX_BATCH) {
-                read(issues.swap_remove(full));
+                self.submit(issues.swap_remove(full), purpose);
             }
+            joined.push(self.join(pointer, guard, residence, otherwise, &mut issues));
         }
-        issues.into_iter().for_each(read);
+        let last = issues.pop();
+        for issue in issues {
+            self.submit(issue, purpose);
+        }
+        if let Some(last) = last {
+            read(last);
+        }
         Ok(joined)
     }
 

@@ -5,9 +5,6 @@ use crate::simulation::{OpenIn as _, Scale, Simulated as _};
 use crate::transaction_options::{Concurrency, Isolation, TransactionOptions};
 use crate::{Db, ErrorKind, Keyspace, KeyspaceOptions, Options, Result, Savepoint, Transaction, WriteBatch};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_storage::extents::{ExtentOptions, UNIT};
-use alluvium_storage::log::{Access, LogOptions};
-use alluvium_trees::tiered::Shape;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -71,31 +68,7 @@ struct Driver<'p> {
 
 /// The sizes of a store that writes its memtables out often.
 pub(super) fn scale() -> Scale {
-    Scale {
-        id: 0x7a,
-        memtable: 4 << 10,
-        cache: 1 << 20,
-        log: LogOptions {
-            starts_small: false,
-            limit_bytes: 96 << 10,
-            segment_bytes: 8 << 10,
-            reserve_bytes: 16 << 10,
-            lanes: 2,
-            access: Access::Written,
-            identity: 7,
-        },
-        extents: ExtentOptions {
-            max_bytes: None,
-            min_reserve: UNIT,
-            max_reserve: 2 * UNIT,
-            min_map_deltas: 2 << 10,
-            ..ExtentOptions::default()
-        },
-        shape: Shape {
-            fanout: 4,
-            memtable: 4 << 10,
-        },
-    }
+    Scale::small(0x7a, 4 << 10, 96 << 10)
 }
 
 fn open(directory: &Arc<MemoryDirectory>) -> (Db, Keyspace, Keyspace) {

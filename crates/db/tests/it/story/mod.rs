@@ -13,9 +13,7 @@ use alluvium::{
 use alluvium_base::ErrorKind;
 use alluvium_sim::ops::{Op, outcome};
 use alluvium_sim::{Contents, Durability, Step, Story, Trouble, World, Write};
-use alluvium_storage::extents::{ExtentOptions, UNIT};
-use alluvium_storage::log::{self, LogOptions};
-use alluvium_trees::tiered::Shape;
+use alluvium_storage::log;
 use kept::kept;
 use ops::{Action, KEYSPACES};
 // Beside this module: which structure each keyspace is in.
@@ -77,28 +75,9 @@ impl Whole {
             log::Access::Mapped => 6 << 10,
             log::Access::Written => 4 << 10,
         };
-        let scale = Scale {
-            id: 0xa11,
-            memtable,
-            cache: 1 << 20,
-            log: LogOptions {
-                starts_small: false,
-                limit_bytes: 96 << 10,
-                segment_bytes: 8 << 10,
-                reserve_bytes: 16 << 10,
-                lanes: self.lanes,
-                access: self.access,
-                identity: 7,
-            },
-            extents: ExtentOptions {
-                max_bytes: None,
-                min_reserve: UNIT,
-                max_reserve: 2 * UNIT,
-                min_map_deltas: 2 << 10,
-                ..ExtentOptions::default()
-            },
-            shape: Shape { fanout: 4, memtable },
-        };
+        let mut scale = Scale::small(0xa11, memtable, 96 << 10);
+        scale.log.lanes = self.lanes;
+        scale.log.access = self.access;
         Options::new().simulated(scale, || 1000)
     }
 

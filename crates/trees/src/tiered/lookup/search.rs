@@ -399,6 +399,42 @@ mod tests {
     }
 
     #[test]
+    fn the_maplet_of_a_last_run_is_asked_while_absent_keys_are_common() {
+        let tree = tree();
+        let keys: Vec<[u8; 4]> = (0..1000u32).map(u32::to_be_bytes).collect();
+        let older: Vec<_> = keys
+            .iter()
+            .map(|key| (&key[..], Message::put(1, b"old")))
+            .collect();
+        write(&tree, &older);
+        write(
+            &tree,
+            &[
+                (&[0, 0], Message::put(2, b"new")),
+                (&[9], Message::put(3, b"new")),
+            ],
+        );
+        let asks = || {
+            let (version, absent) = (tree.version(), &tree.trunk.usage.absent);
+            let way = Way::of(&version, Key::new(&keys[7]), &mut Search::default(), absent);
+            (way.asked, way.parts.len())
+        };
+        assert_eq!(asks(), (1, 2), "of two runs the newer");
+        let all_are_there = || {
+            let found = |key: &[u8; 4]| tree.get(key, LAST, 0).unwrap();
+            assert!(keys.iter().all(|key| found(key).as_deref() == Some(b"old")));
+        };
+        all_are_there();
+        for number in 0..100u32 {
+            let absent = [&number.to_be_bytes()[..], b"?"].concat();
+            assert_eq!(found(&tree, &absent), None);
+        }
+        assert_eq!(asks(), (2, 2), "absent keys are common");
+        (0..20).for_each(|_| all_are_there());
+        assert_eq!(asks(), (1, 2), "they no longer are");
+    }
+
+    #[test]
     fn every_run_of_a_group_that_may_have_a_key_is_asked() {
         const RUNS: u64 = 6;
         let tree = tree();
