@@ -112,6 +112,17 @@ impl<'a> Commit<'a> {
         self.note(kind);
     }
 
+    /// Adds the writes of another commit.
+    pub(crate) fn append(&mut self, other: &Commit<'_>) {
+        assert!(other.tail.is_empty(), "what is added stands in one piece");
+        self.record.extend_from_slice(&other.record);
+        self.count += other.count;
+        for (own, more) in self.kinds.iter_mut().zip(other.kinds) {
+            *own += more;
+        }
+        self.grows |= other.grows;
+    }
+
     fn note(&mut self, kind: Kind) {
         self.count += 1;
         self.kinds[kind as usize] += 1;

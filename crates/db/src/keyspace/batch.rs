@@ -2,6 +2,7 @@
 
 use super::Keyspace;
 use crate::batch::{WriteBatch, checked_key, checked_value, expiry_ms};
+use crate::engine::Commit;
 use crate::format;
 use crate::{Error, Result};
 use alluvium_base::Kind;
@@ -86,6 +87,13 @@ impl WriteBatch {
             self.commit.count += 1;
         }
         Ok(self)
+    }
+
+    /// Adds puts and deletes of a keyspace that were checked and encoded before.
+    pub(crate) fn append(&mut self, keyspace: &Keyspace, writes: &Commit<'_>) -> Result<()> {
+        self.belong(keyspace)?;
+        self.commit.append(writes);
+        Ok(())
     }
 
     fn belong(&mut self, keyspace: &Keyspace) -> Result<()> {

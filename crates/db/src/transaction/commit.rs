@@ -108,9 +108,9 @@ impl Transaction {
             }
             // The first committer wins.
             let definition = set.keyspace().definition();
-            for key in set.keys() {
+            set.visit_keys(|key| {
                 footprint.add_point(definition, &format::tree_key(&definition.prefix, key));
-            }
+            });
             let ranges = set
                 .deleted_ranges()
                 .filter(|_| !is_planted(Fault::DeletedRangesAreNoWrites));

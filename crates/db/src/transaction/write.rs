@@ -2,13 +2,14 @@
 
 use super::Transaction;
 use super::read::Purpose;
-use crate::batch::{checked_key, checked_value};
+use crate::batch::{checked_key, checked_value, expiry_ms};
 use crate::engine::only;
 use crate::fault::{Fault, is_planted};
 use crate::iter;
 use crate::lock_manager::Mode;
 use crate::write_set::WriteSet;
 use crate::{Error, Keyspace, Result, Value};
+use alluvium_base::Kind;
 use alluvium_dictionary::range::KeyRange;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -32,7 +33,7 @@ impl Transaction {
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
         self.write(keyspace, key, value.len(), |set| {
-            set.put(key, value);
+            set.write(key, Kind::Put, 0, value);
             Ok(())
         })
     }
@@ -51,7 +52,7 @@ impl Transaction {
     ) -> Result<()> {
         let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
         self.write(keyspace, key, value.len(), |set| {
-            set.put_until(key, value, expires);
+            set.write(key, Kind::Put, expiry_ms(expires), value);
             Ok(())
         })
     }
@@ -63,7 +64,7 @@ impl Transaction {
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         self.write(keyspace, key, 0, |set| {
-            set.delete(key);
+            set.write(key, Kind::Delete, 0, &[]);
             Ok(())
         })
     }
@@ -172,11 +173,12 @@ impl Transaction {
     }
 
     /// Fails if the transaction may not write so much more.
-    fn admit(&self, keyspace: &Keyspace, bytes: usize) -> Result<()> {
+    fn admit(&mut self, keyspace: &Keyspace, bytes: usize) -> Result<()> {
         drop(self.enter(keyspace)?);
         let most = self.options.max_write_bytes.unwrap_or(MOST_BYTES);
         let written = self.handle.open.write_bytes.load(Ordering::Relaxed);
-        if written + bytes + PER_WRITE > most {
+        let more = bytes + PER_WRITE;
+        if written + more > most && self.forget_overwritten() + more > most {
             return Err(Error::TransactionLimit {
                 what: "the bytes of the writes",
                 most,
@@ -184,6 +186,18 @@ impl Transaction {
             });
         }
         Ok(())
+    }
+
+    /// Forgets the writes of keys that were written again. Returns what the others take.
+    fn forget_overwritten(&mut self) -> usize {
+        let sets = self.writes.values_mut();
+        let written = sets.map(|set| {
+            set.forget_overwritten();
+            set.memory()
+        });
+        let written = written.sum();
+        self.handle.open.write_bytes.store(written, Ordering::Relaxed);
+        written
     }
 
     fn lock_write(&self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {

@@ -89,7 +89,7 @@ impl<'w, B: DoubleEndedIterator<Item = Result<Pair>>> Overlay<'w, B> {
         Overlay {
             set,
             base: Ends::new(base),
-            own: own.map(|set| Ends::new(set.writes.range::<[u8], _>(bounds))),
+            own: own.map(|set| Ends::new(set.writes.by_key().range::<[u8], _>(bounds))),
         }
     }
 

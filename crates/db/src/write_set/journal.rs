@@ -57,6 +57,7 @@ impl Journal {
 impl WriteSet {
     /// Sets a mark: what is written from now on can be taken back to it.
     pub(crate) fn mark(&mut self) -> usize {
+        self.writes.by_key_mut(&mut self.memory);
         self.journal.is_on = true;
         self.journal.undos.len()
     }
@@ -77,10 +78,11 @@ impl WriteSet {
 
     /// Gives a key the write that it had before, if it had one.
     fn replace(&mut self, key: &Key, before: Option<Write>) {
+        let writes = self.writes.by_key_mut(&mut self.memory);
         self.memory += before.as_ref().map_or(0, |write| write.taken(key));
         let now = match before {
-            Some(before) => self.writes.insert(key.clone(), before),
-            None => self.writes.remove(key),
+            Some(before) => writes.insert(key.clone(), before),
+            None => writes.remove(key),
         };
         self.memory -= now.map_or(0, |write| write.taken(key));
     }

@@ -6,8 +6,8 @@
 //! *Does not know*: locks, conflicts, and when the writes are committed: a [`WriteBatch`] takes
 //! them.
 //!
-//! *Read in this order*: [`WriteSet`], `write.rs` (one write), `journal.rs` (taking writes back),
-//! `iter.rs` (walks).
+//! *Read in this order*: [`WriteSet`], `write.rs` (one write), `writes.rs` (all of them),
+//! `journal.rs` (taking writes back), `iter.rs` (walks).
 //!
 //! Invariants:
 //!
@@ -20,6 +20,7 @@ mod journal;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 mod write;
+mod writes;
 
 pub(crate) use iter::Overlay;
 pub use iter::WriteSetIter;
@@ -29,13 +30,14 @@ use crate::batch::expiry_ms;
 use crate::fault::{Fault, is_planted};
 use crate::ranges::{Key, Ranges};
 use crate::{Error, Keyspace, Result, Snapshot, Value, WriteBatch};
+use alluvium_base::Kind;
 use alluvium_dictionary::merge::{BadOperand, Operator};
 use journal::{Journal, Undo};
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use write::Write;
+use writes::Writes;
 
 /// A key from which on, and one before which.
 pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
@@ -78,7 +80,7 @@ pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 #[derive(Clone)]
 pub struct WriteSet {
     keyspace: Keyspace,
-    writes: BTreeMap<Key, Write>,
+    writes: Writes,
     /// Ranges that are deleted, of what was there before `writes` (A5).
     deleted: Ranges,
     /// What `writes` and `deleted` take.
@@ -94,7 +96,7 @@ impl fmt::Debug for WriteSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WriteSet")
             .field("keyspace", &self.keyspace)
-            .field("writes", &self.writes.len())
+            .field("writes", &self.writes.by_key().len())
             .field("deleted", &self.deleted.len())
             .finish_non_exhaustive()
     }
@@ -106,7 +108,7 @@ impl WriteSet {
     pub fn new(keyspace: &Keyspace) -> WriteSet {
         WriteSet {
             keyspace: keyspace.clone(),
-            writes: BTreeMap::new(),
+            writes: Writes::new(keyspace.definition().prefix.len()),
             deleted: Ranges::default(),
             memory: 0,
             journal: Journal::default(),
@@ -136,7 +138,7 @@ impl WriteSet {
     /// Returns how many keys and ranges are written.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.writes.len() + self.deleted.len()
+        self.writes.by_key().len() + self.deleted.len()
     }
 
     /// Returns about how many bytes of memory the writes take.
@@ -147,7 +149,7 @@ impl WriteSet {
 
     /// Removes all writes.
     pub fn clear(&mut self) {
-        self.writes.clear();
+        self.writes = Writes::new(self.keyspace.definition().prefix.len());
         self.deleted = Ranges::default();
         self.memory = 0;
         self.journal = Journal::default();
@@ -181,13 +183,13 @@ impl WriteSet {
             Bound::Included(start),
             end.map_or(Bound::Unbounded, Bound::Excluded),
         );
-        let hidden: Vec<Key> = self
-            .writes
+        let writes = self.writes.by_key_mut(&mut self.memory);
+        let hidden: Vec<Key> = writes
             .range::<[u8], _>(within)
             .map(|(key, _)| key.clone())
             .collect();
         for key in hidden {
-            if let Some(write) = self.writes.remove(&key) {
+            if let Some(write) = writes.remove(&key) {
                 self.memory -= write.taken(&key);
                 if self.journal.is_on() {
                     self.journal.note(Undo::Write(key, Some(write)));
@@ -227,7 +229,7 @@ impl WriteSet {
         self.keyspace.check_operand(operand)?;
         let rules = &self.keyspace.definition().rules;
         let operator = rules.operator.as_deref().expect("it was asked about the operand");
-        let write = match self.writes.get(key) {
+        let write = match self.writes.by_key().get(key) {
             Some(before) => before.merged(operand, operator),
             None if self.hides(key) => Write::Delete.merged(operand, operator),
             None => Write::Merge {
@@ -238,9 +240,34 @@ impl WriteSet {
         Ok(())
     }
 
+    /// Puts a value or deletes a key. While the set is only written to, this takes no map.
+    pub(crate) fn write(&mut self, key: &[u8], kind: Kind, expires_ms: u64, value: &[u8]) {
+        let prefix = &self.keyspace.definition().prefix;
+        if !self.journal.is_on()
+            && let Some(taken) = self.writes.list(prefix, key, kind, expires_ms, value)
+        {
+            self.memory += taken;
+            return;
+        }
+        let write = match kind {
+            Kind::Delete => Write::Delete,
+            Kind::Put | Kind::Merge => Write::Put {
+                value: value.to_vec(),
+                expires_ms,
+            },
+        };
+        self.insert(key, write);
+    }
+
+    /// Forgets the writes of keys that were written again.
+    pub(crate) fn forget_overwritten(&mut self) {
+        self.writes.by_key_mut(&mut self.memory);
+    }
+
     fn insert(&mut self, key: &[u8], write: Write) {
+        let writes = self.writes.by_key_mut(&mut self.memory);
         self.memory += write.taken(key);
-        let before = self.writes.insert(Key::from_slice(key), write);
+        let before = writes.insert(Key::from_slice(key), write);
         self.memory -= before.as_ref().map_or(0, |before| before.taken(key));
         if self.journal.is_on() {
             self.journal.note(Undo::Write(Key::from_slice(key), before));
@@ -252,7 +279,7 @@ impl WriteSet {
     #[must_use]
     pub fn own(&self, key: impl AsRef<[u8]>) -> Option<OwnWrite<'_>> {
         let key = key.as_ref();
-        match self.writes.get(key) {
+        match self.writes.by_key().get(key) {
             Some(write) => Some(write.own(self.now_ms)),
             None => self.hides(key).then_some(OwnWrite::Deleted),
         }
@@ -260,7 +287,7 @@ impl WriteSet {
 
     /// Returns whether the value of a key depends on what the store has.
     pub(crate) fn asks_store(&self, key: &[u8]) -> bool {
-        match self.writes.get(key) {
+        match self.writes.by_key().get(key) {
             Some(write) => write.asks_store(),
             None => !self.hides(key),
         }
@@ -297,7 +324,7 @@ impl WriteSet {
         key: &[u8],
         read: impl FnOnce() -> Result<Option<Value>>,
     ) -> Result<Option<Value>> {
-        match self.writes.get(key) {
+        match self.writes.by_key().get(key) {
             Some(write) if is_planted(Fault::MergesHideTheStore) => self.read_over(key, write, None),
             Some(write) => self.read_over(key, write, write::base_of(write, read)?),
             None if self.hides(key) && !is_planted(Fault::DeletedRangesAreRead) => Ok(None),
@@ -380,7 +407,10 @@ impl WriteSet {
         for (start, end) in self.deleted.iter() {
             batch.delete_range(&self.keyspace, start, end)?;
         }
-        for (key, write) in &self.writes {
+        if let Some(listed) = self.writes.listed() {
+            return batch.append(&self.keyspace, listed);
+        }
+        for (key, write) in self.writes.by_key() {
             match write {
                 Write::Put { value, expires_ms } => self.add_put(batch, key, value, *expires_ms)?,
                 Write::Delete => {
@@ -412,9 +442,9 @@ impl WriteSet {
         Ok(())
     }
 
-    /// Returns the keys that are written to, in order.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        self.writes.keys().map(|key| &key[..])
+    /// Visits the keys that are written to, one of them perhaps more than once.
+    pub(crate) fn visit_keys(&self, visit: impl FnMut(&[u8])) {
+        self.writes.visit_keys(visit);
     }
 
     /// Returns the ranges that are deleted, in order: start and end.

@@ -28,12 +28,18 @@ fn write(random: &mut fastrand::Rng, set: &mut WriteSet, model: &mut Model) {
         }
         1 | 2 => {
             let key = name(random);
-            set.delete(&key);
+            match random.bool() {
+                true => set.delete(&key),
+                false => set.write(&key, Kind::Delete, 0, &[]),
+            }
             model.remove(&key);
         }
         _ => {
             let (key, value) = (name(random), vec![random.u8(..); random.usize(..9)]);
-            set.put(&key, value.clone());
+            match random.u8(..8) {
+                0 => set.put(&key, value.clone()),
+                _ => set.write(&key, Kind::Put, 0, &value),
+            }
             model.insert(key, value);
         }
     }
@@ -67,12 +73,21 @@ fn a_set_reads_and_commits_as_a_map_over_a_map() {
     for turn in 0..60 {
         let before = (db.snapshot(), model.clone());
         let mut set = WriteSet::new(&keyspace);
-        for _ in 0..random.usize(..40) {
+        // Until it is asked, a set may keep its writes in their order; some are never asked.
+        let (writes, blind) = (random.usize(..40), random.usize(..60));
+        for number in 0..writes {
             write(&mut random, &mut set, &mut model);
+            if number < blind {
+                continue;
+            }
             let name = [random.u8(..24), random.u8(..2)];
             let found = set.get(name).unwrap().map(Value::into_vec);
             assert_eq!(found.as_ref(), model.get(&name[..]), "{turn}");
             assert_eq!(set.get_in(&before.0, name).unwrap().map(Value::into_vec), found);
+        }
+        if random.u8(..3) == 0 {
+            commit(&db, &set);
+            continue;
         }
         let mut bounds = [vec![random.u8(..24)], vec![random.u8(..26)]];
         bounds.sort();
@@ -97,6 +112,30 @@ fn a_set_reads_and_commits_as_a_map_over_a_map() {
         commit(&db, &set);
     }
     assert!(model.len() > 5, "{model:?}");
+}
+
+#[test]
+fn writes_in_their_order_are_counted_once_they_are_kept_by_key() {
+    let (db, keyspace) = store();
+    let mut set = WriteSet::new(&keyspace);
+    for value in [b"1", b"2", b"3"] {
+        set.write(b"a", Kind::Put, 0, value);
+    }
+    set.write(b"b", Kind::Delete, 0, &[]);
+    assert!(set.writes.listed().is_some_and(|listed| listed.count == 4));
+    let listed = set.memory();
+    assert_eq!((set.len(), set.memory()), (2, listed), "a reader frees nothing");
+    set.forget_overwritten();
+    assert!(set.memory() < listed && set.writes.listed().is_none());
+    let before = set.memory();
+    set.write(b"a", Kind::Put, 0, b"45");
+    assert_eq!(set.memory(), before + 1);
+    commit(&db, &set);
+    assert_eq!(keyspace.get("a").unwrap().unwrap(), b"45");
+    let mark = set.mark();
+    set.write(b"c", Kind::Put, 0, b"6");
+    set.undo_to(mark);
+    assert_eq!(set.len(), 2, "after a mark each write can be taken back");
 }
 
 #[test]

@@ -4,9 +4,6 @@ use crate::ranges::Key;
 use crate::{Result, Value};
 use alluvium_dictionary::merge::{BadOperand, Operator};
 
-/// What a write takes beside its bytes, about: its place in the map.
-const PER_WRITE: usize = size_of::<Key>() + size_of::<Write>();
-
 /// What a key is to become.
 #[derive(Clone, Debug)]
 pub(super) enum Write {
@@ -71,6 +68,9 @@ fn folded(
 }
 
 impl Write {
+    /// What a write takes beside its bytes, about: its place in the map.
+    pub(super) const PER_WRITE: usize = size_of::<Key>() + size_of::<Write>();
+
     /// Returns the memory that the write takes with its key.
     pub(super) fn taken(&self, key: &[u8]) -> usize {
         let bytes = match self {
@@ -79,7 +79,7 @@ impl Write {
             Write::Merge { operand } => operand.len(),
             Write::MergeUpon { operand, value, .. } => operand.len() + value.len(),
         };
-        PER_WRITE + key.len() + bytes
+        Write::PER_WRITE + key.len() + bytes
     }
 
     /// Returns the write with an operand merged into it.

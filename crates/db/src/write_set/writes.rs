@@ -1,0 +1,123 @@
+//! The writes of a set: in the order in which they came until they are asked for, then by key.
+//!
+//! Most transactions that only write are never asked what they have written. Their puts and deletes
+//! stand as in the record of the commit, which takes them as they are. A transaction of 100 puts
+//! takes 1.14 times the instructions of a batch so, and took 1.69 times with a map.
+
+use super::write::Write;
+use crate::engine::Commit;
+use crate::format;
+use crate::ranges::Key;
+use alluvium_base::Kind;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+/// The newest write of each key.
+pub(super) type ByKey = BTreeMap<Key, Write>;
+
+/// The writes of a set.
+#[derive(Clone, Debug)]
+pub(super) struct Writes {
+    /// The bytes that dictionaries put before a key of the keyspace.
+    prefix: usize,
+    /// Puts and deletes in their order. Once there is a map, nothing is added; the next change of
+    /// the map frees it.
+    listed: Commit<'static>,
+    by_key: OnceLock<ByKey>,
+}
+
+impl Writes {
+    /// Returns no writes, for a keyspace whose keys have a prefix of so many bytes.
+    pub(super) fn new(prefix: usize) -> Writes {
+        Writes {
+            prefix,
+            listed: Commit::default(),
+            by_key: OnceLock::new(),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_key
+            .get()
+            .map_or(self.listed.count == 0, BTreeMap::is_empty)
+    }
+
+    /// Returns the writes in their order; `None` once they are kept by key.
+    pub(super) fn listed(&self) -> Option<&Commit<'static>> {
+        self.by_key.get().is_none().then_some(&self.listed)
+    }
+
+    /// Adds a put or a delete to those in their order. Returns the memory that it takes; `None` if
+    /// writes are kept by key.
+    pub(super) fn list(
+        &mut self,
+        prefix: &[u8],
+        key: &[u8],
+        kind: Kind,
+        expires_ms: u64,
+        operand: &[u8],
+    ) -> Option<usize> {
+        if self.by_key.get().is_some() {
+            return None;
+        }
+        debug_assert!(kind != Kind::Merge, "a merge depends on what was written before");
+        debug_assert_eq!(prefix.len(), self.prefix, "all keys are of one keyspace");
+        self.listed.add(prefix, key, kind, expires_ms, operand);
+        Some(Write::PER_WRITE + key.len() + operand.len())
+    }
+
+    /// Returns the newest write of each key.
+    pub(super) fn by_key(&self) -> &ByKey {
+        self.by_key.get_or_init(|| {
+            let mut by_key = ByKey::new();
+            self.visit(|key, kind, expires_ms, operand| {
+                let write = match kind {
+                    Kind::Delete => Write::Delete,
+                    Kind::Put | Kind::Merge => Write::Put {
+                        value: operand.to_vec(),
+                        expires_ms,
+                    },
+                };
+                by_key.insert(Key::from_slice(key), write);
+            });
+            by_key
+        })
+    }
+
+    /// Returns the newest write of each key, to be changed. `memory` is what the writes take: less
+    /// than before where a key was written twice.
+    pub(super) fn by_key_mut(&mut self, memory: &mut usize) -> &mut ByKey {
+        self.by_key();
+        let by_key = self.by_key.get_mut().expect("it was made just now");
+        if self.listed.count > 0 {
+            self.listed = Commit::default();
+            *memory = by_key.iter().map(|(key, write)| write.taken(key)).sum();
+        }
+        by_key
+    }
+
+    /// Visits the keys that are written to, one of them perhaps more than once.
+    pub(super) fn visit_keys(&self, mut visit: impl FnMut(&[u8])) {
+        match self.by_key.get() {
+            Some(by_key) => by_key.keys().for_each(|key| visit(key)),
+            None => self.visit(|key, _, _, _| visit(key)),
+        }
+    }
+
+    /// Visits the writes that stand in their order.
+    fn visit(&self, mut visit: impl FnMut(&[u8], Kind, u64, &[u8])) {
+        for write in self.listed.writes() {
+            match write.expect("it was encoded here") {
+                format::Write::One {
+                    key,
+                    kind,
+                    expires_ms,
+                    operand,
+                } => visit(&key[self.prefix..], kind, expires_ms, operand),
+                format::Write::Range { .. } | format::Write::Ingest { .. } => {
+                    unreachable!("only puts and deletes are listed")
+                }
+            }
+        }
+    }
+}
