@@ -27,7 +27,7 @@ pub(super) struct Writes {
 }
 
 impl Writes {
-    /// Returns no writes, for a keyspace whose keys have a prefix of so many bytes.
+    /// Returns no writes, for a keyspace whose keys have a prefix of `prefix` bytes.
     pub(super) fn new(prefix: usize) -> Writes {
         Writes {
             prefix,
