@@ -339,6 +339,7 @@ impl Shared {
             self.engine.seal_deletes();
         }
         self.engine.end_old_transactions();
+        self.engine.locks.spare();
         self.engine.give_back_memtables(MOST_IDLE_ROUNDS);
         let (checkpoint, outgrown) = (self.engine.outgrown_checkpoint(), &mut keeping.outgrown);
         if checkpoint != outgrown.0 {

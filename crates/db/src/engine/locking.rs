@@ -1,8 +1,9 @@
 //! The locks that transactions hold on keys and ranges, and how all other writes respect them.
 //!
-//! Ordinary writes do not take them until the first locking transaction begins: then all writes do,
-//! from a moment on at which no write is under way that did not know of it, and all that were are
-//! visible. So a store without locking transactions does not pay for them.
+//! Ordinary writes take them only while there are locking transactions: from a moment on at which
+//! no write is under way that did not know of the first one, and all that were are visible. Once no
+//! locking transaction is open, and none was for a while, writes leave the locks alone again. So a
+//! store without locking transactions does not pay for them.
 //!
 //! A writer holds its locks until what it has written is visible. So a reader that holds the lock
 //! of a key sees, in what is visible, the newest value that there is.
@@ -15,6 +16,7 @@ use crate::format::{self, Write};
 use crate::lock_manager::{LockManager, Mode, Owner, Refused};
 use crate::{Error, Result};
 use alluvium_dictionary::range::KeyRange;
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -26,13 +28,23 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     manager: LockManager,
-    /// Whether writes take locks.
+    /// Whether writes take locks. It changes under the lock of `demand`.
     wanted: AtomicBool,
-    /// Whether no write is under way that does not.
-    settled: AtomicBool,
+    demand: Mutex<Demand>,
     /// Whether writes that are no transaction give up at once. For tests on one thread.
     #[cfg(all(test, not(alluvium_model_check)))]
     impatient: AtomicBool,
+}
+
+/// Who needs that all writes take locks.
+#[derive(Debug, Default)]
+struct Demand {
+    /// How many locking transactions are open.
+    open: usize,
+    /// Whether writes take locks, and no write is under way that does not.
+    is_settled: bool,
+    /// Whether none was open when this was looked at last, nor was one begun since.
+    is_idle: bool,
 }
 
 /// The locks of a commit that is no locking transaction; they are released when this is dropped.
@@ -51,7 +63,7 @@ impl Drop for OfCommit<'_> {
 impl Locks {
     /// Returns whether writes must take locks. A writer asks while it pins the epoch of writers.
     #[inline]
-    pub(super) fn are_wanted(&self) -> bool {
+    pub(crate) fn are_wanted(&self) -> bool {
         self.wanted.load(Ordering::SeqCst) && !is_planted(Fault::WritesIgnoreLocks)
     }
 
@@ -75,9 +87,28 @@ impl Locks {
         self.manager.next_number()
     }
 
-    /// Releases what a transaction holds.
-    pub(crate) fn release(&self, number: u64) {
+    /// Ends a locking transaction: releases what it holds.
+    pub(crate) fn end(&self, number: u64) {
         self.manager.release(number);
+        let mut demand = self.demand.lock();
+        assert!(demand.open > 0, "each end has its begin");
+        demand.open -= 1;
+    }
+
+    /// Has writes leave the locks alone if no locking transaction is open, and none was since this
+    /// was called last: one that begins waits until all writes know of it.
+    pub(crate) fn spare(&self) {
+        // One that begins waits for writers, which may wait for who calls this.
+        let Some(mut demand) = self.demand.try_lock() else {
+            return;
+        };
+        if demand.open > 0 || !demand.is_settled {
+            return;
+        }
+        if std::mem::replace(&mut demand.is_idle, true) {
+            demand.is_settled = false;
+            self.wanted.store(false, Ordering::SeqCst);
+        }
     }
 
     /// Returns how many locks a transaction holds.
@@ -104,9 +135,12 @@ pub(crate) fn only(key: &[u8]) -> KeyRange {
 }
 
 impl Engine {
-    /// Has all writes respect the locks of transactions from now on.
-    pub(crate) fn want_locks(&self) {
-        if self.locks.settled.load(Ordering::Acquire) {
+    /// Begins a locking transaction: all writes respect its locks until [`Locks::end`].
+    pub(crate) fn begin_locking(&self) {
+        let mut demand = self.locks.demand.lock();
+        demand.open += 1;
+        demand.is_idle = false;
+        if demand.is_settled {
             return;
         }
         self.locks.wanted.store(true, Ordering::SeqCst);
@@ -114,7 +148,7 @@ impl Engine {
         // Nor is an ingest under way that does not know of it.
         drop(self.ingests.attaching.read());
         self.visible.wait_for(self.queue.last());
-        self.locks.settled.store(true, Ordering::Release);
+        demand.is_settled = true;
     }
 
     /// Locks a range for a transaction, and waits for others.

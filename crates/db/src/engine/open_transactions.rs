@@ -177,7 +177,7 @@ impl Engine {
     /// Begins a transaction, and pins the place that it reads at if it has one.
     pub(crate) fn begin_transaction(&self, options: &TransactionOptions) -> Arc<OpenTransaction> {
         if options.concurrency == Concurrency::Locking {
-            self.want_locks();
+            self.begin_locking();
         }
         let number = self.locks.next_number();
         let reads_newest =
@@ -218,7 +218,7 @@ impl Engine {
             self.close_snapshot(place);
         }
         if open.concurrency == Concurrency::Locking {
-            self.locks.release(open.number);
+            self.locks.end(open.number);
         }
         self.transactions.list.lock().open.remove(&open.number);
         self.transactions.counter(how).fetch_add(1, Ordering::Relaxed);

@@ -4,13 +4,14 @@
 use super::cycles;
 use super::driver::scale;
 use super::history::{Committed, History, LISTS, Op, State};
+use crate::fault::{self, Fault};
 use crate::simulation::OpenIn as _;
 use crate::transaction_options::{Concurrency, Isolation, TransactionOptions};
-use crate::{Db, ErrorKind, Keyspace, KeyspaceOptions, Options, Result};
+use crate::{Db, ErrorKind, Keyspace, KeyspaceOptions, Options, Result, WriteBatch};
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 
 const THREADS: u64 = 4;
 const KEYS: u8 = 4;
@@ -177,4 +178,87 @@ fn threads_with_both_mechanisms_leave_histories_that_are_permitted() {
             assert!(found.is_empty(), "{isolation:?} {seed}: {found:#?}\n{history}");
         }
     }
+}
+
+/// Writers set two keys to the same value in a batch, while locking transactions come and go, and a
+/// thread has writes leave the locks alone whenever it can. Returns whether a transaction that had
+/// locked the first key ever saw another value of the second.
+fn sees_half_of_a_batch(seed: u64, do_writers_ignore_locks: bool) -> bool {
+    let db = Options::new().memory(16 << 20).workers(1).in_memory().unwrap();
+    let pairs = db.keyspace("pairs").unwrap();
+    let engine = &pairs.shared().engine;
+    let locking = TransactionOptions::new().concurrency(Concurrency::Locking);
+    let (is_over, has_seen) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|threads| {
+        for writer in 0..2u32 {
+            let (db, pairs, is_over) = (&db, &pairs, &is_over);
+            threads.spawn(move || {
+                for number in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    let value = (2 * number + writer).to_be_bytes();
+                    let mut batch = WriteBatch::new();
+                    batch.put(pairs, "one", value).unwrap();
+                    batch.put(pairs, "two", value).unwrap();
+                    match do_writers_ignore_locks {
+                        true => fault::with(Fault::WritesIgnoreLocks, || db.write(&batch)).unwrap(),
+                        false => db.write(&batch).unwrap(),
+                    };
+                }
+            });
+        }
+        threads.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                engine.locks.spare();
+                std::thread::yield_now();
+            }
+        });
+        let mut random = fastrand::Rng::with_seed(seed);
+        for _ in 0..400 {
+            let transaction = db.begin_with(&locking);
+            let one = transaction.get(&pairs, "one").unwrap();
+            for _ in 0..random.u32(..4) {
+                std::thread::yield_now();
+            }
+            has_seen.fetch_or(one != transaction.get(&pairs, "two").unwrap(), Ordering::Relaxed);
+            transaction.rollback();
+            for _ in 0..random.u32(..4) {
+                std::thread::yield_now();
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    has_seen.into_inner()
+}
+
+#[test]
+fn locks_hold_although_writes_leave_them_alone_between_transactions() {
+    assert!(!sees_half_of_a_batch(28, false));
+    let finds = (0..1_000).any(|seed| sees_half_of_a_batch(seed, true));
+    assert!(finds, "writes that ignore locks are noticed");
+}
+
+#[test]
+fn writes_leave_the_locks_alone_once_no_locking_transaction_is_open() {
+    let db = Options::new().memory(16 << 20).workers(0).in_memory().unwrap();
+    let pairs = db.keyspace("pairs").unwrap();
+    let locks = &pairs.shared().engine.locks;
+    let locking = TransactionOptions::new().concurrency(Concurrency::Locking);
+    assert!(!locks.are_wanted());
+    let open = db.begin_with(&locking);
+    for _ in 0..3 {
+        locks.spare();
+        assert!(locks.are_wanted(), "one is open");
+    }
+    open.rollback();
+    locks.spare();
+    assert!(locks.are_wanted(), "one was open a moment ago");
+    db.begin_with(&locking).rollback();
+    locks.spare();
+    assert!(locks.are_wanted(), "one was begun meanwhile");
+    locks.spare();
+    assert!(!locks.are_wanted());
+    drop(db.begin_with(&locking));
+    assert!(locks.are_wanted());
 }
