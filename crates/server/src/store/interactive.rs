@@ -2,9 +2,9 @@
 //! until the commit.
 //!
 //! They are optimistic, so that no thread which serves connections waits for a client. Each command
-//! works on a [`Transaction`] within the client's one; what it has written goes there once it has
-//! succeeded. Only strings are written: what the server knows of collections in memory would have
-//! to be as of the begin, too.
+//! works on a [`Transaction`] within that of the client, which takes over what the command has
+//! written once it has succeeded. Only strings are written: what the server knows of collections in
+//! memory would have to be as of the begin, too.
 
 use super::databases::{Numbers, database_of};
 use super::transaction::{Outcome, Transaction, moment};
@@ -54,7 +54,7 @@ struct Expiries {
     last_ms: u64,
 }
 
-/// The part that one command has in the transaction of a client.
+/// The part of a command in the transaction of a client.
 pub(crate) struct Within<'s> {
     base: &'s alluvium::Transaction,
     /// The keys that were written to, and when each expires.

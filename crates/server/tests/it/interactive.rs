@@ -315,6 +315,19 @@ fn commands_that_read_and_write_lose_nothing_beside_transactions() {
     fixture.client().script(&format!("GET n => \"{}\"", 4 * EACH));
 }
 
+#[test]
+fn a_forgotten_transaction_is_ended_while_its_connection_is_silent() {
+    let fixture = Fixture::new();
+    let mut silent = fixture.client();
+    silent.script("BEGIN TIMEOUT 30 => OK\nSET k 1 => OK");
+    wait_until("the transaction is ended", || {
+        fixture.db.transactions().is_empty()
+    });
+    assert_eq!(fixture.db.stats().transactions.timeouts, 1);
+    assert!(silent.ask("GET k").starts_with("-ABORTED "));
+    silent.script("ABORT => OK\nGET k => nil");
+}
+
 /// Commands on few keys, so that they meet.
 fn any_command(random: &mut fastrand::Rng) -> String {
     let key = ["a", "b", "c", "d"][random.usize(..4)];
