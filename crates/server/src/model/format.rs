@@ -124,7 +124,7 @@ pub(crate) fn record_key(database: u8, key: &[u8]) -> InnerKey {
 
 /// Whether a key is the place of a user's key.
 pub(crate) fn is_record(inner: &[u8]) -> bool {
-    inner.len() >= 2 && inner[1] == RECORD
+    inner.get(1) == Some(&RECORD)
 }
 
 /// The user's key of a place.

@@ -328,6 +328,22 @@ fn a_forgotten_transaction_is_ended_while_its_connection_is_silent() {
     silent.script("ABORT => OK\nGET k => nil");
 }
 
+#[test]
+fn a_pause_of_writers_holds_commit_and_no_command_before_it() {
+    let fixture = Fixture::new();
+    let (mut one, mut two) = (fixture.client(), fixture.client());
+    one.script("BEGIN TIMEOUT 600000 => OK\nSET k 1 => OK");
+    two.script("CLIENT PAUSE 100000 WRITE => OK");
+    one.script("SET j 1 => OK\nGET k => \"1\"");
+    one.send_bytes(b"COMMIT\r\n");
+    for _ in 0..50 {
+        two.script("GET k => nil");
+    }
+    two.script("CLIENT UNPAUSE => OK");
+    assert_eq!(one.reply(), "OK");
+    two.script("MGET k j => [\"1\" \"1\"]");
+}
+
 /// Commands on few keys, so that they meet.
 fn any_command(random: &mut fastrand::Rng) -> String {
     let key = ["a", "b", "c", "d"][random.usize(..4)];
