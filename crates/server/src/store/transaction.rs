@@ -186,6 +186,7 @@ impl<'s> Transaction<'s> {
     fn read(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>, Failure> {
         drop(self.reading.take());
         if let Some(within) = &self.within {
+            self.reading.set(self.store.wait_for_room_to_read(keys.len()));
             return within.read(self.store, keys);
         }
         let (values, reading) = self.store.read_charged(&self.store.data, keys)?;
