@@ -122,6 +122,11 @@ pub(crate) fn record_key(database: u8, key: &[u8]) -> InnerKey {
     inner
 }
 
+/// Whether a key is the place of a user's key.
+pub(crate) fn is_record(inner: &[u8]) -> bool {
+    inner.get(1) == Some(&RECORD)
+}
+
 /// The user's key of a place.
 pub(crate) fn user_key(inner: &[u8]) -> &[u8] {
     inner.get(2..).unwrap_or_default()

@@ -146,6 +146,7 @@ pub(super) fn reset(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_
 /// Takes back what a session has left elsewhere.
 pub(super) fn forget(session: &mut Session) {
     session.multi.end(&session.shared.store);
+    session.interactive = None;
     session.client.queued.store(-1, Ordering::Relaxed);
 }
 

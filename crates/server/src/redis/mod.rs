@@ -10,6 +10,7 @@
 //! then a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`,
 //! `sets.rs`, `lists.rs`, `sorted/`, `ordered.rs` (what Redis has not); `catalog.rs`, `classes.rs`
 //! and `permission.rs` (who may use them), `acl.rs`; `connection.rs`, `transactions.rs`,
+//! `interactive.rs` (BEGIN and COMMIT),
 //! `admin.rs`, `saving.rs`, `clients.rs`, `info/`, `watching.rs` (MONITOR); `direct.rs` (commands
 //! without a connection).
 //!
@@ -34,6 +35,7 @@ mod draw;
 mod expiry;
 mod hashes;
 mod info;
+mod interactive;
 mod keys;
 mod latency;
 mod limits;

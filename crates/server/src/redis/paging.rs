@@ -170,7 +170,7 @@ impl Session {
         let bytes = args.iter().map(<[u8]>::len).sum::<usize>();
         let budget = &self.shared.budget;
         let free = budget.limit().saturating_sub(budget.used());
-        self.multi.held() + bytes <= SMALL_HOLDER || bytes <= free
+        self.multi.held() + self.within_held() + bytes <= SMALL_HOLDER || bytes <= free
     }
 
     /// Whether one more key may be watched that takes `bytes` of memory. What is watched is charged

@@ -12,7 +12,7 @@ use crate::monitor::Feed;
 use crate::net::{Input, Protocol, Served};
 use crate::resp::{self, Args, BadRequest, Parser, Progress, Reply, Requests, Tail, Version};
 use crate::shared::{Client, Shared};
-use crate::store::Reading;
+use crate::store::{Interactive, Reading};
 use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -51,6 +51,8 @@ pub(crate) struct Session {
     pub(super) touches_keys: bool,
     pub(super) replies: Replies,
     pub(super) multi: Multi,
+    /// What BEGIN has begun.
+    pub(super) interactive: Option<Box<Interactive>>,
     pub(super) is_ending: bool,
     pub(super) wants_sync: bool,
     pub(super) paging: Paging,
@@ -131,6 +133,7 @@ impl Session {
             touches_keys: true,
             replies: Replies::On,
             multi: Multi::default(),
+            interactive: None,
             is_ending: false,
             wants_sync: false,
             paging: Paging::default(),
@@ -201,6 +204,7 @@ impl Session {
                         return self.pause(hold, (at, index), reply, context);
                     }
                 }
+                Action::Data(_) if self.interactive.is_some() => self.run_within(command, args, output),
                 Action::Data(_) => {
                     let batch = self.gather(requests, buffer, command, at);
                     let read = read.take().filter(|(of, _)| *of == batch.len());
@@ -368,10 +372,12 @@ impl Session {
         Flow::Wait
     }
 
-    /// Whether CLIENT PAUSE holds a command. What is queued for EXEC waits with it.
+    /// Whether CLIENT PAUSE holds a command. What is queued for EXEC waits with it, and what was
+    /// written since BEGIN with COMMIT.
     fn is_paused(&self, command: &Command, context: &Context<'_>) -> bool {
         let is_queued = self.multi.is_begun() && !command.runs_in_multi();
-        let is_exempt = is_queued || command.name == "client" || command.is_for_strangers();
+        let is_within = self.interactive.is_some() && matches!(command.action, Action::Data(_));
+        let is_exempt = is_queued || is_within || command.name == "client" || command.is_for_strangers();
         !is_exempt
             && self
                 .shared
@@ -475,7 +481,7 @@ impl Session {
 
     /// Drops replies that the client does not want. `before` is what it wanted when the command
     /// began.
-    fn hold_back(&mut self, before: Replies, output: &mut Vec<u8>, start: usize) {
+    pub(super) fn hold_back(&mut self, before: Replies, output: &mut Vec<u8>, start: usize) {
         match before {
             Replies::Off if self.replies == Replies::On => {}
             Replies::Off => output.truncate(start),
@@ -579,7 +585,7 @@ impl Protocol for Session {
 
     fn held(&self) -> usize {
         let shown = self.feed.as_ref().map_or(0, |feed| feed.held());
-        self.requests.as_ref().map_or(0, Requests::memory) + self.multi.held() + shown
+        self.requests.as_ref().map_or(0, Requests::memory) + self.multi.held() + self.within_held() + shown
     }
 
     fn pushed(&mut self, output: &mut Vec<u8>, waker: &Waker) -> bool {

@@ -6,7 +6,7 @@ use super::{
     strings,
 };
 use super::{bitfield, bits, clients, latency, memory, numbered, small, sort, watching};
-use super::{session::Session, subcommands, transactions, walks};
+use super::{interactive, session::Session, subcommands, transactions, walks};
 use crate::error::Failure;
 use crate::resp::{Args, Reply, number};
 use crate::store::{Mode, Transaction};
@@ -114,7 +114,7 @@ impl Command {
 
     /// Whether CLIENT PAUSE of writes holds it.
     pub(super) fn waits_for_writers(&self) -> bool {
-        self.has(WRITE) || self.name == "exec"
+        self.has(WRITE) || matches!(self.name, "exec" | "commit")
     }
 
     pub(super) fn takes(&self, count: usize) -> bool {
@@ -534,6 +534,9 @@ static SERVER: &[Command] = &[
     session("server", "save", 1, ADMIN | NOT_IN_MULTI, saving::save, "Makes a backup."),
     session("server", "slowlog", -2, ADMIN, admin::slowlog, "Commands that took long."),
     session("server", "time", 1, FAST, admin::time, "The time."),
+    session("transactions", "abort", 1, NOT_IN_MULTI | FAST, interactive::abort, "Ends a transaction: nothing of it is written."),
+    session("transactions", "begin", -1, NOT_IN_MULTI | FAST, interactive::begin, "Begins a transaction of what follows until COMMIT."),
+    session("transactions", "commit", 1, NOT_IN_MULTI, interactive::commit, "Writes all of a transaction, or nothing if it met a conflict."),
     session("transactions", "discard", 1, IN_MULTI | FAST, transactions::discard, "Forgets what was queued since MULTI."),
     session("transactions", "exec", 1, IN_MULTI | UNSEEN, transactions::exec, "Executes what was queued since MULTI, all or nothing."),
     session("transactions", "multi", 1, IN_MULTI | FAST, transactions::multi, "Queues what follows."),

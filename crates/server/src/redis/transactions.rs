@@ -117,6 +117,11 @@ impl Multi {
 }
 
 pub(super) fn multi(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if session.interactive.is_some() {
+        return Err(Failure::say(
+            "ERR MULTI after BEGIN is not allowed: COMMIT or ABORT first",
+        ));
+    }
     if session.multi.is_begun() {
         return Err(Failure::say("ERR MULTI calls can not be nested"));
     }
@@ -136,6 +141,11 @@ pub(super) fn discard(session: &mut Session, _args: Args<'_>, reply: &mut Reply<
 }
 
 pub(super) fn watch(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if session.interactive.is_some() {
+        return Err(Failure::say(
+            "ERR WATCH after BEGIN is not allowed: what a transaction reads is watched",
+        ));
+    }
     if session.multi.is_begun() {
         return Err(Failure::say("ERR WATCH inside MULTI is not allowed"));
     }

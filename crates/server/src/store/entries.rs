@@ -128,7 +128,10 @@ impl Transaction<'_> {
     /// The key holds this string and nothing else. What it held is read only where that may be a
     /// collection (S8).
     pub(crate) fn set_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), Failure> {
-        if self.store.marks.may_hold(self.database, key) || self.has_own_collection(key) {
+        // In the transaction of a client the string depends on what the key held: nothing else
+        // would tell its commit that the key has got a collection meanwhile.
+        let may_hold = self.within.is_some() || self.store.marks.may_hold(self.database, key);
+        if may_hold || self.has_own_collection(key) {
             self.clear(key)?;
         }
         self.put_text(key, parts, expires_ms)?;

@@ -8,9 +8,10 @@
 //!
 //! *Read in this order*: `transaction.rs` (what a command reads and writes through), `entries.rs`
 //! (typed keys on top of it), `scan.rs` (walks), `locks.rs`, `databases.rs` (SWAPDB),
-//! `staging.rs` (collections larger than a commit), `order/` (ranks in sorted sets), `working.rs`
-//! (memory of commands), `marks.rs` (which keys may have collections), `upgrade.rs` (stores of
-//! earlier versions), `clock.rs`, `idle.rs`, `reaper.rs` with `expiring.rs`.
+//! `interactive.rs` (transactions of clients), `staging.rs` (collections larger than a commit),
+//! `order/` (ranks in sorted sets), `working.rs` (memory of commands), `marks.rs` (which keys may
+//! have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`, `idle.rs`, `reaper.rs`
+//! with `expiring.rs`.
 //!
 //! Invariants:
 //!
@@ -32,6 +33,7 @@ mod databases;
 mod entries;
 mod expiring;
 mod idle;
+mod interactive;
 mod locks;
 mod lookups;
 mod marks;
@@ -45,6 +47,7 @@ mod upgrade;
 mod working;
 
 pub(crate) use databases::{Databases, numbers_of};
+pub(crate) use interactive::{Dependence, Interactive, explained};
 pub(crate) use locks::{Held, Mode, Wanted};
 pub(crate) use lookups::Lookups;
 pub(crate) use order::Counting;

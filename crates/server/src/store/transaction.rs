@@ -2,6 +2,7 @@
 //! one.
 
 use super::databases::{Numbers, database_of};
+use super::interactive::Within;
 use super::locks::Held;
 use super::marks::MarkChanges;
 use super::order::Open;
@@ -65,6 +66,8 @@ pub(crate) struct Transaction<'s> {
     pub(super) staged: Staged<'s>,
     /// The memory of what was read last.
     reading: Cell<Option<Reading>>,
+    /// The transaction of a client that it is a part of, if any: what is read comes from there.
+    pub(super) within: Option<Box<Within<'s>>>,
     /// User's keys that were written to, by the databases that clients know.
     touched: Vec<(u8, Box<[u8]>)>,
     /// How many bytes were written blindly.
@@ -109,6 +112,7 @@ impl<'s> Transaction<'s> {
             orders: Vec::new(),
             staged: Staged::default(),
             reading: Cell::new(None),
+            within: None,
             touched: Vec::new(),
             bytes: 0,
             expiring: 0,
@@ -181,6 +185,10 @@ impl<'s> Transaction<'s> {
     /// Values of the store. The memory that long ones take is charged until the next ones are read.
     fn read(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>, Failure> {
         drop(self.reading.take());
+        if let Some(within) = &self.within {
+            self.reading.set(self.store.wait_for_room_to_read(keys.len()));
+            return within.read(self.store, keys);
+        }
         let (values, reading) = self.store.read_charged(&self.store.data, keys)?;
         self.reading.set(reading);
         Ok(values)
@@ -227,6 +235,9 @@ impl<'s> Transaction<'s> {
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>, expires_ms: u64) {
         self.store.sizes.note_kept(value.len());
         self.count_expiring(key.len() + value.len(), expires_ms);
+        if let Some(within) = &mut self.within {
+            within.wrote(&key, expires_ms);
+        }
         match moment(expires_ms) {
             Some(until) => self.writes().put_until(key, value, until),
             None => self.writes().put(key, value),
@@ -264,6 +275,9 @@ impl<'s> Transaction<'s> {
 
     /// The key has no value.
     pub(crate) fn delete(&mut self, key: InnerKey) {
+        if let Some(within) = &mut self.within {
+            within.wrote(&key, 0);
+        }
         self.writes().delete(key);
     }
 
@@ -273,6 +287,9 @@ impl<'s> Transaction<'s> {
         reason = "callers make the keys for this call"
     )]
     pub(crate) fn delete_range(&mut self, start: InnerKey, end: InnerKey) {
+        if let Some(within) = &mut self.within {
+            within.deleted_range();
+        }
         self.writes().delete_range(start, Some(&end));
     }
 
@@ -282,6 +299,10 @@ impl<'s> Transaction<'s> {
         reason = "callers make the keys for this call"
     )]
     pub(crate) fn scan(&self, start: InnerKey, end: InnerKey, direction: scan::Direction) -> scan::Scan<'_> {
+        assert!(
+            self.within.is_none(),
+            "no command walks in the transaction of a client"
+        );
         scan::Scan::new(self, &start, &end, direction)
     }
 
@@ -306,6 +327,11 @@ impl<'s> Transaction<'s> {
     pub(super) fn has_own_collection(&self, key: &[u8]) -> bool {
         let adds_any = self.marks.as_ref().is_some_and(|marks| marks.adds_any());
         adds_any && self.own_value(&format::record_key(self.database, key)).is_some()
+    }
+
+    /// Whether it has changed any collection.
+    pub(super) fn changes_collections(&self) -> bool {
+        self.marks.is_some() || !self.orders.is_empty()
     }
 
     /// Notes that a user's key was written to.
@@ -475,7 +501,7 @@ impl<'s> Transaction<'s> {
 }
 
 /// When a value expires, if it does. Beyond what a moment can be is never.
-fn moment(expires_ms: u64) -> Option<SystemTime> {
+pub(super) fn moment(expires_ms: u64) -> Option<SystemTime> {
     let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
     until.filter(|_| expires_ms != 0)
 }

@@ -12,6 +12,7 @@ mod connections;
 mod differential;
 mod expired;
 mod guesses;
+mod interactive;
 mod keys;
 mod kill;
 mod large;

@@ -1,0 +1,201 @@
+//! BEGIN, COMMIT and ABORT: what a connection sends in between is a transaction, and each command
+//! is answered at once.
+
+use super::args::{Options, integer, is};
+use super::batch::Length;
+use super::paging::no_room;
+use super::session::Session;
+use super::table::Command;
+use crate::error::Failure;
+use crate::resp::{Args, Reply};
+use crate::store::{Dependence, Interactive, Lookups, Outcome, explained};
+use alluvium::{Isolation, TransactionOptions};
+use std::borrow::Cow;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+type Done = Result<(), Failure>;
+
+/// After how long a transaction is ended if it does not say otherwise, and what it may say at most,
+/// in milliseconds.
+const TIMEOUT_MS: u64 = 60_000;
+const MOST_TIMEOUT_MS: u64 = 600_000;
+
+/// Returns what the options of BEGIN say.
+fn options(args: Args<'_>) -> Result<TransactionOptions, Failure> {
+    let mut chosen = TransactionOptions::new().timeout(Duration::from_millis(TIMEOUT_MS));
+    let (mut has_isolation, mut has_concurrency, mut has_timeout) = (false, false, false);
+    let mut options = Options::new(args, 1);
+    while let Some(word) = options.next() {
+        let has = if is(word, "SERIALIZABLE") {
+            &mut has_isolation
+        } else if is(word, "SNAPSHOT") {
+            chosen = chosen.isolation(Isolation::Snapshot);
+            &mut has_isolation
+        } else if is(word, "OPTIMISTIC") {
+            &mut has_concurrency
+        } else if is(word, "LOCKING") {
+            return Err(Failure::say(
+                "ERR BEGIN LOCKING is not possible: a client that waits for a lock would hold up others. Use OPTIMISTIC, \
+                 and run a transaction again that met a conflict",
+            ));
+        } else if is(word, "TIMEOUT") {
+            chosen = chosen.timeout(timeout(options.value()?)?);
+            &mut has_timeout
+        } else {
+            return Err(Failure::SYNTAX);
+        };
+        if std::mem::replace(has, true) {
+            return Err(Failure::SYNTAX);
+        }
+    }
+    Ok(chosen)
+}
+
+fn timeout(text: &[u8]) -> Result<Duration, Failure> {
+    let milliseconds = u64::try_from(integer(text)?).unwrap_or(0);
+    match milliseconds {
+        1..=MOST_TIMEOUT_MS => Ok(Duration::from_millis(milliseconds)),
+        _ => Err(Failure::say("ERR TIMEOUT is 1 to 600000 milliseconds")),
+    }
+}
+
+pub(super) fn begin(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if session.interactive.is_some() {
+        return Err(Failure::say(
+            "ERR BEGIN calls can not be nested: COMMIT or ABORT first",
+        ));
+    }
+    let options = options(args)?.max_write_bytes(session.shared.config.limits.transaction);
+    let dependence = match options.isolation {
+        Isolation::Serializable => Dependence::Tracked,
+        Isolation::Snapshot => Dependence::None,
+    };
+    let begun = Interactive::begin(&session.shared.store, &options, dependence);
+    session.interactive = Some(Box::new(begun));
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn commit(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let Some(interactive) = session.interactive.take() else {
+        return Err(Failure::say("ERR COMMIT without BEGIN"));
+    };
+    let store = Arc::clone(&session.shared.store);
+    let waits = store.waits_for_disk();
+    if interactive.commit(&store)? == Outcome::Committed {
+        session.wants_sync |= waits;
+    }
+    reply.ok();
+    Ok(())
+}
+
+pub(super) fn abort(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    if session.interactive.take().is_none() {
+        return Err(Failure::say("ERR ABORT without BEGIN"));
+    }
+    reply.ok();
+    Ok(())
+}
+
+/// Returns whether a command may stand between BEGIN and COMMIT: it reads and writes records of
+/// keys that it names, and no elements.
+fn runs_within(command: &Command) -> bool {
+    match command.group {
+        "string" | "bitmap" => true,
+        "generic" => matches!(
+            command.name,
+            "del"
+                | "unlink"
+                | "exists"
+                | "touch"
+                | "type"
+                | "rename"
+                | "renamenx"
+                | "expire"
+                | "pexpire"
+                | "expireat"
+                | "pexpireat"
+                | "expiretime"
+                | "pexpiretime"
+                | "ttl"
+                | "pttl"
+                | "persist"
+        ),
+        _ => false,
+    }
+}
+
+impl Session {
+    /// Returns how many bytes what BEGIN has begun takes.
+    pub(super) fn within_held(&self) -> usize {
+        self.interactive
+            .as_ref()
+            .map_or(0, |interactive| interactive.held())
+    }
+
+    /// Executes a command between BEGIN and COMMIT. One that fails has changed nothing, and the
+    /// transaction goes on unless it says ABORTED.
+    pub(super) fn run_within(&mut self, command: &'static Command, args: Args<'_>, output: &mut Vec<u8>) {
+        let (start, replies) = (output.len(), self.replies);
+        let counted_as = command.counted_as(args);
+        self.client.set_last_command(counted_as);
+        self.show(command, args);
+        let began = Instant::now();
+        if let Err(failure) = self.try_within(command, args, output) {
+            output.truncate(start);
+            let text = failure.to_string();
+            self.shared.count_error(&text);
+            self.shared.tally.of(counted_as).failed();
+            Reply::new(output, self.version).error(&text);
+        }
+        let took = began.elapsed();
+        Lookups::tell(&self.shared.store);
+        self.shared.tally.of(counted_as).called(1, took);
+        self.note_slow(command, args, took);
+        self.hold_back(replies, output, start);
+    }
+
+    fn try_within(&mut self, command: &Command, args: Args<'_>, output: &mut Vec<u8>) -> Done {
+        if !runs_within(command) {
+            return Err(Failure::Refused(Cow::Owned(format!(
+                "ERR '{}' is not possible between BEGIN and COMMIT, where strings are read and written: use MULTI",
+                command.name
+            ))));
+        }
+        if command.writes() && !self.has_room_in_queue(args) {
+            let counters = &self.shared.counters;
+            counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
+            let text = no_room("the transaction", &self.shared.budget);
+            return Err(Failure::Refused(Cow::Owned(text)));
+        }
+        // A command that panics takes the transaction with it.
+        let mut interactive = self.interactive.take().expect("BEGIN has begun it");
+        let done = self.apply_within(command, args, &mut interactive, output);
+        self.interactive = Some(interactive);
+        done
+    }
+
+    fn apply_within(
+        &mut self,
+        command: &Command,
+        args: Args<'_>,
+        interactive: &mut Interactive,
+        output: &mut Vec<u8>,
+    ) -> Done {
+        let store = Arc::clone(&self.shared.store);
+        interactive.note_reads(command.keys(args).count());
+        let mut part = interactive.part(&store, self.database);
+        let refuses = std::mem::replace(&mut self.paging.refuses, true);
+        let applied = self.apply(command, args, &mut part, output, Length::Whole);
+        self.paging.refuses = refuses;
+        let tail = applied.map_err(|failure| match failure {
+            Failure::Store(error) => explained(error),
+            other => other,
+        })?;
+        assert!(tail.is_none(), "a reply that is needed whole has no parts");
+        let changes = part.into_changes()?;
+        interactive.adopt(&store, &changes)
+    }
+}

@@ -1,0 +1,254 @@
+//! Transactions of clients, which span many requests: reads as of their begin, writes kept aside
+//! until the commit.
+//!
+//! They are optimistic, so that no thread which serves connections waits for a client. Each command
+//! works on a [`Transaction`] within that of the client, which takes over what the command has
+//! written once it has succeeded. Only strings are written: what the server knows of collections in
+//! memory would have to be as of the begin, too.
+
+use super::databases::{Numbers, database_of};
+use super::transaction::{Outcome, Transaction, moment};
+use super::{Mode, Store, Wanted};
+use crate::error::Failure;
+use crate::model::format::{self, InnerKey};
+use crate::waits;
+use alluvium::{Durability, Error, TransactionOptions, Value, WriteSet};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// What a write takes beside its key and its value, about; and a key that was read.
+const PER_WRITE: usize = 200;
+const PER_READ: usize = 96;
+
+/// Whether a transaction depends on the keys that a command has named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dependence {
+    /// They are remembered until the commit.
+    Tracked,
+    /// They are not.
+    None,
+}
+
+/// A transaction of a client.
+pub(crate) struct Interactive {
+    transaction: alluvium::Transaction,
+    /// Under which numbers databases were stored when it was begun.
+    numbers: Numbers,
+    /// The time of all that it does.
+    now_ms: u64,
+    /// How many keys it remembers at most as read.
+    most_reads: usize,
+    dependence: Dependence,
+    reads: usize,
+    /// The records that it has written, and what each takes.
+    written: BTreeMap<InnerKey, usize>,
+    bytes: usize,
+    expiring: Expiries,
+}
+
+/// What expires of what was written.
+#[derive(Clone, Copy, Default)]
+struct Expiries {
+    bytes: u64,
+    keys: u64,
+    last_ms: u64,
+}
+
+/// The part of a command in the transaction of a client.
+pub(crate) struct Within<'s> {
+    base: &'s alluvium::Transaction,
+    /// The keys that were written to, and when each expires.
+    wrote: Vec<(InnerKey, u64)>,
+    has_deleted_range: bool,
+}
+
+impl Within<'_> {
+    /// Reads values as the client's transaction sees them.
+    pub(super) fn read(
+        &self,
+        store: &Store,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<Option<Value>>, Failure> {
+        let _may_wait = waits::may_wait();
+        // Whatever it is, the command ends, and what it has written so far is dropped.
+        let values = self.base.multi_get(&store.data, keys)?;
+        assert!(values.len() == keys.len(), "every key has an answer");
+        Ok(values)
+    }
+
+    pub(super) fn wrote(&mut self, key: &InnerKey, expires_ms: u64) {
+        self.wrote.push((key.clone(), expires_ms));
+    }
+
+    pub(super) fn deleted_range(&mut self) {
+        self.has_deleted_range = true;
+    }
+}
+
+/// What a command has written.
+pub(crate) struct Changes {
+    writes: Option<Box<WriteSet>>,
+    keys: Vec<(InnerKey, u64)>,
+}
+
+impl Transaction<'_> {
+    /// Returns what a command has written within the transaction of a client.
+    ///
+    /// # Errors
+    /// It has changed a collection.
+    pub(crate) fn into_changes(mut self) -> Result<Changes, Failure> {
+        let within = self
+            .within
+            .take()
+            .expect("it is within the transaction of a client");
+        let is_record = |(key, _): &(InnerKey, u64)| format::is_record(key);
+        let is_plain = !within.has_deleted_range && within.wrote.iter().all(is_record);
+        if !is_plain || self.changes_collections() {
+            return Err(Failure::say(
+                "ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI",
+            ));
+        }
+        Ok(Changes {
+            writes: self.writes.take(),
+            keys: within.wrote,
+        })
+    }
+}
+
+impl Interactive {
+    /// Begins a transaction.
+    pub(crate) fn begin(store: &Store, options: &TransactionOptions, dependence: Dependence) -> Interactive {
+        // A database that is swapped from now on is a conflict (S24).
+        let numbers = store.databases.numbers();
+        Interactive {
+            transaction: store.db.begin_with(options),
+            numbers,
+            now_ms: store.now_ms(),
+            most_reads: options.max_tracked,
+            dependence,
+            reads: 0,
+            written: BTreeMap::new(),
+            bytes: 0,
+            expiring: Expiries::default(),
+        }
+    }
+
+    /// Returns what a command on a database reads and writes through.
+    pub(crate) fn part<'s>(&'s self, store: &'s Store, database: u8) -> Transaction<'s> {
+        let number = self.numbers[usize::from(database)];
+        let mut part = Transaction::new(store, number);
+        part.now_ms = self.now_ms;
+        part.within = Some(Box::new(Within {
+            base: &self.transaction,
+            wrote: Vec::new(),
+            has_deleted_range: false,
+        }));
+        part
+    }
+
+    /// Returns about how many bytes of memory it takes.
+    pub(crate) fn held(&self) -> usize {
+        self.bytes + self.reads * PER_READ
+    }
+
+    /// Notes how many keys a command has named.
+    pub(crate) fn note_reads(&mut self, keys: usize) {
+        if self.dependence == Dependence::Tracked {
+            self.reads = self.reads.saturating_add(keys).min(self.most_reads);
+        }
+    }
+
+    /// Takes over what a command has written, all of it or nothing.
+    pub(crate) fn adopt(&mut self, store: &Store, changes: &Changes) -> Result<(), Failure> {
+        let Some(writes) = &changes.writes else {
+            return Ok(());
+        };
+        let savepoint = self.transaction.savepoint();
+        let result = changes.keys.iter().try_for_each(|(key, expires_ms)| {
+            let own = writes.own(key).expect("a key that was written to has a write");
+            let (transaction, data) = (&mut self.transaction, &store.data);
+            match (own.value(), moment(*expires_ms)) {
+                (Some(value), Some(until)) => transaction.put_until(data, key, value, until),
+                (Some(value), None) => transaction.put(data, key, value),
+                (None, _) => transaction.delete(data, key),
+            }
+        });
+        if let Err(error) = result {
+            // One that has ended has nothing to take back.
+            let _ = self.transaction.rollback_to(&savepoint);
+            return Err(explained(error));
+        }
+        self.transaction.release(&savepoint).map_err(explained)?;
+        for (key, expires_ms) in &changes.keys {
+            let value = writes.own(key).and_then(|own| own.value().map(<[u8]>::len));
+            self.note_write(key, value.unwrap_or(0), *expires_ms);
+        }
+        Ok(())
+    }
+
+    fn note_write(&mut self, key: &InnerKey, value: usize, expires_ms: u64) {
+        assert!(format::is_record(key), "only strings are written");
+        let bytes = 2 * key.len() + value + PER_WRITE;
+        let before = self.written.insert(key.clone(), bytes).unwrap_or(0);
+        self.bytes = self.bytes + bytes - before;
+        if expires_ms != 0 {
+            self.expiring.bytes += (key.len() + value) as u64;
+            self.expiring.keys += 1;
+            self.expiring.last_ms = self.expiring.last_ms.max(expires_ms);
+        }
+    }
+
+    /// Commits, under the locks of all keys that were written to (S6): a command that has read such
+    /// a key and is about to write to it does so before, or has to read again.
+    pub(crate) fn commit(self, store: &Store) -> Result<Outcome, Failure> {
+        let mut wanted = Wanted::with_capacity(self.written.len());
+        for record in self.written.keys() {
+            wanted.key(record[0], format::user_key(record), Mode::Exclusive);
+        }
+        let _may_wait = waits::may_wait();
+        let held = store.locks.lock(wanted);
+        if self.written.is_empty() {
+            self.transaction.commit().map_err(explained)?;
+            return Ok(Outcome::Nothing);
+        }
+        if store.databases.numbers() != self.numbers {
+            return Err(Failure::say(
+                "CONFLICT databases were swapped since BEGIN: nothing is written, run the transaction again",
+            ));
+        }
+        self.transaction
+            .commit_with(Durability::Process)
+            .map_err(explained)?;
+        let Expiries { bytes, keys, last_ms } = self.expiring;
+        if bytes > 0 {
+            store.expiring.note(last_ms, bytes, keys);
+        }
+        for record in self.written.keys() {
+            held.touch(database_of(&self.numbers, record[0]), format::user_key(record));
+        }
+        Ok(Outcome::Committed)
+    }
+}
+
+/// What a client is told about an error of its transaction.
+pub(crate) fn explained(error: Error) -> Failure {
+    let text = match error {
+        Error::Conflict { key, .. } => format!(
+            "CONFLICT another client has written to the key \"{}\" since BEGIN: nothing is written, run the transaction again",
+            format::user_key(&key).escape_ascii()
+        ),
+        Error::TransactionTooOld { most } => format!(
+            "ABORTED the transaction was open for longer than {} ms: nothing is written, ABORT it and begin another one, \
+             if need be with a longer TIMEOUT",
+            most.as_millis()
+        ),
+        Error::TransactionEnded { why } => {
+            format!("ABORTED the transaction has ended: {why}: ABORT it and begin another one")
+        }
+        Error::TransactionLimit { what, most, .. } => format!(
+            "ERR {what} of the transaction would exceed {most}: COMMIT it or ABORT it, and do less in one"
+        ),
+        other => return Failure::Store(other),
+    };
+    Failure::Refused(Cow::Owned(text))
+}

@@ -1,0 +1,426 @@
+//! BEGIN, COMMIT, ABORT.
+
+use crate::client::{Client, Fixture, options};
+use alluvium_server::{Limits, ServerOptions};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_transaction_sees_its_own_writes_and_others_see_them_after_commit() {
+    let fixture = Fixture::new();
+    let (mut one, mut two) = (fixture.client(), fixture.client());
+    one.script(
+        r#"
+        MSET a 1 b 2 gone x => OK
+        BEGIN => OK
+        SET a 10 => OK
+        GET a => "10"
+        INCRBY a 5 => :15
+        APPEND b 3 => :2
+        MGET a b nothing => ["15" "23" nil]
+        SET c 1 NX => OK
+        SET c 2 NX => nil
+        SET c 3 GET => "1"
+        DEL gone c nothing => :2
+        EXISTS a b c gone => :2
+        RENAME b d => OK
+        EXPIRE d 100 => :1
+        TTL d => :100
+        SETBIT bits 7 1 => :0
+        GETDEL bits => "\x01"
+        SELECT 1 => OK
+        SET elsewhere 1 => OK
+        SELECT 0 => OK
+        PING => PONG
+        "#,
+    );
+    two.script("MGET a b c d gone => [\"1\" \"2\" nil nil \"x\"]");
+    one.script("COMMIT => OK");
+    two.script(
+        r#"
+        MGET a b c d gone => ["15" nil nil "23" nil]
+        TTL d => :100
+        SELECT 1 => OK
+        GET elsewhere => "1"
+        "#,
+    );
+    one.script("BEGIN SNAPSHOT OPTIMISTIC => OK\nSET a 99 => OK\nABORT => OK\nGET a => \"15\"");
+    one.script("BEGIN SNAPSHOT => OK\nSET a 99 => OK\nRESET => RESET\nGET a => \"15\"\nCOMMIT => -ERR COMMIT without BEGIN");
+    one.send_bytes(b"BEGIN\r\nSET a 7\r\nGET a\r\nCOMMIT\r\nGET a\r\n");
+    let replies: Vec<String> = (0..5).map(|_| one.reply()).collect();
+    assert_eq!(replies, ["OK", "OK", "\"7\"", "OK", "\"7\""]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_the_transaction_goes_on() {
+    let fixture = Fixture::new();
+    fixture.client().script(
+        r#"
+        COMMIT => -ERR COMMIT without BEGIN
+        ABORT => -ERR ABORT without BEGIN
+        BEGIN NONSENSE => -ERR syntax error
+        BEGIN SNAPSHOT SERIALIZABLE => -ERR syntax error
+        BEGIN OPTIMISTIC optimistic => -ERR syntax error
+        BEGIN TIMEOUT => -ERR syntax error
+        BEGIN TIMEOUT 1 TIMEOUT 1 => -ERR syntax error
+        BEGIN TIMEOUT 0 => -ERR TIMEOUT is 1 to 600000 milliseconds
+        BEGIN TIMEOUT -9223372036854775808 => -ERR TIMEOUT is 1 to 600000 milliseconds
+        BEGIN TIMEOUT 600001 => -ERR TIMEOUT is 1 to 600000 milliseconds
+        BEGIN TIMEOUT x => -ERR value is not an integer or out of range
+        BEGIN LOCKING => -ERR BEGIN LOCKING is not possible: a client that waits for a lock would hold up others. Use OPTIMISTIC, and run a transaction again that met a conflict
+        COMMIT => -ERR COMMIT without BEGIN
+        COMMIT now => -ERR wrong number of arguments for 'commit' command
+        MULTI => OK
+        BEGIN => -ERR Command not allowed inside a transaction
+        EXEC => -EXECABORT Transaction discarded because of previous errors.
+        RPUSH list x y => :2
+        SADD set x => :1
+        SET text 1 => OK
+        begin serializable timeout 600000 => OK
+        BEGIN => -ERR BEGIN calls can not be nested: COMMIT or ABORT first
+        MULTI => -ERR MULTI after BEGIN is not allowed: COMMIT or ABORT first
+        WATCH a => -ERR WATCH after BEGIN is not allowed: what a transaction reads is watched
+        EXEC => -ERR EXEC without MULTI
+        RPUSH list z => -ERR 'rpush' is not possible between BEGIN and COMMIT, where strings are read and written: use MULTI
+        KEYS * => -ERR 'keys' is not possible between BEGIN and COMMIT, where strings are read and written: use MULTI
+        FLUSHALL => -ERR 'flushall' is not possible between BEGIN and COMMIT, where strings are read and written: use MULTI
+        NOSUCH => -ERR unknown command 'NOSUCH', with args beginning with:
+        TYPE list => list
+        GET list => -WRONGTYPE Operation against a key holding the wrong kind of value
+        DEL text list => -ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI
+        GET text => "1"
+        SET set 1 => -ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI
+        MSET text 2 list 3 => -ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI
+        RENAME text set => -ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI
+        RENAME list other => -ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI
+        EXPIRE list 10 => -ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI
+        INCRBY text x => -ERR value is not an integer or out of range
+        SET text 5 EX 0 => -ERR invalid expire time in 'set' command
+        GET text => "1"
+        INCR text => :2
+        COMMIT => OK
+        GET text => "2"
+        LRANGE list 0 -1 => ["x" "y"]
+        SMEMBERS set => ["x"]
+        DEL list set => :2
+        "#,
+    );
+}
+
+/// What the second client does between BEGIN and COMMIT of the first, which has read `k`, and
+/// whether they conflict.
+fn commits_after(begin: &str, within: &str, other: &str) -> bool {
+    let fixture = Fixture::new();
+    let (mut one, mut two) = (fixture.client(), fixture.client());
+    two.script("MSET k 1 j 1 => OK\nRPUSH list x => :1");
+    one.script(&format!("{begin} => OK"));
+    for command in within.split(", ") {
+        assert!(!one.ask(command).starts_with('-'), "{command}");
+    }
+    for command in other.split(", ") {
+        assert!(!two.ask(command).starts_with('-'), "{command}");
+    }
+    let before = two.ask("MGET k j");
+    let reply = one.ask("COMMIT");
+    if reply == "OK" {
+        return true;
+    }
+    assert!(reply.starts_with("-CONFLICT "), "{reply}");
+    assert!(reply.contains("nothing is written"), "{reply}");
+    assert_eq!(two.ask("MGET k j"), before, "a conflict writes nothing");
+    one.script("COMMIT => -ERR COMMIT without BEGIN\nSET k 2 => OK\nGET k => \"2\"");
+    false
+}
+
+#[test]
+fn the_second_committer_meets_a_conflict() {
+    for begin in ["BEGIN", "BEGIN SNAPSHOT"] {
+        for other in [
+            "SET k 2",
+            "INCR k",
+            "DEL k",
+            "RENAME k l",
+            "EXPIRE k 100",
+            "FLUSHALL",
+            "DELRANGE [a [z",
+            "DEL k, RPUSH k x",
+            "SWAPDB 0 1, SWAPDB 1 2",
+            "BEGIN, INCR k, COMMIT",
+            "MULTI, INCR k, EXEC",
+        ] {
+            assert!(!commits_after(begin, "INCR k", other), "{begin} {other}");
+            assert!(!commits_after(begin, "SET k 5", other), "{begin} {other}");
+            let only_reads = !other.contains("SWAPDB");
+            assert!(
+                !only_reads || commits_after(begin, "GET k", other),
+                "{begin} {other}"
+            );
+        }
+        for other in [
+            "SET l 2",
+            "GET k",
+            "RPUSH list x",
+            "SELECT 1, SET k 5",
+            "SWAPDB 3 3",
+        ] {
+            assert!(commits_after(begin, "INCR k", other), "{begin} {other}");
+        }
+    }
+}
+
+#[test]
+fn only_serializable_transactions_depend_on_what_they_have_read() {
+    for (within, other) in [("GET k, SET j 5", "INCR k"), ("GET none, SET j 5", "SET none 1")] {
+        assert!(!commits_after("BEGIN", within, other), "{within}");
+        assert!(commits_after("BEGIN SNAPSHOT", within, other), "{within}");
+    }
+}
+
+#[test]
+fn what_is_read_is_as_of_the_begin() {
+    let fixture = Fixture::new();
+    let (mut one, mut two) = (fixture.client(), fixture.client());
+    two.script("MSET a 1 b 1 => OK\nSET brief 1 PX 40 => OK");
+    one.script("BEGIN => OK\nGET a => \"1\"");
+    two.script("MSET a 2 b 2 => OK\nFLUSHALL => OK");
+    std::thread::sleep(Duration::from_millis(60));
+    one.script("MGET a b brief => [\"1\" \"1\" \"1\"]\nCOMMIT => OK\nGET a => nil");
+}
+
+#[test]
+fn a_transaction_that_is_too_old_is_ended_and_says_so_until_it_is_aborted() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    client.script("SET k 1 => OK\nBEGIN TIMEOUT 20 => OK\nSET k 2 => OK");
+    std::thread::sleep(Duration::from_millis(50));
+    for command in ["GET k", "SET k 3", "MSET j 1 k 3", "DEL k"] {
+        let reply = client.ask(command);
+        assert!(
+            reply.starts_with("-ABORTED the transaction was open for longer than 20 ms"),
+            "{command}: {reply}"
+        );
+    }
+    client.script("ABORT => OK\nGET k => \"1\"\nGET j => nil\nBEGIN TIMEOUT 20 => OK\nSET k 2 => OK");
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(client.ask("COMMIT").starts_with("-ABORTED "));
+    client.script("COMMIT => -ERR COMMIT without BEGIN\nGET k => \"1\"");
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_connection_that_is_closed_leaves_no_transaction() {
+    let fixture = Fixture::new();
+    let mut gone = fixture.client();
+    gone.script("BEGIN => OK\nSET k 1 => OK");
+    assert_eq!(fixture.db.transactions().len(), 1);
+    drop(gone);
+    wait_until("the transaction is rolled back", || {
+        fixture.db.transactions().is_empty()
+    });
+    let mut quits = fixture.client();
+    quits.script("GET k => nil\nBEGIN => OK\nSET k 1 => OK\nQUIT => OK");
+    wait_until("the transaction is rolled back", || {
+        fixture.db.transactions().is_empty()
+    });
+    let (mut killed, mut other) = (fixture.client(), fixture.client());
+    let id = killed.ask("CLIENT ID").trim_start_matches(':').to_owned();
+    killed.script("BEGIN => OK\nSET k 1 => OK");
+    other.script(&format!("CLIENT KILL ID {id} => :1"));
+    wait_until("the transaction is rolled back", || {
+        fixture.db.transactions().is_empty()
+    });
+    other.script("GET k => nil");
+}
+
+#[test]
+fn others_on_the_same_loop_go_on_while_a_transaction_is_open() {
+    let fixture = Fixture::with(ServerOptions {
+        loops: Some(1),
+        ..options()
+    });
+    let mut open: Vec<Client> = (0..20).map(|_| fixture.client()).collect();
+    for client in &mut open {
+        client.script("BEGIN => OK\nSET k 1 => OK");
+    }
+    let mut other = fixture.client();
+    other.script("SET k 2 => OK\nMULTI => OK\nAPPEND k 3 => QUEUED\nEXEC => [:2]\nKEYS * => [\"k\"]");
+    for client in &mut open {
+        assert!(client.ask("COMMIT").starts_with("-CONFLICT "));
+    }
+    other.script("GET k => \"23\"");
+}
+
+#[test]
+fn a_transaction_that_writes_too_much_is_told_and_can_be_committed() {
+    let limits = Limits {
+        transaction: 10_000,
+        ..Limits::default()
+    };
+    let fixture = Fixture::with(ServerOptions { limits, ..options() });
+    let (mut client, value) = (fixture.client(), "x".repeat(4000));
+    client.script(&format!("BEGIN => OK\nSET a {value} => OK"));
+    let reply = client.ask(&format!("MSET b {value} c {value}"));
+    assert!(
+        reply.starts_with("-ERR the bytes of the writes of the transaction would exceed 10000"),
+        "{reply}"
+    );
+    client.script("EXISTS a b c => :1\nSET a 1 => OK\nCOMMIT => OK\nMGET a b c => [\"1\" nil nil]");
+}
+
+#[test]
+fn a_watched_key_that_a_transaction_has_written_to_aborts_exec() {
+    let fixture = Fixture::new();
+    let (mut one, mut two) = (fixture.client(), fixture.client());
+    two.script("BEGIN => OK\nSET k 1 => OK");
+    one.script("WATCH k => OK\nMULTI => OK\nSET k 2 => QUEUED");
+    two.script("COMMIT => OK");
+    one.script("EXEC => nil array\nWATCH k => OK\nMULTI => OK\nSET k 2 => QUEUED");
+    two.script("BEGIN => OK\nSET k 1 => OK\nABORT => OK");
+    one.script("EXEC => [OK]");
+}
+
+#[test]
+fn commands_that_read_and_write_lose_nothing_beside_transactions() {
+    const EACH: usize = 300;
+    let fixture = Fixture::new();
+    fixture.client().script("SET n 0 => OK");
+    std::thread::scope(|scope| {
+        for isolation in ["SERIALIZABLE", "SNAPSHOT"] {
+            let fixture = &fixture;
+            scope.spawn(move || {
+                let (mut client, mut done) = (fixture.client(), 0);
+                while done < EACH {
+                    client.script(&format!("BEGIN {isolation} => OK"));
+                    assert!(client.ask("INCR n").starts_with(':'));
+                    let reply = client.ask("COMMIT");
+                    assert!(reply == "OK" || reply.starts_with("-CONFLICT "), "{reply}");
+                    done += usize::from(reply == "OK");
+                }
+            });
+            scope.spawn(move || {
+                let mut client = fixture.client();
+                for _ in 0..EACH {
+                    assert!(client.ask("INCR n").starts_with(':'));
+                    std::thread::yield_now();
+                }
+            });
+        }
+    });
+    fixture.client().script(&format!("GET n => \"{}\"", 4 * EACH));
+}
+
+#[test]
+fn a_forgotten_transaction_is_ended_while_its_connection_is_silent() {
+    let fixture = Fixture::new();
+    let mut silent = fixture.client();
+    silent.script("BEGIN TIMEOUT 30 => OK\nSET k 1 => OK");
+    wait_until("the transaction is ended", || {
+        fixture.db.transactions().is_empty()
+    });
+    assert_eq!(fixture.db.stats().transactions.timeouts, 1);
+    assert!(silent.ask("GET k").starts_with("-ABORTED "));
+    silent.script("ABORT => OK\nGET k => nil");
+}
+
+#[test]
+fn a_pause_of_writers_holds_commit_and_no_command_before_it() {
+    let fixture = Fixture::new();
+    let (mut one, mut two) = (fixture.client(), fixture.client());
+    one.script("BEGIN TIMEOUT 600000 => OK\nSET k 1 => OK");
+    two.script("CLIENT PAUSE 100000 WRITE => OK");
+    one.script("SET j 1 => OK\nGET k => \"1\"");
+    one.send_bytes(b"COMMIT\r\n");
+    for _ in 0..50 {
+        two.script("GET k => nil");
+    }
+    two.script("CLIENT UNPAUSE => OK");
+    assert_eq!(one.reply(), "OK");
+    two.script("MGET k j => [\"1\" \"1\"]");
+}
+
+/// Commands on few keys, so that they meet.
+fn any_command(random: &mut fastrand::Rng) -> String {
+    let key = ["a", "b", "c", "d"][random.usize(..4)];
+    let other = ["a", "b", "c", "d"][random.usize(..4)];
+    let number = random.i32(-20..20);
+    match random.u32(..24) {
+        0 => format!("SET {key} {number}"),
+        1 => format!("SET {key} {number} XX GET"),
+        2 => format!("SET {key} {number} NX"),
+        3 => format!("SET {key} {number} EX 1000"),
+        4 => format!("SET {key} {number} KEEPTTL"),
+        5 => format!("DEL {key} {other}"),
+        6 => format!("INCRBY {key} {number}"),
+        7 => format!("APPEND {key} {number}"),
+        8 => format!("GETSET {key} {number}"),
+        9 => format!("GETDEL {key}"),
+        10 => format!("GETEX {key} PERSIST"),
+        11 => format!("MSET {key} 1 {other} {number}"),
+        12 => format!("MSETNX {key} 1 {other} {number}"),
+        13 => format!("RENAME {key} {other}"),
+        14 => format!("RENAMENX {key} {other}"),
+        15 => format!("EXPIRE {key} {}", number * 1000),
+        16 => format!("PERSIST {key}"),
+        17 => format!("SETRANGE {key} {} xy", random.u32(..20)),
+        18 => format!("SETBIT {key} {} 1", random.u32(..80)),
+        19 => format!("BITOP XOR {key} {other} {key}"),
+        20 => format!("INCRBYFLOAT {key} {number}.5"),
+        21 => format!("MGET {key} {other}"),
+        22 => format!("EXISTS {key} {other}"),
+        _ => format!("STRLEN {key}"),
+    }
+}
+
+#[test]
+fn commands_reply_the_same_between_begin_and_commit_as_without() {
+    let (within, plain) = (Fixture::new(), Fixture::new());
+    let (mut one, mut two) = (within.client(), plain.client());
+    let mut random = fastrand::Rng::with_seed(2811);
+    for turn in 0..150 {
+        let aborts = random.u32(..4) == 0;
+        one.script(if turn % 2 == 0 {
+            "BEGIN => OK"
+        } else {
+            "BEGIN SNAPSHOT => OK"
+        });
+        for _ in 0..random.u32(1..20) {
+            let command = any_command(&mut random);
+            let reply = one.ask(&command);
+            if !aborts {
+                assert_eq!(reply, two.ask(&command), "{turn}: {command}");
+            }
+        }
+        one.script(if aborts { "ABORT => OK" } else { "COMMIT => OK" });
+        let state = "MGET a b c d";
+        assert_eq!(one.ask(state), two.ask(state), "{turn}");
+        for key in ["a", "b", "c", "d"] {
+            let (ours, theirs) = (one.ask(&format!("TTL {key}")), two.ask(&format!("TTL {key}")));
+            assert_eq!(ours == ":-1", theirs == ":-1", "{turn}: {key} {ours} {theirs}");
+        }
+    }
+}
+
+#[test]
+fn users_need_the_right_to_begin_and_to_each_command() {
+    let fixture = Fixture::new();
+    let (mut admin, mut user) = (fixture.client(), fixture.client());
+    admin.script("ACL SETUSER eve on nopass +get +set +select ~a => OK");
+    user.script("AUTH eve x => OK");
+    assert!(user.ask("BEGIN").starts_with("-NOPERM "));
+    admin.script("ACL SETUSER eve +@transaction => OK");
+    user.script("BEGIN => OK\nSET a 1 => OK");
+    assert!(user.ask("SET b 1").starts_with("-NOPERM "));
+    assert!(user.ask("INCR a").starts_with("-NOPERM "));
+    user.script("COMMIT => OK\nGET a => \"1\"");
+    let classes = admin.ask("ACL CAT transaction");
+    for name in ["begin", "commit", "abort"] {
+        assert!(classes.contains(&format!("\"{name}\"")), "{classes}");
+    }
+    assert!(admin.ask("COMMAND DOCS begin").contains("transactions"));
+}
