@@ -554,6 +554,21 @@ fn due(shared: &Shared, text: &mut Text) {
             "Places in the commit order that readers read at.",
             stats.snapshots as f64,
         ),
+        (
+            "held_commits",
+            "Commits after the oldest place that a reader reads at: what they replaced is kept.",
+            stats.held_commits as f64,
+        ),
+        (
+            "transactions_open",
+            "Transactions that are open.",
+            stats.transactions.open as f64,
+        ),
+        (
+            "transactions_oldest_seconds",
+            "The age of the oldest open transaction.",
+            stats.transactions.oldest_ms as f64 / 1e3,
+        ),
         ("tree_height", "Levels of the tree.", f64::from(stats.tree_height)),
         (
             "tree_runs",
@@ -568,4 +583,18 @@ fn due(shared: &Shared, text: &mut Text) {
     ] {
         text.one(name, Gauge, help, value);
     }
+    let ended = &stats.transactions;
+    text.each(
+        "transactions_ended_total",
+        Kind::Counter,
+        "Transactions that have ended, by how.",
+        "how",
+        &[
+            ("committed", ended.committed as f64),
+            ("rolled_back", ended.rolled_back as f64),
+            ("conflict", ended.conflicts as f64),
+            ("deadlock", ended.deadlocks as f64),
+            ("timeout", ended.timeouts as f64),
+        ],
+    );
 }
