@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 /// How many transactions, and how many kept snapshots, a report names at most.
 const MOST: usize = 1000;
 
-/// Returns the open transactions, the oldest first, and the kept snapshots. `commits_held` is how
-/// many commits lie behind the place that one reads at: what they replaced is kept for it.
+/// Returns the open transactions, the oldest first, and the kept snapshots. `commits_held` counts
+/// the commits after the place of a reader: what they replaced is kept for it.
 pub(crate) fn report(db: &Db) -> Value {
     let stats = db.stats();
     let last = db.sequence();

@@ -58,9 +58,9 @@ fn operation(
             format!("{said} {words}").trim_end()
         ))
     };
-    let get = |key: &Vec<u8>, purpose| {
+    let get = |keyspace, key: &Vec<u8>, purpose| {
         step(bytes(key).map(|key| Step::Get {
-            keyspace: keyspace.clone(),
+            keyspace,
             key,
             purpose,
         }))
@@ -68,41 +68,25 @@ fn operation(
     Some(match (word, rest) {
         (b"use", [word]) => name(word).map(Line::Use),
         (b"use", _) => wanted("KEYSPACE"),
-        (b"get", [key]) => get(key, ReadPurpose::Value),
-        (b"get-for-update", [key]) => get(key, ReadPurpose::Update),
+        (b"get", [key]) => get(keyspace, key, ReadPurpose::Value),
+        (b"get-for-update", [key]) => get(keyspace, key, ReadPurpose::Update),
         (b"get" | b"get-for-update", _) => wanted("KEY"),
         (b"put", [key, value]) => step(bytes(key).and_then(|key| {
             Ok(Step::Put {
-                keyspace: keyspace.clone(),
+                keyspace,
                 key,
                 value: bytes(value)?,
             })
         })),
         (b"put", _) => wanted("KEY VALUE"),
-        (b"delete", [key]) => step(bytes(key).map(|key| Step::Delete {
-            keyspace: keyspace.clone(),
-            key,
-        })),
+        (b"delete", [key]) => step(bytes(key).map(|key| Step::Delete { keyspace, key })),
         (b"delete", _) => wanted("KEY"),
-        (b"delete-range", [from, to @ ..]) if to.len() <= 1 => step(
-            bounds(Some(from), to.first(), bytes).map(|(from, to)| Step::DeleteRange {
-                keyspace: keyspace.clone(),
-                from,
-                to,
-            }),
-        ),
+        (b"delete-range", [from, to @ ..]) if to.len() <= 1 => {
+            step(bounds(Some(from), to.first(), bytes).map(|range| deleted(keyspace, range)))
+        }
         (b"delete-range", _) => wanted("FROM [TO]"),
         (b"scan", words) if words.len() <= 2 => {
-            step(bounds(words.first(), words.get(1), bytes).map(|(from, to)| {
-                Step::Scan(Scan {
-                    keyspace: keyspace.clone(),
-                    from,
-                    to,
-                    direction: Direction::Forward,
-                    limit: None,
-                    what: What::Pairs,
-                })
-            }))
+            step(bounds(words.first(), words.get(1), bytes).map(|range| scanned(keyspace, range)))
         }
         (b"scan", _) => wanted("[FROM [TO]]"),
         (b"savepoint", [word]) => step(name(word).map(Step::Savepoint)),
@@ -117,6 +101,21 @@ fn operation(
 
 /// The first key of a range, and the key behind its last.
 type Bounds = (Vec<u8>, Option<Vec<u8>>);
+
+fn deleted(keyspace: String, (from, to): Bounds) -> Step {
+    Step::DeleteRange { keyspace, from, to }
+}
+
+fn scanned(keyspace: String, (from, to): Bounds) -> Step {
+    Step::Scan(Scan {
+        keyspace,
+        from,
+        to,
+        direction: Direction::Forward,
+        limit: None,
+        what: What::Pairs,
+    })
+}
 
 fn bounds(
     from: Option<&Vec<u8>>,
