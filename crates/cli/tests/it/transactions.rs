@@ -252,6 +252,36 @@ fn what_is_open_is_listed_with_what_it_holds_back() {
 }
 
 #[test]
+fn records_of_a_server_are_not_changed_by_a_script() {
+    let place = bank();
+    let _served = Served::new(&place, &["--web", "off"]);
+    for line in ["put a 1", "delete a", "delete-range a b"] {
+        script(&place, &format!("redis {line}\ncommit\n"), &[])
+            .ended(2)
+            .complained("belongs to the running server");
+    }
+    script(&place, "redis get a\nredis scan\ncommit\n", &[]).ended(0);
+}
+
+#[test]
+fn a_server_elsewhere_is_asked_through_its_page() {
+    let place = bank();
+    let served = Served::new(&place, &[]);
+    let web = served.web.as_deref().expect("it has a page");
+    let other = Place::new();
+    let said = other.done(["transactions", "--server", web, "--json"]).json();
+    assert_eq!(
+        (&said["transactions_open"], &said["snapshots_kept"]),
+        (&0.into(), &0.into())
+    );
+    let text = other.done(["transactions", "--server", web]).text();
+    assert!(
+        text.starts_with("0 open") && text.contains("0 kept snapshots"),
+        "{text}"
+    );
+}
+
+#[test]
 fn a_client_that_is_gone_leaves_no_transaction() {
     let place = bank();
     let _served = Served::new(&place, &["--web", "off"]);
