@@ -4,7 +4,7 @@ use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
 use crate::verbs::{
     backup, bench, check, compact, completions, delete, export, get, import, inspect, keyspaces, lab, man,
-    put, repair, scan, serve, stats,
+    put, repair, scan, serve, stats, transaction, transactions,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -56,6 +56,10 @@ pub enum Verb {
     Import(import::Import),
     /// Write keys and values to a file.
     Export(export::Export),
+    /// Run a script of operations as a transaction.
+    Transaction(transaction::RunScript),
+    /// List open transactions and kept snapshots, and what they hold back.
+    Transactions(transactions::Transactions),
     /// Say what the store holds, and what that takes.
     Stats(stats::Stats),
     /// Read everything and report what is damaged.

@@ -97,6 +97,36 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     text
 }
 
+/// Returns the bytes that [`escape`] has made this text of. Also `\"` is read, as in quotes.
+pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, behind)) = rest.split_first() {
+        if byte != b'\\' {
+            bytes.push(byte);
+            rest = behind;
+            continue;
+        }
+        let (meant, length) = match behind {
+            [b'n', ..] => (b'\n', 1),
+            [b'r', ..] => (b'\r', 1),
+            [b't', ..] => (b'\t', 1),
+            [same @ (b'\\' | b'"'), ..] => (*same, 1),
+            [b'x', high, low, ..] => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                match (digit(*high), digit(*low)) {
+                    (Some(high), Some(low)) => ((high * 16 + low) as u8, 3),
+                    _ => return Err("behind \\x stand two hexadecimal digits".to_owned()),
+                }
+            }
+            _ => return Err(r#"a backslash begins \\, \", \n, \r, \t or \x and two digits"#.to_owned()),
+        };
+        bytes.push(meant);
+        rest = &behind[length..];
+    }
+    Ok(bytes)
+}
+
 /// A field of a JSON object: `"name":"text"`, or `"name_base64":"…"` where the bytes are no text.
 pub(crate) fn json_field(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<()> {
     match std::str::from_utf8(bytes) {
@@ -129,6 +159,15 @@ mod tests {
         assert_eq!(escape("Elbe\tist\nlang\\".as_bytes()), "Elbe\\tist\\nlang\\\\");
         assert_eq!(escape(b"\x1b[31m\xff\xc2\x9b"), "\\x1b[31m\\xff\\xc2\\x9b");
         assert_eq!(escape("Řeka".as_bytes()), "Řeka");
+    }
+
+    #[test]
+    fn what_is_shown_is_read_again() {
+        let all: Vec<u8> = (0..=255).chain("Řeka \\ \u{9b}".bytes()).collect();
+        assert_eq!(unescape(escape(&all).as_bytes()), Ok(all));
+        for wrong in [&b"\\"[..], b"\\q", b"\\x4", b"\\xg0"] {
+            assert!(unescape(wrong).is_err(), "{}", wrong.escape_ascii());
+        }
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub enum Exit {
     Busy = 6,
     /// The disk is full.
     Full = 7,
+    /// Another transaction was in the way.
+    Conflict = 8,
     /// It was stopped by Ctrl-C or a signal.
     Interrupted = 130,
 }
@@ -41,6 +43,7 @@ Exit codes:
     5  the store is damaged
     6  the store is open in another process
     7  the disk is full
+    8  another transaction was in the way; run the command again
   130  stopped by Ctrl-C or a signal; nothing is lost";
 
 impl From<Exit> for ExitCode {
@@ -80,7 +83,7 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
 }
 
 /// Returns an error and its causes, each once: some say their causes themselves.
-fn sentence(error: &anyhow::Error) -> String {
+pub(crate) fn sentence(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
         let said = cause.downcast_ref::<Error>().and_then(in_flags);
@@ -161,6 +164,7 @@ fn of_store(error: &Error) -> Exit {
         ErrorKind::Corrupt => Exit::Damaged,
         ErrorKind::NotFound | ErrorKind::NotAStore => Exit::NotFound,
         ErrorKind::Locked => Exit::Busy,
+        ErrorKind::Conflict | ErrorKind::Deadlock => Exit::Conflict,
         _ => Exit::Failed,
     }
 }

@@ -159,6 +159,14 @@ impl Store {
         serde_json::from_str(&text).context("reading the answer")
     }
 
+    /// Returns the number that answers an operation.
+    pub(crate) fn number(&self, request: &Request) -> Result<u64> {
+        self.one(request, |reply| match reply {
+            Reply::Number(number) => Some(number),
+            _ => None,
+        })
+    }
+
     pub(crate) fn text(&self, request: &Request) -> Result<String> {
         self.one(request, |reply| match reply {
             Reply::Text(text) => Some(text),
@@ -352,6 +360,7 @@ fn exit_of(kind: Kind) -> Exit {
         Kind::Usage => Exit::Usage,
         Kind::Damaged => Exit::Damaged,
         Kind::Full => Exit::Full,
+        Kind::Conflict => Exit::Conflict,
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) mod repair;
 pub(crate) mod scan;
 pub(crate) mod serve;
 pub(crate) mod stats;
+pub(crate) mod transaction;
+pub(crate) mod transactions;
 mod watch;
 
 use crate::Exit;
@@ -43,6 +45,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Keyspaces(verb) => verb.run(&context),
         Verb::Import(verb) => verb.run(&context),
         Verb::Export(verb) => verb.run(&context),
+        Verb::Transaction(verb) => verb.run(&context),
+        Verb::Transactions(verb) => verb.run(&context),
         Verb::Stats(verb) => verb.run(&context),
         Verb::Bench(verb) => verb.run(&context),
         Verb::Lab(verb) => verb.run(&context),

@@ -17,6 +17,7 @@ mod resume;
 mod serve;
 mod tables;
 mod terminal;
+mod transactions;
 mod typed;
 mod upkeep;
 

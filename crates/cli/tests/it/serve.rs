@@ -10,6 +10,8 @@ pub(crate) struct Served {
     pub(crate) child: Child,
     pub(crate) redis: String,
     memcached: String,
+    /// The address of its page; none if it has none.
+    pub(crate) web: Option<String>,
 }
 
 impl Served {
@@ -42,6 +44,7 @@ impl Served {
         Served {
             redis: text("redis"),
             memcached: text("memcached"),
+            web: places["web"].as_str().map(str::to_owned),
             child,
         }
     }

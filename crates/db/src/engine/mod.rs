@@ -237,6 +237,12 @@ impl Engine {
         self.snapshots.len()
     }
 
+    /// Returns how many commits lie behind the oldest place that readers have pinned.
+    pub(crate) fn held_commits(&self) -> u64 {
+        let oldest = self.snapshots.oldest();
+        oldest.map_or(0, |oldest| self.visible.at().saturating_sub(oldest))
+    }
+
     /// The record cache.
     pub(crate) fn record_stats(&self) -> RecordStats {
         self.records.stats()

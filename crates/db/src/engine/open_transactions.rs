@@ -161,6 +161,19 @@ pub struct TransactionStats {
     pub timeouts: u64,
 }
 
+impl TransactionInfo {
+    /// Returns about how many bytes of memory it takes: its writes, and what it remembers as read.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        memory(self.write_bytes, self.reads)
+    }
+}
+
+/// About what writes and reads of a transaction take, in bytes.
+fn memory(write_bytes: usize, reads: usize) -> usize {
+    write_bytes.saturating_add(reads.saturating_mul(PER_READ))
+}
+
 impl OpenTransactions {
     fn counter(&self, how: Ended) -> &AtomicU64 {
         match how {
@@ -254,8 +267,8 @@ impl Engine {
     pub(super) fn transaction_memory(&self) -> u64 {
         let list = self.transactions.list.lock();
         let bytes = list.open.values().map(|open| {
-            let reads = open.reads.load(Ordering::Relaxed) * PER_READ;
-            (open.write_bytes.load(Ordering::Relaxed) + reads) as u64
+            let reads = open.reads.load(Ordering::Relaxed);
+            memory(open.write_bytes.load(Ordering::Relaxed), reads) as u64
         });
         bytes.sum()
     }

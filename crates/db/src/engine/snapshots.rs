@@ -56,6 +56,11 @@ impl Snapshots {
         raise(&mut open.keys().copied(), now());
     }
 
+    /// Returns the oldest place that is read at, if there is one.
+    pub(crate) fn oldest(&self) -> Option<Sequence> {
+        self.open.lock().keys().next().copied()
+    }
+
     /// Returns how many places are read at, without those of snapshots that were removed.
     pub(crate) fn len(&self) -> usize {
         let leaving = self.leaving.lock().len();

@@ -314,6 +314,7 @@ impl Stats {
                 ("pending_jobs", self.debt.pending_jobs),
                 ("running_jobs", self.debt.running_jobs),
                 ("snapshots", self.snapshots as u64),
+                ("held_commits", self.held_commits),
             ],
         );
         let shape = [

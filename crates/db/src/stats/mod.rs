@@ -107,6 +107,8 @@ pub struct Stats {
     pub sealed_memtables: usize,
     /// Places in the commit order that someone reads at.
     pub snapshots: usize,
+    /// Commits after the oldest of these places: what they replaced is kept for its reader.
+    pub held_commits: u64,
     /// Transactions: how many are open, and how others have ended.
     pub transactions: TransactionStats,
     /// The data files.
@@ -211,6 +213,7 @@ impl Engine {
             memory: self.memory_use(),
             sealed_memtables: self.sealed(),
             snapshots: self.snapshots(),
+            held_commits: self.held_commits(),
             transactions: self.transaction_stats(),
             space: usage.total(),
             log,

@@ -120,7 +120,9 @@ fn bad(what: String) -> io::Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::{Change, Request};
+    use super::super::request::{
+        Acknowledged, Change, IsolationLevel, Mechanism, NewTransaction, Request, Step,
+    };
     use super::*;
 
     #[test]
@@ -141,6 +143,21 @@ mod tests {
             frame(&write).unwrap(),
             b"\x0d\0\0\0\x07\x01\x01a\x01k\x01\x02vv\x01\xac\x02"
         );
+        let begin = Request::BeginTransaction(NewTransaction {
+            isolation: IsolationLevel::Serializable,
+            mechanism: Mechanism::Locking,
+            durability: Some(Acknowledged::AfterDisk),
+        });
+        assert_eq!(frame(&begin).unwrap(), b"\x05\0\0\0\x18\0\x01\x01\x02");
+        let put = Request::InTransaction(Step::Put {
+            keyspace: "a".to_owned(),
+            key: b"k".to_vec(),
+            value: b"v".to_vec(),
+        });
+        assert_eq!(frame(&put).unwrap(), b"\x08\0\0\0\x19\x01\x01a\x01k\x01v");
+        let commit = Request::InTransaction(Step::Commit);
+        assert_eq!(frame(&commit).unwrap(), b"\x02\0\0\0\x19\x07");
+        assert_eq!(frame(&Request::Transactions).unwrap(), b"\x01\0\0\0\x1a");
         let failed = Part::Failed {
             kind: Kind::NoKeyspace,
             text: "x".to_owned(),

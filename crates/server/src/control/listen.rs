@@ -273,6 +273,7 @@ fn kind_of(error: &alluvium::Error) -> Kind {
         _ if error.is_full() => Kind::Full,
         ErrorKind::Corrupt => Kind::Damaged,
         ErrorKind::NotFound => Kind::NotFound,
+        ErrorKind::Conflict | ErrorKind::Deadlock => Kind::Conflict,
         _ => Kind::Failed,
     }
 }

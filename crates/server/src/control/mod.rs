@@ -7,9 +7,9 @@
 //! *Does not know*: command lines, how answers are shown.
 //!
 //! *Read in this order*: `request.rs` (what is asked and answered), `session.rs` (how it is done,
-//! in any process that has the store open), `redis.rs` (keys of Redis clients), `report.rs`
-//! (answers as JSON), `format.rs` (the bytes), `client.rs`, `socket.rs` (where the socket is, who
-//! may connect) and `listen.rs` (its threads).
+//! in any process that has the store open), `transact.rs` (its transaction), `redis.rs` (keys of
+//! Redis clients), `report.rs` and `held.rs` (answers as JSON), `format.rs` (the bytes),
+//! `client.rs`, `socket.rs` (where the socket is, who may connect) and `listen.rs` (its threads).
 //!
 //! A program that embeds a store offers the same with [`Control::start`]:
 //!
@@ -43,18 +43,20 @@
 
 mod client;
 pub mod format;
+pub(crate) mod held;
 mod listen;
 mod redis;
 mod report;
 mod request;
 mod session;
 mod socket;
+mod transact;
 
 pub use client::Client;
 pub use listen::Control;
 pub use request::{
-    Change, Depth, Direction, Error, Kind, NewKeyspace, Redis, RedisKey, RedisKind, Reply, Request, Result,
-    Scan, Stage, What,
+    Acknowledged, Change, Depth, Direction, Error, IsolationLevel, Kind, Mechanism, NewKeyspace,
+    NewTransaction, ReadPurpose, Redis, RedisKey, RedisKind, Reply, Request, Result, Scan, Stage, Step, What,
 };
 pub use session::Session;
 pub use socket::SOCKET;

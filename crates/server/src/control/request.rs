@@ -89,6 +89,111 @@ pub enum Request {
     Sync,
     /// Works on the keys of Redis clients.
     Redis(Redis),
+    /// Begins a transaction: [`Reply::Number`], its number. The one that was begun before on this
+    /// connection is rolled back, as at the connection's end.
+    BeginTransaction(NewTransaction),
+    /// Does something in the transaction that was begun on this connection.
+    InTransaction(Step),
+    /// Describes open transactions and kept snapshots, and what they hold back: [`Reply::Json`].
+    Transactions,
+}
+
+/// How a transaction is begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NewTransaction {
+    /// What it may see of others.
+    pub isolation: IsolationLevel,
+    /// How it is kept apart from others.
+    pub mechanism: Mechanism,
+    /// When its commit is acknowledged; as the store does it if none.
+    pub durability: Option<Acknowledged>,
+}
+
+/// What a transaction may see of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IsolationLevel {
+    /// Nothing that would not be so if all had run one after the other.
+    Serializable,
+    /// The moment of its begin.
+    Snapshot,
+}
+
+/// How transactions are kept apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mechanism {
+    /// Conflicts are found at the commit.
+    Optimistic,
+    /// What is read or written is locked.
+    Locking,
+}
+
+/// When a commit is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Acknowledged {
+    /// When it is visible.
+    AtOnce,
+    /// When it survives the death of the process.
+    AfterProcess,
+    /// When it survives the loss of power.
+    AfterDisk,
+}
+
+/// One operation of a transaction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Step {
+    /// Reads the value of a key: [`Reply::Values`].
+    Get {
+        /// The keyspace.
+        keyspace: String,
+        /// The key.
+        key: Vec<u8>,
+        /// What for.
+        purpose: ReadPurpose,
+    },
+    /// Gives a key a value.
+    Put {
+        /// The keyspace.
+        keyspace: String,
+        /// The key.
+        key: Vec<u8>,
+        /// The value.
+        value: Vec<u8>,
+    },
+    /// Deletes a key.
+    Delete {
+        /// The keyspace.
+        keyspace: String,
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// Deletes all keys of a range.
+    DeleteRange {
+        /// The keyspace.
+        keyspace: String,
+        /// The first key.
+        from: Vec<u8>,
+        /// The key behind the last, if there is an end.
+        to: Option<Vec<u8>>,
+    },
+    /// Reads keys in order: [`Reply::Pairs`], again and again.
+    Scan(Scan),
+    /// Sets a savepoint. An earlier one of the same name is hidden until this one is gone.
+    Savepoint(String),
+    /// Takes back what was written after a savepoint, which stays.
+    RollbackTo(String),
+    /// Commits the transaction. It has ended then, also if that fails.
+    Commit,
+    /// Rolls the transaction back.
+    Rollback,
+}
+
+/// What a transaction reads a key for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ReadPurpose {
+    /// For its value.
+    Value,
+    /// For a change: no other transaction may change it meanwhile, whatever the isolation.
+    Update,
 }
 
 /// An operation on the keys of Redis clients in one database.
@@ -304,6 +409,8 @@ pub enum Kind {
     Damaged,
     /// The disk is full.
     Full,
+    /// Another transaction was in the way.
+    Conflict,
 }
 
 /// The result of an operation.

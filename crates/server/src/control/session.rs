@@ -1,11 +1,13 @@
 //! The operations themselves, on a store that this process has open.
 
+use super::held;
 use super::listen::About;
 use super::redis::Keys;
 use super::report;
 use super::request::{
-    Change, Depth, Direction, Error, Kind, NewKeyspace, Reply, Request, Result, Scan, Stage, What,
+    Change, Depth, Direction, Error, Kind, NewKeyspace, Reply, Request, Result, Scan, Stage, Step, What,
 };
+use super::transact::Transacting;
 use alluvium::{Db, Ingest, Keyspace, Progress, WriteBatch};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -33,6 +35,7 @@ pub struct Session {
     /// What a server adds to figures; none where no server runs.
     about: Option<About>,
     ingest: Option<Ingest>,
+    transaction: Option<Transacting>,
 }
 
 impl std::fmt::Debug for Session {
@@ -52,6 +55,7 @@ impl Session {
             keys: Keys::of_store(db),
             about: None,
             ingest: None,
+            transaction: None,
         }
     }
 
@@ -108,6 +112,15 @@ impl Session {
             Request::Compact => self.compact(hear),
             Request::Sync => Ok(self.db.sync()?),
             Request::Redis(request) => self.keys.answer(request, hear),
+            Request::BeginTransaction(new) => {
+                self.transaction = None;
+                let begun = Transacting::begin(&self.db, *new);
+                let number = begun.number();
+                self.transaction = Some(begun);
+                hear(Reply::Number(number))
+            }
+            Request::InTransaction(step) => self.step(step, hear),
+            Request::Transactions => json(&held::report(&self.db), hear),
         }
     }
 
@@ -130,6 +143,29 @@ impl Session {
             }
             _ => json(&report::keyspaces(&self.db)?, hear),
         }
+    }
+
+    /// Does something in the transaction.
+    fn step(&mut self, step: &Step, hear: &mut Hear<'_>) -> Result<()> {
+        let none = || {
+            let text = "no transaction was begun on this connection, or it has ended";
+            Error::told(Kind::Usage, text)
+        };
+        match step {
+            Step::Put { keyspace, .. }
+            | Step::Delete { keyspace, .. }
+            | Step::DeleteRange { keyspace, .. } => {
+                self.writable(keyspace)?;
+            }
+            Step::Commit => return self.transaction.take().ok_or_else(none)?.commit(),
+            Step::Rollback => {
+                drop(self.transaction.take().ok_or_else(none)?);
+                return Ok(());
+            }
+            _ => {}
+        }
+        let transaction = self.transaction.as_mut().ok_or_else(none)?;
+        transaction.step(&self.db, step, hear)
     }
 
     /// Loads sorted records.
@@ -235,33 +271,8 @@ impl Session {
             Some(to) => Bound::Excluded(&to[..]),
             None => Bound::Unbounded,
         };
-        let mut iter = keyspace.range::<&[u8]>((Bound::Included(&scan.from[..]), to));
-        let mut left = scan.limit.unwrap_or(u64::MAX);
-        let (mut pairs, mut bytes) = (Vec::new(), 0);
-        while left > 0 {
-            let next = match scan.direction {
-                Direction::Forward => iter.next(),
-                Direction::Backward => iter.next_back(),
-            };
-            let Some((key, value)) = next.transpose()? else {
-                break;
-            };
-            let value = match scan.what {
-                What::Pairs => value.into_vec(),
-                What::Keys => Vec::new(),
-            };
-            left -= 1;
-            if bytes + key.len() + value.len() > CHUNK && !pairs.is_empty() {
-                hear(Reply::Pairs(std::mem::take(&mut pairs)))?;
-                bytes = 0;
-            }
-            bytes += key.len() + value.len() + 16;
-            pairs.push((key, value));
-        }
-        match pairs.is_empty() {
-            true => Ok(()),
-            false => hear(Reply::Pairs(pairs)),
-        }
+        let pairs = keyspace.range::<&[u8]>((Bound::Included(&scan.from[..]), to));
+        walk(pairs, scan, hear)
     }
 
     fn check(&self, depth: Depth, hear: &mut Hear<'_>) -> Result<()> {
@@ -338,6 +349,40 @@ impl Session {
             &serde_json::json!({ "bytes_before": before, "bytes_after": space() }),
             hear,
         )
+    }
+}
+
+/// Hands the pairs of a walk to `hear`, as many at once as go into one reply.
+pub(super) fn walk(
+    mut iter: impl DoubleEndedIterator<Item = alluvium::Result<(Vec<u8>, alluvium::Value)>>,
+    scan: &Scan,
+    hear: &mut Hear<'_>,
+) -> Result<()> {
+    let mut left = scan.limit.unwrap_or(u64::MAX);
+    let (mut pairs, mut bytes) = (Vec::new(), 0);
+    while left > 0 {
+        let next = match scan.direction {
+            Direction::Forward => iter.next(),
+            Direction::Backward => iter.next_back(),
+        };
+        let Some((key, value)) = next.transpose()? else {
+            break;
+        };
+        let value = match scan.what {
+            What::Pairs => value.into_vec(),
+            What::Keys => Vec::new(),
+        };
+        left -= 1;
+        if bytes + key.len() + value.len() > CHUNK && !pairs.is_empty() {
+            hear(Reply::Pairs(std::mem::take(&mut pairs)))?;
+            bytes = 0;
+        }
+        bytes += key.len() + value.len() + 16;
+        pairs.push((key, value));
+    }
+    match pairs.is_empty() {
+        true => Ok(()),
+        false => hear(Reply::Pairs(pairs)),
     }
 }
 

@@ -139,7 +139,8 @@ pub(super) struct From(pub(super) Peer);
 /// What a user needs for seeing what is at a path; nothing for the page itself.
 fn asked(path: &str) -> Option<Asked<'static>> {
     let part = match path {
-        "/metrics" | "/api/stats" | "/api/history" | "/api/clients" | "/api/keyspaces" => "page|stats",
+        "/metrics" | "/api/stats" | "/api/history" | "/api/clients" | "/api/transactions"
+        | "/api/keyspaces" => "page|stats",
         path if path.starts_with("/api/") => "page|keys",
         _ => return None,
     };

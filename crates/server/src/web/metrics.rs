@@ -1,5 +1,6 @@
 //! The same numbers as text for Prometheus.
 
+use super::open;
 use crate::health::{self, Level, Vitals};
 use crate::process;
 use crate::shared::Shared;
@@ -12,7 +13,7 @@ const COARSE: usize = 4;
 
 /// How a family of numbers changes.
 #[derive(Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
     Counter,
     Gauge,
     Histogram,
@@ -28,8 +29,9 @@ impl Kind {
     }
 }
 
+/// What was written so far.
 #[derive(Default)]
-struct Text(String);
+pub(super) struct Text(String);
 
 impl Text {
     fn family(&mut self, name: &str, kind: Kind, help: &str) {
@@ -38,13 +40,13 @@ impl Text {
     }
 
     /// A family of one number.
-    fn one(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
+    pub(super) fn one(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
         self.family(name, kind, help);
         let _ = writeln!(self.0, "alluvium_{name} {value}");
     }
 
     /// A family of several, told apart by a label.
-    fn each(&mut self, name: &str, kind: Kind, help: &str, label: &str, values: &[(&str, f64)]) {
+    pub(super) fn each(&mut self, name: &str, kind: Kind, help: &str, label: &str, values: &[(&str, f64)]) {
         self.family(name, kind, help);
         for (word, value) in values {
             let _ = writeln!(self.0, "alluvium_{name}{{{label}=\"{word}\"}} {value}");
@@ -82,6 +84,7 @@ pub(super) fn text(shared: &Shared) -> String {
     space(shared, &mut text);
     work(shared, &mut text);
     due(shared, &mut text);
+    open::write(shared, &mut text);
     health(shared, &mut text);
     text.0
 }
@@ -548,11 +551,6 @@ fn due(shared: &Shared, text: &mut Text) {
             "sealed_memtables",
             "Memtables that wait to be written out.",
             stats.sealed_memtables as f64,
-        ),
-        (
-            "snapshots",
-            "Places in the commit order that readers read at.",
-            stats.snapshots as f64,
         ),
         ("tree_height", "Levels of the tree.", f64::from(stats.tree_height)),
         (

@@ -7,8 +7,8 @@
 //!
 //! *Read in this order*: `listen.rs` (the thread and its connections), `guard.rs` (who is refused),
 //! `site.rs` (what is where), `query.rs`, `refusal.rs`, `json.rs`; then what is answered:
-//! `history.rs`, `tree.rs`, `browse.rs` with `typed.rs`, `metrics.rs`; `assets/` is the page
-//! itself.
+//! `history.rs`, `tree.rs`, `browse.rs` with `typed.rs`, `metrics.rs` with `open.rs`;
+//! `assets/` is the page itself.
 //!
 //! Invariants:
 //!
@@ -26,6 +26,7 @@ mod history;
 mod json;
 mod listen;
 mod metrics;
+mod open;
 mod query;
 mod refusal;
 mod site;

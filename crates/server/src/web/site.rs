@@ -4,6 +4,7 @@ use super::history::History;
 use super::query::Query;
 use super::refusal::Refusal;
 use super::{browse, guard, json, metrics, tree};
+use crate::control::held;
 use crate::health::{self, Vitals};
 use crate::process;
 use crate::shared::Shared;
@@ -81,6 +82,7 @@ pub(super) fn router(site: &Arc<Site>) -> Router {
         .route("/api/stats", get(stats))
         .route("/api/history", get(history))
         .route("/api/clients", get(clients))
+        .route("/api/transactions", get(transactions))
         .route("/api/tree", get(shape))
         .route("/api/keyspaces", get(keyspaces))
         .route("/api/keys", get(keys))
@@ -177,6 +179,11 @@ async fn history(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> An
         Ok(site.history.since(after.unwrap_or(0)))
     })
     .await
+}
+
+/// What open transactions and snapshots hold back.
+async fn transactions(State(site): State<Arc<Site>>) -> Answer {
+    json_of(site, |site| Ok(held::report(&site.shared.store.db))).await
 }
 
 async fn clients(State(site): State<Arc<Site>>) -> Answer {

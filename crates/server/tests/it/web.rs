@@ -411,6 +411,39 @@ fn history_is_noted_while_nobody_looks_and_handed_out_once() {
 }
 
 #[test]
+fn what_transactions_hold_back_is_said_on_every_way() {
+    let fixture = Fixture::with(with_page());
+    let rivers = fixture.db.keyspace("rivers").unwrap();
+    let mut open = fixture.db.begin();
+    open.put(&rivers, "Elbe", "1094 km").unwrap();
+    for length in ["1", "2"] {
+        rivers.put("Oder", length).unwrap();
+    }
+    let said = get(&fixture, "/api/transactions").json();
+    let one = &said["transactions"][0];
+    assert_eq!(one["number"], open.number());
+    assert_eq!(
+        (&one["isolation"], &one["mechanism"]),
+        (&"serializable".into(), &"optimistic".into())
+    );
+    assert_eq!(one["commits_held"], 2);
+    assert!(one["memory_bytes"].as_u64() > Some(0), "{said}");
+    let metrics = get(&fixture, "/metrics").is(200).text().to_owned();
+    assert!(metrics.contains("alluvium_transactions_open 1\n"), "{metrics}");
+    assert!(
+        metrics.contains("alluvium_transactions_ended_total{how=\"rolled_back\"}"),
+        "{metrics}"
+    );
+    let info = fixture.client().ask("INFO stats");
+    let info = format!("{info:?}");
+    assert!(info.contains("alluvium_transactions_open:1"), "{info}");
+    assert!(info.contains("alluvium_held_commits:"), "{info}");
+    drop(open);
+    let said = get(&fixture, "/api/transactions").json();
+    assert_eq!(said["transactions_open"], 0);
+}
+
+#[test]
 fn prometheus_can_read_the_metrics() {
     let fixture = Fixture::with(with_page());
     let mut client = fixture.client();

@@ -81,6 +81,12 @@ pub(super) fn stats(shared: &Shared, text: &mut String) {
     line(text, "alluvium_written_bytes", stats.written_bytes);
     line(text, "alluvium_waits", stats.waits);
     line(text, "alluvium_sealed_memtables", stats.sealed_memtables);
+    let transactions = &stats.transactions;
+    line(text, "alluvium_transactions_open", transactions.open);
+    line(text, "alluvium_transactions_oldest_ms", transactions.oldest_ms);
+    line(text, "alluvium_transactions_bytes", stats.memory.transactions);
+    line(text, "alluvium_snapshots", stats.snapshots);
+    line(text, "alluvium_held_commits", stats.held_commits);
     if let Some(ratio) = stats.write_amplification() {
         line(text, "alluvium_write_amplification", format_args!("{ratio:.2}"));
     }

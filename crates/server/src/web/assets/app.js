@@ -135,6 +135,19 @@ function drawClients(answer) {
     h("tbody", null, answer.clients.length ? answer.clients.map(row) : h("tr", null, h("td", { colspan: 5, class: "none" }, "nobody is connected"))));
 }
 
+function drawTransactions(answer) {
+  const held = (commits) => (commits ? `what ${whole(commits)} commits replaced` : "nothing");
+  const open = answer.transactions.map((one) => [one.number, one.isolation, one.mechanism, duration(one.age_ms), bytes(one.memory_bytes), whole(one.locks), held(one.commits_held)]);
+  const kept = answer.snapshots.map((one) => [one.name, "snapshot", "kept", "–", "–", "–", held(one.commits_held)]);
+  const rows = [...open, ...kept];
+  const all = answer.transactions_open + answer.snapshots_kept;
+  $("transactions-count").textContent = all > rows.length ? `${rows.length} of ${all}` : String(all);
+  const cell = (value, index) => (index ? h("td", { class: index > 2 && index < 6 ? "number" : null }, value) : h("th", { scope: "row" }, String(value)));
+  $("transactions").replaceChildren(
+    h("thead", null, h("tr", null, ["id", "isolation", "mechanism", "age", "memory", "locks", "holds back"].map((name, index) => h("th", { scope: "col", class: index > 2 && index < 6 ? "number" : null }, name)))),
+    h("tbody", null, rows.length ? rows.map((row) => h("tr", null, row.map(cell))) : h("tr", null, h("td", { colspan: 7, class: "none" }, "nothing is open"))));
+}
+
 // ── What the server says ─────────────────────────────────────────────────────
 
 function heard(error) {
@@ -179,6 +192,7 @@ async function lookOnce() {
         drawCharts();
         if (turn % 3 === 0) drawPurposes();
         if (turn % 3 === 0) drawClients(await ask("/api/clients"));
+        if (turn % 3 === 0) drawTransactions(await ask("/api/transactions"));
       }
       if (state.view === "tree" && turn % 2 === 0) await tree.load(stats);
       turn += 1;

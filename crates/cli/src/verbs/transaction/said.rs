@@ -1,0 +1,195 @@
+//! What is printed of a script: a line of text, or an object, for each operation.
+
+use crate::bytes::{Encoding, json_field};
+use crate::context::Context;
+use crate::screen::{DIM, KEY, Output};
+use alluvium_server::control::Step;
+use anyhow::Result;
+use std::io::Write;
+
+/// Says what was done.
+pub(super) struct Saying {
+    out: Output,
+    encoding: Encoding,
+    is_json: bool,
+}
+
+impl Saying {
+    pub(super) fn new(context: &Context, encoding: Encoding) -> Saying {
+        Saying {
+            out: Output::new(),
+            encoding,
+            is_json: context.is_json(),
+        }
+    }
+
+    pub(super) fn flush(&mut self) -> Result<()> {
+        Ok(self.out.flush()?)
+    }
+
+    /// A line of text behind its number in the script.
+    fn text(&mut self, number: u64, text: &str) -> Result<()> {
+        let number = self.out.styled(DIM, &format!("{number}:"));
+        Ok(self.out.line(&format!("{number} {text}"))?)
+    }
+
+    /// An object; `fields` writes what follows the operation, each field behind a comma.
+    fn object(
+        &mut self,
+        number: u64,
+        operation: &str,
+        fields: impl FnOnce(&mut Output) -> std::io::Result<()>,
+    ) -> Result<()> {
+        write!(self.out, "{{\"line\":{number},\"operation\":\"{operation}\"")?;
+        fields(&mut self.out)?;
+        Ok(self.out.write_all(b"}\n")?)
+    }
+
+    pub(super) fn used(&mut self, number: u64, keyspace: &str) -> Result<()> {
+        match self.is_json {
+            true => self.object(number, "use", |out| field(out, "keyspace", keyspace.as_bytes())),
+            false => self.text(number, &format!("use {keyspace:?}")),
+        }
+    }
+
+    /// The value of a key.
+    pub(super) fn value(
+        &mut self,
+        number: u64,
+        keyspace: &str,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<()> {
+        if self.is_json {
+            return self.object(number, "get", |out| {
+                field(out, "keyspace", keyspace.as_bytes())?;
+                field(out, "key", key)?;
+                match value {
+                    Some(value) => field(out, "value", value),
+                    None => out.write_all(b",\"value\":null"),
+                }
+            });
+        }
+        match value {
+            Some(value) => self.record(number, "get ", key, value),
+            None => {
+                let key = self.key(key);
+                self.text(number, &format!("get {key}: no value"))
+            }
+        }
+    }
+
+    /// A key and its value that a scan found.
+    pub(super) fn pair(&mut self, number: u64, keyspace: &str, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.is_json {
+            true => self.object(number, "scan", |out| {
+                field(out, "keyspace", keyspace.as_bytes())?;
+                field(out, "key", key)?;
+                field(out, "value", value)
+            }),
+            false => self.record(number, "  ", key, value),
+        }
+    }
+
+    fn record(&mut self, number: u64, before: &str, key: &[u8], value: &[u8]) -> Result<()> {
+        let (key, value) = (self.key(key), self.encoding.show(value));
+        self.text(number, &format!("{before}{key}\t{value}"))
+    }
+
+    fn key(&self, key: &[u8]) -> String {
+        self.out.styled(KEY, &self.encoding.show(key))
+    }
+
+    /// An operation that was done; of a scan, how many keys it found.
+    pub(super) fn done(&mut self, number: u64, step: &Step, keys: u64) -> Result<()> {
+        if self.is_json {
+            return self.done_object(number, step, keys);
+        }
+        match step {
+            // Its value is its answer.
+            Step::Get { .. } | Step::Commit | Step::Rollback => Ok(()),
+            Step::Put { key, value, .. } => {
+                let (key, bytes) = (self.key(key), value.len());
+                self.text(number, &format!("put {key}: {bytes} bytes"))
+            }
+            Step::Delete { key, .. } => {
+                let key = self.key(key);
+                self.text(number, &format!("delete {key}"))
+            }
+            Step::DeleteRange { from, to, .. } => {
+                let from = self.key(from);
+                let to = to.as_ref().map(|to| format!(" to {}", self.key(to)));
+                self.text(number, &format!("delete-range {from}{}", to.unwrap_or_default()))
+            }
+            Step::Scan(_) => self.text(number, &format!("scan: {keys} keys")),
+            Step::Savepoint(name) => self.text(number, &format!("savepoint {name:?}")),
+            Step::RollbackTo(name) => self.text(number, &format!("rollback-to {name:?}")),
+        }
+    }
+
+    fn done_object(&mut self, number: u64, step: &Step, keys: u64) -> Result<()> {
+        match step {
+            Step::Get { .. } | Step::Commit | Step::Rollback => Ok(()),
+            Step::Put { keyspace, key, value } => self.object(number, "put", |out| {
+                field(out, "keyspace", keyspace.as_bytes())?;
+                field(out, "key", key)?;
+                write!(out, ",\"value_bytes\":{}", value.len())
+            }),
+            Step::Delete { keyspace, key } => self.object(number, "delete", |out| {
+                field(out, "keyspace", keyspace.as_bytes())?;
+                field(out, "key", key)
+            }),
+            Step::DeleteRange { keyspace, from, to } => self.object(number, "delete-range", |out| {
+                field(out, "keyspace", keyspace.as_bytes())?;
+                field(out, "from", from)?;
+                match to {
+                    Some(to) => field(out, "to", to),
+                    None => Ok(()),
+                }
+            }),
+            Step::Scan(scan) => self.object(number, "scan", |out| {
+                field(out, "keyspace", scan.keyspace.as_bytes())?;
+                write!(out, ",\"keys\":{keys}")
+            }),
+            Step::Savepoint(name) => {
+                self.object(number, "savepoint", |out| field(out, "name", name.as_bytes()))
+            }
+            Step::RollbackTo(name) => {
+                self.object(number, "rollback-to", |out| field(out, "name", name.as_bytes()))
+            }
+        }
+    }
+
+    /// The end of a transaction.
+    pub(super) fn ended(&mut self, number: u64, step: &Step, transaction: u64) -> Result<()> {
+        let (operation, said) = match step {
+            Step::Commit => ("commit", "committed"),
+            _ => ("rollback", "rolled back"),
+        };
+        match self.is_json {
+            true => self.object(number, operation, |out| {
+                write!(out, ",\"transaction\":{transaction}")
+            }),
+            false => self.text(
+                number,
+                &format!("{operation}: transaction {transaction} is {said}"),
+            ),
+        }
+    }
+
+    /// The script has ended within a transaction.
+    pub(super) fn unfinished(&mut self, last: u64) -> Result<()> {
+        match self.is_json {
+            true => self.object(last, "rollback", |out| {
+                out.write_all(b",\"why\":\"the script ended without a commit\"")
+            }),
+            false => self.text(last, "the script ended without a commit: rolled back"),
+        }
+    }
+}
+
+/// A field behind a comma.
+fn field(out: &mut Output, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    out.write_all(b",")?;
+    json_field(out, name, bytes)
+}

@@ -1,0 +1,267 @@
+//! Lines of a script: what each asks for.
+
+use crate::bytes::{Encoding, unescape};
+use alluvium_server::control::{Direction, ReadPurpose, Scan, Step, What};
+
+/// The operations, for messages.
+const OPERATIONS: &str = "use, get, get-for-update, put, delete, delete-range, scan, savepoint, rollback-to, \
+                          commit, rollback";
+
+/// What a line asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// Nothing: it is empty, or a comment.
+    Blank,
+    /// The keyspace of the lines that follow.
+    Use(String),
+    /// An operation.
+    Step(Step),
+}
+
+/// Reads a line. `keyspace` is the one that it is about if it names none.
+pub(super) fn parse(line: &[u8], encoding: Encoding, keyspace: &str) -> Result<Line, String> {
+    let words = split(line)?;
+    let Some((first, rest)) = words.split_first() else {
+        return Ok(Line::Blank);
+    };
+    if let Some(read) = operation(first, rest, encoding, keyspace) {
+        return read;
+    }
+    // Another keyspace, for this line alone.
+    let named = rest.split_first().and_then(|(second, rest)| {
+        let read = name(first).and_then(|keyspace| operation(second, rest, encoding, &keyspace).transpose());
+        read.transpose()
+    });
+    match named {
+        Some(Ok(Line::Use(_))) | None => Err(format!(
+            "{:?} is no operation: there are {OPERATIONS}; a keyspace may stand before them",
+            first.escape_ascii().to_string()
+        )),
+        Some(read) => read,
+    }
+}
+
+/// Returns what an operation with its words asks for; none if there is no such operation.
+fn operation(
+    word: &[u8],
+    rest: &[Vec<u8>],
+    encoding: Encoding,
+    keyspace: &str,
+) -> Option<Result<Line, String>> {
+    let keyspace = keyspace.to_owned();
+    let bytes = |word: &Vec<u8>| decoded(encoding, word);
+    let step = |step: Result<Step, String>| step.map(Line::Step);
+    let wanted = |words: &str| {
+        let said = String::from_utf8_lossy(word).into_owned();
+        Err(format!(
+            "write `{}`: a key or value with blanks stands in double quotes",
+            format!("{said} {words}").trim_end()
+        ))
+    };
+    let get = |keyspace, key: &Vec<u8>, purpose| {
+        step(bytes(key).map(|key| Step::Get {
+            keyspace,
+            key,
+            purpose,
+        }))
+    };
+    Some(match (word, rest) {
+        (b"use", [word]) => name(word).map(Line::Use),
+        (b"use", _) => wanted("KEYSPACE"),
+        (b"get", [key]) => get(keyspace, key, ReadPurpose::Value),
+        (b"get-for-update", [key]) => get(keyspace, key, ReadPurpose::Update),
+        (b"get" | b"get-for-update", _) => wanted("KEY"),
+        (b"put", [key, value]) => step(bytes(key).and_then(|key| {
+            Ok(Step::Put {
+                keyspace,
+                key,
+                value: bytes(value)?,
+            })
+        })),
+        (b"put", _) => wanted("KEY VALUE"),
+        (b"delete", [key]) => step(bytes(key).map(|key| Step::Delete { keyspace, key })),
+        (b"delete", _) => wanted("KEY"),
+        (b"delete-range", [from, to @ ..]) if to.len() <= 1 => {
+            step(bounds(Some(from), to.first(), bytes).map(|range| deleted(keyspace, range)))
+        }
+        (b"delete-range", _) => wanted("FROM [TO]"),
+        (b"scan", words) if words.len() <= 2 => {
+            step(bounds(words.first(), words.get(1), bytes).map(|range| scanned(keyspace, range)))
+        }
+        (b"scan", _) => wanted("[FROM [TO]]"),
+        (b"savepoint", [word]) => step(name(word).map(Step::Savepoint)),
+        (b"rollback-to", [word]) => step(name(word).map(Step::RollbackTo)),
+        (b"savepoint" | b"rollback-to", _) => wanted("NAME"),
+        (b"commit", []) => Ok(Line::Step(Step::Commit)),
+        (b"rollback", []) => Ok(Line::Step(Step::Rollback)),
+        (b"commit" | b"rollback", _) => wanted(""),
+        _ => return None,
+    })
+}
+
+/// The first key of a range, and the key behind its last.
+type Bounds = (Vec<u8>, Option<Vec<u8>>);
+
+fn deleted(keyspace: String, (from, to): Bounds) -> Step {
+    Step::DeleteRange { keyspace, from, to }
+}
+
+fn scanned(keyspace: String, (from, to): Bounds) -> Step {
+    Step::Scan(Scan {
+        keyspace,
+        from,
+        to,
+        direction: Direction::Forward,
+        limit: None,
+        what: What::Pairs,
+    })
+}
+
+fn bounds(
+    from: Option<&Vec<u8>>,
+    to: Option<&Vec<u8>>,
+    bytes: impl Fn(&Vec<u8>) -> Result<Vec<u8>, String>,
+) -> Result<Bounds, String> {
+    let from = from.map(&bytes).transpose()?.unwrap_or_default();
+    let to = to.map(&bytes).transpose()?;
+    match &to {
+        Some(to) if *to <= from => Err("the end of the range must lie behind its begin".to_owned()),
+        _ => Ok((from, to)),
+    }
+}
+
+fn decoded(encoding: Encoding, word: &[u8]) -> Result<Vec<u8>, String> {
+    encoding.decode(word).map_err(|error| error.to_string())
+}
+
+fn name(word: &[u8]) -> Result<String, String> {
+    let text = String::from_utf8(word.to_vec());
+    text.map_err(|_| "names of keyspaces and savepoints are text in UTF-8".to_owned())
+}
+
+/// Splits a line into words. Blanks separate them, except in double quotes; `\` begins an escape as
+/// `scan` prints it, and a word that begins with `#` a comment.
+fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    let is_blank = |byte: &u8| byte.is_ascii_whitespace();
+    let mut words = Vec::new();
+    let mut rest = line.trim_ascii();
+    while let Some((&first, behind)) = rest.split_first() {
+        if first == b'#' {
+            break;
+        }
+        let (raw, after) = if first == b'"' {
+            let end = closing(behind).ok_or("a double quote is opened and never closed")?;
+            let (raw, after) = behind.split_at(end);
+            let after = &after[1..];
+            if after.first().is_some_and(|byte| !is_blank(byte)) {
+                return Err("behind a closing quote stands a blank; write a quote within as \\\"".to_owned());
+            }
+            (raw, after)
+        } else {
+            rest.split_at(rest.iter().position(is_blank).unwrap_or(rest.len()))
+        };
+        words.push(unescape(raw)?);
+        rest = after.trim_ascii_start();
+    }
+    Ok(words)
+}
+
+/// Returns where the quote ends.
+fn closing(text: &[u8]) -> Option<usize> {
+    let mut is_escaped = false;
+    text.iter().position(|&byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Line, String> {
+        parse(line.as_bytes(), Encoding::default(), "default")
+    }
+
+    fn put(keyspace: &str, key: &[u8], value: &[u8]) -> Result<Line, String> {
+        Ok(Line::Step(Step::Put {
+            keyspace: keyspace.to_owned(),
+            key: key.to_vec(),
+            value: value.to_vec(),
+        }))
+    }
+
+    #[test]
+    fn words_are_plain_quoted_or_escaped() {
+        assert_eq!(read("put Elbe 1094"), put("default", b"Elbe", b"1094"));
+        assert_eq!(
+            read(r#"  put "river Elbe" "say \"km\" \\" # long"#),
+            put("default", b"river Elbe", b"say \"km\" \\")
+        );
+        assert_eq!(read(r#"put a\x00\n """#), put("default", b"a\0\n", b""));
+        assert_eq!(read("put a#1 b"), put("default", b"a#1", b"b"));
+        assert_eq!(read("   # nothing"), Ok(Line::Blank));
+        assert_eq!(read(""), Ok(Line::Blank));
+    }
+
+    #[test]
+    fn a_keyspace_stands_before_an_operation_or_is_used_from_then_on() {
+        assert_eq!(read("rivers put Elbe 1"), put("rivers", b"Elbe", b"1"));
+        assert_eq!(read("\"my rivers\" put Elbe 1"), put("my rivers", b"Elbe", b"1"));
+        assert_eq!(read("use get"), Ok(Line::Use("get".to_owned())));
+        // The first word is an operation wherever it can be one.
+        assert!(read("get put a b").is_err());
+    }
+
+    #[test]
+    fn bytes_are_typed_as_chosen() {
+        let hex = Encoding {
+            hex: true,
+            base64: false,
+        };
+        assert_eq!(
+            parse(b"put 00ff 61", hex, "default"),
+            put("default", &[0, 255], b"a")
+        );
+        assert!(parse(b"put 0 61", hex, "default").unwrap_err().contains("--hex"));
+    }
+
+    #[test]
+    fn bad_lines_say_what_to_write() {
+        for (line, said) in [
+            ("putt a b", "no operation"),
+            ("rivers use lakes", "no operation"),
+            ("rivers lakes put a b", "no operation"),
+            ("put a", "put KEY VALUE"),
+            ("get", "get KEY"),
+            ("commit now", "`commit`"),
+            ("scan a b c", "scan [FROM [TO]]"),
+            ("scan b a", "behind its begin"),
+            ("delete-range", "delete-range FROM [TO]"),
+            ("put \"a b", "never closed"),
+            ("put \"a\"b c", "closing quote"),
+            ("put a\\q b", "backslash"),
+            ("savepoint \\xff", "UTF-8"),
+        ] {
+            let why = read(line).unwrap_err();
+            assert!(why.contains(said), "{line}: {why}");
+        }
+    }
+
+    #[test]
+    fn no_bytes_are_a_panic() {
+        let mut random = fastrand::Rng::with_seed(28);
+        let parts: [&[u8]; 14] = [
+            b"put", b"use", b"scan", b" ", b"\t", b"\"", b"\\", b"\\x", b"f", b"0", b"#", b"\xff", b"a",
+            b"commit",
+        ];
+        for _ in 0..50_000 {
+            let line: Vec<u8> = (0..random.usize(..9))
+                .flat_map(|_| parts[random.usize(..parts.len())].to_vec())
+                .collect();
+            // Read or refused, without a panic.
+            let _ = parse(&line, Encoding::default(), "default");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The transaction of a connection: begun, worked in, ended.
+
+use super::request::{
+    Acknowledged, Error, IsolationLevel, Kind, Mechanism, NewTransaction, ReadPurpose, Reply, Result, Scan,
+    Step,
+};
+use super::session::{Hear, walk};
+use alluvium::{
+    Concurrency, Db, Durability, Isolation, Keyspace, Savepoint, Transaction, TransactionOptions, Value,
+};
+use std::ops::Bound;
+
+/// How many savepoints a transaction may have on a connection.
+const MOST_SAVEPOINTS: usize = 1000;
+
+/// A transaction that was begun. Dropping it rolls it back.
+pub(super) struct Transacting {
+    transaction: Transaction,
+    /// The oldest first.
+    savepoints: Vec<(String, Savepoint)>,
+}
+
+impl Transacting {
+    pub(super) fn begin(db: &Db, new: NewTransaction) -> Transacting {
+        let options = TransactionOptions::new()
+            .isolation(match new.isolation {
+                IsolationLevel::Serializable => Isolation::Serializable,
+                IsolationLevel::Snapshot => Isolation::Snapshot,
+            })
+            .concurrency(match new.mechanism {
+                Mechanism::Optimistic => Concurrency::Optimistic,
+                Mechanism::Locking => Concurrency::Locking,
+            });
+        let options = match new.durability {
+            None => options,
+            Some(Acknowledged::AtOnce) => options.durability(Durability::Memory),
+            Some(Acknowledged::AfterProcess) => options.durability(Durability::Process),
+            Some(Acknowledged::AfterDisk) => options.durability(Durability::Disk),
+        };
+        Transacting {
+            transaction: db.begin_with(&options),
+            savepoints: Vec::new(),
+        }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.transaction.number()
+    }
+
+    pub(super) fn commit(self) -> Result<()> {
+        Ok(self.transaction.commit()?)
+    }
+
+    /// Does what is neither the commit nor the rollback.
+    pub(super) fn step(&mut self, db: &Db, step: &Step, hear: &mut Hear<'_>) -> Result<()> {
+        let keyspace = |name: &str| -> Result<Keyspace> { Ok(db.existing_keyspace(name)?) };
+        let transaction = &mut self.transaction;
+        match step {
+            Step::Get {
+                keyspace: name,
+                key,
+                purpose,
+            } => {
+                let keyspace = keyspace(name)?;
+                let value = match purpose {
+                    ReadPurpose::Value => transaction.get(&keyspace, key)?,
+                    ReadPurpose::Update => transaction.get_for_update(&keyspace, key)?,
+                };
+                hear(Reply::Values(vec![value.map(Value::into_vec)]))
+            }
+            Step::Put {
+                keyspace: name,
+                key,
+                value,
+            } => Ok(transaction.put(&keyspace(name)?, key, value)?),
+            Step::Delete { keyspace: name, key } => Ok(transaction.delete(&keyspace(name)?, key)?),
+            Step::DeleteRange {
+                keyspace: name,
+                from,
+                to,
+            } => Ok(transaction.delete_range(&keyspace(name)?, from, to.as_deref())?),
+            Step::Scan(scan) => self.scan(&keyspace(&scan.keyspace)?, scan, hear),
+            Step::Savepoint(name) => self.mark(name),
+            Step::RollbackTo(name) => self.roll_back_to(name),
+            Step::Commit | Step::Rollback => {
+                let text = "a commit and a rollback end a transaction: they are no steps in it";
+                Err(Error::told(Kind::Usage, text))
+            }
+        }
+    }
+
+    fn scan(&self, keyspace: &Keyspace, scan: &Scan, hear: &mut Hear<'_>) -> Result<()> {
+        let to = match &scan.to {
+            Some(to) => Bound::Excluded(&to[..]),
+            None => Bound::Unbounded,
+        };
+        let range = (Bound::Included(&scan.from[..]), to);
+        walk(self.transaction.range::<&[u8]>(keyspace, range), scan, hear)
+    }
+
+    fn mark(&mut self, name: &str) -> Result<()> {
+        if self.savepoints.len() >= MOST_SAVEPOINTS {
+            let text = format!("a transaction may have {MOST_SAVEPOINTS} savepoints here: set fewer");
+            return Err(Error::told(Kind::Usage, text));
+        }
+        let savepoint = self.transaction.savepoint();
+        self.savepoints.push((name.to_owned(), savepoint));
+        Ok(())
+    }
+
+    fn roll_back_to(&mut self, name: &str) -> Result<()> {
+        let found = self.savepoints.iter().rposition(|(known, _)| known == name);
+        let found = found.and_then(|index| Some((index, self.savepoints.get(index)?.1.clone())));
+        let Some((index, savepoint)) = found else {
+            let names: Vec<String> = self
+                .savepoints
+                .iter()
+                .map(|(known, _)| format!("{known:?}"))
+                .collect();
+            let known = match names.is_empty() {
+                true => "it has none".to_owned(),
+                false => format!("it has {}", names.join(", ")),
+            };
+            let text = format!("the transaction has no savepoint {name:?}: {known}");
+            return Err(Error::told(Kind::NotFound, text));
+        };
+        self.transaction.rollback_to(&savepoint)?;
+        self.savepoints.truncate(index + 1);
+        Ok(())
+    }
+}
