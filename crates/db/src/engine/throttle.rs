@@ -301,7 +301,7 @@ impl Engine {
         self.pressure.rest(calls, most);
     }
 
-    fn full(&self) -> Error {
+    pub(super) fn full(&self) -> Error {
         let total = self.store.usage().0.total();
         alluvium_storage::Error::Full {
             wanted: self.plan.scale.memtable,

@@ -29,6 +29,9 @@ pub(crate) const SLICE: usize = 8 << 10;
 /// Slices after which the compaction of a leaf is not waited for any longer.
 const MOST_SLICES: usize = 100_000;
 
+/// How often a compaction of everything looks in vain for something to do on a full disk: a second.
+const FULL_NAPS: usize = 500;
+
 /// All live pages fit into the cache when they and this fraction of them do: pages that are not
 /// needed any more take memory for a while.
 const FIT_SLACK: u64 = 8;
@@ -489,15 +492,24 @@ impl Engine {
     }
 
     /// Does what compactions are due, or waits for who does; while writing goes on there may always
-    /// be some, and it ends all the same.
+    /// be some, and it ends all the same. On a full disk it fails once nothing has been done for a
+    /// while: what is due has no space.
     fn settle(&self) -> Result<()> {
+        let patience = if self.plan.workers == 0 { 0 } else { FULL_NAPS };
+        let mut naps = 0;
         for _ in 0..MOST_SLICES {
             if self.compactions() == 0 {
                 break;
             }
-            if self.compact_slice(SLICE)? == Worked::Nothing {
-                self.pressure.nap();
+            if self.compact_slice(SLICE)? == Worked::Something {
+                naps = 0;
+                continue;
             }
+            if self.pressure.is_full() && naps >= patience {
+                return Err(self.full());
+            }
+            naps += 1;
+            self.pressure.nap();
         }
         Ok(())
     }

@@ -4,7 +4,9 @@ use super::history::{Committed, ELEMENT, History, LISTS, Op, REGISTERS, State};
 use crate::simulation::{OpenIn as _, Scale, Simulated as _};
 use crate::transaction_options::{Concurrency, Isolation, TransactionOptions};
 use crate::{Db, ErrorKind, Keyspace, KeyspaceOptions, Options, Result, Savepoint, Transaction, WriteBatch};
+use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::simulated::SimDirectory;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,10 +27,17 @@ pub(super) enum Trouble {
     Background,
     /// The process dies, and the store is opened again.
     Kills,
+    /// As in the background, and the disk is full now and then: what is committed then fails.
+    FullDisk,
 }
 
 impl Trouble {
-    pub(super) const ALL: [Trouble; 3] = [Trouble::None, Trouble::Background, Trouble::Kills];
+    pub(super) const ALL: [Trouble; 4] = [
+        Trouble::None,
+        Trouble::Background,
+        Trouble::Kills,
+        Trouble::FullDisk,
+    ];
 }
 
 /// What a history is drawn from.
@@ -55,7 +64,9 @@ struct Session {
 
 struct Driver<'p> {
     plan: &'p Plan,
-    directory: Arc<MemoryDirectory>,
+    directory: Arc<dyn Directory>,
+    /// The same, where the disk is full now and then.
+    disk: Option<SimDirectory>,
     db: Db,
     lists: Keyspace,
     registers: Keyspace,
@@ -71,9 +82,9 @@ pub(super) fn scale() -> Scale {
     Scale::small(0x7a, 4 << 10, 96 << 10)
 }
 
-fn open(directory: &Arc<MemoryDirectory>) -> (Db, Keyspace, Keyspace) {
+fn open(directory: &Arc<dyn Directory>) -> (Db, Keyspace, Keyspace) {
     let options = Options::new().simulated(scale(), || 1000);
-    let db = options.open_in(Arc::clone(directory) as Arc<_>).unwrap();
+    let db = options.open_in(Arc::clone(directory)).unwrap();
     db.shared().engine.locks.be_impatient();
     let append = KeyspaceOptions::new().merge_operator("append");
     let lists = db.keyspace_with("lists", &append).unwrap();
@@ -83,11 +94,16 @@ fn open(directory: &Arc<MemoryDirectory>) -> (Db, Keyspace, Keyspace) {
 
 /// Runs a history.
 pub(super) fn run(plan: &Plan) -> History {
-    let directory = Arc::new(MemoryDirectory::new());
+    let disk = (plan.trouble == Trouble::FullDisk).then(|| SimDirectory::new(plan.seed));
+    let directory: Arc<dyn Directory> = match &disk {
+        Some(disk) => Arc::new(disk.clone()),
+        None => Arc::new(MemoryDirectory::new()),
+    };
     let (db, lists, registers) = open(&directory);
     let mut driver = Driver {
         plan,
         directory,
+        disk,
         db,
         lists,
         registers,
@@ -101,6 +117,9 @@ pub(super) fn run(plan: &Plan) -> History {
         driver.step();
     }
     driver.sessions = [const { None }; SESSIONS];
+    if let Some(disk) = &driver.disk {
+        disk.set_capacity(16 << 40);
+    }
     driver.history.last = driver.everything();
     driver.history
 }
@@ -110,6 +129,7 @@ impl Driver<'_> {
         match self.random.u32(0..100) {
             0..3 => self.plain_write(),
             3..9 if self.plan.trouble == Trouble::Background => self.work(),
+            3..9 if self.plan.trouble == Trouble::FullDisk => self.fill_or_work(),
             3 if self.plan.trouble == Trouble::Kills => self.kill(),
             _ => {
                 let at = self.random.usize(0..SESSIONS);
@@ -128,12 +148,41 @@ impl Driver<'_> {
         }
     }
 
+    /// Fills the disk, but for a few pages perhaps, or empties it, or works.
+    fn fill_or_work(&mut self) {
+        let disk = self.disk.as_ref().expect("a disk that can be filled");
+        match self.random.u32(0..6) {
+            0 | 1 => disk.set_capacity(disk.used() + self.random.u64(0..24) * 4096),
+            2 => disk.set_capacity(16 << 40),
+            _ => {
+                let worked = match self.random.u32(0..12) {
+                    0 => self.db.checkpoint(),
+                    1 => self.db.compact(),
+                    _ => self.db.work().map(drop),
+                };
+                self.refused_if_full(worked);
+            }
+        }
+    }
+
+    /// Returns whether something was done, which nothing but a full disk keeps from it.
+    fn refused_if_full(&mut self, done: Result<()>) -> bool {
+        let Err(error) = done else {
+            return true;
+        };
+        assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+        assert_eq!(self.plan.trouble, Trouble::FullDisk, "{error}");
+        self.history.full += 1;
+        false
+    }
+
     /// The process dies: what was not committed is gone.
     fn kill(&mut self) {
         self.sessions = [const { None }; SESSIONS];
         self.db.abandon();
         // Its lock on the directory goes with its last handle.
-        (self.db, self.lists, self.registers) = open(&Arc::default());
+        let other: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+        (self.db, self.lists, self.registers) = open(&other);
         (self.db, self.lists, self.registers) = open(&self.directory);
         // Who began before is not seen any more, so that nothing is forgotten.
         assert!(self.db.transactions().is_empty());
@@ -206,7 +255,8 @@ impl Driver<'_> {
                 self.names += 1;
                 self.committed(self.names, began, vec![op]);
             }
-            Err(error) => assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}"),
+            Err(error) if error.kind() == ErrorKind::TimedOut => {}
+            Err(error) => _ = self.refused_if_full(Err(error)),
         }
     }
 
@@ -280,10 +330,8 @@ impl Driver<'_> {
         }
         match transaction.commit() {
             Ok(()) => self.committed(name, began, ops),
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
-                self.history.refused += 1;
-            }
+            Err(error) if error.kind() == ErrorKind::Conflict => self.history.refused += 1,
+            Err(error) => _ = self.refused_if_full(Err(error)),
         }
     }
 

@@ -120,6 +120,8 @@ pub(super) struct History {
     pub(super) last: State,
     /// How many transactions were refused.
     pub(super) refused: usize,
+    /// How often the disk was full.
+    pub(super) full: usize,
 }
 
 impl fmt::Display for History {

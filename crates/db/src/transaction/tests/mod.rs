@@ -36,17 +36,20 @@ fn findings(history: &History, isolation: Isolation) -> Vec<String> {
     found
 }
 
+/// Returns the number that a variable names, if it does.
+fn named<N: std::str::FromStr>(variable: &str) -> Option<N> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
 /// How many transactions to run: the variable `ALLUVIUM_TRANSACTIONS`, or a few.
 fn wanted() -> usize {
-    let named = std::env::var("ALLUVIUM_TRANSACTIONS").ok();
-    named
-        .and_then(|number| number.parse().ok())
-        .unwrap_or(TRANSACTIONS)
+    named("ALLUVIUM_TRANSACTIONS").unwrap_or(TRANSACTIONS)
 }
 
 /// Runs histories, of which no checker may find anything. Returns how often write skew was shown.
 fn run(isolation: Isolation, concurrency: Concurrency, trouble: Trouble) -> usize {
-    let (mut committed, mut refused, mut skews, mut seed) = (0, 0, 0, 1);
+    let (mut committed, mut refused, mut full, mut skews) = (0, 0, 0, 0);
+    let mut seed = named("ALLUVIUM_TRANSACTIONS_SEED").map_or(1, |seed: u64| seed << 20);
     while committed < wanted() {
         let plan = Plan {
             seed,
@@ -61,9 +64,12 @@ fn run(isolation: Isolation, concurrency: Concurrency, trouble: Trouble) -> usiz
         skews += usize::from(!cycles::check(&history, Isolation::Serializable).is_empty());
         committed += history.committed.len();
         refused += history.refused;
+        full += history.full;
         seed += 1;
     }
     assert!(refused > committed / 50, "{refused} of {committed} were refused");
+    let is_disk_full = trouble == Trouble::FullDisk;
+    assert_eq!(full > committed / 200, is_disk_full, "{full} met a full disk");
     skews
 }
 

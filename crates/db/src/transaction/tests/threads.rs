@@ -166,6 +166,7 @@ fn history(isolation: Isolation, seed: u64) -> History {
         committed: world.committed.into_inner().unwrap(),
         last,
         refused: 0,
+        full: 0,
     }
 }
 
