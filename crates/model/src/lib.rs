@@ -1,13 +1,13 @@
 //! Pure arithmetic: what storage costs.
 //!
 //! *Knows*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses,
-//! how a sequence of accesses translates from one model to another, and the parameters of real
-//! devices.
+//! how a sequence of accesses translates from one model to another, the parameters of real devices,
+//! and how to find them from measurements.
 //!
 //! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is told.
 //!
-//! *Read in this order*: [`costs`], [`translate`], [`presets`], `profile.rs` (devices as stores are
-//! told of them, and the length of nodes).
+//! *Read in this order*: [`costs`], [`translate`], [`presets`], [`fit`], `profile.rs` (devices as
+//! stores are told of them, and the length of nodes).
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
 //! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*.
@@ -19,6 +19,7 @@
 //!   not do is lost.
 
 pub mod costs;
+pub mod fit;
 pub mod presets;
 mod profile;
 pub mod translate;

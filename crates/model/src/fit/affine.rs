@@ -1,0 +1,181 @@
+//! The affine model of a device, from times of accesses of several sizes (Bender §3.2, Table 2).
+
+use super::squares::least_squares;
+use super::{BadSamples, Goodness, different, positive};
+
+/// What an access of a device costs: a setup and a time for each byte.
+///
+/// ```
+/// use alluvium_model::fit::affine;
+/// // A disk of Table 2: 15 ms, and 33 µs for each 4 KiB.
+/// let samples: Vec<(u64, f64)> = (0..13)
+///     .map(|power| 4096 << power)
+///     .map(|bytes| (bytes, 0.015 + 33e-6 * (bytes / 4096) as f64))
+///     .collect();
+/// let disk = affine::fit(&samples)?;
+/// assert!((disk.alpha(4096) - 0.0022).abs() < 1e-9);
+/// assert_eq!((disk.natural_bytes(0.5) / 4096.0).round(), 455.0);
+/// # Ok::<(), alluvium_model::fit::BadSamples>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AffineFit {
+    /// The setup of an access, in seconds: s of the paper.
+    pub setup_s: f64,
+    /// The time that a byte takes, in seconds: t of the paper, there for 4 KiB.
+    pub per_byte_s: f64,
+    /// How well the line meets the samples, in seconds.
+    pub goodness: Goodness,
+}
+
+impl AffineFit {
+    /// Returns what an access of `bytes` takes, in seconds.
+    #[must_use]
+    pub fn seconds(&self, bytes: f64) -> f64 {
+        self.setup_s + self.per_byte_s * bytes
+    }
+
+    /// Returns α for units of `unit` bytes: what moving a unit costs, in setups.
+    #[must_use]
+    pub fn alpha(&self, unit: u64) -> f64 {
+        self.per_byte_s * unit as f64 / self.setup_s
+    }
+
+    /// Returns the natural transfer size in bytes: that of the accesses which get a share of the
+    /// device's bandwidth, between 0 and 1. At a half it is 1/α: setup and transfer cost the same.
+    ///
+    /// # Panics
+    /// When the share is not between 0 and 1.
+    #[must_use]
+    pub fn natural_bytes(&self, share: f64) -> f64 {
+        assert!(
+            share > 0.0 && share < 1.0,
+            "a share of the bandwidth is between 0 and 1"
+        );
+        share / (1.0 - share) * self.setup_s / self.per_byte_s
+    }
+}
+
+/// Fits the affine model to samples: the bytes of an access, and the seconds that it took. A size
+/// may have several samples.
+///
+/// Squares of seconds are minimised, as in the paper: long accesses weigh most. So look at
+/// [`Goodness::worst_relative`], too, which short ones decide.
+///
+/// # Errors
+/// [`BadSamples`]: fewer than three sizes, a time that is not positive, or a best line whose setup
+/// or slope is not positive.
+pub fn fit(samples: &[(u64, f64)]) -> Result<AffineFit, BadSamples> {
+    positive(samples.iter().map(|&(_, seconds)| seconds))?;
+    let points = different(samples.iter().map(|&(bytes, _)| bytes as f64));
+    let too_few = BadSamples::TooFew { points, least: 3 };
+    if points < 3 {
+        return Err(too_few);
+    }
+    let rows: Vec<_> = samples
+        .iter()
+        .map(|&(bytes, seconds)| ([1.0, bytes as f64], seconds))
+        .collect();
+    let [setup_s, per_byte_s] = least_squares(&rows).ok_or(too_few)?;
+    for (parameter, value) in [("the setup", setup_s), ("the time of a byte", per_byte_s)] {
+        if value <= 0.0 {
+            return Err(BadSamples::Contradicts { parameter, value });
+        }
+    }
+    let pairs = rows
+        .iter()
+        .map(|&([_, bytes], seconds)| (seconds, setup_s + per_byte_s * bytes));
+    Ok(AffineFit {
+        setup_s,
+        per_byte_s,
+        goodness: Goodness::of(pairs),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fit::parallel::tests::Noise;
+
+    /// Table 2: s in seconds, t in seconds for 4 KiB, α for 4 KiB.
+    const TABLE_2: [(f64, f64, f64); 5] = [
+        (0.015, 0.000_033, 0.0022),
+        (0.013, 0.000_041, 0.0031),
+        (0.012, 0.000_035, 0.0029),
+        (0.018, 0.000_021, 0.0012),
+        (0.016, 0.000_026, 0.0017),
+    ];
+
+    #[test]
+    fn every_disk_of_table_2_is_found_again_behind_noise_of_three_percent() {
+        for (disk, (setup, per_block, alpha)) in (0..).zip(TABLE_2) {
+            let mut noise = Noise(disk);
+            let mut samples = Vec::new();
+            for power in 0..13 {
+                let blocks = 1_u64 << power;
+                for _ in 0..64 {
+                    let seconds = setup + per_block * blocks as f64;
+                    samples.push((blocks * 4096, seconds * noise.around_one(0.03)));
+                }
+            }
+            let found = fit(&samples).unwrap();
+            // The paper prints α with two digits.
+            assert!(
+                (found.alpha(4096) / alpha - 1.0).abs() < 0.05,
+                "{disk}: {found:?}"
+            );
+            assert!(
+                (found.per_byte_s * 4096.0 / per_block - 1.0).abs() < 0.01,
+                "{disk}: {found:?}"
+            );
+            assert!((found.setup_s / setup - 1.0).abs() < 0.03, "{disk}: {found:?}");
+            assert!(found.goodness.r_squared > 0.99, "{disk}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn the_mean_of_many_accesses_gives_setup_and_slope_within_a_percent() {
+        for (disk, (setup, per_block, _)) in (0..).zip(TABLE_2) {
+            let mut noise = Noise(100 + disk);
+            let samples: Vec<_> = (0..13)
+                .map(|power| 1_u64 << power)
+                .map(|blocks| {
+                    let noises: f64 = (0..1024).map(|_| noise.around_one(0.03)).sum();
+                    let seconds = (setup + per_block * blocks as f64) * noises / 1024.0;
+                    (blocks * 4096, seconds)
+                })
+                .collect();
+            let found = fit(&samples).unwrap();
+            assert!((found.setup_s / setup - 1.0).abs() < 0.01, "{disk}: {found:?}");
+            assert!((found.per_byte_s * 4096.0 / per_block - 1.0).abs() < 0.01);
+        }
+    }
+
+    #[test]
+    fn natural_sizes_get_their_share_of_the_bandwidth() {
+        let samples: Vec<_> = [1_u64, 1 << 10, 1 << 20]
+            .map(|bytes| (bytes, 1e-3 + 1e-8 * bytes as f64))
+            .into();
+        let found = fit(&samples).unwrap();
+        for share in [0.5, 0.9] {
+            let bytes = found.natural_bytes(share);
+            let bandwidth = bytes / found.seconds(bytes);
+            assert!((bandwidth * found.per_byte_s / share - 1.0).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn samples_that_no_line_explains_are_refused() {
+        let fails = |samples: &[(u64, f64)]| fit(samples).unwrap_err();
+        assert_eq!(
+            fails(&[(1, 1.0), (1, 2.0), (2, 1.0)]),
+            BadSamples::TooFew { points: 2, least: 3 }
+        );
+        assert_eq!(fails(&[]), BadSamples::TooFew { points: 0, least: 3 });
+        let nan = fails(&[(1, 1.0), (2, f64::NAN), (3, 1.0)]);
+        assert!(matches!(nan, BadSamples::NotPositive { index: 1, .. }));
+        let falling = fails(&[(1, 3.0), (2, 2.0), (3, 1.0)]);
+        assert!(matches!(falling, BadSamples::Contradicts { .. }), "{falling}");
+        let from_zero = fails(&[(1, 1.0), (2, 4.0), (3, 7.0)]);
+        assert!(from_zero.to_string().contains("the setup"), "{from_zero}");
+    }
+}
