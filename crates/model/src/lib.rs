@@ -2,12 +2,12 @@
 //!
 //! *Knows*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses,
 //! how a sequence of accesses translates from one model to another, the parameters of real devices,
-//! and how to find them from measurements.
+//! how to find them from measurements, and which nodes of B-trees and Bε-trees cost least.
 //!
 //! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is told.
 //!
-//! *Read in this order*: [`costs`], [`translate`], [`presets`], [`fit`], `profile.rs` (devices as
-//! stores are told of them, and the length of nodes).
+//! *Read in this order*: [`costs`], [`translate`], [`presets`], [`fit`], [`nodes`], `profile.rs`
+//! (devices as stores are told of them, and the length of nodes).
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
 //! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*.
@@ -20,6 +20,7 @@
 
 pub mod costs;
 pub mod fit;
+pub mod nodes;
 pub mod presets;
 mod profile;
 pub mod translate;
