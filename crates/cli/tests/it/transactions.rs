@@ -282,6 +282,18 @@ fn a_server_elsewhere_is_asked_through_its_page() {
 }
 
 #[test]
+fn records_of_a_server_are_read_by_a_script_but_not_locked() {
+    let place = bank();
+    let _served = Served::new(&place, &["--web", "off"]);
+    for line in ["get a", "get-for-update a", "scan"] {
+        script(&place, &format!("redis {line}\n"), &["--locking"])
+            .ended(2)
+            .complained("would wait for the locks");
+        script(&place, &format!("redis {line}\n"), &[]).ended(0);
+    }
+}
+
+#[test]
 fn a_client_that_is_gone_leaves_no_transaction() {
     let place = bank();
     let _served = Served::new(&place, &["--web", "off"]);

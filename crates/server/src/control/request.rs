@@ -187,6 +187,25 @@ pub enum Step {
     Rollback,
 }
 
+impl Step {
+    /// Returns the keyspace that it reads or writes, if it does.
+    pub(super) fn keyspace(&self) -> Option<&str> {
+        match self {
+            Step::Get { keyspace, .. }
+            | Step::Put { keyspace, .. }
+            | Step::Delete { keyspace, .. }
+            | Step::DeleteRange { keyspace, .. }
+            | Step::Scan(Scan { keyspace, .. }) => Some(keyspace),
+            Step::Savepoint(_) | Step::RollbackTo(_) | Step::Commit | Step::Rollback => None,
+        }
+    }
+
+    /// Returns whether it reads, and writes nothing.
+    pub(super) fn reads(&self) -> bool {
+        matches!(self, Step::Get { .. } | Step::Scan(_))
+    }
+}
+
 /// What a transaction reads a key for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadPurpose {

@@ -151,12 +151,13 @@ impl Session {
             let text = "no transaction was begun on this connection, or it has ended";
             Error::told(Kind::Usage, text)
         };
-        match step {
-            Step::Put { keyspace, .. }
-            | Step::Delete { keyspace, .. }
-            | Step::DeleteRange { keyspace, .. } => {
-                self.writable(keyspace)?;
+        if let Some(keyspace) = step.keyspace() {
+            match step.reads() {
+                true => self.lockable(keyspace)?,
+                false => self.writable(keyspace)?,
             }
+        }
+        match step {
             Step::Commit => return self.transaction.take().ok_or_else(none)?.commit(),
             Step::Rollback => {
                 drop(self.transaction.take().ok_or_else(none)?);
@@ -202,9 +203,28 @@ impl Session {
         Ok(self.db.existing_keyspace(name)?)
     }
 
+    /// Returns whether a running server keeps typed keys in a keyspace.
+    fn is_typed(&self, keyspace: &str) -> bool {
+        self.about.is_some() && TYPED.contains(&keyspace)
+    }
+
+    /// Refuses a read under locks of what a running server keeps typed keys in (S21): its clients
+    /// would wait for the locks, and all whom the same thread serves with them.
+    fn lockable(&self, keyspace: &str) -> Result<()> {
+        let locks = self.transaction.as_ref().is_some_and(Transacting::is_locking);
+        if !locks || !self.is_typed(keyspace) {
+            return Ok(());
+        }
+        let text = format!(
+            "the keyspace {keyspace:?} belongs to the running server, whose clients would wait for the locks of what is read: \
+             read it in a transaction without --locking"
+        );
+        Err(Error::told(Kind::Usage, text))
+    }
+
     /// Refuses to change what a running server keeps typed keys in (S21).
     fn writable(&self, keyspace: &str) -> Result<()> {
-        if self.about.is_none() || !TYPED.contains(&keyspace) {
+        if !self.is_typed(keyspace) {
             return Ok(());
         }
         let text = format!(

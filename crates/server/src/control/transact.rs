@@ -16,6 +16,7 @@ const MOST_SAVEPOINTS: usize = 1000;
 /// A transaction that was begun. Dropping it rolls it back.
 pub(super) struct Transacting {
     transaction: Transaction,
+    mechanism: Mechanism,
     /// The oldest first.
     savepoints: Vec<(String, Savepoint)>,
 }
@@ -39,12 +40,18 @@ impl Transacting {
         };
         Transacting {
             transaction: db.begin_with(&options),
+            mechanism: new.mechanism,
             savepoints: Vec::new(),
         }
     }
 
     pub(super) fn number(&self) -> u64 {
         self.transaction.number()
+    }
+
+    /// Returns whether it locks what it reads.
+    pub(super) fn is_locking(&self) -> bool {
+        self.mechanism == Mechanism::Locking
     }
 
     pub(super) fn commit(self) -> Result<()> {
