@@ -1,18 +1,50 @@
 //! The web page of a server, here or elsewhere, that is asked for its figures.
 
 use crate::exit::{Exit, failure};
+use crate::password;
 use anyhow::{Context as _, Result, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use clap::Args;
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long the server has for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest answer, in bytes.
 const LONGEST: u64 = 64 << 20;
+
+/// Which server a command asks in the place of the store's own process, and as whom.
+#[derive(Args, Clone, Debug)]
+pub struct Elsewhere {
+    /// The web page of the server to ask, as in http://127.0.0.1:7070 [default: that of the server
+    /// that has the store open].
+    #[arg(long, value_name = "URL")]
+    pub server: Option<String>,
+    /// The user to ask that server as; its rules need `+page|stats`.
+    #[arg(long, value_name = "NAME", requires = "server", default_value = "default")]
+    pub user: String,
+    /// A file whose first line is that user's password. It has precedence over ALLUVIUM_PASSWORD.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    pub password_file: Option<PathBuf>,
+}
+
+impl Elsewhere {
+    /// Returns the server, if one is named.
+    pub(crate) fn remote(&self) -> Result<Option<Remote>> {
+        let Some(url) = &self.server else {
+            return Ok(None);
+        };
+        let login = Login {
+            user: Some(self.user.clone()),
+            password: password::given(None, self.password_file.as_deref())?,
+        };
+        Remote::at(url, login).map(Some)
+    }
+}
 
 /// A server that answers.
 #[derive(Clone, Debug)]

@@ -4,8 +4,7 @@ use super::watch;
 use crate::Exit;
 use crate::context::Context;
 use crate::import::PROGRESS;
-use crate::password;
-use crate::remote::{Login, Remote};
+use crate::remote::{Elsewhere, Remote};
 use crate::screen::{BOLD, Output};
 use crate::sizes::{count, human};
 use alluvium_server::control::Request;
@@ -13,7 +12,6 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::Write;
-use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,16 +36,8 @@ pub struct Stats {
     /// End after this number of looks.
     #[arg(short = 'n', long, value_name = "COUNT", requires = "watch")]
     pub count: Option<u64>,
-    /// The web page of the server to ask, as in http://127.0.0.1:7070 [default: that of the server
-    /// that has the store open].
-    #[arg(long, value_name = "URL")]
-    pub server: Option<String>,
-    /// The user to ask that server as; its rules need `+page|stats`.
-    #[arg(long, value_name = "NAME", requires = "server", default_value = "default")]
-    pub user: String,
-    /// A file whose first line is that user's password. It has precedence over ALLUVIUM_PASSWORD.
-    #[arg(long, value_name = "FILE", requires = "server")]
-    pub password_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub elsewhere: Elsewhere,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -60,12 +50,7 @@ fn seconds(text: &str) -> Result<f64, String> {
 
 impl Stats {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        if let Some(url) = &self.server {
-            let login = Login {
-                user: Some(self.user.clone()),
-                password: password::given(None, self.password_file.as_deref())?,
-            };
-            let server = Remote::at(url, login)?;
+        if let Some(server) = self.elsewhere.remote()? {
             return match self.watch {
                 true => watch::run(self, &watch::Watched::Server(server)),
                 false => served(context, &server),

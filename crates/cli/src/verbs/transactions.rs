@@ -2,8 +2,7 @@
 
 use crate::Exit;
 use crate::context::Context;
-use crate::password;
-use crate::remote::{Login, Remote};
+use crate::remote::Elsewhere;
 use crate::screen::Output;
 use crate::sizes::{count, human};
 use alluvium_server::control::Request;
@@ -11,7 +10,6 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
@@ -28,28 +26,14 @@ A locking, serializable transaction reads the newest, and keeps none; it holds l
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Transactions {
-    /// The web page of the server to ask, as in http://127.0.0.1:7070 [default: that of the server
-    /// that has the store open].
-    #[arg(long, value_name = "URL")]
-    pub server: Option<String>,
-    /// The user to ask that server as; its rules need `+page|stats`.
-    #[arg(long, value_name = "NAME", requires = "server", default_value = "default")]
-    pub user: String,
-    /// A file whose first line is that user's password. It has precedence over ALLUVIUM_PASSWORD.
-    #[arg(long, value_name = "FILE", requires = "server")]
-    pub password_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub elsewhere: Elsewhere,
 }
 
 impl Transactions {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let said = match &self.server {
-            Some(url) => {
-                let login = Login {
-                    user: Some(self.user.clone()),
-                    password: password::given(None, self.password_file.as_deref())?,
-                };
-                Remote::at(url, login)?.json("/api/transactions")?
-            }
+        let said = match self.elsewhere.remote()? {
+            Some(server) => server.json("/api/transactions")?,
             None => {
                 let store = context.open_to_read()?;
                 let said = store.json(&Request::Transactions)?;

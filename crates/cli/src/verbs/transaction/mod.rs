@@ -52,7 +52,7 @@ A word with blanks stands in double quotes. What is not printable is written as 
 operation is for that line. `#` begins a comment. The operation that follows a commit or a rollback begins the next transaction. What is \
 not committed at the end is rolled back.
 
-The exit code is 8 if another transaction was in the way: nothing of the transaction has happened then, and the command can be run again. \
+The exit code is 8 if another transaction was in the way: nothing of that transaction has happened then. The command can be run again, unless the script has committed others before. \
 The lines of a file are all read before the first is done; those of a pipe as they come.";
 
 /// Run a script of operations as a transaction: all of it takes effect, or nothing.
