@@ -9,7 +9,6 @@ use crate::iter;
 use crate::lock_manager::Mode;
 use crate::write_set::WriteSet;
 use crate::{Error, Keyspace, Result, Value};
-use alluvium_base::Kind;
 use alluvium_dictionary::range::KeyRange;
 use std::ops::Bound;
 use std::sync::atomic::Ordering;
@@ -33,7 +32,7 @@ impl Transaction {
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
         self.write(keyspace, key, value.len(), |set| {
-            set.write(key, Kind::Put, 0, value);
+            set.write(key, Some(value), 0);
             Ok(())
         })
     }
@@ -52,7 +51,7 @@ impl Transaction {
     ) -> Result<()> {
         let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
         self.write(keyspace, key, value.len(), |set| {
-            set.write(key, Kind::Put, expiry_ms(expires), value);
+            set.write(key, Some(value), expiry_ms(expires));
             Ok(())
         })
     }
@@ -64,7 +63,7 @@ impl Transaction {
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         self.write(keyspace, key, 0, |set| {
-            set.write(key, Kind::Delete, 0, &[]);
+            set.write(key, None, 0);
             Ok(())
         })
     }

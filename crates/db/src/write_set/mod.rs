@@ -30,7 +30,6 @@ use crate::batch::expiry_ms;
 use crate::fault::{Fault, is_planted};
 use crate::ranges::{Key, Ranges};
 use crate::{Error, Keyspace, Result, Snapshot, Value, WriteBatch};
-use alluvium_base::Kind;
 use alluvium_dictionary::merge::{BadOperand, Operator};
 use journal::{Journal, Undo};
 use std::fmt;
@@ -240,23 +239,17 @@ impl WriteSet {
         Ok(())
     }
 
-    /// Puts a value or deletes a key. While the set is only written to, this takes no map.
-    pub(crate) fn write(&mut self, key: &[u8], kind: Kind, expires_ms: u64, value: &[u8]) {
+    /// Puts a value, or deletes the key if there is none. No map is made for it while the set is
+    /// only written to.
+    pub(crate) fn write(&mut self, key: &[u8], value: Option<&[u8]>, expires_ms: u64) {
         let prefix = &self.keyspace.definition().prefix;
         if !self.journal.is_on()
-            && let Some(taken) = self.writes.list(prefix, key, kind, expires_ms, value)
+            && let Some(taken) = self.writes.list(prefix, key, value, expires_ms)
         {
             self.memory += taken;
             return;
         }
-        let write = match kind {
-            Kind::Delete => Write::Delete,
-            Kind::Put | Kind::Merge => Write::Put {
-                value: value.to_vec(),
-                expires_ms,
-            },
-        };
-        self.insert(key, write);
+        self.insert(key, Write::of(value, expires_ms));
     }
 
     /// Forgets the writes of keys that were written again.

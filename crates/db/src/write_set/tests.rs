@@ -30,7 +30,7 @@ fn write(random: &mut fastrand::Rng, set: &mut WriteSet, model: &mut Model) {
             let key = name(random);
             match random.bool() {
                 true => set.delete(&key),
-                false => set.write(&key, Kind::Delete, 0, &[]),
+                false => set.write(&key, None, 0),
             }
             model.remove(&key);
         }
@@ -38,7 +38,7 @@ fn write(random: &mut fastrand::Rng, set: &mut WriteSet, model: &mut Model) {
             let (key, value) = (name(random), vec![random.u8(..); random.usize(..9)]);
             match random.u8(..8) {
                 0 => set.put(&key, value.clone()),
-                _ => set.write(&key, Kind::Put, 0, &value),
+                _ => set.write(&key, Some(&value), 0),
             }
             model.insert(key, value);
         }
@@ -119,21 +119,21 @@ fn writes_in_their_order_are_counted_once_they_are_kept_by_key() {
     let (db, keyspace) = store();
     let mut set = WriteSet::new(&keyspace);
     for value in [b"1", b"2", b"3"] {
-        set.write(b"a", Kind::Put, 0, value);
+        set.write(b"a", Some(value), 0);
     }
-    set.write(b"b", Kind::Delete, 0, &[]);
+    set.write(b"b", None, 0);
     assert!(set.writes.listed().is_some_and(|listed| listed.count == 4));
     let listed = set.memory();
     assert_eq!((set.len(), set.memory()), (2, listed), "a reader frees nothing");
     set.forget_overwritten();
     assert!(set.memory() < listed && set.writes.listed().is_none());
     let before = set.memory();
-    set.write(b"a", Kind::Put, 0, b"45");
+    set.write(b"a", Some(b"45"), 0);
     assert_eq!(set.memory(), before + 1);
     commit(&db, &set);
     assert_eq!(keyspace.get("a").unwrap().unwrap(), b"45");
     let mark = set.mark();
-    set.write(b"c", Kind::Put, 0, b"6");
+    set.write(b"c", Some(b"6"), 0);
     set.undo_to(mark);
     assert_eq!(set.len(), 2, "after a mark each write can be taken back");
 }

@@ -71,6 +71,14 @@ impl Write {
     /// What a write takes beside its bytes, about: its place in the map.
     pub(super) const PER_WRITE: usize = size_of::<Key>() + size_of::<Write>();
 
+    /// Returns a put, or a delete if there is no value.
+    pub(super) fn of(value: Option<&[u8]>, expires_ms: u64) -> Write {
+        value.map_or(Write::Delete, |value| Write::Put {
+            value: value.to_vec(),
+            expires_ms,
+        })
+    }
+
     /// Returns the memory that the write takes with its key.
     pub(super) fn taken(&self, key: &[u8]) -> usize {
         let bytes = match self {

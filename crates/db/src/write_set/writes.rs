@@ -47,38 +47,31 @@ impl Writes {
         self.by_key.get().is_none().then_some(&self.listed)
     }
 
-    /// Adds a put or a delete to those in their order. Returns the memory that it takes; `None` if
-    /// writes are kept by key.
+    /// Adds a put, or a delete if there is no value, to those in their order. Returns the memory
+    /// that it takes; `None` if writes are kept by key.
     pub(super) fn list(
         &mut self,
         prefix: &[u8],
         key: &[u8],
-        kind: Kind,
+        value: Option<&[u8]>,
         expires_ms: u64,
-        operand: &[u8],
     ) -> Option<usize> {
         if self.by_key.get().is_some() {
             return None;
         }
-        debug_assert!(kind != Kind::Merge, "a merge depends on what was written before");
         debug_assert_eq!(prefix.len(), self.prefix, "all keys are of one keyspace");
-        self.listed.add(prefix, key, kind, expires_ms, operand);
-        Some(Write::PER_WRITE + key.len() + operand.len())
+        let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
+        let value = value.unwrap_or_default();
+        self.listed.add(prefix, key, kind, expires_ms, value);
+        Some(Write::PER_WRITE + key.len() + value.len())
     }
 
     /// Returns the newest write of each key.
     pub(super) fn by_key(&self) -> &ByKey {
         self.by_key.get_or_init(|| {
             let mut by_key = ByKey::new();
-            self.visit(|key, kind, expires_ms, operand| {
-                let write = match kind {
-                    Kind::Delete => Write::Delete,
-                    Kind::Put | Kind::Merge => Write::Put {
-                        value: operand.to_vec(),
-                        expires_ms,
-                    },
-                };
-                by_key.insert(Key::from_slice(key), write);
+            self.visit(|key, value, expires_ms| {
+                by_key.insert(Key::from_slice(key), Write::of(value, expires_ms));
             });
             by_key
         })
@@ -100,24 +93,28 @@ impl Writes {
     pub(super) fn visit_keys(&self, mut visit: impl FnMut(&[u8])) {
         match self.by_key.get() {
             Some(by_key) => by_key.keys().for_each(|key| visit(key)),
-            None => self.visit(|key, _, _, _| visit(key)),
+            None => self.visit(|key, _, _| visit(key)),
         }
     }
 
-    /// Visits the writes that stand in their order.
-    fn visit(&self, mut visit: impl FnMut(&[u8], Kind, u64, &[u8])) {
+    /// Visits the writes that stand in their order: a key, its value unless it is deleted, and when
+    /// it expires.
+    fn visit(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>, u64)) {
         for write in self.listed.writes() {
-            match write.expect("it was encoded here") {
-                format::Write::One {
-                    key,
-                    kind,
-                    expires_ms,
-                    operand,
-                } => visit(&key[self.prefix..], kind, expires_ms, operand),
-                format::Write::Range { .. } | format::Write::Ingest { .. } => {
-                    unreachable!("only puts and deletes are listed")
-                }
-            }
+            let format::Write::One {
+                key,
+                kind,
+                expires_ms,
+                operand,
+            } = write.expect("it was encoded here")
+            else {
+                unreachable!("only puts and deletes are listed");
+            };
+            visit(
+                &key[self.prefix..],
+                (kind == Kind::Put).then_some(operand),
+                expires_ms,
+            );
         }
     }
 }
