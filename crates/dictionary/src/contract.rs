@@ -18,11 +18,13 @@
 
 use crate::cut::Cut;
 use crate::findings::{Checked, Depth, Examined};
+use crate::gather::Gather;
+use crate::key::Key;
 use crate::memtables::Memtables;
 use crate::merge::Direction;
 use crate::range::KeyRange;
 use crate::share::Share;
-use alluvium_base::Sequence;
+use alluvium_base::{Message, Sequence};
 use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
 use std::fmt;
@@ -184,7 +186,7 @@ pub trait Ordered: Dictionary {
         now_ms: u64,
     ) -> Self::Scan;
 
-    /// Begins to load records that come in order.
+    /// Begins to write messages beside the dictionary.
     ///
     /// # Errors
     /// As the device says.
@@ -203,15 +205,44 @@ pub trait Scan: fmt::Debug + Send {
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>>;
 }
 
-/// Records that become part of a dictionary at once. Dropped before, they leave nothing.
-pub trait Ingest: fmt::Debug + Send {
-    /// Takes the next record; keys ascend.
+/// Messages that are written beside a dictionary, and become part of it at once. Dropped before,
+/// they leave nothing.
+///
+/// They come in layers, each newer than those before it. A layer has either messages, whose keys
+/// ascend, or deleted ranges. What is in a layer is read once the layer has ended.
+pub trait Ingest: fmt::Debug + Send + Sync {
+    /// Adds a message to the newest layer; keys ascend. Its sequence number is not used.
     ///
     /// # Errors
     /// A full disk, and as the device says: it can only be dropped then.
-    fn push(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()>;
+    fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()>;
 
-    /// Returns how many records were taken.
+    /// Adds a deleted range to the newest layer: the keys from `start` on and before `end`.
+    fn delete_range(&mut self, start: &[u8], end: &[u8]);
+
+    /// Ends the newest layer. What comes next is newer than it.
+    ///
+    /// # Errors
+    /// As [`Ingest::push`].
+    fn end_layer(&mut self) -> Result<()>;
+
+    /// Returns how many layers have ended.
+    fn layers(&self) -> u64;
+
+    /// Drops all but the `layers` oldest layers.
+    fn keep(&mut self, layers: u64);
+
+    /// Hands what ended layers say of a key to `gather`, newest first. Layer `n`, from 0, has the
+    /// sequence number `n + 1` there.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()>;
+
+    /// Returns a walk over the keys of a range that ended layers have messages of.
+    fn walk(&self, range: &KeyRange, direction: Direction) -> Box<dyn Walk>;
+
+    /// Returns how many messages were taken.
     fn records(&self) -> u64;
 
     /// Returns how many bytes of keys and values were taken.
@@ -220,9 +251,23 @@ pub trait Ingest: fmt::Debug + Send {
     /// Returns how many bytes of memory it takes.
     fn memory_bytes(&self) -> u64;
 
-    /// Makes the records part of the dictionary, as the commit `sequence`, which follows its cut.
+    /// Makes the layers part of the dictionary, as the commits from `first` on, the oldest layer
+    /// first. `first` follows the dictionary's cut.
     ///
     /// # Errors
     /// A full disk, and as the device says: nothing has changed then.
-    fn attach(self: Box<Self>, sequence: Sequence) -> Result<()>;
+    fn attach(self: Box<Self>, first: Sequence) -> Result<()>;
+}
+
+/// A walk over keys of which an [`Ingest`] has messages.
+pub trait Walk: fmt::Debug + Send {
+    /// Goes to the next key, in the walk's direction, and returns it. Hands what the ingest says of
+    /// the key to `gather`, newest first.
+    ///
+    /// # Errors
+    /// As the device says; damage. Asked again, it tries again.
+    fn next(&mut self, gather: &mut Gather<'_>) -> Result<Option<&[u8]>>;
+
+    /// Returns whether a deleted range covers a key of which the ingest has no message.
+    fn is_deleted(&self, key: &[u8]) -> bool;
 }

@@ -5,12 +5,13 @@
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
-//! [`tiered`]; [`map`], the least of them.
+//! `layers`, [`tiered`]; [`map`], the least of them.
 //!
 //! Invariants:
 //!
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
+mod layers;
 pub mod map;
 pub mod maplet;
 pub mod run;

@@ -1,7 +1,8 @@
 //! The map as its store sees it: see `alluvium_dictionary::contract`.
 
 use super::Map;
-use super::incorporate::{Incorporation, Ingest, Rewrite};
+use super::incorporate::{Incorporation, Rewrite};
+use super::ingest::Ingest;
 use super::scan::Iter;
 use alluvium_base::{Kind, Sequence};
 use alluvium_dictionary::contract::{self, Dictionary, Load, Ordered, Progress};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Bytes that a key takes in memory beside its own and those of its operands, about.
-const BYTES_PER_KEY: u64 = 96;
+pub(super) const BYTES_PER_KEY: u64 = 96;
 const _: () = assert!(BYTES_PER_KEY > 0, "a key takes memory");
 
 impl Dictionary for Map {
@@ -137,28 +138,5 @@ impl Ordered for Map {
 
     fn ingest(&self, _class: Class) -> Result<Box<dyn contract::Ingest>> {
         Ok(Box::new(Ingest::new(self)))
-    }
-}
-
-impl contract::Ingest for Ingest {
-    fn push(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
-        self.take(key, value, expires_ms)
-    }
-
-    fn records(&self) -> u64 {
-        self.len()
-    }
-
-    fn bytes(&self) -> u64 {
-        self.sum_bytes()
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.sum_bytes() + BYTES_PER_KEY * self.len()
-    }
-
-    fn attach(self: Box<Self>, sequence: Sequence) -> Result<()> {
-        self.attach_at(sequence);
-        Ok(())
     }
 }

@@ -1,15 +1,14 @@
-//! What changes a map: memtables, records that are loaded, and rewrites.
+//! What changes a map: memtables and rewrites.
 
 use super::{Entry, Keys, Map, Shared};
+use alluvium_base::Message;
 use alluvium_base::message::LAST;
-use alluvium_base::{Kind, Message, Sequence};
 use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::merge::{Folder, Older};
 use alluvium_dictionary::share::Share;
-use alluvium_storage::{Error, Result};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -65,7 +64,7 @@ fn newest_first<'m>(memtable: &'m Memtable, key: &[u8]) -> Vec<Message<'m>> {
 
 impl Shared {
     /// Makes as few messages of a key's as may be, with `newer` ones before them.
-    fn fold(&self, keys: &mut Keys, key: &Arc<[u8]>, newer: &[Message<'_>], asks_filters: bool) {
+    pub(super) fn fold(&self, keys: &mut Keys, key: &Arc<[u8]>, newer: &[Message<'_>], asks_filters: bool) {
         let rules = self.home.schema.rules(key);
         let rule = self.home.horizon.rule(Older::None);
         let mut folder = Folder::new(&rule, rules.operator.as_deref());
@@ -128,72 +127,5 @@ impl Map {
     pub(super) fn rewrite_due(&self) -> Option<Rewrite> {
         let is_due = self.shared.is_stale.swap(false, Ordering::AcqRel);
         is_due.then(|| Rewrite { map: self.clone() })
-    }
-}
-
-/// When a record expires, and its value.
-type Loaded = (u64, Box<[u8]>);
-
-/// Records that are loaded in order.
-#[derive(Debug)]
-pub struct Ingest {
-    pub(super) map: Map,
-    /// By key, when each expires and its value.
-    records: BTreeMap<Arc<[u8]>, Loaded>,
-    bytes: u64,
-}
-
-impl Ingest {
-    pub(super) fn new(map: &Map) -> Ingest {
-        Ingest {
-            map: map.clone(),
-            records: BTreeMap::new(),
-            bytes: 0,
-        }
-    }
-
-    pub(super) fn take(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
-        if let Some((last, _)) = self.records.last_key_value().filter(|(last, _)| ***last >= *key) {
-            return Err(Error::BadOption {
-                option: "order of an ingest's keys",
-                why: format!(
-                    "\"{}\" comes after \"{}\": sort them, and leave out all but one of equal ones",
-                    key.escape_ascii(),
-                    last.escape_ascii()
-                ),
-            });
-        }
-        self.bytes += (key.len() + value.len()) as u64;
-        let before = self.records.insert(key.into(), (expires_ms, value.into()));
-        assert!(before.is_none(), "an ingest's keys ascend, as was just checked");
-        Ok(())
-    }
-
-    pub(super) fn len(&self) -> u64 {
-        self.records.len() as u64
-    }
-
-    pub(super) fn sum_bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    pub(super) fn attach_at(self, sequence: Sequence) {
-        let Ingest { map, records, .. } = self;
-        assert_eq!(
-            map.version().cut + 1,
-            sequence,
-            "an ingest is attached when all that was written before is in the map"
-        );
-        map.change(Some(sequence), |keys| {
-            for (key, (expires_ms, value)) in &records {
-                let put = Message {
-                    sequence,
-                    kind: Kind::Put,
-                    expires_ms: *expires_ms,
-                    operand: value,
-                };
-                map.shared.fold(keys, key, &[put], false);
-            }
-        });
     }
 }

@@ -8,7 +8,7 @@
 //! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
 //! sealed, when a checkpoint is due.
 //!
-//! *Read in this order*: this file, `format.rs`, `incorporate.rs`, `read.rs`, `scan.rs`,
+//! *Read in this order*: this file, `format.rs`, `incorporate.rs`, `ingest.rs`, `read.rs`, `scan.rs`,
 //! `contract.rs`, `check.rs`.
 //!
 //! Invariants:
@@ -22,11 +22,13 @@ mod check;
 mod contract;
 pub mod format;
 mod incorporate;
+mod ingest;
 mod read;
 mod scan;
 
 pub use check::{check_files, reached};
-pub use incorporate::{Incorporation, Ingest, Rewrite};
+pub use incorporate::{Incorporation, Rewrite};
+pub use ingest::Ingest;
 pub use read::Reader;
 pub use scan::Iter;
 

@@ -5,10 +5,13 @@ use super::incorporate::{Incorporation, Ingest};
 use super::lookup::Reader;
 use super::scan::Iter;
 use super::tree::Tree;
+use alluvium_base::Message;
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract::{self, Dictionary, Load, Lookup, Ordered, Progress};
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::findings::{Checked, Depth, Examined};
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::key::Key;
 use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
@@ -148,8 +151,32 @@ impl contract::Scan for Iter {
 }
 
 impl contract::Ingest for Ingest {
-    fn push(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
-        Ingest::push(self, key, value, expires_ms)
+    fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()> {
+        Ingest::push(self, key, message)
+    }
+
+    fn delete_range(&mut self, start: &[u8], end: &[u8]) {
+        Ingest::delete_range(self, start, end);
+    }
+
+    fn end_layer(&mut self) -> Result<()> {
+        Ingest::end_layer(self)
+    }
+
+    fn layers(&self) -> u64 {
+        Ingest::layers(self)
+    }
+
+    fn keep(&mut self, layers: u64) {
+        Ingest::keep(self, layers);
+    }
+
+    fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
+        Ingest::gather(self, key, gather)
+    }
+
+    fn walk(&self, range: &KeyRange, direction: Direction) -> Box<dyn contract::Walk> {
+        Box::new(Ingest::walk(self, range, direction))
     }
 
     fn records(&self) -> u64 {
@@ -164,7 +191,7 @@ impl contract::Ingest for Ingest {
         Ingest::memory_bytes(self)
     }
 
-    fn attach(self: Box<Self>, sequence: Sequence) -> Result<()> {
-        Ingest::attach(*self, sequence)
+    fn attach(self: Box<Self>, first: Sequence) -> Result<()> {
+        Ingest::attach(*self, first)
     }
 }

@@ -120,6 +120,36 @@ impl History {
         self.ranges.retain(|range| range.2 > horizon);
     }
 
+    /// Returns whether any message or deleted range is about a key.
+    pub(crate) fn touches(&self, key: &[u8]) -> bool {
+        self.events.contains_key(key) || self.is_range_deleted(key)
+    }
+
+    /// Returns whether a deleted range covers a key.
+    pub(crate) fn is_range_deleted(&self, key: &[u8]) -> bool {
+        let mut ranges = self.ranges.iter();
+        ranges.any(|(start, end, _)| start.as_slice() <= key && key < end.as_slice())
+    }
+
+    /// Returns the keys that there are messages of, in order.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Vec<u8>> {
+        self.events.keys().cloned()
+    }
+
+    /// Adds what another one has, as what came after `last`.
+    pub(crate) fn append(&mut self, newer: History, last: Sequence) {
+        for (key, events) in newer.events {
+            let events = events.into_iter().map(|event| Event {
+                sequence: event.sequence + last,
+                ..event
+            });
+            self.events.entry(key).or_default().extend(events);
+        }
+        let ranges = newer.ranges.into_iter();
+        self.ranges
+            .extend(ranges.map(|(start, end, sequence)| (start, end, sequence + last)));
+    }
+
     /// Everything after `sequence` did not happen.
     pub(crate) fn cut(&mut self, sequence: Sequence) {
         self.ranges.retain(|range| range.2 <= sequence);

@@ -15,4 +15,5 @@ mod schema;
 mod space;
 mod stack;
 mod story;
+mod under_way;
 mod world;

@@ -5,16 +5,18 @@ use crate::alone::Alone;
 use crate::history::History;
 use crate::schema::schema_with;
 use crate::stack::Stack;
+use crate::under_way::UnderWay;
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_device::Directory;
 use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::extents::{Class, ExtentOptions, ReclaimLimit, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, LogOptions, PageSize, Result};
 use alluvium_trees::tiered::{
-    Depth, Digesting, Edge, Incorporation, Ingest, Job, Maintenance, Progress, Shape, Step, Tree,
-    TreeOptions, Victim,
+    Depth, Digesting, Edge, Incorporation, Job, Maintenance, Progress, Shape, Step, Tree, TreeOptions, Victim,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -102,14 +104,6 @@ fn store_options_of(workload: &Workload) -> StoreOptions {
         cache_bytes: store_options().cache_bytes.max(256 * u64::from(workload.page)),
         ..store_options()
     }
-}
-
-/// An ingest, what it has taken, and what it takes next.
-struct UnderWay {
-    ingest: Ingest,
-    taken: Vec<(Vec<u8>, u64, Vec<u8>)>,
-    next: u32,
-    stride: u32,
 }
 
 pub(crate) struct World {
@@ -459,36 +453,30 @@ impl World {
         edges
     }
 
-    /// A slice of an ingest: it begins, takes more, becomes part of the tree or is dropped.
+    /// A slice of an ingest: it begins, takes a layer, loses some, is read, becomes part of the tree
+    /// or is dropped.
     pub(crate) fn ingest(&mut self) -> Result<()> {
         let Some(mut under_way) = self.ingest.take() else {
-            self.ingest = Some(UnderWay {
-                ingest: self.tree.ingest(Class::Normal)?,
-                taken: Vec::new(),
-                next: self.random.u32(..self.workload.keys),
-                stride: 1 + self.random.u32(..self.workload.keys.div_ceil(500)),
-            });
+            self.ingest = Some(UnderWay::new(self.tree.ingest(Class::Normal)?));
             return Ok(());
         };
         match self.random.u32(..20) {
             0 => return Ok(()),
-            1..6 => return self.attach(under_way),
-            _ => {}
-        }
-        for _ in 0..self.random.usize(..1500) {
-            let UnderWay { next, stride, .. } = under_way;
-            if next >= self.workload.keys {
-                return self.attach(under_way);
+            1..5 => return self.attach(under_way),
+            5 => under_way.take_back(&mut self.random),
+            _ => {
+                let (workload, mut random) = (self.workload, self.random.fork());
+                under_way.write_layer(&mut random, &workload, self.now_ms, |number| self.key_of(number))?;
             }
-            let (key, value) = (self.key_of(next), self.value());
-            let expires_ms = if next.is_multiple_of(50) {
-                self.now_ms + 100
-            } else {
-                0
-            };
-            under_way.ingest.push(&key, &value, expires_ms)?;
-            under_way.taken.push((key, expires_ms, value));
-            under_way.next += 1 + self.random.u32(..stride);
+        }
+        for _ in 0..20 {
+            let key = self.key();
+            under_way.compare(&key, self.now_ms)?;
+        }
+        let (one, other) = (self.key(), self.key());
+        let range = KeyRange::new(&one, Some(&other));
+        for direction in [Direction::Forward, Direction::Backward] {
+            under_way.compare_walk(&range, direction, self.now_ms)?;
         }
         self.ingest = Some(under_way);
         Ok(())
@@ -499,16 +487,12 @@ impl World {
         while self.sealed.is_some() {
             self.poll_incorporation()?;
         }
-        self.sequence += 1;
+        let layers = under_way.attach(self.sequence, &mut self.history)?;
+        self.sequence += layers.max(1);
         // The memtable's commits lie above the ingest.
         self.base = self.sequence;
         self.restack();
-        under_way.ingest.attach(self.sequence)?;
         self.ingests += 1;
-        for (key, expires_ms, value) in under_way.taken {
-            self.history
-                .add(&key, self.sequence, Kind::Put, expires_ms, &value);
-        }
         Ok(())
     }
 

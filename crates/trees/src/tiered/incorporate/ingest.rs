@@ -1,26 +1,27 @@
-//! Ingest: runs that are built outside of the tree, from records that come in order, and become its
-//! newest bundle at once.
+//! Ingest: layers of runs that are built outside of the tree, and become its newest bundles at once.
 
-use crate::maplet::{self, Maplet};
-use crate::run::{Builder, Built};
+use crate::layers::{How, LayerWalk, Layers, Piece};
 use crate::tiered::compact::compaction_bytes;
 use crate::tiered::trunk::{Group, Part, Rank, Trunk};
 use alluvium_base::{Message, Purpose, Sequence};
-use alluvium_dictionary::record::Record;
-use alluvium_dictionary::rules::Keyspace;
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
-use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Records that come in the order of their keys, on their way into a tree. Each push is a slice of
-/// the work; between two of them, and from one thread to another, it can be kept as long as one
-/// likes. Dropped, it leaves nothing behind, and nor does a crash before it is attached.
+/// Messages that come in layers, on their way into a tree. Each push is a slice of the work;
+/// between two of them, and from one thread to another, it can be kept as long as one likes.
+/// Dropped, it leaves nothing behind, and nor does a crash before it is attached.
 ///
-/// All its records have one sequence number, which is known only when it is attached. In its runs
-/// it is 0; the trunk says what it is where it names them (T10).
+/// The sequence numbers of its messages are known only when it is attached. In its runs they are 0;
+/// the trunk says what they are where it names the runs (T10).
 ///
 /// ```
+/// use alluvium_base::Message;
 /// use alluvium_base::message::LAST;
 /// use alluvium_device::memory::MemoryDirectory;
 /// use alluvium_storage::extents::Class;
@@ -30,190 +31,163 @@ use std::sync::atomic::Ordering;
 /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
 /// let tree = Tree::create(Arc::new(store), TreeOptions::default());
 /// let mut ingest = tree.ingest(Class::Normal)?;
-/// ingest.push(b"lake", b"Como", 0)?;
-/// ingest.push(b"river", b"Oder", 0)?;
-/// assert!(ingest.push(b"pond", b"", 0).is_err(), "out of order");
+/// ingest.push(b"lake", Message::put(0, b"Como"))?;
+/// ingest.push(b"river", Message::put(0, b"Oder"))?;
+/// assert!(ingest.push(b"pond", Message::put(0, b"")).is_err(), "out of order");
+/// ingest.end_layer()?;
+/// ingest.push(b"lake", Message::delete(0))?;
+/// ingest.end_layer()?;
 /// assert_eq!(tree.get(b"river", LAST, 0)?, None);
 /// ingest.attach(1)?;
 /// assert_eq!(tree.get(b"river", LAST, 0)?, Some(b"Oder".to_vec()));
+/// assert_eq!(tree.get(b"lake", 1, 0)?, Some(b"Como".to_vec()));
+/// assert_eq!(tree.get(b"lake", 2, 0)?, None);
 /// # Ok::<(), alluvium_storage::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Ingest {
     trunk: Arc<Trunk>,
-    class: Class,
-    keyspace: Keyspace,
-    builder: Option<Builder>,
-    /// Bytes of the keys and values that the builder has taken, and how many records.
-    filled: u64,
-    building: u64,
-    written: Vec<(Built, maplet::Written)>,
-    /// Memory of those.
-    opened_bytes: u64,
-    last: Option<Vec<u8>>,
-    records: u64,
-    bytes: u64,
+    layers: Layers,
 }
 
 impl Ingest {
     /// Begins an ingest. `class` says whether it may use the reserve of space.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] when the store refuses changes.
+    /// [`Error::Poisoned`](alluvium_storage::Error::Poisoned) when the store refuses changes.
     pub(crate) fn new(trunk: &Arc<Trunk>, class: Class) -> Result<Ingest> {
         trunk.store.health()?;
+        let layers = Layers::new(How {
+            store: Arc::clone(&trunk.store),
+            schema: Arc::clone(&trunk.options.schema),
+            run: trunk.run_options(Purpose::Incorporate, class),
+            maplet: trunk.maplet_spec(Purpose::Incorporate, class),
+            // Runs no larger than a leaf of the tree are taken over by leaves as they are.
+            run_bytes: trunk.options.shape.node_bytes(),
+        });
         Ok(Ingest {
             trunk: Arc::clone(trunk),
-            class,
-            keyspace: Keyspace::new(&trunk.options.schema),
-            builder: None,
-            filled: 0,
-            building: 0,
-            written: Vec::new(),
-            opened_bytes: 0,
-            last: None,
-            records: 0,
-            bytes: 0,
+            layers,
         })
     }
 
-    /// Takes a put; `expires_ms` is 0 when it never expires.
+    /// Adds a message to the newest layer. Its sequence number is not used.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the key is not above the one before; nothing was taken then.
-    /// [`Error::Full`] when the store is full, and as the device says: the ingest can only be
-    /// dropped then.
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the key is not above the one
+    /// before; nothing was taken then. [`Error::Full`](alluvium_storage::Error::Full) when the
+    /// store is full, and as the device says: the ingest can only be dropped then.
     ///
     /// # Panics
-    /// As [`Builder::push`], when a key or a value is too long.
-    pub fn push(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
-        if let Some(last) = self.last.as_deref().filter(|last| *last >= key) {
-            let (key, last) = (key.escape_ascii(), last.escape_ascii());
-            return Err(Error::BadOption {
-                option: "order of an ingest's keys",
-                why: format!(
-                    "\"{key}\" comes after \"{last}\": sort them, and leave out all but one of equal ones"
-                ),
-            });
-        }
-        let result = self.take(key, value, expires_ms);
+    /// As [`Builder::push`](crate::run::Builder::push), when a key or a value is too long; where
+    /// the layer has deleted ranges.
+    pub fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()> {
+        let result = self.layers.push(key, message);
         self.trunk.judge(result)
     }
 
-    /// Records taken so far.
+    /// Adds a deleted range to the newest layer.
+    ///
+    /// # Panics
+    /// Where the layer has messages.
+    pub fn delete_range(&mut self, start: &[u8], end: &[u8]) {
+        self.layers.delete_range(start, end);
+    }
+
+    /// Ends the newest layer. What comes next is newer than it.
+    ///
+    /// # Errors
+    /// As [`Ingest::push`].
+    pub fn end_layer(&mut self) -> Result<()> {
+        let result = self.layers.end_layer();
+        self.trunk.judge(result)
+    }
+
+    /// Returns how many layers have ended.
+    #[must_use]
+    pub fn layers(&self) -> u64 {
+        self.layers.len()
+    }
+
+    /// Drops all but the `layers` oldest layers.
+    pub fn keep(&mut self, layers: u64) {
+        self.layers.keep(layers);
+    }
+
+    /// Hands what ended layers say of a key to `gather`, newest first. Layer `n` has the sequence
+    /// number `n + 1` there.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    pub fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
+        self.layers.gather(key, gather)
+    }
+
+    /// Returns a walk over the keys of a range that ended layers have messages of.
+    pub(crate) fn walk(&self, range: &KeyRange, direction: Direction) -> LayerWalk {
+        self.layers.walk(range, direction)
+    }
+
+    /// Returns how many messages were taken.
     #[must_use]
     pub fn records(&self) -> u64 {
-        self.records
+        self.layers.records()
     }
 
     /// Returns the bytes of keys and values taken so far.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.layers.bytes()
     }
 
     /// Returns the bytes of memory that it takes, about.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        let building = self.builder.as_ref();
-        building.map_or(0, |_| {
-            compaction_bytes(self.trunk.store.device(), 0, self.building, 0)
-        }) + self.opened_bytes
+        let building = match self.layers.building() {
+            0 => 0,
+            records => compaction_bytes(self.trunk.store.device(), 0, records, 0),
+        };
+        building + self.layers.memory_bytes()
     }
 
-    fn take(&mut self, key: &[u8], value: &[u8], expires_ms: u64) -> Result<()> {
-        let len = (key.len() + value.len()) as u64;
-        // Runs no larger than a leaf of the tree are taken over by leaves as they are.
-        if self.filled > 0 && self.filled + len > self.trunk.options.shape.node_bytes() {
-            self.close()?;
-        }
-        let builder = match &mut self.builder {
-            Some(builder) => builder,
-            none => {
-                let options = self.trunk.run_options(Purpose::Incorporate, self.class);
-                self.keyspace = Keyspace::new(&self.trunk.options.schema);
-                none.insert(Builder::new(&self.trunk.store, &options)?)
-            }
-        };
-        if let Some(rules) = self.keyspace.enter(key) {
-            builder.begin_keyspace(rules.codec, rules.value_threshold)?;
-        }
-        let message = Message {
-            expires_ms,
-            ..Message::put(0, value)
-        };
-        builder.push(key, Record::from(message))?;
-        let last = self.last.get_or_insert_with(Vec::new);
-        last.clear();
-        last.extend_from_slice(key);
-        self.filled += len;
-        self.building += 1;
-        self.bytes += len;
-        self.records += 1;
-        Ok(())
-    }
-
-    /// Ends a run, and writes its maplet.
-    fn close(&mut self) -> Result<()> {
-        debug_assert_eq!(
-            self.builder.is_some(),
-            self.building > 0,
-            "a run is begun with its first record"
-        );
-        self.filled = 0;
-        self.building = 0;
-        let Some(builder) = self.builder.take() else {
-            return Ok(());
-        };
-        let Some(mut built) = builder.finish()? else {
-            return Ok(());
-        };
-        let hashes = std::mem::take(&mut built.hashes);
-        let spec = self.trunk.maplet_spec(Purpose::Incorporate, self.class);
-        match Maplet::build(&self.trunk.store, &spec, hashes, 0) {
-            Ok(written) => {
-                self.opened_bytes += built.run.memory_bytes() as u64 + written.maplet.memory_bytes();
-                self.written.push((built, written));
-                Ok(())
-            }
-            Err(error) => {
-                built.abandon(&self.trunk.store);
-                Err(error)
-            }
-        }
-    }
-
-    /// All its records are in the tree from here on, as if they had been written at `sequence`,
-    /// which becomes the tree's cut.
+    /// Makes the layers part of the tree, as the commits from `first` on, the oldest layer first.
+    /// The tree's cut is the last of them then. What was added since a layer has ended is one more.
     ///
     /// # Errors
-    /// [`Error::Full`] when the store is full, and as the device says: nothing has changed then.
+    /// [`Error::Full`](alluvium_storage::Error::Full) when the store is full, and as the device
+    /// says: nothing has changed then.
     ///
     /// # Panics
-    /// When `sequence` does not follow the tree's cut: whatever was written before must be in the
+    /// When `first` does not follow the tree's cut: whatever was written before must be in the
     /// tree.
-    pub fn attach(mut self, sequence: Sequence) -> Result<()> {
-        let result = self.close().and_then(|()| self.install(sequence));
+    pub fn attach(mut self, first: Sequence) -> Result<()> {
+        let result = self.install(first);
         self.trunk.judge(result)
     }
 
-    fn install(&mut self, sequence: Sequence) -> Result<()> {
-        let (trunk, written) = (&self.trunk, &self.written);
+    fn install(&mut self, first: Sequence) -> Result<()> {
+        let trunk = &self.trunk;
         assert_eq!(
             trunk.peek().cut + 1,
-            sequence,
+            first,
             "an ingest is attached when all that was written before is in the tree"
         );
-        let part = |(built, maplet): &(Built, maplet::Written)| {
-            let run = built.run.clone().based(sequence);
+        if self.layers.is_open() {
+            self.layers.end_layer()?;
+        }
+        self.layers.write_deleted_ranges(first)?;
+        let last = first + self.layers.len().max(1) - 1;
+        let part = |(layer, piece): (u64, &Piece)| {
+            let run = piece.built.run.clone().based(first + layer);
+            let maplet = piece.maplet.maplet.clone();
             Part {
-                group: Arc::new(Group::new(trunk.next_group(), [Some(run)], maplet.maplet.clone())),
+                group: Arc::new(Group::new(trunk.next_group(), [Some(run)], maplet)),
                 clip: None,
             }
         };
-        let parts: Vec<Part> = written.iter().map(part).collect();
+        let parts: Vec<Part> = self.layers.pieces().map(part).collect();
         let at_once = trunk.options.shape.fanout;
-        trunk.change(Some(sequence), |_, shaper, root| {
+        trunk.change(Some(last), |_, shaper, root| {
             let mut root = root.draft();
             // Few at a time: each few sink before the next come, and no node ever lists all of
             // them.
@@ -224,25 +198,19 @@ impl Ingest {
             }
             // Nothing can fail any more: what was written becomes part of the generation being
             // built.
-            for (built, maplet) in written {
-                trunk.install_extents(&built.run, &built.extents, &maplet.extents);
+            for (_, piece) in self.layers.pieces() {
+                trunk.install_extents(&piece.built.run, &piece.built.extents, &piece.maplet.extents);
             }
             Ok(Some(root))
         })?;
-        let bytes =
-            |(built, written): (Built, maplet::Written)| built.run.summary().bytes + written.maplet.bytes();
-        let bytes = self.written.drain(..).map(bytes).sum();
+        let handed = self.layers.hand_over();
+        let bytes = handed
+            .iter()
+            .map(|piece| piece.built.run.summary().bytes + piece.maplet.maplet.bytes());
         let tallies = &self.trunk.tallies;
-        tallies.incorporated_bytes.fetch_add(bytes, Ordering::Relaxed);
+        tallies
+            .incorporated_bytes
+            .fetch_add(bytes.sum(), Ordering::Relaxed);
         Ok(())
-    }
-}
-
-impl Drop for Ingest {
-    fn drop(&mut self) {
-        for (built, maplet) in self.written.drain(..) {
-            built.abandon(&self.trunk.store);
-            maplet.abandon(&self.trunk.store);
-        }
     }
 }

@@ -4,6 +4,7 @@
 use super::db::Db;
 use super::flaw::Flaw;
 use super::trouble;
+use alluvium_base::Message;
 use alluvium_sim::generate::value;
 use alluvium_sim::{Durability, Trouble, World, Write};
 use alluvium_storage::extents::Class;
@@ -52,7 +53,7 @@ impl Db {
                 break;
             }
             let value = value(seed, &key, (seed as usize >> 4) % 300);
-            under_way.ingest.push(&key, &value, 0)?;
+            under_way.ingest.push(&key, Message::put(0, &value))?;
             under_way.taken.push(Write {
                 key,
                 value: Some(value),

@@ -1,0 +1,203 @@
+//! Walks over the keys of layers.
+
+use super::Layers;
+use super::read::{end_at, hand_over};
+use crate::run::{Access, Cursor, Run};
+use alluvium_base::message::LAST;
+use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::contract;
+use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::fetch::{Blocking, found};
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::merge::{Direction, Merged, Source};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, Result};
+use std::fmt;
+use std::sync::Arc;
+
+/// A walk over the keys of a range that layers have messages of. The layers stay as long as it is
+/// used.
+pub(crate) struct LayerWalk {
+    store: Arc<Store>,
+    range: KeyRange,
+    direction: Direction,
+    /// The runs of each layer, the newest layer first, with the number that readers see.
+    layers: Vec<(Sequence, Vec<Run>)>,
+    deletes: Arc<RangeDeletes>,
+    /// Where it is; none before it has begun, and after an error.
+    merged: Option<Merged<LayerCursor>>,
+    /// The last key that was handed out.
+    last: Option<Vec<u8>>,
+}
+
+/// A position in a layer, whose runs follow each other.
+struct LayerCursor {
+    sequence: Sequence,
+    /// Cursors of the runs from the current one on.
+    cursors: std::vec::IntoIter<Cursor>,
+    current: Option<Cursor>,
+}
+
+impl fmt::Debug for LayerWalk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LayerWalk")
+            .field("range", &self.range)
+            .field("direction", &self.direction)
+            .field("layers", &self.layers.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Layers {
+    /// Returns a walk over the keys of a range.
+    pub(crate) fn walk(&self, range: &KeyRange, direction: Direction) -> LayerWalk {
+        let mut layers = Vec::new();
+        for (sequence, layer) in (1..=self.len()).rev().zip(self.layers.iter().rev()) {
+            let runs = layer.pieces.iter().map(|piece| &piece.built.run);
+            let mut runs: Vec<Run> = runs
+                .filter(|run| range.overlaps(run.low(), run.high()))
+                .cloned()
+                .collect();
+            if direction == Direction::Backward {
+                runs.reverse();
+            }
+            if !runs.is_empty() {
+                layers.push((sequence, runs));
+            }
+        }
+        LayerWalk {
+            store: Arc::clone(&self.how.store),
+            range: range.clone(),
+            direction,
+            layers,
+            deletes: Arc::clone(&self.deletes),
+            merged: None,
+            last: None,
+        }
+    }
+}
+
+impl LayerCursor {
+    fn start(&mut self) -> Result<()> {
+        while self.current.as_ref().is_none_or(|cursor| cursor.key().is_none()) {
+            self.current = self.cursors.next();
+            match &mut self.current {
+                Some(cursor) => cursor.start()?,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Source for LayerCursor {
+    type Error = Error;
+
+    fn key(&self) -> Option<&[u8]> {
+        self.current.as_ref()?.key()
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        if let Some(cursor) = &mut self.current {
+            cursor.pass_key()?;
+        }
+        self.start()
+    }
+}
+
+impl LayerWalk {
+    /// Returns what is left of the range behind the last key.
+    fn left(&self) -> KeyRange {
+        let Some(last) = &self.last else {
+            return self.range.clone();
+        };
+        match self.direction {
+            Direction::Forward => {
+                let behind = [&last[..], &[0]].concat();
+                KeyRange::new(&behind, self.range.high.as_deref())
+            }
+            Direction::Backward => KeyRange::new(&self.range.low, Some(last)),
+        }
+    }
+
+    fn begin(&self) -> Result<Merged<LayerCursor>> {
+        let left = self.left();
+        let mut sources = Vec::with_capacity(self.layers.len());
+        for (sequence, runs) in &self.layers {
+            let cursors = runs
+                .iter()
+                .map(|run| run.cursor(&self.store, left.clone(), self.direction, Access::Cached));
+            let cursors: Vec<Cursor> = cursors.collect();
+            let mut cursor = LayerCursor {
+                sequence: *sequence,
+                cursors: cursors.into_iter(),
+                current: None,
+            };
+            cursor.start()?;
+            sources.push(cursor);
+        }
+        Ok(Merged::new(sources, self.direction))
+    }
+
+    fn go_on(&mut self, gather: &mut Gather<'_>) -> Result<bool> {
+        let merged = match &mut self.merged {
+            Some(merged) => merged,
+            None => {
+                let begun = self.begin()?;
+                self.merged.insert(begun)
+            }
+        };
+        let Some(winner) = merged.winner() else {
+            return Ok(false);
+        };
+        let mut key = self.last.take().unwrap_or_default();
+        key.clear();
+        key.extend_from_slice(merged.source(winner).key().expect("a winner stands at a key"));
+        let deleted = self.deletes.covering(&key, LAST);
+        gather.range_deleted(deleted);
+        let guard = self.store.epochs().pin();
+        let from = Blocking {
+            cache: self.store.cache(),
+            guard: &guard,
+            purpose: Purpose::Scan,
+        };
+        let mut handed = Ok(());
+        while let Some(winner) = merged.winner()
+            && merged.source(winner).key() == Some(&key[..])
+        {
+            let source = merged.source(winner);
+            let cursor = source.current.as_ref().expect("it stands at a key");
+            if !gather.is_decided() && deleted.is_none_or(|deleted| source.sequence > deleted) {
+                handed = found(hand_over(cursor.record(), source.sequence, &from, gather)).map(drop);
+            }
+            handed = handed.and_then(|()| merged.advance());
+            if handed.is_err() {
+                break;
+            }
+        }
+        self.last = Some(key);
+        handed?;
+        end_at(deleted, gather);
+        Ok(true)
+    }
+}
+
+impl contract::Walk for LayerWalk {
+    fn next(&mut self, gather: &mut Gather<'_>) -> Result<Option<&[u8]>> {
+        let before = self.last.clone();
+        match self.go_on(gather) {
+            Ok(true) => Ok(self.last.as_deref()),
+            Ok(false) => Ok(None),
+            Err(error) => {
+                self.merged = None;
+                self.last = before;
+                Err(error)
+            }
+        }
+    }
+
+    fn is_deleted(&self, key: &[u8]) -> bool {
+        self.deletes.covering(key, LAST).is_some()
+    }
+}

@@ -1,0 +1,213 @@
+//! Messages that are written beside a map, in layers.
+
+use super::contract::BYTES_PER_KEY;
+use super::{Entry, Map};
+use alluvium_base::{Message, Sequence};
+use alluvium_dictionary::contract;
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::{Error, Result};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// A layer: messages, or deleted ranges.
+#[derive(Clone, Debug, Default)]
+struct Layer {
+    messages: BTreeMap<Arc<[u8]>, Entry>,
+    deleted: Vec<(Box<[u8]>, Box<[u8]>)>,
+    bytes: u64,
+}
+
+/// Messages that come in layers, on their way into a map.
+#[derive(Debug)]
+pub struct Ingest {
+    map: Map,
+    layers: Vec<Arc<Layer>>,
+    newest: Layer,
+}
+
+/// A walk over the keys of layers.
+#[derive(Debug)]
+struct Walk {
+    keys: std::vec::IntoIter<Arc<[u8]>>,
+    layers: Vec<Arc<Layer>>,
+    key: Option<Arc<[u8]>>,
+}
+
+impl Layer {
+    fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.deleted.is_empty()
+    }
+
+    fn covers(&self, key: &[u8]) -> bool {
+        self.deleted
+            .iter()
+            .any(|(start, end)| **start <= *key && *key < **end)
+    }
+}
+
+/// Hands what layers say of a key to `gather`, newest first.
+fn gather(layers: &[Arc<Layer>], key: &[u8], gather: &mut Gather<'_>) {
+    for (sequence, layer) in (1..=layers.len() as u64).rev().zip(layers.iter().rev()) {
+        assert!(
+            layer.messages.is_empty() || layer.deleted.is_empty(),
+            "a layer has either messages or deleted ranges"
+        );
+        let message = match layer.messages.get(key) {
+            Some(entry) => Message {
+                sequence,
+                ..entry.message()
+            },
+            None if layer.covers(key) => Message::delete(sequence),
+            None => continue,
+        };
+        if gather.message(&message).is_break() {
+            return;
+        }
+    }
+}
+
+impl Ingest {
+    pub(super) fn new(map: &Map) -> Ingest {
+        Ingest {
+            map: map.clone(),
+            layers: Vec::new(),
+            newest: Layer::default(),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Layer> {
+        let ended = self.layers.iter().map(|layer| &**layer);
+        ended.chain([&self.newest])
+    }
+}
+
+impl contract::Ingest for Ingest {
+    fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()> {
+        assert!(
+            self.newest.deleted.is_empty(),
+            "a layer has either messages or deleted ranges"
+        );
+        let last = self.newest.messages.last_key_value();
+        if let Some((last, _)) = last.filter(|(last, _)| ***last >= *key) {
+            return Err(Error::BadOption {
+                option: "order of an ingest's keys",
+                why: format!(
+                    "\"{}\" comes after \"{}\": sort them, and leave out all but one of equal ones",
+                    key.escape_ascii(),
+                    last.escape_ascii()
+                ),
+            });
+        }
+        let entry = Entry {
+            sequence: 0,
+            kind: message.kind,
+            expires_ms: message.expires_ms,
+            operand: message.operand.into(),
+        };
+        self.newest.bytes += (key.len() + message.operand.len()) as u64;
+        let before = self.newest.messages.insert(key.into(), entry);
+        assert!(before.is_none(), "a layer's keys ascend, as was just checked");
+        Ok(())
+    }
+
+    fn delete_range(&mut self, start: &[u8], end: &[u8]) {
+        assert!(
+            self.newest.messages.is_empty(),
+            "a layer has either messages or deleted ranges"
+        );
+        self.newest.deleted.push((start.into(), end.into()));
+    }
+
+    fn end_layer(&mut self) -> Result<()> {
+        self.layers.push(Arc::new(std::mem::take(&mut self.newest)));
+        Ok(())
+    }
+
+    fn layers(&self) -> u64 {
+        self.layers.len() as u64
+    }
+
+    fn keep(&mut self, layers: u64) {
+        self.newest = Layer::default();
+        self.layers
+            .truncate(usize::try_from(layers).unwrap_or(usize::MAX));
+    }
+
+    fn gather(&self, key: Key<'_>, known: &mut Gather<'_>) -> Result<()> {
+        gather(&self.layers, key.bytes(), known);
+        Ok(())
+    }
+
+    fn walk(&self, range: &KeyRange, direction: Direction) -> Box<dyn contract::Walk> {
+        let keys = self.layers.iter().flat_map(|layer| layer.messages.keys());
+        let keys: BTreeSet<Arc<[u8]>> = keys.filter(|key| range.contains(key)).cloned().collect();
+        let mut keys: Vec<Arc<[u8]>> = keys.into_iter().collect();
+        if direction == Direction::Backward {
+            keys.reverse();
+        }
+        Box::new(Walk {
+            keys: keys.into_iter(),
+            layers: self.layers.clone(),
+            key: None,
+        })
+    }
+
+    fn records(&self) -> u64 {
+        self.all().map(|layer| layer.messages.len() as u64).sum()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.all().map(|layer| layer.bytes).sum()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        contract::Ingest::bytes(self) + BYTES_PER_KEY * contract::Ingest::records(self)
+    }
+
+    fn attach(mut self: Box<Self>, first: Sequence) -> Result<()> {
+        if !self.newest.is_empty() {
+            contract::Ingest::end_layer(&mut *self)?;
+        }
+        let Ingest { map, layers, .. } = *self;
+        assert_eq!(
+            map.version().cut + 1,
+            first,
+            "an ingest is attached when all that was written before is in the map"
+        );
+        let last = first + (layers.len() as u64).max(1) - 1;
+        map.change(Some(last), |keys| {
+            for (layer, sequence) in layers.iter().zip(first..) {
+                let covered = keys.keys().filter(|key| layer.covers(key));
+                let covered: Vec<Arc<[u8]>> = covered.cloned().collect();
+                for key in covered {
+                    map.shared.fold(keys, &key, &[Message::delete(sequence)], false);
+                }
+                for (key, entry) in &layer.messages {
+                    let message = Message {
+                        sequence,
+                        ..entry.message()
+                    };
+                    map.shared.fold(keys, key, &[message], false);
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+impl contract::Walk for Walk {
+    fn next(&mut self, known: &mut Gather<'_>) -> Result<Option<&[u8]>> {
+        self.key = self.keys.next();
+        if let Some(key) = &self.key {
+            gather(&self.layers, key, known);
+        }
+        Ok(self.key.as_deref())
+    }
+
+    fn is_deleted(&self, key: &[u8]) -> bool {
+        self.layers.iter().any(|layer| layer.covers(key))
+    }
+}

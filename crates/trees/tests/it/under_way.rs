@@ -1,0 +1,131 @@
+//! An ingest under way beside a tree: layers of random messages, compared with a reference.
+
+use crate::history::History;
+use crate::world::Workload;
+use alluvium_base::message::LAST;
+use alluvium_base::{Kind, Message, Sequence};
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::merge::{Append, Direction};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::Result;
+use alluvium_trees::tiered::Ingest;
+
+/// An ingest, and what it must say: layer `n` has the number `n + 1`.
+pub(crate) struct UnderWay {
+    ingest: Ingest,
+    own: History,
+}
+
+impl UnderWay {
+    pub(crate) fn new(ingest: Ingest) -> UnderWay {
+        UnderWay {
+            ingest,
+            own: History::default(),
+        }
+    }
+
+    fn newest(&self) -> Sequence {
+        self.ingest.layers() + 1
+    }
+
+    /// Writes a layer of random messages whose keys `key_of` names, or of a deleted range.
+    pub(crate) fn write_layer(
+        &mut self,
+        random: &mut fastrand::Rng,
+        workload: &Workload,
+        now_ms: u64,
+        key_of: impl Fn(u32) -> Vec<u8>,
+    ) -> Result<()> {
+        let newest = self.newest();
+        if random.u32(..8) == 0 {
+            for _ in 0..random.u32(1..4) {
+                let (one, other) = (random.u32(..workload.keys), random.u32(..workload.keys));
+                let (start, end) = (key_of(one.min(other)), key_of(one.max(other)));
+                self.ingest.delete_range(&start, &end);
+                self.own.delete_range(&start, &end, newest);
+            }
+            return self.ingest.end_layer();
+        }
+        let stride = 1 + random.u32(..workload.keys.div_ceil(500));
+        let mut number = random.u32(..workload.keys);
+        for _ in 0..random.usize(..1500) {
+            if number >= workload.keys {
+                break;
+            }
+            let key = key_of(number);
+            let draw = random.u32(..100);
+            let kind = match draw {
+                draw if draw < workload.deletes => Kind::Delete,
+                draw if draw < workload.deletes + workload.merges => Kind::Merge,
+                _ => Kind::Put,
+            };
+            let operand = match kind {
+                Kind::Delete => Vec::new(),
+                Kind::Merge => vec![random.u8(..); 3],
+                Kind::Put if random.u32(..1000) < workload.long_values => vec![random.u8(..); 20_000],
+                Kind::Put => vec![random.u8(..); random.usize(..120)],
+            };
+            let expires_ms = match kind {
+                Kind::Put if number.is_multiple_of(50) => now_ms + 100,
+                _ => 0,
+            };
+            let message = Message {
+                sequence: 0,
+                kind,
+                expires_ms,
+                operand: &operand,
+            };
+            self.ingest.push(&key, message)?;
+            self.own.add(&key, newest, kind, expires_ms, &operand);
+            number += 1 + random.u32(..stride);
+        }
+        self.ingest.end_layer()
+    }
+
+    /// Drops some of the newest layers.
+    pub(crate) fn take_back(&mut self, random: &mut fastrand::Rng) {
+        let layers = random.u64(..=self.ingest.layers());
+        self.ingest.keep(layers);
+        self.own.cut(layers);
+    }
+
+    /// Compares what the layers say of a key.
+    pub(crate) fn compare(&self, key: &[u8], now_ms: u64) -> Result<()> {
+        let mut gather = Gather::new(LAST, now_ms, Some(&Append));
+        self.ingest.gather(Key::new(key), &mut gather)?;
+        self.agrees(key, now_ms, gather);
+        Ok(())
+    }
+
+    fn agrees(&self, key: &[u8], now_ms: u64, gather: Gather<'_>) {
+        let says_something = !gather.is_untouched();
+        assert_eq!(says_something, self.own.touches(key), "{key:?}");
+        assert_eq!(gather.finish(), self.own.read(key, LAST, now_ms), "{key:?}");
+    }
+
+    /// Compares a walk over a range.
+    pub(crate) fn compare_walk(&self, range: &KeyRange, direction: Direction, now_ms: u64) -> Result<()> {
+        let mut expected: Vec<Vec<u8>> = self.own.keys().filter(|key| range.contains(key)).collect();
+        if direction == Direction::Backward {
+            expected.reverse();
+        }
+        let mut walk = alluvium_dictionary::contract::Ingest::walk(&self.ingest, range, direction);
+        for key in &expected {
+            let mut gather = Gather::new(LAST, now_ms, Some(&Append));
+            assert_eq!(walk.next(&mut gather)?, Some(&key[..]));
+            self.agrees(key, now_ms, gather);
+            assert_eq!(walk.is_deleted(key), self.own.is_range_deleted(key));
+        }
+        assert_eq!(walk.next(&mut Gather::new(LAST, now_ms, Some(&Append)))?, None);
+        Ok(())
+    }
+
+    /// Makes it part of its tree as the commits behind `last`, and returns how many there are.
+    pub(crate) fn attach(self, last: Sequence, history: &mut History) -> Result<u64> {
+        let layers = self.ingest.layers();
+        self.ingest.attach(last + 1)?;
+        history.append(self.own, last);
+        Ok(layers)
+    }
+}
