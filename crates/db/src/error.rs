@@ -369,15 +369,13 @@ pub enum Error {
     )]
     NoSuchSavepoint,
     /// A limit of a transaction is reached. The operation was not done; the transaction goes on.
-    #[error(
-        "{what} of a transaction would exceed {most}: allow more with `TransactionOptions::{option}`, or do less in one"
-    )]
+    #[error("{what} of a transaction would exceed {most}: allow more with `{option}`, or do less in one")]
     TransactionLimit {
         /// What there is too much of.
         what: &'static str,
         /// How much there may be.
         most: usize,
-        /// The option that allows more.
+        /// The option that allows more, with its type.
         option: &'static str,
     },
     /// A transaction was run as often as it may be, and failed each time. Nothing is written.

@@ -58,6 +58,14 @@ pub(crate) enum Fault {
     DeletedRangesAreNoWrites,
     /// Walks do not see the transaction's own writes.
     WalksMissOwnWrites,
+    /// Reads do not see the transaction's writes that were spilled.
+    SpilledWritesAreHidden,
+    /// A rollback to a savepoint keeps writes that were spilled since.
+    SavepointKeepsSpilledWrites,
+    /// Under snapshot isolation a commit does not ask about the spilled keys that it writes.
+    SpilledWritesAreNotValidated,
+    /// A commit does not ask again, with no other commit on its way, before it attaches runs.
+    AttachedWritesAreNotValidated,
     /// A walk under locks does not lock what lies behind its last key.
     EndOfWalkIsNotLocked,
 }

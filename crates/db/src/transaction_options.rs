@@ -56,7 +56,11 @@ pub struct TransactionOptions {
     /// How many keys and ranges may be remembered as read, and locked. Beyond that neighbouring
     /// keys become ranges first.
     pub max_tracked: usize,
-    /// How many bytes of memory its writes may take; what a batch may have if `None`.
+    /// How many bytes of memory its writes may take before they go to runs on disk; if `None`, what
+    /// a memtable may take, which open transactions share.
+    pub memory: Option<usize>,
+    /// How many bytes of writes there may be, in memory and on disk; as many as the disk has space
+    /// for if `None`.
     pub max_write_bytes: Option<usize>,
     /// How often [`Db::transaction`](crate::Db::transaction) runs a transaction at most.
     pub max_tries: u32,
@@ -71,6 +75,7 @@ impl Default for TransactionOptions {
             lock_timeout: Duration::from_secs(10),
             timeout: None,
             max_tracked: 1 << 16,
+            memory: None,
             max_write_bytes: None,
             max_tries: 64,
         }
@@ -126,7 +131,30 @@ impl TransactionOptions {
         self
     }
 
-    /// Sets how many bytes of memory the transaction's writes may take.
+    /// Sets how many bytes of memory the transaction's writes may take before they go to disk.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use alluvium::TransactionOptions;
+    /// let numbers = db.keyspace("numbers")?;
+    /// let mut load = db.begin_with(&TransactionOptions::new().memory(64 << 10));
+    /// for number in 0..10_000u32 {
+    ///     load.put(&numbers, number.to_be_bytes(), number.to_string())?;
+    /// }
+    /// assert!(db.transactions()[0].spilled_bytes > 0);
+    /// assert_eq!(load.get(&numbers, 7u32.to_be_bytes())?.unwrap(), b"7");
+    /// load.commit()?;
+    /// assert_eq!(numbers.get(7u32.to_be_bytes())?.unwrap(), b"7");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn memory(mut self, bytes: usize) -> TransactionOptions {
+        self.memory = Some(bytes);
+        self
+    }
+
+    /// Sets how many bytes of writes the transaction may have, in memory and on disk.
     #[must_use]
     pub fn max_write_bytes(mut self, most: usize) -> TransactionOptions {
         self.max_write_bytes = Some(most);

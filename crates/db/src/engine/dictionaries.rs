@@ -347,11 +347,24 @@ impl Dictionaries {
         behind.try_for_each(|(_, dictionary)| dictionary.advance(cut))
     }
 
-    /// What was loaded becomes part of a structure, as the commit `sequence`.
-    pub(super) fn attach(&self, loaded: Box<dyn Ingest>, sequence: Sequence) -> Result<()> {
+    /// What was written beside dictionaries becomes part of them, as the commits from `first` to
+    /// `last`.
+    pub(super) fn attach(&self, all: Vec<Box<dyn Ingest>>, first: Sequence, last: Sequence) -> Result<()> {
         let _publishing = self.publishing.lock();
-        loaded.attach(sequence)?;
-        Ok(self.advance(sequence)?)
+        let mut attached = 0;
+        for ingest in all {
+            match ingest.attach(first) {
+                Ok(()) => attached += 1,
+                // Some have it and some do not: only an opening can take it back.
+                Err(error) if attached > 0 => {
+                    let cause = error.to_string();
+                    let poisoned = alluvium_storage::Error::Poisoned { cause };
+                    return Ok(self.home.store.judge(Err(poisoned))?);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(self.advance(last)?)
     }
 
     /// Begins to load records into a structure.

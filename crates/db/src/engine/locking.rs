@@ -12,7 +12,7 @@ use super::Engine;
 use super::record::Commit;
 use super::stripes::grace;
 use crate::fault::{Fault, is_planted};
-use crate::format::{self, Write};
+use crate::format::{self, TreeKey, Write};
 use crate::lock_manager::{LockManager, Mode, Owner, Refused};
 use crate::{Error, Result};
 use alluvium_dictionary::range::KeyRange;
@@ -202,9 +202,10 @@ impl Engine {
         self.lock_ranges(&mut ranges)
     }
 
-    /// Locks the range of an ingest, for as long as it takes.
-    pub(super) fn lock_ingest(&self, first: &[u8], last: &[u8]) -> Result<OfCommit<'_>> {
-        self.lock_ranges(&mut [from_to(first, last)])
+    /// Locks what lies from first to last keys, for as long as an ingest takes.
+    pub(super) fn lock_stretches(&self, stretches: &[(TreeKey, TreeKey)]) -> Result<OfCommit<'_>> {
+        let ranges = stretches.iter().map(|(first, last)| from_to(first, last));
+        self.lock_ranges(&mut ranges.collect::<Vec<_>>())
     }
 
     /// Locks ranges one after the other, and starts over where that would end in a deadlock: those

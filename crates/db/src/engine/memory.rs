@@ -207,6 +207,11 @@ impl Engine {
         }
     }
 
+    /// What all of it together may take; zero in simulations.
+    pub(super) fn memory_budget(&self) -> u64 {
+        self.budget.total.load(Ordering::Relaxed)
+    }
+
     /// What memtables and log may take at most.
     fn share_of_writes(&self) -> u64 {
         let scale = &self.plan.scale;
@@ -275,7 +280,7 @@ impl Engine {
     pub(crate) fn set_memory(&self, bytes: u64) -> Result<()> {
         let writes = self.share_of_writes();
         let least = writes + writes / 4;
-        if bytes < least || self.budget.total.load(Ordering::Relaxed) == 0 {
+        if bytes < least || self.memory_budget() == 0 {
             let why = format!(
                 "{bytes} bytes is less than {least}, which memtables and log take until the next opening"
             );

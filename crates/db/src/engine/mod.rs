@@ -61,7 +61,7 @@ mod work;
 mod tests;
 
 pub(crate) use commit::{Terms, Verdict};
-pub(crate) use ingest::UnderWay;
+pub(crate) use ingest::{AttachTerms, Attachment, UnderWay};
 pub(crate) use locking::only;
 pub(crate) use lookup::{At, Polled};
 pub use memory::MemoryUse;
@@ -73,7 +73,7 @@ pub(crate) use readers::Scan;
 pub(crate) use record::Commit;
 pub use records::RecordStats;
 pub(crate) use tallies::{Tally, thread_number};
-pub(crate) use validate::{Met, Ranges};
+pub(crate) use validate::{Met, Ranges, Recent};
 pub(crate) use work::Worked;
 
 use crate::catalog::Catalog;

@@ -5,6 +5,7 @@
 //! transaction.
 
 use super::Engine;
+use super::ingest::UnderWay;
 use crate::transaction_options::{Concurrency, Isolation, TransactionOptions};
 use crate::{Error, Result};
 use alluvium_base::Sequence;
@@ -13,6 +14,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+
+/// The least memory that a transaction has for its writes, in bytes: each spill is a run.
+const LEAST_SHARE: usize = 16 << 10;
 
 /// What a key that was read takes, about, in bytes.
 const PER_READ: usize = 96;
@@ -48,6 +52,10 @@ pub(crate) struct OpenTransaction {
     pub(crate) reads: AtomicUsize,
     /// Memory of its writes, in bytes.
     pub(crate) write_bytes: AtomicUsize,
+    /// Bytes of keys and values that were spilled to disk.
+    pub(crate) spilled_bytes: AtomicU64,
+    /// The runs that they are in.
+    spilled: Mutex<Vec<Arc<UnderWay>>>,
 }
 
 /// An operation of a transaction: it is not ended by others meanwhile.
@@ -69,6 +77,11 @@ impl OpenTransaction {
                 },
             }),
         }
+    }
+
+    /// Notes that it writes to these runs, which end with it.
+    pub(crate) fn spill_to(&self, runs: &Arc<UnderWay>) {
+        self.spilled.lock().push(Arc::clone(runs));
     }
 
     /// Returns the place that it reads at.
@@ -97,6 +110,8 @@ impl OpenTransaction {
 #[derive(Debug, Default)]
 pub(crate) struct OpenTransactions {
     list: Mutex<List>,
+    /// How many are in the list.
+    open: AtomicU64,
     begun: AtomicU64,
     committed: AtomicU64,
     rolled_back: AtomicU64,
@@ -131,6 +146,9 @@ pub struct TransactionInfo {
     pub reads: usize,
     /// The memory of its writes, in bytes.
     pub write_bytes: usize,
+    /// The bytes of keys and values that it has written beside the store's files, in bytes: more
+    /// than its share of the memory.
+    pub spilled_bytes: u64,
     /// How many locks it holds.
     pub locks: usize,
     /// The numbers of the transactions for whose locks it waits.
@@ -147,6 +165,8 @@ pub struct TransactionStats {
     pub oldest_ms: u64,
     /// The memory of their writes, in bytes.
     pub write_bytes: u64,
+    /// The bytes of keys and values that they have spilled to disk.
+    pub spilled_bytes: u64,
     /// Transactions that were begun.
     pub begun: u64,
     /// Those that were committed.
@@ -209,9 +229,12 @@ impl Engine {
             ended: RwLock::new(None),
             reads: AtomicUsize::new(0),
             write_bytes: AtomicUsize::new(0),
+            spilled_bytes: AtomicU64::new(0),
+            spilled: Mutex::default(),
         });
         let before = list.open.insert(number, Arc::clone(&open));
         assert!(before.is_none(), "transaction {number} was begun twice");
+        transactions.open.fetch_add(1, Ordering::Relaxed);
         transactions.begun.fetch_add(1, Ordering::Relaxed);
         open
     }
@@ -230,10 +253,14 @@ impl Engine {
         if let Some(place) = open.place {
             self.close_snapshot(place);
         }
+        for runs in open.spilled.lock().drain(..) {
+            runs.end();
+        }
         if open.concurrency == Concurrency::Locking {
             self.locks.end(open.number);
         }
         self.transactions.list.lock().open.remove(&open.number);
+        self.transactions.open.fetch_sub(1, Ordering::Relaxed);
         self.transactions.counter(how).fetch_add(1, Ordering::Relaxed);
     }
 
@@ -273,6 +300,22 @@ impl Engine {
         bytes.sum()
     }
 
+    /// Returns how many bytes of memory the writes of a transaction may take before they are spilled:
+    /// open transactions share what a memtable may take.
+    pub(crate) fn share_of_transaction(&self) -> usize {
+        let open = self.transactions.open.load(Ordering::Relaxed).max(1);
+        let share = self.plan.scale.memtable / open;
+        usize::try_from(share).unwrap_or(usize::MAX).max(LEAST_SHARE)
+    }
+
+    /// Returns how many bytes of memory savepoints and runs of a transaction may take.
+    pub(crate) fn most_memory_of_transaction(&self) -> u64 {
+        match self.memory_budget() {
+            0 => u64::MAX,
+            budget => budget / 4,
+        }
+    }
+
     /// Lists the open transactions, the oldest first.
     pub(crate) fn open_transactions(&self) -> Vec<TransactionInfo> {
         let list = self.transactions.list.lock();
@@ -284,6 +327,7 @@ impl Engine {
             sequence: open.place,
             reads: open.reads.load(Ordering::Relaxed),
             write_bytes: open.write_bytes.load(Ordering::Relaxed),
+            spilled_bytes: open.spilled_bytes.load(Ordering::Relaxed),
             locks: self.locks.held(open.number),
             waits_for: self.locks.waits_for(open.number),
         };
@@ -297,11 +341,13 @@ impl Engine {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let open = list.open.values();
         let bytes = open.map(|open| open.write_bytes.load(Ordering::Relaxed) as u64);
+        let spilled = list.open.values().map(|open| of(&open.spilled_bytes));
         let oldest = list.open.values().map(|open| open.began.elapsed()).max();
         TransactionStats {
             open: list.open.len() as u64,
             oldest_ms: oldest.unwrap_or_default().as_millis() as u64,
             write_bytes: bytes.sum(),
+            spilled_bytes: spilled.sum(),
             begun: of(&transactions.begun),
             committed: of(&transactions.committed),
             rolled_back: of(&transactions.rolled_back),

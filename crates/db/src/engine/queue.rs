@@ -317,8 +317,8 @@ impl Queue {
     }
 
     /// One number, in a memtable of its own that stays empty.
-    pub(crate) fn assign_empty(&self) -> Place {
-        self.assign_alone(1, 1)
+    pub(crate) fn assign_empty(&self, count: u64) -> Place {
+        self.assign_alone(count, 1)
     }
 
     /// Takes numbers in a memtable without other users.

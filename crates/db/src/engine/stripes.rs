@@ -54,6 +54,14 @@ impl Stripes {
         self.lock_with(set, writes, mode)
     }
 
+    /// Takes all locks: no other write happens while they are held, once [`Stripes::want`] has
+    /// returned.
+    pub(crate) fn lock_everything(&self) -> HeldLocks<'_> {
+        let mut set = LockSet::default();
+        set.everything(LockMode::Exclusive);
+        self.table.lock(set)
+    }
+
     fn lock(&self, writes: Writes<'_>, mode: LockMode) -> HeldLocks<'_> {
         self.lock_with(LockSet::default(), writes, mode)
     }

@@ -32,6 +32,7 @@ use alluvium_dictionary::key::Key;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// Where a write was found that should not be there.
@@ -137,6 +138,51 @@ impl Engine {
         above.has_range(range, structure, Ranges::ByWrites)
     }
 
+    /// Returns whether no commit lies above a place.
+    pub(crate) fn is_newest(&self, place: Sequence) -> bool {
+        self.queue.last() <= place
+    }
+
+    /// Returns a key of which `is_own` says so, or a deleted range, within `ranges`, that a commit
+    /// above a pinned place has written to. None at all where memtables do not have all of these
+    /// commits.
+    pub(crate) fn key_written_in_memory<'r>(
+        &self,
+        place: Sequence,
+        ranges: impl Iterator<Item = (&'r Arc<Definition>, KeyRange)>,
+        is_own: impl Fn(&[u8], Structure) -> Result<bool>,
+    ) -> Result<Option<Option<Met>>> {
+        let above = self.above(place, LAST);
+        if !above.are_in_memory {
+            return Ok(None);
+        }
+        for (definition, range) in ranges {
+            let met = |key: &[u8]| Met {
+                definition: Arc::clone(definition),
+                key: key.to_vec(),
+            };
+            for memtable in above.memtables() {
+                let deletes = memtable.deletes();
+                if deletes.is_some_and(|deletes| deletes.touch_above(&range, above.place)) {
+                    return Ok(Some(Some(met(&range.low))));
+                }
+                let mut written = Ok(None);
+                visit_written(memtable, &range, above.place, |key| {
+                    match is_own(key, definition.structure) {
+                        Ok(true) => written = Ok(Some(met(key))),
+                        Ok(false) => return ControlFlow::Continue(()),
+                        Err(error) => written = Err(error),
+                    }
+                    ControlFlow::Break(())
+                });
+                if let Some(met) = written? {
+                    return Ok(Some(Some(met)));
+                }
+            }
+        }
+        Ok(Some(None))
+    }
+
     fn above(&self, place: Sequence, newest: Sequence) -> Above<'_> {
         let slots = self.queue.slots();
         let oldest = slots.last().expect("there is always one");
@@ -231,16 +277,12 @@ impl Above<'_> {
         {
             return true;
         }
-        let mut cursor = memtable.cursor();
-        cursor.seek(&range.low);
-        while cursor.key().is_some_and(|key| range.contains(key)) {
-            let newest = cursor.versions(LAST).next();
-            if newest.is_some_and(|newest| newest.sequence > self.place) {
-                return true;
-            }
-            cursor.next();
-        }
-        false
+        let mut is_written = false;
+        visit_written(memtable, range, self.place, |_| {
+            is_written = true;
+            ControlFlow::Break(())
+        });
+        is_written
     }
 
     /// Returns whether a reader of the range sees anything else than at the place.
@@ -268,5 +310,23 @@ impl Above<'_> {
                 return Ok(false);
             }
         }
+    }
+}
+
+/// Visits the keys of a range that commits above a place have written to, until `visit` breaks off.
+fn visit_written(
+    memtable: &Memtable,
+    range: &KeyRange,
+    place: Sequence,
+    mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
+) {
+    let mut cursor = memtable.cursor();
+    cursor.seek(&range.low);
+    while let Some(key) = cursor.key().filter(|key| range.contains(key)) {
+        let newest = cursor.versions(LAST).next();
+        if newest.is_some_and(|newest| newest.sequence > place) && visit(key).is_break() {
+            return;
+        }
+        cursor.next();
     }
 }

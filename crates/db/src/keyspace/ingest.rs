@@ -2,9 +2,11 @@
 
 use super::Keyspace;
 use crate::batch::{checked_key, checked_value, expiry_ms};
-use crate::engine::UnderWay;
+use crate::catalog::Owners;
+use crate::engine::{Attachment, UnderWay};
 use crate::format::TreeKey;
 use crate::{Error, Result};
+use alluvium_base::Message;
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -136,7 +138,13 @@ impl Ingest {
                 after: self.last[prefix.len()..].to_vec(),
             });
         }
-        match self.under_way.push(&self.next, value, expires_ms) {
+        match self.under_way.push(
+            &self.next,
+            Message {
+                expires_ms,
+                ..Message::put(0, value)
+            },
+        ) {
             Some(pushed) => pushed?,
             None => {
                 self.keyspace.shared().engine.is_open()?;
@@ -165,10 +173,14 @@ impl Ingest {
         let shared = &self.keyspace.shared();
         shared.healthy()?;
         if let Some(first) = &self.first {
-            let definition = &self.keyspace.definition();
-            shared
-                .engine
-                .attach(definition, &self.under_way, first, &self.last)?;
+            let attached = shared.engine.attach(&Attachment {
+                ingests: &[&self.under_way],
+                stretches: &[(first.clone(), self.last.clone())],
+                owners: Owners::One(self.keyspace.definition()),
+                is_locked: false,
+                terms: None,
+            });
+            attached?.expect("it depends on nothing");
         }
         Ok(self.records)
     }

@@ -1,7 +1,9 @@
 //! The end of a transaction.
 
+use super::spilled::Spilled;
 use super::{Handle, Transaction};
-use crate::engine::{Ended, Engine, Met, Ranges, Terms, Verdict};
+use crate::catalog::Owners;
+use crate::engine::{AttachTerms, Attachment, Ended, Engine, Met, Ranges, Recent, Terms, Verdict};
 use crate::fault::{Fault, is_planted};
 use crate::footprint::Footprint;
 use crate::format;
@@ -11,13 +13,15 @@ use crate::locks::LockMode;
 use crate::transaction_options::{Concurrency, Isolation};
 use crate::{Durability, Error, Result, WriteBatch};
 use alluvium_base::Sequence;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 
 /// A transaction that is about to be committed, without handles of the store.
 struct Prepared {
     handle: Handle,
     batch: WriteBatch,
+    /// Writes beyond memory: all of them, if there are any.
+    spilled: Spilled,
     /// What must not have been written to since it began.
     footprint: Footprint,
 }
@@ -84,7 +88,7 @@ impl Transaction {
     fn commit_at(self, durability: Option<Durability>) -> Result<()> {
         let shared = std::sync::Arc::clone(&self.shared);
         let prepared = self.prepare()?;
-        if prepared.batch.is_empty() {
+        if prepared.is_empty() {
             return prepared.run(Durability::Memory).map(drop);
         }
         shared.healthy()?;
@@ -94,8 +98,11 @@ impl Transaction {
     }
 
     /// Encodes the writes, and finds out what they depend on.
-    fn prepare(self) -> Result<Prepared> {
+    fn prepare(mut self) -> Result<Prepared> {
         drop(self.enter_open()?);
+        if !self.spilled.is_empty() {
+            self.spill()?;
+        }
         let mut batch = WriteBatch::new();
         let mut footprint = self.tracker.into_inner().into_footprint();
         let snapshot = self.options.isolation == Isolation::Snapshot;
@@ -123,17 +130,22 @@ impl Transaction {
         Ok(Prepared {
             handle: self.handle,
             batch,
+            spilled: self.spilled,
             footprint,
         })
     }
 }
 
 impl Prepared {
+    fn is_empty(&self) -> bool {
+        self.batch.is_empty() && self.spilled.is_empty()
+    }
+
     /// Commits, and returns the number of the last write.
     fn run(self, durability: Durability) -> Result<Sequence> {
         let (engine, open) = (&*self.handle.engine, &*self.handle.open);
         let entered = open.enter()?;
-        if self.batch.is_empty() {
+        if self.is_empty() {
             engine.is_open()?;
             drop(entered);
             self.handle.end(Ended::Committed);
@@ -142,6 +154,7 @@ impl Prepared {
         // What is written without having been read depends on nothing.
         let is_blind = self.footprint.len() == 0;
         let committed = match open.concurrency {
+            _ if !self.spilled.is_empty() => self.attach(engine),
             Concurrency::Optimistic if is_blind => {
                 let owners = self.batch.owners();
                 engine.commit_if(&self.batch.commit, owners, durability, None)
@@ -162,20 +175,23 @@ impl Prepared {
         Ok(committed?.expect("a commit without a condition is made"))
     }
 
+    /// Returns how the keys that are written are locked while it is asked what others have written,
+    /// and what is asked about ranges.
+    fn asks(&self) -> (LockMode, Ranges) {
+        let open = &self.handle.open;
+        match open.isolation {
+            Isolation::Serializable => (LockMode::Blind, Ranges::ByValue { now_ms: open.now_ms }),
+            Isolation::Snapshot => (LockMode::Exclusive, Ranges::ByWrites),
+        }
+    }
+
     fn validate_and_commit(&self, engine: &Engine, durability: Durability) -> Result<Option<Sequence>> {
         let (open, commit) = (&*self.handle.open, &self.batch.commit);
         let place = open.place().expect("an optimistic transaction has a place");
-        let (mode, ranges) = match open.isolation {
-            Isolation::Serializable => (LockMode::Blind, Ranges::ByValue { now_ms: open.now_ms }),
-            Isolation::Snapshot => (LockMode::Exclusive, Ranges::ByWrites),
-        };
-        let conflict = |met: Met| {
-            let (keyspace, key) = (met.definition.name(), engine.users_key(&met.key).1);
-            Error::Conflict { keyspace, key }
-        };
+        let (mode, ranges) = self.asks();
         let recent = engine
             .unwritten_until(place, &self.footprint, ranges)?
-            .map_err(conflict)?;
+            .map_err(|met| conflict(engine, &met))?;
         let met: Cell<Option<Met>> = Cell::new(None);
         let condition = || {
             let found = engine.written_above(recent.place(), &self.footprint, ranges)?;
@@ -195,8 +211,109 @@ impl Prepared {
         let owners = self.batch.owners();
         let committed = engine.commit_if(commit, owners, durability, Some(&terms))?;
         match met.take() {
-            Some(met) => Err(conflict(met)),
+            Some(met) => Err(conflict(engine, &met)),
             None => Ok(committed),
         }
     }
+
+    /// Commits a transaction whose writes were spilled: its runs become part of the store.
+    fn attach(&self, engine: &Engine) -> Result<Option<Sequence>> {
+        let open = &*self.handle.open;
+        let members = self.spilled.members(engine)?;
+        let terms = SpilledTerms {
+            engine,
+            prepared: self,
+            recent: RefCell::new(None),
+            met: Cell::new(None),
+        };
+        // What is written without having been read depends on nothing.
+        let is_blind = self.footprint.len() == 0 && open.isolation == Isolation::Serializable;
+        let is_asked = open.concurrency == Concurrency::Optimistic && !is_blind;
+        let attached = engine.attach(&Attachment {
+            ingests: &self.spilled.ingests(),
+            stretches: &self.spilled.stretches(),
+            owners: Owners::Batch(&members),
+            is_locked: open.concurrency == Concurrency::Locking,
+            terms: is_asked.then_some(&terms as &dyn AttachTerms),
+        })?;
+        match terms.met.take() {
+            Some(met) => Err(conflict(engine, &met)),
+            None => Ok(attached),
+        }
+    }
+}
+
+/// What a transaction whose writes were spilled depends on.
+struct SpilledTerms<'p> {
+    engine: &'p Engine,
+    prepared: &'p Prepared,
+    /// Up to where nothing was written to what it depends on.
+    recent: RefCell<Option<Recent<'p>>>,
+    /// Where something was.
+    met: Cell<Option<Met>>,
+}
+
+impl SpilledTerms<'_> {
+    /// Returns a spilled key that a commit above a pinned place has written to: the first committer
+    /// wins.
+    fn spilled_key_written_above(&self, place: Sequence) -> Result<Option<Met>> {
+        let is_asked = self.prepared.handle.open.isolation == Isolation::Snapshot;
+        if !is_asked || is_planted(Fault::SpilledWritesAreNotValidated) {
+            return Ok(None);
+        }
+        let (engine, spilled) = (self.engine, &self.prepared.spilled);
+        if engine.is_newest(place) {
+            return Ok(None);
+        }
+        if let Some(met) = engine.key_written_in_memory(place, spilled.ranges(), |key, structure| {
+            spilled.has_key(key, structure)
+        })? {
+            return Ok(met);
+        }
+        let found = spilled.find_key(|key, structure| engine.is_written_above(place, key, structure))?;
+        Ok(found.map(|(definition, key)| Met { definition, key }))
+    }
+}
+
+impl AttachTerms for SpilledTerms<'_> {
+    fn prepare(&self) -> Result<()> {
+        let (engine, open) = (self.engine, &self.prepared.handle.open);
+        let place = open.place().expect("an optimistic transaction has a place");
+        let (_, ranges) = self.prepared.asks();
+        let recent = engine
+            .unwritten_until(place, &self.prepared.footprint, ranges)?
+            .map_err(|met| conflict(engine, &met))?;
+        if let Some(met) = self.spilled_key_written_above(place)? {
+            return Err(conflict(engine, &met));
+        }
+        *self.recent.borrow_mut() = Some(recent);
+        Ok(())
+    }
+
+    fn holds(&self) -> Result<Verdict> {
+        if is_planted(Fault::AttachedWritesAreNotValidated) {
+            return Ok(Verdict::Go);
+        }
+        let recent = self.recent.borrow();
+        let place = recent.as_ref().expect("it was prepared").place();
+        let (_, ranges) = self.prepared.asks();
+        let met = match self
+            .engine
+            .written_above(place, &self.prepared.footprint, ranges)?
+        {
+            Some(met) => Some(met),
+            None => self.spilled_key_written_above(place)?,
+        };
+        let verdict = match met {
+            Some(_) => Verdict::Stop,
+            None => Verdict::Go,
+        };
+        self.met.set(met);
+        Ok(verdict)
+    }
+}
+
+fn conflict(engine: &Engine, met: &Met) -> Error {
+    let (keyspace, key) = (met.definition.name(), engine.users_key(&met.key).1);
+    Error::Conflict { keyspace, key }
 }

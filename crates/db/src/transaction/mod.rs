@@ -18,7 +18,8 @@
 //! *Does not know*: how a commit is validated, and how locks are granted; that is the engine's.
 //!
 //! *Read in this order*: this file, `tracker.rs` (what was read), `read.rs`, `write.rs`, `walk.rs`
-//! (iterators) with `locked.rs` (walks under locks), `savepoint.rs`, `commit.rs`, `retry.rs`.
+//! (iterators) with `locked.rs` (walks under locks), `spilled.rs` and `spill.rs` (writes beyond
+//! memory), `savepoint.rs`, `commit.rs`, `retry.rs`.
 //!
 //! Invariants:
 //!
@@ -33,6 +34,8 @@ mod locked;
 mod read;
 mod retry;
 mod savepoint;
+mod spill;
+mod spilled;
 mod tracker;
 mod walk;
 mod write;
@@ -55,6 +58,7 @@ use crate::{Error, Keyspace, Result};
 use alluvium_dictionary::range::KeyRange;
 use parking_lot::Mutex;
 use savepoint::Savepoints;
+use spilled::Spilled;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -86,10 +90,14 @@ pub struct Transaction {
     handle: Handle,
     shared: Arc<Shared>,
     options: TransactionOptions,
-    /// By keyspace.
+    /// By keyspace: the newest writes.
     writes: BTreeMap<KeyspaceId, WriteSet>,
+    /// Older ones, for which there was not enough memory.
+    spilled: Spilled,
     tracker: Mutex<Tracker>,
     savepoints: Savepoints,
+    /// Bytes of memory that `writes` takes.
+    in_memory: usize,
 }
 
 /// The hold of a transaction on what it keeps back. Dropping it rolls the transaction back.
@@ -152,8 +160,10 @@ impl Db {
             shared: Arc::clone(shared),
             options: options.clone(),
             writes: BTreeMap::new(),
+            spilled: Spilled::default(),
             tracker: Mutex::new(Tracker::default()),
             savepoints: Savepoints::default(),
+            in_memory: 0,
         }
     }
 
@@ -261,7 +271,7 @@ impl Transaction {
         Err(Error::TransactionLimit {
             what: "the locks",
             most,
-            option: "max_tracked",
+            option: "TransactionOptions::max_tracked",
         })
     }
 

@@ -1,6 +1,7 @@
 //! Reading keys.
 
 use super::Transaction;
+use super::spilled::Said;
 use crate::engine::{At, Tally, only};
 use crate::fault::{Fault, is_planted};
 use crate::format::TreeKey;
@@ -70,6 +71,7 @@ impl Transaction {
             Ok(found.map(Value::new))
         };
         drop(self.enter(keyspace)?);
+        let read = || self.spilled.over(keyspace, key, self.handle.open.now_ms, read);
         match self.writes.get(&keyspace.number()) {
             Some(own) if !is_planted(Fault::OwnWritesAreHidden) => own.own_or(key, read),
             _ => read(),
@@ -88,29 +90,39 @@ impl Transaction {
         drop(self.enter(keyspace)?);
         let keys: Vec<K> = keys.into_iter().collect();
         let own = self.writes.get(&keyspace.number());
-        let asks_store = |key: &[u8]| own.is_none_or(|own| own.asks_store(key));
-        let asked = keys.iter().filter(|key| asks_store(key.as_ref()));
+        let now_ms = self.handle.open.now_ms;
+        let mut spilled = Vec::with_capacity(keys.len());
+        for key in &keys {
+            let is_asked = own.is_none_or(|own| own.asks_store(key.as_ref()));
+            spilled.push(match is_asked {
+                true => self.spilled.say(keyspace, key.as_ref(), now_ms)?,
+                // Nothing below makes a difference.
+                false => Said::Value(None),
+            });
+        }
+        let asked = keys.iter().zip(&spilled).filter(|(_, said)| said.asks_store());
         let names: Vec<TreeKey> = asked
-            .map(|key| Transaction::tree_key(keyspace, key.as_ref()))
+            .map(|(key, _)| Transaction::tree_key(keyspace, key.as_ref()))
             .collect();
         if !is_planted(Fault::MultiGetIsUntracked) {
             self.depend_on(keyspace, &names, Purpose::Read)?;
         }
         let _entered = self.enter(keyspace)?;
-        let (engine, now_ms) = (self.engine(), self.handle.open.now_ms);
+        let engine = self.engine();
         let found = engine.multi_get_by_clock(&names, keyspace.definition(), self.at(), now_ms)?;
         self.shared.count_multi_get(names.len());
         let mut found = found.into_iter();
         let mut values = Vec::with_capacity(keys.len());
-        for key in &keys {
+        for (key, said) in keys.iter().zip(spilled) {
             let key = key.as_ref();
-            let base = match asks_store(key) {
+            let base = match said.asks_store() {
                 true => found.next().flatten().map(Value::new),
                 false => None,
             };
+            let base = || said.over(keyspace, key, base);
             values.push(match own {
-                Some(own) => own.own_or(key, || Ok(base))?,
-                None => base,
+                Some(own) => own.own_or(key, base)?,
+                None => base()?,
             });
         }
         Ok(values)

@@ -54,6 +54,11 @@ impl Tracker {
         }
     }
 
+    /// Tracks a range that is written to.
+    pub(super) fn add_range(&mut self, definition: &Arc<Definition>, range: &KeyRange) {
+        self.footprint.add_range(definition, range);
+    }
+
     /// Makes ranges of points where there are as many of both as there may be.
     fn limit(&mut self, most: usize) -> Result<()> {
         if self.len() < most {
@@ -66,7 +71,7 @@ impl Tracker {
         Err(Error::TransactionLimit {
             what: "the keys and ranges read",
             most,
-            option: "max_tracked",
+            option: "TransactionOptions::max_tracked",
         })
     }
 

@@ -2,12 +2,13 @@
 
 use super::Transaction;
 use super::locked::LockedWalk;
+use super::spilled::SpilledWalk;
 use crate::catalog::Definition;
 use crate::fault::{Fault, is_planted};
 use crate::format;
 use crate::iter::{self, Iter};
 use crate::pin::Pinned;
-use crate::write_set::{Overlay, slices};
+use crate::write_set::{Overlay, Own, slices};
 use crate::{Error, Keyspace, Result, Value};
 use alluvium_dictionary::range::KeyRange;
 use std::fmt;
@@ -54,7 +55,7 @@ impl DoubleEndedIterator for Base<'_> {
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
     definition: Arc<Definition>,
-    overlay: Overlay<'t, Base<'t>>,
+    overlay: Overlay<Overlay<Base<'t>, SpilledWalk>, Own<'t>>,
     /// The keys of the dictionary that it walks over.
     range: KeyRange,
     /// How the tracker calls it, once it has moved.
@@ -106,13 +107,16 @@ impl Transaction {
         let bounds = slices(&range);
         let definition = keyspace.definition();
         let range = iter::bounds::<&[u8]>(definition, &bounds);
-        let base = self.base(keyspace, &range);
+        let base = match self.spilled.walk(keyspace, &range, self.handle.open.now_ms) {
+            Ok(spilled) => Overlay::new(spilled, self.base(keyspace, &range)),
+            Err(error) => Overlay::new(None, Base::Failed(Some(error))),
+        };
         let own = self.writes.get(&keyspace.number());
         let own = own.filter(|_| !is_planted(Fault::WalksMissOwnWrites));
         TransactionIter {
             transaction: self,
             definition: Arc::clone(definition),
-            overlay: Overlay::new(own, base, bounds),
+            overlay: Overlay::new(own.map(|own| Own::new(own, bounds)), base),
             range,
             tracked: None,
             front: None,

@@ -11,14 +11,7 @@ use crate::write_set::WriteSet;
 use crate::{Error, Keyspace, Result, Value};
 use alluvium_dictionary::range::KeyRange;
 use std::ops::Bound;
-use std::sync::atomic::Ordering;
 use std::time::SystemTime;
-
-/// How much the memory of a write is taken to be at least, in bytes.
-const PER_WRITE: usize = 128;
-
-/// The most bytes of writes if nothing else is said: what a batch may have at most.
-const MOST_BYTES: usize = 256 << 20;
 
 impl Transaction {
     /// Sets the value of a key.
@@ -148,7 +141,9 @@ impl Transaction {
 
     /// What is read if a mistake is planted.
     fn get_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
+        let now_ms = self.handle.open.now_ms;
         let read = || keyspace.get_at(key, self.at());
+        let read = || self.spilled.over(keyspace, key, now_ms, read);
         match self.writes.get(&keyspace.number()) {
             Some(own) => own.own_or(key, read),
             None => read(),
@@ -171,34 +166,6 @@ impl Transaction {
         self.change(keyspace, change)
     }
 
-    /// Fails if the transaction may not write so much more.
-    fn admit(&mut self, keyspace: &Keyspace, bytes: usize) -> Result<()> {
-        drop(self.enter(keyspace)?);
-        let most = self.options.max_write_bytes.unwrap_or(MOST_BYTES);
-        let written = self.handle.open.write_bytes.load(Ordering::Relaxed);
-        let more = bytes + PER_WRITE;
-        if written + more > most && self.forget_overwritten() + more > most {
-            return Err(Error::TransactionLimit {
-                what: "the bytes of the writes",
-                most,
-                option: "max_write_bytes",
-            });
-        }
-        Ok(())
-    }
-
-    /// Forgets the writes of keys that were written again. Returns what the others take.
-    fn forget_overwritten(&mut self) -> usize {
-        let sets = self.writes.values_mut();
-        let written = sets.map(|set| {
-            set.forget_overwritten();
-            set.memory()
-        });
-        let written = written.sum();
-        self.handle.open.write_bytes.store(written, Ordering::Relaxed);
-        written
-    }
-
     fn lock_write(&self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {
         let mode = match is_planted(Fault::WritesLockShared) {
             true => Mode::Shared,
@@ -213,7 +180,7 @@ impl Transaction {
         keyspace: &Keyspace,
         change: impl FnOnce(&mut WriteSet) -> Result<()>,
     ) -> Result<()> {
-        let (has_savepoint, now_ms) = (!self.savepoints.is_empty(), self.handle.open.now_ms);
+        let (has_savepoint, now_ms) = (self.savepoints.lead_here(), self.handle.open.now_ms);
         let set = self.writes.entry(keyspace.number()).or_insert_with(|| {
             let mut set = WriteSet::new(keyspace).at_time(now_ms);
             if has_savepoint {
@@ -223,9 +190,8 @@ impl Transaction {
         });
         let before = set.memory();
         let changed = change(set);
-        let written = self.handle.open.write_bytes.load(Ordering::Relaxed);
-        let written = written + set.memory() - before;
-        self.handle.open.write_bytes.store(written, Ordering::Relaxed);
+        let more = set.memory() as isize - before as isize;
+        self.tell_writes(self.in_memory().wrapping_add_signed(more));
         changed
     }
 

@@ -57,46 +57,86 @@ impl<I: DoubleEndedIterator> Ends<I> {
 
 /// An end of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+pub(crate) enum End {
     Front,
     Back,
 }
 
-/// An iterator over keys and values, from either end: what the store has, with the writes of a
-/// [`WriteSet`] over it.
-#[derive(Debug)]
-pub struct WriteSetIter<'w>(pub(super) Overlay<'w, Iter>);
+/// Writes that are laid over what lies below, by key.
+pub(crate) trait Upper {
+    /// Looks at the next key of an end.
+    fn peek(&mut self, end: End) -> Result<Option<&[u8]>>;
 
-/// A walk over what `base` has, with the writes of a set over it.
-pub(crate) struct Overlay<'w, B: DoubleEndedIterator> {
-    set: Option<&'w WriteSet>,
-    base: Ends<B>,
-    /// Nothing if there are no bounds for it.
-    own: Option<Ends<btree_map::Range<'w, Key, Write>>>,
+    /// Takes it: the key, and the value over what lies below, if it has one.
+    fn take(&mut self, end: End, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>>;
+
+    /// Returns whether a deleted range hides a key that lies below.
+    fn hides(&self, key: &[u8]) -> bool;
 }
 
-impl<B: DoubleEndedIterator> fmt::Debug for Overlay<'_, B> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Overlay")
-            .field("set", &self.set)
-            .finish_non_exhaustive()
+/// The writes of a set within bounds.
+pub(crate) struct Own<'w> {
+    set: &'w WriteSet,
+    /// Nothing if there are no keys within the bounds.
+    writes: Option<Ends<btree_map::Range<'w, Key, Write>>>,
+}
+
+impl<'w> Own<'w> {
+    pub(crate) fn new(set: &'w WriteSet, bounds: Bounds<'_>) -> Own<'w> {
+        let range = |set: &'w WriteSet| Ends::new(set.writes.by_key().range::<[u8], _>(bounds));
+        Own {
+            set,
+            writes: has_keys(bounds).then(|| range(set)),
+        }
     }
 }
 
-impl<'w, B: DoubleEndedIterator<Item = Result<Pair>>> Overlay<'w, B> {
-    pub(crate) fn new(set: Option<&'w WriteSet>, base: B, bounds: Bounds<'_>) -> Overlay<'w, B> {
-        let own = set.filter(|_| has_keys(bounds));
+impl Upper for Own<'_> {
+    fn peek(&mut self, end: End) -> Result<Option<&[u8]>> {
+        let next = self.writes.as_mut().and_then(|writes| writes.peek(end));
+        Ok(next.map(|(key, _)| &key[..]))
+    }
+
+    fn take(&mut self, end: End, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>> {
+        let Some((key, write)) = self.writes.as_mut().and_then(|writes| writes.take(end)) else {
+            return Ok(None);
+        };
+        Ok(Some((key.to_vec(), self.set.read_over(key, write, below)?)))
+    }
+
+    fn hides(&self, key: &[u8]) -> bool {
+        self.set.hides(key)
+    }
+}
+
+/// An iterator over keys and values, from either end: what the store has, with the writes of a
+/// [`WriteSet`] over it.
+pub struct WriteSetIter<'w>(pub(super) Overlay<Iter, Own<'w>>);
+
+impl fmt::Debug for WriteSetIter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteSetIter").finish_non_exhaustive()
+    }
+}
+
+/// A walk over what `base` has, with writes over it if there are any.
+pub(crate) struct Overlay<B: DoubleEndedIterator, U> {
+    base: Ends<B>,
+    upper: Option<U>,
+}
+
+impl<B: DoubleEndedIterator<Item = Result<Pair>>, U: Upper> Overlay<B, U> {
+    pub(crate) fn new(upper: Option<U>, base: B) -> Overlay<B, U> {
         Overlay {
-            set,
             base: Ends::new(base),
-            own: own.map(|set| Ends::new(set.writes.by_key().range::<[u8], _>(bounds))),
+            upper,
         }
     }
 
     /// Looks at the next key of the store that no deleted range hides (A5).
     fn peek_base(&mut self, end: End) -> Result<Option<&[u8]>> {
         while let Some(Ok((key, _))) = self.base.peek(end)
-            && self.set.is_some_and(|set| set.hides(key))
+            && self.upper.as_ref().is_some_and(|upper| upper.hides(key))
         {
             self.base.take(end);
         }
@@ -110,18 +150,30 @@ impl<'w, B: DoubleEndedIterator<Item = Result<Pair>>> Overlay<'w, B> {
         Ok(next.and_then(|next| next.as_ref().ok()).map(|(key, _)| &key[..]))
     }
 
+    /// Returns which side has the next key: the base if it is less.
+    fn compare(&mut self, end: End) -> Result<Option<Ordering>> {
+        self.peek_base(end)?;
+        let base = self.base.peek(end);
+        let base = base.and_then(|next| next.as_ref().ok()).map(|(key, _)| &key[..]);
+        let own = match &mut self.upper {
+            Some(upper) => upper.peek(end)?,
+            None => None,
+        };
+        Ok(match (base, own) {
+            (None, None) => None,
+            (Some(_), None) => Some(Ordering::Less),
+            (None, Some(_)) => Some(Ordering::Greater),
+            (Some(base), Some(own)) => Some(match end {
+                End::Front => base.cmp(own),
+                End::Back => own.cmp(base),
+            }),
+        })
+    }
+
     fn step(&mut self, end: End) -> Result<Option<Pair>> {
         loop {
-            let own = self.own.as_mut().and_then(|own| own.peek(end).copied());
-            let base = self.peek_base(end)?;
-            let order = match (base, own) {
-                (None, None) => return Ok(None),
-                (Some(_), None) => Ordering::Less,
-                (None, Some(_)) => Ordering::Greater,
-                (Some(base), Some((key, _))) => match end {
-                    End::Front => base.cmp(&key[..]),
-                    End::Back => key[..].cmp(base),
-                },
+            let Some(order) = self.compare(end)? else {
+                return Ok(None);
             };
             if order.is_lt() {
                 return self.base.take(end).transpose();
@@ -131,11 +183,11 @@ impl<'w, B: DoubleEndedIterator<Item = Result<Pair>>> Overlay<'w, B> {
                 Ordering::Equal => self.base.take(end).transpose()?,
                 _ => None,
             };
-            let own = self.own.as_mut().and_then(|own| own.take(end));
-            if let (Some((key, write)), Some(set)) = (own, self.set)
-                && let Some(value) = set.read_over(key, write, below.map(|(_, value)| value))?
+            let below = below.map(|(_, value)| value);
+            if let Some(upper) = &mut self.upper
+                && let Some((key, Some(value))) = upper.take(end, below)?
             {
-                return Ok(Some((key.to_vec(), value)));
+                return Ok(Some((key, value)));
             }
         }
     }
@@ -151,7 +203,7 @@ fn has_keys(bounds: Bounds<'_>) -> bool {
     }
 }
 
-impl<B: DoubleEndedIterator<Item = Result<Pair>>> Iterator for Overlay<'_, B> {
+impl<B: DoubleEndedIterator<Item = Result<Pair>>, U: Upper> Iterator for Overlay<B, U> {
     type Item = Result<Pair>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -159,7 +211,7 @@ impl<B: DoubleEndedIterator<Item = Result<Pair>>> Iterator for Overlay<'_, B> {
     }
 }
 
-impl<B: DoubleEndedIterator<Item = Result<Pair>>> DoubleEndedIterator for Overlay<'_, B> {
+impl<B: DoubleEndedIterator<Item = Result<Pair>>, U: Upper> DoubleEndedIterator for Overlay<B, U> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.step(End::Back).transpose()
     }

@@ -7,7 +7,8 @@
 //! them.
 //!
 //! *Read in this order*: [`WriteSet`], `write.rs` (one write), `writes.rs` (all of them),
-//! `journal.rs` (taking writes back), `iter.rs` (walks).
+//! `journal.rs` (taking writes back), `iter.rs` (walks), `pour.rs`
+//! (writing them to runs).
 //!
 //! Invariants:
 //!
@@ -17,13 +18,14 @@
 
 mod iter;
 mod journal;
+mod pour;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 mod write;
 mod writes;
 
-pub(crate) use iter::Overlay;
 pub use iter::WriteSetIter;
+pub(crate) use iter::{End, Overlay, Own, Upper};
 pub use write::OwnWrite;
 
 use crate::batch::expiry_ms;
@@ -325,6 +327,16 @@ impl WriteSet {
         }
     }
 
+    /// Returns the value that an operand gives a key of which the store has `base`.
+    pub(crate) fn merged_over(
+        &self,
+        key: &[u8],
+        operand: Vec<u8>,
+        base: Option<Value>,
+    ) -> Result<Option<Value>> {
+        self.read_over(key, &Write::Merge { operand }, base)
+    }
+
     /// Returns the value that a write gives a key of which the store has `base`.
     fn read_over(&self, key: &[u8], write: &Write, base: Option<Value>) -> Result<Option<Value>> {
         let operator = self.keyspace.operator();
@@ -333,7 +345,7 @@ impl WriteSet {
     }
 
     #[cold]
-    fn bad_base(&self, key: &[u8], bad: BadOperand, operator: Option<&dyn Operator>) -> Error {
+    pub(crate) fn bad_base(&self, key: &[u8], bad: BadOperand, operator: Option<&dyn Operator>) -> Error {
         Error::BadBase {
             keyspace: self.keyspace.name(),
             key: key.to_vec(),
@@ -369,11 +381,8 @@ impl WriteSet {
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> WriteSetIter<'_> {
         let bounds = slices(&range);
-        WriteSetIter(Overlay::new(
-            Some(self),
-            self.keyspace.range::<&[u8]>(bounds),
-            bounds,
-        ))
+        let base = self.keyspace.range::<&[u8]>(bounds);
+        WriteSetIter(Overlay::new(Some(Own::new(self, bounds)), base))
     }
 
     /// Returns an iterator over the keys within bounds and their values: those of a snapshot, with
@@ -389,7 +398,7 @@ impl WriteSet {
     ) -> WriteSetIter<'_> {
         let bounds = slices(&range);
         let base = snapshot.range::<&[u8]>(&self.keyspace, bounds);
-        WriteSetIter(Overlay::new(Some(self), base, bounds))
+        WriteSetIter(Overlay::new(Some(Own::new(self, bounds)), base))
     }
 
     /// Adds all writes to a batch, which commits them together with what else it has.

@@ -38,7 +38,8 @@ impl Layers {
 
 /// Tells `gather` that nothing lies below a deleted range.
 pub(super) fn end_at(deleted: Option<Sequence>, gather: &mut Gather<'_>) {
-    if let Some(sequence) = deleted.filter(|_| !gather.is_decided()) {
+    let seen = deleted.filter(|&sequence| sequence <= gather.known.at());
+    if let Some(sequence) = seen.filter(|_| !gather.is_decided()) {
         let _ = gather.message(&Message::delete(sequence));
         assert!(gather.is_decided(), "below a deleted range is nothing");
     }

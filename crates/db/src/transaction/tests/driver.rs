@@ -27,15 +27,19 @@ pub(super) enum Trouble {
     Background,
     /// The process dies, and the store is opened again.
     Kills,
-    /// As in the background, and the disk is full now and then: what is committed then fails.
+    /// As in the background, and the writes of most transactions go to disk before they are
+    /// committed.
+    Spills,
+    /// As that, and the disk is full now and then: what is committed then fails.
     FullDisk,
 }
 
 impl Trouble {
-    pub(super) const ALL: [Trouble; 4] = [
+    pub(super) const ALL: [Trouble; 5] = [
         Trouble::None,
         Trouble::Background,
         Trouble::Kills,
+        Trouble::Spills,
         Trouble::FullDisk,
     ];
 }
@@ -128,7 +132,7 @@ impl Driver<'_> {
     fn step(&mut self) {
         match self.random.u32(0..100) {
             0..3 => self.plain_write(),
-            3..9 if self.plan.trouble == Trouble::Background => self.work(),
+            3..9 if matches!(self.plan.trouble, Trouble::Background | Trouble::Spills) => self.work(),
             3..9 if self.plan.trouble == Trouble::FullDisk => self.fill_or_work(),
             3 if self.plan.trouble == Trouble::Kills => self.kill(),
             _ => {
@@ -166,6 +170,7 @@ impl Driver<'_> {
     }
 
     /// Returns whether something was done, which nothing but a full disk keeps from it.
+    #[track_caller]
     fn refused_if_full(&mut self, done: Result<()>) -> bool {
         let Err(error) = done else {
             return true;
@@ -275,6 +280,10 @@ impl Driver<'_> {
             .isolation(self.plan.isolation)
             .concurrency(self.plan.concurrency)
             .lock_timeout(Duration::ZERO);
+        let options = match self.plan.trouble {
+            Trouble::Spills | Trouble::FullDisk => options.memory(self.random.usize(0..500)),
+            _ => options,
+        };
         self.names += 1;
         Session {
             transaction: self.db.begin_with(&options),
@@ -312,7 +321,8 @@ impl Driver<'_> {
                 ErrorKind::TimedOut | ErrorKind::Conflict | ErrorKind::Deadlock => {
                     self.history.refused += 1;
                 }
-                _ => panic!("{error}"),
+                // It is rolled back.
+                _ => _ = self.refused_if_full(Err(error)),
             },
         }
     }

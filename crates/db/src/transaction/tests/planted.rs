@@ -66,6 +66,10 @@ fn every_planted_mistake_is_found() {
         (Fault::DeletedRangesAreNoWrites, Snapshot, Optimistic),
         (Fault::WalksMissOwnWrites, Snapshot, Locking),
         (Fault::EndOfWalkIsNotLocked, Serializable, Locking),
+        (Fault::SpilledWritesAreHidden, Serializable, Optimistic),
+        (Fault::SpilledWritesAreHidden, Snapshot, Locking),
+        (Fault::SavepointKeepsSpilledWrites, Serializable, Optimistic),
+        (Fault::SpilledWritesAreNotValidated, Snapshot, Optimistic),
     ];
     let missed: Vec<_> = faults
         .into_iter()

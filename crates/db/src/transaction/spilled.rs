@@ -1,0 +1,406 @@
+//! Writes of a transaction that are in runs of its own, beside the store's.
+//!
+//! They lie between the writes in memory, which are newer, and what the store has. A commit attaches
+//! the runs and rewrites nothing; a rollback and a crash free them.
+
+use crate::catalog::{Definition, Members, Owners};
+use crate::engine::{Engine, OpenTransaction, UnderWay};
+use crate::fault::{Fault, is_planted};
+use crate::format::{self, KeyspaceId, TreeKey};
+use crate::structure::Structure;
+use crate::write_set::{End, Upper, WriteSet};
+use crate::{Error, Keyspace, Result, Value};
+use alluvium_base::message::LAST;
+use alluvium_dictionary::contract::{Ingest, Walk};
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::merge::{BadOperand, Direction};
+use alluvium_dictionary::range::KeyRange;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What is written to in a keyspace: its first key and its last.
+#[derive(Clone, Debug)]
+struct Stretch {
+    definition: Arc<Definition>,
+    first: TreeKey,
+    last: TreeKey,
+}
+
+/// The spilled writes of a transaction.
+#[derive(Debug, Default)]
+pub(super) struct Spilled {
+    runs: BTreeMap<Structure, Arc<UnderWay>>,
+    stretches: BTreeMap<KeyspaceId, Stretch>,
+}
+
+/// A moment to which spilled writes can be taken back.
+#[derive(Clone, Debug, Default)]
+pub(super) struct SpilledMark {
+    layers: BTreeMap<Structure, u64>,
+    stretches: BTreeMap<KeyspaceId, Stretch>,
+}
+
+/// What spilled writes say of a key.
+#[derive(Debug)]
+pub(super) enum Said {
+    Nothing,
+    /// It has this value, or none, whatever the store has.
+    Value(Option<Vec<u8>>),
+    /// It has what the store has, with this operand merged into it.
+    Operand(Vec<u8>),
+}
+
+impl Said {
+    fn of(gather: Gather<'_>) -> std::result::Result<Said, BadOperand> {
+        if gather.is_untouched() {
+            return Ok(Said::Nothing);
+        }
+        let is_decided = gather.is_decided();
+        let value = gather.found()?.map(alluvium_dictionary::found::Found::into_vec);
+        Ok(match value {
+            Some(operand) if !is_decided => Said::Operand(operand),
+            value => Said::Value(value),
+        })
+    }
+
+    /// Returns whether the value depends on what the store has.
+    pub(super) fn asks_store(&self) -> bool {
+        !matches!(self, Said::Value(_))
+    }
+
+    /// Returns the value of a key of which the store has `base`.
+    pub(super) fn over(self, keyspace: &Keyspace, key: &[u8], base: Option<Value>) -> Result<Option<Value>> {
+        match self {
+            Said::Nothing => Ok(base),
+            Said::Value(value) => Ok(value.map(|value| Value::new(value.into()))),
+            Said::Operand(operand) => WriteSet::new(keyspace).merged_over(key, operand, base),
+        }
+    }
+}
+
+impl Spilled {
+    pub(super) fn is_empty(&self) -> bool {
+        self.stretches.is_empty()
+    }
+
+    /// Returns what was spilled of each structure.
+    pub(super) fn ingests(&self) -> Vec<&UnderWay> {
+        self.runs.values().map(|runs| &**runs).collect()
+    }
+
+    /// Returns the first and the last key of each keyspace that is written to.
+    pub(super) fn stretches(&self) -> Vec<(TreeKey, TreeKey)> {
+        let stretches = self.stretches.values();
+        stretches
+            .map(|stretch| (stretch.first.clone(), stretch.last.clone()))
+            .collect()
+    }
+
+    /// Returns the keyspaces that are written to.
+    pub(super) fn members(&self, engine: &Engine) -> Result<Members> {
+        let mut members = Members::default();
+        for stretch in self.stretches.values() {
+            members.add(&engine.catalog, &stretch.definition)?;
+        }
+        engine.catalog.alive(Owners::Batch(&members))?;
+        Ok(members)
+    }
+
+    /// Returns how many bytes of memory the runs take.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.runs.values().map(|runs| runs.memory_bytes()).sum()
+    }
+
+    /// Returns how many bytes of keys and values were spilled.
+    pub(super) fn bytes(&self) -> u64 {
+        let bytes = |runs: &Arc<UnderWay>| runs.read(|ingest| Ok(ingest.bytes())).unwrap_or(0);
+        self.runs.values().map(bytes).sum()
+    }
+
+    /// Adds the writes of sets to the runs. Where that fails the runs are as they were.
+    pub(super) fn pour(
+        &mut self,
+        engine: &Engine,
+        open: &OpenTransaction,
+        sets: &BTreeMap<KeyspaceId, WriteSet>,
+    ) -> Result<()> {
+        let before = self.mark()?;
+        let poured = self.pour_sets(engine, open, sets);
+        if poured.is_err() {
+            self.take_back(before);
+        }
+        poured
+    }
+
+    fn pour_sets(
+        &mut self,
+        engine: &Engine,
+        open: &OpenTransaction,
+        sets: &BTreeMap<KeyspaceId, WriteSet>,
+    ) -> Result<()> {
+        let mut of: BTreeMap<Structure, Vec<&WriteSet>> = BTreeMap::new();
+        for (&id, set) in sets {
+            let definition = set.keyspace().definition();
+            let Some((first, last)) = set.stretch() else {
+                continue;
+            };
+            of.entry(definition.structure).or_default().push(set);
+            let stretch = self.stretches.entry(id).or_insert_with(|| Stretch {
+                definition: Arc::clone(definition),
+                first: first.clone(),
+                last: last.clone(),
+            });
+            stretch.first = first.min(std::mem::take(&mut stretch.first));
+            stretch.last = last.max(std::mem::take(&mut stretch.last));
+        }
+        for (structure, sets) in of {
+            if !self.runs.contains_key(&structure) {
+                let runs = engine.begin_ingest(structure)?;
+                open.spill_to(&runs);
+                self.runs.insert(structure, runs);
+            }
+            self.runs[&structure].add_layers(|ingest| add_layers(ingest, &sets))?;
+        }
+        Ok(())
+    }
+
+    /// Returns a mark to which later spills can be taken back.
+    pub(super) fn mark(&self) -> Result<SpilledMark> {
+        let mut layers = BTreeMap::new();
+        for (&structure, runs) in &self.runs {
+            layers.insert(structure, runs.read(|ingest| Ok(ingest.layers()))?);
+        }
+        Ok(SpilledMark {
+            layers,
+            stretches: self.stretches.clone(),
+        })
+    }
+
+    /// Takes back what was spilled since a mark.
+    pub(super) fn take_back(&mut self, mark: SpilledMark) {
+        if is_planted(Fault::SavepointKeepsSpilledWrites) {
+            return;
+        }
+        for (structure, runs) in &self.runs {
+            runs.keep(mark.layers.get(structure).copied().unwrap_or(0));
+        }
+        self.stretches = mark.stretches;
+    }
+
+    /// Returns the runs that have writes to a keyspace.
+    fn runs_of(&self, keyspace: &Keyspace) -> Option<&Arc<UnderWay>> {
+        let is_there = self.stretches.contains_key(&keyspace.number());
+        let is_there = is_there && !is_planted(Fault::SpilledWritesAreHidden);
+        is_there.then(|| &self.runs[&keyspace.definition().structure])
+    }
+
+    /// Returns what was spilled of a key.
+    pub(super) fn say(&self, keyspace: &Keyspace, key: &[u8], now_ms: u64) -> Result<Said> {
+        let Some(runs) = self.runs_of(keyspace) else {
+            return Ok(Said::Nothing);
+        };
+        let name = format::tree_key(&keyspace.definition().prefix, key);
+        let mut gather = Gather::new(LAST, now_ms, keyspace.operator());
+        runs.read(|ingest| Ok(ingest.gather(Key::new(&name), &mut gather)?))?;
+        Said::of(gather).map_err(|bad| WriteSet::new(keyspace).bad_base(key, bad, keyspace.operator()))
+    }
+
+    /// Returns the value of a key: what was spilled, over what `read` returns. That is asked only if
+    /// the value depends on it.
+    pub(super) fn over(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        now_ms: u64,
+        read: impl FnOnce() -> Result<Option<Value>>,
+    ) -> Result<Option<Value>> {
+        if self.is_empty() {
+            return read();
+        }
+        let said = self.say(keyspace, key, now_ms)?;
+        let base = if said.asks_store() { read()? } else { None };
+        said.over(keyspace, key, base)
+    }
+
+    /// Returns a walk over what was spilled in a range of a keyspace, if anything was.
+    pub(super) fn walk(
+        &self,
+        keyspace: &Keyspace,
+        range: &KeyRange,
+        now_ms: u64,
+    ) -> Result<Option<SpilledWalk>> {
+        let Some(runs) = self.runs_of(keyspace) else {
+            return Ok(None);
+        };
+        let begin = |direction| runs.read(|ingest| Ok(ingest.walk(range, direction)));
+        Ok(Some(SpilledWalk {
+            keyspace: keyspace.clone(),
+            now_ms,
+            left: range.clone(),
+            front: Side::new(begin(Direction::Forward)?),
+            back: Side::new(begin(Direction::Backward)?),
+        }))
+    }
+
+    /// Returns the first spilled key of which `is_met` says so.
+    pub(super) fn find_key(
+        &self,
+        is_met: impl Fn(&[u8], Structure) -> Result<bool>,
+    ) -> Result<Option<(Arc<Definition>, Vec<u8>)>> {
+        for stretch in self.stretches.values() {
+            let structure = stretch.definition.structure;
+            let high = [&stretch.last[..], &[0]].concat();
+            let range = KeyRange::new(&stretch.first, Some(&high));
+            let mut walk =
+                self.runs[&structure].read(|ingest| Ok(ingest.walk(&range, Direction::Forward)))?;
+            // Values do not matter.
+            while let Some(key) = walk.next(&mut Gather::new(0, 0, None))? {
+                if is_met(key, structure)? {
+                    return Ok(Some((Arc::clone(&stretch.definition), key.to_vec())));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns whether a key of a dictionary was written to.
+    pub(super) fn has_key(&self, key: &[u8], structure: Structure) -> Result<bool> {
+        let mut gather = Gather::new(LAST, 0, None);
+        self.runs[&structure].read(|ingest| Ok(ingest.gather(Key::new(key), &mut gather)?))?;
+        Ok(!gather.is_untouched())
+    }
+
+    /// Returns where keys are written to: definitions, and the ranges of dictionaries.
+    pub(super) fn ranges(&self) -> impl Iterator<Item = (&Arc<Definition>, KeyRange)> {
+        self.stretches.values().map(|stretch| {
+            let high = [&stretch.last[..], &[0]].concat();
+            (&stretch.definition, KeyRange::new(&stretch.first, Some(&high)))
+        })
+    }
+}
+
+/// Adds what sets of one structure have, as layers: deleted ranges, then writes, then what is
+/// merged upon those.
+fn add_layers(ingest: &mut dyn Ingest, sets: &[&WriteSet]) -> alluvium_storage::Result<()> {
+    let mut are_there = false;
+    for set in sets {
+        are_there |= set.pour_ranges(ingest);
+    }
+    if std::mem::take(&mut are_there) {
+        ingest.end_layer()?;
+    }
+    for set in sets {
+        are_there |= set.pour_writes(ingest)?;
+    }
+    if std::mem::take(&mut are_there) {
+        ingest.end_layer()?;
+    }
+    for set in sets {
+        are_there |= set.pour_merges_upon_puts(ingest)?;
+    }
+    if are_there {
+        ingest.end_layer()?;
+    }
+    Ok(())
+}
+
+/// An end of a walk over spilled writes.
+struct Side {
+    walk: Box<dyn Walk>,
+    /// The next key, and what is said of it.
+    next: Option<(Vec<u8>, std::result::Result<Said, BadOperand>)>,
+    is_over: bool,
+}
+
+impl Side {
+    fn new(walk: Box<dyn Walk>) -> Side {
+        Side {
+            walk,
+            next: None,
+            is_over: false,
+        }
+    }
+
+    fn fill(&mut self, keyspace: &Keyspace, now_ms: u64) -> Result<()> {
+        if self.next.is_some() || self.is_over {
+            return Ok(());
+        }
+        let mut gather = Gather::new(LAST, now_ms, keyspace.operator());
+        match self.walk.next(&mut gather)?.map(<[u8]>::to_vec) {
+            Some(key) => self.next = Some((key, Said::of(gather))),
+            None => self.is_over = true,
+        }
+        Ok(())
+    }
+}
+
+/// A walk over spilled writes of a keyspace, from either end.
+pub(super) struct SpilledWalk {
+    keyspace: Keyspace,
+    now_ms: u64,
+    /// The keys of the dictionary that neither end has taken.
+    left: KeyRange,
+    front: Side,
+    back: Side,
+}
+
+impl SpilledWalk {
+    fn side(&mut self, end: End) -> &mut Side {
+        match end {
+            End::Front => &mut self.front,
+            End::Back => &mut self.back,
+        }
+    }
+
+    /// Returns how many bytes of a dictionary's key say of which keyspace it is.
+    fn prefix(&self) -> usize {
+        self.keyspace.definition().prefix.len()
+    }
+}
+
+impl Upper for SpilledWalk {
+    fn peek(&mut self, end: End) -> Result<Option<&[u8]>> {
+        let (keyspace, now_ms) = (self.keyspace.clone(), self.now_ms);
+        self.side(end).fill(&keyspace, now_ms)?;
+        let prefix = self.prefix();
+        let next = match end {
+            End::Front => &self.front.next,
+            End::Back => &self.back.next,
+        };
+        // The other end may have taken it.
+        let next = next.as_ref().filter(|(key, _)| self.left.contains(key));
+        Ok(next.map(|(key, _)| &key[prefix..]))
+    }
+
+    fn take(&mut self, end: End, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>> {
+        let Some((key, said)) = self.side(end).next.take() else {
+            return Ok(None);
+        };
+        match end {
+            End::Front => self.left.low = [&key[..], &[0]].concat().into(),
+            End::Back => self.left.high = Some(key[..].into()),
+        }
+        let name = key[self.prefix()..].to_vec();
+        let keyspace = &self.keyspace;
+        let operator = keyspace.operator();
+        let said = said.map_err(|bad| WriteSet::new(keyspace).bad_base(&name, bad, operator))?;
+        let value = said.over(keyspace, &name, below)?;
+        Ok(Some((name, value)))
+    }
+
+    fn hides(&self, key: &[u8]) -> bool {
+        let name = format::tree_key(&self.keyspace.definition().prefix, key);
+        self.front.walk.is_deleted(&name)
+    }
+}
+
+/// Returns the error of a transaction whose spilled writes take too much memory.
+#[cold]
+pub(super) fn too_much_memory(most: u64) -> Error {
+    Error::TransactionLimit {
+        what: "the memory of its savepoints and of what finds its writes on disk",
+        most: usize::try_from(most).unwrap_or(usize::MAX),
+        option: "memory",
+    }
+}

@@ -1,0 +1,120 @@
+//! Writing a set to layers of an ingest.
+
+use super::WriteSet;
+use super::write::Write;
+use crate::format::{self, TreeKey};
+use alluvium_base::{Kind, Message};
+use alluvium_dictionary::contract::Ingest;
+use alluvium_storage::Result;
+
+impl WriteSet {
+    /// Adds the deleted ranges to the newest layer of an ingest. Returns whether there are any.
+    pub(crate) fn pour_ranges(&self, ingest: &mut dyn Ingest) -> bool {
+        for (start, end) in self.deleted.iter() {
+            ingest.delete_range(&self.tree_key(start), &self.tree_end(end));
+        }
+        self.deleted.len() > 0
+    }
+
+    /// Adds the writes to the newest layer of an ingest, each key once: of a merge upon a put of
+    /// the set the put. Returns whether there are any.
+    pub(crate) fn pour_writes(&self, ingest: &mut dyn Ingest) -> Result<bool> {
+        if let Some(listed) = self.writes.listed() {
+            return pour_listed(listed.writes(), ingest);
+        }
+        for (key, write) in self.writes.by_key() {
+            let message = match write {
+                Write::Put { value, expires_ms }
+                | Write::MergeUpon {
+                    value, expires_ms, ..
+                } => Message {
+                    expires_ms: *expires_ms,
+                    ..Message::put(0, value)
+                },
+                Write::Delete => Message::delete(0),
+                Write::Merge { operand } => Message::merge(0, operand),
+            };
+            ingest.push(&self.tree_key(key), message)?;
+        }
+        Ok(!self.writes.by_key().is_empty())
+    }
+
+    /// Adds merges upon puts of the set to the newest layer of an ingest. Returns whether there are
+    /// any.
+    pub(crate) fn pour_merges_upon_puts(&self, ingest: &mut dyn Ingest) -> Result<bool> {
+        let mut are_there = false;
+        if self.writes.listed().is_some() {
+            return Ok(are_there);
+        }
+        for (key, write) in self.writes.by_key() {
+            if let Write::MergeUpon { operand, .. } = write {
+                ingest.push(&self.tree_key(key), Message::merge(0, operand))?;
+                are_there = true;
+            }
+        }
+        Ok(are_there)
+    }
+
+    /// Returns the first and the last key that is written to, as dictionaries have them; none of an
+    /// empty set. The end of a deleted range counts.
+    pub(crate) fn stretch(&self) -> Option<(TreeKey, TreeKey)> {
+        let mut stretch: Option<(TreeKey, TreeKey)> = None;
+        let mut add = |low: TreeKey, high: TreeKey| match &mut stretch {
+            None => stretch = Some((low, high)),
+            Some((first, last)) => {
+                if low < *first {
+                    *first = low;
+                }
+                if high > *last {
+                    *last = high;
+                }
+            }
+        };
+        self.visit_keys(|key| {
+            let key = self.tree_key(key);
+            add(key.clone(), key);
+        });
+        for (start, end) in self.deleted.iter() {
+            add(self.tree_key(start), self.tree_end(end));
+        }
+        stretch
+    }
+
+    fn tree_key(&self, key: &[u8]) -> TreeKey {
+        format::tree_key(&self.keyspace.definition().prefix, key)
+    }
+
+    fn tree_end(&self, end: Option<&[u8]>) -> TreeKey {
+        match end {
+            Some(end) => self.tree_key(end),
+            None => self.keyspace.definition().end.clone(),
+        }
+    }
+}
+
+/// Adds puts and deletes that stand in their order, of each key the last.
+fn pour_listed(writes: format::Writes<'_>, ingest: &mut dyn Ingest) -> Result<bool> {
+    let messages = writes.map(|write| match write.expect("it was encoded here") {
+        format::Write::One {
+            key,
+            kind,
+            expires_ms,
+            operand,
+        } => (key, kind, expires_ms, operand),
+        _ => unreachable!("only puts and deletes are listed"),
+    });
+    let mut messages: Vec<(&[u8], Kind, u64, &[u8])> = messages.collect();
+    messages.sort_by(|one, other| one.0.cmp(other.0));
+    for (index, &(key, kind, expires_ms, operand)) in messages.iter().enumerate() {
+        if messages.get(index + 1).is_none_or(|next| next.0 != key) {
+            let message = Message {
+                sequence: 0,
+                kind,
+                expires_ms,
+                operand,
+            };
+            ingest.push(key, message)?;
+        }
+    }
+    Ok(!messages.is_empty())
+}
