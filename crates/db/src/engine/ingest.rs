@@ -369,13 +369,15 @@ impl Engine {
                     self.pressure.nap();
                 }
                 Err(error) => {
-                    // Commits that wait behind it are told of a store that takes no changes; opened
-                    // again, the store is without the ingest.
+                    // Commits that wait behind it are told of a store that takes no changes; only
+                    // opening it again shows whether it has the ingest.
                     let cause = error.to_string();
                     let poisoned = alluvium_storage::Error::Poisoned { cause };
-                    let _ = self.store.judge::<()>(Err(poisoned));
+                    let refused = self.store.judge::<()>(Err(poisoned));
                     self.visible.stop();
-                    return Err(error);
+                    // Nor does a full disk say that there is nothing of it: a superblock may be
+                    // written.
+                    return Ok(refused?);
                 }
             }
         }

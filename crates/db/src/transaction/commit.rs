@@ -151,6 +151,8 @@ impl Prepared {
             self.handle.end(Ended::Committed);
             return Ok(engine.visible());
         }
+        // A store that takes no changes says so, whatever others have written.
+        engine.health()?;
         // What is written without having been read depends on nothing.
         let is_blind = self.footprint.len() == 0;
         let committed = match open.concurrency {

@@ -56,6 +56,8 @@ fn crashes() -> Crashes {
             "nested recovery",
             "snapshot read to its end",
             "transaction",
+            "transaction that spilled",
+            "crash in a transaction that spills",
         ],
         least_met: 100,
     }

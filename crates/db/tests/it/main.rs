@@ -25,6 +25,7 @@ mod refusals;
 mod repair;
 mod sizes;
 mod space;
+mod spills;
 mod stats;
 mod story;
 mod transactions;

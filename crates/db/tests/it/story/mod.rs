@@ -45,6 +45,8 @@ pub(crate) struct System {
     named: BTreeSet<String>,
     names: u64,
     incorporations: u64,
+    /// Whether the last commit has attached runs.
+    is_attached: bool,
 }
 
 /// A system that the simulator drops has crashed, or was only looked at: what closing would write
@@ -105,6 +107,7 @@ impl Whole {
             db,
             snapshot: None,
             forgotten: None,
+            is_attached: false,
             named: BTreeSet::new(),
             names: 0,
             incorporations: 0,
@@ -192,25 +195,50 @@ impl System {
             _ => return self.db.write(&self.batch(ops, durability)?),
         };
         let options = TransactionOptions::new().concurrency(concurrency);
+        // Some write their writes to runs, at once or after a while.
+        let spills = number % 12 < 2;
+        let options = match spills {
+            true => options.memory(number % 7 * 300),
+            false => options,
+        };
         let mut transaction = self.db.begin_with(&options);
         let savepoint = transaction.savepoint();
         for op in ops.iter().rev() {
             self.add(&mut transaction, op)?;
         }
         transaction.rollback_to(&savepoint)?;
+        if spills {
+            world.ledger.amid(Some("crash in a transaction that spills"));
+        }
         for op in ops {
             self.add(&mut transaction, op)?;
         }
+        let own = transaction.number();
+        let open = self.db.transactions();
+        let has_spilled = open
+            .iter()
+            .any(|open| open.number == own && open.spilled_bytes > 0);
         transaction.commit_with(word(durability))?;
         world.coverage.hit("transaction");
+        self.is_attached = has_spilled;
+        if has_spilled {
+            world.coverage.hit("transaction that spilled");
+        }
         // What it writes is never seen.
-        let mut forgotten = self.db.begin();
+        let options = match number % 16 {
+            0 => TransactionOptions::new().memory(0),
+            _ => TransactionOptions::new(),
+        };
+        let mut forgotten = self.db.begin_with(&options);
         for op in ops {
             let (Op::Put { key, .. }
             | Op::Delete { key }
             | Op::Merge { key, .. }
             | Op::DeleteRange { start: key, .. }) = op;
-            forgotten.put(self.keyspace(key), &key[1..], "forgotten")?;
+            // It may spill, where the disk is full or fails: the next commit finds out.
+            if forgotten.put(self.keyspace(key), &key[1..], "forgotten").is_err() {
+                break;
+            }
         }
         self.forgotten = Some(forgotten);
         Ok(())
@@ -423,9 +451,15 @@ impl Story for Whole {
         let result = match action {
             Action::Commit { ops, durability } => {
                 let writes = system.outcome(ops)?;
+                system.is_attached = false;
                 system.commit(&writes, *durability, world, |system| {
                     system.write(ops, *durability, newest, world).map(|()| true)
-                })
+                })?;
+                if system.is_attached {
+                    // What was spilled is durable, and all before it.
+                    world.ledger.cover(world.ledger.newest());
+                }
+                Ok(())
             }
             Action::Swap { key, new, right } => system.swap(key, new.as_deref(), *right, world),
             Action::Sync => {

@@ -1,0 +1,334 @@
+//! Transactions whose writes go to disk before they are committed.
+
+use crate::transactions::kinds;
+use alluvium::{
+    Change, Db, ErrorKind, Isolation, Keyspace, KeyspaceOptions, Options, Savepoint, Transaction,
+    TransactionOptions,
+};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Keyspaces of a store, of which the second appends.
+fn keyspaces(db: &Db) -> [Keyspace; 2] {
+    let append = KeyspaceOptions::new().merge_operator("append");
+    [
+        db.keyspace("plain").unwrap(),
+        db.keyspace_with("lists", &append).unwrap(),
+    ]
+}
+
+fn store() -> (Db, [Keyspace; 2]) {
+    let db = Options::new().memory(24 << 20).in_memory().unwrap();
+    let keyspaces = keyspaces(&db);
+    (db, keyspaces)
+}
+
+/// A transaction beside what it must see.
+struct Run<'k> {
+    random: fastrand::Rng,
+    keyspaces: &'k [Keyspace; 2],
+    transaction: Transaction,
+    state: [State; 2],
+    savepoints: Vec<(Savepoint, [State; 2])>,
+}
+
+impl Run<'_> {
+    fn key(&mut self) -> Vec<u8> {
+        let number = self.random.u32(..300);
+        match number % 50 {
+            49 => [format!("{number:04}").as_bytes(), &[b'k'; 700]].concat(),
+            _ => format!("{number:04}").into_bytes(),
+        }
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let len = match self.random.u32(..100) {
+            0 => 30_000,
+            _ => self.random.usize(..60),
+        };
+        vec![self.random.u8(..); len]
+    }
+
+    fn write(&mut self) {
+        let at = self.random.usize(..2);
+        let (key, value) = (self.key(), self.value());
+        let (keyspace, transaction) = (&self.keyspaces[at], &mut self.transaction);
+        let state = &mut self.state[at];
+        match self.random.u32(..20) {
+            0..3 => {
+                transaction.delete(keyspace, &key).unwrap();
+                state.remove(&key);
+            }
+            3 => {
+                let mut ends = [key, format!("{:04}", self.random.u32(..300)).into_bytes()];
+                ends.sort();
+                let [start, end] = &ends;
+                let end = (self.random.u32(..8) > 0).then_some(&end[..]);
+                transaction.delete_range(keyspace, start, end).unwrap();
+                state.retain(|key, _| key < start || end.is_some_and(|end| &key[..] >= end));
+            }
+            4..10 if at == 1 => {
+                let operand = &value[..value.len().min(5)];
+                transaction.merge(keyspace, &key, operand).unwrap();
+                state.entry(key).or_default().extend(operand);
+            }
+            10 => {
+                let expires = SystemTime::now() + Duration::from_secs(3600);
+                transaction.put_until(keyspace, &key, &value, expires).unwrap();
+                state.insert(key, value);
+            }
+            11 => {
+                let expected = state.get(&key).cloned();
+                let done = transaction.compare_and_set(keyspace, &key, expected.as_deref(), Some(&value));
+                assert!(done.unwrap());
+                state.insert(key, value);
+            }
+            _ => {
+                transaction.put(keyspace, &key, &value).unwrap();
+                state.insert(key, value);
+            }
+        }
+    }
+
+    fn savepoint(&mut self) {
+        match self.random.u32(..5) {
+            0..2 => {
+                let savepoint = self.transaction.savepoint();
+                self.savepoints.push((savepoint, self.state.clone()));
+            }
+            2 if !self.savepoints.is_empty() => {
+                let at = self.random.usize(..self.savepoints.len());
+                self.transaction.release(&self.savepoints[at].0).unwrap();
+                self.savepoints.truncate(at);
+            }
+            _ if !self.savepoints.is_empty() => {
+                let at = self.random.usize(..self.savepoints.len());
+                self.savepoints.truncate(at + 1);
+                let (savepoint, state) = &self.savepoints[at];
+                self.transaction.rollback_to(savepoint).unwrap();
+                self.state = state.clone();
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&mut self) {
+        let at = self.random.usize(..2);
+        let keys = [self.key(), self.key(), self.key()];
+        let (keyspace, state) = (&self.keyspaces[at], &self.state[at]);
+        let found = self.transaction.get(keyspace, &keys[0]).unwrap();
+        assert_eq!(found.as_deref(), state.get(&keys[0]).map(|value| &value[..]));
+        let found = self.transaction.multi_get(keyspace, &keys).unwrap();
+        for (key, found) in keys.iter().zip(found) {
+            assert_eq!(found.as_deref(), state.get(key).map(|value| &value[..]));
+        }
+    }
+
+    /// Walks over a range, each step from an end that is drawn.
+    fn walk(&mut self) {
+        let at = self.random.usize(..2);
+        let mut ends = [self.key(), self.key()];
+        ends.sort();
+        let [low, high] = ends;
+        let mut expected = self.state[at].range(low.clone()..high.clone());
+        let mut walk = self
+            .transaction
+            .range::<&[u8]>(&self.keyspaces[at], &low[..]..&high[..]);
+        loop {
+            let is_forward = self.random.bool();
+            let (found, expected) = match is_forward {
+                true => (walk.next(), expected.next()),
+                false => (walk.next_back(), expected.next_back()),
+            };
+            let found = found.map(|pair| pair.map(|(key, value)| (key, value.into_vec())).unwrap());
+            assert_eq!(found, expected.map(|(key, value)| (key.clone(), value.clone())));
+            if found.is_none() {
+                break;
+            }
+        }
+    }
+}
+
+fn everything(keyspaces: &[Keyspace; 2]) -> [State; 2] {
+    let all = |keyspace: &Keyspace| {
+        let pairs = keyspace.iter().map(Result::unwrap);
+        pairs.map(|(key, value)| (key, value.into_vec())).collect()
+    };
+    [all(&keyspaces[0]), all(&keyspaces[1])]
+}
+
+#[test]
+fn a_transaction_reads_and_commits_what_it_has_spilled() {
+    let (db, keyspaces) = store();
+    for seed in 0..60 {
+        let kind = kinds()[seed as usize % 4].clone();
+        let mut random = fastrand::Rng::with_seed(seed);
+        let memory = random.usize(..8000);
+        let before = everything(&keyspaces);
+        let mut run = Run {
+            transaction: db.begin_with(&kind.memory(memory)),
+            random,
+            keyspaces: &keyspaces,
+            state: before.clone(),
+            savepoints: Vec::new(),
+        };
+        for step in 0..400 {
+            match run.random.u32(..40) {
+                0..32 => run.write(),
+                32 => run.savepoint(),
+                33 => run.walk(),
+                _ => run.read(),
+            }
+            if step % 100 == 0 {
+                assert_eq!(everything(&keyspaces), before, "others see nothing");
+            }
+        }
+        let (transaction, state) = (run.transaction, run.state);
+        match seed % 5 {
+            0 => {
+                transaction.rollback();
+                assert_eq!(everything(&keyspaces), before, "seed {seed}");
+            }
+            _ => {
+                transaction.commit().unwrap();
+                assert_eq!(everything(&keyspaces), state, "seed {seed}");
+            }
+        }
+        if seed % 7 == 0 {
+            db.compact().unwrap();
+        }
+    }
+    assert_eq!(db.check().unwrap(), Vec::<String>::new());
+}
+
+/// Begins a transaction that has spilled a hundred keys with even numbers.
+fn spilled(db: &Db, keyspace: &Keyspace, options: TransactionOptions) -> Transaction {
+    let mut transaction = db.begin_with(&options.memory(500));
+    for number in (0..200u8).step_by(2) {
+        transaction.put(keyspace, [number], [number; 50]).unwrap();
+    }
+    let number = transaction.number();
+    let open = db.transactions();
+    let own = open.iter().find(|open| open.number == number).unwrap();
+    assert!(own.spilled_bytes > 3000, "{own:?}");
+    assert!(own.write_bytes < 1000, "{own:?}");
+    transaction
+}
+
+#[test]
+fn of_two_that_write_a_spilled_key_under_snapshot_isolation_the_first_wins() {
+    let (db, [plain, _]) = store();
+    for is_in_tree in [false, true] {
+        let snapshot = || TransactionOptions::new().isolation(Isolation::Snapshot);
+        let (meets, passes) = (spilled(&db, &plain, snapshot()), spilled(&db, &plain, snapshot()));
+        plain.put([51], "between").unwrap();
+        if is_in_tree {
+            db.checkpoint().unwrap();
+        }
+        passes.commit().unwrap();
+        // What the other has attached is met.
+        let error = meets.commit().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+        let blind = spilled(&db, &plain, TransactionOptions::new());
+        plain.put([50], "overwritten").unwrap();
+        blind.commit().unwrap();
+        assert_eq!(plain.get([50]).unwrap().unwrap(), &[50; 50][..]);
+        let range = spilled(&db, &plain, snapshot());
+        plain.delete_range([20], Some(&[30])).unwrap();
+        assert_eq!(range.commit().unwrap_err().kind(), ErrorKind::Conflict);
+    }
+}
+
+#[test]
+fn a_serializable_transaction_that_spills_depends_on_what_it_has_read() {
+    let (db, [plain, lists]) = store();
+    plain.put([1], "one").unwrap();
+    let mut reader = spilled(&db, &plain, TransactionOptions::new());
+    assert!(reader.get(&plain, [1]).unwrap().is_some());
+    reader.merge(&lists, "sum", "x").unwrap();
+    plain.put([1], "two").unwrap();
+    assert_eq!(reader.commit().unwrap_err().kind(), ErrorKind::Conflict);
+    assert!(lists.get("sum").unwrap().is_none() && plain.get([2]).unwrap().is_none());
+}
+
+#[test]
+fn what_a_transaction_has_spilled_ends_with_it() {
+    let (db, [plain, _]) = store();
+    let used = || db.stats().space.provisional_bytes;
+    db.checkpoint().unwrap();
+    let before = used();
+    let open = spilled(&db, &plain, TransactionOptions::new());
+    assert!(used() > before);
+    open.rollback();
+    assert_eq!(used(), before);
+    let old = TransactionOptions::new().timeout(Duration::from_millis(1));
+    let mut old = db.begin_with(&old.memory(0));
+    std::thread::sleep(Duration::from_millis(5));
+    let error = old.put(&plain, "a", "1").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
+    assert_eq!(used(), before);
+}
+
+#[test]
+fn a_limit_counts_what_was_spilled() {
+    let (db, [plain, _]) = store();
+    let options = TransactionOptions::new().memory(1000).max_write_bytes(10_000);
+    let mut transaction = db.begin_with(&options);
+    let refused =
+        (0..1000u32).find_map(|number| transaction.put(&plain, number.to_be_bytes(), [7; 100]).err());
+    let error = refused.unwrap();
+    assert_eq!(error.kind(), ErrorKind::LimitReached);
+    assert!(
+        error.to_string().contains("TransactionOptions::max_write_bytes"),
+        "{error}"
+    );
+    assert_eq!(
+        transaction.get(&plain, 0u32.to_be_bytes()).unwrap().unwrap(),
+        &[7; 100][..]
+    );
+    transaction.commit().unwrap();
+    assert!(plain.iter().count() > 20);
+}
+
+#[test]
+fn a_dropped_keyspace_and_a_closed_store_refuse_spilled_writes() {
+    let (db, [plain, lists]) = store();
+    let mut transaction = spilled(&db, &plain, TransactionOptions::new());
+    transaction.put(&lists, "a", "1").unwrap();
+    db.drop_keyspace("plain").unwrap();
+    let error = transaction.commit().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Dropped, "{error}");
+    assert!(lists.get("a").unwrap().is_none());
+    let again = db.keyspace("plain").unwrap();
+    let transaction = spilled(&db, &again, TransactionOptions::new());
+    db.close().unwrap();
+    assert_eq!(
+        transaction.get(&again, [2]).unwrap_err().kind(),
+        ErrorKind::Closed
+    );
+    assert_eq!(transaction.commit().unwrap_err().kind(), ErrorKind::Closed);
+}
+
+#[test]
+fn a_feed_of_changes_names_the_keys_between_which_a_transaction_has_spilled() {
+    let db = Options::new()
+        .memory(24 << 20)
+        .keep_log(8 << 20)
+        .in_memory()
+        .unwrap();
+    let [plain, lists] = keyspaces(&db);
+    let feed = db.changes_since(db.sequence()).unwrap();
+    let mut transaction = spilled(&db, &plain, TransactionOptions::new());
+    transaction.merge(&lists, "a", "1").unwrap();
+    transaction.commit().unwrap();
+    plain.put("after", "1").unwrap();
+    let sets: Vec<_> = feed.map(Result::unwrap).collect();
+    let changes: Vec<&Change> = sets.iter().flat_map(|set| &set.changes).collect();
+    assert!(
+        matches!(&changes[..], [Change::Ingest { first, last, .. }, Change::Ingest { .. }, Change::Put { .. }]
+            if *first == [0] && *last == [198]),
+        "{changes:?}"
+    );
+}
