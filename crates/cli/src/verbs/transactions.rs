@@ -51,12 +51,13 @@ impl Transactions {
     }
 }
 
-const HEAD: [&str; 7] = [
+const HEAD: [&str; 8] = [
     "id",
     "age",
     "isolation",
     "mechanism",
     "memory",
+    "on disk",
     "locks",
     "holds back",
 ];
@@ -104,6 +105,7 @@ fn transaction(info: &Value) -> Vec<String> {
         word("isolation"),
         word("mechanism"),
         human(number("memory_bytes")),
+        human(number("spilled_bytes")),
         locks,
         held(info["commits_held"].as_u64()),
     ]
@@ -118,6 +120,7 @@ fn snapshot(info: &Value) -> Vec<String> {
         of("-"),
         of("snapshot"),
         of("kept"),
+        of("-"),
         of("-"),
         of("-"),
         held,

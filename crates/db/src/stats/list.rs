@@ -161,7 +161,10 @@ impl Stats {
         );
         let open = [("open", transactions.open), ("oldest_ms", transactions.oldest_ms)];
         list.are("transactions", Unit::Count, &open);
-        let bytes = [("write_bytes", transactions.write_bytes)];
+        let bytes = [
+            ("write_bytes", transactions.write_bytes),
+            ("spilled_bytes", transactions.spilled_bytes),
+        ];
         list.are("transactions", Unit::Bytes, &bytes);
         list.latency("latency.get", &self.latencies.get);
         list.latency("latency.multi_get", &self.latencies.multi_get);

@@ -52,6 +52,7 @@ fn transaction(info: &TransactionInfo, last: u64) -> Value {
         "commits_held": info.sequence.map(|at| last.saturating_sub(at)),
         "reads": info.reads,
         "write_bytes": info.write_bytes,
+        "spilled_bytes": info.spilled_bytes,
         "memory_bytes": info.memory_bytes(),
         "locks": info.locks,
         "waits_for": info.waits_for,
