@@ -5,19 +5,16 @@
 //! ```
 //!
 //! The number says how many megabytes are written. It tells what the commit wrote, and how much
-//! memory the process took at most.
+//! memory the store takes.
 
-use alluvium::{Options, Result};
+use alluvium::{Db, Options, Result};
 use std::time::Instant;
 
 const VALUE: usize = 1000;
 
-/// Returns a field of a file of this process, such as `VmHWM` of `status`; 0 where there is none.
-fn field(file: &str, name: &str) -> u64 {
-    let text = std::fs::read_to_string(format!("/proc/self/{file}")).unwrap_or_default();
-    let line = text.lines().find(|line| line.starts_with(name));
-    let number = line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok());
-    number.unwrap_or(0)
+/// Returns how many bytes the store has written to its files.
+fn written(db: &Db) -> u64 {
+    db.stats().device.total().written_bytes
 }
 
 fn main() -> Result<()> {
@@ -30,8 +27,7 @@ fn main() -> Result<()> {
         .memory(256 << 20)
         .open(directory.path().join("store"))?;
     let records = db.keyspace("records")?;
-    let written = || field("io", "write_bytes:");
-    let (before, began) = (written(), Instant::now());
+    let (before, began) = (written(&db), Instant::now());
     let mut transaction = db.begin();
     let count = megabytes * 1_000_000 / VALUE as u64;
     for number in 0..count {
@@ -40,7 +36,7 @@ fn main() -> Result<()> {
         let value = [number as u8; VALUE - 8];
         transaction.put(&records, key, value)?;
     }
-    let (poured, wrote) = (began.elapsed(), written());
+    let (poured, wrote) = (began.elapsed(), written(&db));
     assert!(transaction.get(&records, 0u64.to_be_bytes())?.is_some());
     assert!(records.get(0u64.to_be_bytes())?.is_none(), "others see nothing");
     let commit = Instant::now();
@@ -50,13 +46,13 @@ fn main() -> Result<()> {
         poured.as_secs_f64(),
         commit.elapsed().as_secs_f64()
     );
-    let total = written() - before;
+    let total = written(&db) - before;
     println!(
         "written: {:.3} bytes a byte, {:.2} % of it by the commit",
         total as f64 / (megabytes as f64 * 1e6),
-        (written() - wrote) as f64 / (megabytes as f64 * 1e4)
+        (written(&db) - wrote) as f64 / (megabytes as f64 * 1e4)
     );
-    println!("memory: {} MB at most", field("status", "VmHWM") / 1000);
+    println!("memory: {} MB in use", db.stats().memory.total() / 1_000_000);
     assert!(records.get(0u64.to_be_bytes())?.is_some());
     Ok(())
 }

@@ -5,3 +5,7 @@
 //! *Does not know*: transactions, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the folders, in any order: each is a structure of its own.
+//!
+//! Invariants:
+//!
+//! - **H1** Nothing here spawns a thread or reads a clock.

@@ -300,8 +300,8 @@ impl Engine {
         bytes.sum()
     }
 
-    /// Returns how many bytes of memory the writes of a transaction may take before they are spilled:
-    /// open transactions share what a memtable may take.
+    /// Returns how many bytes of memory the writes of a transaction may take before they are
+    /// spilled: open transactions share what a memtable may take.
     pub(crate) fn share_of_transaction(&self) -> usize {
         let open = self.transactions.open.load(Ordering::Relaxed).max(1);
         let share = self.plan.scale.memtable / open;

@@ -63,7 +63,7 @@ impl Transaction {
         self.handle.open.write_bytes.store(kept, Ordering::Relaxed);
     }
 
-    /// Counts anew what the newest writes take.
+    /// Counts again what the newest writes take.
     pub(super) fn count_writes(&mut self) {
         let written = self.writes.values().map(crate::WriteSet::memory).sum();
         self.tell_writes(written);

@@ -1,7 +1,7 @@
 //! Writes of a transaction that are in runs of its own, beside the store's.
 //!
-//! They lie between the writes in memory, which are newer, and what the store has. A commit attaches
-//! the runs and rewrites nothing; a rollback and a crash free them.
+//! They lie between the writes in memory, which are newer, and what the store has. A commit
+//! attaches the runs and rewrites nothing; a rollback and a crash free them.
 
 use crate::catalog::{Definition, Members, Owners};
 use crate::engine::{Engine, OpenTransaction, UnderWay};
@@ -17,6 +17,7 @@ use alluvium_dictionary::key::Key;
 use alluvium_dictionary::merge::{BadOperand, Direction};
 use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// What is written to in a keyspace: its first key and its last.
@@ -155,12 +156,15 @@ impl Spilled {
             stretch.last = last.max(std::mem::take(&mut stretch.last));
         }
         for (structure, sets) in of {
-            if !self.runs.contains_key(&structure) {
-                let runs = engine.begin_ingest(structure)?;
-                open.spill_to(&runs);
-                self.runs.insert(structure, runs);
-            }
-            self.runs[&structure].add_layers(|ingest| add_layers(ingest, &sets))?;
+            let runs = match self.runs.entry(structure) {
+                Entry::Occupied(runs) => runs.into_mut(),
+                Entry::Vacant(none) => {
+                    let runs = engine.begin_ingest(structure)?;
+                    open.spill_to(&runs);
+                    none.insert(runs)
+                }
+            };
+            runs.add_layers(|ingest| add_layers(ingest, &sets))?;
         }
         Ok(())
     }
@@ -206,8 +210,8 @@ impl Spilled {
         Said::of(gather).map_err(|bad| WriteSet::new(keyspace).bad_base(key, bad, keyspace.operator()))
     }
 
-    /// Returns the value of a key: what was spilled, over what `read` returns. That is asked only if
-    /// the value depends on it.
+    /// Returns the value of a key: what was spilled, over what `read` returns. That is asked only
+    /// if the value depends on it.
     pub(super) fn over(
         &self,
         keyspace: &Keyspace,

@@ -67,7 +67,8 @@ pub(crate) struct Piece {
 
 impl Piece {
     fn abandon(self, store: &Store) {
-        // The cache may hold nodes of it: their checksums tell them from what is written there next.
+        // The cache may hold nodes of it. Their checksums tell them from what is written there
+        // next.
         self.built.abandon(store);
         self.maplet.abandon(store);
     }
@@ -202,6 +203,10 @@ impl Layers {
         if has_deletes {
             self.deletes = Arc::new(RangeDeletes::of(&self.list));
         }
+        debug_assert!(
+            self.builder.is_none() && self.building == 0,
+            "a layer ends with its last run"
+        );
         self.layers.push(Layer {
             pieces: std::mem::take(&mut self.pieces),
             deletes: self.list.len(),
@@ -230,6 +235,7 @@ impl Layers {
             let dropped = self.layers.pop().expect("there are more");
             self.abandon(dropped.pieces);
         }
+        debug_assert!(self.layers.len() <= layers, "what is newer was dropped");
         let kept = self.layers.last();
         let (deletes, taken) = kept.map_or((0, Taken::default()), |layer| (layer.deletes, layer.taken));
         self.taken = taken;

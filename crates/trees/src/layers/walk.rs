@@ -176,6 +176,7 @@ impl LayerWalk {
                 break;
             }
         }
+        debug_assert!(self.range.contains(&key), "a walk stays in its range");
         self.last = Some(key);
         handed?;
         end_at(deleted, gather);

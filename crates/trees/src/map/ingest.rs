@@ -16,7 +16,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 struct Layer {
     messages: BTreeMap<Arc<[u8]>, Entry>,
-    deleted: Vec<(Box<[u8]>, Box<[u8]>)>,
+    deleted: Vec<KeyRange>,
     bytes: u64,
 }
 
@@ -42,9 +42,7 @@ impl Layer {
     }
 
     fn covers(&self, key: &[u8]) -> bool {
-        self.deleted
-            .iter()
-            .any(|(start, end)| **start <= *key && *key < **end)
+        self.deleted.iter().any(|range| range.contains(key))
     }
 }
 
@@ -118,7 +116,7 @@ impl contract::Ingest for Ingest {
             self.newest.messages.is_empty(),
             "a layer has either messages or deleted ranges"
         );
-        self.newest.deleted.push((start.into(), end.into()));
+        self.newest.deleted.push(KeyRange::new(start, Some(end)));
     }
 
     fn end_layer(&mut self) -> Result<()> {

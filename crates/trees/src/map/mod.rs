@@ -8,8 +8,8 @@
 //! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
 //! sealed, when a checkpoint is due.
 //!
-//! *Read in this order*: this file, `format.rs`, `incorporate.rs`, `ingest.rs`, `read.rs`, `scan.rs`,
-//! `contract.rs`, `check.rs`.
+//! *Read in this order*: this file, `format.rs`, `incorporate.rs`, `ingest.rs`, `read.rs`,
+//! `scan.rs`, `contract.rs`, `check.rs`.
 //!
 //! Invariants:
 //!

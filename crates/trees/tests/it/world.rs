@@ -453,8 +453,8 @@ impl World {
         edges
     }
 
-    /// A slice of an ingest: it begins, takes a layer, loses some, is read, becomes part of the tree
-    /// or is dropped.
+    /// A slice of an ingest: it begins, takes a layer, loses some, is read, becomes part of the
+    /// tree or is dropped.
     pub(crate) fn ingest(&mut self) -> Result<()> {
         let Some(mut under_way) = self.ingest.take() else {
             self.ingest = Some(UnderWay::new(self.tree.ingest(Class::Normal)?));

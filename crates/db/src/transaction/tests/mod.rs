@@ -7,7 +7,8 @@
 //!
 //! *Read in this order*: `history.rs` (what was done and seen), `driver.rs` (who does it),
 //! `replay.rs` (the checker that does it again, one transaction after the other), `cycles.rs` (the
-//! checker that looks for circles of dependencies), `planted.rs` (mistakes that they must find),
+//! checker that looks for circles of dependencies), `outside.rs` (one that others have written),
+//! `planted.rs` (mistakes that they must find),
 //! `clock.rs`, `threads.rs` (several threads).
 
 mod checkers;
@@ -15,6 +16,7 @@ mod clock;
 mod cycles;
 mod driver;
 mod history;
+mod outside;
 mod planted;
 mod replay;
 mod threads;

@@ -1,4 +1,5 @@
-//! Ingest: layers of runs that are built outside of the tree, and become its newest bundles at once.
+//! Ingest: layers of runs that are built outside of the tree, and become its newest bundles at
+//! once.
 
 use crate::layers::{How, LayerWalk, Layers, Piece};
 use crate::tiered::compact::compaction_bytes;
@@ -186,6 +187,12 @@ impl Ingest {
             }
         };
         let parts: Vec<Part> = self.layers.pieces().map(part).collect();
+        debug_assert!(
+            parts
+                .iter()
+                .all(|part| part.group.runs().all(|(_, run)| run.base() <= last)),
+            "no layer is above the cut"
+        );
         let at_once = trunk.options.shape.fanout;
         trunk.change(Some(last), |_, shaper, root| {
             let mut root = root.draft();
