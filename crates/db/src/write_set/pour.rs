@@ -3,7 +3,7 @@
 use super::WriteSet;
 use super::write::Write;
 use crate::format::{self, TreeKey};
-use alluvium_base::{Kind, Message};
+use alluvium_base::Message;
 use alluvium_dictionary::contract::Ingest;
 use alluvium_storage::Result;
 
@@ -19,9 +19,6 @@ impl WriteSet {
     /// Adds the writes to the newest layer of an ingest, each key once: of a merge upon a put of
     /// the set the put. Returns whether there are any.
     pub(crate) fn pour_writes(&self, ingest: &mut dyn Ingest) -> Result<bool> {
-        if let Some(listed) = self.writes.listed() {
-            return pour_listed(listed.writes(), ingest);
-        }
         for (key, write) in self.writes.by_key() {
             let message = match write {
                 Write::Put { value, expires_ms }
@@ -43,9 +40,6 @@ impl WriteSet {
     /// any.
     pub(crate) fn pour_merges_upon_puts(&self, ingest: &mut dyn Ingest) -> Result<bool> {
         let mut are_there = false;
-        if self.writes.listed().is_some() {
-            return Ok(are_there);
-        }
         for (key, write) in self.writes.by_key() {
             if let Write::MergeUpon { operand, .. } = write {
                 ingest.push(&self.tree_key(key), Message::merge(0, operand))?;
@@ -90,31 +84,4 @@ impl WriteSet {
             None => self.keyspace.definition().end.clone(),
         }
     }
-}
-
-/// Adds puts and deletes that stand in their order, of each key the last.
-fn pour_listed(writes: format::Writes<'_>, ingest: &mut dyn Ingest) -> Result<bool> {
-    let messages = writes.map(|write| match write.expect("it was encoded here") {
-        format::Write::One {
-            key,
-            kind,
-            expires_ms,
-            operand,
-        } => (key, kind, expires_ms, operand),
-        _ => unreachable!("only puts and deletes are listed"),
-    });
-    let mut messages: Vec<(&[u8], Kind, u64, &[u8])> = messages.collect();
-    messages.sort_by(|one, other| one.0.cmp(other.0));
-    for (index, &(key, kind, expires_ms, operand)) in messages.iter().enumerate() {
-        if messages.get(index + 1).is_none_or(|next| next.0 != key) {
-            let message = Message {
-                sequence: 0,
-                kind,
-                expires_ms,
-                operand,
-            };
-            ingest.push(key, message)?;
-        }
-    }
-    Ok(!messages.is_empty())
 }

@@ -2,8 +2,8 @@
 
 use crate::transactions::kinds;
 use alluvium::{
-    Change, Db, ErrorKind, Isolation, Keyspace, KeyspaceOptions, Options, Savepoint, Transaction,
-    TransactionOptions,
+    Change, Concurrency, Db, ErrorKind, Isolation, Keyspace, KeyspaceOptions, Options, Savepoint,
+    Transaction, TransactionOptions,
 };
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -254,6 +254,25 @@ fn a_serializable_transaction_that_spills_depends_on_what_it_has_read() {
 }
 
 #[test]
+fn a_commit_of_spilled_writes_waits_for_the_locks_of_others() {
+    let (db, [plain, _]) = store();
+    let locking = TransactionOptions::new().concurrency(Concurrency::Locking);
+    let mut holder = db.begin_with(&locking);
+    holder.put(&plain, [50], "holder").unwrap();
+    let optimistic = spilled(&db, &plain, TransactionOptions::new());
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| optimistic.commit().unwrap());
+        for _ in 0..20 {
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(plain.get([2]).unwrap().is_none(), "the lock is held");
+        }
+        holder.commit().unwrap();
+        waiter.join().unwrap();
+    });
+    assert_eq!(plain.get([50]).unwrap().unwrap(), &[50; 50][..]);
+}
+
+#[test]
 fn what_a_transaction_has_spilled_ends_with_it() {
     let (db, [plain, _]) = store();
     let used = || db.stats().space.provisional_bytes;
@@ -263,12 +282,19 @@ fn what_a_transaction_has_spilled_ends_with_it() {
     assert!(used() > before);
     open.rollback();
     assert_eq!(used(), before);
-    let old = TransactionOptions::new().timeout(Duration::from_millis(1));
-    let mut old = db.begin_with(&old.memory(0));
-    std::thread::sleep(Duration::from_millis(5));
-    let error = old.put(&plain, "a", "1").unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::TimedOut, "{error}");
-    assert_eq!(used(), before);
+    let mut old = spilled(
+        &db,
+        &plain,
+        TransactionOptions::new().timeout(Duration::from_secs(2)),
+    );
+    assert!(used() > before);
+    let error = (0..).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        old.put(&plain, [0], "1").err()
+    });
+    assert_eq!(error.unwrap().kind(), ErrorKind::TimedOut);
+    assert_eq!(used(), before, "although there is a handle of it");
+    assert_eq!(old.get(&plain, [2]).unwrap_err().kind(), ErrorKind::TimedOut);
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod estimates;
 mod faults;
 mod history;
 mod keyspaces;
+mod layers;
 mod model;
 mod reads;
 mod salvage;
