@@ -38,6 +38,7 @@ fn main() -> std::io::Result<()> {
         ("log_format", log_formats()),
         ("log_open", logs()),
         ("quotient", quotients()),
+        ("cuckoo", cuckoos()),
         ("maplet_directory", maplet_directories()),
         ("run", runs()),
         ("records", records()),
@@ -311,6 +312,18 @@ fn quotients() -> Vec<Vec<u8>> {
         with([32, 0, 0, 90, 0]),
         with([4, 2, 2, 90, 9]),
     ]
+}
+
+/// A filter as it stands, and tables of both variants.
+fn cuckoos() -> Vec<Vec<u8>> {
+    use alluvium_filters::cuckoo::{Shape, Table, encode};
+    let mut table = Table::new(Shape::xor(2, 9).expect("a usual shape"), 1);
+    for key in 0..8u64 {
+        table.insert(key << 40 | key, 0).expect("half full");
+    }
+    let keys: Vec<u8> = (0..200).collect();
+    let with = |start: [u8; 3]| [&start[..], &keys].concat();
+    vec![encode(&table), with([2, 6, 0]), with([9, 14, 0]), with([8, 3, 9])]
 }
 
 /// A directory whose body is in its root, and one whose body is in two parts.

@@ -1,13 +1,15 @@
 //! Compact answers to "might this key be here, and where".
 //!
 //! *Knows*: fingerprints of hashed keys, how to pack them with small values into pages, how to look
-//! them up, merge them and check them. Everything is a function of byte slices: the owner of the
-//! pages reads, caches and writes them; but for the Bloom filters, which live in memory.
+//! them up, merge them and check them; and other compact answers to where a hash is: [`cuckoo`]
+//! tables. Everything is a function of byte slices: the owner of the pages reads, caches and writes
+//! them; but for the Bloom filters and the cuckoo tables, which live in memory.
 //!
 //! *Does not know*: keys (but to hash them), what a value means, pages' places, caches, devices,
 //! threads, clocks.
 //!
-//! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`].
+//! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`];
+//! [`cuckoo`] by itself.
 //!
 //! Invariants:
 //!
@@ -26,7 +28,9 @@
 //! - **F8** A Bloom filter finds every key that was added, also by a thread that learns of it while
 //!   others add.
 
+mod bits;
 pub mod bloom;
+pub mod cuckoo;
 mod entry;
 mod error;
 mod hash;
