@@ -39,6 +39,7 @@ fn main() -> std::io::Result<()> {
         ("log_open", logs()),
         ("quotient", quotients()),
         ("cuckoo", cuckoos()),
+        ("trie", tries()),
         ("maplet_directory", maplet_directories()),
         ("run", runs()),
         ("records", records()),
@@ -324,6 +325,27 @@ fn cuckoos() -> Vec<Vec<u8>> {
     let keys: Vec<u8> = (0..200).collect();
     let with = |start: [u8; 3]| [&start[..], &keys].concat();
     vec![encode(&table), with([2, 6, 0]), with([9, 14, 0]), with([8, 3, 9])]
+}
+
+/// Indexes as they stand, and keys with damages.
+fn tries() -> Vec<Vec<u8>> {
+    use alluvium_filters::trie::{Builder, Codes, Shape, key_of};
+    let codes = Codes::new(64);
+    let keys: Vec<u8> = (0..240).map(|byte: u8| byte.wrapping_mul(91)).collect();
+    let with = |start: [u8; 4]| [&start[..], &keys].concat();
+    let index = |block_items| {
+        let shape = Shape {
+            block_items,
+            ..Shape::new(9)
+        };
+        let mut builder = Builder::new(&codes, shape, 2).expect("a usual shape");
+        for hash in 0..100 {
+            let key = [&key_of(hash << 57)[..], &[0]].concat();
+            builder.push(&key).expect("keys in order");
+        }
+        builder.finish()
+    };
+    vec![index(1), index(8), with([0, 1, 64, 0]), with([9, 4, 3, 8])]
 }
 
 /// A directory whose body is in its root, and one whose body is in two parts.

@@ -2,14 +2,15 @@
 //!
 //! *Knows*: fingerprints of hashed keys, how to pack them with small values into pages, how to look
 //! them up, merge them and check them; and other compact answers to where a hash is: [`cuckoo`]
-//! tables. Everything is a function of byte slices: the owner of the pages reads, caches and writes
-//! them; but for the Bloom filters and the cuckoo tables, which live in memory.
+//! tables, and indexes of entropy-coded tries ([`trie`]) over sorted hashes. Everything is a
+//! function of byte slices, which the owner reads, caches and writes; but for the Bloom filters and
+//! the cuckoo tables, which live in memory.
 //!
 //! *Does not know*: keys (but to hash them), what a value means, pages' places, caches, devices,
 //! threads, clocks.
 //!
 //! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`];
-//! [`cuckoo`] by itself.
+//! [`cuckoo`] and [`trie`] by themselves.
 //!
 //! Invariants:
 //!
@@ -37,6 +38,7 @@ mod hash;
 pub mod quotient;
 mod sort;
 mod sync;
+pub mod trie;
 
 pub use bloom::{Bits, Block, Bloom, Line, Word};
 pub use entry::{Entry, Fingerprint, MAX_FINGERPRINT_BITS, MAX_VALUE_BITS};

@@ -1,7 +1,7 @@
 //! No bytes make the readers of unpaged structures panic, loop for ever or allocate without bound;
 //! damage is reported.
 
-use alluvium_filters::cuckoo;
+use alluvium_filters::{cuckoo, trie};
 
 /// Damages sound bytes in many ways and hands them on: flipped bits, overwritten bytes and words,
 /// cut and lengthened ends, and random bytes.
@@ -54,4 +54,60 @@ fn damaged_cuckoo_filters_make_nothing_panic_and_are_reported() {
             assert_eq!(filter.check().is_empty(), bytes == sound);
         });
     }
+}
+
+#[test]
+fn damaged_tries_make_nothing_panic_and_are_reported() {
+    use trie::{Builder, Change, Codes, Index, Shape, key_of};
+    let codes = Codes::new(64);
+    for (block_items, buckets) in [(1, 9), (1, 1), (7, 5)] {
+        let shape = Shape {
+            block_items,
+            ..Shape::new(8)
+        };
+        let mut builder = Builder::new(&codes, shape, buckets).unwrap();
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut hashes: Vec<u64> = (0..700).map(|_| random.u64(..)).collect();
+        hashes.sort_unstable();
+        hashes
+            .iter()
+            .for_each(|&hash| builder.push(&key_of(hash)).unwrap());
+        let sound = builder.finish();
+        assert!(Index::open(&codes, 8, &sound).unwrap().check().is_empty());
+        let mut opened = 0;
+        damaged(&sound, 4000, 6, |bytes| {
+            let Ok(index) = Index::open(&codes, 8, bytes) else {
+                return;
+            };
+            opened += 1;
+            for hash in hashes.iter().step_by(40) {
+                index.prefetch(&key_of(*hash));
+                let _ = index.lookup(&key_of(*hash));
+            }
+            assert_eq!(index.check().is_empty(), bytes == sound);
+            let changes = [(key_of(hashes[opened % 700]), Change::Delete)];
+            let read = |items: std::ops::Range<u64>| -> Result<Vec<[u8; 8]>, alluvium_filters::Error> {
+                let items = items.start.min(700) as usize..items.end.min(700) as usize;
+                let items = hashes.get(items).unwrap_or_default();
+                Ok(items.iter().map(|&hash| key_of(hash)).collect())
+            };
+            let _ = index.update(&codes, &changes, read);
+        });
+        assert!(opened > 1000, "{opened} were opened");
+    }
+}
+
+#[test]
+fn a_trie_of_nothing_but_one_sided_words_ends_in_an_error() {
+    use trie::{Builder, Codes, Index, Shape, key_of};
+    let codes = Codes::new(64);
+    let mut builder = Builder::new(&codes, Shape::new(8), 1).unwrap();
+    (0..60).for_each(|hash| builder.push(&key_of(hash << 58)).unwrap());
+    let mut bytes = builder.finish();
+    let at = bytes.len() - 24;
+    // Of 2 keys, zeros say "all the same way", for ever.
+    bytes[40 + 20..at].fill(0);
+    let index = Index::open(&codes, 8, &bytes).unwrap();
+    let text = index.lookup(&key_of(u64::MAX)).unwrap_err().to_string();
+    assert!(text.contains("trie index") && text.contains("bucket 0"), "{text}");
 }

@@ -6,3 +6,4 @@ mod merge;
 mod model;
 mod rates;
 mod support;
+mod trie;
