@@ -40,6 +40,7 @@ fn main() -> std::io::Result<()> {
         ("quotient", quotients()),
         ("cuckoo", cuckoos()),
         ("trie", tries()),
+        ("pachash", block_indexes()),
         ("maplet_directory", maplet_directories()),
         ("run", runs()),
         ("records", records()),
@@ -346,6 +347,19 @@ fn tries() -> Vec<Vec<u8>> {
         builder.finish()
     };
     vec![index(1), index(8), with([0, 1, 64, 0]), with([9, 4, 3, 8])]
+}
+
+/// An index as it stands, and sizes of objects with damages.
+fn block_indexes() -> Vec<Vec<u8>> {
+    use alluvium_filters::pachash::{Builder, Shape};
+    let mut builder = Builder::new(Shape::new(6400, 500).expect("a usual shape"));
+    for hash in 0..64 {
+        builder.push(hash << 58, 100).expect("sorted objects");
+    }
+    let sizes: Vec<u8> = (0..200).collect();
+    let with = |start: [u8; 3]| [&start[..], &sizes].concat();
+    let index = builder.finish().expect("all bytes");
+    vec![index, with([40, 3, 0]), with([9, 0, 9])]
 }
 
 /// A directory whose body is in its root, and one whose body is in two parts.

@@ -2,15 +2,15 @@
 //!
 //! *Knows*: fingerprints of hashed keys, how to pack them with small values into pages, how to look
 //! them up, merge them and check them; and other compact answers to where a hash is: [`cuckoo`]
-//! tables, and indexes of entropy-coded tries ([`trie`]) over sorted hashes. Everything is a
-//! function of byte slices, which the owner reads, caches and writes; but for the Bloom filters and
-//! the cuckoo tables, which live in memory.
+//! tables, indexes of entropy-coded tries ([`trie`]) over sorted hashes, and block indexes of packed
+//! stores ([`pachash`]). Everything is a function of byte slices, which the owner reads, caches and
+//! writes; but for the Bloom filters and the cuckoo tables, which live in memory.
 //!
 //! *Does not know*: keys (but to hash them), what a value means, pages' places, caches, devices,
 //! threads, clocks.
 //!
 //! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`];
-//! [`cuckoo`] and [`trie`] by themselves.
+//! [`cuckoo`], [`trie`] and [`pachash`] by themselves.
 //!
 //! Invariants:
 //!
@@ -35,6 +35,7 @@ pub mod cuckoo;
 mod entry;
 mod error;
 mod hash;
+pub mod pachash;
 pub mod quotient;
 mod sort;
 mod sync;

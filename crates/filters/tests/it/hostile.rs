@@ -1,7 +1,7 @@
 //! No bytes make the readers of unpaged structures panic, loop for ever or allocate without bound;
 //! damage is reported.
 
-use alluvium_filters::{cuckoo, trie};
+use alluvium_filters::{cuckoo, pachash, trie};
 
 /// Damages sound bytes in many ways and hands them on: flipped bits, overwritten bytes and words,
 /// cut and lengthened ends, and random bytes.
@@ -110,4 +110,32 @@ fn a_trie_of_nothing_but_one_sided_words_ends_in_an_error() {
     let index = Index::open(&codes, 8, &bytes).unwrap();
     let text = index.lookup(&key_of(u64::MAX)).unwrap_err().to_string();
     assert!(text.contains("trie index") && text.contains("bucket 0"), "{text}");
+}
+
+#[test]
+fn damaged_block_indexes_make_nothing_panic_and_are_reported() {
+    use pachash::{Builder, Index, Shape};
+    for bins_log in [0, 3, 9] {
+        let mut random = fastrand::Rng::with_seed(6);
+        let mut hashes: Vec<u64> = (0..4000).map(|_| random.u64(..)).collect();
+        hashes.sort_unstable();
+        let mut builder = Builder::new(Shape::with_bins(400_000, 300, bins_log).unwrap());
+        hashes.iter().for_each(|&hash| builder.push(hash, 100).unwrap());
+        let sound = builder.finish().unwrap();
+        assert!(Index::open(&sound).unwrap().check().is_empty());
+        let mut opened = 0;
+        damaged(&sound, 1500, 7, |bytes| {
+            let Ok(index) = Index::open(bytes) else {
+                return;
+            };
+            opened += 1;
+            for hash in hashes.iter().step_by(100).chain(&[0, u64::MAX]) {
+                if let Ok(blocks) = index.blocks(*hash) {
+                    assert!(blocks.start <= blocks.end && blocks.end <= index.shape().blocks());
+                }
+            }
+            assert_eq!(index.check().is_empty(), bytes == sound);
+        });
+        assert!(opened > 500, "{opened} were opened");
+    }
 }
