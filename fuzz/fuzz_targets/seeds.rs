@@ -41,6 +41,7 @@ fn main() -> std::io::Result<()> {
         ("cuckoo", cuckoos()),
         ("trie", tries()),
         ("pachash", block_indexes()),
+        ("perfect", perfect_hashes()),
         ("maplet_directory", maplet_directories()),
         ("run", runs()),
         ("records", records()),
@@ -360,6 +361,22 @@ fn block_indexes() -> Vec<Vec<u8>> {
     let with = |start: [u8; 3]| [&start[..], &sizes].concat();
     let index = builder.finish().expect("all bytes");
     vec![index, with([40, 3, 0]), with([9, 0, 9])]
+}
+
+/// An index as it stands, and keys with damages.
+fn perfect_hashes() -> Vec<Vec<u8>> {
+    use alluvium_filters::perfect::Builder;
+    let mut builder = Builder::new(9, 2, |_, _| {}).expect("a usual shape");
+    for key in 0..200u8 {
+        builder.push(&[key; 9]).expect("keys in order");
+    }
+    let keys: Vec<u8> = (0..240).map(|byte: u8| byte.wrapping_mul(91)).collect();
+    let with = |start: [u8; 2]| [&start[..], &keys].concat();
+    vec![
+        builder.finish().expect("distinct keys"),
+        with([3, 0]),
+        with([0, 9]),
+    ]
 }
 
 /// A directory whose body is in its root, and one whose body is in two parts.

@@ -7,14 +7,15 @@
 //!    8·w     8  zeros: a load of 8 bytes at the last bit stays inside
 //! ```
 //!
-//! A number of n bits has its lowest bit first, so that it equals the bits of a little-endian load.
+//! A number of n bits has its lowest bit first, so that it equals the bits of a little-endian
+//! load.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 /// Bytes of zeros that end a stream.
 pub(crate) const TAIL_BYTES: usize = 8;
 
-/// Returns the bits of a stream from one bit on: 57 at least, zeros above them. Bits past the end
-/// of the bytes are zero.
+/// Returns the bits of a stream from one bit on: 57 at least, zeros above them. Bits past the
+/// end of the bytes are zero.
 #[inline(always)]
 pub(crate) fn peek(bytes: &[u8], bit: u64) -> u64 {
     let at = (bit >> 3) as usize;

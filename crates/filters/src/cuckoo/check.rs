@@ -24,8 +24,8 @@ impl fmt::Display for Violation {
 }
 
 impl Filter<'_> {
-    /// Returns every rule that the filter breaks; nothing when it is sound: the checksum; as many
-    /// tags as the header counts; tags that name a bucket; zeros behind the last slot.
+    /// Returns every rule that the filter breaks; nothing when it is sound: the checksum; as
+    /// many tags as the header counts; tags that name a bucket; zeros behind the last slot.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut found = Vec::new();

@@ -57,7 +57,8 @@ impl<'b> Filter<'b> {
         places.iter().any(|place| self.matching(*place).next().is_some())
     }
 
-    /// Returns the slots whose entry may be a hash's, in the order of [`super::Table::candidates`].
+    /// Returns the slots whose entry may be a hash's, in the order of
+    /// [`super::Table::candidates`].
     pub fn candidates(&self, hash: u64) -> impl Iterator<Item = Slot> + use<'b> {
         let (places, filter) = (self.header.shape.places(hash), *self);
         let distinct = if places[0] == places[1] { 1 } else { 2 };

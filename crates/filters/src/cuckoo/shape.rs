@@ -67,8 +67,8 @@ impl Shape {
     /// Creates the shape of variant [`Variant::Xor`], with 2^`bucket_bits` buckets.
     ///
     /// # Errors
-    /// [`Error::Shape`] when tags have no bit or more than [`MAX_TAG_BITS`], or there are more than
-    /// [`MAX_BUCKET_BITS`].
+    /// [`Error::Shape`] when tags have no bit or more than [`MAX_TAG_BITS`], or there are more
+    /// than [`MAX_BUCKET_BITS`].
     pub fn xor(bucket_bits: u32, tag_bits: u32) -> Result<Shape> {
         tags(tag_bits)?;
         if bucket_bits > MAX_BUCKET_BITS {
@@ -106,15 +106,15 @@ impl Shape {
         self.tag_bits
     }
 
-    /// Returns how many of the lookups for keys that are not there find a tag, at a load between 0
-    /// and 1: eight slots, each with one of 2^`tag_bits` - 1 tags.
+    /// Returns how many of the lookups for keys that are not there find a tag, at a load
+    /// between 0 and 1: eight slots, each with one of 2^`tag_bits` - 1 tags.
     #[must_use]
     pub fn false_positive_rate(&self, load: f64) -> f64 {
         f64::from(2 * SLOTS) * load / f64::from((1 << self.tag_bits) - 1)
     }
 
-    /// The two places of a hash; the same one twice for few hashes. Only the lowest 56 bits matter:
-    /// the highest may choose a partition.
+    /// The two places of a hash; the same one twice for few hashes. Only the lowest 56 bits
+    /// matter: the highest may choose a partition.
     #[inline]
     pub(super) fn places(&self, hash: u64) -> [Place; 2] {
         match self.variant {

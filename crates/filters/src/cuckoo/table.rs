@@ -10,9 +10,9 @@ pub const MAX_DISPLACEMENTS: usize = 128;
 
 /// A partial-key cuckoo table from hashes to 32-bit offsets.
 ///
-/// The table has no keys. A lookup gives candidates, of which at most one is the key's; the owner
-/// compares keys. [`Table::insert`] always adds an entry: an owner that overwrites a key finds its
-/// slot first, and changes it with [`Table::set`].
+/// The table has no keys. A lookup gives candidates, of which at most one is the key's; the
+/// owner compares keys. [`Table::insert`] always adds an entry: an owner that overwrites a key
+/// finds its slot first, and changes it with [`Table::set`].
 ///
 /// ```
 /// use alluvium_filters::cuckoo::{Shape, Table};
@@ -165,8 +165,8 @@ impl Table {
         self.displace(start, offset)
     }
 
-    /// Walks at random: puts the entry in the place of another, which goes to its other bucket in
-    /// place of a third, until a bucket has space.
+    /// Walks at random: puts the entry in the place of another, which goes to its other bucket
+    /// in place of a third, until a bucket has space.
     fn displace(&mut self, mut place: Place, mut offset: u32) -> Result<()> {
         let mut path = [(Slot(0), 0u16, 0u32); MAX_DISPLACEMENTS];
         for moved in &mut path {
@@ -183,7 +183,8 @@ impl Table {
                 return Ok(());
             }
         }
-        // The walk may have come to a slot twice: the first entry of it is the one that was there.
+        // The walk may have come to a slot twice: the first entry of it is the one that was
+        // there.
         for &(Slot(number), tag, offset) in path.iter().rev() {
             let bucket = number / SLOTS;
             self.group_mut(bucket).set(bucket, number % SLOTS, tag, offset);
@@ -234,7 +235,8 @@ impl Table {
         (bucket, place, tag)
     }
 
-    /// Returns all entries in the order of their slots: that in which a hash store lays them out.
+    /// Returns all entries in the order of their slots: that in which a hash store lays them
+    /// out.
     pub fn entries(&self) -> impl Iterator<Item = (Slot, u32)> {
         self.tags().filter(|(_, tag)| *tag != 0).map(|(slot, _)| {
             let bucket = slot.0 / SLOTS;

@@ -43,8 +43,8 @@ impl Builder {
     /// Adds the next object, of `bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::Order`] when its hash is less than the one before; [`Error::Shape`] when it has no
-    /// byte, or more than are left.
+    /// [`Error::Order`] when its hash is less than the one before; [`Error::Shape`] when it has
+    /// no byte, or more than are left.
     pub fn push(&mut self, hash: u64, bytes: u64) -> Result<()> {
         if hash < self.last {
             return Err(Error::Order {

@@ -24,9 +24,9 @@ impl fmt::Display for Violation {
 }
 
 impl Index<'_> {
-    /// Returns every rule that the index breaks; nothing when it is sound: the checksum; first bins
-    /// that rise from 0 and exist, one for each block; and that encoding them again gives the same
-    /// bytes (B3).
+    /// Returns every rule that the index breaks; nothing when it is sound: the checksum; first
+    /// bins that rise from 0 and exist, one for each block; and that encoding them again gives
+    /// the same bytes (B3).
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut found = Vec::new();

@@ -18,8 +18,8 @@
 //!      …     8  XXH3-64 of everything before
 //! ```
 //!
-//! The bin of a hash is `hash · bins / 2^64`, rounded down, with bins = blocks · 2^logarithm. Its
-//! upper part is what is left without the lower bits.
+//! The bin of a hash is `hash · bins / 2^64`, rounded down, with bins = blocks · 2^logarithm.
+//! Its upper part is what is left without the lower bits.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::sequence::{self, SAMPLED, Sequence};

@@ -41,8 +41,8 @@ impl<'b> Index<'b> {
         self.header.objects
     }
 
-    /// Returns the blocks in which a hash's objects are if there are any (B1): one after the other,
-    /// to be read at once. None in an empty store.
+    /// Returns the blocks in which a hash's objects are if there are any (B1): one after the
+    /// other, to be read at once. None in an empty store.
     ///
     /// # Errors
     /// [`Error::Damaged`] when the index has no answer.

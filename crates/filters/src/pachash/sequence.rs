@@ -1,7 +1,7 @@
 //! A rising sequence of numbers after Elias and Fano.
 //!
-//! The numbers' upper parts are written in unary: for each upper part in turn a set bit for every
-//! number that has it, then a zero. Their lower bits are written side by side.
+//! The numbers' upper parts are written in unary: for each upper part in turn a set bit for
+//! every number that has it, then a zero. Their lower bits are written side by side.
 
 use crate::bits::{BitWriter, peek, take};
 
@@ -67,8 +67,8 @@ pub(super) struct Sequence<'b> {
 
 impl Sequence<'_> {
     /// Returns how many of the numbers are less than one, and how many not greater. `sample` is
-    /// where the numbers begin whose upper part is the multiple of [`SAMPLED`] before the number's.
-    /// Nothing when the bytes are no sequence.
+    /// where the numbers begin whose upper part is the multiple of [`SAMPLED`] before the
+    /// number's. Nothing when the bytes are no sequence.
     #[inline]
     pub(super) fn rank(&self, number: u64, sample: u64) -> Option<(u64, u64)> {
         let (upper, lower) = (number >> self.lower_bits, number & ((1 << self.lower_bits) - 1));
@@ -115,7 +115,8 @@ impl Sequence<'_> {
         }
     }
 
-    /// Returns the first of a run's numbers whose lower bits are so, all behind it being so too.
+    /// Returns the first of a run's numbers whose lower bits are so, all behind it being so
+    /// too.
     #[inline]
     fn first(&self, begin: u64, run: u64, is_so: impl Fn(u64) -> bool) -> u64 {
         let (mut low, mut high) = (0, run);

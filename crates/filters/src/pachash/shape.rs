@@ -2,8 +2,8 @@
 
 use crate::{Error, Result};
 
-/// The logarithm of a block's bins. Each time they double they cost a bit a block, and halve the
-/// blocks that are read in vain.
+/// The logarithm of a block's bins. Each time they double they cost a bit a block, and halve
+/// the blocks that are read in vain.
 pub const DEFAULT_BINS_LOG: u32 = 3;
 
 /// The most bins of a block, as a logarithm.

@@ -17,7 +17,8 @@ fn build(objects: &[(u64, u64)], block_bytes: u32, bins_log: u32) -> (Vec<u8>, V
     (builder.finish().unwrap(), places)
 }
 
-/// The first and last block of a bin by the definition: no block outside of them has a byte of it.
+/// The first and last block of a bin by the definition: no block outside of them has a byte of
+/// it.
 fn assert_holds(bytes: &[u8], objects: &[(u64, u64)], places: &[Range<u64>]) {
     let index = Index::open(bytes).unwrap();
     assert!(index.check().is_empty(), "{:?}", index.check());

@@ -93,8 +93,8 @@ impl<'c> Builder<'c> {
     }
 
     /// Copies a bucket's bits from an index of the same shape and number of buckets. Returns
-    /// whether it did: the bucket must not be begun here, and its first item as far into its block
-    /// as it was there.
+    /// whether it did: the bucket must not be begun here, and its first item as far into its
+    /// block as it was there.
     ///
     /// # Errors
     /// [`Error::Damaged`] when the index says something impossible of the bucket.
@@ -165,7 +165,8 @@ impl<'c> Builder<'c> {
     }
 }
 
-/// Returns the logarithm of the most buckets whose starts are near enough to their group's (T5).
+/// Returns the logarithm of the most buckets whose starts are near enough to their group's
+/// (T5).
 pub(super) fn group_log(starts: &[Start]) -> u32 {
     let fits = |log: &u32| {
         starts.chunks(1 << log).all(|group| {

@@ -24,9 +24,9 @@ impl fmt::Display for Violation {
 }
 
 impl Index<'_> {
-    /// Returns every rule that the index breaks; nothing when it is sound: the checksum; places of
-    /// buckets that rise from zero, in groups as large as can be; a trie for every bucket that ends
-    /// where the next begins; zeros behind the last.
+    /// Returns every rule that the index breaks; nothing when it is sound: the checksum; places
+    /// of buckets that rise from zero, in groups as large as can be; a trie for every bucket
+    /// that ends where the next begins; zeros behind the last.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut found = Vec::new();

@@ -45,8 +45,8 @@ struct Table {
     words: Vec<(u64, u8)>,
     /// The symbols in the order of their words.
     symbols: Vec<u8>,
-    /// For each length in use, from the shortest: the last word of it with ones behind, read from
-    /// its first bit down; the length; the index of the last word's symbol.
+    /// For each length in use, from the shortest: the last word of it with ones behind, read
+    /// from its first bit down; the length; the index of the last word's symbol.
     last: Vec<(u64, u8, u32)>,
 }
 
@@ -79,7 +79,8 @@ impl Codes {
         self.hmax
     }
 
-    /// Returns how many bits it takes to say that `left` of `keys` keys go left. Two keys or more.
+    /// Returns how many bits it takes to say that `left` of `keys` keys go left. Two keys or
+    /// more.
     #[must_use]
     pub fn bits(&self, left: u32, keys: u32) -> u32 {
         let symbol = if left == keys { 0 } else { left };
@@ -121,8 +122,8 @@ impl Codes {
     }
 }
 
-/// Which of the numbers that go left this is, from the likeliest: half of the keys, one less, one
-/// more, …
+/// Which of the numbers that go left this is, from the likeliest: half of the keys, one less,
+/// one more, …
 fn deviation(left: u32, keys: u32) -> u32 {
     let half = keys / 2;
     if left <= half {

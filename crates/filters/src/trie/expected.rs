@@ -6,8 +6,9 @@ use super::format::MAX_GROUP_LOG;
 impl Codes {
     /// Returns the expected bits of a trie, for each number of keys up to `most`.
     ///
-    /// A trie of n keys takes `E[n] = Σ p(s) · (bits(s, n) + E[s] + E[n - s])` over the number `s`
-    /// of keys that go left, which is binomial; the two terms with `E[n]` itself are solved for.
+    /// A trie of n keys takes `E[n] = Σ p(s) · (bits(s, n) + E[s] + E[n - s])` over the number
+    /// `s` of keys that go left, which is binomial; the two terms with `E[n]` itself are solved
+    /// for.
     ///
     /// ```
     /// use alluvium_filters::trie::Codes;
@@ -19,8 +20,8 @@ impl Codes {
         self.expected_sparse_bits(most, 1).swap_remove(0)
     }
 
-    /// Returns the expected bits of a trie of a sparse index: for each number of items by which its
-    /// first is into its block, for each number of keys up to `most`.
+    /// Returns the expected bits of a trie of a sparse index: for each number of items by which
+    /// its first is into its block, for each number of keys up to `most`.
     #[must_use]
     pub fn expected_sparse_bits(&self, most: u32, block_items: u32) -> Vec<Vec<f64>> {
         let blocks = block_items as usize;
@@ -56,8 +57,8 @@ impl Codes {
         sum / (1.0 - row[0] - row[keys])
     }
 
-    /// Returns the expected bits a key of a dense index, the buckets' places included, when buckets
-    /// have `keys_per_bucket` keys on average: their number in each is Poisson's.
+    /// Returns the expected bits a key of a dense index, the buckets' places included, when
+    /// buckets have `keys_per_bucket` keys on average: their number in each is Poisson's.
     #[must_use]
     pub fn expected_bits_per_key(&self, keys_per_bucket: u32) -> f64 {
         let mean = f64::from(keys_per_bucket);

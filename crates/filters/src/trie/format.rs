@@ -1,4 +1,5 @@
-//! The bytes of an index of tries, version 1. Integers little-endian, but for the heads of keys.
+//! The bytes of an index of tries, version 1. Integers little-endian, but for the heads of
+//! keys.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -26,10 +27,10 @@
 //!               before it (2), less those of the group
 //! ```
 //!
-//! A bucket's bits and items end where the next one's begin. A trie of `n` keys whose first item is
-//! `r` items into its block is nothing if `r + n` is at most a block's items. Else it is the code
-//! of how many keys go left, and unless all go the same way the left trie and the right one. The
-//! codes are defined in `huffman.rs` and `code.rs`: a test there fixes them.
+//! A bucket's bits and items end where the next one's begin. A trie of `n` keys whose first
+//! item is `r` items into its block is nothing if `r + n` is at most a block's items. Else it
+//! is the code of how many keys go left, and unless all go the same way the left trie and the
+//! right one. The codes are defined in `huffman.rs` and `code.rs`: a test there fixes them.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::shape::{MAX_BUCKETS, Shape};
@@ -228,8 +229,8 @@ mod tests {
     fn the_bytes_of_an_index_are_these() {
         let codes = Codes::new(64);
         let mut builder = Builder::new(&codes, Shape::new(9), 2).unwrap();
-        // Bucket 0: three keys, one of them left, the others apart in their second bit. Bucket 1:
-        // two keys apart in the first bit of their last byte, 64 levels down.
+        // Bucket 0: three keys, one of them left, the others apart in their second bit. Bucket
+        // 1: two keys apart in the first bit of their last byte, 64 levels down.
         for key in [[0x10u8, 0], [0x40, 0], [0x60, 0], [0x80, 0], [0x80, 0x80]] {
             let mut bytes = [0; 9];
             bytes[0] = key[0];

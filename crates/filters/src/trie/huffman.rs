@@ -3,7 +3,8 @@
 /// The most bits of a code word: one load of a stream brings all of them.
 pub(super) const MAX_WORD_BITS: u32 = 56;
 
-/// Bits of the weights' sum. Symbols rarer than one in 2^44 count as one: it bounds their words.
+/// Bits of the weights' sum. Symbols rarer than one in 2^44 count as one: it bounds their
+/// words.
 const WEIGHT_BITS: u32 = 44;
 
 /// The rows of Pascal's triangle, each with the sum 2^60 but for rounding.
@@ -45,8 +46,8 @@ impl Rows {
 pub(super) fn lengths(weights: &[u64]) -> Vec<u8> {
     let mut leaves: Vec<usize> = (0..weights.len()).collect();
     leaves.sort_by_key(|&symbol| (weights[symbol], symbol));
-    // Nodes are numbered: the leaves in rising order of weight, then joined nodes, whose weights
-    // rise by themselves.
+    // Nodes are numbered: the leaves in rising order of weight, then joined nodes, whose
+    // weights rise by themselves.
     let mut heavy: Vec<u64> = leaves.iter().map(|&symbol| weights[symbol]).collect();
     let mut parents = vec![0; weights.len()];
     let (mut next_leaf, mut next_joined) = (0, weights.len());

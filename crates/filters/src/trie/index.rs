@@ -19,7 +19,8 @@ pub struct Index<'a> {
     stream: &'a [u8],
 }
 
-/// What an index says of a bucket: its keys, the first one's index, and where its trie's bits are.
+/// What an index says of a bucket: its keys, the first one's index, and where its trie's bits
+/// are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) bit: u64,
@@ -37,8 +38,8 @@ impl<'a> Index<'a> {
         Ok(Header::read(bytes)?.shape.hmax)
     }
 
-    /// Opens an index of keys of `key_bytes` bytes: reads its header, and checks that the bytes are
-    /// as many as it says. The checksum is left to [`Index::check`].
+    /// Opens an index of keys of `key_bytes` bytes: reads its header, and checks that the bytes
+    /// are as many as it says. The checksum is left to [`Index::check`].
     ///
     /// # Errors
     /// [`Error::Damaged`] when the header is none, or the length or that of keys is wrong;
@@ -114,9 +115,9 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Finds where a key is if it is there: the index of its item in a dense index, the number of
-    /// its block in a sparse one. Nothing when its bucket has no key. A key that is not there leads
-    /// to some item or block of its bucket; the owner compares keys.
+    /// Finds where a key is if it is there: the index of its item in a dense index, the number
+    /// of its block in a sparse one. Nothing when its bucket has no key. A key that is not
+    /// there leads to some item or block of its bucket; the owner compares keys.
     ///
     /// # Errors
     /// [`Error::Damaged`] when the bucket's trie is none.

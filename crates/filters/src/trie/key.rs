@@ -4,9 +4,9 @@ use super::format::head;
 
 /// The bits of a key that a trie branches on.
 ///
-/// The bucket is the whole part of `first 64 bits · buckets / 2^64`, for any number of buckets. The
-/// fraction's 64 bits come first: they rise with the key within a bucket, and equal fractions of
-/// one bucket mean equal first 64 bits. Then come the key's other bytes.
+/// The bucket is the whole part of `first 64 bits · buckets / 2^64`, for any number of buckets.
+/// The fraction's 64 bits come first: they rise with the key within a bucket, and equal
+/// fractions of one bucket mean equal first 64 bits. Then come the key's other bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyBits<'k> {
     pub(super) fraction: u64,

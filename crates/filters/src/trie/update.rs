@@ -1,4 +1,5 @@
-//! Updates in batches: merging sorted keys with sorted changes, and an index from its predecessor.
+//! Updates in batches: merging sorted keys with sorted changes, and an index from its
+//! predecessor.
 
 use super::build::Builder;
 use super::code::Codes;
@@ -33,8 +34,9 @@ pub struct Merged<O: Iterator, B: Iterator> {
     batch: Peekable<B>,
 }
 
-/// Merges the keys of a store with a batch of changes, both in rising order and without equals. Of
-/// a key in both, the batch decides; a deleted key is left out, and nothing of the deletion stays.
+/// Merges the keys of a store with a batch of changes, both in rising order and without equals.
+/// Of a key in both, the batch decides; a deleted key is left out, and nothing of the deletion
+/// stays.
 ///
 /// ```
 /// use alluvium_filters::trie::{Change, Source, merge};
@@ -90,15 +92,15 @@ where
 }
 
 impl Index<'_> {
-    /// Returns the bytes of this index after a batch of changes: the same bytes as building it from
-    /// the merged keys, with this shape and number of buckets (T2). Buckets without a change are
-    /// copied, unless their items move within their blocks.
+    /// Returns the bytes of this index after a batch of changes: the same bytes as building it
+    /// from the merged keys, with this shape and number of buckets (T2). Buckets without a
+    /// change are copied, unless their items move within their blocks.
     ///
     /// `read` returns the keys of some items: those of each bucket that cannot be copied.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when this index is damaged, [`Error::Order`] when keys or changes are not
-    /// in rising order, and what `read` returns.
+    /// [`Error::Damaged`] when this index is damaged, [`Error::Order`] when keys or changes are
+    /// not in rising order, and what `read` returns.
     ///
     /// # Panics
     /// When a key has another length than the shape says.

@@ -25,8 +25,9 @@ pub(super) enum Bad {
 }
 
 impl Walk<'_> {
-    /// Finds the index of a key among `keys` (one or more) keys, of which the first is `into_block`
-    /// items into its block: that of the first item of its block's part, for a sparse index.
+    /// Finds the index of a key among `keys` (one or more) keys, of which the first is
+    /// `into_block` items into its block: that of the first item of its block's part, for a
+    /// sparse index.
     #[inline]
     pub(super) fn rank(&mut self, key: KeyBits<'_>, keys: u32, into_block: u32) -> Result<u32, Bad> {
         let (mut keys, mut into_block, mut index) = (keys, into_block, 0);

@@ -1,10 +1,10 @@
-//! No bytes make the readers of unpaged structures panic, loop for ever or allocate without bound;
-//! damage is reported.
+//! No bytes make the readers of unpaged structures panic, loop for ever or allocate without
+//! bound; damage is reported.
 
-use alluvium_filters::{cuckoo, pachash, trie};
+use alluvium_filters::{cuckoo, pachash, perfect, trie};
 
-/// Damages sound bytes in many ways and hands them on: flipped bits, overwritten bytes and words,
-/// cut and lengthened ends, and random bytes.
+/// Damages sound bytes in many ways and hands them on: flipped bits, overwritten bytes and
+/// words, cut and lengthened ends, and random bytes.
 fn damaged(sound: &[u8], rounds: u32, seed: u64, mut read: impl FnMut(&[u8])) {
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..rounds {
@@ -138,4 +138,32 @@ fn damaged_block_indexes_make_nothing_panic_and_are_reported() {
         });
         assert!(opened > 500, "{opened} were opened");
     }
+}
+
+#[test]
+fn damaged_perfect_hashes_make_nothing_panic_and_are_reported() {
+    use perfect::{Builder, Index};
+    let mut random = fastrand::Rng::with_seed(8);
+    let mut keys: Vec<[u8; 12]> = (0..1200).map(|_| [0; 12].map(|_: u8| random.u8(..))).collect();
+    keys.sort_unstable();
+    let mut builder = Builder::new(12, 70, |_, _| {}).unwrap();
+    keys.iter().for_each(|key| builder.push(key).unwrap());
+    let sound = builder.finish().unwrap();
+    assert!(Index::open(12, &sound).unwrap().check().is_empty());
+    let mut opened = 0;
+    damaged(&sound, 4000, 9, |bytes| {
+        let Ok(index) = Index::open(12, bytes) else {
+            return;
+        };
+        opened += 1;
+        for key in keys.iter().step_by(40) {
+            if let Ok(Some(place)) = index.lookup(key) {
+                assert!(index.items(index.bucket_of(key)).unwrap().contains(&place));
+            }
+        }
+        assert_eq!(index.check().is_empty(), bytes == sound);
+        let mut builder = Builder::new(12, 70, |_, _| {}).unwrap();
+        let _ = builder.copy(&index, 3);
+    });
+    assert!(opened > 1000, "{opened} were opened");
 }

@@ -30,7 +30,8 @@ fn assert_finds(codes: &Codes, bytes: &[u8], keys: &[Vec<u8>]) {
     }
 }
 
-/// A key that is not there leads to an item or block of its bucket, or nowhere if that is empty.
+/// A key that is not there leads to an item or block of its bucket, or nowhere if that is
+/// empty.
 fn assert_stays_in_bucket(index: &Index<'_>, key: &[u8]) {
     let items = index.items(index.bucket_of(key)).unwrap();
     let block_items = u64::from(index.shape().block_items);
