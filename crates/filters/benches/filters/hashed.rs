@@ -82,7 +82,12 @@ fn cuckoo_tables(lookups: usize) {
             let mut random = fastrand::Rng::with_seed(seed);
             (0..len).map(|_| random.u64(..)).collect()
         };
-        let candidate = |hash: &u64| table.candidates(*hash).next().map_or(0, |(_, offset)| offset.into());
+        let candidate = |hash: &u64| {
+            table
+                .candidates(*hash)
+                .next()
+                .map_or(0, |(_, offset)| offset.into())
+        };
         let (hit, miss) = (time(&hashes(seed), candidate), time(&hashes(99), candidate));
         let bytes = cuckoo::encode(&table);
         let filter = cuckoo::Filter::open(&bytes).expect("just written");
@@ -202,7 +207,9 @@ fn perfect_hashes(sorted: &[Key], queries: &[usize]) {
         bytes = builder.finish().expect("distinct keys");
     });
     let index = perfect::Index::open(KEY as u32, &bytes).expect("just written");
-    let (median, quiet) = time(queries, |at| index.lookup(&sorted[*at]).expect("sound").unwrap_or(0));
+    let (median, quiet) = time(queries, |at| {
+        index.lookup(&sorted[*at]).expect("sound").unwrap_or(0)
+    });
     println!(
         "\nperfect hashes (re-implementation of EPH): {:.3} bits a key (paper 3.85 and 3 MiB), lookup {:.3} µs, quiet {:.3} (paper 0.6), build {:.2} M/s",
         bytes.len() as f64 * 8.0 / sorted.len() as f64,

@@ -2,10 +2,14 @@
 
 use super::huffman::{MAX_WORD_BITS, Rows, lengths};
 use super::shape::{MAX_BUCKET_KEYS, MAX_HMAX};
-use crate::bits::{BitWriter, peek};
+use crate::bits::{BitWriter, peek, take};
 
 /// Bits of a code word that a table finds at once; longer words take a search.
 const FAST_BITS: u32 = 8;
+
+/// The most keys of a trie that is skipped at once, and the most bits it may have for that.
+pub(super) const SMALL: u32 = 6;
+const SMALL_BITS: u32 = 12;
 
 /// The most zeros that begin an Elias-gamma code.
 const MAX_ZEROS: u32 = MAX_BUCKET_KEYS.ilog2() + 1;
@@ -31,16 +35,17 @@ const _: () = assert!(MAX_HMAX <= 1 << u8::BITS, "a symbol is a byte");
 pub struct Codes {
     hmax: u32,
     tables: Vec<Table>,
-    /// Symbol and bits of the words that begin with some bits; of 0 bits when they are longer.
+    /// For each number of keys, for each choice of [`FAST_BITS`] bits: symbol and bits of the word
+    /// that begins with them; of 0 bits when it is longer.
     fast: Vec<(u8, u8)>,
+    /// For each number of keys up to [`SMALL`], for each choice of [`SMALL_BITS`] bits: how many
+    /// of them are the whole trie of a dense index; 0 when it is longer.
+    small: Vec<u8>,
 }
 
 /// The code of one number of keys.
 #[derive(Clone, Debug, Default)]
 struct Table {
-    /// Where the fast entries begin, and how many bits choose among them.
-    fast_at: u32,
-    fast_bits: u32,
     /// Each symbol's word, its first bit lowest, and its bits.
     words: Vec<(u64, u8)>,
     /// The symbols in the order of their words.
@@ -61,7 +66,8 @@ impl Codes {
         let mut codes = Codes {
             hmax,
             tables: vec![Table::default(); 2],
-            fast: Vec::new(),
+            fast: vec![(0, 0); 2 << FAST_BITS],
+            small: Vec::new(),
         };
         let mut rows = Rows::new();
         rows.advance();
@@ -70,7 +76,45 @@ impl Codes {
             let table = Table::new(&lengths(&rows.weights()), &mut codes.fast);
             codes.tables.push(table);
         }
+        codes.small = codes.small_tries();
         codes
+    }
+
+    fn small_tries(&self) -> Vec<u8> {
+        let choices = 0..1u64 << SMALL_BITS;
+        let tries = (0..=SMALL).flat_map(|keys| choices.clone().map(move |bits| (keys, bits)));
+        let whole = |(keys, bits): (u32, u64)| {
+            let mut stream = BitWriter::new();
+            stream.push(bits, SMALL_BITS);
+            self.trie_end(&stream.finish(), 0, keys).unwrap_or(0) as u8
+        };
+        tries.map(whole).collect()
+    }
+
+    /// Returns where a trie of some keys ends, if that is within the first [`SMALL_BITS`]. Bits
+    /// behind them do not matter: a word that needs one ends behind them, whatever it is.
+    fn trie_end(&self, stream: &[u8], at: u64, keys: u32) -> Option<u64> {
+        if keys < 2 {
+            return Some(at);
+        }
+        let (left, bits) = self.decode(stream, at, keys)?;
+        let at = at + u64::from(bits);
+        if at > SMALL_BITS.into() {
+            return None;
+        }
+        match left {
+            0 => self.trie_end(stream, at, keys),
+            _ => self.trie_end(stream, self.trie_end(stream, at, left)?, keys - left),
+        }
+    }
+
+    /// Returns how many bits the dense trie of some keys has, [`SMALL`] at most, if it is found
+    /// at once; 0 otherwise.
+    #[inline]
+    pub(super) fn small_trie(&self, stream: &[u8], at: u64, keys: u32) -> u32 {
+        let begin = take(stream, at, SMALL_BITS) as usize;
+        let entry = self.small.get((keys as usize) << SMALL_BITS | begin);
+        entry.copied().unwrap_or(0).into()
     }
 
     /// Returns up to how many keys are Huffman-coded.
@@ -110,15 +154,12 @@ impl Codes {
     #[inline]
     pub(super) fn decode(&self, stream: &[u8], at: u64, keys: u32) -> Option<(u32, u32)> {
         let bits = peek(stream, at);
-        let Some(table) = self.tables.get(keys as usize) else {
-            return gamma(bits, keys);
-        };
-        let begin = (bits & ((1 << table.fast_bits) - 1)) as usize;
-        let (symbol, length) = *self.fast.get(table.fast_at as usize + begin)?;
-        if length != 0 {
-            return Some((symbol.into(), length.into()));
+        let begin = (bits & ((1 << FAST_BITS) - 1)) as usize;
+        match self.fast.get((keys as usize) << FAST_BITS | begin) {
+            Some(&(symbol, length)) if length != 0 => Some((symbol.into(), length.into())),
+            Some(_) => self.tables.get(keys as usize)?.search(bits),
+            None => gamma(bits, keys),
         }
-        table.search(bits)
     }
 }
 
@@ -158,21 +199,20 @@ impl Table {
         let longest = symbols.last().map_or(0, |&symbol| lengths[usize::from(symbol)]);
         assert!(u32::from(longest) <= MAX_WORD_BITS, "a load brings a whole word");
         let mut table = Table {
-            fast_at: fast.len() as u32,
-            fast_bits: FAST_BITS.min(longest.into()),
             words: vec![(0, 0); lengths.len()],
             symbols,
             last: Vec::new(),
         };
-        fast.resize(fast.len() + (1 << table.fast_bits), (0, 0));
-        let entries = &mut fast[table.fast_at as usize..];
+        let fast_at = fast.len();
+        fast.resize(fast_at + (1 << FAST_BITS), (0, 0));
+        let entries = &mut fast[fast_at..];
         // The next word, from the highest bit of 64 down.
         let mut next = 0u64;
         for (index, &symbol) in (0..).zip(&table.symbols) {
             let length = lengths[usize::from(symbol)];
             let word = next.reverse_bits();
             table.words[usize::from(symbol)] = (word, length);
-            if u32::from(length) <= table.fast_bits {
+            if u32::from(length) <= FAST_BITS {
                 let step = 1 << length;
                 let begins = (word as usize..entries.len()).step_by(step);
                 begins.for_each(|begin| entries[begin] = (symbol, length));

@@ -1,5 +1,6 @@
 //! The example of the paper, and the sizes that its analysis gives.
 
+use super::code::SMALL;
 use super::encode::{BucketKeys, Encoder};
 use super::huffman::lengths;
 use super::key::KeyBits;
@@ -211,5 +212,37 @@ fn sparse_indexes_have_the_bits_a_key_of_the_paper() {
         let found = index.trie_bits() as f64 / all.len() as f64;
         assert_near(found, mean / 256.0, 0.02);
         assert!(block_items < 16 || found <= 0.8, "{found}");
+    }
+}
+
+#[test]
+fn small_tries_found_at_once_end_where_decoding_them_ends() {
+    let mut random = fastrand::Rng::with_seed(3);
+    for hmax in [1, 5, 64] {
+        let codes = Codes::new(hmax);
+        let mut found = 0;
+        for _ in 0..20_000 {
+            let (keys, bits) = (random.u32(2..=SMALL), random.u64(..));
+            let mut stream = BitWriter::new();
+            stream.push(bits, 64);
+            let stream = stream.finish();
+            let mut walk = Walk {
+                codes: &codes,
+                stream: &stream,
+                at: 0,
+                end: 64,
+                block_items: 1,
+                key_bits: 64,
+            };
+            let end = walk.skip(keys, 0, 0).ok().map(|()| walk.at as u32);
+            let at_once = codes.small_trie(&stream, 0, keys);
+            assert_eq!(
+                at_once,
+                end.filter(|&end| end <= 12).unwrap_or(0),
+                "{keys} keys, {bits:b}"
+            );
+            found += u32::from(at_once != 0);
+        }
+        assert!(found > 5000, "{found}");
     }
 }

@@ -1,6 +1,6 @@
 //! Reading a trie: which item of its bucket a key leads to.
 
-use super::code::Codes;
+use super::code::{Codes, SMALL};
 use super::key::KeyBits;
 
 /// A reader of one bucket's bits. They are not trusted.
@@ -36,7 +36,11 @@ impl Walk<'_> {
             let left = self.decode(keys, depth)?;
             if left != 0 {
                 if key.goes_right(depth) {
-                    self.skip(left, into_block, depth + 1)?;
+                    if self.block_items == 1 {
+                        self.skip_dense(left, depth + 1)?;
+                    } else {
+                        self.skip(left, into_block, depth + 1)?;
+                    }
                     index += left;
                     keys -= left;
                     into_block = self.advance(into_block, left);
@@ -67,6 +71,36 @@ impl Walk<'_> {
         Ok(())
     }
 
+    /// Passes a trie of a dense index: small subtries at once, without counting their levels.
+    fn skip_dense(&mut self, keys: u32, depth: u32) -> Result<(), Bad> {
+        let (mut keys, mut depth) = (keys, depth);
+        while keys > 1 {
+            if keys <= SMALL {
+                let bits = self.codes.small_trie(self.stream, self.at, keys);
+                if bits != 0 {
+                    return self.pass(bits);
+                }
+            }
+            let left = self.decode(keys, depth)?;
+            depth += 1;
+            if left > 1 {
+                self.skip_dense(left, depth)?;
+            }
+            keys -= left;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn pass(&mut self, bits: u32) -> Result<(), Bad> {
+        self.at += u64::from(bits);
+        if self.at > self.end {
+            Err(Bad::Word)
+        } else {
+            Ok(())
+        }
+    }
+
     #[inline]
     fn advance(&self, into_block: u32, items: u32) -> u32 {
         let into_block = into_block + items;
@@ -86,10 +120,7 @@ impl Walk<'_> {
             return Err(Bad::Depth);
         }
         let (left, bits) = self.codes.decode(self.stream, self.at, keys).ok_or(Bad::Word)?;
-        self.at += u64::from(bits);
-        if self.at > self.end {
-            return Err(Bad::Word);
-        }
+        self.pass(bits)?;
         Ok(left)
     }
 }
