@@ -4,6 +4,9 @@
 //! a new format version needs no new files.
 #![allow(clippy::disallowed_methods)]
 
+#[path = "seeds/hashed.rs"]
+mod hashed;
+
 use alluvium_base::bytes::Writer;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Purpose, checksum};
@@ -38,10 +41,11 @@ fn main() -> std::io::Result<()> {
         ("log_format", log_formats()),
         ("log_open", logs()),
         ("quotient", quotients()),
-        ("cuckoo", cuckoos()),
-        ("trie", tries()),
-        ("pachash", block_indexes()),
-        ("perfect", perfect_hashes()),
+        ("cuckoo", hashed::cuckoos()),
+        ("trie", hashed::tries()),
+        ("pachash", hashed::block_indexes()),
+        ("perfect", hashed::perfect_hashes()),
+        ("silt", hashed::records_and_slots()),
         ("maplet_directory", maplet_directories()),
         ("run", runs()),
         ("records", records()),
@@ -314,68 +318,6 @@ fn quotients() -> Vec<Vec<u8>> {
         with([12, 4, 1, 90, 0]),
         with([32, 0, 0, 90, 0]),
         with([4, 2, 2, 90, 9]),
-    ]
-}
-
-/// A filter as it stands, and tables of both variants.
-fn cuckoos() -> Vec<Vec<u8>> {
-    use alluvium_filters::cuckoo::{Shape, Table, encode};
-    let mut table = Table::new(Shape::xor(2, 9).expect("a usual shape"), 1);
-    for key in 0..8u64 {
-        table.insert(key << 40 | key, 0).expect("half full");
-    }
-    let keys: Vec<u8> = (0..200).collect();
-    let with = |start: [u8; 3]| [&start[..], &keys].concat();
-    vec![encode(&table), with([2, 6, 0]), with([9, 14, 0]), with([8, 3, 9])]
-}
-
-/// Indexes as they stand, and keys with damages.
-fn tries() -> Vec<Vec<u8>> {
-    use alluvium_filters::trie::{Builder, Codes, Shape, key_of};
-    let codes = Codes::new(64);
-    let keys: Vec<u8> = (0..240).map(|byte: u8| byte.wrapping_mul(91)).collect();
-    let with = |start: [u8; 4]| [&start[..], &keys].concat();
-    let index = |block_items| {
-        let shape = Shape {
-            block_items,
-            ..Shape::new(9)
-        };
-        let mut builder = Builder::new(&codes, shape, 2).expect("a usual shape");
-        for hash in 0..100 {
-            let key = [&key_of(hash << 57)[..], &[0]].concat();
-            builder.push(&key).expect("keys in order");
-        }
-        builder.finish()
-    };
-    vec![index(1), index(8), with([0, 1, 64, 0]), with([9, 4, 3, 8])]
-}
-
-/// An index as it stands, and sizes of objects with damages.
-fn block_indexes() -> Vec<Vec<u8>> {
-    use alluvium_filters::pachash::{Builder, Shape};
-    let mut builder = Builder::new(Shape::new(6400, 500).expect("a usual shape"));
-    for hash in 0..64 {
-        builder.push(hash << 58, 100).expect("sorted objects");
-    }
-    let sizes: Vec<u8> = (0..200).collect();
-    let with = |start: [u8; 3]| [&start[..], &sizes].concat();
-    let index = builder.finish().expect("all bytes");
-    vec![index, with([40, 3, 0]), with([9, 0, 9])]
-}
-
-/// An index as it stands, and keys with damages.
-fn perfect_hashes() -> Vec<Vec<u8>> {
-    use alluvium_filters::perfect::Builder;
-    let mut builder = Builder::new(9, 2, |_, _| {}).expect("a usual shape");
-    for key in 0..200u8 {
-        builder.push(&[key; 9]).expect("keys in order");
-    }
-    let keys: Vec<u8> = (0..240).map(|byte: u8| byte.wrapping_mul(91)).collect();
-    let with = |start: [u8; 2]| [&start[..], &keys].concat();
-    vec![
-        builder.finish().expect("distinct keys"),
-        with([3, 0]),
-        with([0, 9]),
     ]
 }
 

@@ -5,3 +5,10 @@
 //! *Does not know*: transactions, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the folders, in any order: each is a structure of its own.
+//!
+//! Invariants:
+//!
+//! - **H1** Bytes that were read are checked before they are believed: damage is an error that
+//!   says where.
+
+pub mod silt;
