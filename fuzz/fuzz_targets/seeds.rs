@@ -4,6 +4,9 @@
 //! a new format version needs no new files.
 #![allow(clippy::disallowed_methods)]
 
+#[path = "seeds/hashed.rs"]
+mod hashed;
+
 use alluvium_base::bytes::Writer;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Purpose, checksum};
@@ -38,6 +41,11 @@ fn main() -> std::io::Result<()> {
         ("log_format", log_formats()),
         ("log_open", logs()),
         ("quotient", quotients()),
+        ("cuckoo", hashed::cuckoos()),
+        ("trie", hashed::tries()),
+        ("pachash", hashed::block_indexes()),
+        ("perfect", hashed::perfect_hashes()),
+        ("silt", hashed::records_and_slots()),
         ("maplet_directory", maplet_directories()),
         ("run", runs()),
         ("records", records()),

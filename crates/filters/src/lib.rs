@@ -1,13 +1,17 @@
 //! Compact answers to "might this key be here, and where".
 //!
-//! *Knows*: fingerprints of hashed keys, how to pack them with small values into pages, how to look
-//! them up, merge them and check them. Everything is a function of byte slices: the owner of the
-//! pages reads, caches and writes them; but for the Bloom filters, which live in memory.
+//! *Knows*: fingerprints of hashed keys, how to pack them with small values into pages, how to
+//! look them up, merge them and check them. Other answers to where a hash is: [`cuckoo`] tables,
+//! indexes of entropy-coded tries ([`trie`]) and of perfect hashes ([`perfect`]) over sorted
+//! hashes, block indexes of packed stores ([`pachash`]). Everything is a function of byte slices,
+//! which the owner reads, caches and writes; but for the Bloom filters and the cuckoo tables,
+//! which live in memory.
 //!
 //! *Does not know*: keys (but to hash them), what a value means, pages' places, caches, devices,
 //! threads, clocks.
 //!
-//! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`].
+//! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`];
+//! [`cuckoo`], [`trie`], [`pachash`] and [`perfect`] by themselves.
 //!
 //! Invariants:
 //!
@@ -26,13 +30,18 @@
 //! - **F8** A Bloom filter finds every key that was added, also by a thread that learns of it while
 //!   others add.
 
+mod bits;
 pub mod bloom;
+pub mod cuckoo;
 mod entry;
 mod error;
 mod hash;
+pub mod pachash;
+pub mod perfect;
 pub mod quotient;
 mod sort;
 mod sync;
+pub mod trie;
 
 pub use bloom::{Bits, Block, Bloom, Line, Word};
 pub use entry::{Entry, Fingerprint, MAX_FINGERPRINT_BITS, MAX_VALUE_BITS};

@@ -4,8 +4,14 @@
 //!
 //! *Does not know*: transactions, clocks; who assigned a sequence number.
 //!
-//! *Read in this order*: the folders, in any order: each is a structure of its own.
+//! *Read in this order*: the folders, in any order: each is a structure of its own. [`boa`] and
+//! [`bot`] share [`blocks`] and `records`.
 //!
 //! Invariants:
 //!
-//! - **H1** Nothing here spawns a thread or reads a clock.
+//! - **H1** Bytes that were read are checked before they are believed: damage is an error that
+//!   says where.
+//! - **H2** Nothing here spawns a thread or reads a clock.
+
+pub mod silt;
+

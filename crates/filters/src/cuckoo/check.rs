@@ -1,0 +1,62 @@
+//! What must hold of a filter's bytes, each rule checked by itself.
+
+use super::filter::Filter;
+use super::format::{checksums, is_zero_behind, tags};
+use super::shape::{SLOTS, Variant};
+use std::fmt;
+
+/// A rule that a filter breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The bucket, if the rule is about one.
+    pub bucket: Option<u32>,
+    /// What should be, and what is.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(bucket) = self.bucket {
+            write!(f, "bucket {bucket}: ")?;
+        }
+        write!(f, "{}", self.what)
+    }
+}
+
+impl Filter<'_> {
+    /// Returns every rule that the filter breaks; nothing when it is sound: the checksum; as
+    /// many tags as the header counts; tags that name a bucket; zeros behind the last slot.
+    #[must_use]
+    pub fn check(&self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        let mut add = |bucket, what| found.push(Violation { bucket, what });
+        if let Some((stored, computed)) = checksums(self.bytes)
+            && stored != computed
+        {
+            add(None, format!("checksum {stored:016x} should be {computed:016x}"));
+        }
+        let shape = &self.header.shape;
+        let mut used = 0;
+        for bucket in 0..shape.buckets {
+            let tags = tags(self.bytes, shape, bucket);
+            for slot in 0..SLOTS {
+                let tag = tags >> (slot * shape.tag_bits) & ((1 << shape.tag_bits) - 1);
+                used += u32::from(tag != 0);
+                if shape.variant == Variant::Alternate && tag > u64::from(shape.buckets) {
+                    add(Some(bucket), format!("tag {tag} names no bucket"));
+                }
+            }
+        }
+        if used != self.header.entries {
+            let counted = self.header.entries;
+            add(
+                None,
+                format!("the header counts {counted} slots in use, the tags {used}"),
+            );
+        }
+        if !is_zero_behind(self.bytes, shape) {
+            add(None, "bits are set behind the last slot".to_owned());
+        }
+        found
+    }
+}

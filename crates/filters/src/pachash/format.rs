@@ -1,0 +1,177 @@
+//! The bytes of a block index, version 1. All integers little-endian.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     4  magic "APCH"
+//!      4     1  version, 1
+//!      5     1  logarithm of a block's bins, 0 to 16
+//!      6     2  zero
+//!      8     4  bytes of a block
+//!     12     4  zero
+//!     16     8  bytes of all objects; blocks = this / bytes of a block, rounded up
+//!     24     8  objects
+//!     32   8·s  s = blocks / 512 + 1 samples: the bit at which the blocks begin whose first bins have
+//!               the upper part 512 · i
+//!      …     u  a stream of 2 · blocks bits: for each upper part from 0, a set bit for every block
+//!               whose first bin has it, then a zero
+//!      …     l  a stream of bits: each block's lower bits, as many as the logarithm
+//!      …     8  XXH3-64 of everything before
+//! ```
+//!
+//! The bin of a hash is `hash · bins / 2^64`, rounded down, with bins = blocks · 2^logarithm.
+//! Its upper part is what is left without the lower bits.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use super::sequence::{self, SAMPLED, Sequence};
+use super::shape::Shape;
+use crate::bits::TAIL_BYTES;
+use crate::{Error, Result};
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::checksum;
+
+/// What errors call the structure.
+pub(super) const WHAT: &str = "block index";
+
+const MAGIC: [u8; 4] = *b"APCH";
+const VERSION: u8 = 1;
+const HEADER_BYTES: u64 = 32;
+const SAMPLE_BYTES: u64 = 8;
+const CHECKSUM_BYTES: u64 = 8;
+
+/// What the first bytes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) shape: Shape,
+    pub(super) objects: u64,
+}
+
+/// Encodes an index whose sequence was written to its end.
+pub(super) fn encode(header: &Header, sequence: sequence::Writer) -> Vec<u8> {
+    let shape = &header.shape;
+    let mut bytes = Vec::with_capacity(header.len() as usize);
+    Writer::new(&mut bytes)
+        .bytes(&MAGIC)
+        .u8(VERSION)
+        .u8(shape.bins_log as u8)
+        .u16(0)
+        .u32(shape.block_bytes)
+        .u32(0)
+        .u64(shape.bytes)
+        .u64(header.objects);
+    for sample in sequence.samples {
+        Writer::new(&mut bytes).u64(sample);
+    }
+    bytes.extend_from_slice(&sequence.upper.finish());
+    bytes.extend_from_slice(&sequence.lower.finish());
+    let sum = checksum(&bytes);
+    Writer::new(&mut bytes).u64(sum);
+    debug_assert_eq!(bytes.len() as u64, header.len());
+    bytes
+}
+
+impl Header {
+    /// Reads the header, and checks it against the length of the bytes.
+    pub(super) fn read(bytes: &[u8]) -> Result<Header> {
+        let bad = |at, what, expected: String, found: String| Error::damaged(WHAT, at, what, expected, found);
+        let mut reader = Reader::new(bytes);
+        let mut read = || -> std::result::Result<_, Truncated> {
+            let magic = reader.take(MAGIC.len())?;
+            let small = (reader.u8()?, reader.u8()?, reader.u16()?);
+            let block = (reader.u32()?, reader.u32()?);
+            Ok((magic, small, block, [reader.u64()?, reader.u64()?]))
+        };
+        let (magic, (version, bins_log, zero), (block_bytes, also_zero), [object_bytes, objects]) = read()
+            .map_err(|short| {
+                let expected = format!("{HEADER_BYTES} bytes or more");
+                bad(0, "length", expected, short.to_string())
+            })?;
+        if magic != MAGIC || version != VERSION || zero != 0 || also_zero != 0 {
+            let found = format!("{magic:02x?} {version} {zero} {also_zero}");
+            return Err(bad(0, "magic and version", "APCH 1".into(), found));
+        }
+        let shape = Shape::with_bins(object_bytes, block_bytes, bins_log.into())
+            .map_err(|error| bad(5, "shape", "one that exists".into(), error.to_string()))?;
+        let header = Header { shape, objects };
+        if header.len() != bytes.len() as u64 {
+            let expected = header.len().to_string();
+            return Err(bad(0, "length in bytes", expected, bytes.len().to_string()));
+        }
+        Ok(header)
+    }
+
+    /// The bytes of an index.
+    fn len(&self) -> u64 {
+        let lower = stream(self.shape.blocks() * u64::from(self.shape.bins_log));
+        self.lower_at() + lower + CHECKSUM_BYTES
+    }
+
+    fn samples(&self) -> u64 {
+        self.shape.blocks() / SAMPLED + 1
+    }
+
+    fn upper_at(&self) -> u64 {
+        HEADER_BYTES + self.samples() * SAMPLE_BYTES
+    }
+
+    fn lower_at(&self) -> u64 {
+        self.upper_at() + stream(2 * self.shape.blocks())
+    }
+
+    /// The sequence of the blocks' first bins.
+    pub(super) fn sequence<'b>(&self, bytes: &'b [u8]) -> Sequence<'b> {
+        let (upper, lower) = (self.upper_at() as usize, self.lower_at() as usize);
+        let end = bytes.len().saturating_sub(CHECKSUM_BYTES as usize);
+        Sequence {
+            upper: bytes.get(upper..lower).unwrap_or_default(),
+            lower: bytes.get(lower..end).unwrap_or_default(),
+            lower_bits: self.shape.bins_log,
+            len: self.shape.blocks(),
+        }
+    }
+
+    /// The sample for a bin.
+    #[inline]
+    pub(super) fn sample(&self, bytes: &[u8], bin: u64) -> Option<u64> {
+        let at = HEADER_BYTES + (bin >> self.shape.bins_log) / SAMPLED * SAMPLE_BYTES;
+        Some(u64::from_le_bytes(*bytes.get(at as usize..)?.first_chunk()?))
+    }
+}
+
+/// The bytes of a stream of bits.
+fn stream(bits: u64) -> u64 {
+    bits.div_ceil(64) * 8 + TAIL_BYTES as u64
+}
+
+/// The checksum in the bytes, and that of the bytes.
+pub(super) fn checksums(bytes: &[u8]) -> Option<(u64, u64)> {
+    let (rest, stored) = bytes.split_last_chunk()?;
+    Some((u64::from_le_bytes(*stored), checksum(rest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Builder;
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_an_index_are_these() {
+        // Four blocks of 10 bytes with 8 bins each: bin = the five highest bits of a hash.
+        let mut builder = Builder::new(Shape::new(40, 10).unwrap());
+        for (bin, bytes) in [(0, 4), (1, 6), (7, 3), (9, 20), (31, 7)] {
+            builder.push(bin << 59, bytes).unwrap();
+        }
+        let bytes = builder.finish().unwrap();
+        let mut expected = b"APCH\x01\x03\0\0\x0a\0\0\0\0\0\0\0".to_vec();
+        expected.extend([40, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
+        expected.extend([0; 8]);
+        // First bins: 0; 2, the least above 1, as an object begins with the block; 9; 9. Their
+        // upper parts: two of 0, two of 1, none of 2, none of 3.
+        expected.extend([0b0001_1011, 0, 0, 0, 0, 0, 0, 0]);
+        expected.extend([0; 8]);
+        // Their lower bits: 0, 2, 1, 1.
+        expected.extend([0b0101_0000, 0b0000_0010, 0, 0, 0, 0, 0, 0]);
+        expected.extend([0; 8]);
+        expected.extend(checksum(&expected).to_le_bytes());
+        assert_eq!(bytes, expected);
+    }
+}

@@ -1,0 +1,64 @@
+//! What must hold of an index's bytes, each rule checked by itself.
+
+use super::format::checksums;
+use super::index::{Index, used_before};
+use std::fmt;
+
+/// A rule that an index breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The bucket, if the rule is about one.
+    pub bucket: Option<u64>,
+    /// What should be, and what is.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(bucket) = self.bucket {
+            write!(f, "bucket {bucket}: ")?;
+        }
+        write!(f, "{}", self.what)
+    }
+}
+
+impl Index<'_> {
+    /// Returns every rule that the index breaks; nothing when it is sound: the checksum; places
+    /// of buckets that rise from zero; as many vertices with a value as keys (P2); zeros behind
+    /// the last. Which key leads where, only the keys can tell.
+    #[must_use]
+    pub fn check(&self) -> Vec<Violation> {
+        let mut found = Vec::new();
+        let mut add = |bucket, what| found.push(Violation { bucket, what });
+        if let Some((stored, computed)) = checksums(self.bytes)
+            && stored != computed
+        {
+            add(None, format!("checksum {stored:016x} should be {computed:016x}"));
+        }
+        for bucket in 0..self.buckets() {
+            match self.part(bucket) {
+                Ok(part) => {
+                    let used = used_before(self.stream(), part.bit, 3 * part.third);
+                    if used != part.keys {
+                        let keys = part.keys;
+                        add(
+                            Some(bucket),
+                            format!("{used} vertices have a value, for {keys} keys"),
+                        );
+                    }
+                    if bucket == 0 && (part.bit, part.item) != (0, 0) {
+                        add(
+                            Some(0),
+                            format!("it begins at bit {}, key {}", part.bit, part.item),
+                        );
+                    }
+                }
+                Err(error) => add(Some(bucket), error.to_string()),
+            }
+        }
+        if !self.header.is_zero_behind(self.bytes) {
+            add(None, "bits are set behind the last vertex".to_owned());
+        }
+        found
+    }
+}

@@ -1,0 +1,185 @@
+//! Building an index from keys in rising order.
+
+use super::code::Codes;
+use super::encode::{BucketKeys, Encoder};
+use super::format::{Header, MAX_GROUP_LOG, Start, WHAT, encode};
+use super::index::Index;
+use super::key::KeyBits;
+use super::shape::{MAX_BUCKET_KEYS, MAX_BUCKETS, Shape};
+use crate::bits::{BitWriter, take};
+use crate::{Error, Result};
+
+/// Builds an index while the owner writes its items in the order of their keys.
+///
+/// Memory: the index, 16 bytes a bucket, and one bucket's keys.
+///
+/// ```
+/// use alluvium_filters::trie::{Builder, Codes, Index, Shape, key_of};
+/// let codes = Codes::new(64);
+/// let mut builder = Builder::new(&codes, Shape::new(8), 1)?;
+/// for hash in [3 << 60, 5 << 60, 6 << 60] {
+///     builder.push(&key_of(hash))?;
+/// }
+/// let bytes = builder.finish();
+/// let index = Index::open(&codes, 8, &bytes)?;
+/// assert_eq!(index.lookup(&key_of(5 << 60))?, Some(1));
+/// # Ok::<(), alluvium_filters::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Builder<'c> {
+    codes: &'c Codes,
+    shape: Shape,
+    buckets: u64,
+    starts: Vec<Start>,
+    out: BitWriter,
+    /// The keys of the bucket that is being filled, whose number is that of the starts.
+    bucket: BucketKeys,
+    keys: u64,
+    last: Vec<u8>,
+}
+
+impl<'c> Builder<'c> {
+    /// Begins an index of a number of buckets, as [`Shape::buckets`] computes it.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when a number is out of its range.
+    ///
+    /// # Panics
+    /// When the codes are of another `hmax`.
+    pub fn new(codes: &'c Codes, shape: Shape, buckets: u64) -> Result<Builder<'c>> {
+        shape.verify()?;
+        if !(1..=MAX_BUCKETS).contains(&buckets) {
+            let what = format!("{buckets} buckets of a trie index");
+            return Err(Error::shape(what, format!("1 to {MAX_BUCKETS}")));
+        }
+        assert_eq!(codes.hmax(), shape.hmax, "codes of another hmax");
+        Ok(Builder {
+            codes,
+            shape,
+            buckets,
+            starts: Vec::new(),
+            out: BitWriter::new(),
+            bucket: BucketKeys::new(shape.key_bytes as usize - 8),
+            keys: 0,
+            last: Vec::new(),
+        })
+    }
+
+    /// Adds the next key.
+    ///
+    /// # Errors
+    /// [`Error::Order`] when it is not greater than the one before; [`Error::Shape`] when its
+    /// bucket has [`MAX_BUCKET_KEYS`] already.
+    ///
+    /// # Panics
+    /// When the key has another length than the shape says.
+    pub fn push(&mut self, key: &[u8]) -> Result<()> {
+        assert_eq!(key.len(), self.shape.key_bytes as usize, "bytes of a key");
+        let (bucket, bits) = KeyBits::of(key, self.buckets);
+        if key <= self.last.as_slice() || bucket < self.starts.len() as u64 {
+            let (entry, last) = (super::format::head(key).0, super::format::head(&self.last).0);
+            return Err(Error::Order { entry, last });
+        }
+        self.close_until(bucket);
+        if self.bucket.len() >= MAX_BUCKET_KEYS as usize {
+            let what = format!("more than {MAX_BUCKET_KEYS} keys in a bucket of a trie index");
+            return Err(Error::shape(what, "more buckets"));
+        }
+        self.bucket.push(bits.fraction, bits.rest);
+        self.keys += 1;
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        Ok(())
+    }
+
+    /// Copies a bucket's bits from an index of the same shape and number of buckets. Returns
+    /// whether it did: the bucket must not be begun here, and its first item as far into its
+    /// block as it was there.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the index says something impossible of the bucket.
+    pub fn copy(&mut self, from: &Index<'_>, bucket: u64) -> Result<bool> {
+        let (old, keys) = (from.part(bucket)?, self.keys);
+        let shape = Shape {
+            keys_per_bucket: self.shape.keys_per_bucket,
+            ..from.shape()
+        };
+        let is_begun = bucket < self.starts.len() as u64
+            || (bucket == self.starts.len() as u64 && self.bucket.len() > 0);
+        let block_items = u64::from(self.shape.block_items);
+        let moved = keys % block_items != old.item % block_items;
+        if is_begun || moved || shape != self.shape || from.buckets() != self.buckets {
+            return Ok(false);
+        }
+        self.close_until(bucket);
+        self.starts.push(Start {
+            bit: self.out.len(),
+            item: keys,
+        });
+        for at in (old.bit..old.end).step_by(48) {
+            let count = (old.end - at).min(48) as u32;
+            self.out.push(take(from.stream(), at, count), count);
+        }
+        self.keys += u64::from(old.keys);
+        Ok(true)
+    }
+
+    /// Returns how many keys were added.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    /// Writes the tries of the buckets before one, so that it is the one being filled.
+    fn close_until(&mut self, bucket: u64) {
+        while (self.starts.len() as u64) < bucket {
+            let item = self.keys - self.bucket.len() as u64;
+            self.starts.push(Start {
+                bit: self.out.len(),
+                item,
+            });
+            let encoder = Encoder {
+                codes: self.codes,
+                keys: &self.bucket,
+                block_items: self.shape.block_items,
+                key_bits: self.shape.key_bits(),
+            };
+            let into_block = (item % u64::from(self.shape.block_items)) as u32;
+            encoder.encode(&mut self.out, into_block);
+            self.bucket.clear();
+        }
+    }
+
+    /// Returns the bytes of the index.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<u8> {
+        self.close_until(self.buckets);
+        let header = Header {
+            shape: self.shape,
+            group_log: group_log(&self.starts),
+            keys: self.keys,
+            buckets: self.buckets,
+            bits: self.out.len(),
+        };
+        encode(&header, &self.starts, &self.out.finish())
+    }
+}
+
+/// Returns the logarithm of the most buckets whose starts are near enough to their group's
+/// (T5).
+pub(super) fn group_log(starts: &[Start]) -> u32 {
+    let fits = |log: &u32| {
+        starts.chunks(1 << log).all(|group| {
+            let (Some(base), Some(last)) = (group.first(), group.last()) else {
+                return true;
+            };
+            (last.bit - base.bit).max(last.item - base.item) <= u16::MAX.into()
+        })
+    };
+    (0..=MAX_GROUP_LOG).rev().find(fits).unwrap_or(0)
+}
+
+/// The error for a bucket that an index describes impossibly.
+pub(super) fn damaged(bucket: u64, what: &'static str, expected: &str, found: &str) -> Error {
+    Error::damaged(WHAT, 0, what, expected, format!("{found} (bucket {bucket})"))
+}

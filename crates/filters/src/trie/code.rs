@@ -1,0 +1,289 @@
+//! The code of how many of some keys go left: Huffman for few keys, Elias-gamma for many.
+
+use super::huffman::{MAX_WORD_BITS, Rows, lengths};
+use super::shape::{MAX_BUCKET_KEYS, MAX_HMAX};
+use crate::bits::{BitWriter, peek, take};
+
+/// Bits of a code word that a table finds at once; longer words take a search.
+const FAST_BITS: u32 = 8;
+
+/// The most keys of a trie that is skipped at once, and the most bits it may have for that.
+pub(super) const SMALL: u32 = 6;
+const SMALL_BITS: u32 = 12;
+
+/// The most zeros that begin an Elias-gamma code.
+const MAX_ZEROS: u32 = MAX_BUCKET_KEYS.ilog2() + 1;
+
+const _: () = assert!(2 * MAX_ZEROS < 57, "one load has an Elias-gamma code whole");
+const _: () = assert!(MAX_HMAX <= 1 << u8::BITS, "a symbol is a byte");
+
+/// The codes of all numbers of keys, up to some number by Huffman's algorithm.
+///
+/// They are computed, and the same everywhere; an index stores none. Making them takes
+/// milliseconds: a program makes them once.
+///
+/// ```
+/// use alluvium_filters::trie::Codes;
+/// let codes = Codes::new(64);
+/// assert_eq!(codes.bits(1, 2), 1);
+/// assert_eq!(codes.bits(0, 64), codes.bits(64, 64), "all left and all right share a word");
+/// ```
+///
+/// # Panics
+/// When Huffman codes are asked for more than [`MAX_HMAX`] keys.
+#[derive(Clone, Debug)]
+pub struct Codes {
+    hmax: u32,
+    tables: Vec<Table>,
+    /// For each number of keys, for each choice of [`FAST_BITS`] bits: symbol and bits of the word
+    /// that begins with them; of 0 bits when it is longer.
+    fast: Vec<(u8, u8)>,
+    /// For each number of keys up to [`SMALL`], for each choice of [`SMALL_BITS`] bits: how many
+    /// of them are the whole trie of a dense index; 0 when it is longer.
+    small: Vec<u8>,
+}
+
+/// The code of one number of keys.
+#[derive(Clone, Debug, Default)]
+struct Table {
+    /// Each symbol's word, its first bit lowest, and its bits.
+    words: Vec<(u64, u8)>,
+    /// The symbols in the order of their words.
+    symbols: Vec<u8>,
+    /// For each length in use, from the shortest: the last word of it with ones behind, read
+    /// from its first bit down; the length; the index of the last word's symbol.
+    last: Vec<(u64, u8, u32)>,
+}
+
+impl Codes {
+    /// Creates the codes, with Huffman's for up to `hmax` keys.
+    #[must_use]
+    pub fn new(hmax: u32) -> Codes {
+        assert!(
+            hmax <= MAX_HMAX,
+            "Huffman codes for {hmax} keys, {MAX_HMAX} is the most"
+        );
+        let mut codes = Codes {
+            hmax,
+            tables: vec![Table::default(); 2],
+            fast: vec![(0, 0); 2 << FAST_BITS],
+            small: Vec::new(),
+        };
+        let mut rows = Rows::new();
+        rows.advance();
+        for _ in 2..=hmax {
+            rows.advance();
+            let table = Table::new(&lengths(&rows.weights()), &mut codes.fast);
+            codes.tables.push(table);
+        }
+        codes.small = codes.small_tries();
+        codes
+    }
+
+    fn small_tries(&self) -> Vec<u8> {
+        let choices = 0..1u64 << SMALL_BITS;
+        let tries = (0..=SMALL).flat_map(|keys| choices.clone().map(move |bits| (keys, bits)));
+        let whole = |(keys, bits): (u32, u64)| {
+            let mut stream = BitWriter::new();
+            stream.push(bits, SMALL_BITS);
+            self.trie_end(&stream.finish(), 0, keys).unwrap_or(0) as u8
+        };
+        tries.map(whole).collect()
+    }
+
+    /// Returns where a trie of some keys ends, if that is within the first [`SMALL_BITS`]. Bits
+    /// behind them do not matter: a word that needs one ends behind them, whatever it is.
+    fn trie_end(&self, stream: &[u8], at: u64, keys: u32) -> Option<u64> {
+        if keys < 2 {
+            return Some(at);
+        }
+        let (left, bits) = self.decode(stream, at, keys)?;
+        let at = at + u64::from(bits);
+        if at > SMALL_BITS.into() {
+            return None;
+        }
+        match left {
+            0 => self.trie_end(stream, at, keys),
+            _ => self.trie_end(stream, self.trie_end(stream, at, left)?, keys - left),
+        }
+    }
+
+    /// Returns how many bits the dense trie of some keys has, [`SMALL`] at most, if it is found
+    /// at once; 0 otherwise.
+    #[inline]
+    pub(super) fn small_trie(&self, stream: &[u8], at: u64, keys: u32) -> u32 {
+        let begin = take(stream, at, SMALL_BITS) as usize;
+        let entry = self.small.get((keys as usize) << SMALL_BITS | begin);
+        entry.copied().unwrap_or(0).into()
+    }
+
+    /// Returns up to how many keys are Huffman-coded.
+    #[must_use]
+    pub fn hmax(&self) -> u32 {
+        self.hmax
+    }
+
+    /// Returns how many bits it takes to say that `left` of `keys` keys go left. Two keys or
+    /// more.
+    #[must_use]
+    pub fn bits(&self, left: u32, keys: u32) -> u32 {
+        let symbol = if left == keys { 0 } else { left };
+        match self.tables.get(keys as usize) {
+            Some(table) => u32::from(table.words[symbol as usize].1),
+            None => 2 * (deviation(symbol, keys) + 1).ilog2() + 1,
+        }
+    }
+
+    /// Appends the code of `left` of `keys` keys.
+    pub(super) fn encode(&self, out: &mut BitWriter, left: u32, keys: u32) {
+        assert!(2 <= keys && left <= keys, "{left} of {keys} keys");
+        let symbol = if left == keys { 0 } else { left };
+        if let Some(table) = self.tables.get(keys as usize) {
+            let (word, bits) = table.words[symbol as usize];
+            out.push(word, bits.into());
+            return;
+        }
+        let number = u64::from(deviation(symbol, keys)) + 1;
+        let zeros = number.ilog2();
+        out.push_unary(zeros.into());
+        out.push(number ^ 1 << zeros, zeros);
+    }
+
+    /// Reads how many of `keys` keys (two or more) go left, 0 when all go the same way; and how
+    /// many bits said so. Nothing when no such number has this code.
+    #[inline]
+    pub(super) fn decode(&self, stream: &[u8], at: u64, keys: u32) -> Option<(u32, u32)> {
+        let bits = peek(stream, at);
+        let begin = (bits & ((1 << FAST_BITS) - 1)) as usize;
+        match self.fast.get((keys as usize) << FAST_BITS | begin) {
+            Some(&(symbol, length)) if length != 0 => Some((symbol.into(), length.into())),
+            Some(_) => self.tables.get(keys as usize)?.search(bits),
+            None => gamma(bits, keys),
+        }
+    }
+}
+
+/// Which of the numbers that go left this is, from the likeliest: half of the keys, one less,
+/// one more, …
+fn deviation(left: u32, keys: u32) -> u32 {
+    let half = keys / 2;
+    if left <= half {
+        2 * (half - left)
+    } else {
+        2 * (left - half) - 1
+    }
+}
+
+/// Decodes an Elias-gamma code.
+#[inline]
+fn gamma(bits: u64, keys: u32) -> Option<(u32, u32)> {
+    let zeros = bits.trailing_zeros();
+    if zeros > MAX_ZEROS {
+        return None;
+    }
+    let number = 1 << zeros | (bits >> (zeros + 1) & ((1 << zeros) - 1));
+    let (deviation, half) = ((number - 1) as u32, keys / 2);
+    let left = if deviation % 2 == 0 {
+        half.checked_sub(deviation / 2)?
+    } else {
+        half + deviation / 2 + 1
+    };
+    (left < keys).then_some((left, 2 * zeros + 1))
+}
+
+impl Table {
+    /// Numbers the words: shorter ones first, then lower symbols.
+    fn new(lengths: &[u8], fast: &mut Vec<(u8, u8)>) -> Table {
+        let mut symbols: Vec<u8> = (0..=u8::MAX).take(lengths.len()).collect();
+        symbols.sort_by_key(|&symbol| (lengths[usize::from(symbol)], symbol));
+        let longest = symbols.last().map_or(0, |&symbol| lengths[usize::from(symbol)]);
+        assert!(u32::from(longest) <= MAX_WORD_BITS, "a load brings a whole word");
+        let mut table = Table {
+            words: vec![(0, 0); lengths.len()],
+            symbols,
+            last: Vec::new(),
+        };
+        let fast_at = fast.len();
+        fast.resize(fast_at + (1 << FAST_BITS), (0, 0));
+        let entries = &mut fast[fast_at..];
+        // The next word, from the highest bit of 64 down.
+        let mut next = 0u64;
+        for (index, &symbol) in (0..).zip(&table.symbols) {
+            let length = lengths[usize::from(symbol)];
+            let word = next.reverse_bits();
+            table.words[usize::from(symbol)] = (word, length);
+            if u32::from(length) <= FAST_BITS {
+                let step = 1 << length;
+                let begins = (word as usize..entries.len()).step_by(step);
+                begins.for_each(|begin| entries[begin] = (symbol, length));
+            }
+            let last = next | u64::MAX >> length;
+            match table.last.last_mut() {
+                Some(entry) if entry.1 == length => *entry = (last, length, index),
+                _ => table.last.push((last, length, index)),
+            }
+            next = last.wrapping_add(1);
+        }
+        table
+    }
+
+    /// Finds a long word.
+    #[cold]
+    fn search(&self, bits: u64) -> Option<(u32, u32)> {
+        let bits = bits.reverse_bits();
+        let &(last, length, index) = self.last.iter().find(|(last, ..)| bits <= *last)?;
+        let behind = (last >> (64 - length)) - (bits >> (64 - length));
+        let symbol = self.symbols.get((index as usize).checked_sub(behind as usize)?)?;
+        Some(((*symbol).into(), length.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_read_back() {
+        for hmax in [1, 2, 16, 64, 256] {
+            let codes = Codes::new(hmax);
+            for keys in (2..300).chain([1000, 1001, 65_536, MAX_BUCKET_KEYS]) {
+                let (low, high) = (0..=keys.min(300), keys - keys.min(300)..=keys);
+                let middle = keys / 2 - keys.min(40) / 2..keys / 2 + keys.min(40) / 2;
+                for left in low.chain(high).chain(middle) {
+                    let mut out = BitWriter::new();
+                    out.push(1, 3);
+                    codes.encode(&mut out, left, keys);
+                    let bits = (out.len() - 3) as u32;
+                    assert_eq!(bits, codes.bits(left, keys));
+                    out.push(u64::MAX >> 7, 57);
+                    let found = codes.decode(&out.finish(), 3, keys);
+                    assert_eq!(found, Some((left % keys, bits)), "{left} of {keys}, hmax {hmax}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_codes_never_change_because_indexes_do_not_store_them() {
+        let codes = Codes::new(MAX_HMAX);
+        let words = |keys: u32| -> Vec<String> {
+            let words = codes.tables[keys as usize].words.iter();
+            let text = |&(word, bits): &(u64, u8)| {
+                (0..bits)
+                    .map(|bit| char::from(b'0' + (word >> bit & 1) as u8))
+                    .collect()
+            };
+            words.map(text).collect()
+        };
+        assert_eq!(words(2), ["0", "1"]);
+        assert_eq!(words(3), ["10", "11", "0"]);
+        assert_eq!(words(5), ["110", "111", "00", "01", "10"]);
+        let mut digest = 0u64;
+        for table in &codes.tables {
+            for &(word, bits) in &table.words {
+                digest = (digest ^ word ^ u64::from(bits) << 58).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            }
+        }
+        assert_eq!(digest, 0x5d9b_9a3f_cf84_7ad0);
+    }
+}

@@ -1,0 +1,78 @@
+//! How many bits an index takes for a key, computed before it is built.
+
+use super::code::Codes;
+use super::format::MAX_GROUP_LOG;
+
+impl Codes {
+    /// Returns the expected bits of a trie, for each number of keys up to `most`.
+    ///
+    /// A trie of n keys takes `E[n] = Σ p(s) · (bits(s, n) + E[s] + E[n - s])` over the number
+    /// `s` of keys that go left, which is binomial; the two terms with `E[n]` itself are solved
+    /// for.
+    ///
+    /// ```
+    /// use alluvium_filters::trie::Codes;
+    /// let bits = Codes::new(64).expected_trie_bits(256);
+    /// assert!((bits[256] / 256.0 - 2.379).abs() < 0.001);
+    /// ```
+    #[must_use]
+    pub fn expected_trie_bits(&self, most: u32) -> Vec<f64> {
+        self.expected_sparse_bits(most, 1).swap_remove(0)
+    }
+
+    /// Returns the expected bits of a trie of a sparse index: for each number of items by which
+    /// its first is into its block, for each number of keys up to `most`.
+    #[must_use]
+    pub fn expected_sparse_bits(&self, most: u32, block_items: u32) -> Vec<Vec<f64>> {
+        let blocks = block_items as usize;
+        let mut bits = vec![vec![0.0; most as usize + 1]; blocks];
+        // Probabilities of how many of `keys` keys go left.
+        let mut row = vec![1.0f64];
+        for keys in 1..=most {
+            row.push(0.0);
+            for left in (1..row.len()).rev() {
+                row[left] = f64::midpoint(row[left], row[left - 1]);
+            }
+            row[0] /= 2.0;
+            for into_block in 0..blocks {
+                if into_block + keys as usize > blocks {
+                    bits[into_block][keys as usize] = self.expected(&bits, &row, into_block);
+                }
+            }
+        }
+        bits
+    }
+
+    /// The expected bits of a trie, from those of all smaller ones.
+    fn expected(&self, bits: &[Vec<f64>], row: &[f64], into_block: usize) -> f64 {
+        let keys = row.len() - 1;
+        let mut sum = 0.0;
+        for (left, probability) in row.iter().enumerate() {
+            sum += probability * f64::from(self.bits(left as u32, keys as u32));
+            if left != 0 && left != keys {
+                let right = (into_block + left) % bits.len();
+                sum += probability * (bits[into_block][left] + bits[right][keys - left]);
+            }
+        }
+        sum / (1.0 - row[0] - row[keys])
+    }
+
+    /// Returns the expected bits a key of a dense index, the buckets' places included, when
+    /// buckets have `keys_per_bucket` keys on average: their number in each is Poisson's.
+    #[must_use]
+    pub fn expected_bits_per_key(&self, keys_per_bucket: u32) -> f64 {
+        let mean = f64::from(keys_per_bucket);
+        let most = (mean + 12.0 * mean.sqrt() + 24.0) as u32;
+        let bits = self.expected_trie_bits(most);
+        let mut logarithm = -mean;
+        let mut trie = 0.0;
+        for (keys, bits) in bits.iter().enumerate().skip(1) {
+            logarithm += mean.ln() - (keys as f64).ln();
+            trie += logarithm.exp() * bits;
+        }
+        let largest = trie.max(mean);
+        let fits = |log: &u32| f64::from(1u32 << log) * largest <= f64::from(u16::MAX);
+        let log = (0..=MAX_GROUP_LOG).rev().find(fits).unwrap_or(0);
+        (trie + 32.0 + 128.0 / f64::from(1u32 << log)) / mean
+    }
+}

@@ -1,0 +1,254 @@
+//! The bytes of an index of tries, version 1. Integers little-endian, but for the heads of
+//! keys.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     4  magic "AECT"
+//!      4     1  version, 1
+//!      5     1  logarithm of a group's buckets, 0 to 10
+//!      6     2  up to how many keys tries are Huffman-coded
+//!      8     4  bytes of a key
+//!     12     4  items of a block; 1 for a dense index
+//!     16     8  keys
+//!     24     8  buckets
+//!     32     8  bits of all tries
+//!     40     d  groups, in order
+//! 40 + d     n  a stream of bits: the tries, in the order of their buckets
+//!  … + n     8  XXH3-64 of everything before
+//! ```
+//!
+//! A group; the last one has as many buckets as are left:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     8  the bit at which the tries of its buckets begin
+//!      8     8  the items in the buckets before it
+//!     16  4 · b  for each bucket: at which bit its trie begins (2), and the items in the buckets
+//!               before it (2), less those of the group
+//! ```
+//!
+//! A bucket's bits and items end where the next one's begin. A trie of `n` keys whose first
+//! item is `r` items into its block is nothing if `r + n` is at most a block's items. Else it
+//! is the code of how many keys go left, and unless all go the same way the left trie and the
+//! right one. The codes are defined in `huffman.rs` and `code.rs`: a test there fixes them.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use super::shape::{MAX_BUCKETS, Shape};
+use crate::bits::{TAIL_BYTES, take};
+use crate::{Error, Result};
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::checksum;
+
+/// What errors call the structure.
+pub(super) const WHAT: &str = "trie index";
+
+/// The most buckets of a group, as a logarithm.
+pub(super) const MAX_GROUP_LOG: u32 = 10;
+
+const MAGIC: [u8; 4] = *b"AECT";
+const VERSION: u8 = 1;
+const HEADER_BYTES: u64 = 40;
+const GROUP_BYTES: u64 = 16;
+const BUCKET_BYTES: u64 = 4;
+const CHECKSUM_BYTES: u64 = 8;
+
+/// Returns a hash as a key: its bytes in the order in which keys sort.
+#[must_use]
+pub fn key_of(hash: u64) -> [u8; 8] {
+    hash.to_be_bytes()
+}
+
+/// Returns the first 64 bits of a key as a number that sorts as they do, and its other bytes.
+#[inline]
+pub(super) fn head(key: &[u8]) -> (u64, &[u8]) {
+    let split = key.split_first_chunk();
+    split.map_or((0, key), |(head, rest)| (u64::from_be_bytes(*head), rest))
+}
+
+/// What the first bytes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) shape: Shape,
+    pub(super) group_log: u32,
+    pub(super) keys: u64,
+    pub(super) buckets: u64,
+    pub(super) bits: u64,
+}
+
+/// Where a bucket begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Start {
+    /// The bit at which its trie begins.
+    pub(super) bit: u64,
+    /// The items in the buckets before it.
+    pub(super) item: u64,
+}
+
+/// Encodes an index from where its buckets begin and the bytes of its stream.
+pub(super) fn encode(header: &Header, starts: &[Start], stream: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(stream.len() + starts.len() * 5 + 64);
+    let shape = &header.shape;
+    Writer::new(&mut bytes)
+        .bytes(&MAGIC)
+        .u8(VERSION)
+        .u8(header.group_log as u8)
+        .u16(shape.hmax as u16)
+        .u32(shape.key_bytes)
+        .u32(shape.block_items)
+        .u64(header.keys)
+        .u64(header.buckets)
+        .u64(header.bits);
+    for group in starts.chunks(1 << header.group_log) {
+        let Some(base) = group.first() else { break };
+        Writer::new(&mut bytes).u64(base.bit).u64(base.item);
+        for start in group {
+            let (bit, item) = (start.bit - base.bit, start.item - base.item);
+            assert!(bit.max(item) <= u16::MAX.into(), "T5");
+            Writer::new(&mut bytes).u16(bit as u16).u16(item as u16);
+        }
+    }
+    bytes.extend_from_slice(stream);
+    let sum = checksum(&bytes);
+    Writer::new(&mut bytes).u64(sum);
+    bytes
+}
+
+impl Header {
+    /// Reads the header, and checks it against the length of the bytes.
+    pub(super) fn read(bytes: &[u8]) -> Result<Header> {
+        let bad = |at, what, expected: String, found: String| Error::damaged(WHAT, at, what, expected, found);
+        let mut reader = Reader::new(bytes);
+        let mut read = || -> std::result::Result<_, Truncated> {
+            let magic = reader.take(MAGIC.len())?;
+            let small = (reader.u8()?, reader.u8()?, reader.u16()?);
+            let shape = (reader.u32()?, reader.u32()?);
+            Ok((magic, small, shape, [reader.u64()?, reader.u64()?, reader.u64()?]))
+        };
+        let (magic, (version, group_log, hmax), (key_bytes, block_items), [keys, buckets, bits]) = read()
+            .map_err(|short| {
+                let expected = format!("{HEADER_BYTES} bytes or more");
+                bad(0, "length", expected, short.to_string())
+            })?;
+        if magic != MAGIC || version != VERSION {
+            let found = format!("{magic:02x?} {version}");
+            return Err(bad(0, "magic and version", "AECT 1".into(), found));
+        }
+        let shape = Shape {
+            key_bytes,
+            hmax: hmax.into(),
+            block_items,
+            ..Shape::new(key_bytes)
+        };
+        shape
+            .verify()
+            .map_err(|error| bad(6, "shape", "one that exists".into(), error.to_string()))?;
+        if u32::from(group_log) > MAX_GROUP_LOG || !(1..=MAX_BUCKETS).contains(&buckets) {
+            let found = format!("groups of 2^{group_log}, {buckets} buckets");
+            let expected = format!("groups of at most 2^{MAX_GROUP_LOG}, 1 to {MAX_BUCKETS} buckets");
+            return Err(bad(5, "buckets", expected, found));
+        }
+        let header = Header {
+            shape,
+            group_log: group_log.into(),
+            keys,
+            buckets,
+            bits,
+        };
+        if header.len() != Some(bytes.len() as u64) {
+            let expected = header.len().map_or("less".into(), |len| len.to_string());
+            return Err(bad(0, "length in bytes", expected, bytes.len().to_string()));
+        }
+        Ok(header)
+    }
+
+    /// The bytes of an index; nothing when no machine has as many.
+    fn len(&self) -> Option<u64> {
+        let stream = (self.bits.div_ceil(64))
+            .checked_mul(8)?
+            .checked_add(TAIL_BYTES as u64)?;
+        self.stream_at().checked_add(stream)?.checked_add(CHECKSUM_BYTES)
+    }
+
+    /// Where the stream of bits begins.
+    fn stream_at(&self) -> u64 {
+        let groups = self.buckets.div_ceil(1 << self.group_log);
+        HEADER_BYTES + groups * GROUP_BYTES + self.buckets * BUCKET_BYTES
+    }
+
+    /// The bytes of the stream of bits.
+    pub(super) fn stream<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        let end = bytes.len().saturating_sub(CHECKSUM_BYTES as usize);
+        bytes.get(self.stream_at() as usize..end).unwrap_or_default()
+    }
+
+    /// Where a bucket begins; behind the last one, where that ends. Nothing past it.
+    #[inline]
+    pub(super) fn start(&self, bytes: &[u8], bucket: u64) -> Option<Start> {
+        if bucket >= self.buckets {
+            return (bucket == self.buckets).then_some(Start {
+                bit: self.bits,
+                item: self.keys,
+            });
+        }
+        let group = bucket >> self.group_log;
+        let at = HEADER_BYTES + group * GROUP_BYTES + (group << self.group_log) * BUCKET_BYTES;
+        let (base_bit, base_item) = (take_u64(bytes, at)?, take_u64(bytes, at + 8)?);
+        let at = at + GROUP_BYTES + (bucket & ((1 << self.group_log) - 1)) * BUCKET_BYTES;
+        let both = bytes.get(at as usize..)?.first_chunk()?;
+        let both = u32::from_le_bytes(*both);
+        Some(Start {
+            bit: base_bit.checked_add((both & 0xffff).into())?,
+            item: base_item.checked_add((both >> 16).into())?,
+        })
+    }
+
+    /// Returns whether the bits behind the last trie are all zero.
+    pub(super) fn is_zero_behind(&self, bytes: &[u8]) -> bool {
+        let stream = self.stream(bytes);
+        (self.bits..stream.len() as u64 * 8).all(|bit| take(stream, bit, 1) == 0)
+    }
+}
+
+#[inline]
+fn take_u64(bytes: &[u8], at: u64) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at as usize..)?.first_chunk()?))
+}
+
+/// The checksum in the bytes, and that of the bytes.
+pub(super) fn checksums(bytes: &[u8]) -> Option<(u64, u64)> {
+    let (rest, stored) = bytes.split_last_chunk()?;
+    Some((u64::from_le_bytes(*stored), checksum(rest)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Builder, Codes};
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_an_index_are_these() {
+        let codes = Codes::new(64);
+        let mut builder = Builder::new(&codes, Shape::new(9), 2).unwrap();
+        // Bucket 0: three keys, one of them left, the others apart in their second bit. Bucket
+        // 1: two keys apart in the first bit of their last byte, 64 levels down.
+        for key in [[0x10u8, 0], [0x40, 0], [0x60, 0], [0x80, 0], [0x80, 0x80]] {
+            let mut bytes = [0; 9];
+            bytes[0] = key[0];
+            bytes[8] = key[1];
+            builder.push(&bytes).unwrap();
+        }
+        let bytes = builder.finish();
+        let mut expected = b"AECT\x01\x0a\x40\0\x09\0\0\0\x01\0\0\0".to_vec();
+        expected.extend([
+            5, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 68, 0, 0, 0, 0, 0, 0, 0,
+        ]);
+        expected.extend([0; 16]);
+        expected.extend([0, 0, 0, 0, 3, 0, 3, 0]);
+        // 1 of 3 is "11", 1 of 2 is "1"; then 64 times "0" for all of 2, and "1" for 1 of 2.
+        expected.extend([0b111, 0, 0, 0, 0, 0, 0, 0, 0b1000, 0, 0, 0, 0, 0, 0, 0]);
+        expected.extend([0; TAIL_BYTES]);
+        expected.extend(checksum(&expected).to_le_bytes());
+        assert_eq!(bytes, expected);
+        assert_eq!(key_of(0x0102_0304_0506_0708), [1, 2, 3, 4, 5, 6, 7, 8]);
+    }
+}

@@ -1,0 +1,127 @@
+//! Huffman codes of Binomial(C, ½), the same on every machine: whole numbers only.
+
+/// The most bits of a code word: one load of a stream brings all of them.
+pub(super) const MAX_WORD_BITS: u32 = 56;
+
+/// Bits of the weights' sum. Symbols rarer than one in 2^44 count as one: it bounds their
+/// words.
+const WEIGHT_BITS: u32 = 44;
+
+/// The rows of Pascal's triangle, each with the sum 2^60 but for rounding.
+pub(super) struct Rows {
+    keys: usize,
+    row: Vec<u64>,
+}
+
+impl Rows {
+    /// Begins before the row of one key.
+    pub(super) fn new() -> Rows {
+        Rows {
+            keys: 0,
+            row: vec![1 << 60],
+        }
+    }
+
+    /// Goes to the next row: of how many keys go left of one key more.
+    pub(super) fn advance(&mut self) {
+        self.keys += 1;
+        self.row.push(0);
+        for left in (1..=self.keys).rev() {
+            self.row[left] = u64::midpoint(self.row[left], self.row[left - 1]);
+        }
+        self.row[0] /= 2;
+    }
+
+    /// Returns the weights of the symbols: 0 for "all keys go the same way", and 1 to C - 1.
+    pub(super) fn weights(&self) -> Vec<u64> {
+        let scaled = |weight: u64| (weight >> (60 - WEIGHT_BITS)).max(1);
+        let all = scaled(self.row[0]) + scaled(self.row[0]);
+        let rest = self.row[1..self.keys].iter().map(|&weight| scaled(weight));
+        std::iter::once(all).chain(rest).collect()
+    }
+}
+
+/// Returns the bits of each symbol's code word. The two lightest nodes are joined until one is
+/// left; of equal ones, symbols come before joined nodes and lower symbols first.
+pub(super) fn lengths(weights: &[u64]) -> Vec<u8> {
+    let mut leaves: Vec<usize> = (0..weights.len()).collect();
+    leaves.sort_by_key(|&symbol| (weights[symbol], symbol));
+    // Nodes are numbered: the leaves in rising order of weight, then joined nodes, whose
+    // weights rise by themselves.
+    let mut heavy: Vec<u64> = leaves.iter().map(|&symbol| weights[symbol]).collect();
+    let mut parents = vec![0; weights.len()];
+    let (mut next_leaf, mut next_joined) = (0, weights.len());
+    while heavy.len() < 2 * weights.len() - 1 {
+        let mut sum = 0;
+        for _ in 0..2 {
+            let joined_is_lighter = heavy
+                .get(next_joined)
+                .is_some_and(|joined| next_leaf == weights.len() || *joined < heavy[next_leaf]);
+            let next = if joined_is_lighter {
+                &mut next_joined
+            } else {
+                &mut next_leaf
+            };
+            sum += heavy[*next];
+            parents[*next] = heavy.len();
+            *next += 1;
+        }
+        heavy.push(sum);
+        parents.push(0);
+    }
+    let mut depths = vec![0u8; heavy.len()];
+    for node in (0..heavy.len() - 1).rev() {
+        depths[node] = depths[parents[node]] + 1;
+    }
+    let mut lengths = vec![0; weights.len()];
+    for (node, &symbol) in leaves.iter().enumerate() {
+        lengths[symbol] = depths[node];
+    }
+    lengths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::shape::MAX_HMAX;
+    use super::*;
+
+    #[test]
+    fn code_words_fill_the_tree_and_fit_a_load() {
+        let mut rows = Rows::new();
+        rows.advance();
+        for keys in 2..=MAX_HMAX as usize {
+            rows.advance();
+            let lengths = lengths(&rows.weights());
+            assert_eq!(lengths.len(), keys);
+            let kraft: u64 = lengths.iter().map(|&bits| 1u64 << (60 - u32::from(bits))).sum();
+            assert_eq!(kraft, 1 << 60, "{keys} keys: {lengths:?}");
+            assert!(lengths.iter().all(|&bits| u32::from(bits) <= MAX_WORD_BITS));
+        }
+    }
+
+    #[test]
+    fn likelier_symbols_have_no_longer_words_and_none_is_longer_than_in_a_naive_tree() {
+        let mut rows = Rows::new();
+        (0..40).for_each(|_| rows.advance());
+        let weights = rows.weights();
+        let lengths = lengths(&weights);
+        for (a, b) in (0..40).flat_map(|a| (0..40).map(move |b| (a, b))) {
+            assert!(weights[a] <= weights[b] || lengths[a] <= lengths[b], "{a} {b}");
+        }
+        // The cost of a Huffman tree is the sum of its joined nodes, however ties are broken.
+        let mut heap: std::collections::BinaryHeap<_> =
+            weights.iter().map(|&weight| std::cmp::Reverse(weight)).collect();
+        let mut cost = 0;
+        while heap.len() > 1 {
+            let sum = heap.pop().unwrap().0 + heap.pop().unwrap().0;
+            cost += sum;
+            heap.push(std::cmp::Reverse(sum));
+        }
+        let ours: u64 = weights
+            .iter()
+            .zip(&lengths)
+            .map(|(weight, &bits)| weight * u64::from(bits))
+            .sum();
+        assert_eq!(ours, cost);
+    }
+}

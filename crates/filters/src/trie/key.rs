@@ -1,0 +1,65 @@
+//! A hashed key as its bucket, and the bits that tell it from others of the bucket.
+
+use super::format::head;
+
+/// The bits of a key that a trie branches on.
+///
+/// The bucket is the whole part of `first 64 bits · buckets / 2^64`, for any number of buckets.
+/// The fraction's 64 bits come first: they rise with the key within a bucket, and equal
+/// fractions of one bucket mean equal first 64 bits. Then come the key's other bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyBits<'k> {
+    pub(super) fraction: u64,
+    pub(super) rest: &'k [u8],
+}
+
+impl<'k> KeyBits<'k> {
+    /// Splits a key into its bucket and its bits.
+    #[inline]
+    pub(super) fn of(key: &'k [u8], buckets: u64) -> (u64, KeyBits<'k>) {
+        let (head, rest) = head(key);
+        let product = u128::from(head) * u128::from(buckets);
+        let fraction = product as u64;
+        ((product >> 64) as u64, KeyBits { fraction, rest })
+    }
+
+    /// Returns whether the bit at a depth is set. Past the key's end, none is.
+    #[inline]
+    pub(super) fn goes_right(self, depth: u32) -> bool {
+        bit(self.fraction, self.rest, depth)
+    }
+}
+
+/// The bit at a depth of a fraction and the rest of its key.
+#[inline]
+pub(super) fn bit(fraction: u64, rest: &[u8], depth: u32) -> bool {
+    if depth < 64 {
+        return fraction >> (63 - depth) & 1 == 1;
+    }
+    let at = depth - 64;
+    rest.get((at / 8) as usize)
+        .is_some_and(|byte| byte >> (7 - at % 8) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn bits_rise_with_the_key_within_a_bucket(mut keys in proptest::collection::vec(any::<[u8; 10]>(), 2..40), buckets in 1u64..1 << 33, near: bool) {
+            if near {
+                keys.iter_mut().for_each(|key| key[..7].fill(0xfe));
+            }
+            keys.sort_unstable();
+            keys.dedup();
+            let split: Vec<_> = keys.iter().map(|key| KeyBits::of(key, buckets)).collect();
+            for pair in split.windows(2) {
+                let bits = |key: KeyBits<'_>| (0..80).map(|depth| key.goes_right(depth)).collect::<Vec<_>>();
+                prop_assert!((pair[0].0, bits(pair[0].1)) < (pair[1].0, bits(pair[1].1)));
+                prop_assert!(pair[1].0 < buckets);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! No bytes make the readers of unpaged structures panic, loop for ever or allocate without
+//! bound; damage is reported.
+
+use alluvium_filters::{cuckoo, pachash, perfect, trie};
+
+/// Damages sound bytes in many ways and hands them on: flipped bits, overwritten bytes and
+/// words, cut and lengthened ends, and random bytes.
+fn damaged(sound: &[u8], rounds: u32, seed: u64, mut read: impl FnMut(&[u8])) {
+    let mut random = fastrand::Rng::with_seed(seed);
+    for round in 0..rounds {
+        let mut bytes = sound.to_vec();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(..bytes.len());
+            match round % 6 {
+                0 => bytes[at] ^= 1 << random.u8(0..8),
+                1 => bytes[at] = random.u8(..),
+                2 => bytes[at..].iter_mut().take(8).for_each(|byte| *byte = 0xff),
+                3 => bytes[at..]
+                    .iter_mut()
+                    .take(8)
+                    .for_each(|byte| *byte = random.u8(..)),
+                4 => bytes.truncate(at.max(1)),
+                _ => bytes.extend((0..at % 64).map(|_| random.u8(..))),
+            }
+        }
+        read(&bytes);
+    }
+    for len in 0..sound.len().min(200) {
+        let bytes: Vec<u8> = (0..len).map(|_| random.u8(..)).collect();
+        read(&bytes);
+        read(&sound[..len]);
+    }
+}
+
+#[test]
+fn damaged_cuckoo_filters_make_nothing_panic_and_are_reported() {
+    use cuckoo::{Filter, Shape, Table, encode};
+    for shape in [Shape::alternate(5).unwrap(), Shape::xor(4, 15).unwrap()] {
+        let mut table = Table::new(shape, 3);
+        let mut random = fastrand::Rng::with_seed(3);
+        while table.load() < 0.8 {
+            table.insert(random.u64(..), 1).unwrap();
+        }
+        let sound = encode(&table);
+        assert!(Filter::open(&sound).unwrap().check().is_empty());
+        damaged(&sound, 3000, 4, |bytes| {
+            let Ok(filter) = Filter::open(bytes) else {
+                return;
+            };
+            for hash in 0..20u64 {
+                let hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                assert_eq!(filter.may_hold(hash), filter.candidates(hash).next().is_some());
+            }
+            assert_eq!(filter.check().is_empty(), bytes == sound);
+        });
+    }
+}
+
+#[test]
+fn damaged_tries_make_nothing_panic_and_are_reported() {
+    use trie::{Builder, Change, Codes, Index, Shape, key_of};
+    let codes = Codes::new(64);
+    for (block_items, buckets) in [(1, 9), (1, 1), (7, 5)] {
+        let shape = Shape {
+            block_items,
+            ..Shape::new(8)
+        };
+        let mut builder = Builder::new(&codes, shape, buckets).unwrap();
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut hashes: Vec<u64> = (0..700).map(|_| random.u64(..)).collect();
+        hashes.sort_unstable();
+        hashes
+            .iter()
+            .for_each(|&hash| builder.push(&key_of(hash)).unwrap());
+        let sound = builder.finish();
+        assert!(Index::open(&codes, 8, &sound).unwrap().check().is_empty());
+        let mut opened = 0;
+        damaged(&sound, 4000, 6, |bytes| {
+            let Ok(index) = Index::open(&codes, 8, bytes) else {
+                return;
+            };
+            opened += 1;
+            for hash in hashes.iter().step_by(40) {
+                index.prefetch(&key_of(*hash));
+                let _ = index.lookup(&key_of(*hash));
+            }
+            assert_eq!(index.check().is_empty(), bytes == sound);
+            let changes = [(key_of(hashes[opened % 700]), Change::Delete)];
+            let read = |items: std::ops::Range<u64>| -> Result<Vec<[u8; 8]>, alluvium_filters::Error> {
+                let items = items.start.min(700) as usize..items.end.min(700) as usize;
+                let items = hashes.get(items).unwrap_or_default();
+                Ok(items.iter().map(|&hash| key_of(hash)).collect())
+            };
+            let _ = index.update(&codes, &changes, read);
+        });
+        assert!(opened > 1000, "{opened} were opened");
+    }
+}
+
+#[test]
+fn a_trie_of_nothing_but_one_sided_words_ends_in_an_error() {
+    use trie::{Builder, Codes, Index, Shape, key_of};
+    let codes = Codes::new(64);
+    let mut builder = Builder::new(&codes, Shape::new(8), 1).unwrap();
+    (0..60).for_each(|hash| builder.push(&key_of(hash << 58)).unwrap());
+    let mut bytes = builder.finish();
+    let at = bytes.len() - 24;
+    // Of 2 keys, zeros say "all the same way", for ever.
+    bytes[40 + 20..at].fill(0);
+    let index = Index::open(&codes, 8, &bytes).unwrap();
+    let text = index.lookup(&key_of(u64::MAX)).unwrap_err().to_string();
+    assert!(text.contains("trie index") && text.contains("bucket 0"), "{text}");
+}
+
+#[test]
+fn damaged_block_indexes_make_nothing_panic_and_are_reported() {
+    use pachash::{Builder, Index, Shape};
+    for bins_log in [0, 3, 9] {
+        let mut random = fastrand::Rng::with_seed(6);
+        let mut hashes: Vec<u64> = (0..4000).map(|_| random.u64(..)).collect();
+        hashes.sort_unstable();
+        let mut builder = Builder::new(Shape::with_bins(400_000, 300, bins_log).unwrap());
+        hashes.iter().for_each(|&hash| builder.push(hash, 100).unwrap());
+        let sound = builder.finish().unwrap();
+        assert!(Index::open(&sound).unwrap().check().is_empty());
+        let mut opened = 0;
+        damaged(&sound, 1500, 7, |bytes| {
+            let Ok(index) = Index::open(bytes) else {
+                return;
+            };
+            opened += 1;
+            for hash in hashes.iter().step_by(100).chain(&[0, u64::MAX]) {
+                if let Ok(blocks) = index.blocks(*hash) {
+                    assert!(blocks.start <= blocks.end && blocks.end <= index.shape().blocks());
+                }
+            }
+            assert_eq!(index.check().is_empty(), bytes == sound);
+        });
+        assert!(opened > 500, "{opened} were opened");
+    }
+}
+
+#[test]
+fn damaged_perfect_hashes_make_nothing_panic_and_are_reported() {
+    use perfect::{Builder, Index};
+    let mut random = fastrand::Rng::with_seed(8);
+    let mut keys: Vec<[u8; 12]> = (0..1200).map(|_| [0; 12].map(|_: u8| random.u8(..))).collect();
+    keys.sort_unstable();
+    let mut builder = Builder::new(12, 70, |_, _| {}).unwrap();
+    keys.iter().for_each(|key| builder.push(key).unwrap());
+    let sound = builder.finish().unwrap();
+    assert!(Index::open(12, &sound).unwrap().check().is_empty());
+    let mut opened = 0;
+    damaged(&sound, 4000, 9, |bytes| {
+        let Ok(index) = Index::open(12, bytes) else {
+            return;
+        };
+        opened += 1;
+        for key in keys.iter().step_by(40) {
+            if let Ok(Some(place)) = index.lookup(key) {
+                assert!(index.items(index.bucket_of(key)).unwrap().contains(&place));
+            }
+        }
+        assert_eq!(index.check().is_empty(), bytes == sound);
+        let mut builder = Builder::new(12, 70, |_, _| {}).unwrap();
+        let _ = builder.copy(&index, 3);
+    });
+    assert!(opened > 1000, "{opened} were opened");
+}

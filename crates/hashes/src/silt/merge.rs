@@ -1,0 +1,115 @@
+//! From hash stores and a sorted store to the next sorted store.
+
+use super::slots::{Layout, Slot, State};
+use super::{HashedKey, Result};
+use alluvium_filters::trie::{self, Builder, Change, Codes, Shape};
+use std::cmp::Ordering;
+
+/// An item with its hashed key, in whose order it is.
+#[derive(Clone, Debug)]
+pub struct Keyed<T> {
+    /// The hashed key.
+    pub key: HashedKey,
+    /// The item.
+    pub item: T,
+}
+
+impl<T> PartialEq for Keyed<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl<T> Eq for Keyed<T> {}
+
+impl<T> PartialOrd for Keyed<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Keyed<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key.cmp(&other.key)
+    }
+}
+
+/// An entry of a hash store.
+#[derive(Clone, Debug)]
+pub struct Young<T> {
+    /// Its key and item.
+    pub entry: Keyed<T>,
+    /// Whether it has a value or says that its key is deleted.
+    pub state: State,
+    /// Which hash store it is of: younger ones have greater numbers.
+    pub store: u64,
+}
+
+/// Merges the entries of hash stores, sorted by key, with those of the sorted store. Of equal
+/// keys that of the youngest store counts (S1); deleted keys go, and so do their deletions, as
+/// no older store is left for them to hide (S4).
+pub fn merge<T>(
+    sorted: impl Iterator<Item = Keyed<T>>,
+    young: impl Iterator<Item = Young<T>>,
+) -> impl Iterator<Item = Keyed<T>> {
+    let mut young = young.peekable();
+    let youngest = std::iter::from_fn(move || {
+        let mut best = young.next()?;
+        while let Some(other) = young.next_if(|other| other.entry.key == best.entry.key) {
+            if other.store > best.store {
+                best = other;
+            }
+        }
+        let change = match best.state {
+            State::Value => Change::Put,
+            State::Deleted => Change::Delete,
+        };
+        Some((best.entry, change))
+    });
+    trie::merge(sorted, youngest).map(|(_, entry)| entry)
+}
+
+/// Makes the slots of a sorted store and its index in one pass over sorted entries.
+#[derive(Debug)]
+pub struct SortedBuilder<'c> {
+    layout: Layout,
+    index: Builder<'c>,
+}
+
+impl<'c> SortedBuilder<'c> {
+    /// Begins a store of about `keys` keys.
+    ///
+    /// # Errors
+    /// [`super::Error::Index`] when the codes cannot be those of an index.
+    pub fn new(codes: &'c Codes, layout: Layout, keys: u64) -> Result<SortedBuilder<'c>> {
+        let shape = Shape {
+            hmax: codes.hmax(),
+            ..Shape::new(HashedKey::BYTES)
+        };
+        Ok(SortedBuilder {
+            layout,
+            index: Builder::new(codes, shape, shape.buckets(keys))?,
+        })
+    }
+
+    /// Appends the slot of the next key to `out`.
+    ///
+    /// # Errors
+    /// [`super::Error::TooLong`] when it does not fit, [`super::Error::Index`] when the hashed
+    /// key is not greater than the one before.
+    pub fn push(&mut self, hashed: HashedKey, key: &[u8], value: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        self.index.push(&hashed.bytes())?;
+        let slot = Slot {
+            state: State::Value,
+            key,
+            value,
+        };
+        self.layout.encode(Some(&slot), out)
+    }
+
+    /// Returns the bytes of the index: item i is slot i.
+    #[must_use]
+    pub fn finish(self) -> Vec<u8> {
+        self.index.finish()
+    }
+}

@@ -1,0 +1,3 @@
+//! Unordered dictionaries against naive twins, through the public interface.
+
+mod silt;
