@@ -18,12 +18,20 @@
 //! - **M2** A clock never charges an access for time before it was issued: what an idle device did
 //!   not do is lost.
 
+mod alias;
 pub mod costs;
 pub mod fit;
 pub mod nodes;
+mod parameter;
+pub mod popularity;
 pub mod presets;
 mod profile;
+mod random;
 pub mod translate;
 
+pub use alias::Alias;
 pub use costs::{Affine, Dam, Pdam};
+pub use parameter::BadParameter;
+pub use popularity::Popularity;
 pub use profile::best_node;
+pub use random::Random;
