@@ -21,6 +21,8 @@
 mod alias;
 pub mod costs;
 pub mod fit;
+pub mod lsm;
+mod minimum;
 pub mod nodes;
 mod parameter;
 pub mod popularity;
