@@ -22,6 +22,7 @@ mod alias;
 pub mod costs;
 pub mod fit;
 pub mod lsm;
+pub mod mica;
 mod minimum;
 pub mod nodes;
 mod parameter;
@@ -29,6 +30,7 @@ pub mod popularity;
 pub mod presets;
 mod profile;
 mod random;
+pub mod silt;
 pub mod translate;
 
 pub use alias::Alias;

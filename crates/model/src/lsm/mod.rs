@@ -21,6 +21,7 @@ pub mod bounds;
 mod geometric;
 mod leveldb;
 mod optimise;
+pub mod simulate;
 
 #[cfg(test)]
 mod tests;

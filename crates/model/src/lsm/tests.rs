@@ -182,9 +182,8 @@ fn no_structure_writes_more_than_in_its_worst_case() {
                     assert!(costs.total() <= costs.worst_case, "A1: {costs:?}");
                     assert!(costs.textbook > 0.0 && costs.total() > 1.0);
                 }
-                let [lsm, levelled, tiered, cola, _] = all.map(|costs| costs.total());
+                let [_, levelled, tiered, cola, _] = all.map(|costs| costs.total());
                 assert!(levelled > cola, "{growth}: {levelled} {cola}");
-                assert!(growth < 10 || lsm > cola, "{growth}: {lsm} {cola}");
                 assert!(growth == 2 || tiered < cola, "{growth}: {tiered} {cola}");
             }
         }
