@@ -30,6 +30,7 @@ pub mod popularity;
 pub mod presets;
 mod profile;
 mod random;
+pub mod recycling;
 pub mod silt;
 pub mod translate;
 

@@ -1,7 +1,7 @@
 //! Where popularity comes from: uniform, Zipf, or counts that were measured.
 
 use super::{Group, Popularity};
-use crate::parameter::{BadParameter, at_least, require};
+use crate::parameter::{BadParameter, at_least, positive, require};
 use std::collections::HashMap;
 use std::hash::Hash;
 
@@ -102,6 +102,29 @@ impl Popularity {
             start += keys;
         }
         Ok(Popularity::from_groups(groups))
+    }
+
+    /// Returns the popularity that is in proportion to weights. Only equal weights are one group.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if there are fewer than two weights, or one is not positive and finite.
+    pub fn weighted(weights: &[f64]) -> Result<Popularity, BadParameter> {
+        number_of(weights.len() as u64)?;
+        for &weight in weights {
+            positive("a weight", weight)?;
+        }
+        let mut sorted = weights.to_vec();
+        sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+        let sum: f64 = sorted.iter().sum();
+        require("the sum of the weights", sum, sum.is_finite(), "finite")?;
+        let spread = sorted[0] / sum < 1.0;
+        require("the largest weight", sorted[0], spread, "not all there is")?;
+        let groups = sorted.chunk_by(|a, b| a == b);
+        Ok(Popularity::from_groups(
+            groups
+                .map(|group| Group::new(group.len() as f64, group[0] / sum))
+                .collect(),
+        ))
     }
 
     /// Returns the popularity in a trace of requests, each given by its key.
