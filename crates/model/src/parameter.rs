@@ -55,16 +55,6 @@ pub(crate) fn at_least(
     require(name, value, value.is_finite() && value >= least, must)
 }
 
-/// Returns a share: from 0 to 1, neither included.
-pub(crate) fn share(name: &'static str, value: f64) -> Result<f64, BadParameter> {
-    require(
-        name,
-        value,
-        value > 0.0 && value < 1.0,
-        "between 0 and 1, neither included",
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,9 +63,7 @@ mod tests {
     fn numbers_that_are_none_pass_no_rule() {
         assert!(positive("x", f64::NAN).is_err() && positive("x", f64::INFINITY).is_err());
         assert!(at_least("x", f64::NAN, 0.0, "at least 0").is_err());
-        assert!(share("x", f64::NAN).is_err() && share("x", 1.0).is_err());
         assert_eq!(positive("x", 2.0), Ok(2.0));
-        assert_eq!(share("x", 0.5), Ok(0.5));
         let refused = at_least("the fanout", 1.0, 2.0, "at least 2, and finite").unwrap_err();
         assert_eq!(
             refused.to_string(),
