@@ -2,15 +2,21 @@
 //!
 //! *Knows*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses,
 //! how a sequence of accesses translates from one model to another, the parameters of real devices,
-//! how to find them from measurements, and which nodes of B-trees and Bε-trees cost least.
+//! how to find them from measurements, and which nodes of B-trees and Bε-trees cost least. It also
+//! knows how popular keys are, and what structures write, read and keep in memory for that:
+//! LSM-trees, LevelDB, COLA, SAMT, SILT, MICA, and buffers of insertions.
 //!
 //! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is told.
+//! What is random is drawn from a seed that the caller names.
 //!
-//! *Read in this order*: [`costs`], [`translate`], [`presets`], [`fit`], [`nodes`], `profile.rs`
-//! (devices as stores are told of them, and the length of nodes).
+//! *Read in this order*: [`costs`], [`translate`], [`presets`], [`fit`], [`nodes`], [`mix`],
+//! [`pdam`], `profile.rs` (devices as stores are told of them, and the length of nodes); then
+//! [`popularity`], [`lsm`], [`silt`], [`mica`], [`recycling`]. All refuse parameters with
+//! [`BadParameter`] and draw from [`Random`] and [`Alias`]; `minimum.rs` finds minima.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
-//! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*.
+//! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*. The structures are of
+//! *Lim* (see [`popularity`]) and *Conway* (see [`lsm`]).
 //!
 //! Invariants:
 //!
@@ -18,12 +24,27 @@
 //! - **M2** A clock never charges an access for time before it was issued: what an idle device did
 //!   not do is lost.
 
+mod alias;
 pub mod costs;
 pub mod fit;
+pub mod lsm;
+pub mod mica;
+mod minimum;
+pub mod mix;
 pub mod nodes;
+mod parameter;
+pub mod pdam;
+pub mod popularity;
 pub mod presets;
 mod profile;
+mod random;
+pub mod recycling;
+pub mod silt;
 pub mod translate;
 
+pub use alias::Alias;
 pub use costs::{Affine, Dam, Pdam};
+pub use parameter::BadParameter;
+pub use popularity::Popularity;
 pub use profile::best_node;
+pub use random::Random;

@@ -16,26 +16,7 @@
 //! # Ok::<(), alluvium_model::nodes::BadParameter>(())
 //! ```
 
-use std::fmt;
-
-/// A parameter for which there is no cost.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BadParameter {
-    /// What it is.
-    pub name: &'static str,
-    /// Its value.
-    pub value: f64,
-    /// What it must be.
-    pub must: &'static str,
-}
-
-impl fmt::Display for BadParameter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} is {}: it must be {}", self.name, self.value, self.must)
-    }
-}
-
-impl std::error::Error for BadParameter {}
+pub use crate::parameter::BadParameter;
 
 /// What operations cost, in setups for each unit of ln(N/M).
 #[derive(Clone, Copy, Debug, PartialEq)]

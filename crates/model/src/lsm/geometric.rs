@@ -1,0 +1,197 @@
+//! Structures whose levels grow by one factor: LSM-trees, COLA, SAMT (Lim §4.4 and Algorithm 4;
+//! Conway §2.2).
+//!
+//! ```text
+//!              what is merged                        a level writes, for each item, at most
+//!   LSM-tree   a cursor rolls through a level        r + 1
+//!   levelled   a full level, whole, into its next    (r + 1)/2
+//!   COLA       the same; the r-th goes on at once    (r − 1)/2
+//!   SAMT       r tables of a level at once           1
+//! ```
+
+use super::{Stage, WriteCosts, bounds};
+use crate::Popularity;
+use crate::parameter::{BadParameter, positive, require};
+
+/// The shape of a structure whose levels grow by one factor. Sizes are in items.
+///
+/// ```
+/// use alluvium_model::Popularity;
+/// use alluvium_model::lsm::Geometric;
+/// let keys = Popularity::uniform(100_000_000)?;
+/// let shape = Geometric::holding(keys.keys(), 4194.304, 4)?;
+/// assert_eq!(shape.levels, 8);
+/// let (cola, samt) = (shape.cola(&keys)?, shape.samt(&keys)?);
+/// assert!(samt.total() < cola.total(), "{} {}", samt.total(), cola.total());
+/// # Ok::<(), alluvium_model::BadParameter>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Geometric {
+    /// How many requests fill the memory and one file of the log.
+    pub log: f64,
+    /// How many times the size of a level the next one has.
+    pub growth: u32,
+    /// How many levels there are on the device.
+    pub levels: u32,
+}
+
+/// More levels than 2^64 keys need at a growth factor of 2.
+const MOST_LEVELS: u32 = 64;
+
+/// The largest growth factor: work on a level is a loop over it.
+const MOST_GROWTH: u32 = 1 << 16;
+
+impl Geometric {
+    /// Returns the shape with the fewest levels that hold `keys` keys: ⌈log_r(N/M)⌉, at least 1.
+    ///
+    /// # Errors
+    /// [`BadParameter`] unless keys and log are positive, and the growth factor is at least 2.
+    pub fn holding(keys: f64, log: f64, growth: u32) -> Result<Geometric, BadParameter> {
+        let levels = bounds::levels(keys, log, f64::from(growth))?.ceil().max(1.0);
+        let shape = Geometric {
+            log,
+            growth,
+            levels: levels as u32,
+        };
+        shape.checked()?;
+        Ok(shape)
+    }
+
+    /// Estimates the LSM-tree of O'Neil: a cursor rolls through each level, also the one in memory,
+    /// and merges what it passes into the next.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if the shape has no levels, or a log that is not positive.
+    pub fn lsm(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
+        let growth = self.checked()?;
+        let keys = popularity.keys();
+        let mut stages = vec![(Stage::Log, 1.0)];
+        let mut worst_case = 1.0;
+        let mut interval = 0.0;
+        let mut size = self.log.min(keys);
+        for level in 1..=self.levels {
+            let next = if level == self.levels {
+                keys
+            } else {
+                (size * growth).min(keys)
+            };
+            interval += popularity.interval_of(size);
+            // As one of all keys it stays: nothing goes on from there.
+            if interval.is_finite() {
+                let requests = interval + popularity.requests_of(next);
+                stages.push((
+                    Stage::Level(level as usize),
+                    popularity.unique_of(requests) / interval,
+                ));
+                worst_case += (size + next) / size;
+            }
+            size = next;
+        }
+        Ok(WriteCosts {
+            stages,
+            worst_case,
+            textbook: bounds::lsm(keys, self.log, growth)?,
+        })
+    }
+
+    /// Estimates the levelled LSM-tree: each level is one table, and a full one is merged into the
+    /// next level whole, which takes r of them.
+    ///
+    /// # Errors
+    /// As [`lsm`](Geometric::lsm).
+    pub fn levelled(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
+        let growth = self.checked()?;
+        let mut costs = self.merged(popularity, self.levels, |interval| {
+            let merges = (0..self.growth).map(|before| {
+                let requests = interval * (1.0 + f64::from(before));
+                (popularity.unique_of(requests), requests)
+            });
+            sum(merges, interval * growth)
+        });
+        costs.textbook = bounds::levelled(popularity.keys(), self.log, growth)?;
+        Ok(costs)
+    }
+
+    /// Estimates the size-tiered LSM-tree: r tables of a level become one of the next, and r of the
+    /// last level become one that holds all keys. It is SAMT with one level more.
+    ///
+    /// # Errors
+    /// As [`lsm`](Geometric::lsm).
+    pub fn tiered(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
+        self.in_tiers(popularity, self.levels + 1)
+    }
+
+    /// Estimates COLA: a level takes r − 1 merges, and with the r-th all of it goes on to the next.
+    ///
+    /// # Errors
+    /// As [`lsm`](Geometric::lsm).
+    pub fn cola(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
+        let growth = self.checked()?;
+        let mut costs = self.merged(popularity, self.levels, |interval| {
+            let merges = (0..self.growth - 1).map(|before| {
+                let requests = interval * (1.0 + f64::from(before));
+                (popularity.unique_of(requests), requests)
+            });
+            sum(merges, interval * growth)
+        });
+        costs.textbook = bounds::cola(popularity.keys(), self.log, growth)?;
+        Ok(costs)
+    }
+
+    /// Estimates SAMT: r tables of a level are merged into one of the next; the last level is one
+    /// table of all keys.
+    ///
+    /// # Errors
+    /// As [`lsm`](Geometric::lsm).
+    pub fn samt(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
+        self.in_tiers(popularity, self.levels)
+    }
+
+    fn in_tiers(&self, popularity: &Popularity, levels: u32) -> Result<WriteCosts, BadParameter> {
+        let growth = self.checked()?;
+        let mut costs = self.merged(popularity, levels, |interval| {
+            (popularity.unique_of(interval) / interval, 1.0)
+        });
+        costs.textbook = bounds::tiered(popularity.keys(), self.log, growth)?;
+        Ok(costs)
+    }
+
+    /// Estimates levels that take whole tables: all but the last write what `writes` says for the
+    /// requests in one table, as estimated and in the worst case. The last is rewritten with each.
+    fn merged(&self, popularity: &Popularity, levels: u32, writes: impl Fn(f64) -> (f64, f64)) -> WriteCosts {
+        let mut stages = vec![(Stage::Log, 1.0)];
+        let mut worst_case = 1.0;
+        let mut interval = self.log;
+        for level in 1..levels {
+            let (estimate, worst) = writes(interval);
+            stages.push((Stage::Level(level as usize), estimate));
+            worst_case += worst;
+            interval *= f64::from(self.growth);
+        }
+        let last = popularity.keys() / interval;
+        stages.push((Stage::Level(levels as usize), last));
+        WriteCosts {
+            stages,
+            worst_case: worst_case + last,
+            textbook: 0.0,
+        }
+    }
+
+    /// Returns the growth factor of a shape that is one.
+    fn checked(&self) -> Result<f64, BadParameter> {
+        positive("the log", self.log)?;
+        let growth = f64::from(self.growth);
+        let grows = (2..=MOST_GROWTH).contains(&self.growth);
+        require("the growth factor", growth, grows, "from 2 to 65536")?;
+        let levels = f64::from(self.levels);
+        let some = (1..=MOST_LEVELS).contains(&self.levels);
+        require("the number of levels", levels, some, "from 1 to 64")?;
+        Ok(growth)
+    }
+}
+
+/// Adds up merges, and returns what they write for each of `requests`.
+fn sum(merges: impl Iterator<Item = (f64, f64)>, requests: f64) -> (f64, f64) {
+    let (estimate, worst) = merges.fold((0.0, 0.0), |sum, merge| (sum.0 + merge.0, sum.1 + merge.1));
+    (estimate / requests, worst / requests)
+}

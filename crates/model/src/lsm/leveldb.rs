@@ -1,0 +1,177 @@
+//! LevelDB's levels (Lim §4.3, Algorithm 3).
+//!
+//! ```text
+//!   memory ──▶ log                    1
+//!      └─────▶ level 0  ▤ ▤ ▤ ▤       tables that overlap; all of them are merged at once
+//!                 └───▶ level 1  ▥▥▥▥▥▥▥▥▥▥      disjoint tables: a cursor takes one after the
+//!                          └───▶ level 2  ▥▥▥▥…  other and merges it into the next level
+//! ```
+
+use super::{Stage, WriteCosts, bounds};
+use crate::Popularity;
+use crate::parameter::{BadParameter, at_least, positive, require};
+
+/// The shape of LevelDB. Sizes are in items.
+///
+/// ```
+/// use alluvium_model::Popularity;
+/// use alluvium_model::lsm::{LevelDb, Stage};
+/// let keys = Popularity::uniform(100_000_000)?;
+/// let costs = LevelDb::standard(keys.keys())?.estimate(&keys)?;
+/// assert!((costs.total() - 25.83).abs() < 0.01, "{}", costs.total());
+/// assert!(costs.worst_case > 1.8 * costs.total());
+/// assert!(costs.stage(Stage::Level(2)) < 5.0, "not 11, as without redundancy");
+/// # Ok::<(), alluvium_model::BadParameter>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct LevelDb {
+    /// How many requests fill the memtable and its log.
+    pub log: f64,
+    /// How many tables of level 0 are merged at once.
+    pub tables: f64,
+    /// The sizes of levels from 1 to the last but one. The last holds every key.
+    pub sizes: Vec<f64>,
+}
+
+/// Items in a MiB: the source's items have 1000 bytes.
+pub(super) const MIB: f64 = 1_048_576.0 / 1000.0;
+
+/// The growth factor that LevelDB has.
+const GROWTH: f64 = 10.0;
+
+impl LevelDb {
+    /// Returns LevelDB's own shape for items of 1000 bytes: a log of 4 MiB, 4 tables of level 0, and
+    /// levels of 10 MiB, 100 MiB and so on, as many as hold the keys.
+    ///
+    /// # Errors
+    /// [`BadParameter`] unless the number of keys is positive.
+    pub fn standard(keys: f64) -> Result<LevelDb, BadParameter> {
+        positive("the number of keys", keys)?;
+        let mut sizes = Vec::new();
+        let mut size = GROWTH * MIB;
+        while size < keys {
+            sizes.push(size);
+            size *= GROWTH;
+        }
+        Ok(LevelDb {
+            log: 4.0 * MIB,
+            tables: 4.0,
+            sizes,
+        })
+    }
+
+    /// Returns the shape with a number of levels beyond level 0 that grow evenly from 10 MiB to the
+    /// number of keys (Lim, Fig. 4.15).
+    ///
+    /// # Errors
+    /// [`BadParameter`] unless there are levels, and more keys than the first of several holds.
+    pub fn with_levels(keys: f64, levels: usize) -> Result<LevelDb, BadParameter> {
+        positive("the number of keys", keys)?;
+        let some = (1..=super::optimise::MOST_LEVELS).contains(&levels);
+        require("the number of levels", levels as f64, some, "from 1 to 16")?;
+        let first = GROWTH * MIB;
+        let grows = levels == 1 || keys > first;
+        require(
+            "the number of keys",
+            keys,
+            grows,
+            "more than the first level holds",
+        )?;
+        let growth = (keys / first).powf(1.0 / (levels.max(2) - 1) as f64);
+        let mut shape = LevelDb::standard(keys)?;
+        shape.sizes = (0..levels - 1)
+            .map(|level| first * growth.powi(level as i32))
+            .collect();
+        Ok(shape)
+    }
+
+    /// Returns how many levels there are beyond level 0.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        self.sizes.len() + 1
+    }
+
+    /// Estimates what an insert writes.
+    ///
+    /// # Errors
+    /// [`BadParameter`] unless log and tables are positive, levels grow, and none has more keys than
+    /// there are.
+    pub fn estimate(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
+        self.checked(popularity)?;
+        let keys = popularity.keys();
+        Ok(WriteCosts {
+            stages: self.stages(popularity),
+            worst_case: self.worst_case(keys),
+            // Levels 1 to L grow tenfold each, or as they do.
+            textbook: bounds::lsm(keys, self.log * self.tables, self.mean_growth(keys))?,
+        })
+    }
+
+    /// Returns the stages of a shape that was checked.
+    pub(super) fn stages(&self, popularity: &Popularity) -> Vec<(Stage, f64)> {
+        let keys = popularity.keys();
+        let mut stages = vec![
+            (Stage::Log, 1.0),
+            (Stage::Flush, popularity.unique_of(self.log) / self.log),
+        ];
+        let next = |level: usize| self.sizes.get(level).copied().unwrap_or(keys);
+        let mut interval = self.log * self.tables;
+        // Merge(Unique(I), S) is Unique(I + Unique⁻¹(S)).
+        let merged = |interval: f64, size: f64| popularity.unique_of(interval + popularity.requests_of(size));
+        stages.push((Stage::Level(1), merged(interval, next(0)) / interval));
+        for (above, &size) in self.sizes.iter().enumerate() {
+            // Levels above come first: this one fills meanwhile.
+            interval += popularity.interval_of(size);
+            // Tables overlap next tables in part: as much again as is compacted.
+            let overlap = popularity.unique_of(interval);
+            let writes = merged(interval, next(above + 1)) + overlap;
+            stages.push((Stage::Level(above + 2), writes / interval));
+        }
+        stages
+    }
+
+    fn worst_case(&self, keys: f64) -> f64 {
+        let first = self.log * self.tables;
+        let mut sizes = self.sizes.clone();
+        sizes.push(keys);
+        let levels = sizes.windows(2).map(|pair| (pair[0] + pair[1]) / pair[0]);
+        // The log, and the table of level 0.
+        2.0 + (first + sizes[0]) / first + levels.sum::<f64>()
+    }
+
+    fn mean_growth(&self, keys: f64) -> f64 {
+        let first = self.log * self.tables;
+        let growth = (keys / first).powf(1.0 / self.levels() as f64);
+        growth.max(2.0)
+    }
+
+    pub(super) fn checked(&self, popularity: &Popularity) -> Result<(), BadParameter> {
+        positive("the log", self.log)?;
+        at_least(
+            "the tables of level 0",
+            self.tables,
+            1.0,
+            "at least 1, and finite",
+        )?;
+        let most = super::optimise::MOST_LEVELS;
+        require(
+            "the number of levels",
+            self.levels() as f64,
+            self.levels() <= most,
+            "from 1 to 16",
+        )?;
+        let mut above = 0.0;
+        for &size in &self.sizes {
+            positive("the size of a level", size)?;
+            let grows = size > above && size < popularity.keys();
+            require(
+                "the size of a level",
+                size,
+                grows,
+                "more than the level above has, and less than the number of keys",
+            )?;
+            above = size;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! Write amplification of stores that merge tables: LSM-trees, LevelDB, COLA, SAMT (Lim §4.3, §4.4).
+//!
+//! *Knows*: what each merge of a structure writes for each item inserted, with redundant keys
+//! removed; the bounds of textbooks; the level sizes at which LevelDB writes least; a simulation.
+//!
+//! *Does not know*: files, bytes, time. Sizes are in items, and all items have one size.
+//!
+//! *Read in this order*: this file (results), `geometric.rs` (LSM-trees, COLA, SAMT),
+//! `leveldb.rs`, `optimise.rs`, `bounds.rs`, `simulate/mod.rs`.
+//!
+//! Source: *Lim* §4.3 to §4.6, Algorithms 3 and 4; Conway, "Understanding Dictionaries at the
+//! Intersection of Theory and Practice", 2020, §2.2 and §3.1, cited below as *Conway*.
+//!
+//! Invariants:
+//!
+//! - **A1** Without redundant keys a merge writes the sum of its inputs: no estimate exceeds its
+//!   worst case.
+//! - **A2** The last level holds every key.
+
+pub mod bounds;
+mod geometric;
+mod leveldb;
+mod optimise;
+pub mod simulate;
+
+#[cfg(test)]
+mod tests;
+
+pub use geometric::Geometric;
+pub use leveldb::LevelDb;
+pub use optimise::{Optimum, Trust};
+
+use std::fmt;
+
+/// A stage on the way of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// From memory to the log.
+    Log,
+    /// From memory to a table that waits for its first merge.
+    Flush,
+    /// Into a level, from the one above it.
+    Level(usize),
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Stage::Log => write!(f, "log"),
+            Stage::Flush => write!(f, "flush"),
+            Stage::Level(level) => write!(f, "level {level}"),
+        }
+    }
+}
+
+/// What a structure writes for each item that is inserted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WriteCosts {
+    /// Items written by each stage.
+    pub stages: Vec<(Stage, f64)>,
+    /// Items written if no key were redundant, and all keys as dense as their level.
+    pub worst_case: f64,
+    /// The bound of textbooks, with a constant of 1: it leaves out the log.
+    pub textbook: f64,
+}
+
+impl WriteCosts {
+    /// Returns the write amplification: items written for each item inserted.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.stages.iter().map(|(_, writes)| writes).sum()
+    }
+
+    /// Returns what one stage writes: 0 if there is no such stage.
+    #[must_use]
+    pub fn stage(&self, stage: Stage) -> f64 {
+        let found = self.stages.iter().find(|(at, _)| *at == stage);
+        found.map_or(0.0, |(_, writes)| *writes)
+    }
+}

@@ -1,0 +1,157 @@
+//! Level sizes at which LevelDB writes least (Lim §4.6).
+//!
+//! The log, the tables of level 0 and the number of levels stay, for they decide what reads cost.
+//! The search is in the logarithms of the sizes, and in those of the requests that fill levels; the
+//! better result counts.
+
+use super::{LevelDb, WriteCosts};
+use crate::Popularity;
+use crate::minimum::{Found, minimum};
+use crate::parameter::BadParameter;
+
+/// The most levels of a shape.
+pub(super) const MOST_LEVELS: usize = 16;
+
+/// The largest share of all keys that a level before the last may hold.
+const MOST_SHARE: f64 = 0.9;
+
+/// Levels that grow by less than this are one level.
+const LEAST_GROWTH: f64 = 1.001;
+
+/// Whether an optimum can be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust {
+    /// It lies inside of what the model describes.
+    Inside,
+    /// A level is as large as the last one or no larger than the one above it: the model is wrong
+    /// there, which is so with large write buffers.
+    AtBound,
+}
+
+/// The shape that writes least.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Optimum {
+    /// The shape.
+    pub shape: LevelDb,
+    /// What it writes.
+    pub costs: WriteCosts,
+    /// How many shapes were estimated.
+    pub evaluations: usize,
+    /// Whether it can be believed.
+    pub trust: Trust,
+}
+
+impl LevelDb {
+    /// Returns the level sizes at which inserts write least. All else is as in this shape.
+    ///
+    /// ```
+    /// use alluvium_model::Popularity;
+    /// use alluvium_model::lsm::LevelDb;
+    /// let keys = Popularity::uniform(100_000_000)?;
+    /// let best = LevelDb::standard(keys.keys())?.optimise(&keys)?;
+    /// assert!((best.costs.total() - 23.67).abs() < 0.01, "{}", best.costs.total());
+    /// # Ok::<(), alluvium_model::BadParameter>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`estimate`](LevelDb::estimate).
+    pub fn optimise(&self, popularity: &Popularity) -> Result<Optimum, BadParameter> {
+        self.checked(popularity)?;
+        let keys = popularity.keys();
+        if self.sizes.is_empty() {
+            return self.optimum(popularity, self.clone(), 1);
+        }
+        let mut evaluations = 0;
+        let mut shape = self.clone();
+        let mut total = |sizes: &mut dyn Iterator<Item = f64>| {
+            shape.sizes.clear();
+            shape.sizes.extend(sizes);
+            if !within(&shape, keys) {
+                return f64::INFINITY;
+            }
+            evaluations += 1;
+            let writes = shape.stages(popularity).into_iter().map(|(_, writes)| writes);
+            writes.sum::<f64>()
+        };
+        let mut best: Option<Found> = None;
+        let mut keep = |found: Found| {
+            if best.as_ref().is_none_or(|best| found.1 < best.1) {
+                best = Some(found);
+            }
+        };
+        for start in self.starts(keys) {
+            let logarithms: Vec<f64> = start.iter().map(|size| size.ln()).collect();
+            let found = minimum(&logarithms, 0.3, &mut |at: &[f64]| {
+                total(&mut at.iter().map(|size| size.exp()))
+            });
+            keep((found.0.into_iter().map(f64::exp).collect(), found.1));
+            // The same in the numbers of requests that fill the levels.
+            let requests: Vec<f64> = start
+                .iter()
+                .map(|&size| popularity.requests_of(size).ln())
+                .collect();
+            let size = |at: &f64| popularity.unique_of(at.exp());
+            let found = minimum(&requests, 0.3, &mut |at: &[f64]| total(&mut at.iter().map(size)));
+            keep((found.0.iter().map(size).collect(), found.1));
+        }
+        let mut shape = self.clone();
+        shape.sizes = best.map_or_else(|| self.sizes.clone(), |best| best.0);
+        self.optimum(popularity, shape, evaluations)
+    }
+
+    fn optimum(
+        &self,
+        popularity: &Popularity,
+        shape: LevelDb,
+        evaluations: usize,
+    ) -> Result<Optimum, BadParameter> {
+        let mut sizes = vec![self.log];
+        sizes.extend(&shape.sizes);
+        let close = sizes.windows(2).any(|pair| pair[1] < pair[0] * 1.05);
+        let full = shape
+            .sizes
+            .last()
+            .is_some_and(|&size| size > 0.95 * MOST_SHARE * popularity.keys());
+        Ok(Optimum {
+            costs: shape.estimate(popularity)?,
+            trust: if close || full {
+                Trust::AtBound
+            } else {
+                Trust::Inside
+            },
+            shape,
+            evaluations,
+        })
+    }
+
+    /// Returns sizes to begin at: those of this shape, if the search may go there, and sizes that
+    /// grow evenly from the log, and from four times the log, to all keys.
+    fn starts(&self, keys: f64) -> Vec<Vec<f64>> {
+        let mut starts = Vec::new();
+        if within(self, keys) {
+            starts.push(self.sizes.clone());
+        }
+        for first in [1.0, 4.0] {
+            let first = (self.log * first).min(keys / 4.0);
+            let growth = (keys / first).powf(1.0 / (self.levels() + 1) as f64);
+            let size = |level: usize| first * growth.powi(level as i32 + 1);
+            let mut shape = self.clone();
+            shape.sizes = (0..self.sizes.len()).map(size).collect();
+            if within(&shape, keys) {
+                starts.push(shape.sizes);
+            }
+        }
+        starts
+    }
+}
+
+/// Returns whether the search may go to a shape.
+fn within(shape: &LevelDb, keys: f64) -> bool {
+    let mut above = shape.log;
+    let grows = shape.sizes.iter().all(|&size| {
+        let grows = size >= above * LEAST_GROWTH;
+        above = size;
+        grows
+    });
+    grows && above <= MOST_SHARE * keys
+}

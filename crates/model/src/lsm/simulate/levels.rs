@@ -1,0 +1,165 @@
+//! The levels of a simulated store, and its compactions.
+
+use super::super::Stage;
+use super::table::{Cut, Table, merge, overlapping};
+use super::{Pace, Rules, policy};
+
+/// A level with disjoint tables.
+pub(super) struct Level {
+    pub(super) tables: Vec<Table>,
+    pub(super) items: usize,
+    /// The last key that was compacted.
+    pub(super) cursor: Option<u32>,
+}
+
+/// A store.
+pub(super) struct Levels<'a> {
+    rules: &'a Rules,
+    memtable: Vec<u32>,
+    /// The tables of level 0, which overlap.
+    level_0: Vec<Table>,
+    /// The levels from 1 on. The last has no size.
+    levels: Vec<Level>,
+    /// Items written to the log, to level 0, and to each level from 1 on.
+    written: Vec<u64>,
+    /// What compactions may write before the next insert, with a limited pace.
+    budget: f64,
+}
+
+impl<'a> Levels<'a> {
+    pub(super) fn new(rules: &'a Rules) -> Levels<'a> {
+        let count = rules.shape.levels();
+        let level = || Level {
+            tables: Vec::new(),
+            items: 0,
+            cursor: None,
+        };
+        Levels {
+            rules,
+            memtable: Vec::new(),
+            level_0: Vec::new(),
+            levels: (0..count).map(|_| level()).collect(),
+            written: vec![0; count + 2],
+            budget: 0.0,
+        }
+    }
+
+    /// Inserts a key. A full memtable becomes a table of level 0, and compactions follow.
+    pub(super) fn insert(&mut self, key: u32) {
+        self.written[0] += 1;
+        self.memtable.push(key);
+        if self.memtable.len() < self.rules.shape.log as usize {
+            return;
+        }
+        let inserted = self.memtable.len();
+        let mut table = std::mem::take(&mut self.memtable);
+        table.sort_unstable();
+        table.dedup();
+        self.written[1] += table.len() as u64;
+        self.level_0.push(table);
+        match self.rules.pace {
+            Pace::AtOnce => while self.step().is_some() {},
+            Pace::Limited { writes, stop } => {
+                self.budget += writes * inserted as f64;
+                while self.budget > 0.0 {
+                    match self.step() {
+                        Some(written) => self.budget -= written as f64,
+                        // An idle device does not write ahead.
+                        None => self.budget = 0.0,
+                    }
+                }
+                while self.level_0.len() >= stop && self.step().is_some() {
+                    // Time passes while inserts wait: nothing is owed.
+                    self.budget = 0.0;
+                }
+            }
+        }
+    }
+
+    /// Forgets what was written.
+    pub(super) fn count_from_here(&mut self) {
+        self.written.fill(0);
+    }
+
+    /// Returns what was written for each of `inserts`.
+    pub(super) fn stages(&self, inserts: u64) -> Vec<(Stage, f64)> {
+        let stage = |index: usize| match index {
+            0 => Stage::Log,
+            1 => Stage::Flush,
+            _ => Stage::Level(index - 1),
+        };
+        let each = |(index, &written)| (stage(index), written as f64 / inserts as f64);
+        self.written.iter().enumerate().map(each).collect()
+    }
+
+    /// Runs the next compaction that is due, and returns how many items it has written.
+    fn step(&mut self) -> Option<u64> {
+        let shape = &self.rules.shape;
+        let full = std::iter::once(self.level_0.len() as f64 / shape.tables).chain(
+            self.levels
+                .iter()
+                .zip(&shape.sizes)
+                .map(|(level, size)| level.items as f64 / size),
+        );
+        let from = policy::level(self.rules.levels, full)?;
+        let upper = if from == 0 {
+            self.take_level_0()
+        } else {
+            self.take_table(from - 1)
+        };
+        Some(self.merge_into(from, &upper))
+    }
+
+    fn take_level_0(&mut self) -> Table {
+        let mut keys = self.level_0.concat();
+        self.level_0.clear();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    fn take_table(&mut self, index: usize) -> Table {
+        let level = &mut self.levels[index];
+        let chosen = policy::table(self.rules.tables, level);
+        let table = level.tables.remove(chosen);
+        level.items -= table.len();
+        level.cursor = table.last().copied();
+        table
+    }
+
+    /// Merges a table into a level, which is counted from 0 here: the one after `from`.
+    fn merge_into(&mut self, index: usize, upper: &[u32]) -> u64 {
+        let (head, below) = self.levels.split_at_mut(index + 1);
+        let level = &mut head[index];
+        let range = overlapping(&level.tables, upper[0], upper[upper.len() - 1]);
+        let cut = Cut {
+            table: self.rules.table as usize,
+            overlap: self.rules.overlap as usize,
+            below: below.first().map_or(&[], |below| below.tables.as_slice()),
+        };
+        let merged = merge(upper, &level.tables[range.clone()], &cut);
+        let items = |tables: &[Table]| tables.iter().map(Vec::len).sum::<usize>();
+        let written = items(&merged);
+        level.items = level.items - items(&level.tables[range.clone()]) + written;
+        level.tables.splice(range, merged);
+        self.written[index + 2] += written as u64;
+        written as u64
+    }
+
+    /// Returns every key in the store, and panics where a level breaks S1.
+    #[cfg(test)]
+    pub(super) fn keys(&self) -> Vec<u32> {
+        let mut keys = self.memtable.clone();
+        keys.extend(self.level_0.concat());
+        for level in &self.levels {
+            assert!(level.tables.iter().all(|table| !table.is_empty()), "S1");
+            let all = level.tables.concat();
+            assert!(all.is_sorted_by(|a, b| a < b), "S1");
+            assert_eq!(all.len(), level.items);
+            keys.extend(all);
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+}

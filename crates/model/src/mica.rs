@@ -1,0 +1,215 @@
+//! The memory that a table like MICA's takes: buckets of one length, and a pool of spare ones for
+//! those that overflow, or a log of one length (Lim §5.3, bulk chaining and circular log).
+
+use crate::parameter::{BadParameter, positive, require};
+
+/// Entries of a bucket.
+pub const ENTRIES: u32 = 15;
+
+/// Bytes of a bucket: 15 entries of 8 bytes, a version, and the number of the next bucket.
+pub const BUCKET_BYTES: f64 = 128.0;
+
+/// Bits of a place in the circular log.
+pub const PLACE_BITS: u32 = 48;
+
+/// What an index takes that loses nothing: full buckets chain spare ones.
+///
+/// ```
+/// use alluvium_model::mica::Index;
+/// // A tenth of spare buckets is enough for 11 items to a bucket.
+/// let index = Index::holding(11.0)?;
+/// assert!(index.spare < 0.1 && index.in_main > 0.98);
+/// assert_eq!((128.0_f64 / 11.0 * 10.0).round(), 116.0); // 11.6 bytes for each item
+/// # Ok::<(), alluvium_model::BadParameter>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Index {
+    /// The share of buckets that overflow.
+    pub overflowing: f64,
+    /// Spare buckets needed for each bucket: one that overflows twice needs two.
+    pub spare: f64,
+    /// The share of items that are in the first bucket of their chain.
+    pub in_main: f64,
+    /// Bytes for each item, spare buckets included.
+    pub bytes_per_item: f64,
+}
+
+/// Beyond so many items for each bucket, chains are all there is.
+const MOST_LOAD: f64 = 1000.0;
+
+impl Index {
+    /// Returns what an index takes with `load` items for each bucket, placed by a hash.
+    ///
+    /// # Errors
+    /// [`BadParameter`] unless the load is positive, and at most 1000.
+    pub fn holding(load: f64) -> Result<Index, BadParameter> {
+        positive("the load", load)?;
+        require("the load", load, load <= MOST_LOAD, "at most 1000")?;
+        // Items of a bucket are Poisson. ln p(k) grows by ln(load / k).
+        let mut logarithm = -load;
+        let (mut overflowing, mut spare, mut beyond) = (0.0, 0.0, 0.0);
+        let most = (load + 20.0 * load.sqrt() + 100.0) as u32;
+        for items in 1..=most {
+            logarithm += (load / f64::from(items)).ln();
+            if items > ENTRIES {
+                let chance = logarithm.exp();
+                let over = items - ENTRIES;
+                overflowing += chance;
+                spare += chance * f64::from(over.div_ceil(ENTRIES));
+                beyond += chance * f64::from(over);
+            }
+        }
+        Ok(Index {
+            overflowing,
+            spare,
+            in_main: 1.0 - beyond / load,
+            bytes_per_item: BUCKET_BYTES * (1.0 + spare) / load,
+        })
+    }
+
+    /// Returns the highest load for which a share of spare buckets is enough.
+    ///
+    /// # Errors
+    /// [`BadParameter`] unless the share is positive, and at most 1.
+    pub fn most_load(spare: f64) -> Result<f64, BadParameter> {
+        positive("the spare buckets", spare)?;
+        require(
+            "the spare buckets",
+            spare,
+            spare <= 1.0,
+            "at most as many as buckets",
+        )?;
+        let (mut low, mut high) = (0.0, 100.0);
+        for _ in 0..60 {
+            let middle = f64::midpoint(low, high);
+            if Index::holding(middle)?.spare <= spare {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Returns the share of items that an index of a cache keeps: what does not fit a bucket is
+    /// evicted from it.
+    ///
+    /// # Errors
+    /// As [`holding`](Index::holding).
+    pub fn kept_without_chains(load: f64) -> Result<f64, BadParameter> {
+        Ok(Index::holding(load)?.in_main)
+    }
+}
+
+/// Returns the bytes of memory of a cache: its log, and an index with `load` live items a bucket.
+/// Items take `item_bytes` of the log, headers included.
+///
+/// # Errors
+/// [`BadParameter`] unless all are positive.
+pub fn cache_bytes(log_bytes: f64, item_bytes: f64, load: f64) -> Result<f64, BadParameter> {
+    let log = positive("the bytes of the log", log_bytes)?;
+    let item = positive("the bytes of an item", item_bytes)?;
+    let load = positive("the load", load)?;
+    Ok(log + (log / item / load).ceil() * BUCKET_BYTES)
+}
+
+/// Returns the bytes of memory of a store of `items`, of which each takes `item_bytes` with its
+/// header, with an index that holds `load` items for each bucket.
+///
+/// # Errors
+/// [`BadParameter`] unless all are positive.
+pub fn store_bytes(items: f64, item_bytes: f64, load: f64) -> Result<f64, BadParameter> {
+    let items = positive("the items", items)?;
+    let item = positive("the bytes of an item", item_bytes)?;
+    Ok(items * (item + Index::holding(load)?.bytes_per_item))
+}
+
+/// Returns how many buckets a second must be swept, so that each is cleared of dead places before
+/// the places of the log, written at a rate, begin again.
+///
+/// # Errors
+/// [`BadParameter`] unless both are positive.
+pub fn sweep_rate(buckets: f64, write_bytes_per_s: f64) -> Result<f64, BadParameter> {
+    let buckets = positive("the buckets", buckets)?;
+    let rate = positive("the write rate", write_bytes_per_s)?;
+    Ok(buckets * rate / f64::from(PLACE_BITS).exp2())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn near(found: f64, wanted: f64, within: f64) {
+        assert!((found - wanted).abs() <= within, "{found}, not {wanted}");
+    }
+
+    #[test]
+    fn buckets_overflow_as_often_as_the_source_says() {
+        let rows = [
+            (10.0, 0.049, 0.99),
+            (11.0, 0.093, 0.98),
+            (12.0, 0.156, 0.967),
+            (13.0, 0.236, 0.948),
+        ];
+        for (load, overflowing, in_main) in rows {
+            let index = Index::holding(load).unwrap();
+            near(index.overflowing, overflowing, 0.0006);
+            near(index.in_main, in_main, 0.006);
+            assert!(index.spare >= index.overflowing && index.spare < 1.01 * index.overflowing);
+            assert_eq!(Index::kept_without_chains(load), Ok(index.in_main));
+        }
+        // A tenth of spare buckets permits 11 items for each, 11.6 bytes each for the main buckets.
+        let most = Index::most_load(0.1).unwrap();
+        assert!((11.0..11.2).contains(&most), "{most}");
+        near(BUCKET_BYTES / 11.0, 11.6, 0.04);
+        near(Index::most_load(0.24).unwrap(), 13.0, 0.1);
+    }
+
+    #[test]
+    fn an_index_counted_bucket_by_bucket_is_the_same() {
+        let (buckets, load) = (20_000, 12.0);
+        let mut random = crate::Random::from_seed(5);
+        let mut items = vec![0_u32; buckets];
+        for _ in 0..(buckets as f64 * load) as usize {
+            items[random.below(buckets)] += 1;
+        }
+        let over = items.iter().filter(|&&items| items > ENTRIES).count();
+        let index = Index::holding(load).unwrap();
+        near(over as f64 / buckets as f64, index.overflowing, 0.01);
+        let main: u32 = items.iter().map(|&items| items.min(ENTRIES)).sum();
+        near(f64::from(main) / (buckets as f64 * load), index.in_main, 0.003);
+    }
+
+    #[test]
+    fn a_full_sweep_ends_before_places_begin_again() {
+        let rate = sweep_rate(f64::from(1 << 24), f64::from(1 << 30)).unwrap();
+        assert_eq!(rate, 64.0);
+    }
+
+    #[test]
+    fn the_data_sets_of_the_source_fit_as_computed() {
+        // Tiny: 192 Mi items of about 40 bytes, and an index of 2.3 GB: 10.4 GB.
+        let items = f64::from(192 << 20);
+        let all = store_bytes(items, 40.0, 11.0).unwrap();
+        near(
+            items * Index::holding(11.0).unwrap().bytes_per_item / 1e9,
+            2.5,
+            0.1,
+        );
+        near(all / 1e9, 10.5, 0.2);
+        let cache = cache_bytes(1e9, 100.0, 10.0).unwrap();
+        assert_eq!(cache, 1e9 + 1e6 * 128.0);
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused_by_name() {
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(Index::holding(bad).unwrap_err().name, "the load");
+            assert_eq!(Index::most_load(bad).unwrap_err().name, "the spare buckets");
+            assert!(cache_bytes(bad, 1.0, 1.0).is_err() && cache_bytes(1.0, bad, 1.0).is_err());
+            assert!(store_bytes(bad, 1.0, 1.0).is_err() && store_bytes(1.0, 1.0, bad).is_err());
+            assert!(sweep_rate(bad, 1.0).is_err() && sweep_rate(1.0, bad).is_err());
+        }
+        assert!(Index::holding(1001.0).is_err() && Index::most_load(1.1).is_err());
+    }
+}

@@ -1,0 +1,73 @@
+//! Parameters that a model refuses, by name, value and rule.
+
+use std::fmt;
+
+/// A parameter for which there is no result.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BadParameter {
+    /// The name of the parameter.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// What it must be.
+    pub must: &'static str,
+}
+
+impl fmt::Display for BadParameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is {}: it must be {}", self.name, self.value, self.must)
+    }
+}
+
+impl std::error::Error for BadParameter {}
+
+/// Returns a value if its rule holds, or the error that names it.
+pub(crate) fn require(
+    name: &'static str,
+    value: f64,
+    holds: bool,
+    must: &'static str,
+) -> Result<f64, BadParameter> {
+    if holds {
+        Ok(value)
+    } else {
+        Err(BadParameter { name, value, must })
+    }
+}
+
+/// Returns a positive finite value.
+pub(crate) fn positive(name: &'static str, value: f64) -> Result<f64, BadParameter> {
+    require(
+        name,
+        value,
+        value.is_finite() && value > 0.0,
+        "positive and finite",
+    )
+}
+
+/// Returns a finite value of at least `least`, which `must` says in words.
+pub(crate) fn at_least(
+    name: &'static str,
+    value: f64,
+    least: f64,
+    must: &'static str,
+) -> Result<f64, BadParameter> {
+    require(name, value, value.is_finite() && value >= least, must)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_none_pass_no_rule() {
+        assert!(positive("x", f64::NAN).is_err() && positive("x", f64::INFINITY).is_err());
+        assert!(at_least("x", f64::NAN, 0.0, "at least 0").is_err());
+        assert_eq!(positive("x", 2.0), Ok(2.0));
+        let refused = at_least("the fanout", 1.0, 2.0, "at least 2, and finite").unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the fanout is 1: it must be at least 2, and finite"
+        );
+    }
+}

@@ -1,0 +1,181 @@
+//! Where popularity comes from: uniform, Zipf, or counts that were measured.
+
+use super::{Group, Popularity};
+use crate::parameter::{BadParameter, at_least, positive, require};
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// How many of the most popular ranks of a Zipf distribution stay apart.
+const APART: u64 = 50;
+
+/// How much more popular the first key of a group may be than its last, when counts are measured;
+/// how many times the rank of its first key the rank of its last is, for Zipf. Finer groups change
+/// no write amplification in its first four digits.
+const RATIO: f64 = 1.02;
+
+/// Up to this many terms of a sum are added one by one.
+const TERMS: u64 = 16;
+
+impl Popularity {
+    /// Returns the popularity of keys that are all equally popular.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if there are fewer than two keys.
+    pub fn uniform(keys: u64) -> Result<Popularity, BadParameter> {
+        let keys = number_of(keys)?;
+        Ok(Popularity {
+            groups: vec![Group::new(keys, 1.0 / keys)],
+            keys,
+        })
+    }
+
+    /// Returns the popularity of keys of which the one of rank i is requested in proportion to
+    /// i^(−`skew`). A skew of 0 is uniform; the literature's "Zipf" has 0.99.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if there are fewer than two keys, if the skew is negative or not finite, or
+    /// so large that the first key has all requests.
+    pub fn zipf(keys: u64, skew: f64) -> Result<Popularity, BadParameter> {
+        Popularity::zipf_in_groups(keys, skew, RATIO)
+    }
+
+    /// As [`zipf`](Popularity::zipf), with groups of a given ratio of ranks.
+    pub(super) fn zipf_in_groups(keys: u64, skew: f64, ratio: f64) -> Result<Popularity, BadParameter> {
+        number_of(keys)?;
+        at_least("the skew", skew, 0.0, "finite, and not negative")?;
+        if skew == 0.0 {
+            return Popularity::uniform(keys);
+        }
+        let mut ranges = Vec::new();
+        let mut start = 1;
+        while start <= keys {
+            let end = if start <= APART {
+                start + 1
+            } else {
+                ((start as f64 * ratio) as u64).max(start + 1)
+            };
+            let end = end.min(keys + 1);
+            ranges.push((end - start, sum_of_powers(start, end, skew)));
+            start = end;
+        }
+        let all: f64 = ranges.iter().map(|&(_, weight)| weight).sum();
+        let last = ranges
+            .last()
+            .map_or(0.0, |&(keys, weight)| weight / all / keys as f64);
+        let first = ranges[0].1 / all;
+        let spread = first < 1.0 && last > 0.0;
+        require(
+            "the skew",
+            skew,
+            spread,
+            "small enough that every key has requests",
+        )?;
+        Ok(Popularity::from_groups(
+            ranges
+                .into_iter()
+                .map(|(keys, weight)| Group::new(keys as f64, weight / all / keys as f64))
+                .collect(),
+        ))
+    }
+
+    /// Returns the popularity that was measured: how often each key was requested.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if there are fewer than two keys, or if a key was never requested: leave it
+    /// out, nothing is known of it.
+    pub fn measured(counts: impl IntoIterator<Item = u64>) -> Result<Popularity, BadParameter> {
+        let mut counts: Vec<u64> = counts.into_iter().collect();
+        number_of(counts.len() as u64)?;
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let all: f64 = counts.iter().map(|&count| count as f64).sum();
+        let mut groups = Vec::new();
+        let mut start = 0;
+        while let Some(&most) = counts.get(start) {
+            require("the requests of a key", most as f64, most > 0, "at least 1")?;
+            let least = most as f64 / RATIO;
+            let keys = counts[start..].partition_point(|&count| count as f64 >= least);
+            let requests: f64 = counts[start..start + keys]
+                .iter()
+                .map(|&count| count as f64)
+                .sum();
+            groups.push(Group::new(keys as f64, requests / all / keys as f64));
+            start += keys;
+        }
+        Ok(Popularity::from_groups(groups))
+    }
+
+    /// Returns the popularity that is in proportion to weights. Only equal weights are one group.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if there are fewer than two weights, or one is not positive and finite.
+    pub fn weighted(weights: &[f64]) -> Result<Popularity, BadParameter> {
+        number_of(weights.len() as u64)?;
+        for &weight in weights {
+            positive("a weight", weight)?;
+        }
+        let mut sorted = weights.to_vec();
+        sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+        let sum: f64 = sorted.iter().sum();
+        require("the sum of the weights", sum, sum.is_finite(), "finite")?;
+        let spread = sorted[0] / sum < 1.0;
+        require("the largest weight", sorted[0], spread, "not all there is")?;
+        let groups = sorted.chunk_by(|a, b| a == b);
+        Ok(Popularity::from_groups(
+            groups
+                .map(|group| Group::new(group.len() as f64, group[0] / sum))
+                .collect(),
+        ))
+    }
+
+    /// Returns the popularity in a trace of requests, each given by its key.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if the trace has fewer than two different keys.
+    ///
+    /// ```
+    /// use alluvium_model::Popularity;
+    /// let seen = Popularity::of_requests(["a", "b", "a", "c"])?;
+    /// assert_eq!(seen.keys(), 3.0);
+    /// assert_eq!(seen.groups()[0].probability, 0.5);
+    /// # Ok::<(), alluvium_model::BadParameter>(())
+    /// ```
+    pub fn of_requests<K: Hash + Eq>(
+        requests: impl IntoIterator<Item = K>,
+    ) -> Result<Popularity, BadParameter> {
+        let mut counts: HashMap<K, u64> = HashMap::new();
+        for key in requests {
+            *counts.entry(key).or_default() += 1;
+        }
+        Popularity::measured(counts.into_values())
+    }
+
+    fn from_groups(groups: Vec<Group>) -> Popularity {
+        let sum: f64 = groups.iter().map(|group| group.keys * group.probability).sum();
+        assert!((sum - 1.0).abs() < 1e-9, "U1: probabilities add up to {sum}");
+        let keys = groups.iter().map(|group| group.keys).sum();
+        Popularity { groups, keys }
+    }
+}
+
+fn number_of(keys: u64) -> Result<f64, BadParameter> {
+    require("the number of keys", keys as f64, keys >= 2, "at least 2")
+}
+
+/// Returns the sum of i^(−skew) for i from `start` up to `end`, which is not included. Long sums
+/// are integrals with the first corrections of Euler and Maclaurin.
+fn sum_of_powers(start: u64, end: u64, skew: f64) -> f64 {
+    if end - start <= TERMS {
+        return (start..end).map(|rank| (rank as f64).powf(-skew)).sum();
+    }
+    let (low, high) = (start as f64, end as f64);
+    let power = |rank: f64| rank.powf(-skew);
+    let slope = |rank: f64| -skew * rank.powf(-skew - 1.0);
+    // ∫ x^(−s) from low to high, in a form that loses nothing where s is near 1.
+    let grown = (high / low).ln();
+    let integral = if (skew - 1.0).abs() < 1e-12 {
+        grown
+    } else {
+        low.powf(1.0 - skew) * ((1.0 - skew) * grown).exp_m1() / (1.0 - skew)
+    };
+    integral + (power(low) - power(high)) / 2.0 + (slope(high) - slope(low)) / 12.0
+}

@@ -1,0 +1,141 @@
+//! Popularity of keys, and how many different keys requests hold (Lim §4.2).
+//!
+//! *Knows*: uniform, Zipf and measured popularity, compressed to groups of keys that are nearly
+//! equally popular; `Unique`, its inverse, `Merge` and the interval of a cursor.
+//!
+//! *Does not know*: structures that store keys, and what they write.
+//!
+//! *Read in this order*: this file (groups), `build.rs` (where they come from), `unique.rs`,
+//! `solve.rs`.
+//!
+//! Source: Lim, "Resource-Efficient Data-Intensive System Designs for High Performance and
+//! Capacity", 2015, §4.2; cited below as *Lim*.
+//!
+//! Invariants:
+//!
+//! - **U1** Each key has a probability above 0 and below 1, and all of them add up to 1.
+//! - **U2** `unique` and `unique_inverse` are inverse to each other, and both grow strictly.
+
+mod build;
+mod solve;
+#[cfg(test)]
+mod tests;
+mod unique;
+
+use crate::Random;
+use crate::{Alias, BadParameter};
+
+/// How popular the keys of a store are: requests draw keys independently with these probabilities.
+///
+/// ```
+/// use alluvium_model::Popularity;
+/// let skewed = Popularity::zipf(100_000_000, 0.99)?;
+/// // A table of 10 million keys merged into one of 90 million: most keys are in both.
+/// let merged = skewed.merge(1e7, 9e7)?;
+/// assert!((merged / 9.034e7 - 1.0).abs() < 1e-3);
+/// # Ok::<(), alluvium_model::BadParameter>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Popularity {
+    /// From the most popular to the least.
+    groups: Vec<Group>,
+    keys: f64,
+}
+
+/// Keys that are requested equally often.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Group {
+    /// How many they are.
+    pub keys: f64,
+    /// The probability that a request is for one of them in particular.
+    pub probability: f64,
+    /// −ln(1 − probability): a key is not among p requests with probability e^(−rate · p).
+    rate: f64,
+}
+
+impl Group {
+    fn new(keys: f64, probability: f64) -> Group {
+        Group {
+            keys,
+            probability,
+            rate: -(-probability).ln_1p(),
+        }
+    }
+}
+
+impl Popularity {
+    /// Returns the number of keys.
+    #[must_use]
+    pub fn keys(&self) -> f64 {
+        self.keys
+    }
+
+    /// Returns the groups, the most popular first.
+    #[must_use]
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// Returns the probability that two requests are for the same key.
+    #[must_use]
+    pub fn sum_of_squares(&self) -> f64 {
+        let squares = self
+            .groups
+            .iter()
+            .map(|group| group.keys * group.probability.powi(2));
+        squares.sum()
+    }
+
+    /// Returns (Σ √p)² over all keys: the number of keys if they are uniform, less with skew.
+    #[must_use]
+    pub fn half_norm(&self) -> f64 {
+        let roots = self
+            .groups
+            .iter()
+            .map(|group| group.keys * group.probability.sqrt());
+        roots.sum::<f64>().powi(2)
+    }
+
+    /// Returns a generator of requests, which are ranks: 0 is the most popular key.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if there are more groups than a table of weights holds.
+    pub fn requests(&self) -> Result<Requests, BadParameter> {
+        let weights: Vec<f64> = self
+            .groups
+            .iter()
+            .map(|group| group.keys * group.probability)
+            .collect();
+        let mut start = 0;
+        let mut ranges = Vec::with_capacity(self.groups.len());
+        for group in &self.groups {
+            let keys = group.keys as usize;
+            ranges.push((start, keys));
+            start += keys;
+        }
+        Ok(Requests {
+            group: Alias::new(&weights)?,
+            ranges,
+        })
+    }
+}
+
+/// A generator of requests with a given popularity.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    group: Alias,
+    /// The first rank of each group, and how many it has.
+    ranges: Vec<(usize, usize)>,
+}
+
+impl Requests {
+    /// Draws the rank of the next request.
+    pub fn draw(&self, random: &mut Random) -> usize {
+        let (start, keys) = self.ranges[self.group.draw(random)];
+        if keys == 1 {
+            start
+        } else {
+            start + random.below(keys)
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `Unique`, its inverse, `Merge`, and the interval of a cursor (Lim §4.2.2 and §4.3).
+
+use super::solve::{Point, solve};
+use super::{Group, Popularity};
+use crate::parameter::{BadParameter, at_least, require};
+
+impl Popularity {
+    /// Returns how many different keys `requests` are expected to hold (Lim, Theorem 4.1).
+    ///
+    /// # Errors
+    /// [`BadParameter`] if the requests are negative or not a number. Infinitely many hold all keys.
+    pub fn unique(&self, requests: f64) -> Result<f64, BadParameter> {
+        require("the requests", requests, requests >= 0.0, "at least 0")?;
+        Ok(self.unique_of(requests))
+    }
+
+    /// Returns how many requests are expected to hold `unique` different keys (Lim, Lemma 4.2):
+    /// infinitely many for all keys.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if there are not as many keys, or the number is negative.
+    pub fn unique_inverse(&self, unique: f64) -> Result<f64, BadParameter> {
+        Ok(self.requests_of(self.size("the different keys", unique)?))
+    }
+
+    /// Returns the size of the table that two tables merge to, of which each has the keys of
+    /// independent requests (Lim, Theorem 4.3).
+    ///
+    /// # Errors
+    /// [`BadParameter`] if one is larger than there are keys, or negative.
+    pub fn merge(&self, one: f64, other: f64) -> Result<f64, BadParameter> {
+        let one = self.size("the first table", one)?;
+        let other = self.size("the second table", other)?;
+        Ok(self.unique_of(self.requests_of(one) + self.requests_of(other)))
+    }
+
+    /// Returns how many requests reach a level of `size` keys while a cursor goes once around it
+    /// (`DInterval`; Lim, Theorem 4.4 and Lemma 4.5).
+    ///
+    /// The cursor empties the level where it is, so that the level is the fuller the longer ago the
+    /// cursor was there: the size is the mean of `unique` over one round.
+    ///
+    /// ```
+    /// use alluvium_model::Popularity;
+    /// let uniform = Popularity::uniform(100_000_000)?;
+    /// let size = 10.0 * 1_048_576.0;
+    /// assert_eq!((uniform.cursor_interval(size)? / 1e5).round(), 226.0);
+    /// assert_eq!((uniform.unique_inverse(size)? / 1e5).round(), 111.0);
+    /// # Ok::<(), alluvium_model::BadParameter>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`BadParameter`] if the level is larger than there are keys, or its size negative.
+    pub fn cursor_interval(&self, size: f64) -> Result<f64, BadParameter> {
+        Ok(self.interval_of(self.size("the level", size)?))
+    }
+
+    /// Returns the share of keys that are in a level at a distance behind the cursor: 0 is where the
+    /// cursor is, 1 one round behind it (Lim, Theorem 4.4).
+    ///
+    /// # Errors
+    /// As [`cursor_interval`](Popularity::cursor_interval), and unless the distance is a share.
+    pub fn density(&self, size: f64, behind: f64) -> Result<f64, BadParameter> {
+        at_least("the distance", behind, 0.0, "from 0 to 1")?;
+        require("the distance", behind, behind <= 1.0, "from 0 to 1")?;
+        let interval = self.cursor_interval(size)?;
+        // At the cursor a level is empty, even one that never sends on what it has.
+        let requests = if behind == 0.0 { 0.0 } else { interval * behind };
+        Ok(self.unique_of(requests) / self.keys)
+    }
+
+    fn size(&self, name: &'static str, size: f64) -> Result<f64, BadParameter> {
+        let fits = size >= 0.0 && size <= self.keys;
+        require(name, size, fits, "at least 0, and at most the number of keys")
+    }
+
+    pub(crate) fn unique_of(&self, requests: f64) -> f64 {
+        let there = |group: &Group| -group.keys * (-group.rate * requests).exp_m1();
+        self.groups.iter().map(there).sum()
+    }
+
+    pub(crate) fn requests_of(&self, unique: f64) -> f64 {
+        solve(self.keys, unique, |requests| {
+            self.point(requests, |group, at| {
+                let missing = (-group.rate * at).exp();
+                (-(-group.rate * at).exp_m1(), missing, group.rate * missing)
+            })
+        })
+    }
+
+    pub(crate) fn interval_of(&self, size: f64) -> f64 {
+        solve(self.keys, size, |interval| {
+            self.point(interval, |group, at| {
+                let (there, slope) = mean_of_round(group.rate * at);
+                (there, 1.0 - there, group.rate * slope)
+            })
+        })
+    }
+
+    /// Adds up a curve of single keys: the share there, the share missing, and the slope.
+    fn point(&self, at: f64, of: impl Fn(&Group, f64) -> (f64, f64, f64)) -> Point {
+        let mut sum = Point {
+            there: 0.0,
+            missing: 0.0,
+            slope: 0.0,
+        };
+        for group in &self.groups {
+            let (there, missing, slope) = of(group, at);
+            sum.there += group.keys * there;
+            sum.missing += group.keys * missing;
+            sum.slope += group.keys * slope;
+        }
+        sum
+    }
+}
+
+/// Returns the mean of 1 − e^(−x·t) over t from 0 to 1, and its slope in x.
+fn mean_of_round(x: f64) -> (f64, f64) {
+    if x < 0.01 {
+        // Taylor: the closed form subtracts nearly equal numbers here.
+        let mean = x * (1.0 / 2.0 - x * (1.0 / 6.0 - x * (1.0 / 24.0 - x / 120.0)));
+        let slope = 1.0 / 2.0 - x * (1.0 / 3.0 - x * (1.0 / 8.0 - x / 30.0));
+        return (mean, slope);
+    }
+    let missing = (-x).exp();
+    let lost = -(-x).exp_m1();
+    (1.0 - lost / x, (lost - x * missing) / (x * x))
+}
