@@ -153,6 +153,8 @@ pub enum Medium {
 /// Everything that was measured of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
+    /// When it began, in seconds since 1970.
+    pub began_s: u64,
     /// What answered.
     pub medium: Medium,
     /// The kind of the file system.

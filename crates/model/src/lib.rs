@@ -2,12 +2,13 @@
 //!
 //! *Knows*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses,
 //! how a sequence of accesses translates from one model to another, the parameters of real devices,
-//! how to find them from measurements, and which nodes of B-trees and Bε-trees cost least.
+//! how to find them from measurements, what follows from those for a store, and which nodes of
+//! B-trees and Bε-trees cost least.
 //!
 //! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is told.
 //!
 //! *Read in this order*: [`costs`], [`translate`], [`presets`], [`fit`], [`nodes`], `profile.rs`
-//! (devices as stores are told of them, and the length of nodes).
+//! (devices as stores are told of them, and the length of nodes), [`probe`].
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
 //! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*.
@@ -22,6 +23,7 @@ pub mod costs;
 pub mod fit;
 pub mod nodes;
 pub mod presets;
+pub mod probe;
 mod profile;
 pub mod translate;
 

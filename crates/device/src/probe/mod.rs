@@ -183,6 +183,7 @@ pub fn measure(
 ) -> Result<Measured, Failure> {
     assert!(plan.space_bytes >= LEAST_SPACE, "a plan of {plan:?}");
     assert!(plan.rounds > 0, "a plan measures something");
+    let began_s = watch.date_s();
     let mut probe = Probe {
         watch,
         follow,
@@ -198,6 +199,7 @@ pub fn measure(
     let syncs_ns = probe.syncs(file, &mut driver)?;
     let sustained = probe.lasting(&mut driver)?;
     Ok(Measured {
+        began_s,
         medium: place.medium_with(&directory.notes()),
         file_system: place.file_system.clone(),
         span_bytes,

@@ -20,6 +20,10 @@ impl Watch for Simulated {
         self.1.set(self.1.get() + 1000);
         self.1.get()
     }
+
+    fn date_s(&self) -> u64 {
+        0
+    }
 }
 
 /// Several servers with one queue: a setup, and a time for each byte.

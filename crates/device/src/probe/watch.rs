@@ -1,6 +1,6 @@
 //! The time of a measurement, as a parameter: a machine's, or that of a simulated one.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Tells the time, and how much of it processors have worked.
 pub trait Watch {
@@ -9,6 +9,9 @@ pub trait Watch {
 
     /// Returns the nanoseconds that processors have worked for this process.
     fn cpu_ns(&self) -> u64;
+
+    /// Returns the date, in seconds since 1970.
+    fn date_s(&self) -> u64;
 }
 
 /// The time of the machine, and the processor time of this process with all of its threads.
@@ -42,6 +45,11 @@ impl Watch for ProcessWatch {
         let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
         let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
         seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default()
+    }
+
+    fn date_s(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs())
     }
 }
 
