@@ -207,7 +207,8 @@ impl Counted {
 
     fn into_window(mut self, point: Point, round: u32) -> Window {
         self.took_ns.sort_unstable();
-        let cut = self.took_ns.len() / 10;
+        let count = self.took_ns.len();
+        let cut = if count < 3 { 0 } else { count.div_ceil(10) };
         let middle = self
             .took_ns
             .get(cut..self.took_ns.len() - cut)
