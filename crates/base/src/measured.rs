@@ -4,6 +4,10 @@
 
 use crate::cost::AccessKind;
 
+/// The name of the file beside a store that holds what was measured of its device. A store may be
+/// created where it is.
+pub const FILE: &str = "probe.txt";
+
 /// Where the requests of a measurement lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
@@ -102,12 +106,23 @@ pub struct Window {
     pub elapsed_ns: u64,
     /// How much time of processors they took, in nanoseconds.
     pub cpu_ns: u64,
-    /// How long one took, in nanoseconds: the mean without the quickest and the slowest tenth.
+    /// How long one took, or a batch of them, in nanoseconds: the mean without the quickest and the
+    /// slowest tenth.
     pub typical_ns: u64,
 }
 
 impl Window {
-    /// Returns how many bytes a second were moved; 0 if nothing was measured.
+    /// Returns how many bytes a second are moved while nothing disturbs the requests, by Little's
+    /// law: as many as are under way, in the time that one of them takes. 0 if nothing was measured.
+    #[must_use]
+    pub fn undisturbed_bytes_per_s(&self) -> f64 {
+        if self.typical_ns == 0 {
+            return 0.0;
+        }
+        f64::from(self.point.depth) * self.point.bytes as f64 * 1e9 / self.typical_ns as f64
+    }
+
+    /// Returns how many bytes a second were moved, pauses included; 0 if nothing was measured.
     #[must_use]
     pub fn bytes_per_s(&self) -> f64 {
         if self.elapsed_ns == 0 {
@@ -197,6 +212,13 @@ mod tests {
             typical_ns: 100_000,
         };
         assert_eq!(window.bytes_per_s(), 40_960_000.0);
+        assert_eq!(window.undisturbed_bytes_per_s(), 40_960_000.0);
+        let paused = Window {
+            elapsed_ns: 2_000_000,
+            ..window
+        };
+        assert_eq!(paused.bytes_per_s(), 20_480_000.0);
+        assert_eq!(paused.undisturbed_bytes_per_s(), 40_960_000.0);
         let nothing = Window {
             elapsed_ns: 0,
             ..window

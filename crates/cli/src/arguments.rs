@@ -32,6 +32,9 @@ pub struct Arguments {
     /// machine has, or half of its container's].
     #[arg(long, global = true, value_name = "SIZE", value_parser = sizes::parse)]
     pub memory: Option<Bytes>,
+    /// Open the store with the costs of its device as `alluvium probe` has measured them.
+    #[arg(long, global = true)]
+    pub measured_device: bool,
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,

@@ -1,7 +1,8 @@
 //! One window: requests of one kind, as many under way as the point says, for a while.
 
+use super::Watch;
+use super::arena::Arena;
 use super::offsets::Offsets;
-use super::{Watch, random_buffer};
 use crate::{Batch, Buffer, Device, Result, Ticket};
 use alluvium_base::Purpose;
 use alluvium_base::cost::AccessKind;
@@ -20,6 +21,7 @@ pub(super) struct Driver<'a> {
     watch: &'a dyn Watch,
     span: u64,
     rng: fastrand::Rng,
+    arena: Arena,
 }
 
 /// What is counted of a window.
@@ -40,11 +42,14 @@ struct Flying {
 
 impl<'a> Driver<'a> {
     pub(super) fn new(file: &'a dyn Device, watch: &'a dyn Watch, span: u64, seed: u64) -> Driver<'a> {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let arena = Arena::new(&mut rng);
         Driver {
             file,
             watch,
             span,
-            rng: fastrand::Rng::with_seed(seed),
+            rng,
+            arena,
         }
     }
 
@@ -53,9 +58,10 @@ impl<'a> Driver<'a> {
         self.rng.u64(..self.span / bytes) * bytes
     }
 
-    /// Returns a buffer of bytes that no device can compress.
-    pub(super) fn random_buffer(&mut self, bytes: u64) -> Buffer {
-        random_buffer(&mut self.rng, bytes)
+    /// Returns buffers for requests, of bytes that no device can compress. Those of the last call
+    /// are gone.
+    pub(super) fn buffers(&mut self, bytes: u64, count: u32) -> Vec<Buffer> {
+        self.arena.cut(bytes, count)
     }
 
     /// Measures requests of a point for about `window_ns`.
@@ -64,9 +70,7 @@ impl<'a> Driver<'a> {
     /// when time is over is waited for and not counted either.
     pub(super) fn window(&mut self, point: Point, round: u32, window_ns: u64) -> Result<Window> {
         let mut places = Offsets::new(point.order, point.bytes, self.span, self.rng.u64(..));
-        let buffers: Vec<Buffer> = (0..point.depth)
-            .map(|_| self.random_buffer(point.bytes))
-            .collect();
+        let buffers = self.buffers(point.bytes, point.depth);
         if point.order == Order::Near {
             self.warm_up(point)?;
         }

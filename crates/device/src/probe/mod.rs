@@ -7,7 +7,8 @@
 //! the crate `model` does it.
 //!
 //! *Read in this order*: this file, `place` (what the file system says), `watch` (time),
-//! `schedule` (points and rounds), `scratch` (the file), `offsets`, `drive` (a window).
+//! `schedule` (points and rounds), `scratch` (the file), `arena` (memory), `offsets`, `drive` (a
+//! window).
 //!
 //! Invariants:
 //!
@@ -21,6 +22,7 @@
 //! and §3.2. There each point moves 10 GiB behind a preconditioning of hours. Here the file is
 //! written once, and a point gets fractions of a second, several times.
 
+mod arena;
 mod drive;
 mod offsets;
 mod place;
@@ -34,9 +36,9 @@ pub use place::{Place, place_of};
 pub use schedule::{BATCH, DEPTHS, SIZES, SMALL, STEP};
 pub use watch::{ProcessWatch, Watch};
 
-use crate::{Buffer, Device, Directory, Error};
+use crate::{Device, Directory, Error};
 use alluvium_base::measured::{Measured, Order, Point, Slice, Window};
-use alluvium_base::{KIB, MIB, Purpose};
+use alluvium_base::{MIB, Purpose};
 use drive::Driver;
 use scratch::Filler;
 use std::fmt;
@@ -56,13 +58,18 @@ const SYNCS: usize = 200;
 const LASTING_BYTES: u64 = MIB;
 const LASTING_DEPTH: u32 = 8;
 
-/// How many parts of the time go to what, of a hundred: the file is written, all points are
-/// measured, syncs, and reading as fast as can be.
-const FILL: u64 = 22;
+const _: () = assert!(LASTING_BYTES * LASTING_DEPTH as u64 <= arena::ARENA as u64);
+const _: () = assert!(LARGEST <= arena::ARENA as u64);
+const _: () = assert!(STEP * DEPTHS[DEPTHS.len() - 1] as u64 <= arena::ARENA as u64);
+
+/// How many parts of the time go to what, of a hundred: the file is written, it is read without
+/// counting, all points are measured, syncs, and reading as fast as can be.
+const FILL: u64 = 20;
+const SETTLE: u64 = 2;
 const POINTS: u64 = 64;
 const SYNC: u64 = 6;
 const LASTING: u64 = 8;
-const _: () = assert!(FILL + POINTS + SYNC + LASTING == 100);
+const _: () = assert!(FILL + SETTLE + POINTS + SYNC + LASTING == 100);
 
 /// How much is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,6 +202,7 @@ pub fn measure(
     let file = &*file;
     let (filled, span_bytes) = probe.fill(file)?;
     let mut driver = Driver::new(file, watch, span_bytes, plan.seed);
+    probe.settle(&mut driver)?;
     let windows = probe.points(&mut driver)?;
     let syncs_ns = probe.syncs(file, &mut driver)?;
     let sustained = probe.lasting(&mut driver)?;
@@ -254,13 +262,23 @@ impl Probe<'_> {
         Ok((slices, filler.at()))
     }
 
+    /// Reads for a while without counting: what the writing has left behind is done, and the
+    /// processors are awake.
+    fn settle(&mut self, driver: &mut Driver<'_>) -> Result<(), Failure> {
+        for _ in 0..SETTLE {
+            self.go_on(Part::Fill)?;
+            driver.window(Point::reads(SMALL), 0, self.share_ns(1))?;
+        }
+        Ok(())
+    }
+
     /// Measures all points, round by round, until their part of the time is over. A point that an
     /// earlier round has measured is left out when time is short, never the first round's small
     /// ones.
     fn points(&mut self, driver: &mut Driver<'_>) -> Result<Vec<Window>, Failure> {
         let points = schedule::points();
         let begin_ns = self.watch.now_ns();
-        let until_ns = self.began_ns + self.share_ns(FILL + POINTS);
+        let until_ns = self.began_ns + self.share_ns(FILL + SETTLE + POINTS);
         let all = points.len() as u64 * u64::from(self.plan.rounds);
         let window_ns = until_ns.saturating_sub(begin_ns) / all;
         let mut windows: Vec<Window> = Vec::new();
@@ -283,11 +301,11 @@ impl Probe<'_> {
     /// Measures syncs, each behind a write of 4 KiB.
     fn syncs(&mut self, file: &dyn Device, driver: &mut Driver<'_>) -> Result<Vec<u64>, Failure> {
         let until_ns = self.watch.now_ns() + self.share_ns(SYNC);
-        let mut buffer = driver.random_buffer(4 * KIB);
+        let mut buffer = driver.buffers(SMALL, 1).remove(0);
         let mut took_ns = Vec::new();
         while took_ns.len() < SYNCS && (took_ns.len() < 3 || self.watch.now_ns() < until_ns) {
             self.go_on(Part::Syncs)?;
-            buffer = file.write_at(driver.place(4 * KIB), buffer, Purpose::Probe)?;
+            buffer = file.write_at(driver.place(SMALL), buffer, Purpose::Probe)?;
             let before_ns = self.watch.now_ns();
             file.sync(Purpose::Probe)?;
             took_ns.push(self.watch.now_ns().saturating_sub(before_ns));
@@ -317,11 +335,4 @@ impl Probe<'_> {
         }
         Ok(slices)
     }
-}
-
-/// Returns a buffer of bytes that no device can compress.
-fn random_buffer(rng: &mut fastrand::Rng, bytes: u64) -> Buffer {
-    let mut buffer = Buffer::zeroed(bytes as usize);
-    rng.fill(&mut buffer);
-    buffer
 }

@@ -41,15 +41,39 @@ pub enum Parallelism {
     Beyond(u32),
 }
 
-impl Parallelism {
-    /// Returns the number for a profile, at least 1.
-    #[must_use]
-    pub fn slots(self) -> u32 {
-        match self {
-            Parallelism::Unknown | Parallelism::One => 1,
-            Parallelism::Knee(knee) => knee.round().max(1.0) as u32,
-            Parallelism::Beyond(depth) => depth.max(1),
+/// How many times the throughput of one request a device reaches with many.
+///
+/// In the PDAM this is P, exactly. Where the throughput has no sharp knee, it is still how many
+/// requests as long as one are done in the time of one, so that profiles have it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gain {
+    /// The best throughput in those of one request.
+    pub times: f64,
+    /// The largest error of the times of a fixed amount of work that the PDAM predicts with it.
+    pub worst_time: f64,
+}
+
+impl Gain {
+    fn of(rates: &[(u32, f64)]) -> Option<Gain> {
+        let &(_, one) = rates.iter().find(|(depth, _)| *depth == 1)?;
+        let best = rates.iter().map(|&(_, rate)| rate).fold(0.0, f64::max);
+        if rates.len() < 2 || one <= 0.0 {
+            return None;
         }
+        let times = best / one;
+        let errors = rates
+            .iter()
+            .map(|&(depth, rate)| (rate / (one * f64::from(depth).min(times)) - 1.0).abs());
+        Some(Gain {
+            times,
+            worst_time: errors.fold(0.0, f64::max),
+        })
+    }
+
+    /// Returns the number of requests at a time for a profile, at least 1.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.times.round().max(1.0) as u32
     }
 }
 
@@ -60,10 +84,13 @@ pub struct Costs {
     pub kind: AccessKind,
     /// The affine model: times over sizes, at random places.
     pub affine: Result<Fitted, BadSamples>,
-    /// The PDAM: throughputs in MiB/s over numbers of requests of 64 KiB under way.
+    /// The PDAM: throughputs in MiB/s over numbers of requests of 64 KiB under way, medians of the
+    /// rounds.
     pub parallel: Result<ParallelFit, BadSamples>,
     /// P, as far as there is one.
     pub parallelism: Parallelism,
+    /// The same from the throughputs of one request and of many; `None` if they were not measured.
+    pub gain: Option<Gain>,
     /// An interval in which P lies in nine of ten repetitions.
     pub interval: Option<(f64, f64)>,
     /// Throughputs of requests in order, in bytes a second, by their size.
@@ -76,9 +103,15 @@ impl Costs {
     pub(super) fn of(measured: &Measured, kind: AccessKind) -> Costs {
         let is_random =
             |point: Point| point.kind == kind && point.order == Order::Random && point.issue == Issue::Steady;
-        let depths = samples(measured, |point| is_random(point) && point.bytes == STEP);
-        let parallel = parallel::fit(&depths);
-        let parallelism = parallelism(&depths, parallel.as_ref().ok());
+        let is_step = |point: Point| is_random(point) && point.bytes == STEP;
+        let depths = samples(measured, is_step);
+        let steps = rates(measured, is_step);
+        let medians: Vec<(f64, f64)> = steps
+            .iter()
+            .map(|&(depth, rate)| (f64::from(depth), rate / MIB as f64))
+            .collect();
+        let parallel = parallel::fit(&medians);
+        let parallelism = parallelism(&medians, parallel.as_ref().ok());
         let interval = match parallelism {
             Parallelism::Knee(_) => parallel::interval(&depths, SEED).ok().flatten(),
             _ => None,
@@ -89,6 +122,7 @@ impl Costs {
             affine: affine_of(measured, kind),
             parallel,
             parallelism,
+            gain: Gain::of(&steps),
             interval,
             in_order: in_order(measured, kind),
             small: rates(measured, small),
@@ -96,15 +130,15 @@ impl Costs {
     }
 }
 
-/// Returns the samples of the affine model: bytes, and seconds of one request, once a round.
+/// Returns the samples of the affine model: bytes, and seconds of one request, the median of the
+/// rounds. What disturbs a round makes it longer, never shorter.
 pub(super) fn times(measured: &Measured, kind: AccessKind) -> Vec<(u64, f64)> {
     let windows = measured.windows.iter().filter(|window| {
         let point = window.point;
         point.kind == kind && point.order == Order::Random && point.issue == Issue::Steady && point.depth == 1
     });
-    windows
-        .map(|window| (window.point.bytes, window.typical_ns as f64 / 1e9))
-        .collect()
+    let times = windows.map(|window| (window.point.bytes, window.typical_ns as f64 / 1e9));
+    by_key(times.collect(), median)
 }
 
 fn affine_of(measured: &Measured, kind: AccessKind) -> Result<Fitted, BadSamples> {
@@ -119,15 +153,18 @@ fn affine_of(measured: &Measured, kind: AccessKind) -> Result<Fitted, BadSamples
 fn samples(measured: &Measured, is_wanted: impl Fn(Point) -> bool) -> Vec<(f64, f64)> {
     let windows = measured.windows.iter().filter(|window| is_wanted(window.point));
     windows
-        .map(|window| (f64::from(window.point.depth), window.bytes_per_s() / MIB as f64))
+        .map(|window| {
+            let mib_s = window.undisturbed_bytes_per_s() / MIB as f64;
+            (f64::from(window.point.depth), mib_s)
+        })
         .collect()
 }
 
-/// Returns the mean throughputs over all rounds, by depth, in bytes a second.
+/// Returns the median throughputs over all rounds, by depth, in bytes a second.
 pub(super) fn rates(measured: &Measured, is_wanted: impl Fn(Point) -> bool) -> Vec<(u32, f64)> {
     let windows = measured.windows.iter().filter(|window| is_wanted(window.point));
-    let rates = windows.map(|window| (window.point.depth, window.bytes_per_s()));
-    means(rates.collect())
+    let rates = windows.map(|window| (window.point.depth, window.undisturbed_bytes_per_s()));
+    by_key(rates.collect(), median)
 }
 
 fn in_order(measured: &Measured, kind: AccessKind) -> Vec<(u64, f64)> {
@@ -135,46 +172,45 @@ fn in_order(measured: &Measured, kind: AccessKind) -> Vec<(u64, f64)> {
         .windows
         .iter()
         .filter(|window| window.point.kind == kind && window.point.order == Order::Sequential);
-    means(
-        windows
-            .map(|window| (window.point.bytes, window.bytes_per_s()))
-            .collect(),
-    )
+    let rates = windows.map(|window| (window.point.bytes, window.undisturbed_bytes_per_s()));
+    by_key(rates.collect(), median)
 }
 
-/// Returns the mean of the values of each key, in the order of keys.
-fn means<K: Copy + Ord>(mut values: Vec<(K, f64)>) -> Vec<(K, f64)> {
+/// Returns what `of` says of the values of each key, in the order of keys.
+fn by_key<K: Copy + Ord>(mut values: Vec<(K, f64)>, of: impl Fn(&[f64]) -> f64) -> Vec<(K, f64)> {
     values.sort_by_key(|&(key, _)| key);
     values
         .chunk_by(|one, other| one.0 == other.0)
         .map(|same| {
-            let sum: f64 = same.iter().map(|&(_, value)| value).sum();
-            (same[0].0, sum / same.len() as f64)
+            let values: Vec<f64> = same.iter().map(|&(_, value)| value).collect();
+            (same[0].0, of(&values))
         })
         .collect()
 }
 
-/// Returns P. A device that serves one request after the other has no knee: its throughput is flat
+/// Returns the median of some numbers, of which there is at least one: the mean of the middle two
+/// where there are two.
+pub(super) fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() % 2 {
+        0 => f64::midpoint(sorted[middle - 1], sorted[middle]),
+        _ => sorted[middle],
+    }
+}
+
+/// Returns P, from samples in the order of depths. A device that serves one request after the other has no knee: its throughput is flat
 /// from the beginning.
 fn parallelism(samples: &[(f64, f64)], fit: Option<&ParallelFit>) -> Parallelism {
-    let at = |depth: f64| {
-        let same: Vec<f64> = samples
-            .iter()
-            .filter(|&&(requests, _)| requests == depth)
-            .map(|&(_, rate)| rate)
-            .collect();
-        same.iter().sum::<f64>() / same.len() as f64
+    let (Some(&(fewest, one)), Some(&(most, _))) = (samples.first(), samples.last()) else {
+        return Parallelism::Unknown;
     };
-    let depths = || samples.iter().map(|&(requests, _)| requests);
-    let (fewest, most) = (
-        depths().fold(f64::INFINITY, f64::min),
-        depths().fold(0.0, f64::max),
-    );
-    if samples.is_empty() || most <= fewest {
+    if most <= fewest {
         return Parallelism::Unknown;
     }
-    let best = depths().map(at).fold(0.0, f64::max);
-    if best < GROWTH * at(fewest) {
+    let best = samples.iter().map(|&(_, rate)| rate).fold(0.0, f64::max);
+    if best < GROWTH * one {
         return Parallelism::One;
     }
     match fit {

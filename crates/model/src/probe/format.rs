@@ -16,7 +16,8 @@
 //!               filled BYTES NANOSECONDS
 //!               lasting BYTES NANOSECONDS
 //!               note TEXT
-//!    end        "end ", XXH3 of all bytes before in 16 hexadecimal digits, "\n"
+//!               end XXH3 of all bytes before it, in 16 hexadecimal digits: the last line
+//!               "\n" as often as makes the length a multiple of 512
 //! ```
 //!
 //! Lines of a kind stand in the order of time. Each of the first five is there once. Numbers are
@@ -26,15 +27,16 @@
 
 use alluvium_base::checksum;
 use alluvium_base::cost::AccessKind;
+pub use alluvium_base::measured::FILE;
 use alluvium_base::measured::{Issue, Measured, Medium, Order, Point, Slice, Window};
 use std::fmt;
 use std::fmt::Write as _;
 
-/// The name of the file beside a store.
-pub const FILE: &str = "probe.txt";
-
 /// The most bytes that a stored probe has: many times what one writes.
 pub const MOST_BYTES: usize = 1 << 20;
+
+/// The length in bytes is a multiple of it: direct files are read in such blocks.
+const BLOCK: usize = 512;
 
 const HEAD: &str = "alluvium probe ";
 const VERSION: u32 = 1;
@@ -151,7 +153,9 @@ pub fn encode(measured: &Measured) -> Vec<u8> {
     }
     let sum = checksum(text.as_bytes());
     text.push_str(&format!("end {sum:016x}\n"));
-    text.into_bytes()
+    let mut bytes = text.into_bytes();
+    bytes.resize(bytes.len().next_multiple_of(BLOCK), b'\n');
+    bytes
 }
 
 /// Returns a text without ends of lines.
@@ -217,25 +221,29 @@ fn checked(bytes: &[u8]) -> Result<&str, BadProbe> {
         expected,
         found: shortened(&String::from_utf8_lossy(found)),
     };
-    // "end ", 16 digits, "\n".
-    let begin_of_end = bytes.len().saturating_sub(21);
+    let is_whole = bytes.len().is_multiple_of(BLOCK);
+    let blank = bytes
+        .iter()
+        .rev()
+        .take(BLOCK)
+        .take_while(|&&byte| byte == b'\n')
+        .count();
+    let bytes = bytes.get(..bytes.len() - blank).unwrap_or_default();
+    // "end " and 16 digits.
+    let begin_of_end = bytes.len().saturating_sub(20);
     let (body, end) = bytes.split_at_checked(begin_of_end).unwrap_or((bytes, &[]));
-    let is_end = body.ends_with(b"\n") && end.starts_with(b"end ") && end.ends_with(b"\n");
+    let is_end = is_whole && blank > 0 && body.ends_with(b"\n") && end.starts_with(b"end ");
     if !is_end {
-        let last = bytes.trim_ascii_end().split(|&byte| byte == b'\n').next_back();
+        let last = bytes.split(|&byte| byte == b'\n').next_back();
         return Err(damaged(
             lines,
             "the end with its checksum",
             last.unwrap_or_default(),
         ));
     }
-    let expected = format!("end {:016x}\n", checksum(body));
+    let expected = format!("end {:016x}", checksum(body));
     if expected.as_bytes() != end {
-        return Err(damaged(
-            lines,
-            "the checksum of the lines before",
-            end.trim_ascii_end(),
-        ));
+        return Err(damaged(lines, "the checksum of the lines before", end));
     }
     std::str::from_utf8(body).map_err(|_| damaged(1, "text", body))
 }
@@ -407,7 +415,9 @@ mod tests {
         let bytes = encode(&samples());
         let text = String::from_utf8(bytes.clone()).unwrap();
         assert!(text.starts_with(expected), "{text}");
-        assert_eq!(&text[expected.len()..], "end 802a20786fb4941b\n");
+        let (end, blank) = text[expected.len()..].split_at(21);
+        assert_eq!(end, "end 802a20786fb4941b\n");
+        assert!(blank.bytes().all(|byte| byte == b'\n') && text.len() == 512);
         let decoded = decode(&bytes).unwrap();
         let mut same = samples();
         same.notes[0] = "two lines".to_owned();
@@ -429,6 +439,8 @@ mod tests {
         let mut longer = bytes.clone();
         longer.push(b'\n');
         assert!(decode(&longer).is_err());
+        longer.resize(1024, b'\n');
+        assert!(decode(&longer).is_err());
         assert!(matches!(
             decode(&vec![b'a'; MOST_BYTES + 1]),
             Err(BadProbe::TooLong { .. })
@@ -438,7 +450,9 @@ mod tests {
     /// Lines with a right checksum.
     fn sealed(lines: &str) -> Vec<u8> {
         let text = format!("{HEAD}{VERSION}\n{lines}");
-        format!("{text}end {:016x}\n", checksum(text.as_bytes())).into_bytes()
+        let mut bytes = format!("{text}end {:016x}\n", checksum(text.as_bytes())).into_bytes();
+        bytes.resize(bytes.len().next_multiple_of(BLOCK), b'\n');
+        bytes
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub mod format;
 mod tests;
 mod warnings;
 
-pub use costs::{Costs, Fitted, Parallelism};
+pub use costs::{Costs, Fitted, Gain, Parallelism};
 pub use warnings::Warning;
 
 use crate::fit::BadSamples;
@@ -181,7 +181,7 @@ fn profile(fit: &AffineFit, reads: &Costs, processor: Processor) -> DeviceProfil
         // What is longer than five centuries was not measured.
         setup_ns: (fit.setup_s * 1e9).round() as u64,
         byte_ps: (fit.per_byte_s * 1e12).round().max(1.0) as u64,
-        parallelism: reads.parallelism.slots(),
+        parallelism: reads.gain.map_or(1, |gain| gain.slots()),
         io_cpu_ns: processor.alone_ns.unwrap_or(DeviceProfile::SSD.io_cpu_ns),
     }
 }

@@ -24,18 +24,19 @@ const DEPTHS: [u32; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64];
 
 fn window(truth: Truth, point: Point, round: u32, noise: &mut Noise) -> Window {
     let one_ns = truth.setup_ns + truth.byte_ps * point.bytes as f64 / 1e3;
-    let requests = 64;
+    let requests = 64_u32;
     // The mean of as many requests, and the noise of one.
-    let typical_ns = one_ns * noise.around_one(truth.noise / 8.0);
-    let together = f64::from(point.depth).min(truth.parallelism);
-    let elapsed_ns = match point.depth {
-        1 => typical_ns * 64.0,
-        _ => one_ns * 64.0 / together * noise.around_one(truth.noise),
+    let depth = f64::from(point.depth);
+    let together = depth.min(truth.parallelism);
+    let typical_ns = match point.depth {
+        1 => one_ns * noise.around_one(truth.noise / 8.0),
+        _ => one_ns * depth / together * noise.around_one(truth.noise),
     };
+    let elapsed_ns = typical_ns * f64::from(requests) / depth;
     Window {
         point,
         round,
-        requests,
+        requests: u64::from(requests),
         elapsed_ns: elapsed_ns as u64,
         cpu_ns: match point.issue {
             Issue::Steady => 64 * 4_000,
@@ -98,10 +99,11 @@ fn a_device_is_found_again_behind_noise_of_three_percent() {
         assert!(low <= knee && knee <= high && high - low < 1.0, "{low} to {high}");
         assert_eq!(found.warnings, []);
         let profile = found.reliable_profile().unwrap();
-        assert_eq!(
-            (profile.parallelism, profile.io_cpu_ns),
-            (knee.round() as u32, 5_000)
-        );
+        assert_eq!(profile.io_cpu_ns, 5_000);
+        let gain = found.reads.gain.unwrap();
+        assert!((gain.times / SSD.parallelism - 1.0).abs() < 0.1, "{gain:?}");
+        assert!(gain.worst_time < 0.14, "{gain:?}");
+        assert_eq!(profile.parallelism, gain.slots());
         assert!(
             (128_000..132_000).contains(&profile.half_bandwidth()),
             "{profile:?}"
@@ -155,6 +157,28 @@ fn a_throughput_that_grows_to_the_end_has_no_knee() {
     let found = Conclusions::of(&samples(wide, 3));
     assert_eq!(found.reads.parallelism, Parallelism::Beyond(64));
     assert_eq!(found.reads.interval, None);
+}
+
+#[test]
+fn a_soft_knee_is_poorly_fitted_and_the_gain_is_told_all_the_same() {
+    // 64 KiB on a virtual disk, in MiB/s.
+    let seen = [
+        1160.0, 1570.0, 1600.0, 1780.0, 1850.0, 1900.0, 1950.0, 2100.0, 2300.0, 2380.0, 2400.0,
+    ];
+    let mut measured = samples(SSD, 3);
+    for window in &mut measured.windows {
+        let at = DEPTHS.iter().position(|depth| *depth == window.point.depth);
+        if let (costs::STEP, Issue::Steady, Some(at)) = (window.point.bytes, window.point.issue, at) {
+            let bytes = f64::from(window.point.depth) * costs::STEP as f64;
+            window.typical_ns = (bytes / (seen[at] * MIB as f64) * 1e9) as u64;
+        }
+    }
+    let gain = Conclusions::of(&measured).reads.gain.unwrap();
+    assert!(
+        (gain.times - 2400.0 / 1160.0).abs() < 0.01 && gain.worst_time < 0.35,
+        "{gain:?}"
+    );
+    assert_eq!(gain.slots(), 2);
 }
 
 fn warned(change: impl Fn(&mut Measured)) -> Vec<Warning> {
@@ -238,6 +262,22 @@ fn a_rate_that_falls_is_told() {
         )),
         "{rounds:?}"
     );
+}
+
+#[test]
+fn pauses_are_told_and_change_no_fit() {
+    let mut measured = samples(SSD, 5);
+    let before = Conclusions::of(&measured);
+    for window in &mut measured.windows {
+        window.elapsed_ns *= 2;
+    }
+    let after = Conclusions::of(&measured);
+    assert!(
+        matches!(after.warnings[..], [Warning::Paused { share }] if (share - 0.5).abs() < 0.01),
+        "{:?}",
+        after.warnings
+    );
+    assert_eq!((after.reads, after.profile), (before.reads, before.profile));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Why not to rely on what was measured.
 
-use super::costs::{Costs, SMALL, STEP};
+use super::costs::{Costs, SMALL, STEP, median};
 use alluvium_base::MIB;
 use alluvium_base::cost::AccessKind;
-use alluvium_base::measured::{Measured, Medium, Order, Point, Slice};
+use alluvium_base::measured::{Measured, Medium, Order, Point, Slice, Window};
 use std::fmt;
 
 /// No flash answers a read of 4 KiB as fast, with the system call, in nanoseconds.
@@ -24,6 +24,9 @@ const EXPLAINED: f64 = 0.9;
 /// Repetitions of a measurement that differ by more than this share are disturbed: half of all
 /// measurements do.
 const SPREAD: f64 = 0.25;
+
+/// Requests that are under way for less of the time stand still for the rest.
+const BUSY: f64 = 0.8;
 
 /// A shorter file may lie in the memory of a device.
 const SMALL_FILE: u64 = 256 * MIB;
@@ -81,6 +84,11 @@ pub enum Warning {
     Noisy {
         /// By how much of their mean, in the middle of all points.
         spread: f64,
+    },
+    /// In a part of the time no request made progress.
+    Paused {
+        /// The part, in the middle of all windows.
+        share: f64,
     },
     /// A fit does not explain what was measured.
     PoorFit {
@@ -180,6 +188,12 @@ impl fmt::Display for Warning {
                  device or the processors, so measure again when they do not",
                 percent(spread)
             ),
+            Warning::Paused { share } => write!(
+                f,
+                "in {:.0} % of the time nothing moved: others had the processors, or requests are let through by \
+                 turns; times and throughputs here are those of the rest",
+                percent(share)
+            ),
             Warning::PoorFit {
                 kind,
                 model,
@@ -212,16 +226,30 @@ pub(super) fn of(measured: &Measured, reads: &Costs, writes: &Costs) -> Vec<Warn
     if let Some(spread) = spread(measured).filter(|spread| *spread > SPREAD) {
         warnings.push(Warning::Noisy { spread });
     }
+    if let Some(share) = busy(measured).filter(|share| *share < BUSY) {
+        warnings.push(Warning::Paused { share: 1.0 - share });
+    }
     for costs in [reads, writes] {
         fits(costs, &mut warnings);
     }
     warnings
 }
 
-/// Returns the mean time of one request, over all rounds.
+/// Returns the time of one request, the median of the rounds.
 fn typical_ns(measured: &Measured, point: Point) -> Option<f64> {
-    let times: Vec<u64> = measured.at(point).map(|window| window.typical_ns).collect();
-    (!times.is_empty()).then(|| times.iter().sum::<u64>() as f64 / times.len() as f64)
+    let times = measured.at(point).map(|window| window.typical_ns as f64);
+    let times: Vec<f64> = times.collect();
+    (!times.is_empty()).then(|| median(&times))
+}
+
+/// Returns the part of the time in which requests were under way, as far as times of single ones
+/// tell: in the middle of all windows.
+fn busy(measured: &Measured) -> Option<f64> {
+    let windows = measured.windows.iter().filter(|window| window.typical_ns > 0);
+    let shares: Vec<f64> = windows
+        .map(|window| window.bytes_per_s() / window.undisturbed_bytes_per_s())
+        .collect();
+    (!shares.is_empty()).then(|| median(&shares))
 }
 
 fn caches(measured: &Measured, warnings: &mut Vec<Warning>) {
@@ -287,7 +315,7 @@ fn last_to_first(slices: &[Slice]) -> Option<f64> {
 fn rounds(measured: &Measured, kind: AccessKind) -> Option<f64> {
     let last = measured.windows.iter().map(|window| window.round).max()?;
     let mut logarithms = Vec::new();
-    let of_first = |window: &&alluvium_base::measured::Window| {
+    let of_first = |window: &&Window| {
         window.round == 0 && window.point.kind == kind && window.point.order == Order::Random
     };
     for first in measured.windows.iter().filter(of_first) {
@@ -311,7 +339,7 @@ fn spread(measured: &Measured) -> Option<f64> {
     for first in measured.windows.iter().filter(|window| window.round == 0) {
         let rates: Vec<f64> = measured
             .at(first.point)
-            .map(alluvium_base::measured::Window::bytes_per_s)
+            .map(Window::undisturbed_bytes_per_s)
             .collect();
         let (least, most) = (
             rates.iter().copied().fold(f64::INFINITY, f64::min),

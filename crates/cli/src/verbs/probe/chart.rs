@@ -87,7 +87,7 @@ fn over_depth(measured: &Measured, costs: &Costs) -> Chart {
     let rates = means(
         measured,
         |point| is_steady(point, costs) && point.bytes == alluvium_device::probe::STEP,
-        |window| window.bytes_per_s() / MIB,
+        |window| window.undisturbed_bytes_per_s() / MIB,
     );
     let fit = costs.parallel.as_ref().ok();
     // The pure model: as many times what one adds as are served together.

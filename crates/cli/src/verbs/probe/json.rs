@@ -113,6 +113,10 @@ fn costs(costs: &Costs) -> Value {
         "affine": affine,
         "pdam": parallel,
         "parallelism": parallelism,
+        "gain": costs.gain.map(|gain| json!({
+            "times": gain.times,
+            "worst_time": gain.worst_time,
+        })),
         "parallelism_interval": costs.interval.map(|(low, high)| [low, high]),
         "in_order": costs.in_order.iter().map(|(bytes, rate)| {
             json!({ "bytes": bytes, "bytes_per_s": rate })

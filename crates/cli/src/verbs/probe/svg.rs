@@ -81,7 +81,7 @@ fn over_depth(measured: &Measured, costs: &Costs) -> Series {
     });
     let samples: Vec<(f64, f64)> = windows
         .map(|window| {
-            let mib_s = window.bytes_per_s() / (1024.0 * 1024.0);
+            let mib_s = window.undisturbed_bytes_per_s() / (1024.0 * 1024.0);
             (f64::from(window.point.depth), mib_s)
         })
         .collect();

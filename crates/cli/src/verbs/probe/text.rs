@@ -115,26 +115,27 @@ fn of_parallel(costs: &Costs) -> Vec<String> {
         Parallelism::Knee(knee) => format!("P {knee:.2}{interval}"),
         Parallelism::Beyond(depth) => format!("P beyond {depth}: the throughput grew to the end"),
     };
-    match &costs.parallel {
-        Err(why) => vec![match costs.parallelism {
-            Parallelism::One => head,
-            _ => format!("{head}: {why}"),
-        }],
-        Ok(fit) => vec![
-            format!(
-                "{head}, {} MiB/s each, {} MiB/s together, R² {:.4}, RMS {} MiB/s",
-                figures(fit.per_request),
-                figures(fit.plateau),
-                fit.goodness.r_squared,
-                figures(fit.goodness.rms)
-            ),
-            format!(
-                "times predicted within {:.0} %; by one at a time (DAM) wrong by up to {:.0} %",
-                fit.worst_time * 100.0,
-                fit.worst_time_dam * 100.0
-            ),
-        ],
+    let mut lines = vec![match (&costs.parallel, costs.parallelism) {
+        (_, Parallelism::One) => head,
+        (Err(why), _) => format!("{head}: {why}"),
+        (Ok(fit), _) => format!(
+            "{head}: each adds {} MiB/s up to {} MiB/s, R² {:.4}, RMS {} MiB/s",
+            figures(fit.per_request),
+            figures(fit.plateau),
+            fit.goodness.r_squared,
+            figures(fit.goodness.rms)
+        ),
+    }];
+    if let (Ok(fit), Some(gain)) = (&costs.parallel, costs.gain) {
+        lines.push(format!(
+            "many together are {} times as fast as one: with that, times are predicted within {:.0} %, by one at \
+             a time (DAM) within {:.0} %",
+            figures(gain.times),
+            gain.worst_time * 100.0,
+            fit.worst_time_dam * 100.0
+        ));
     }
+    lines
 }
 
 fn of_sync(conclusions: &Conclusions) -> Vec<String> {
