@@ -113,7 +113,7 @@ pub struct Window {
 
 impl Window {
     /// Returns how many bytes a second are moved while nothing disturbs the requests, by Little's
-    /// law: as many as are under way, in the time that one of them takes. 0 if nothing was measured.
+    /// law: as many as are under way, in the time of a single one. 0 if nothing was measured.
     #[must_use]
     pub fn undisturbed_bytes_per_s(&self) -> f64 {
         if self.typical_ns == 0 {

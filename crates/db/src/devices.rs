@@ -69,13 +69,14 @@ mod tests {
     fn samples(medium: Medium) -> Measured {
         let window = |point: Point| {
             let one_ns = 80_000 + point.bytes;
+            let depth = u64::from(point.depth);
             Window {
                 point,
                 round: 0,
                 requests: 60,
-                elapsed_ns: 60 * one_ns / u64::from(point.depth.min(3)),
+                elapsed_ns: 60 * one_ns / depth.min(3),
                 cpu_ns: 60 * 3_000,
-                typical_ns: one_ns,
+                typical_ns: one_ns * depth / depth.min(3),
             }
         };
         let sizes = (0..11).map(|power| Point::reads(4096 << power));
@@ -120,8 +121,8 @@ mod tests {
         };
         assert_eq!(opened(&options.clone().measured_device()), expected);
         assert_eq!(opened(&options), DeviceProfile::SSD);
-        let given = options.measured_device().device(super::HARD_DISK);
-        assert_eq!(opened(&given), super::HARD_DISK);
+        let given = options.measured_device().device(HARD_DISK);
+        assert_eq!(opened(&given), HARD_DISK);
     }
 
     #[test]

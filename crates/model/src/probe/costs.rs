@@ -200,8 +200,8 @@ pub(super) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Returns P, from samples in the order of depths. A device that serves one request after the other has no knee: its throughput is flat
-/// from the beginning.
+/// Returns P, from samples in the order of depths. A device that serves one request after the other
+/// has no knee: its throughput is flat from the beginning.
 fn parallelism(samples: &[(f64, f64)], fit: Option<&ParallelFit>) -> Parallelism {
     let (Some(&(fewest, one)), Some(&(most, _))) = (samples.first(), samples.last()) else {
         return Parallelism::Unknown;

@@ -249,6 +249,7 @@ fn a_rate_that_falls_is_told() {
         for window in &mut measured.windows {
             if window.point.kind == AccessKind::Read {
                 window.elapsed_ns = window.elapsed_ns * (10 + 2 * u64::from(window.round)) / 10;
+                // Not the single requests: they are let through by turns.
             }
         }
     });
@@ -256,7 +257,7 @@ fn a_rate_that_falls_is_told() {
         rounds.iter().any(|warning| matches!(
             warning,
             Warning::Throttled {
-                what: "measurements of random reads",
+                what: "the rate of random reads",
                 ..
             }
         )),

@@ -178,7 +178,7 @@ impl fmt::Display for Warning {
             ),
             Warning::Throttled { what, share } => write!(
                 f,
-                "{what} fell to {:.0} % of the rate at the begin: the device, or the machine's host, allows \
+                "{what} fell to {:.0} % of what it was at the begin: the device, or the machine's host, allows \
                  bursts and then slows down, so measure for more --seconds",
                 percent(share)
             ),
@@ -194,6 +194,15 @@ impl fmt::Display for Warning {
                  turns; times and throughputs here are those of the rest",
                 percent(share)
             ),
+            Warning::PoorFit { .. } | Warning::NoFit { .. } => self.fmt_fit(f),
+        }
+    }
+}
+
+impl Warning {
+    /// Writes what is wrong with a fit.
+    fn fmt_fit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Warning::PoorFit {
                 kind,
                 model,
@@ -201,12 +210,13 @@ impl fmt::Display for Warning {
             } => write!(
                 f,
                 "the {model} explains {:.0} % of the variance of {}: do not rely on its parameters",
-                percent(r_squared),
+                r_squared.max(0.0) * 100.0,
                 kind_name(*kind)
             ),
             Warning::NoFit { kind, model, why } => {
                 write!(f, "{} have no {model}: {why}", kind_name(*kind))
             }
+            _ => Ok(()),
         }
     }
 }
@@ -223,8 +233,10 @@ pub(super) fn of(measured: &Measured, reads: &Costs, writes: &Costs) -> Vec<Warn
     });
     caches(measured, &mut warnings);
     falls(measured, &mut warnings);
-    if let Some(spread) = spread(measured).filter(|spread| *spread > SPREAD) {
-        warnings.push(Warning::Noisy { spread });
+    match spread(measured).filter(|spread| *spread > SPREAD) {
+        Some(spread) => warnings.push(Warning::Noisy { spread }),
+        // Behind noise a round that is slower than the first says nothing.
+        None => falls_of_rounds(measured, &mut warnings),
     }
     if let Some(share) = busy(measured).filter(|share| *share < BUSY) {
         warnings.push(Warning::Paused { share: 1.0 - share });
@@ -280,18 +292,23 @@ fn caches(measured: &Measured, warnings: &mut Vec<Warning>) {
 }
 
 fn falls(measured: &Measured, warnings: &mut Vec<Warning>) {
-    let mut add = |what, share: Option<f64>| {
-        if let Some(share) = share.filter(|share| *share < FALLEN) {
-            warnings.push(Warning::Throttled { what, share });
-        }
-    };
-    add("writing the file", last_to_first(&measured.filled));
-    add("reading in order", last_to_first(&measured.sustained));
-    add("measurements of random reads", rounds(measured, AccessKind::Read));
-    add(
-        "measurements of random writes",
-        rounds(measured, AccessKind::Write),
-    );
+    fallen(warnings, "writing the file", last_to_first(&measured.filled));
+    fallen(warnings, "reading in order", last_to_first(&measured.sustained));
+}
+
+fn falls_of_rounds(measured: &Measured, warnings: &mut Vec<Warning>) {
+    for (what, kind) in [
+        ("the rate of random reads", AccessKind::Read),
+        ("the rate of random writes", AccessKind::Write),
+    ] {
+        fallen(warnings, what, rounds(measured, kind));
+    }
+}
+
+fn fallen(warnings: &mut Vec<Warning>, what: &'static str, share: Option<f64>) {
+    if let Some(share) = share.filter(|share| *share < FALLEN) {
+        warnings.push(Warning::Throttled { what, share });
+    }
 }
 
 /// Returns the rate of the last quarter, as a share of that of the first.

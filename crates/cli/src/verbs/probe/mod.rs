@@ -41,8 +41,9 @@ Examples:
   alluvium probe --seconds 50 --space 8G --json
   alluvium probe --stored               # what was measured before
 
-It writes a file without a name, so that nothing is left however it ends, and reads and writes that file alone. In the directory of a store the samples are
-kept as probe.txt. What else the machine does disturbs the figures; they disturb what else it does.";
+It writes a file without a name, so that nothing is left however it ends, and reads and writes that file alone. \
+In the directory of a store the samples are kept as probe.txt. What else the machine does disturbs the figures, \
+and the probe disturbs what else it does.";
 
 /// Measure the device under a directory: what reads, writes and syncs cost, how many requests it
 /// serves at a time, and what follows for a store.
