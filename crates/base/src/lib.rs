@@ -1,14 +1,14 @@
 //! Types and contracts that every crate shares.
 //!
 //! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed,
-//! what an I/O is for, what an I/O may cost and a device does cost, what a dictionary is told about
-//! a key, what kinds of error there are, how the processor is asked for a line early, and how a
-//! task is woken.
+//! what an I/O is for, what an I/O may cost and a device does cost, what was measured of a device,
+//! what a dictionary is told about a key, what kinds of error there are, how the processor is asked
+//! for a line early, and how a task is woken.
 //!
 //! *Does not know*: files, pages, threads, clocks.
 //!
 //! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`DeviceProfile`],
-//! [`message`], [`ErrorKind`], [`prefetch()`], [`wake()`].
+//! [`measured`], [`message`], [`ErrorKind`], [`prefetch()`], [`wake()`].
 //!
 //! An item enters this crate only with two users.
 //!
@@ -24,6 +24,7 @@ pub mod checksum;
 pub mod cost;
 mod device_profile;
 mod error;
+pub mod measured;
 pub mod message;
 mod prefetch;
 pub mod purpose;

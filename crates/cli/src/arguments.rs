@@ -4,7 +4,7 @@ use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
 use crate::verbs::{
     backup, bench, check, compact, completions, delete, export, get, import, inspect, keyspaces, lab, man,
-    put, repair, scan, serve, stats, transaction, transactions,
+    probe, put, repair, scan, serve, stats, transaction, transactions,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -32,6 +32,9 @@ pub struct Arguments {
     /// machine has, or half of its container's].
     #[arg(long, global = true, value_name = "SIZE", value_parser = sizes::parse)]
     pub memory: Option<Bytes>,
+    /// Open the store with the costs of its device as `alluvium probe` has measured them.
+    #[arg(long, global = true)]
+    pub measured_device: bool,
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
@@ -72,6 +75,8 @@ pub enum Verb {
     Restore(backup::Restore),
     /// Rewrite everything, so that what was deleted or replaced takes no space.
     Compact(compact::Compact),
+    /// Measure the device under a directory: what reads, writes and syncs cost.
+    Probe(probe::Probe),
     /// Measure it, and other engines beside it.
     Bench(bench::Bench),
     /// Run published experiments, and compare their figures with ours.

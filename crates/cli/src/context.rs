@@ -16,6 +16,8 @@ pub(crate) struct Context {
     pub(crate) path: PathBuf,
     pub(crate) form: Form,
     pub(crate) memory: Option<u64>,
+    /// Whether the store takes what was measured of its device.
+    pub(crate) takes_measured: bool,
 }
 
 /// Who reads what is printed.
@@ -31,6 +33,7 @@ impl Context {
             path: arguments.db.clone(),
             form: if arguments.json { Form::Json } else { Form::Text },
             memory: arguments.memory.map(|memory| memory.0),
+            takes_measured: arguments.measured_device,
         }
     }
 
@@ -40,7 +43,10 @@ impl Context {
 
     /// Returns how the store is opened.
     pub(crate) fn options(&self) -> Options {
-        let options = Options::new();
+        let options = match self.takes_measured {
+            true => Options::new().measured_device(),
+            false => Options::new(),
+        };
         match self.memory {
             Some(bytes) => options.memory(bytes),
             None => options,

@@ -115,6 +115,10 @@ fn in_flags(error: &Error) -> Option<String> {
             option: "memory",
             why,
         } => format!("--memory: {why}"),
+        Error::BadOption {
+            option: "measured device",
+            why,
+        } => format!("--measured-device: {why}"),
         Error::BadBackup { from, findings } => format!(
             "{from} is damaged, so nothing was restored: take another backup, or see what `alluvium --db COPY repair` can save of a copy of it; \
              {} found, the first: {}",

@@ -45,6 +45,15 @@ pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> Progress
     bar
 }
 
+/// Returns a bar of a job that takes about as many milliseconds; `what` it does changes.
+pub(crate) fn milliseconds(total: u64) -> ProgressBar {
+    let target = ProgressDrawTarget::stderr_with_hz(RATE);
+    let bar = ProgressBar::with_draw_target(Some(total), target);
+    let style = ProgressStyle::with_template("{bar:30} {percent} % · {msg}");
+    bar.set_style(style.expect("the template is a constant"));
+    bar
+}
+
 /// How many bytes a second a job does that began behind a number of bytes.
 pub(crate) fn per_second(position: u64, first: u64, elapsed: Duration) -> u64 {
     (position.saturating_sub(first) as f64 / elapsed.as_secs_f64().max(1e-3)) as u64

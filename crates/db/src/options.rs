@@ -56,6 +56,8 @@ pub struct Options {
     pub(crate) sync_interval: Duration,
     pub(crate) page_size: Option<u32>,
     pub(crate) device: DeviceProfile,
+    /// Whether what was measured beside the store is taken instead.
+    pub(crate) takes_measured: bool,
     pub(crate) workers: Option<usize>,
     pub(crate) log_limit: Option<u64>,
     pub(crate) max_bytes: Option<u64>,
@@ -115,6 +117,7 @@ impl Default for Options {
             sync_interval: Duration::from_secs(1),
             page_size: None,
             device: DeviceProfile::default(),
+            takes_measured: false,
             workers: None,
             log_limit: None,
             max_bytes: None,
@@ -184,6 +187,25 @@ impl Options {
     #[must_use]
     pub fn device(mut self, profile: DeviceProfile) -> Options {
         self.device = profile;
+        self.takes_measured = false;
+        self
+    }
+
+    /// Takes what the device costs from what the command `alluvium probe` has measured and kept in
+    /// the store's directory, as `probe.txt`. Opening fails when it is not there, is damaged, or
+    /// says that a cache has answered in place of the device. A later [`Options::device`] wins.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let path = place.path().join("store");
+    /// use alluvium::{ErrorKind, Options};
+    /// let unmeasured = Options::new().measured_device().open(&path).unwrap_err();
+    /// assert_eq!(unmeasured.kind(), ErrorKind::InvalidArgument);
+    /// assert!(unmeasured.to_string().contains("alluvium probe"));
+    /// ```
+    #[must_use]
+    pub fn measured_device(mut self) -> Options {
+        self.takes_measured = true;
         self
     }
 

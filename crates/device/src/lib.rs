@@ -1,13 +1,13 @@
 //! Storage I/O: the only crate that does any.
 //!
 //! *Knows*: files, directories, aligned blocks, mappings, syncs, holes; how each of them fails;
-//! what each costs.
+//! what each costs; how that is measured.
 //!
 //! *Does not know*: what the bytes mean, who caches them, which of them are live.
 //!
 //! *Read in this order*: [`buffer`] (large ones: `slabs.rs`), [`batch`], [`contract`],
 //! [`counters`], [`memory`], [`mod@file`], then the other implementations; [`forward`] (wrappers);
-//! [`socket`] (the file of a Unix socket).
+//! [`socket`] (the file of a Unix socket); [`probe`] (measures what is under a directory).
 //!
 //! Invariants that every implementation keeps (a shared test suite in `tests/it/contract.rs` runs
 //! on all of them):
@@ -40,6 +40,7 @@ mod locks;
 pub mod machine;
 pub mod memory;
 pub mod overlay;
+pub mod probe;
 pub mod simulated;
 mod slabs;
 pub mod socket;

@@ -19,6 +19,7 @@ pub(crate) mod inspect;
 pub(crate) mod keyspaces;
 pub(crate) mod lab;
 pub(crate) mod man;
+pub(crate) mod probe;
 pub(crate) mod put;
 pub(crate) mod repair;
 pub(crate) mod scan;
@@ -48,6 +49,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Transaction(verb) => verb.run(&context),
         Verb::Transactions(verb) => verb.run(&context),
         Verb::Stats(verb) => verb.run(&context),
+        Verb::Probe(verb) => verb.run(&context),
         Verb::Bench(verb) => verb.run(&context),
         Verb::Lab(verb) => verb.run(&context),
         Verb::Inspect(verb) => verb.run(&context),

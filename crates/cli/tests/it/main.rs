@@ -12,6 +12,7 @@ mod formats;
 mod keyspaces;
 mod lab;
 mod managed;
+mod probe;
 mod read_only;
 mod resume;
 mod serve;

@@ -18,6 +18,7 @@ use super::visible::Visible;
 use super::work::Work;
 use crate::Result;
 use crate::catalog::Catalog;
+use crate::devices;
 use crate::format::{self, CatalogRecord, Write, Writes};
 use crate::manifest;
 use crate::manifest::files::Surveyed;
@@ -43,7 +44,10 @@ impl Engine {
         existing: Existing,
     ) -> Result<Engine> {
         let _span = tracing::info_span!("open", store = %directory.describe()).entered();
-        let plan = options.plan()?;
+        let mut plan = options.plan()?;
+        if options.takes_measured {
+            plan.device = devices::measured(&*directory)?;
+        }
         let store_options = store_options(&plan);
         let exists = match existing {
             Existing::Open | Existing::ReadOnly => true,

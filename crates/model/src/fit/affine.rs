@@ -65,6 +65,30 @@ impl AffineFit {
 /// [`BadSamples`]: fewer than three sizes, a time that is not positive, or a best line whose setup
 /// or slope is not positive.
 pub fn fit(samples: &[(u64, f64)]) -> Result<AffineFit, BadSamples> {
+    weighted(samples, |_| 1.0)
+}
+
+/// Fits the affine model so that squares of relative errors are least: an access of a block counts
+/// as much as one that takes a hundred times as long, so that the setup is as sure as the slope.
+///
+/// ```
+/// use alluvium_model::fit::affine;
+/// // Long accesses were disturbed; the setup is found all the same.
+/// let samples = [(4096, 101e-6), (8192, 102e-6), (1 << 20, 356e-6 * 1.05), (4 << 20, 1124e-6 * 0.97)];
+/// let (all, plain) = (affine::fit_relative(&samples)?, affine::fit(&samples)?);
+/// assert!((all.setup_s / 100e-6 - 1.0).abs() < 0.01);
+/// assert!((plain.setup_s / 100e-6 - 1.0).abs() > 0.05);
+/// # Ok::<(), alluvium_model::fit::BadSamples>(())
+/// ```
+///
+/// # Errors
+/// As [`fit`].
+pub fn fit_relative(samples: &[(u64, f64)]) -> Result<AffineFit, BadSamples> {
+    weighted(samples, |seconds| seconds.recip())
+}
+
+/// Fits the affine model with errors that count as many times as `weight` says of a time.
+fn weighted(samples: &[(u64, f64)], weight: impl Fn(f64) -> f64) -> Result<AffineFit, BadSamples> {
     positive(samples.iter().map(|&(_, seconds)| seconds))?;
     let points = different(samples.iter().map(|&(bytes, _)| bytes as f64));
     let too_few = BadSamples::TooFew { points, least: 3 };
@@ -73,7 +97,10 @@ pub fn fit(samples: &[(u64, f64)]) -> Result<AffineFit, BadSamples> {
     }
     let rows: Vec<_> = samples
         .iter()
-        .map(|&(bytes, seconds)| ([1.0, bytes as f64], seconds))
+        .map(|&(bytes, seconds)| {
+            let weight = weight(seconds);
+            ([weight, weight * bytes as f64], weight * seconds)
+        })
         .collect();
     let [setup_s, per_byte_s] = least_squares(&rows).ok_or(too_few)?;
     for (parameter, value) in [("the setup", setup_s), ("the time of a byte", per_byte_s)] {
@@ -81,9 +108,9 @@ pub fn fit(samples: &[(u64, f64)]) -> Result<AffineFit, BadSamples> {
             return Err(BadSamples::Contradicts { parameter, value });
         }
     }
-    let pairs = rows
+    let pairs = samples
         .iter()
-        .map(|&([_, bytes], seconds)| (seconds, setup_s + per_byte_s * bytes));
+        .map(|&(bytes, seconds)| (seconds, setup_s + per_byte_s * bytes as f64));
     Ok(AffineFit {
         setup_s,
         per_byte_s,
@@ -148,6 +175,23 @@ mod tests {
             assert!((found.setup_s / setup - 1.0).abs() < 0.01, "{disk}: {found:?}");
             assert!((found.per_byte_s * 4096.0 / per_block - 1.0).abs() < 0.01);
         }
+    }
+
+    #[test]
+    fn relative_errors_make_the_setup_of_an_ssd_sure_where_plain_ones_lose_it() {
+        let (setup, per_byte) = (65e-6, 0.5e-9);
+        let mut noise = Noise(9);
+        let mut worst = (0.0_f64, 0.0_f64);
+        for _ in 0..20 {
+            let samples: Vec<_> = (0..11)
+                .flat_map(|power| [4096_u64 << power; 4])
+                .map(|bytes| (bytes, (setup + per_byte * bytes as f64) * noise.around_one(0.01)))
+                .collect();
+            let off = |fit: AffineFit| (fit.setup_s / setup - 1.0).abs();
+            worst.0 = worst.0.max(off(fit_relative(&samples).unwrap()));
+            worst.1 = worst.1.max(off(fit(&samples).unwrap()));
+        }
+        assert!(worst.0 < 0.01 && worst.1 > 0.02, "{worst:?}");
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl fmt::Display for BadSamples {
             BadSamples::Contradicts { parameter, value } => {
                 write!(
                     f,
-                    "the best fit has {parameter} at {value}, which must be positive: the device is not as \
+                    "the best fit has {parameter} at {value:.3e}, which must be positive: the device is not as \
                      the model says, or the measurement was disturbed"
                 )
             }

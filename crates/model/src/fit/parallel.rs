@@ -210,15 +210,15 @@ fn draw(state: &mut u64, below: usize) -> usize {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Noise from a seed: the sum of twelve even draws is nearly normal.
-    pub(in crate::fit) struct Noise(pub(in crate::fit) u64);
+    pub(crate) struct Noise(pub(crate) u64);
 
     impl Noise {
         /// Returns a number around one with a standard deviation.
-        pub(in crate::fit) fn around_one(&mut self, deviation: f64) -> f64 {
+        pub(crate) fn around_one(&mut self, deviation: f64) -> f64 {
             let sum: f64 = (0..12)
                 .map(|_| draw(&mut self.0, 1 << 20) as f64 / f64::from(1 << 20))
                 .sum();

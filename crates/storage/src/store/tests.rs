@@ -469,3 +469,14 @@ fn options_that_do_not_fit_are_named_before_anything_is_created() {
         assert_eq!(directory.list().unwrap(), Vec::<String>::new(), "{named}");
     }
 }
+
+#[test]
+fn a_store_is_created_where_its_device_was_measured_and_not_beside_other_files() {
+    for (file, is_allowed) in [("probe.txt", true), ("probe.txt.new", true), ("a.txt", false)] {
+        let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+        directory.create(file, FileOptions::DIRECT).unwrap();
+        let created = Store::create(Arc::clone(&directory), &options(), b"");
+        assert_eq!(created.is_ok(), is_allowed, "{file}");
+        assert!(directory.list().unwrap().contains(&file.to_owned()));
+    }
+}

@@ -43,7 +43,7 @@ pub use format::{FORMAT_VERSION, MAX_PAYLOAD, Superblock};
 use crate::store::LOCK_FILE;
 use crate::tiers::is_tier_directory;
 use crate::{Error, Result};
-use alluvium_base::Purpose;
+use alluvium_base::{Purpose, measured};
 use alluvium_device::{Access, Batch, Buffer, Device, Directory, FileOptions};
 use format::{SLOT_BYTES, SLOTS, Slot};
 use std::sync::Arc;
@@ -114,7 +114,10 @@ pub fn require_none(directory: &dyn Directory) -> Result<()> {
         }
         _ => {}
     }
-    let is_foreign = |name: &&String| !is_store_file(name) && ![NEW_FILE, LOCK_FILE].contains(&name.as_str());
+    let is_own = |name: &str| {
+        is_store_file(name) || [NEW_FILE, LOCK_FILE].contains(&name) || name.starts_with(measured::FILE)
+    };
+    let is_foreign = |name: &&String| !is_own(name);
     match names.iter().find(is_foreign) {
         Some(name) => Err(not_here(foreign(name))),
         None => Ok(()),

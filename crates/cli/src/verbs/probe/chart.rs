@@ -1,0 +1,202 @@
+//! Bars of characters: what was measured, and a mark where a fit says.
+
+use crate::verbs::probe::plural;
+use alluvium_base::measured::{Issue, Measured, Order, Point};
+use alluvium_model::probe::{Conclusions, Costs, Parallelism};
+
+/// How many characters the longest bar has.
+const WIDTH: f64 = 48.0;
+
+/// A chart of bars.
+pub(super) struct Chart {
+    pub(super) title: String,
+    pub(super) bars: Vec<Bar>,
+}
+
+/// One bar: its name, what was measured, and what the fit says.
+pub(super) struct Bar {
+    pub(super) name: String,
+    pub(super) value: f64,
+    pub(super) fit: Option<f64>,
+}
+
+/// Returns the charts of reads and of writes: throughput over size, and over requests under way.
+pub(super) fn charts(measured: &Measured, conclusions: &Conclusions) -> Vec<Chart> {
+    let mut charts = Vec::new();
+    for costs in [&conclusions.reads, &conclusions.writes] {
+        charts.push(over_size(measured, costs));
+        charts.push(over_depth(measured, costs));
+    }
+    charts.retain(|chart| chart.bars.len() > 1);
+    charts
+}
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// Returns the mean over rounds of what `of` says of a point, for all points that are wanted.
+fn means(
+    measured: &Measured,
+    is_wanted: impl Fn(Point) -> bool,
+    of: impl Fn(&alluvium_base::measured::Window) -> f64,
+) -> Vec<(Point, f64)> {
+    let first = measured.windows.iter().filter(|window| window.round == 0);
+    let points = first.map(|window| window.point).filter(|point| is_wanted(*point));
+    points
+        .map(|point| {
+            let all: Vec<f64> = measured.at(point).map(&of).collect();
+            (point, all.iter().sum::<f64>() / all.len() as f64)
+        })
+        .collect()
+}
+
+fn is_steady(point: Point, costs: &Costs) -> bool {
+    point.kind == costs.kind && point.order == Order::Random && point.issue == Issue::Steady
+}
+
+fn over_size(measured: &Measured, costs: &Costs) -> Chart {
+    let seconds = means(
+        measured,
+        |point| is_steady(point, costs) && point.depth == 1,
+        |window| window.typical_ns as f64 / 1e9,
+    );
+    let fit = costs.affine.as_ref().ok().map(|fitted| fitted.fit);
+    let mut bars: Vec<(u64, Bar)> = seconds
+        .into_iter()
+        .filter(|(_, seconds)| *seconds > 0.0)
+        .map(|(point, seconds)| {
+            let bytes = point.bytes as f64;
+            let bar = Bar {
+                name: short(point.bytes),
+                value: bytes / seconds / MIB,
+                fit: fit.map(|fit| bytes / fit.seconds(bytes) / MIB),
+            };
+            (point.bytes, bar)
+        })
+        .collect();
+    bars.sort_by_key(|&(bytes, _)| bytes);
+    Chart {
+        title: format!(
+            "random {}, one at a time: MiB/s by size (│ affine model)",
+            plural(costs.kind)
+        ),
+        bars: bars.into_iter().map(|(_, bar)| bar).collect(),
+    }
+}
+
+fn over_depth(measured: &Measured, costs: &Costs) -> Chart {
+    let rates = means(
+        measured,
+        |point| is_steady(point, costs) && point.bytes == alluvium_device::probe::STEP,
+        |window| window.undisturbed_bytes_per_s() / MIB,
+    );
+    let fit = costs.parallel.as_ref().ok();
+    // The pure model: as many times what one adds as are served together.
+    let of_fit = |depth: f64| {
+        let fit = fit?;
+        match costs.parallelism {
+            Parallelism::Knee(knee) => Some(fit.plateau * depth.min(knee) / knee),
+            Parallelism::Beyond(_) => Some(fit.per_request * depth),
+            Parallelism::One | Parallelism::Unknown => None,
+        }
+    };
+    let mut bars: Vec<(u32, Bar)> = rates
+        .into_iter()
+        .map(|(point, rate)| {
+            let bar = Bar {
+                name: point.depth.to_string(),
+                value: rate,
+                fit: of_fit(f64::from(point.depth)),
+            };
+            (point.depth, bar)
+        })
+        .collect();
+    bars.sort_by_key(|&(depth, _)| depth);
+    Chart {
+        title: format!(
+            "random {} of 64 KiB: MiB/s by requests under way (│ PDAM)",
+            plural(costs.kind)
+        ),
+        bars: bars.into_iter().map(|(_, bar)| bar).collect(),
+    }
+}
+
+/// Returns a power of two of bytes in few characters.
+fn short(bytes: u64) -> String {
+    match bytes {
+        ..1_048_576 => format!("{}K", bytes >> 10),
+        _ => format!("{}M", bytes >> 20),
+    }
+}
+
+/// Returns the lines of a chart, below its title.
+pub(super) fn lines(chart: &Chart) -> Vec<String> {
+    let values = chart.bars.iter().flat_map(|bar| [Some(bar.value), bar.fit]);
+    let most = values.flatten().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+    let names = chart.bars.iter().map(|bar| bar.name.len()).max().unwrap_or(0);
+    let line = |bar: &Bar| {
+        let cells = bar.value / most * WIDTH;
+        let mark = bar.fit.map(|fit| (fit / most * WIDTH).round() as usize);
+        let mut text = String::new();
+        for cell in 0..=WIDTH as usize {
+            text.push(match cells - cell as f64 {
+                _ if mark == Some(cell) => '│',
+                whole if whole >= 0.75 => '█',
+                half if half >= 0.25 => '▌',
+                _ => ' ',
+            });
+        }
+        format!("{:>names$}  {text} {}", bar.name, figures(bar.value))
+    };
+    chart.bars.iter().map(line).collect()
+}
+
+/// Returns a number with three figures.
+pub(super) fn figures(value: f64) -> String {
+    match value.abs() {
+        100.0.. => format!("{value:.0}"),
+        10.0.. => format!("{value:.1}"),
+        1.0.. => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_are_as_long_as_their_values_and_the_mark_stands_at_the_fit() {
+        let bar = |name: &str, value, fit| Bar {
+            name: name.to_owned(),
+            value,
+            fit,
+        };
+        let chart = Chart {
+            title: String::new(),
+            bars: vec![
+                bar("4K", 25.0, Some(50.0)),
+                bar("16K", 100.0, None),
+                bar("1M", 0.0, None),
+            ],
+        };
+        let lines = lines(&chart);
+        let count = |line: &str, wanted| line.chars().filter(|one| *one == wanted).count();
+        assert_eq!(
+            (
+                count(&lines[0], '█'),
+                count(&lines[1], '█'),
+                count(&lines[2], '█')
+            ),
+            (12, 48, 0)
+        );
+        assert_eq!(lines[0].chars().position(|one| one == '│'), Some(5 + 24));
+        assert!(
+            lines[0].starts_with(" 4K  █") && lines[1].ends_with(" 100"),
+            "{lines:?}"
+        );
+        assert_eq!(
+            [0.5, 5.0, 50.0, 500.0].map(figures),
+            ["0.500", "5.00", "50.0", "500"]
+        );
+    }
+}

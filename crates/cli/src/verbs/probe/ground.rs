@@ -1,0 +1,167 @@
+//! Which places a probe refuses, in the words of the command line.
+
+use crate::Exit;
+use crate::exit::failure;
+use crate::sizes::{Bytes, human};
+use alluvium_base::GIB;
+use alluvium_base::measured::Medium;
+use alluvium_device::Error;
+use alluvium_device::probe::{LEAST_SPACE, Place, place_of};
+use anyhow::Result;
+use std::path::Path;
+
+/// A place that can be measured.
+#[derive(Debug)]
+pub(super) struct Ground {
+    pub(super) place: Place,
+    pub(super) space_bytes: u64,
+}
+
+/// Looks at a directory's file system.
+pub(super) fn look(path: &Path, network: bool, space: Option<Bytes>) -> Result<Ground> {
+    let place = place_of(path).map_err(|error| refused(path, error))?;
+    if place.medium == Medium::Network && !network {
+        let text = format!(
+            "{} is on a network file system ({}): the network and a server would be measured with it; \
+             with --network they are",
+            path.display(),
+            place.file_system
+        );
+        return Err(failure(Exit::Usage, text));
+    }
+    let space_bytes = space_of(path, place.free_bytes, space)?;
+    Ok(Ground { place, space_bytes })
+}
+
+/// Returns how large the file is.
+fn space_of(path: &Path, free: u64, asked: Option<Bytes>) -> Result<u64> {
+    if free < 2 * LEAST_SPACE {
+        return Err(full(path, free));
+    }
+    let Some(Bytes(asked)) = asked else {
+        return Ok((free / 10).clamp(LEAST_SPACE, GIB));
+    };
+    if asked < LEAST_SPACE {
+        let text = format!("--space {}: a probe needs {}", human(asked), human(LEAST_SPACE));
+        return Err(failure(Exit::Usage, text));
+    }
+    if asked > free / 2 {
+        let text = format!(
+            "--space {}: {} has {} free, and a probe takes half of it at most",
+            human(asked),
+            path.display(),
+            human(free)
+        );
+        return Err(failure(Exit::Usage, text));
+    }
+    Ok(asked)
+}
+
+/// Returns the error of a place without space.
+pub(super) fn full(path: &Path, free: u64) -> anyhow::Error {
+    let text = format!(
+        "{} has {} free, and a probe needs {} and leaves as much: free some space, or name another directory",
+        path.display(),
+        human(free),
+        human(LEAST_SPACE)
+    );
+    failure(Exit::Full, text)
+}
+
+/// Returns an error of the device in the words of the command line.
+pub(super) fn refused(path: &Path, error: Error) -> anyhow::Error {
+    let path = path.display();
+    match error {
+        Error::NotFound { .. } => failure(
+            Exit::NotFound,
+            format!("there is no directory {path}: make it, or name another one as PATH or --db"),
+        ),
+        Error::Unsupported { .. } => failure(
+            Exit::Usage,
+            format!("{path} cannot be measured: PATH and --db name a directory ({error})"),
+        ),
+        Error::ReadOnlyFileSystem { .. } => failure(
+            Exit::Failed,
+            format!(
+                "{path} is on a file system that is mounted for reading only, and a probe writes a file: mount it for writing, or name another directory"
+            ),
+        ),
+        Error::PermissionDenied { .. } => failure(
+            Exit::Failed,
+            format!(
+                "no permission to write in {path}: run the probe as its owner, or name another directory"
+            ),
+        ),
+        Error::DiskFull { .. } => failure(
+            Exit::Full,
+            format!("{path} is full ({error}): free some space, or say a smaller --space"),
+        ),
+        error => anyhow::Error::new(error).context(format!("measuring {path}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_device::Operation;
+
+    fn space(free: u64, asked: Option<u64>) -> Result<u64, String> {
+        space_of(Path::new("/x"), free, asked.map(Bytes)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_file_takes_what_is_asked_for_or_a_tenth_of_what_is_free() {
+        assert_eq!(space(100 * GIB, None), Ok(GIB));
+        assert_eq!(space(GIB, None), Ok(GIB / 10));
+        assert_eq!(space(2 * LEAST_SPACE, None), Ok(LEAST_SPACE));
+        assert_eq!(space(100 * GIB, Some(8 * GIB)), Ok(8 * GIB));
+        let small = space(100 * GIB, Some(1)).unwrap_err();
+        assert!(small.starts_with("--space 1 B:"), "{small}");
+        let large = space(GIB, Some(GIB)).unwrap_err();
+        assert!(large.contains("/x has 1.00 GiB free"), "{large}");
+        let full = space(1, None).unwrap_err();
+        assert!(full.contains("free some space"), "{full}");
+    }
+
+    #[test]
+    fn errors_of_places_say_what_to_do() {
+        let (operation, file) = (Operation::Create, "f".to_owned());
+        for (error, exit, words) in [
+            (
+                Error::NotFound { file: file.clone() },
+                Exit::NotFound,
+                "as PATH or --db",
+            ),
+            (
+                Error::ReadOnlyFileSystem {
+                    operation,
+                    file: file.clone(),
+                },
+                Exit::Failed,
+                "mount it for writing",
+            ),
+            (
+                Error::PermissionDenied {
+                    operation,
+                    file: file.clone(),
+                },
+                Exit::Failed,
+                "as its owner",
+            ),
+            (
+                Error::DiskFull {
+                    operation,
+                    file,
+                    wanted: 1,
+                },
+                Exit::Full,
+                "--space",
+            ),
+        ] {
+            let refused = refused(Path::new("/x"), error);
+            assert_eq!(crate::exit::classify(&refused), exit, "{refused}");
+            let text = refused.to_string();
+            assert!(text.contains(words) && text.contains("/x"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Samples beside a store: `probe.txt`.
+
+use crate::Exit;
+use crate::exit::failure;
+use crate::private;
+use alluvium_base::measured::Measured;
+use alluvium_model::probe::format::{self, FILE, MOST_BYTES};
+use anyhow::{Context as _, Result};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Returns whether a directory has a store.
+pub(super) fn is_store(path: &Path) -> bool {
+    path.join("superblock").exists()
+}
+
+/// Keeps samples: the file is the old one or the new one, whatever happens.
+pub(super) fn write(path: &Path, measured: &Measured) -> Result<()> {
+    let (file, new) = (path.join(FILE), path.join(format!("{FILE}.new")));
+    let written = private::write(&new, &format::encode(measured))
+        .and_then(|()| File::open(&new)?.sync_all())
+        .and_then(|()| std::fs::rename(&new, &file))
+        .and_then(|()| File::open(path)?.sync_all());
+    written.with_context(|| format!("keeping the samples in {}", file.display()))
+}
+
+/// Reads what was kept.
+pub(super) fn read(path: &Path) -> Result<Measured> {
+    let file = path.join(FILE);
+    let mut bytes = Vec::new();
+    // One byte more than there may be tells that there is more.
+    let read = File::open(&file).and_then(|open| open.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let text = format!(
+                "{} has no {FILE}: measure first, with `alluvium probe --store`",
+                path.display()
+            );
+            return Err(failure(Exit::NotFound, text));
+        }
+        Err(error) => return Err(error).with_context(|| format!("reading {}", file.display())),
+    }
+    format::decode(&bytes).map_err(|bad| failure(Exit::Damaged, format!("{}: {bad}", file.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::classify;
+    use alluvium_base::measured::Medium;
+
+    #[test]
+    fn what_is_kept_is_read_again_and_damage_is_an_error() {
+        let place = tempfile::tempdir().unwrap();
+        let missing = read(place.path()).unwrap_err();
+        assert_eq!(classify(&missing), Exit::NotFound, "{missing}");
+        let measured = Measured {
+            began_s: 1,
+            medium: Medium::Device,
+            file_system: "ext4".to_owned(),
+            span_bytes: 2,
+            elapsed_ns: 3,
+            windows: Vec::new(),
+            syncs_ns: vec![4],
+            filled: Vec::new(),
+            sustained: Vec::new(),
+            notes: Vec::new(),
+        };
+        for _ in 0..2 {
+            write(place.path(), &measured).unwrap();
+            assert_eq!(read(place.path()).unwrap(), measured);
+        }
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);
+        std::fs::write(place.path().join(FILE), "alluvium probe 9\n").unwrap();
+        let damaged = read(place.path()).unwrap_err();
+        assert_eq!(classify(&damaged), Exit::Damaged);
+        assert!(damaged.to_string().contains("probe.txt: it begins"), "{damaged}");
+        std::fs::write(place.path().join(FILE), vec![b'a'; MOST_BYTES + 7]).unwrap();
+        assert!(read(place.path()).unwrap_err().to_string().contains("at most"));
+    }
+}

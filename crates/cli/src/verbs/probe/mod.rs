@@ -1,0 +1,174 @@
+//! `probe`: what the device under a directory costs.
+//!
+//! *Knows*: what may be asked for on the command line, which places are refused, where the samples
+//! are kept, and how conclusions are shown.
+//!
+//! *Does not know*: how requests are measured (`alluvium_device::probe`), and what follows from
+//! that (`alluvium_model::probe`).
+//!
+//! *Read in this order*: this file, `ground.rs` (which places are refused), `keep.rs` (samples
+//! beside a store), `text.rs`, `chart.rs` and `svg.rs` (people), `json.rs` (programs).
+
+mod chart;
+mod ground;
+mod json;
+mod keep;
+mod svg;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use crate::Exit;
+use crate::context::Context;
+use crate::exit::failure;
+use crate::screen::{self, Output};
+use crate::sizes::{self, Bytes};
+use crate::{private, progress, stop};
+use alluvium_base::cost::AccessKind;
+use alluvium_base::measured::{Measured, Order, Point};
+use alluvium_device::file::FileDirectory;
+use alluvium_device::probe::{self, Failure, Flow, Part, Plan, ProcessWatch, Progress};
+use alluvium_model::probe::Conclusions;
+use anyhow::{Context as _, Result};
+use clap::Args;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium probe                        # the device of the store, in 20 seconds and at most 1 GiB
+  alluvium probe /mnt/new --svg costs.svg
+  alluvium probe --seconds 50 --space 8G --json
+  alluvium probe --stored               # what was measured before
+
+It writes a file without a name, so that nothing is left however it ends, and reads and writes that file alone. \
+In the directory of a store the samples are kept as probe.txt. What else the machine does disturbs the figures, \
+and the probe disturbs what else it does.";
+
+/// Measure the device under a directory: what reads, writes and syncs cost, how many requests it
+/// serves at a time, and what follows for a store.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Probe {
+    /// The directory [default: the store's].
+    pub path: Option<PathBuf>,
+    /// How long it may take, in seconds.
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub seconds: u64,
+    /// How large the file is, as in 512M or 8G [default: 1G, or a tenth of what is free].
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
+    pub space: Option<Bytes>,
+    /// Draw the costs into a file, as SVG.
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Measure a network file system all the same.
+    #[arg(long)]
+    pub network: bool,
+    /// Keep the samples in the directory, though it has no store yet.
+    #[arg(long, conflicts_with = "no_store")]
+    pub store: bool,
+    /// Do not keep the samples beside the store.
+    #[arg(long)]
+    pub no_store: bool,
+    /// Show what was kept, and measure nothing.
+    #[arg(long, conflicts_with_all = ["space", "store", "no_store", "network"])]
+    pub stored: bool,
+}
+
+impl Probe {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let path = self.path.as_deref().unwrap_or(&context.path);
+        let measured = match self.stored {
+            true => keep::read(path)?,
+            false => self.measure(path)?,
+        };
+        let conclusions = Conclusions::of(&measured);
+        let mut out = Output::new();
+        match context.is_json() {
+            true => out.json(&json::of(path, &measured, &conclusions))?,
+            false => text::print(&mut out, path, &measured, &conclusions)?,
+        }
+        out.flush()?;
+        for warning in conclusions.warnings.iter().filter(|_| !context.is_json()) {
+            screen::note(&format!("note: {warning}"));
+        }
+        if let Some(file) = &self.svg {
+            let svg = svg::draw(&measured, &conclusions)?;
+            private::write(file, svg.as_bytes()).with_context(|| format!("--svg {}", file.display()))?;
+        }
+        Ok(Exit::Done)
+    }
+
+    fn measure(&self, path: &Path) -> Result<Measured> {
+        let ground = ground::look(path, self.network, self.space)?;
+        let keeps = !self.no_store && (self.store || keep::is_store(path));
+        let directory = FileDirectory::open(path).map_err(|error| ground::refused(path, error))?;
+        let plan = Plan {
+            budget_ns: self.seconds * 1_000_000_000,
+            space_bytes: ground.space_bytes,
+            rounds: Plan::ROUNDS,
+            seed: 1,
+        };
+        stop::listen()?;
+        let bar = progress::milliseconds(self.seconds * 1000);
+        let mut follow = |progress: Progress| {
+            bar.set_position(progress.elapsed_ns / 1_000_000);
+            bar.set_message(doing(progress.part));
+            match stop::asked() {
+                true => Flow::Stop,
+                false => Flow::GoOn,
+            }
+        };
+        let watch = ProcessWatch::new();
+        let measured = probe::measure(&directory, &ground.place, &plan, &watch, &mut follow);
+        bar.finish_and_clear();
+        let measured = measured.map_err(|error| match error {
+            Failure::Stopped => failure(
+                Exit::Interrupted,
+                "stopped: nothing was measured, and nothing is left",
+            ),
+            Failure::NoSpace { free } => ground::full(path, free),
+            Failure::Device(error) => ground::refused(path, error),
+        })?;
+        if keeps {
+            keep::write(path, &measured)?;
+        }
+        Ok(measured)
+    }
+}
+
+/// Returns what is measured, for the bar.
+fn doing(part: Part) -> String {
+    match part {
+        Part::Fill => "writing the file".to_owned(),
+        Part::Syncs => "syncs".to_owned(),
+        Part::Lasting => "reading as fast as can be".to_owned(),
+        Part::Point(point) => named(point),
+    }
+}
+
+/// Returns requests in words.
+fn named(point: Point) -> String {
+    let order = match point.order {
+        Order::Random => "random ",
+        Order::Sequential => "",
+        Order::Near => "near ",
+    };
+    let depth = match point.depth {
+        1 => String::new(),
+        depth => format!(", {depth} at a time"),
+    };
+    format!(
+        "{order}{} of {}{depth}",
+        plural(point.kind),
+        sizes::human(point.bytes)
+    )
+}
+
+/// Returns what requests of a kind are called.
+fn plural(kind: AccessKind) -> &'static str {
+    match kind {
+        AccessKind::Read => "reads",
+        AccessKind::Write => "writes",
+    }
+}

@@ -1,0 +1,155 @@
+//! The costs as SVG: times over sizes, and throughputs over requests under way, with their fits.
+
+use super::plural;
+use alluvium_base::cost::AccessKind;
+use alluvium_base::measured::{Issue, Measured, Order};
+use alluvium_model::probe::{Conclusions, Costs, Parallelism};
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+const SIZE: (u32, u32) = (960, 400);
+const FONT: &str = "sans-serif";
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+fn wrong(error: impl std::fmt::Display) -> anyhow::Error {
+    anyhow!("drawing the costs: {error}")
+}
+
+fn colour(kind: AccessKind) -> RGBColor {
+    match kind {
+        AccessKind::Read => RGBColor(37, 140, 235),
+        AccessKind::Write => RGBColor(217, 119, 6),
+    }
+}
+
+/// What is drawn of reads, or of writes: samples as circles, and a line of the fit.
+struct Series {
+    kind: AccessKind,
+    samples: Vec<(f64, f64)>,
+    line: Vec<(f64, f64)>,
+}
+
+/// Draws both charts side by side.
+///
+/// # Errors
+/// When they cannot be drawn, which is when nothing was measured.
+pub(super) fn draw(measured: &Measured, conclusions: &Conclusions) -> Result<String> {
+    let both = [&conclusions.reads, &conclusions.writes];
+    let mut svg = String::new();
+    {
+        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        area.fill(&WHITE).map_err(wrong)?;
+        let (left, right) = area.split_horizontally(SIZE.0 / 2);
+        let times = both.map(|costs| over_size(measured, costs));
+        chart(&left, "microseconds of a random request, by KiB", &times)?;
+        let rates = both.map(|costs| over_depth(measured, costs));
+        chart(&right, "MiB/s of random 64 KiB, by requests under way", &rates)?;
+        area.present().map_err(wrong)?;
+    }
+    Ok(svg)
+}
+
+fn over_size(measured: &Measured, costs: &Costs) -> Series {
+    let windows = measured.windows.iter().filter(|window| {
+        let point = window.point;
+        point.kind == costs.kind
+            && point.order == Order::Random
+            && point.issue == Issue::Steady
+            && point.depth == 1
+    });
+    let samples: Vec<(f64, f64)> = windows
+        .map(|window| (window.point.bytes as f64 / 1024.0, window.typical_ns as f64 / 1e3))
+        .collect();
+    let fit = costs.affine.as_ref().ok().map(|fitted| fitted.fit);
+    let line = fit.map(|fit| along(&samples, |kib| fit.seconds(kib * 1024.0) * 1e6));
+    Series {
+        kind: costs.kind,
+        samples,
+        line: line.unwrap_or_default(),
+    }
+}
+
+fn over_depth(measured: &Measured, costs: &Costs) -> Series {
+    let windows = measured.windows.iter().filter(|window| {
+        let point = window.point;
+        point.kind == costs.kind
+            && point.order == Order::Random
+            && point.issue == Issue::Steady
+            && point.bytes == alluvium_device::probe::STEP
+    });
+    let samples: Vec<(f64, f64)> = windows
+        .map(|window| {
+            let mib_s = window.undisturbed_bytes_per_s() / (1024.0 * 1024.0);
+            (f64::from(window.point.depth), mib_s)
+        })
+        .collect();
+    let line = match (&costs.parallel, costs.parallelism) {
+        (Ok(fit), Parallelism::Knee(knee)) => along(&samples, |depth| fit.plateau * depth.min(knee) / knee),
+        _ => Vec::new(),
+    };
+    Series {
+        kind: costs.kind,
+        samples,
+        line,
+    }
+}
+
+/// Returns points of a line between the first and the last sample, close on a logarithmic axis.
+fn along(samples: &[(f64, f64)], of: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
+    const STEPS: u32 = 96;
+    let Some((least, most)) = range(samples.iter().map(|&(x, _)| x)) else {
+        return Vec::new();
+    };
+    (0..=STEPS)
+        .map(|step| least * (most / least).powf(f64::from(step) / f64::from(STEPS)))
+        .map(|x| (x, of(x)))
+        .collect()
+}
+
+fn range(values: impl Iterator<Item = f64> + Clone) -> Option<(f64, f64)> {
+    let positive = values.filter(|value| *value > 0.0);
+    let least = positive.clone().fold(f64::INFINITY, f64::min);
+    let most = positive.fold(0.0, f64::max);
+    (least <= most).then_some((least, most))
+}
+
+/// Draws series on logarithmic axes.
+fn chart(area: &Area<'_>, title: &str, series: &[Series; 2]) -> Result<()> {
+    let points = || {
+        series
+            .iter()
+            .flat_map(|series| series.samples.iter().chain(&series.line).copied())
+    };
+    let nothing = || anyhow!("drawing the costs: there are no samples of {title}");
+    let (left, right) = range(points().map(|(x, _)| x)).ok_or_else(nothing)?;
+    let (low, high) = range(points().map(|(_, y)| y)).ok_or_else(nothing)?;
+    let x = (left * 0.9..right * 1.1).log_scale();
+    let y = (low * 0.7..high * 1.4).log_scale();
+    let mut chart = ChartBuilder::on(area)
+        .caption(title, (FONT, 15))
+        .margin(12)
+        .x_label_area_size(32)
+        .y_label_area_size(56)
+        .build_cartesian_2d(x, y)
+        .map_err(wrong)?;
+    chart.configure_mesh().draw().map_err(wrong)?;
+    for (at, series) in series.iter().enumerate() {
+        let colour = colour(series.kind);
+        let circles = series.samples.iter().filter(|(_, y)| *y > 0.0);
+        chart
+            .draw_series(circles.map(|&point| Circle::new(point, 3, colour.stroke_width(1))))
+            .map_err(wrong)?;
+        chart
+            .draw_series(LineSeries::new(
+                series.line.iter().copied(),
+                colour.stroke_width(2),
+            ))
+            .map_err(wrong)?;
+        let place = (80, 40 + 16 * at as i32);
+        let name = Text::new(plural(series.kind), place, (FONT, 13).into_font().color(&colour));
+        area.draw(&name).map_err(wrong)?;
+    }
+    Ok(())
+}

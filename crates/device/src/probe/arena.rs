@@ -1,0 +1,93 @@
+//! The memory of requests: one piece for all sizes, as a cache has it. Buffers of an allocator lie
+//! in other pages for each size, and a device that is told of each page apart takes longer.
+
+use crate::Buffer;
+use rustix::mm::{Advice, madvise};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// How much there is, in bytes: as much as any window has under way.
+pub(super) const ARENA: usize = 8 << 20;
+
+/// The size of a huge page, in bytes.
+const HUGE: usize = 2 << 20;
+
+/// Memory that is cut into buffers, for one window at a time.
+pub(super) struct Arena {
+    start: NonNull<u8>,
+    /// The memory. Each buffer holds it, so that it is known whether there are any.
+    memory: Arc<Buffer>,
+}
+
+impl Arena {
+    /// Creates an arena of [`ARENA`] bytes that no device can compress, in huge pages where the
+    /// system has them.
+    pub(super) fn new(rng: &mut fastrand::Rng) -> Arena {
+        let mut memory = Buffer::zeroed(ARENA + HUGE);
+        let before = memory.as_ptr().align_offset(HUGE).min(HUGE);
+        let start = NonNull::new(memory.as_mut_ptr()).expect("a buffer has an address");
+        // SAFETY: it lies inside the buffer, which is longer by as much.
+        let start = unsafe { start.add(before) };
+        // SAFETY: the range lies inside the buffer, and the advice changes no bytes. It is a hint:
+        // without it the pages are small.
+        let _ = unsafe { madvise(start.as_ptr().cast(), ARENA, Advice::LinuxHugepage) };
+        rng.fill(&mut memory);
+        Arena {
+            start,
+            memory: Arc::new(memory),
+        }
+    }
+
+    /// Cuts the arena into buffers.
+    ///
+    /// # Panics
+    /// When it has too few bytes, or buffers of an earlier cut are still there.
+    pub(super) fn cut(&mut self, bytes: u64, count: u32) -> Vec<Buffer> {
+        assert!(
+            bytes * u64::from(count) <= ARENA as u64,
+            "{count} buffers of {bytes} bytes in {ARENA}"
+        );
+        assert_eq!(Arc::strong_count(&self.memory), 1, "buffers are in use");
+        (0..count as usize)
+            .map(|number| {
+                let keeper = Arc::clone(&self.memory);
+                // SAFETY: the piece lies inside the memory by the assertion above, and is aligned
+                // as sizes of requests are multiples of a block. No other piece overlaps it: those
+                // of this cut lie beside it, and of earlier cuts there are none, since each holds
+                // the memory. The arena itself never touches its bytes again.
+                unsafe {
+                    let start = self.start.add(number * bytes as usize);
+                    Buffer::from_region(start, bytes as usize, keeper)
+                }
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_of_the_arena_and_apart() {
+        let mut arena = Arena::new(&mut fastrand::Rng::with_seed(1));
+        let mut buffers = arena.cut(65_536, 64);
+        for (number, buffer) in (0..).zip(&mut buffers) {
+            buffer.fill(number);
+        }
+        for (number, buffer) in (0..).zip(&buffers) {
+            assert!(buffer.len() == 65_536 && buffer.iter().all(|&byte| byte == number));
+        }
+        drop(buffers);
+        assert_eq!(arena.cut(4 << 20, 1).remove(0)[(4 << 20) - 1], 63);
+    }
+
+    #[test]
+    #[should_panic(expected = "buffers are in use")]
+    fn no_byte_is_in_two_buffers() {
+        let mut arena = Arena::new(&mut fastrand::Rng::with_seed(1));
+        let first = arena.cut(4096, 1);
+        let second = arena.cut(4096, 1);
+        drop((first, second));
+    }
+}

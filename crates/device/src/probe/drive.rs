@@ -1,0 +1,230 @@
+//! One window: requests of one kind, as many under way as the point says, for a while.
+
+use super::Watch;
+use super::arena::Arena;
+use super::offsets::Offsets;
+use crate::{Batch, Buffer, Device, Result, Ticket};
+use alluvium_base::Purpose;
+use alluvium_base::cost::AccessKind;
+use alluvium_base::measured::{Issue, Order, Point, Window};
+use std::collections::VecDeque;
+
+/// A window has at least as many requests, however slow they are.
+const LEAST: u64 = 4;
+
+/// A window has at most as many requests, so that their times have little memory.
+const MOST: u64 = 1 << 17;
+
+/// Makes windows on one file.
+pub(super) struct Driver<'a> {
+    file: &'a dyn Device,
+    watch: &'a dyn Watch,
+    span: u64,
+    rng: fastrand::Rng,
+    arena: Arena,
+}
+
+/// What is counted of a window.
+struct Counted {
+    begin_ns: u64,
+    begin_cpu_ns: u64,
+    end_ns: u64,
+    end_cpu_ns: u64,
+    requests: u64,
+    took_ns: Vec<u64>,
+}
+
+/// A request on its way.
+struct Flying {
+    ticket: Ticket,
+    began_ns: u64,
+}
+
+impl<'a> Driver<'a> {
+    pub(super) fn new(file: &'a dyn Device, watch: &'a dyn Watch, span: u64, seed: u64) -> Driver<'a> {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let arena = Arena::new(&mut rng);
+        Driver {
+            file,
+            watch,
+            span,
+            rng,
+            arena,
+        }
+    }
+
+    /// Returns a random place for a request.
+    pub(super) fn place(&mut self, bytes: u64) -> u64 {
+        self.rng.u64(..self.span / bytes) * bytes
+    }
+
+    /// Returns buffers for requests, of bytes that no device can compress. Those of the last call
+    /// are gone.
+    pub(super) fn buffers(&mut self, bytes: u64, count: u32) -> Vec<Buffer> {
+        self.arena.cut(bytes, count)
+    }
+
+    /// Measures requests of a point for about `window_ns`.
+    ///
+    /// The first requests are not counted: as many as are under way together. What is under way
+    /// when time is over is waited for and not counted either.
+    pub(super) fn window(&mut self, point: Point, round: u32, window_ns: u64) -> Result<Window> {
+        let mut places = Offsets::new(point.order, point.bytes, self.span, self.rng.u64(..));
+        let buffers = self.buffers(point.bytes, point.depth);
+        if point.order == Order::Near {
+            self.warm_up(point)?;
+        }
+        let counted = match (point.issue, point.depth) {
+            (Issue::Steady, 2..) => self.steady(point, &mut places, buffers, window_ns)?,
+            (Issue::Batch, _) | (Issue::Steady, _) => self.batches(point, &mut places, buffers, window_ns)?,
+        };
+        Ok(counted.into_window(point, round))
+    }
+
+    /// Reads once what is near, so that a cache that keeps it has it.
+    fn warm_up(&mut self, point: Point) -> Result<()> {
+        let near = super::offsets::NEAR.min(self.span);
+        let near = near - near % point.bytes;
+        self.file.read_at(0, near as usize, Purpose::Probe).map(drop)
+    }
+
+    fn begin(&self) -> Counted {
+        let now_ns = self.watch.now_ns();
+        let cpu_ns = self.watch.cpu_ns();
+        Counted {
+            begin_ns: now_ns,
+            begin_cpu_ns: cpu_ns,
+            end_ns: now_ns,
+            end_cpu_ns: cpu_ns,
+            requests: 0,
+            took_ns: Vec::new(),
+        }
+    }
+
+    /// Hands all requests over together and waits for all of them, again and again.
+    fn batches(
+        &mut self,
+        point: Point,
+        places: &mut Offsets,
+        mut buffers: Vec<Buffer>,
+        window_ns: u64,
+    ) -> Result<Counted> {
+        let mut counted = self.begin();
+        let mut is_first = true;
+        loop {
+            let mut batch = Batch::with_capacity(buffers.len());
+            for buffer in buffers.drain(..) {
+                add(&mut batch, point, places.next(), buffer);
+            }
+            let began_ns = self.watch.now_ns();
+            buffers = self.file.run(batch)?;
+            if std::mem::take(&mut is_first) {
+                counted = self.begin();
+                continue;
+            }
+            counted.end_ns = self.watch.now_ns();
+            counted.requests += u64::from(point.depth);
+            counted.took_ns.push(counted.end_ns.saturating_sub(began_ns));
+            if counted.is_full(window_ns) {
+                counted.end_cpu_ns = self.watch.cpu_ns();
+                return Ok(counted);
+            }
+        }
+    }
+
+    /// Keeps as many requests under way as the point says.
+    fn steady(
+        &mut self,
+        point: Point,
+        places: &mut Offsets,
+        buffers: Vec<Buffer>,
+        window_ns: u64,
+    ) -> Result<Counted> {
+        let mut counted = self.begin();
+        let mut to_warm = u64::from(point.depth);
+        let mut flying = VecDeque::with_capacity(buffers.len());
+        self.send(point, places, buffers, &mut flying);
+        while let Some(oldest) = flying.front() {
+            self.file.wait_some(&oldest.ticket);
+            let now_ns = self.watch.now_ns();
+            let mut free = Vec::new();
+            for _ in 0..flying.len() {
+                let Some(one) = flying.pop_front() else { break };
+                if !one.ticket.is_complete() {
+                    flying.push_back(one);
+                    continue;
+                }
+                free.extend(one.ticket.take_buffers()?);
+                if to_warm > 0 {
+                    to_warm -= 1;
+                    if to_warm == 0 {
+                        counted = self.begin();
+                    }
+                } else {
+                    counted.requests += 1;
+                    counted.end_ns = now_ns;
+                    counted.took_ns.push(now_ns.saturating_sub(one.began_ns));
+                }
+            }
+            if to_warm == 0 && counted.is_full(window_ns) {
+                break;
+            }
+            self.send(point, places, free, &mut flying);
+        }
+        counted.end_cpu_ns = self.watch.cpu_ns();
+        for one in flying {
+            self.file.wait(&one.ticket);
+            one.ticket.take_buffers()?;
+        }
+        Ok(counted)
+    }
+
+    /// Hands requests over, each with a ticket of its own.
+    fn send(&self, point: Point, places: &mut Offsets, buffers: Vec<Buffer>, flying: &mut VecDeque<Flying>) {
+        if buffers.is_empty() {
+            return;
+        }
+        let batches = buffers.into_iter().map(|buffer| {
+            let mut batch = Batch::with_capacity(1);
+            add(&mut batch, point, places.next(), buffer);
+            batch
+        });
+        let batches = batches.collect();
+        let began_ns = self.watch.now_ns();
+        let tickets = self.file.submit_many(batches);
+        flying.extend(tickets.into_iter().map(|ticket| Flying { ticket, began_ns }));
+    }
+}
+
+fn add(batch: &mut Batch, point: Point, place: u64, buffer: Buffer) {
+    match point.kind {
+        AccessKind::Read => batch.read(place, buffer, Purpose::Probe),
+        AccessKind::Write => batch.write(place, buffer, Purpose::Probe),
+    };
+}
+
+impl Counted {
+    fn is_full(&self, window_ns: u64) -> bool {
+        self.requests >= MOST
+            || self.requests >= LEAST && self.end_ns.saturating_sub(self.begin_ns) >= window_ns
+    }
+
+    fn into_window(mut self, point: Point, round: u32) -> Window {
+        self.took_ns.sort_unstable();
+        let count = self.took_ns.len();
+        let cut = if count < 3 { 0 } else { count.div_ceil(10) };
+        let middle = self
+            .took_ns
+            .get(cut..self.took_ns.len() - cut)
+            .unwrap_or_default();
+        let sum: u64 = middle.iter().sum();
+        Window {
+            point,
+            round,
+            requests: self.requests,
+            elapsed_ns: self.end_ns.saturating_sub(self.begin_ns),
+            cpu_ns: self.end_cpu_ns.saturating_sub(self.begin_cpu_ns),
+            typical_ns: sum / middle.len().max(1) as u64,
+        }
+    }
+}

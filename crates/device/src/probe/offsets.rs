@@ -1,0 +1,116 @@
+//! Places of requests in a file.
+
+use alluvium_base::measured::Order;
+
+/// How much of the file [`Order::Near`] stays in, in bytes: what every cache has space for.
+pub(super) const NEAR: u64 = 2 << 20;
+
+/// The places of requests of one size, one after the other.
+#[derive(Clone, Debug)]
+pub(super) struct Offsets {
+    bytes: u64,
+    /// How many places there are.
+    places: u64,
+    state: u64,
+    /// The low bits of the state: the least power of two that numbers all places, less one.
+    mask: u64,
+    order: Order,
+}
+
+impl Offsets {
+    /// Creates the places of requests of `bytes` in a file of `span`, from a seed.
+    ///
+    /// # Panics
+    /// When not one request fits the file.
+    pub(super) fn new(order: Order, bytes: u64, span: u64, seed: u64) -> Offsets {
+        let part = match order {
+            Order::Near => span.min(NEAR.max(bytes)),
+            Order::Random | Order::Sequential => span,
+        };
+        let places = part / bytes;
+        assert!(places > 0, "requests of {bytes} bytes in {part}");
+        Offsets {
+            bytes,
+            places,
+            state: match order {
+                Order::Sequential => seed % places,
+                Order::Random | Order::Near => seed,
+            },
+            mask: places.next_power_of_two() - 1,
+            order,
+        }
+    }
+
+    /// Returns the next place, in bytes. Of random ones, each comes once before any comes again.
+    pub(super) fn next(&mut self) -> u64 {
+        let place = match self.order {
+            Order::Sequential => {
+                self.state = (self.state + 1) % self.places;
+                self.state
+            }
+            Order::Random | Order::Near => loop {
+                // A linear congruential generator with a full period (Hull and Dobell): every
+                // number below the power of two comes once.
+                self.state = self
+                    .state
+                    .wrapping_mul(0x5851_F42D_4C95_7F2D)
+                    .wrapping_add(0x1405_7B7E_F767_814F);
+                let mixed = self.mix(self.state & self.mask);
+                if mixed < self.places {
+                    break mixed;
+                }
+            },
+        };
+        place * self.bytes
+    }
+
+    /// Mixes the bits of a number below the power of two, one to one: the generator's low bits
+    /// have short periods.
+    fn mix(&self, number: u64) -> u64 {
+        let half = (self.mask.count_ones() / 2).max(1);
+        let mut mixed = number ^ (number >> half);
+        mixed = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15) & self.mask;
+        mixed ^ (mixed >> half)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn random_places_come_once_each_and_in_no_order() {
+        for places in [1, 2, 3, 4, 100, 1000, 4096, 5000] {
+            let mut offsets = Offsets::new(Order::Random, 4096, places * 4096, 7);
+            let first: Vec<u64> = (0..places).map(|_| offsets.next()).collect();
+            let all: BTreeSet<u64> = (0..places).map(|place| place * 4096).collect();
+            assert_eq!(first.iter().copied().collect::<BTreeSet<_>>(), all, "{places}");
+            let steps: BTreeSet<i64> = first
+                .windows(2)
+                .map(|pair| pair[1] as i64 - pair[0] as i64)
+                .collect();
+            assert!(
+                places < 100 || steps.len() as u64 > places / 2,
+                "{places} in {} different steps",
+                steps.len()
+            );
+        }
+    }
+
+    #[test]
+    fn sequential_places_follow_each_other_and_near_ones_stay_near() {
+        let mut offsets = Offsets::new(Order::Sequential, 4096, 3 * 4096, 1);
+        let places: Vec<u64> = (0..4).map(|_| offsets.next() / 4096).collect();
+        assert_eq!(places, [2, 0, 1, 2]);
+        let mut near = Offsets::new(Order::Near, 4096, 1 << 40, 1);
+        assert!((0..10_000).all(|_| near.next() < NEAR));
+    }
+
+    #[test]
+    fn other_seeds_begin_elsewhere() {
+        let first = |seed| Offsets::new(Order::Random, 4096, 1 << 30, seed).next();
+        let firsts: BTreeSet<u64> = (0..100).map(first).collect();
+        assert!(firsts.len() > 95);
+    }
+}

@@ -1,0 +1,136 @@
+//! Which points are measured, in which order.
+
+use alluvium_base::cost::AccessKind;
+use alluvium_base::measured::{Issue, Order, Point, Window};
+use alluvium_base::{KIB, MIB};
+
+/// The sizes of requests in bytes, for the affine model: powers of two from a block of flash to the
+/// longest nodes.
+pub const SIZES: [u64; 11] = [
+    4 * KIB,
+    8 * KIB,
+    16 * KIB,
+    32 * KIB,
+    64 * KIB,
+    128 * KIB,
+    256 * KIB,
+    512 * KIB,
+    MIB,
+    2 * MIB,
+    4 * MIB,
+];
+
+/// The numbers of requests under way, for the PDAM: those of the paper.
+pub const DEPTHS: [u32; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64];
+
+/// How many bytes the requests of the PDAM have: those of the paper.
+pub const STEP: u64 = 64 * KIB;
+
+/// The smallest requests, in bytes.
+pub const SMALL: u64 = 4 * KIB;
+
+/// How many requests are handed over together.
+pub const BATCH: u32 = 32;
+
+/// Sizes of requests in order.
+const IN_ORDER: [u64; 4] = [4 * KIB, 64 * KIB, MIB, 4 * MIB];
+
+/// A window of a deep point may take as many times its time; a slow device gets no deeper.
+const TIMES: u64 = 4;
+
+/// Depths that every device gets: as many as a fit needs, and more.
+const SHALLOW: u32 = 6;
+
+/// Returns all points, those first that everything depends on.
+pub(super) fn points() -> Vec<Point> {
+    let mut points: Vec<Point> = SIZES.map(Point::reads).into();
+    points.extend(DEPTHS.map(|depth| Point::reads(STEP).at_depth(depth)));
+    points.push(Point::reads(SMALL).in_order(Order::Near));
+    points.extend([1, BATCH].map(|depth| Point::reads(SMALL).in_batches(depth)));
+    points.extend(DEPTHS.map(|depth| Point::reads(SMALL).at_depth(depth)));
+    points.extend(SIZES.map(Point::writes));
+    points.extend(DEPTHS.map(|depth| Point::writes(STEP).at_depth(depth)));
+    points.extend([1, BATCH].map(|depth| Point::writes(SMALL).in_batches(depth)));
+    for point in [Point::reads, Point::writes] {
+        points.extend(IN_ORDER.map(|bytes| point(bytes).in_order(Order::Sequential)));
+    }
+    let mut different = Vec::with_capacity(points.len());
+    for point in points {
+        // Depth 1 of the PDAM is a size of the affine model.
+        if !different.contains(&point) {
+            different.push(point);
+        }
+    }
+    different
+}
+
+/// Returns whether nothing can be said of a device without this point.
+pub(super) fn is_essential(point: Point) -> bool {
+    point.kind == AccessKind::Read
+        && point.order == Order::Random
+        && point.issue == Issue::Steady
+        && (point.depth == 1 || point.bytes == STEP && point.depth <= SHALLOW)
+}
+
+/// Returns whether a window of this depth would take far more than its time, going by the window of
+/// the depth before: until the requests that are under way first are complete, it does not begin,
+/// and the last ones are waited for.
+pub(super) fn is_too_deep(point: Point, before: &[Window], window_ns: u64) -> bool {
+    if point.depth <= SHALLOW || point.issue == Issue::Batch {
+        return false;
+    }
+    let shallower = before.iter().rev().find(|window| {
+        let at = window.point.at_depth(point.depth);
+        at == point && window.point.depth < point.depth
+    });
+    let Some(shallower) = shallower else {
+        // What comes before was too deep already.
+        return true;
+    };
+    let each_ns = shallower.elapsed_ns / shallower.requests.max(1);
+    let depth = u64::from(point.depth);
+    2 * depth * each_ns > TIMES * window_ns.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(point: Point, each_ns: u64) -> Window {
+        Window {
+            point,
+            round: 0,
+            requests: 10,
+            elapsed_ns: 10 * each_ns,
+            cpu_ns: 0,
+            typical_ns: each_ns,
+        }
+    }
+
+    #[test]
+    fn points_are_different_and_the_essential_ones_come_first() {
+        let points = points();
+        for (at, point) in points.iter().enumerate() {
+            assert!(!points[..at].contains(point), "{point:?}");
+        }
+        let essential = points.iter().take_while(|point| is_essential(**point)).count();
+        let all = points.iter().filter(|point| is_essential(**point)).count();
+        assert_eq!((essential, all), (SIZES.len() + SHALLOW as usize - 1, all));
+        for depth in DEPTHS {
+            assert!(points.contains(&Point::reads(STEP).at_depth(depth)));
+        }
+    }
+
+    #[test]
+    fn a_device_that_serves_one_request_after_the_other_gets_no_great_depths() {
+        let slow = [window(Point::reads(STEP).at_depth(8), 15_000_000)];
+        let deep = Point::reads(STEP).at_depth(16);
+        assert!(is_too_deep(deep, &slow, 100_000_000));
+        let quick = [window(Point::reads(STEP).at_depth(8), 50_000)];
+        assert!(!is_too_deep(deep, &quick, 100_000_000));
+        assert!(!is_too_deep(Point::reads(STEP).at_depth(4), &slow, 1));
+        assert!(is_too_deep(deep, &[], 100_000_000), "8 was too deep");
+        let others = [window(Point::writes(STEP).at_depth(8), 50_000)];
+        assert!(is_too_deep(deep, &others, 100_000_000));
+    }
+}

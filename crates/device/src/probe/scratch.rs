@@ -1,0 +1,107 @@
+//! The file that is measured.
+
+use super::{Failure, LARGEST, LEAST_SPACE, Watch};
+use crate::{Batch, Buffer, Device, Directory, Error, FileOptions};
+use alluvium_base::measured::Slice;
+use alluvium_base::{MIB, Purpose};
+use std::sync::Arc;
+
+/// Its name for the moment in which it has one.
+const NAME: &str = "alluvium-probe.tmp";
+
+/// How much one request of the first writing has, and how many are under way.
+const PIECE: u64 = MIB;
+const PIECES: u64 = 4;
+
+const _: () = assert!(LARGEST == PIECE * PIECES && LEAST_SPACE.is_multiple_of(LARGEST));
+
+/// Creates a file without a name (PR1), with space for `bytes`.
+///
+/// # Errors
+/// [`Failure::NoSpace`], or as the device says.
+pub(super) fn create(directory: &dyn Directory, bytes: u64) -> Result<Arc<dyn Device>, Failure> {
+    let free = directory.space()?.free;
+    if free < LEAST_SPACE.saturating_mul(2) {
+        return Err(Failure::NoSpace { free });
+    }
+    let file = match directory.create(NAME, FileOptions::DIRECT) {
+        // A process that was killed between the next two lines has left it.
+        Err(Error::AlreadyExists { .. }) => {
+            directory.remove(NAME)?;
+            directory.create(NAME, FileOptions::DIRECT)?
+        }
+        created => created?,
+    };
+    directory.remove(NAME)?;
+    file.grow(bytes)?;
+    Ok(file)
+}
+
+/// Writes the file from its begin to its end, a few megabytes at a time.
+pub(super) struct Filler<'f> {
+    file: &'f dyn Device,
+    rng: fastrand::Rng,
+    buffers: Vec<Buffer>,
+    at: u64,
+}
+
+impl Filler<'_> {
+    pub(super) fn new(file: &dyn Device, seed: u64) -> Filler<'_> {
+        Filler {
+            file,
+            rng: fastrand::Rng::with_seed(seed),
+            buffers: (0..PIECES).map(|_| Buffer::zeroed(PIECE as usize)).collect(),
+            at: 0,
+        }
+    }
+
+    /// Returns up to where the file is written, in bytes.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Writes the next [`LARGEST`] bytes, others each time: no device stores them once, or smaller.
+    pub(super) fn next(&mut self, watch: &dyn Watch) -> Result<Slice, Error> {
+        let mut batch = Batch::with_capacity(self.buffers.len());
+        for (place, mut buffer) in (0..).zip(self.buffers.drain(..)) {
+            self.rng.fill(&mut buffer);
+            batch.write(self.at + place * PIECE, buffer, Purpose::Probe);
+        }
+        let before_ns = watch.now_ns();
+        self.buffers = self.file.run(batch)?;
+        self.at += LARGEST;
+        Ok(Slice {
+            bytes: LARGEST,
+            elapsed_ns: watch.now_ns().saturating_sub(before_ns),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemoryDirectory;
+    use crate::probe::ProcessWatch;
+
+    #[test]
+    fn the_file_has_no_name_and_one_that_was_left_is_taken_away() {
+        let directory = MemoryDirectory::new();
+        directory.create(NAME, FileOptions::DIRECT).unwrap();
+        let file = create(&directory, LEAST_SPACE).unwrap();
+        assert_eq!(directory.list().unwrap(), Vec::<String>::new());
+        assert_eq!(file.len(), LEAST_SPACE);
+    }
+
+    #[test]
+    fn every_block_is_written_and_no_two_are_alike() {
+        let directory = MemoryDirectory::new();
+        let file = create(&directory, LEAST_SPACE).unwrap();
+        let mut filler = Filler::new(&*file, 1);
+        while filler.at() < LEAST_SPACE {
+            filler.next(&ProcessWatch::new()).unwrap();
+        }
+        let bytes = file.read_at(0, LEAST_SPACE as usize, Purpose::Probe).unwrap();
+        let blocks: std::collections::BTreeSet<&[u8]> = bytes.chunks(4096).collect();
+        assert_eq!(blocks.len() as u64, LEAST_SPACE / 4096);
+    }
+}

@@ -1,0 +1,69 @@
+//! The time of a measurement, as a parameter: a machine's, or that of a simulated one.
+
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Tells the time, and how much of it processors have worked.
+pub trait Watch {
+    /// Returns the nanoseconds since some moment.
+    fn now_ns(&self) -> u64;
+
+    /// Returns the nanoseconds that processors have worked for this process.
+    fn cpu_ns(&self) -> u64;
+
+    /// Returns the date, in seconds since 1970.
+    fn date_s(&self) -> u64;
+}
+
+/// The time of the machine, and the processor time of this process with all of its threads.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessWatch {
+    began: Instant,
+}
+
+impl ProcessWatch {
+    /// Creates a watch whose time begins now.
+    #[must_use]
+    pub fn new() -> ProcessWatch {
+        ProcessWatch {
+            began: Instant::now(),
+        }
+    }
+}
+
+impl Default for ProcessWatch {
+    fn default() -> ProcessWatch {
+        ProcessWatch::new()
+    }
+}
+
+impl Watch for ProcessWatch {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn cpu_ns(&self) -> u64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+        seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default()
+    }
+
+    fn date_s(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| since.as_secs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_takes_time_of_the_processor_and_sleep_does_not() {
+        let watch = ProcessWatch::new();
+        let (now, cpu) = (watch.now_ns(), watch.cpu_ns());
+        while watch.cpu_ns() < cpu + 1_000_000 {
+            std::hint::black_box(0);
+        }
+        assert!(watch.now_ns() > now);
+    }
+}

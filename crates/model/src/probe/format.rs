@@ -1,0 +1,487 @@
+//! The samples of a probe as bytes, version 1: lines of text, for `probe.txt` beside a store.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0    17  "alluvium probe 1\n": what it is, and its version
+//!     17        lines, each a word, and what follows a blank:
+//!               began SECONDS since 1970
+//!               medium device, page-cache, memory or network
+//!               file-system NAME
+//!               span BYTES of the file
+//!               elapsed NANOSECONDS
+//!               window KIND ORDER ISSUE BYTES DEPTH ROUND REQUESTS ELAPSED CPU TYPICAL:
+//!                      read or write; random, sequential or near; steady or batch;
+//!                      the times in nanoseconds
+//!               sync NANOSECONDS
+//!               filled BYTES NANOSECONDS
+//!               lasting BYTES NANOSECONDS
+//!               note TEXT
+//!               end XXH3 of all bytes before it, in 16 hexadecimal digits: the last line
+//!               "\n" as often as makes the length a multiple of 512
+//! ```
+//!
+//! Lines of a kind stand in the order of time. Each of the first five is there once. Numbers are
+//! decimal and less than 2⁶⁴. What later versions add is a line that this version refuses, so their
+//! number is another.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use alluvium_base::checksum;
+use alluvium_base::cost::AccessKind;
+pub use alluvium_base::measured::FILE;
+use alluvium_base::measured::{Issue, Measured, Medium, Order, Point, Slice, Window};
+use std::fmt;
+use std::fmt::Write as _;
+
+/// The most bytes that a stored probe has: many times what one writes.
+pub const MOST_BYTES: usize = 1 << 20;
+
+/// The length in bytes is a multiple of it: direct files are read in such blocks.
+const BLOCK: usize = 512;
+
+const HEAD: &str = "alluvium probe ";
+const VERSION: u32 = 1;
+
+/// The most requests under way that are believed, and the longest of them, in bytes.
+const MOST_DEPTH: u32 = 1 << 16;
+const MOST_REQUEST: u64 = 1 << 40;
+
+/// Why bytes are not a stored probe.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BadProbe {
+    /// They are not one, or of another version.
+    NotAProbe {
+        /// How they begin.
+        begin: String,
+    },
+    /// They are not those that were written.
+    Damaged {
+        /// The line, counted from 1.
+        line: usize,
+        /// What was expected there.
+        expected: &'static str,
+        /// What was found there.
+        found: String,
+    },
+    /// There are too many of them.
+    TooLong {
+        /// How many.
+        bytes: usize,
+    },
+}
+
+impl fmt::Display for BadProbe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BadProbe::NotAProbe { begin } => write!(
+                f,
+                "it begins with {begin:?}, and a stored probe of this version with \"{HEAD}{VERSION}\""
+            ),
+            BadProbe::Damaged {
+                line,
+                expected,
+                found,
+            } => write!(f, "line {line} has {found:?} where {expected} was expected"),
+            BadProbe::TooLong { bytes } => {
+                write!(f, "it has {bytes} bytes, and a stored probe {MOST_BYTES} at most")
+            }
+        }?;
+        f.write_str(": remove it, and measure again with `alluvium probe`")
+    }
+}
+
+impl std::error::Error for BadProbe {}
+
+const MEDIA: [(Medium, &str); 4] = [
+    (Medium::Device, "device"),
+    (Medium::PageCache, "page-cache"),
+    (Medium::Memory, "memory"),
+    (Medium::Network, "network"),
+];
+const KINDS: [(AccessKind, &str); 2] = [(AccessKind::Read, "read"), (AccessKind::Write, "write")];
+const ORDERS: [(Order, &str); 3] = [
+    (Order::Random, "random"),
+    (Order::Sequential, "sequential"),
+    (Order::Near, "near"),
+];
+const ISSUES: [(Issue, &str); 2] = [(Issue::Steady, "steady"), (Issue::Batch, "batch")];
+
+/// Returns the word of a value.
+fn word<T: PartialEq>(table: &[(T, &'static str)], value: &T) -> &'static str {
+    let found = table.iter().find(|(one, _)| one == value);
+    found.map_or("", |&(_, word)| word)
+}
+
+/// Returns the bytes of samples.
+#[must_use]
+pub fn encode(measured: &Measured) -> Vec<u8> {
+    let mut text = format!("{HEAD}{VERSION}\n");
+    let mut line = |words: fmt::Arguments<'_>| {
+        text.write_fmt(words).expect("memory takes text");
+        text.push('\n');
+    };
+    line(format_args!("began {}", measured.began_s));
+    line(format_args!("medium {}", word(&MEDIA, &measured.medium)));
+    line(format_args!("file-system {}", one_line(&measured.file_system)));
+    line(format_args!("span {}", measured.span_bytes));
+    line(format_args!("elapsed {}", measured.elapsed_ns));
+    for window in &measured.windows {
+        let point = window.point;
+        line(format_args!(
+            "window {} {} {} {} {} {} {} {} {} {}",
+            word(&KINDS, &point.kind),
+            word(&ORDERS, &point.order),
+            word(&ISSUES, &point.issue),
+            point.bytes,
+            point.depth,
+            window.round,
+            window.requests,
+            window.elapsed_ns,
+            window.cpu_ns,
+            window.typical_ns
+        ));
+    }
+    for took_ns in &measured.syncs_ns {
+        line(format_args!("sync {took_ns}"));
+    }
+    for (name, slices) in [("filled", &measured.filled), ("lasting", &measured.sustained)] {
+        for slice in slices {
+            line(format_args!("{name} {} {}", slice.bytes, slice.elapsed_ns));
+        }
+    }
+    for note in &measured.notes {
+        line(format_args!("note {}", one_line(note)));
+    }
+    let sum = checksum(text.as_bytes());
+    text.push_str(&format!("end {sum:016x}\n"));
+    let mut bytes = text.into_bytes();
+    bytes.resize(bytes.len().next_multiple_of(BLOCK), b'\n');
+    bytes
+}
+
+/// Returns a text without ends of lines.
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
+}
+
+/// Returns the samples that bytes hold.
+///
+/// # Errors
+/// [`BadProbe`], whatever the bytes are.
+pub fn decode(bytes: &[u8]) -> Result<Measured, BadProbe> {
+    if bytes.len() > MOST_BYTES {
+        return Err(BadProbe::TooLong { bytes: bytes.len() });
+    }
+    let head = format!("{HEAD}{VERSION}\n");
+    if !bytes.starts_with(head.as_bytes()) {
+        let begin = bytes.get(..bytes.len().min(head.len())).unwrap_or_default();
+        return Err(BadProbe::NotAProbe {
+            begin: String::from_utf8_lossy(begin).into_owned(),
+        });
+    }
+    let text = checked(bytes)?;
+    let mut measured = Measured {
+        began_s: 0,
+        medium: Medium::Device,
+        file_system: String::new(),
+        span_bytes: 0,
+        elapsed_ns: 0,
+        windows: Vec::new(),
+        syncs_ns: Vec::new(),
+        filled: Vec::new(),
+        sustained: Vec::new(),
+        notes: Vec::new(),
+    };
+    let mut once = Vec::new();
+    for (at, line) in text.lines().enumerate().skip(1) {
+        let mut fields = Fields::of(at + 1, line);
+        if let Some(name) = fill_in(&mut measured, &mut fields)? {
+            if once.contains(&name) {
+                return Err(fields.bad("a line that is there once"));
+            }
+            once.push(name);
+        }
+    }
+    if once.len() < ONCE.len() {
+        return Err(BadProbe::Damaged {
+            line: text.lines().count() + 1,
+            expected: "began, medium, file-system, span and elapsed before it",
+            found: "end".to_owned(),
+        });
+    }
+    Ok(measured)
+}
+
+const ONCE: [&str; 5] = ["began", "medium", "file-system", "span", "elapsed"];
+
+/// Returns the lines before the last one, which has their checksum.
+fn checked(bytes: &[u8]) -> Result<&str, BadProbe> {
+    let lines = bytes.iter().filter(|&&byte| byte == b'\n').count();
+    let damaged = |line: usize, expected: &'static str, found: &[u8]| BadProbe::Damaged {
+        line,
+        expected,
+        found: shortened(&String::from_utf8_lossy(found)),
+    };
+    let is_whole = bytes.len().is_multiple_of(BLOCK);
+    let blank = bytes
+        .iter()
+        .rev()
+        .take(BLOCK)
+        .take_while(|&&byte| byte == b'\n')
+        .count();
+    let bytes = bytes.get(..bytes.len() - blank).unwrap_or_default();
+    // "end " and 16 digits.
+    let begin_of_end = bytes.len().saturating_sub(20);
+    let (body, end) = bytes.split_at_checked(begin_of_end).unwrap_or((bytes, &[]));
+    let is_end = is_whole && blank > 0 && body.ends_with(b"\n") && end.starts_with(b"end ");
+    if !is_end {
+        let last = bytes.split(|&byte| byte == b'\n').next_back();
+        return Err(damaged(
+            lines,
+            "the end with its checksum",
+            last.unwrap_or_default(),
+        ));
+    }
+    let expected = format!("end {:016x}", checksum(body));
+    if expected.as_bytes() != end {
+        return Err(damaged(lines, "the checksum of the lines before", end));
+    }
+    std::str::from_utf8(body).map_err(|_| damaged(1, "text", body))
+}
+
+/// Takes a line in. Returns its word if it may be there only once.
+fn fill_in(measured: &mut Measured, fields: &mut Fields<'_>) -> Result<Option<&'static str>, BadProbe> {
+    match fields.word {
+        "began" => measured.began_s = fields.number()?,
+        "medium" => measured.medium = fields.one_of(&MEDIA)?,
+        "file-system" => measured.file_system = fields.all().to_owned(),
+        "span" => measured.span_bytes = fields.number()?,
+        "elapsed" => measured.elapsed_ns = fields.number()?,
+        "window" => measured.windows.push(window(fields)?),
+        "sync" => measured.syncs_ns.push(fields.number()?),
+        "filled" => measured.filled.push(slice(fields)?),
+        "lasting" => measured.sustained.push(slice(fields)?),
+        "note" => measured.notes.push(fields.all().to_owned()),
+        _ => return Err(fields.bad("a word of this version")),
+    }
+    fields.end()?;
+    Ok(ONCE.into_iter().find(|name| *name == fields.word))
+}
+
+fn window(fields: &mut Fields<'_>) -> Result<Window, BadProbe> {
+    let point = Point {
+        kind: fields.one_of(&KINDS)?,
+        order: fields.one_of(&ORDERS)?,
+        issue: fields.one_of(&ISSUES)?,
+        bytes: fields.number()?,
+        depth: fields.small_number()?,
+    };
+    if point.bytes == 0 || point.bytes > MOST_REQUEST || point.depth == 0 || point.depth > MOST_DEPTH {
+        return Err(fields.bad("a request with bytes and a depth"));
+    }
+    Ok(Window {
+        point,
+        round: fields.small_number()?,
+        requests: fields.number()?,
+        elapsed_ns: fields.number()?,
+        cpu_ns: fields.number()?,
+        typical_ns: fields.number()?,
+    })
+}
+
+fn slice(fields: &mut Fields<'_>) -> Result<Slice, BadProbe> {
+    Ok(Slice {
+        bytes: fields.number()?,
+        elapsed_ns: fields.number()?,
+    })
+}
+
+/// A line that is read field by field.
+struct Fields<'a> {
+    number: usize,
+    line: &'a str,
+    word: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> Fields<'a> {
+    fn of(number: usize, line: &'a str) -> Fields<'a> {
+        let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+        Fields {
+            number,
+            line,
+            word,
+            rest,
+        }
+    }
+
+    fn bad(&self, expected: &'static str) -> BadProbe {
+        BadProbe::Damaged {
+            line: self.number,
+            expected,
+            found: shortened(self.line),
+        }
+    }
+
+    fn next(&mut self) -> &'a str {
+        let (field, rest) = self.rest.split_once(' ').unwrap_or((self.rest, ""));
+        self.rest = rest;
+        field
+    }
+
+    /// Takes all that is left, with its blanks.
+    fn all(&mut self) -> &'a str {
+        std::mem::take(&mut self.rest)
+    }
+
+    fn number(&mut self) -> Result<u64, BadProbe> {
+        let field = self.next();
+        field.parse().map_err(|_| self.bad("a number"))
+    }
+
+    fn small_number(&mut self) -> Result<u32, BadProbe> {
+        let field = self.next();
+        field.parse().map_err(|_| self.bad("a number"))
+    }
+
+    fn one_of<T: Copy>(&mut self, table: &[(T, &'static str)]) -> Result<T, BadProbe> {
+        let field = self.next();
+        let found = table.iter().find(|(_, word)| *word == field);
+        found
+            .map(|&(value, _)| value)
+            .ok_or_else(|| self.bad("one of the words for it"))
+    }
+
+    fn end(&self) -> Result<(), BadProbe> {
+        match self.rest {
+            "" => Ok(()),
+            _ => Err(self.bad("the end of the line")),
+        }
+    }
+}
+
+/// Returns as much of a text as an error shows.
+fn shortened(text: &str) -> String {
+    text.chars().take(80).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples() -> Measured {
+        Measured {
+            began_s: 1_790_000_000,
+            medium: Medium::PageCache,
+            file_system: "file system 0x1".to_owned(),
+            span_bytes: 16 << 20,
+            elapsed_ns: 5,
+            windows: vec![
+                Window {
+                    point: Point::reads(4096),
+                    round: 0,
+                    requests: 10,
+                    elapsed_ns: 1000,
+                    cpu_ns: 50,
+                    typical_ns: 99,
+                },
+                Window {
+                    point: Point::writes(4096).in_order(Order::Near).in_batches(32),
+                    round: 3,
+                    requests: u64::MAX,
+                    elapsed_ns: 0,
+                    cpu_ns: 0,
+                    typical_ns: 0,
+                },
+            ],
+            syncs_ns: vec![7, 8],
+            filled: vec![Slice {
+                bytes: 1,
+                elapsed_ns: 2,
+            }],
+            sustained: vec![Slice {
+                bytes: 3,
+                elapsed_ns: 4,
+            }],
+            notes: vec!["two\nlines".to_owned(), String::new()],
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_are_these() {
+        let expected = "alluvium probe 1\nbegan 1790000000\nmedium page-cache\nfile-system file system 0x1\n\
+            span 16777216\nelapsed 5\nwindow read random steady 4096 1 0 10 1000 50 99\n\
+            window write near batch 4096 32 3 18446744073709551615 0 0 0\nsync 7\nsync 8\nfilled 1 2\n\
+            lasting 3 4\nnote two lines\nnote \n";
+        let bytes = encode(&samples());
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        assert!(text.starts_with(expected), "{text}");
+        let (end, blank) = text[expected.len()..].split_at(21);
+        assert_eq!(end, "end 802a20786fb4941b\n");
+        assert!(blank.bytes().all(|byte| byte == b'\n') && text.len() == 512);
+        let decoded = decode(&bytes).unwrap();
+        let mut same = samples();
+        same.notes[0] = "two lines".to_owned();
+        assert_eq!(decoded, same);
+    }
+
+    #[test]
+    fn every_changed_byte_and_every_missing_end_is_an_error() {
+        let bytes = encode(&samples());
+        for at in 0..bytes.len() {
+            for change in [1, 0x20, 0x80] {
+                let mut changed = bytes.clone();
+                changed[at] ^= change;
+                let bad = decode(&changed).unwrap_err().to_string();
+                assert!(bad.ends_with("measure again with `alluvium probe`"), "{bad}");
+            }
+            assert!(decode(&bytes[..at]).is_err(), "{at} bytes");
+        }
+        let mut longer = bytes.clone();
+        longer.push(b'\n');
+        assert!(decode(&longer).is_err());
+        longer.resize(1024, b'\n');
+        assert!(decode(&longer).is_err());
+        assert!(matches!(
+            decode(&vec![b'a'; MOST_BYTES + 1]),
+            Err(BadProbe::TooLong { .. })
+        ));
+    }
+
+    /// Lines with a right checksum.
+    fn sealed(lines: &str) -> Vec<u8> {
+        let text = format!("{HEAD}{VERSION}\n{lines}");
+        let mut bytes = format!("{text}end {:016x}\n", checksum(text.as_bytes())).into_bytes();
+        bytes.resize(bytes.len().next_multiple_of(BLOCK), b'\n');
+        bytes
+    }
+
+    #[test]
+    fn what_is_whole_and_wrong_is_an_error_with_its_line() {
+        let right = "began 1\nmedium device\nfile-system ext4\nspan 1\nelapsed 1\n";
+        assert!(decode(&sealed(right)).is_ok());
+        for (line, wrong) in [
+            (7, "sync -1\n"),
+            (7, "sync 18446744073709551616\n"),
+            (7, "sync 1 2\n"),
+            (7, "sync\n"),
+            (7, "span 1\n"),
+            (7, "novelty 1\n"),
+            (7, "window read random steady 0 1 0 1 1 1 1\n"),
+            (7, "window read random steady 4096 0 0 1 1 1 1\n"),
+            (7, "window read random steady 4096 4294967296 0 1 1 1 1\n"),
+            (7, "window read upwards steady 4096 1 0 1 1 1 1\n"),
+            (7, "window read random steady 4096 1 0 1 1 1\n"),
+            (8, "sync 1\n\n"),
+        ] {
+            let bad = decode(&sealed(&format!("{right}{wrong}"))).unwrap_err();
+            assert!(
+                matches!(bad, BadProbe::Damaged { line: at, .. } if at == line),
+                "{wrong}: {bad}"
+            );
+        }
+        let missing = decode(&sealed("began 1\n")).unwrap_err();
+        assert!(missing.to_string().contains("file-system"), "{missing}");
+        let other = b"alluvium probe 2\nend\n";
+        assert!(decode(other).unwrap_err().to_string().contains("probe 2"));
+    }
+}

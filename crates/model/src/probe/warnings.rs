@@ -1,0 +1,406 @@
+//! Why not to rely on what was measured.
+
+use super::costs::{Costs, SMALL, STEP, median};
+use alluvium_base::MIB;
+use alluvium_base::cost::AccessKind;
+use alluvium_base::measured::{Measured, Medium, Order, Point, Slice, Window};
+use std::fmt;
+
+/// No flash answers a read of 4 KiB as fast, with the system call, in nanoseconds.
+const IMPLAUSIBLE_NS: f64 = 5_000.0;
+
+/// Reads of a small part that take less than this share of those of the whole come from a cache.
+const CACHED: f64 = 0.6;
+
+/// A write that is complete in less than this share of a sync is in a cache.
+const UNSYNCED: f64 = 0.25;
+
+/// A rate that falls to less than this share of what it was is throttled.
+const FALLEN: f64 = 0.75;
+
+/// R² below which a fit explains too little.
+const EXPLAINED: f64 = 0.9;
+
+/// Repetitions of a measurement that differ by more than this share are disturbed: half of all
+/// measurements do.
+const SPREAD: f64 = 0.25;
+
+/// Requests that are under way for less of the time stand still for the rest.
+const BUSY: f64 = 0.8;
+
+/// A shorter file may lie in the memory of a device.
+const SMALL_FILE: u64 = 256 * MIB;
+
+/// Something that makes a measurement worth less, or worth nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Warning {
+    /// The file system has no device.
+    InMemory {
+        /// The kind of the file system.
+        file_system: String,
+    },
+    /// The page cache has answered.
+    PageCache {
+        /// The kind of the file system.
+        file_system: String,
+    },
+    /// Another machine has answered.
+    OverNetwork {
+        /// The kind of the file system.
+        file_system: String,
+    },
+    /// Reads are too fast for a device.
+    Implausible {
+        /// What a read of 4 KiB takes, in nanoseconds.
+        read_ns: f64,
+    },
+    /// Reads of a small part of the file are faster than those of the whole.
+    CachedReads {
+        /// What a read of 4 KiB takes in a part of 2 MiB, in nanoseconds.
+        near_ns: f64,
+        /// What one takes in the whole file, in nanoseconds.
+        far_ns: f64,
+    },
+    /// Writes are complete long before they are durable.
+    CachedWrites {
+        /// What a write of 4 KiB takes, in nanoseconds.
+        write_ns: f64,
+        /// What a sync behind one takes, in nanoseconds.
+        sync_ns: f64,
+    },
+    /// The file is short.
+    ShortFile {
+        /// Its bytes.
+        bytes: u64,
+    },
+    /// A rate has fallen while it was measured.
+    Throttled {
+        /// What was done.
+        what: &'static str,
+        /// What is left of the rate.
+        share: f64,
+    },
+    /// Repetitions differ.
+    Noisy {
+        /// By how much of their mean, in the middle of all points.
+        spread: f64,
+    },
+    /// In a part of the time no request made progress.
+    Paused {
+        /// The part, in the middle of all windows.
+        share: f64,
+    },
+    /// A fit does not explain what was measured.
+    PoorFit {
+        /// Reads or writes.
+        kind: AccessKind,
+        /// Which model.
+        model: &'static str,
+        /// The share that it explains.
+        r_squared: f64,
+    },
+    /// A fit is not possible.
+    NoFit {
+        /// Reads or writes.
+        kind: AccessKind,
+        /// Which model.
+        model: &'static str,
+        /// Why.
+        why: String,
+    },
+}
+
+impl Warning {
+    /// Returns whether the profile is not that of the device.
+    #[must_use]
+    pub fn is_fatal(&self) -> bool {
+        match self {
+            Warning::InMemory { .. } | Warning::PageCache { .. } | Warning::Implausible { .. } => true,
+            Warning::PoorFit { kind, model, .. } | Warning::NoFit { kind, model, .. } => {
+                *kind == AccessKind::Read && *model == AFFINE
+            }
+            _ => false,
+        }
+    }
+}
+
+const AFFINE: &str = "affine model";
+const PDAM: &str = "PDAM";
+
+fn kind_name(kind: AccessKind) -> &'static str {
+    match kind {
+        AccessKind::Read => "reads",
+        AccessKind::Write => "writes",
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = |ns: &f64| ns / 1e3;
+        let percent = |share: &f64| share * 100.0;
+        match self {
+            Warning::InMemory { file_system } => write!(
+                f,
+                "{file_system} keeps files in memory: this is the speed of memory, not of a device"
+            ),
+            Warning::PageCache { file_system } => write!(
+                f,
+                "{file_system} refuses direct I/O: the page cache has answered, not the device"
+            ),
+            Warning::OverNetwork { file_system } => write!(
+                f,
+                "{file_system} is a network file system: the network and a server are in all figures"
+            ),
+            Warning::Implausible { read_ns } => write!(
+                f,
+                "a random read of 4 KiB takes {:.1} µs, less than any device: a cache has answered",
+                us(read_ns)
+            ),
+            Warning::CachedReads { near_ns, far_ns } => write!(
+                f,
+                "a read of 4 KiB takes {:.0} µs in 2 MiB that are read again and again, and {:.0} µs in the \
+                 whole file: a cache below the file system answers some reads, so measure with more --space",
+                us(near_ns),
+                us(far_ns)
+            ),
+            Warning::CachedWrites { write_ns, sync_ns } => write!(
+                f,
+                "a write of 4 KiB takes {:.0} µs, and the sync behind it {:.0} µs: writes are those into a \
+                 cache, and durable ones cost the sync as well",
+                us(write_ns),
+                us(sync_ns)
+            ),
+            Warning::ShortFile { bytes } => write!(
+                f,
+                "the file has {} MiB: the memory of a device may hold as much, so measure with more --space \
+                 and --seconds",
+                bytes / MIB
+            ),
+            Warning::Throttled { what, share } => write!(
+                f,
+                "{what} fell to {:.0} % of what it was at the begin: the device, or the machine's host, allows \
+                 bursts and then slows down, so measure for more --seconds",
+                percent(share)
+            ),
+            Warning::Noisy { spread } => write!(
+                f,
+                "half of all measurements differ by {:.0} % or more when they are repeated: others use the \
+                 device or the processors, so measure again when they do not",
+                percent(spread)
+            ),
+            Warning::Paused { share } => write!(
+                f,
+                "in {:.0} % of the time nothing moved: others had the processors, or requests are let through by \
+                 turns; times and throughputs here are those of the rest",
+                percent(share)
+            ),
+            Warning::PoorFit { .. } | Warning::NoFit { .. } => self.fmt_fit(f),
+        }
+    }
+}
+
+impl Warning {
+    /// Writes what is wrong with a fit.
+    fn fmt_fit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Warning::PoorFit {
+                kind,
+                model,
+                r_squared,
+            } => write!(
+                f,
+                "the {model} explains {:.0} % of the variance of {}: do not rely on its parameters",
+                r_squared.max(0.0) * 100.0,
+                kind_name(*kind)
+            ),
+            Warning::NoFit { kind, model, why } => {
+                write!(f, "{} have no {model}: {why}", kind_name(*kind))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns all warnings about samples, the gravest first.
+pub(super) fn of(measured: &Measured, reads: &Costs, writes: &Costs) -> Vec<Warning> {
+    let mut warnings = Vec::new();
+    let file_system = measured.file_system.clone();
+    warnings.extend(match measured.medium {
+        Medium::Device => None,
+        Medium::Memory => Some(Warning::InMemory { file_system }),
+        Medium::PageCache => Some(Warning::PageCache { file_system }),
+        Medium::Network => Some(Warning::OverNetwork { file_system }),
+    });
+    caches(measured, &mut warnings);
+    falls(measured, &mut warnings);
+    match spread(measured).filter(|spread| *spread > SPREAD) {
+        Some(spread) => warnings.push(Warning::Noisy { spread }),
+        // Behind noise a round that is slower than the first says nothing.
+        None => falls_of_rounds(measured, &mut warnings),
+    }
+    if let Some(share) = busy(measured).filter(|share| *share < BUSY) {
+        warnings.push(Warning::Paused { share: 1.0 - share });
+    }
+    for costs in [reads, writes] {
+        fits(costs, &mut warnings);
+    }
+    warnings
+}
+
+/// Returns the time of one request, the median of the rounds.
+fn typical_ns(measured: &Measured, point: Point) -> Option<f64> {
+    let times = measured.at(point).map(|window| window.typical_ns as f64);
+    let times: Vec<f64> = times.collect();
+    (!times.is_empty()).then(|| median(&times))
+}
+
+/// Returns the part of the time in which requests were under way, as far as times of single ones
+/// tell: in the middle of all windows.
+fn busy(measured: &Measured) -> Option<f64> {
+    let windows = measured.windows.iter().filter(|window| window.typical_ns > 0);
+    let shares: Vec<f64> = windows
+        .map(|window| window.bytes_per_s() / window.undisturbed_bytes_per_s())
+        .collect();
+    (!shares.is_empty()).then(|| median(&shares))
+}
+
+fn caches(measured: &Measured, warnings: &mut Vec<Warning>) {
+    let far_ns = typical_ns(measured, Point::reads(SMALL));
+    let near_ns = typical_ns(measured, Point::reads(SMALL).in_order(Order::Near));
+    if let Some(read_ns) = far_ns.filter(|ns| *ns < IMPLAUSIBLE_NS) {
+        // Of memory it is said already.
+        if measured.medium != Medium::Memory {
+            warnings.push(Warning::Implausible { read_ns });
+        }
+    } else if let (Some(near_ns), Some(far_ns)) = (near_ns, far_ns)
+        && near_ns < CACHED * far_ns
+    {
+        warnings.push(Warning::CachedReads { near_ns, far_ns });
+    }
+    let mut syncs = measured.syncs_ns.clone();
+    syncs.sort_unstable();
+    let sync_ns = syncs.get(syncs.len() / 2).map(|ns| *ns as f64);
+    if let (Some(write_ns), Some(sync_ns)) = (typical_ns(measured, Point::writes(SMALL)), sync_ns)
+        && write_ns < UNSYNCED * sync_ns
+    {
+        warnings.push(Warning::CachedWrites { write_ns, sync_ns });
+    }
+    if measured.medium == Medium::Device && measured.span_bytes < SMALL_FILE {
+        let bytes = measured.span_bytes;
+        warnings.push(Warning::ShortFile { bytes });
+    }
+}
+
+fn falls(measured: &Measured, warnings: &mut Vec<Warning>) {
+    fallen(warnings, "writing the file", last_to_first(&measured.filled));
+    fallen(warnings, "reading in order", last_to_first(&measured.sustained));
+}
+
+fn falls_of_rounds(measured: &Measured, warnings: &mut Vec<Warning>) {
+    for (what, kind) in [
+        ("the rate of random reads", AccessKind::Read),
+        ("the rate of random writes", AccessKind::Write),
+    ] {
+        fallen(warnings, what, rounds(measured, kind));
+    }
+}
+
+fn fallen(warnings: &mut Vec<Warning>, what: &'static str, share: Option<f64>) {
+    if let Some(share) = share.filter(|share| *share < FALLEN) {
+        warnings.push(Warning::Throttled { what, share });
+    }
+}
+
+/// Returns the rate of the last quarter, as a share of that of the first.
+fn last_to_first(slices: &[Slice]) -> Option<f64> {
+    let quarter = slices.len() / 4;
+    if quarter == 0 {
+        return None;
+    }
+    let rate = |slices: &[Slice]| {
+        let whole = slices.iter().fold((0, 0), |(bytes, ns), slice| {
+            (bytes + slice.bytes, ns + slice.elapsed_ns)
+        });
+        whole.0 as f64 / (whole.1 as f64).max(1.0)
+    };
+    let (first, last) = (rate(&slices[..quarter]), rate(&slices[slices.len() - quarter..]));
+    (first > 0.0).then_some(last / first)
+}
+
+/// Returns the rates of the last round as shares of those of the first, in the geometric mean over
+/// points with requests at random places.
+fn rounds(measured: &Measured, kind: AccessKind) -> Option<f64> {
+    let last = measured.windows.iter().map(|window| window.round).max()?;
+    let mut logarithms = Vec::new();
+    let of_first = |window: &&Window| {
+        window.round == 0 && window.point.kind == kind && window.point.order == Order::Random
+    };
+    for first in measured.windows.iter().filter(of_first) {
+        let later = measured
+            .at(first.point)
+            .find(|window| window.round == last && last > 0);
+        let ratio = later.map(|window| window.bytes_per_s() / first.bytes_per_s());
+        logarithms.extend(
+            ratio
+                .filter(|ratio| ratio.is_finite() && *ratio > 0.0)
+                .map(f64::ln),
+        );
+    }
+    let count = logarithms.len();
+    (count > 0).then(|| (logarithms.iter().sum::<f64>() / count as f64).exp())
+}
+
+/// Returns by how much repetitions differ, as a share of their mean, in the middle of all points.
+fn spread(measured: &Measured) -> Option<f64> {
+    let mut spreads = Vec::new();
+    for first in measured.windows.iter().filter(|window| window.round == 0) {
+        let rates: Vec<f64> = measured
+            .at(first.point)
+            .map(Window::undisturbed_bytes_per_s)
+            .collect();
+        let (least, most) = (
+            rates.iter().copied().fold(f64::INFINITY, f64::min),
+            rates.iter().copied().fold(0.0, f64::max),
+        );
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        if rates.len() > 1 && mean > 0.0 {
+            spreads.push((most - least) / mean);
+        }
+    }
+    spreads.sort_by(f64::total_cmp);
+    spreads.get(spreads.len() / 2).copied()
+}
+
+fn fits(costs: &Costs, warnings: &mut Vec<Warning>) {
+    let kind = costs.kind;
+    match &costs.affine {
+        Ok(fitted) if fitted.fit.goodness.r_squared < EXPLAINED => warnings.push(Warning::PoorFit {
+            kind,
+            model: AFFINE,
+            r_squared: fitted.fit.goodness.r_squared,
+        }),
+        Ok(_) => {}
+        Err(why) => warnings.push(Warning::NoFit {
+            kind,
+            model: AFFINE,
+            why: why.to_string(),
+        }),
+    }
+    // A device that serves one request after the other has a throughput that nothing explains.
+    if costs.parallelism == super::Parallelism::One {
+        return;
+    }
+    match &costs.parallel {
+        Ok(fit) if fit.goodness.r_squared < EXPLAINED => warnings.push(Warning::PoorFit {
+            kind,
+            model: PDAM,
+            r_squared: fit.goodness.r_squared,
+        }),
+        Ok(_) => {}
+        Err(why) => warnings.push(Warning::NoFit {
+            kind,
+            model: PDAM,
+            why: format!("with requests of {} KiB, {why}", STEP >> 10),
+        }),
+    }
+}
