@@ -11,7 +11,7 @@
 //! entry are free, because items begin at words: they count accesses for S3-FIFO.
 
 use super::mode::Mode;
-use super::sync::{AtomicU32, AtomicU64, Ordering, fence, spin};
+use super::sync::{AtomicU32, AtomicU64, Latch, Latched, Ordering, fence, spin};
 
 /// Entries of a bucket.
 pub(super) const WAYS: usize = if cfg!(alluvium_model_check) { 2 } else { 15 };
@@ -25,7 +25,7 @@ const ACCESSES: u64 = 3;
 /// Two lines of the processor's cache.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub(super) struct Bucket {
+pub struct Bucket {
     version: AtomicU32,
     next: AtomicU32,
     entries: [AtomicU64; WAYS],
@@ -79,7 +79,7 @@ pub(super) fn tag(hash: u64) -> u64 {
 /// upper 16 bits, so that no slice tells of another (M1).
 #[inline(always)]
 pub(super) fn number(hash: u64, buckets: usize) -> usize {
-    ((hash >> 16 & 0xffff_ffff) * buckets as u64 >> 32) as usize
+    (((hash >> 16 & 0xffff_ffff) * buckets as u64) >> 32) as usize
 }
 
 /// Returns the partition of a key among `partitions`: by the upper 16 bits of its hash (M1).
@@ -87,7 +87,7 @@ pub(super) fn number(hash: u64, buckets: usize) -> usize {
 #[inline(always)]
 pub fn partition(hash: u64, partitions: usize) -> usize {
     debug_assert!(partitions <= 1 << 16);
-    ((hash >> 48) * partitions as u64 >> 16) as usize
+    (((hash >> 48) * partitions as u64) >> 16) as usize
 }
 
 impl Bucket {
@@ -176,45 +176,18 @@ impl Bucket {
         self.version.load(Ordering::Relaxed) == version
     }
 
-    /// Locks the bucket for a writer, and has readers wait.
+    /// Has readers wait, and those that are reading begin again. The caller has excluded other
+    /// writers, and this bucket is not locked yet.
     #[inline(always)]
     pub(super) fn lock<M: Mode>(&self) -> Locked<'_, M> {
-        let mut turns = 0;
-        loop {
-            if let Some(locked) = self.try_lock() {
-                return locked;
-            }
-            spin(turns);
-            turns = turns.saturating_add(1);
-        }
-    }
-
-    /// Locks the bucket, unless another writer has.
-    #[inline(always)]
-    pub(super) fn try_lock<M: Mode>(&self) -> Option<Locked<'_, M>> {
         let mode = std::marker::PhantomData;
-        if !M::SHARED {
-            return Some(Locked { bucket: self, mode });
-        }
-        let version = self.version.load(Ordering::Relaxed);
-        if M::LOCKED {
-            if version & 1 == 1 {
-                return None;
-            }
-            self.version
-                .compare_exchange(
-                    version,
-                    version.wrapping_add(1),
-                    Ordering::Acquire,
-                    Ordering::Relaxed,
-                )
-                .ok()?;
-        } else {
-            debug_assert!(version & 1 == 0, "one writer locks a bucket once");
+        if M::SHARED {
+            let version = self.version.load(Ordering::Relaxed);
+            assert!(version & 1 == 0, "a writer locks a bucket once");
             self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+            fence(Ordering::Release);
         }
-        fence(Ordering::Release);
-        Some(Locked { bucket: self, mode })
+        Locked { bucket: self, mode }
     }
 }
 
@@ -233,6 +206,35 @@ impl<M: Mode> Drop for Locked<'_, M> {
                 .version
                 .store(version.wrapping_add(1), Ordering::Release);
         }
+    }
+}
+
+/// What a writer holds while it changes a bucket: the bucket, which is given back first, and the
+/// partition where there are several writers.
+pub(super) struct Writing<'a, M: Mode> {
+    _bucket: Locked<'a, M>,
+    _partition: Option<Latched<'a>>,
+}
+
+impl<'a, M: Mode> Writing<'a, M> {
+    /// Excludes other writers of a partition, and readers of a bucket.
+    #[inline(always)]
+    pub(super) fn begin(latch: &'a Latch, bucket: &'a Bucket) -> Writing<'a, M> {
+        let partition = M::LOCKED.then(|| latch.lock());
+        Writing {
+            _bucket: bucket.lock(),
+            _partition: partition,
+        }
+    }
+
+    /// Does so, unless another writer is at work.
+    #[inline(always)]
+    pub(super) fn try_begin(latch: &'a Latch, bucket: &'a Bucket) -> Option<Writing<'a, M>> {
+        let partition = if M::LOCKED { Some(latch.try_lock()?) } else { None };
+        Some(Writing {
+            _bucket: bucket.lock(),
+            _partition: partition,
+        })
     }
 }
 
@@ -296,9 +298,12 @@ mod tests {
         drop(bucket.lock::<Crew>());
         assert!(!bucket.end_read::<Crew>(before));
         let before = bucket.begin_read::<Crcw>();
-        let locked = bucket.lock::<Crcw>();
-        assert!(bucket.try_lock::<Crcw>().is_none() && !bucket.end_read::<Crcw>(before));
-        drop(locked);
-        assert!(bucket.try_lock::<Crcw>().is_some());
+        let latch = Latch::default();
+        let writing = Writing::<Crcw>::begin(&latch, &bucket);
+        assert!(Writing::<Crcw>::try_begin(&latch, &Bucket::default()).is_none());
+        assert!(!bucket.end_read::<Crcw>(before));
+        drop(writing);
+        assert!(Writing::<Crcw>::try_begin(&latch, &bucket).is_some());
+        assert_eq!(bucket.begin_read::<Crcw>(), before + 4);
     }
 }

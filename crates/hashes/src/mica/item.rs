@@ -167,7 +167,7 @@ mod tests {
                 assert_eq!((read.key_len(), read.value_len()), (key.len(), value.len()));
                 assert!(words.equals(5 + read.key_at(), key) && words.equals(5 + read.value_at(), value));
                 assert_eq!(has_expired(&words, 5, read, 17), expires_at <= 17);
-                assert_eq!(has_expired(&words, 5, read, 2), false);
+                assert!(!has_expired(&words, 5, read, 2));
             }
         }
     }

@@ -22,7 +22,7 @@ const SHORT: usize = 32;
 
 /// Words for items, zero at first.
 #[derive(Debug)]
-pub(super) struct Words<M> {
+pub struct Words<M> {
     #[cfg(not(alluvium_model_check))]
     memory: Anonymous,
     #[cfg(alluvium_model_check)]
@@ -59,6 +59,11 @@ impl<M: Mode> Words<M> {
     #[cfg(alluvium_model_check)]
     fn all(&self) -> &[AtomicU32] {
         &self.memory
+    }
+
+    /// Returns how many words there are.
+    pub(super) fn len(&self) -> usize {
+        self.all().len()
     }
 
     /// Returns the word at `at`.

@@ -16,13 +16,28 @@
 //!   same, and the offset still held, after the last word was copied.
 
 mod bucket;
+mod core;
 mod error;
+mod evict;
+mod handle;
 mod item;
+mod key;
 mod log;
+mod lossy;
 mod memory;
 pub mod mode;
+mod pipeline;
+mod policy;
+mod stats;
+mod sweep;
 mod sync;
 
 pub use bucket::partition;
+pub use core::Core;
 pub use error::{Error, Result};
+pub use handle::{Exclusive, Reader, Request, Response, Shared, Writer};
 pub use item::{MAX_KEY_BYTES, MAX_VALUE_BYTES, NEVER};
+pub use key::HashedKey;
+pub use lossy::{Lossy, LossyOptions};
+pub use policy::Eviction;
+pub use stats::Stats;

@@ -42,15 +42,22 @@ impl Latch {
     /// Waits until no other thread holds the latch, and takes it.
     pub(crate) fn lock(&self) -> Latched<'_> {
         let mut turns = 0;
-        while self
-            .0
-            .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        loop {
+            if let Some(latched) = self.try_lock() {
+                return latched;
+            }
             spin(turns);
             turns = turns.saturating_add(1);
         }
-        Latched(self)
+    }
+
+    /// Takes the latch, unless a thread holds it.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Latched<'_>> {
+        let taken = self
+            .0
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+        taken.ok().map(|_| Latched(self))
     }
 }
 

@@ -1,0 +1,3 @@
+//! Behaviour of the tables through their public interface.
+
+mod mica_cache_mode;
