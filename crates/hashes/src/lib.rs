@@ -7,3 +7,5 @@
 //! *Read in this order*: the folders, in any order: each is a structure of its own.
 
 pub mod mica;
+
+pub use mica::{Cache, CacheOptions};

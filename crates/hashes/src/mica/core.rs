@@ -12,6 +12,8 @@ use super::sync::spin;
 /// An item that was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
+    /// The number of the bucket that has its entry, and the slot there.
+    pub(super) bucket: usize,
     pub(super) slot: usize,
     pub(super) entry: Entry,
     pub(super) at: usize,
@@ -47,6 +49,9 @@ pub trait Core: Sized {
     fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()>;
     #[doc(hidden)]
     fn delete(&self, key: HashedKey<'_>, now: u64) -> bool;
+    /// Frees what has expired, in the next buckets. Returns how many items.
+    #[doc(hidden)]
+    fn reclaim(&self, now: u64, buckets: usize) -> usize;
 }
 
 /// Copies the value of a key while others may write. Returns what was found, if the copy is whole.

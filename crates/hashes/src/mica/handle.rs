@@ -4,8 +4,10 @@ use super::core::{Core, Found, read};
 use super::error::Result;
 use super::item;
 use super::key::HashedKey;
+use super::many::{Accesses, get_many};
 use super::mode::{Crcw, Crew, Erew};
 use super::pipeline::{self, Burst};
+use std::slice::from_ref;
 use std::sync::Arc;
 
 /// A table of one thread, which does everything with it (EREW).
@@ -103,6 +105,12 @@ impl<C: Core<Mode = Erew>> Exclusive<C> {
     /// Deletes a key. Returns whether it had a value.
     pub fn delete(&mut self, key: HashedKey<'_>, now: u64) -> bool {
         self.0.delete(key, now)
+    }
+
+    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing. Returns
+    /// how many items. A cache has nothing to free: its log drops the oldest items.
+    pub fn reclaim(&mut self, now: u64, buckets: usize) -> usize {
+        self.0.reclaim(now, buckets)
     }
 
     /// Executes requests in their order, and hands over the response to each, with its number. While
@@ -224,6 +232,12 @@ impl<C: Core<Mode = Crew>> Writer<C> {
     pub fn delete(&mut self, key: HashedKey<'_>, now: u64) -> bool {
         self.0.delete(key, now)
     }
+
+    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing. Returns
+    /// how many items. A cache has nothing to free: its log drops the oldest items.
+    pub fn reclaim(&mut self, now: u64, buckets: usize) -> usize {
+        self.0.reclaim(now, buckets)
+    }
 }
 
 impl<C: Core<Mode = Crew>> Reader<C> {
@@ -238,7 +252,7 @@ impl<C: Core<Mode = Crew>> Reader<C> {
     /// Looks up keys in their order, and hands over each value, with the number of its key. While
     /// one is looked up, the memory of later ones is on its way.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
-        get_many(&*self.0, keys, (now, Accesses::Ignored), respond);
+        get_many(from_ref(&*self.0), keys, (now, Accesses::Ignored), respond);
     }
 }
 
@@ -285,7 +299,7 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
     /// Looks up keys in their order, and hands over each value, with the number of its key. While
     /// one is looked up, the memory of later ones is on its way.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
-        get_many(&*self.0, keys, (now, Accesses::Counted), respond);
+        get_many(from_ref(&*self.0), keys, (now, Accesses::Counted), respond);
     }
 
     /// Sets a key to a value that expires at the time `expires_at`.
@@ -301,6 +315,12 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
     pub fn delete(&self, key: HashedKey<'_>, now: u64) -> bool {
         self.0.delete(key, now)
     }
+
+    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing. Returns
+    /// how many items. A cache has nothing to free: its log drops the oldest items.
+    pub fn reclaim(&self, now: u64, buckets: usize) -> usize {
+        self.0.reclaim(now, buckets)
+    }
 }
 
 #[inline]
@@ -308,68 +328,4 @@ fn get_and_touch<C: Core>(table: &C, key: HashedKey<'_>, now: u64, value: &mut V
     let found = read(table, key, now, value);
     table.tally().read(1, u64::from(found.is_some()));
     found.map(|found| table.touch(key, found, now)).is_some()
-}
-
-/// Whether accesses count for what is evicted.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Accesses {
-    Counted,
-    Ignored,
-}
-
-/// Looks up keys as a pipeline.
-fn get_many<C: Core>(
-    table: &C,
-    keys: &[HashedKey<'_>],
-    (now, accesses): (u64, Accesses),
-    respond: impl FnMut(usize, Option<&[u8]>),
-) {
-    let (value, hits) = (Vec::new(), 0);
-    let mut lookups = Lookups {
-        table,
-        keys,
-        now,
-        accesses,
-        respond,
-        value,
-        hits,
-    };
-    pipeline::run(&mut lookups, keys.len());
-    table.tally().read(keys.len() as u64, lookups.hits);
-}
-
-/// A burst of lookups in a shared table.
-struct Lookups<'a, 'b, C, R> {
-    table: &'a C,
-    keys: &'a [HashedKey<'b>],
-    now: u64,
-    accesses: Accesses,
-    respond: R,
-    value: Vec<u8>,
-    hits: u64,
-}
-
-impl<C: Core, R: FnMut(usize, Option<&[u8]>)> Burst for Lookups<'_, '_, C, R> {
-    #[inline(always)]
-    fn prefetch_bucket(&mut self, number: usize) {
-        self.table.bucket(self.keys[number].hash()).prefetch();
-    }
-
-    #[inline(always)]
-    fn prefetch_item(&mut self, number: usize) {
-        self.table.prefetch_item(self.keys[number]);
-    }
-
-    #[inline(always)]
-    fn execute(&mut self, number: usize) {
-        let key = self.keys[number];
-        let found = read(self.table, key, self.now, &mut self.value);
-        if let Some(found) = found {
-            self.hits += 1;
-            if self.accesses == Accesses::Counted {
-                self.table.touch(key, found, self.now);
-            }
-        }
-        (self.respond)(number, found.is_some().then_some(&self.value));
-    }
 }

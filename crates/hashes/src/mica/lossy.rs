@@ -24,6 +24,8 @@ pub struct LossyOptions {
     pub log_bytes: usize,
     /// Buckets of the index, of 15 entries and 128 bytes each.
     pub buckets: usize,
+    /// Bytes of the longest item, header included. As many lie unused behind the log.
+    pub longest_item_bytes: usize,
     /// What is evicted first.
     pub eviction: Eviction,
     /// Bits of an offset, at most 48, and 47 for S3-FIFO. Fewer make offsets wrap early, for tests.
@@ -47,6 +49,7 @@ impl LossyOptions {
         LossyOptions {
             log_bytes: log_bytes.next_multiple_of(WORD),
             buckets: items.div_ceil(ITEMS_PER_BUCKET).max(1),
+            longest_item_bytes: usize::MAX,
             eviction: Eviction::default(),
             offset_bits: bucket::PLACE_BITS - 1,
             seed: 0,
@@ -74,6 +77,8 @@ pub struct Lossy<M> {
     pub(super) seed: u64,
     /// The most words of an item.
     most_words: usize,
+    /// The words of an item for which log and index fit each other.
+    typical_words: usize,
     pub(super) sweep: Sweep,
     pub(super) latch: Latch,
     pub(super) tally: Tally,
@@ -91,10 +96,10 @@ impl<M: Mode> Lossy<M> {
         let span = |len: usize| len.next_power_of_two() as u64;
         let ghosts = if has_two { shares[1] as u64 } else { 0 };
         let worth = [span(shares[0]) + ghosts, span(shares[1])];
-        let most_words = item::MAX_WORDS.min(shares[usize::from(has_two)] / 2 / WORD);
+        let most_words = most_words(options, shares[usize::from(has_two)]);
         let sweep = Sweep::new(options, worth[0].max(worth[1]), most_words * WORD)?;
         // Behind each log, the rest of an item that begins before its end.
-        let words = [0, 1].map(|at| shares[at] / WORD + most_words.min(shares[at] / WORD));
+        let words = shares.map(|share| share / WORD + most_words.min(share / 2 / WORD));
         let log = |base, at: usize| Log::new(base, shares[at], options.offset_bits);
         Ok(Lossy {
             words: Words::reserve(words[0] + if has_two { words[1] } else { 0 })?,
@@ -105,6 +110,7 @@ impl<M: Mode> Lossy<M> {
             worth,
             seed: options.seed,
             most_words,
+            typical_words: options.log_bytes / WORD / (options.buckets * ITEMS_PER_BUCKET),
             sweep,
             latch: Latch::default(),
             tally: Tally::default(),
@@ -155,7 +161,9 @@ impl<M: Mode> Lossy<M> {
         bucket::number(hash, self.buckets.all().len())
     }
 
-    fn find(&self, bucket: &Bucket, key: HashedKey<'_>) -> Option<Found> {
+    #[inline(always)]
+    fn find_in(&self, number: usize, key: HashedKey<'_>) -> Option<Found> {
+        let bucket = &self.buckets.all()[number];
         let tag = bucket::tag(key.hash());
         let mut slots = bucket.matches(tag);
         while slots != 0 {
@@ -174,6 +182,7 @@ impl<M: Mode> Lossy<M> {
             }
             if header.key_len() == key.bytes().len() && self.words.equals(at + header.key_at(), key.bytes()) {
                 return Some(Found {
+                    bucket: number,
                     slot,
                     entry,
                     at,
@@ -186,8 +195,8 @@ impl<M: Mode> Lossy<M> {
 
     /// Records an access to what was found; the caller has excluded other writers, and locked the
     /// bucket. Returns where the item is now.
-    fn accessed(&self, number: usize, found: Found, now: u64) -> Found {
-        let bucket = &self.buckets.all()[number];
+    fn accessed(&self, found: Found, now: u64) -> Found {
+        let bucket = &self.buckets.all()[found.bucket];
         let moves = match self.eviction {
             Eviction::Fifo => false,
             Eviction::Lru => true,
@@ -201,7 +210,7 @@ impl<M: Mode> Lossy<M> {
             return found;
         }
         let words = item::allocated(&self.words, found.at);
-        let offset = self.append(Ring::First, words, number, now);
+        let offset = self.append(Ring::First, words, found.bucket, now);
         let at = self.logs[0].word(offset);
         self.words.copy(found.at, at, words);
         let entry = self.entry(found.entry.tag(), Ring::First, offset);
@@ -320,13 +329,14 @@ impl<M: Mode> Core for Lossy<M> {
         if slots != 0
             && let Some(entry) = bucket.entry(slots.trailing_zeros() as usize)
         {
-            self.words.prefetch(self.log(entry).word(entry.place()));
+            self.words
+                .prefetch(self.log(entry).word(entry.place()), self.typical_words);
         }
     }
 
     #[inline]
     fn find(&self, key: HashedKey<'_>) -> Option<Found> {
-        self.find(self.bucket(key.hash()), key)
+        self.find_in(self.number(key.hash()), key)
     }
 
     #[inline(always)]
@@ -350,8 +360,8 @@ impl<M: Mode> Core for Lossy<M> {
                     return found;
                 };
                 // It may have been moved or dropped since it was found.
-                match self.find(bucket, key) {
-                    Some(found) => self.accessed(number, found, now),
+                match self.find_in(number, key) {
+                    Some(found) => self.accessed(found, now),
                     None => found,
                 }
             }
@@ -369,13 +379,13 @@ impl<M: Mode> Core for Lossy<M> {
         let bucket = &self.buckets.all()[number];
         let _writing: Writing<'_, M> = Writing::begin(&self.latch, bucket);
         self.tally.count(Event::Set);
-        if let Some(found) = self.find(bucket, key) {
+        if let Some(found) = self.find_in(number, key) {
             let allocated = item::allocated(&self.words, found.at);
             if needed <= allocated {
                 let parts = (key.bytes(), value, expires_at);
                 item::write(&self.words, found.at, allocated, header, parts);
                 self.tally.count(Event::UpdateInPlace);
-                self.accessed(number, found, now);
+                self.accessed(found, now);
                 return Ok(());
             }
             bucket.replace(found.slot, None);
@@ -385,9 +395,10 @@ impl<M: Mode> Core for Lossy<M> {
     }
 
     fn delete(&self, key: HashedKey<'_>, now: u64) -> bool {
-        let bucket = self.bucket(key.hash());
+        let number = self.number(key.hash());
+        let bucket = &self.buckets.all()[number];
         let _writing: Writing<'_, M> = Writing::begin(&self.latch, bucket);
-        let Some(found) = self.find(bucket, key) else {
+        let Some(found) = self.find_in(number, key) else {
             return false;
         };
         let was_live = !item::has_expired(&self.words, found.at, found.header, now);
@@ -395,6 +406,16 @@ impl<M: Mode> Core for Lossy<M> {
         self.tally.count(Event::Delete);
         was_live
     }
+
+    /// Frees nothing: what has expired leaves the log when it is the oldest.
+    fn reclaim(&self, _now: u64, _buckets: usize) -> usize {
+        0
+    }
+}
+
+/// Returns the most words of an item, of which the larger log holds at least two.
+fn most_words(options: &LossyOptions, log_bytes: usize) -> usize {
+    (options.longest_item_bytes.min(log_bytes / 2) / WORD).min(item::MAX_WORDS)
 }
 
 /// Returns the bytes of the first and of the main log.

@@ -20,6 +20,12 @@ pub(super) const WORD: usize = size_of::<u32>();
 /// Up to this many bytes are copied and compared word by word in every mode: a call costs more.
 const SHORT: usize = 32;
 
+/// Words of a line of the processor's cache.
+const LINE: usize = 16;
+
+/// Words that are asked for early, of a longer item.
+const MOST_PREFETCHED: usize = 4 * LINE;
+
 /// Words for items, zero at first.
 #[derive(Debug)]
 pub struct Words<M> {
@@ -163,11 +169,14 @@ impl<M: Mode> Words<M> {
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), len) }
     }
 
-    /// Asks for the line of the word `at`.
+    /// Asks for the lines of the words from `at` on. The processor follows long ones by itself.
     #[inline(always)]
-    pub(super) fn prefetch(&self, at: usize) {
-        if let Some(word) = self.all().get(at) {
-            alluvium_base::prefetch_line(word);
+    pub(super) fn prefetch(&self, at: usize, count: usize) {
+        let last = count.clamp(1, MOST_PREFETCHED) - 1;
+        for ahead in (0..last).step_by(LINE).chain([last]) {
+            if let Some(word) = self.all().get(at + ahead) {
+                alluvium_base::prefetch_line(word);
+            }
         }
     }
 }

@@ -16,14 +16,19 @@
 //!   same, and the offset still held, after the last word was copied.
 
 mod bucket;
+mod cache;
+mod chain;
 mod core;
 mod error;
 mod evict;
 mod handle;
+mod heap;
 mod item;
 mod key;
 mod log;
+mod lossless;
 mod lossy;
+mod many;
 mod memory;
 pub mod mode;
 mod pipeline;
@@ -33,11 +38,13 @@ mod sweep;
 mod sync;
 
 pub use bucket::partition;
+pub use cache::{Cache, CacheOptions};
 pub use core::Core;
 pub use error::{Error, Result};
 pub use handle::{Exclusive, Reader, Request, Response, Shared, Writer};
 pub use item::{MAX_KEY_BYTES, MAX_VALUE_BYTES, NEVER};
 pub use key::HashedKey;
+pub use lossless::{Lossless, LosslessOptions};
 pub use lossy::{Lossy, LossyOptions};
 pub use policy::Eviction;
 pub use stats::Stats;

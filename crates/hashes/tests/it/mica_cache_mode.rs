@@ -19,6 +19,7 @@ fn options(log_bytes: usize, buckets: usize, eviction: Eviction) -> LossyOptions
     LossyOptions {
         log_bytes,
         buckets,
+        longest_item_bytes: usize::MAX,
         eviction,
         offset_bits,
         seed,
