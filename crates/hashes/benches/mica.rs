@@ -1,8 +1,9 @@
 //! Tables in memory: `cargo bench -p alluvium-hashes --bench mica`.
 //!
-//! Each thread has a partition and its own requests, as in MICA, where clients direct a request to
-//! the core that owns its partition (Lim 2015, §5.3.2). Requests are drawn before time is taken:
-//! the key's number, its hash and what to do. Time is wall time and the threads' processor time.
+//! Each thread has a partition and its own requests, as in MICA, where clients direct a request
+//! to the core that owns its partition (Lim 2015, §5.3.2). Requests are drawn before time is
+//! taken: the key's number, its hash and what to do. Time is wall time and the threads'
+//! processor time.
 
 use alluvium_hashes::mica::mode::Erew;
 use alluvium_hashes::mica::{

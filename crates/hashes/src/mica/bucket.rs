@@ -75,8 +75,8 @@ pub(super) fn tag(hash: u64) -> u64 {
     (hash & 0xffff).max(1)
 }
 
-/// Returns the bucket of a key among `buckets`: by bits 16 to 47 of its hash. The partition has the
-/// upper 16 bits, so that no slice tells of another (M1).
+/// Returns the bucket of a key among `buckets`: by bits 16 to 47 of its hash. The partition has
+/// the upper 16 bits, so that no slice tells of another (M1).
 #[inline(always)]
 pub(super) fn number(hash: u64, buckets: usize) -> usize {
     (((hash >> 16 & 0xffff_ffff) * buckets as u64) >> 32) as usize
@@ -107,11 +107,17 @@ impl Bucket {
     /// Replaces the entry of a slot; the caller has locked the bucket.
     #[inline(always)]
     pub(super) fn replace(&self, slot: usize, entry: Option<Entry>) {
-        self.entries[slot].store(entry.map_or(0, |entry| entry.0), Ordering::Relaxed);
+        let (at, entry) = (&self.entries[slot], entry.map_or(0, |entry| entry.0));
+        // An exchange that read what was here before comes before this store. The model checker
+        // does not know that of a store, but of a swap.
+        #[cfg(alluvium_model_check)]
+        at.swap(entry, Ordering::Relaxed);
+        #[cfg(not(alluvium_model_check))]
+        at.store(entry, Ordering::Relaxed);
     }
 
-    /// Replaces an entry if it is still `old`: by any thread, whether the bucket is locked or not.
-    /// Nothing depends on the outcome.
+    /// Replaces an entry if it is still `old`: by any thread, whether the bucket is locked or
+    /// not. Nothing depends on the outcome.
     #[inline]
     pub(super) fn exchange<M: Mode>(&self, slot: usize, old: Entry, new: Option<Entry>) {
         let new = new.map_or(0, |entry| entry.0);
@@ -164,8 +170,8 @@ impl Bucket {
         }
     }
 
-    /// Ends to read: returns whether no writer has changed the bucket since `version` (M4). Offsets
-    /// that are loaded after this are at least as new as what was read before.
+    /// Ends to read: returns whether no writer has changed the bucket since `version` (M4).
+    /// Offsets that are loaded after this are at least as new as what was read before.
     #[inline(always)]
     pub(super) fn end_read<M: Mode>(&self, version: u32) -> bool {
         if !M::SHARED {
@@ -209,8 +215,8 @@ impl<M: Mode> Drop for Locked<'_, M> {
     }
 }
 
-/// What a writer holds while it changes a bucket: the bucket, which is given back first, and the
-/// partition where there are several writers.
+/// What a writer holds while it changes a bucket: the bucket, which is given back first, and
+/// the partition where there are several writers.
 pub(super) struct Writing<'a, M: Mode> {
     _bucket: Locked<'a, M>,
     _partition: Option<Latched<'a>>,

@@ -28,20 +28,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct CacheOptions {
     /// Bytes of memory at most, index and all.
     pub bytes: usize,
-    /// Bytes that a key and its value have on average. They decide how much of the memory is index:
-    /// with much shorter items it would be too small, and evict what the memory could hold.
+    /// Bytes that a key and its value have on average. They decide how much of the memory is
+    /// index: with much shorter items it would be too small, and evict what the memory could
+    /// hold.
     pub item_bytes: usize,
-    /// Partitions, each with a log of its own. Two threads that write to one wait for each other;
-    /// an item has at most a sixteenth of a partition.
+    /// Partitions, each with a log of its own. Two threads that write to one wait for each
+    /// other; an item has at most a sixteenth of a partition.
     pub partitions: usize,
     /// What is evicted first.
     pub eviction: Eviction,
-    /// The seed of keys' hashes. Drawn at random, it keeps clients from choosing keys that collide.
+    /// The seed of keys' hashes. Drawn at random, it keeps clients from choosing keys that
+    /// collide.
     pub seed: u64,
 }
 
 impl CacheOptions {
-    /// Returns the options of a cache of so many bytes: for items of 256 bytes, in 8 partitions,
+    /// Returns the options of a cache of `bytes`: for items of 256 bytes, in 8 partitions,
     /// with S3-FIFO.
     #[must_use]
     pub fn new(bytes: usize) -> CacheOptions {
@@ -98,8 +100,8 @@ impl Cache {
     /// Returns an empty cache.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when a size makes no sense, [`Error::Memory`] when the system gives no
-    /// memory.
+    /// [`Error::BadOption`] when a size makes no sense, [`Error::Memory`] when the system gives
+    /// no memory.
     pub fn new(options: &CacheOptions) -> Result<Cache> {
         let bad = |option, why: String| Err(Error::BadOption { option, why });
         if !(1..=1 << 16).contains(&options.partitions) {
@@ -140,8 +142,8 @@ impl Cache {
         self.get_into(key, &mut value).then_some(value)
     }
 
-    /// Copies the value of a key to `value`, whose memory is used again. Returns whether there was
-    /// one; if not, `value` has no meaning.
+    /// Copies the value of a key to `value`, whose memory is used again. Returns whether there
+    /// was one; if not, `value` has no meaning.
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> bool {
         let (key, now) = (self.hashed(key), self.now());
         let table = self.table(key);
@@ -150,9 +152,9 @@ impl Cache {
         found.map(|found| table.touch(key, found, now)).is_some()
     }
 
-    /// Looks up many keys in their order, and hands over each value, with the number of its key.
-    /// While one is looked up, the memory of later ones is on its way: so this takes a third of the
-    /// time of single lookups, where the cache is larger than the processor's.
+    /// Looks up many keys in their order, and hands over each value, with the number of its
+    /// key. While one is looked up, the memory of later ones is on its way: so this takes a
+    /// third of the time of single lookups, where the cache is larger than the processor's.
     ///
     /// ```
     /// use alluvium_hashes::{Cache, CacheOptions};

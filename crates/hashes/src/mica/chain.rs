@@ -1,8 +1,8 @@
 //! Buckets in chains: an index that loses nothing.
 //!
-//! A bucket that is full gets a spare one behind it, and so on (bulk chaining: Lim 2015, §5.3.4).
-//! With 11 items for a bucket a tenth of spare ones suffices, and 98 in 100 items are in the first
-//! bucket of their chain; with 13 it takes a quarter, and 95 are.
+//! A bucket that is full gets a spare one behind it, and so on (bulk chaining: Lim 2015,
+//! §5.3.4). With 11 items for a bucket a tenth of spare ones suffices, and 98 in 100 items are
+//! in the first bucket of their chain; with 13 it takes a quarter, and 95 are.
 
 use super::bucket::{self, Bucket, Entry, WAYS};
 use super::memory::Buckets;
@@ -91,8 +91,8 @@ impl<M: Mode> Chains<M> {
         None
     }
 
-    /// Returns an empty slot of a chain, with another bucket at its end if it takes one. None if
-    /// there is none left. The caller has locked the chain.
+    /// Returns an empty slot of a chain, with another bucket at its end if it takes one. None
+    /// if there is none left. The caller has locked the chain.
     pub(super) fn empty_slot(&self, first: usize) -> Option<Slot> {
         let mut number = first;
         loop {
@@ -114,8 +114,8 @@ impl<M: Mode> Chains<M> {
         }
     }
 
-    /// Removes an entry: the last of the chain takes its place, and a bucket that is empty then is
-    /// given back. The caller has locked the chain.
+    /// Removes an entry: the last of the chain takes its place, and a bucket that is empty then
+    /// is given back. The caller has locked the chain.
     pub(super) fn remove(&self, first: usize, at: Slot) {
         let (mut before, mut last) = (None, first);
         while let Some(next) = self.bucket(last).next() {

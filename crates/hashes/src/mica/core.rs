@@ -20,8 +20,8 @@ pub struct Found {
     pub(super) header: Header,
 }
 
-/// A table of either kind: [`super::Lossy`] or [`super::Lossless`]. Its methods are reached through
-/// the handles that know who may call them.
+/// A table of either kind: [`super::Lossy`] or [`super::Lossless`]. Its methods are reached
+/// through the handles that know who may call them.
 pub trait Core: Sized {
     /// Who may read and write.
     type Mode: Mode;
@@ -54,7 +54,8 @@ pub trait Core: Sized {
     fn reclaim(&self, now: u64, buckets: usize) -> usize;
 }
 
-/// Copies the value of a key while others may write. Returns what was found, if the copy is whole.
+/// Copies the value of a key while others may write. Returns what was found, if the copy is
+/// whole.
 pub(super) fn read<C: Core>(table: &C, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> Option<Found> {
     let bucket = table.bucket(key.hash());
     let mut turns = 0;
@@ -66,8 +67,9 @@ pub(super) fn read<C: Core>(table: &C, key: HashedKey<'_>, now: u64, value: &mut
             value.resize(found.header.value_len(), 0);
             table.words().read(found.at + found.header.value_at(), value);
         }
-        // The bucket's version says nothing of an append for another bucket, which may have written
-        // over the item: so the offset is asked for once more, after the words were copied.
+        // The bucket's version says nothing of an append for another bucket, which may have
+        // written over the item: so the offset is asked for once more, after the words were
+        // copied.
         let is_whole = bucket.end_read::<C::Mode>(version) && found.is_none_or(|found| table.holds(found));
         if is_whole {
             return live;

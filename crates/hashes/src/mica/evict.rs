@@ -61,8 +61,8 @@ impl<M: Mode> Lossy<M> {
         self.tally.count(Event::Drop);
     }
 
-    /// Moves the oldest item to the tail of the main log, if it was asked for. Returns whether it
-    /// was.
+    /// Moves the oldest item to the tail of the main log, if it was asked for. Returns whether
+    /// it was.
     fn keep_oldest(&self, ring: Ring, offset: u64, words: usize, waiting: &mut Waiting) -> bool {
         let at = self.logs[ring as usize].word(offset);
         let header = Header::load(&self.words, at);
@@ -94,7 +94,8 @@ impl<M: Mode> Lossy<M> {
         true
     }
 
-    /// Copies the oldest item of a log to the tail of the main one, and forgets it where it was.
+    /// Copies the oldest item of a log to the tail of the main one, and forgets it where it
+    /// was.
     fn move_oldest(&self, ring: Ring, at: usize, words: usize, waiting: &mut Waiting) -> u64 {
         let main = &self.logs[Ring::Main as usize];
         let target = match ring {
@@ -111,7 +112,7 @@ impl<M: Mode> Lossy<M> {
         target
     }
 
-    /// Clears what is worth nothing in as many buckets as so many appended bytes ask for.
+    /// Clears what is worth nothing in as many buckets as the appended `bytes` ask for.
     fn sweep_after(&self, bytes: usize) {
         let buckets = self.buckets.all();
         self.sweep.after(bytes, buckets.len(), |number| {

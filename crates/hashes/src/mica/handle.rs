@@ -95,8 +95,8 @@ impl<C: Core<Mode = Erew>> Exclusive<C> {
     ///
     /// # Errors
     /// [`super::Error::TooLarge`]; from a table that loses nothing also
-    /// [`super::Error::OutOfSpace`] and [`super::Error::OutOfBuckets`], and then the key keeps the
-    /// value that it had.
+    /// [`super::Error::OutOfSpace`] and [`super::Error::OutOfBuckets`], and then the key keeps
+    /// the value that it had.
     #[inline]
     pub fn set(&mut self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
         self.0.set(key, value, expires_at, now)
@@ -107,14 +107,14 @@ impl<C: Core<Mode = Erew>> Exclusive<C> {
         self.0.delete(key, now)
     }
 
-    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing. Returns
-    /// how many items. A cache has nothing to free: its log drops the oldest items.
+    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing.
+    /// Returns how many items. A cache has nothing to free: its log drops the oldest items.
     pub fn reclaim(&mut self, now: u64, buckets: usize) -> usize {
         self.0.reclaim(now, buckets)
     }
 
-    /// Executes requests in their order, and hands over the response to each, with its number. While
-    /// one is executed, the memory of later ones is on its way.
+    /// Executes requests in their order, and hands over the response to each, with its number.
+    /// While one is executed, the memory of later ones is on its way.
     pub fn burst(
         &mut self,
         requests: &[Request<'_>],
@@ -212,8 +212,8 @@ impl<C: Core<Mode = Crew>> Writer<C> {
         Reader(Arc::clone(&self.0))
     }
 
-    /// Copies the value of a key to `value`. Returns whether there was one. Accesses of the writer
-    /// count for what is evicted, those of readers do not.
+    /// Copies the value of a key to `value`. Returns whether there was one. Accesses of the
+    /// writer count for what is evicted, those of readers do not.
     #[inline]
     pub fn get(&mut self, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
         get_and_touch(&*self.0, key, now, value)
@@ -233,8 +233,8 @@ impl<C: Core<Mode = Crew>> Writer<C> {
         self.0.delete(key, now)
     }
 
-    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing. Returns
-    /// how many items. A cache has nothing to free: its log drops the oldest items.
+    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing.
+    /// Returns how many items. A cache has nothing to free: its log drops the oldest items.
     pub fn reclaim(&mut self, now: u64, buckets: usize) -> usize {
         self.0.reclaim(now, buckets)
     }
@@ -249,8 +249,8 @@ impl<C: Core<Mode = Crew>> Reader<C> {
         found.is_some()
     }
 
-    /// Looks up keys in their order, and hands over each value, with the number of its key. While
-    /// one is looked up, the memory of later ones is on its way.
+    /// Looks up keys in their order, and hands over each value, with the number of its key.
+    /// While one is looked up, the memory of later ones is on its way.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
         get_many(from_ref(&*self.0), keys, (now, Accesses::Ignored), respond);
     }
@@ -296,8 +296,8 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
         get_and_touch(&*self.0, key, now, value)
     }
 
-    /// Looks up keys in their order, and hands over each value, with the number of its key. While
-    /// one is looked up, the memory of later ones is on its way.
+    /// Looks up keys in their order, and hands over each value, with the number of its key.
+    /// While one is looked up, the memory of later ones is on its way.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
         get_many(from_ref(&*self.0), keys, (now, Accesses::Counted), respond);
     }
@@ -316,8 +316,8 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
         self.0.delete(key, now)
     }
 
-    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing. Returns
-    /// how many items. A cache has nothing to free: its log drops the oldest items.
+    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing.
+    /// Returns how many items. A cache has nothing to free: its log drops the oldest items.
     pub fn reclaim(&self, now: u64, buckets: usize) -> usize {
         self.0.reclaim(now, buckets)
     }

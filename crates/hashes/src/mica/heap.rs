@@ -1,9 +1,9 @@
 //! Segregated fits: memory for items of any length, from one region.
 //!
-//! Free blocks stand in lists by size: one for every 8 bytes up to the longest item, one for all
-//! that are larger (Lim 2015, §5.3.4; Wilson et al. 1995). An allocation takes the smallest that
-//! fits and gives the rest back; what is freed joins its free neighbours, which boundary tags tell.
-//! So no size class owns memory, and none needs to be rebalanced.
+//! Free blocks stand in lists by size: one for every 8 bytes up to the longest item, one for
+//! all that are larger (Lim 2015, §5.3.4; Wilson et al. 1995). An allocation takes the smallest
+//! that fits and gives the rest back; what is freed joins its free neighbours, which boundary
+//! tags tell. So no size class owns memory, and none needs to be rebalanced.
 //!
 //! ```text
 //!   UNITS  a block, in units of 8 bytes
@@ -46,7 +46,7 @@ pub(super) struct Heap<M> {
 }
 
 impl<M: Mode> Heap<M> {
-    /// Returns the words that a heap with so many bytes for blocks has.
+    /// Returns the words of a heap with `bytes` for blocks.
     pub(super) fn words(bytes: usize) -> usize {
         // The first unit is none: so zero is no block. The last stops coalescing.
         (bytes / (UNIT * WORD) + 2) * UNIT
@@ -81,7 +81,7 @@ impl<M: Mode> Heap<M> {
         (self.units * UNIT * WORD, used * UNIT * WORD)
     }
 
-    /// Returns the word from which on so many words may be stored, or none if no block is that
+    /// Returns the word from which on `count` words may be stored, or none if no block is that
     /// large.
     pub(super) fn allocate(&self, words: &Words<M>, count: usize) -> Option<usize> {
         let wanted = units_for(count);
@@ -142,13 +142,13 @@ impl<M: Mode> Heap<M> {
         self.used.store(used, Ordering::Relaxed);
     }
 
-    /// Returns the list for blocks of so many units.
+    /// Returns the list for blocks of `units`.
     fn list(&self, units: usize) -> usize {
         units.min(self.lists.len() - 1)
     }
 
-    /// Returns a block of the first list that has one that is large enough: as the last list begins
-    /// behind the longest item, any of its blocks is.
+    /// Returns a block of the first list that has one that is large enough: as the last list
+    /// begins behind the longest item, any of its blocks is.
     fn smallest(&self, wanted: usize) -> Option<usize> {
         assert!(
             wanted < self.lists.len() - 1,
@@ -202,7 +202,7 @@ impl<M: Mode> Heap<M> {
     }
 }
 
-/// Returns the units of a block for so many words.
+/// Returns the units of a block for `words`.
 fn units_for(words: usize) -> usize {
     (words + LEAD).div_ceil(UNIT).max(LEAST)
 }

@@ -9,8 +9,8 @@
 //!   0 or 1  slack: how many words from here on are left of what was allocated, this one counted
 //! ```
 //!
-//! The thesis' header also has the keyhash and the allocated size. The key says the first, and the
-//! second is only needed where it differs: so an item costs 4 bytes and not 24.
+//! The thesis' header also has the keyhash and the allocated size. The key says the first, and
+//! the second is only needed where it differs: so an item costs 4 bytes and not 24.
 
 use super::error::{Error, Result};
 use super::memory::{WORD, Words};

@@ -25,8 +25,8 @@ impl<'a> HashedKey<'a> {
         HashedKey { hash, bytes }
     }
 
-    /// Returns a key whose hash a client has computed, under the table's seed. With another hash
-    /// the key has another life: it is found by that hash, and S3-FIFO drops it early.
+    /// Returns a key whose hash a client has computed, under the table's seed. With another
+    /// hash the key has another life: it is found by that hash, and S3-FIFO drops it early.
     #[must_use]
     #[inline]
     pub fn received(hash: u64, bytes: &'a [u8]) -> HashedKey<'a> {

@@ -1,13 +1,13 @@
 //! A circular log of items: new ones at its tail, the oldest fall off at its head.
 //!
 //! Offsets count from the first append on and wrap after `offset_bits` (Lim 2015, §5.3.2). An
-//! offset's lower bits are the position in memory, its upper bits how often the log went around. So
-//! a log needs no power of two of bytes: positions from its length up to the next power of two do
-//! not occur, and yet no lookup divides.
+//! offset's lower bits are the position in memory, its upper bits how often the log went
+//! around. So a log needs no power of two of bytes: positions from its length up to the next
+//! power of two do not occur, and yet no lookup divides.
 //!
 //! An item is never cut at the end of memory: behind the last position lie as many words as the
-//! longest item has. The thesis maps the first pages again behind the last; this is the same for
-//! readers, and works with huge pages everywhere, which pages of a shared file do not.
+//! longest item has. The thesis maps the first pages again behind the last; this is the same
+//! for readers, and works with huge pages everywhere, which pages of a shared file do not.
 
 use super::memory::WORD;
 use super::mode::Mode;
@@ -76,7 +76,8 @@ impl<M: Mode> Log<M> {
         self.base + (offset & ((1 << self.position_bits) - 1)) as usize / WORD
     }
 
-    /// Returns how long ago, in bytes and gaps, the item at `offset` was appended. It orders items.
+    /// Returns how long ago, in bytes and gaps, the item at `offset` was appended. It orders
+    /// items.
     #[inline(always)]
     pub(super) fn age(&self, offset: u64) -> u64 {
         self.tail.load(Ordering::Relaxed).wrapping_sub(offset) & self.mask
@@ -88,8 +89,8 @@ impl<M: Mode> Log<M> {
         self.age(offset) <= 1 << self.position_bits
     }
 
-    /// Returns whether the item at `offset` is in the older half: nearer to the head than to the
-    /// tail.
+    /// Returns whether the item at `offset` is in the older half: nearer to the head than to
+    /// the tail.
     #[inline]
     pub(super) fn is_in_older_half(&self, offset: u64) -> bool {
         let (tail, mask) = (self.tail.load(Ordering::Relaxed), (1 << self.position_bits) - 1);
@@ -108,13 +109,13 @@ impl<M: Mode> Log<M> {
         (self.used() > 0).then(|| self.head.load(Ordering::Relaxed))
     }
 
-    /// Returns whether an item of so many words can be appended now.
+    /// Returns whether an item of `words` can be appended now.
     #[inline(always)]
     pub(super) fn has_space(&self, words: usize) -> bool {
         self.used() + words * WORD <= self.len()
     }
 
-    /// Forgets the oldest item, which has so many words.
+    /// Forgets the oldest item, which has this many words.
     #[inline]
     pub(super) fn drop_oldest(&self, words: usize) {
         let (head, used, bytes) = (self.head.load(Ordering::Relaxed), self.used(), words * WORD);
@@ -124,8 +125,8 @@ impl<M: Mode> Log<M> {
         self.used.store((used - bytes) as u64, Ordering::Relaxed);
     }
 
-    /// Takes words at the tail, and returns their offset. From here on readers know that what was
-    /// there is written over.
+    /// Takes words at the tail, and returns their offset. From here on readers know that what
+    /// was there is written over.
     #[inline]
     pub(super) fn append(&self, words: usize) -> u64 {
         assert!(self.has_space(words), "{words} words, {} bytes used", self.used());
@@ -133,13 +134,14 @@ impl<M: Mode> Log<M> {
         self.tail.store(self.advance(offset, bytes), Ordering::Relaxed);
         self.used.store(self.used() as u64 + bytes, Ordering::Relaxed);
         if M::SHARED {
-            // Before the words: a reader that sees one of them sees the tail, after its own fence.
+            // Before the words: a reader that sees one of them sees the tail, after its own
+            // fence.
             fence(Ordering::Release);
         }
         offset
     }
 
-    /// Returns the offset so many bytes later.
+    /// Returns the offset that is `bytes` later.
     #[inline]
     fn advance(&self, offset: u64, bytes: u64) -> u64 {
         let position = (offset & ((1 << self.position_bits) - 1)) + bytes;

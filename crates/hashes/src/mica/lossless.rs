@@ -1,8 +1,8 @@
 //! Store mode: nothing is lost, and a set that does not fit is refused.
 //!
-//! Items lie in a heap of segregated fits, and are found by chains of buckets (Lim 2015, §5.3.4).
-//! The version of a chain's first bucket tells readers of changes to all of it. What is freed is
-//! written over only after that version was raised, so that no reader returns it.
+//! Items lie in a heap of segregated fits, and are found by chains of buckets (Lim 2015,
+//! §5.3.4). The version of a chain's first bucket tells readers of changes to all of it. What
+//! is freed is written over only after that version was raised, so that no reader returns it.
 
 use super::bucket::{self, Bucket, Entry, Writing};
 use super::chain::{Chains, Slot};
@@ -30,7 +30,7 @@ pub struct LosslessOptions {
 }
 
 impl LosslessOptions {
-    /// Returns the options of a store for so many items of some `item_bytes` each, key and value: 11
+    /// Returns the options of a store for `items` of some `item_bytes` each, key and value: 11
     /// for a bucket, and a tenth of spare buckets.
     ///
     /// ```
@@ -77,8 +77,8 @@ impl<M: Mode> Lossless<M> {
     /// Returns an empty store.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when a size makes no sense, [`Error::Memory`] when the system gives no
-    /// memory.
+    /// [`Error::BadOption`] when a size makes no sense, [`Error::Memory`] when the system gives
+    /// no memory.
     pub fn new(options: &LosslessOptions) -> Result<Lossless<M>> {
         let bad = |option, why: String| Err(Error::BadOption { option, why });
         if !(1..=1 << 31).contains(&options.buckets) || options.spare_buckets > 1 << 31 {

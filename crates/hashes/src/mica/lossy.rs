@@ -1,8 +1,8 @@
 //! Cache mode: items in a circular log, found by an index that forgets.
 //!
-//! A set never looks for another slot than one of its key's bucket: where all are taken, one item
-//! is no longer found (Lim 2015, §5.3.3). Entries may lead to what is no longer in the log; that is
-//! told by their offset.
+//! A set never looks for another slot than one of its key's bucket: where all are taken, one
+//! item is no longer found (Lim 2015, §5.3.3). Entries may lead to what is no longer in the
+//! log; that is told by their offset.
 
 use super::bucket::{self, Bucket, Entry, Writing};
 use super::core::{Core, Found};
@@ -28,15 +28,16 @@ pub struct LossyOptions {
     pub longest_item_bytes: usize,
     /// What is evicted first.
     pub eviction: Eviction,
-    /// Bits of an offset, at most 48, and 47 for S3-FIFO. Fewer make offsets wrap early, for tests.
+    /// Bits of an offset, at most 48, and 47 for S3-FIFO. Fewer make offsets wrap early, for
+    /// tests.
     pub offset_bits: u32,
     /// What hashes of keys are computed with.
     pub seed: u64,
 }
 
 impl LossyOptions {
-    /// Returns the options of a cache for this many bytes of items, of some `item_bytes` each, key
-    /// and value.
+    /// Returns the options of a cache for this many bytes of items, of some `item_bytes` each,
+    /// key and value.
     ///
     /// ```
     /// use alluvium_hashes::mica::LossyOptions;
@@ -62,6 +63,9 @@ pub(super) const ITEMS_PER_BUCKET: usize = 10;
 
 /// The part of the memory that is S3-FIFO's small log.
 const SMALL_PART: usize = 10;
+
+/// The fewest words of a log.
+const LEAST_WORDS: usize = if cfg!(alluvium_model_check) { 8 } else { 64 };
 
 /// A partition in cache mode.
 #[derive(Debug)]
@@ -193,8 +197,8 @@ impl<M: Mode> Lossy<M> {
         None
     }
 
-    /// Records an access to what was found; the caller has excluded other writers, and locked the
-    /// bucket. Returns where the item is now.
+    /// Records an access to what was found; the caller has excluded other writers, and locked
+    /// the bucket. Returns where the item is now.
     fn accessed(&self, found: Found, now: u64) -> Found {
         let bucket = &self.buckets.all()[found.bucket];
         let moves = match self.eviction {
@@ -229,8 +233,8 @@ impl<M: Mode> Lossy<M> {
         }
     }
 
-    /// Forgets a ghost of the key, if there is one: an entry with its tag that leads to what was
-    /// dropped from the small log a while ago. Returns whether there was.
+    /// Forgets a ghost of the key, if there is one: an entry with its tag that leads to what
+    /// was dropped from the small log a while ago. Returns whether there was.
     fn take_ghost(&self, bucket: &Bucket, tag: u64) -> bool {
         if self.eviction != Eviction::S3Fifo {
             return false;
@@ -431,7 +435,7 @@ fn shares(options: &LossyOptions, has_two: bool) -> Result<[usize; 2]> {
             format!("{} is not from 8 to {most_bits}", options.offset_bits),
         );
     }
-    let least = 64 * WORD;
+    let least = LEAST_WORDS * WORD;
     if options.log_bytes < least || !options.log_bytes.is_multiple_of(WORD) {
         let why = format!("{} is no multiple of {WORD}, at least {least}", options.log_bytes);
         return bad("log_bytes", why);

@@ -1,12 +1,15 @@
-//! The memory of a partition, and every pointer into it: words for items, buckets for the index.
+//! The memory of a partition, and every pointer into it: words for items, buckets for the
+//! index.
 //!
-//! Both are anonymous memory, in huge pages where the system has them and in small ones otherwise.
-//! In shared modes every access is atomic, word by word: readers may see a mixture of old and new
-//! words, and find that out by the versions and offsets around them (M4). In exclusive mode the
-//! same words are copied as plain memory.
+//! Both are anonymous memory, in huge pages where the system has them and in small ones
+//! otherwise. In shared modes every access is atomic, word by word: readers may see a mixture
+//! of old and new words, and find that out by the versions and offsets around them (M4). In
+//! exclusive mode the same words are copied as plain memory.
 
 use super::bucket::Bucket;
-use super::error::{Error, Result};
+#[cfg(not(alluvium_model_check))]
+use super::error::Error;
+use super::error::Result;
 use super::mode::Mode;
 use super::sync::{AtomicU32, Ordering};
 use std::marker::PhantomData;
@@ -102,9 +105,9 @@ impl<M: Mode> Words<M> {
     pub(super) fn write(&self, at: usize, bytes: &[u8]) {
         let words = &self.all()[at..at + bytes.len().div_ceil(WORD)];
         if !M::SHARED && bytes.len() > SHORT {
-            // SAFETY: the words are inside the reservation, and this thread alone reaches them: the
-            // mode is exclusive. `bytes` is no part of them: no reference to them is handed out
-            // while the partition can be written (`Words::bytes`).
+            // SAFETY: the words are inside the reservation, and this thread alone reaches them:
+            // the mode is exclusive. `bytes` is no part of them: no reference to them is handed
+            // out while the partition can be written (`Words::bytes`).
             unsafe {
                 let target = words.as_ptr().cast::<u8>().cast_mut();
                 target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
@@ -147,7 +150,8 @@ impl<M: Mode> Words<M> {
                 || words[whole.len()].load(Ordering::Relaxed).to_ne_bytes()[..rest.len()] == *rest)
     }
 
-    /// Copies words to a place before or behind them. Ranges may overlap if the target is before.
+    /// Copies words to a place before or behind them. Ranges may overlap if the target is
+    /// before.
     #[inline]
     pub(super) fn copy(&self, from: usize, to: usize, count: usize) {
         let (source, target) = (&self.all()[from..from + count], &self.all()[to..to + count]);

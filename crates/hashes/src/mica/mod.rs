@@ -9,8 +9,10 @@
 //!
 //! Invariants:
 //!
-//! - **M1** Partition, bucket and tag of a key come from slices of its hash that do not overlap.
-//! - **M2** An entry of the index leads to an item whose key was compared, or the lookup goes on.
+//! - **M1** Partition, bucket and tag of a key come from slices of its hash that do not
+//!   overlap.
+//! - **M2** An entry of the index leads to an item whose key was compared, or the lookup goes
+//!   on.
 //! - **M3** An item is read only if nothing has been written over it: its offset is held.
 //! - **M4** In shared modes, what was read counts only if the bucket's version is even and the
 //!   same, and the offset still held, after the last word was copied.
@@ -31,6 +33,8 @@ mod lossy;
 mod many;
 mod memory;
 pub mod mode;
+#[cfg(all(test, alluvium_model_check))]
+mod model_check;
 mod pipeline;
 mod policy;
 mod stats;

@@ -16,7 +16,8 @@ pub trait Mode: sealed::Sealed + Debug + Send + 'static {
     const LOCKED: bool;
 }
 
-/// Exclusive read, exclusive write: one thread at a time does everything. Nothing is synchronised.
+/// Exclusive read, exclusive write: one thread at a time does everything. Nothing is
+/// synchronised.
 #[derive(Debug)]
 pub struct Erew(PhantomData<Cell<()>>);
 

@@ -1,4 +1,5 @@
-//! A burst of requests as a pipeline: while one is executed, the memory of later ones is fetched.
+//! A burst of requests as a pipeline: while one is executed, the memory of later ones is
+//! fetched.
 //!
 //! ```text
 //!   step      1   2   3   4   5
@@ -7,8 +8,8 @@
 //!   group 2           B   I   E        E  executes
 //! ```
 //!
-//! The thesis goes two by two (Lim 2015, §5.3.3). A processor keeps more lines in flight today, so a
-//! group has [`WIDTH`] requests.
+//! The thesis goes two by two (Lim 2015, §5.3.3). A processor keeps more lines in flight today,
+//! so a group has [`WIDTH`] requests.
 
 /// Requests of a group. Measured with 2 to 32: see `benches/mica.rs`.
 pub(super) const WIDTH: usize = 8;

@@ -1,9 +1,9 @@
 //! What a cache evicts: pure decisions.
 //!
-//! S3-FIFO (Yang et al., SOSP 2023) on circular logs: new items go to a small log, a tenth of the
-//! memory. What was asked for there moves on to the main log, the rest leaves an entry in the index
-//! that leads nowhere: the ghost by which a soon return is known. What was asked for in the main
-//! log goes around once more for each access, up to three.
+//! S3-FIFO (Yang et al., SOSP 2023) on circular logs: new items go to a small log, a tenth of
+//! the memory. What was asked for there moves on to the main log, the rest leaves an entry in
+//! the index that leads nowhere: the ghost by which a soon return is known. What was asked for
+//! in the main log goes around once more for each access, up to three.
 
 /// Which items a cache evicts first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,8 @@ pub enum Eviction {
     Fifo,
     /// The one not asked for the longest: every access copies the item to the tail.
     Lru,
-    /// Nearly that: an access copies the item only if it is nearer to the head than to the tail.
+    /// Nearly that: an access copies the item only if it is nearer to the head than to the
+    /// tail.
     ApproximateLru,
     /// Those asked for once only, before others: an access counts, and copies nothing.
     #[default]
@@ -33,12 +34,12 @@ pub(super) enum Ring {
 pub(super) enum Fate {
     /// It is dropped.
     Drop,
-    /// It goes to the tail of the main log, with so many accesses left.
+    /// It goes to the tail of the main log, with this count of accesses.
     Move { accesses: u64 },
 }
 
-/// Moves to the tail that one append waits for at most; then items are dropped whatever was asked
-/// for.
+/// Moves to the tail that an append waits for at most; then items are dropped whatever was
+/// asked for.
 pub(super) const MOST_MOVES: u32 = 64;
 
 /// Accesses from which on an item of the small log moves to the main one.

@@ -83,7 +83,7 @@ fn stripe() -> usize {
     STRIPE.with(|stripe| *stripe)
 }
 
-/// Adds to a counter that one thread at a time changes.
+/// Adds to a counter that a single thread changes at a time.
 #[inline(always)]
 fn add(counter: &AtomicU64, count: u64) {
     counter.store(

@@ -1,8 +1,8 @@
 //! When which bucket is swept, so that no entry outlives a turn of the offsets.
 //!
-//! Offsets wrap: an entry that leads to what was dropped long ago would, after 2⁴⁸ bytes, lead to
-//! another item. Each append pays for a part of a sweep; all buckets are swept before an entry can
-//! have become so old (Lim 2015, §5.3.3).
+//! Offsets wrap: an entry that leads to what was dropped long ago would, after 2⁴⁸ bytes, lead
+//! to another item. Each append pays for a part of a sweep; all buckets are swept before an
+//! entry can have become so old (Lim 2015, §5.3.3).
 
 use super::error::{Error, Result};
 use super::lossy::LossyOptions;

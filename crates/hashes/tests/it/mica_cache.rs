@@ -27,8 +27,8 @@ fn version(key: u64, bytes: &[u8]) -> u64 {
     version
 }
 
-/// Threads write keys of their own, and read all. So each knows what it must read of its own keys,
-/// and that versions of others' do not fall.
+/// Threads write keys of their own, and read all. So each knows what it must read of its own
+/// keys, and that versions of others' do not fall.
 #[test]
 fn threads_read_whole_values_and_the_last_of_what_they_wrote() {
     const KEYS: u64 = 500;

@@ -18,8 +18,8 @@ fn table(heap_bytes: usize, buckets: usize, spare_buckets: usize) -> Exclusive<L
     Exclusive::new(Lossless::new(&options).unwrap())
 }
 
-/// Fills a store until it refuses, keeps it full for a while, and empties it. Returns the refusals:
-/// for memory, and for buckets.
+/// Fills a store until it refuses, keeps it full for a while, and empties it. Returns the
+/// refusals: for memory, and for buckets.
 fn run(table: &mut Exclusive<Lossless<Erew>>, seed: u64, keys: u64) -> (u32, u32) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut model: HashMap<u64, (Vec<u8>, u64)> = HashMap::new();
