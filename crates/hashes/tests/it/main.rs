@@ -2,4 +2,7 @@
 
 mod mica_cache;
 mod mica_cache_mode;
+mod mica_hit_ratios;
+mod mica_overhead;
 mod mica_store_mode;
+mod zipf;
