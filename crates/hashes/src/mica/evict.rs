@@ -5,7 +5,7 @@ use super::item::{self, Header};
 use super::lossy::Lossy;
 use super::memory::WORD;
 use super::mode::Mode;
-use super::policy::{Eviction, Fate, Ring, fate};
+use super::policy::{Eviction, Fate, MainLog, Ring, fate};
 use super::stats::Event;
 use alluvium_base::checksum::seeded;
 use smallvec::SmallVec;
@@ -79,7 +79,13 @@ impl<M: Mode> Lossy<M> {
         let Some((slot, entry)) = entry_of(bucket, self.entry(bucket::tag(hash), ring, offset)) else {
             return false;
         };
-        let Fate::Move { accesses } = fate(ring, entry.accesses(), waiting.moves) else {
+        let has_space = self.logs[Ring::Main as usize].has_space(words);
+        let main = if has_space {
+            MainLog::HasSpace
+        } else {
+            MainLog::IsFull
+        };
+        let Fate::Move { accesses } = fate(ring, entry.accesses(), waiting.moves, main) else {
             return false;
         };
         waiting.moves += 1;

@@ -4,7 +4,7 @@ use super::core::{Core, Found, read};
 use super::error::Result;
 use super::item;
 use super::key::HashedKey;
-use super::many::{Accesses, get_many};
+use super::many::{Accesses, get_many, set_many};
 use super::mode::{Crcw, Crew, Erew};
 use super::pipeline::{self, Burst};
 use std::slice::from_ref;
@@ -228,6 +228,17 @@ impl<C: Core<Mode = Crew>> Writer<C> {
         self.0.set(key, value, expires_at, now)
     }
 
+    /// Sets keys to values, in their order, and hands over what became of each. While one is
+    /// set, the memory of later ones is on its way.
+    pub fn set_many(
+        &mut self,
+        items: &[(HashedKey<'_>, &[u8])],
+        now: u64,
+        respond: impl FnMut(usize, Result<()>),
+    ) {
+        set_many(from_ref(&*self.0), items, now, respond);
+    }
+
     /// Deletes a key. Returns whether it had a value.
     pub fn delete(&mut self, key: HashedKey<'_>, now: u64) -> bool {
         self.0.delete(key, now)
@@ -309,6 +320,17 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
     #[inline]
     pub fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
         self.0.set(key, value, expires_at, now)
+    }
+
+    /// Sets keys to values, in their order, and hands over what became of each. While one is
+    /// set, the memory of later ones is on its way.
+    pub fn set_many(
+        &self,
+        items: &[(HashedKey<'_>, &[u8])],
+        now: u64,
+        respond: impl FnMut(usize, Result<()>),
+    ) {
+        set_many(from_ref(&*self.0), items, now, respond);
     }
 
     /// Deletes a key. Returns whether it had a value.

@@ -58,8 +58,8 @@ impl LossyOptions {
     }
 }
 
-/// Items that a bucket gets on average: then an item costs 16 bytes more than key and value, and 3 in
-/// 100 are evicted by another of their bucket before their time.
+/// Items that a bucket gets on average: then an item costs 16 bytes more than key and value,
+/// and 3 in 100 are evicted by another of their bucket before their time.
 pub(super) const ITEMS_PER_BUCKET: usize = 12;
 
 /// The part of the memory that is S3-FIFO's small log.

@@ -1,13 +1,13 @@
-//! Readers and writers under the model checker, which runs a test under every schedule and every
-//! value that the memory model lets a load return, up to its preemption bound:
+//! Readers and writers under the model checker, which runs a test under every schedule and
+//! every value that the memory model lets a load return, up to its preemption bound:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model LOOM_MAX_PREEMPTIONS=3 \
 //!     cargo test -p alluvium-hashes --lib --release model_check
 //! ```
 //!
-//! The tables are the real ones, with two entries a bucket and a log of two items, so that a single
-//! append writes over what a reader copies.
+//! The tables are the real ones, with two entries a bucket and a log of two items, so that a
+//! single append writes over what a reader copies.
 
 use super::core::Core;
 use super::mode::{Crcw, Crew};
@@ -52,7 +52,8 @@ where
     Lossless::new(&options).unwrap()
 }
 
-/// Reads a key once, while `write` runs. Returns the version that the value has, if there is one.
+/// Reads a key once, while `write` runs. Returns the version that the value has, if there is
+/// one.
 fn read_beside<C>(mut writer: Writer<C>, write: impl FnOnce(&mut Writer<C>) + Send + 'static) -> Option<u8>
 where
     C: Core<Mode = Crew> + Send + Sync + 'static,

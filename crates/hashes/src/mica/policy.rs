@@ -1,9 +1,9 @@
 //! What a cache evicts: pure decisions.
 //!
 //! S3-FIFO (Yang et al., SOSP 2023) on circular logs: new items go to a small log, a tenth of
-//! the memory. What was asked for there moves on to the main log, the rest leaves an entry in
-//! the index that leads nowhere: the ghost by which a soon return is known. What was asked for
-//! in the main log goes around once more for each access, up to three.
+//! the memory. What was asked for twice there moves on to the main log, the rest leaves an
+//! entry in the index that leads nowhere: the ghost by which a soon return is known. What was
+//! asked for in the main log goes around once more for each access, up to three.
 
 /// Which items a cache evicts first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +38,13 @@ pub(super) enum Fate {
     Move { accesses: u64 },
 }
 
+/// Whether the main log takes another item without dropping one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MainLog {
+    HasSpace,
+    IsFull,
+}
+
 /// Moves to the tail that an append waits for at most; then items are dropped whatever was
 /// asked for.
 pub(super) const MOST_MOVES: u32 = 64;
@@ -45,9 +52,11 @@ pub(super) const MOST_MOVES: u32 = 64;
 /// Accesses from which on an item of the small log moves to the main one.
 const PROMOTED: u64 = 2;
 
-/// Decides what becomes of the oldest item under S3-FIFO.
-pub(super) fn fate(ring: Ring, accesses: u64, moves: u32) -> Fate {
+/// Decides what becomes of the oldest item under S3-FIFO. While the main log has space, it
+/// takes all that the small one has no space for.
+pub(super) fn fate(ring: Ring, accesses: u64, moves: u32, main: MainLog) -> Fate {
     match ring {
+        Ring::First if main == MainLog::HasSpace => Fate::Move { accesses: 0 },
         _ if moves >= MOST_MOVES => Fate::Drop,
         Ring::First if accesses >= PROMOTED => Fate::Move { accesses: 0 },
         Ring::Main if accesses > 0 => Fate::Move {
@@ -94,13 +103,18 @@ mod tests {
 
     #[test]
     fn s3_fifo_moves_what_was_asked_for_and_ends() {
-        let moves = |ring, accesses| fate(ring, accesses, 0);
+        let moves = |ring, accesses| fate(ring, accesses, 0, MainLog::IsFull);
         assert_eq!(moves(Ring::First, 0), Fate::Drop);
         assert_eq!(moves(Ring::First, 1), Fate::Drop);
         assert_eq!(moves(Ring::First, 2), Fate::Move { accesses: 0 });
         assert_eq!(moves(Ring::Main, 0), Fate::Drop);
         assert_eq!(moves(Ring::Main, 3), Fate::Move { accesses: 2 });
-        assert_eq!(fate(Ring::Main, 3, MOST_MOVES), Fate::Drop);
+        assert_eq!(fate(Ring::Main, 3, MOST_MOVES, MainLog::IsFull), Fate::Drop);
+        assert_eq!(
+            fate(Ring::First, 0, 0, MainLog::HasSpace),
+            Fate::Move { accesses: 0 }
+        );
+        assert_eq!(fate(Ring::Main, 0, 0, MainLog::HasSpace), Fate::Drop);
     }
 
     #[test]

@@ -5,4 +5,5 @@ mod mica_cache_mode;
 mod mica_hit_ratios;
 mod mica_overhead;
 mod mica_store_mode;
+mod skew;
 mod zipf;

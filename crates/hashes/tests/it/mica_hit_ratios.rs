@@ -64,8 +64,8 @@ fn exact_lru(trace: &[u64]) -> f64 {
     hits as f64 / (trace.len() / 2) as f64
 }
 
-/// LRU by copies to the tail answers less than FIFO: each copy takes the place of an item. The copy
-/// from the older half only is the one that pays.
+/// LRU by copies to the tail answers less than FIFO: each copy takes the place of an item. The
+/// copy from the older half only is the one that pays.
 #[test]
 fn under_zipf_approximate_lru_answers_nearly_what_an_exact_list_does_and_more_than_fifo() {
     let trace = zipf_trace(300_000);
