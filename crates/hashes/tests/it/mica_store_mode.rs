@@ -91,7 +91,7 @@ fn nothing_is_lost_while_there_is_memory_and_what_does_not_fit_is_refused() {
     let mut small = table(60_000, 300, 100);
     let refused = run(&mut small, 1, 3000);
     assert!(refused.0 > 1000 && refused.1 == 0, "{refused:?}");
-    // After all that, one item may be as large as the heap: all blocks have become one.
+    // All blocks have become one again: an item may be as large as the heap.
     let key = HashedKey::new(SEED, b"large");
     small.set(key, &[7; 59_000], NEVER, 0).unwrap();
     assert_eq!(small.get(key, 0).unwrap(), [7; 59_000]);
