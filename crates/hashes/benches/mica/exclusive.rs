@@ -42,7 +42,7 @@ pub(crate) fn run(scale: &Scale, dataset: Dataset) {
 fn measure<C: Core<Mode = Erew> + Send>(scale: &Scale, dataset: Dataset, name: &str, table: impl Fn() -> C) {
     let mut tables: Vec<_> = (0..THREADS).map(|_| Exclusive::new(table())).collect();
     let (mut key, value) = ([0; 128], [7; 1024]);
-    for number in 0..dataset.items(scale) as u64 {
+    for number in dataset.numbers(scale) {
         dataset.write_key(number, &mut key);
         let key = HashedKey::new(SEED, &key[..dataset.key]);
         let table = &mut tables[partition(key.hash(), THREADS)];

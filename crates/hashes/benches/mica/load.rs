@@ -93,6 +93,15 @@ impl Dataset {
         scale.bytes / (self.key + self.value + 4)
     }
 
+    /// Returns the numbers of all keys, once each, so that frequent ones are old and new ones.
+    pub(crate) fn numbers(self, scale: &Scale) -> impl Iterator<Item = u64> {
+        /// A prime: no multiple of it counts the items.
+        const STRIDE: u64 = 2_654_435_761;
+        let items = self.items(scale) as u64;
+        assert!(!items.is_multiple_of(STRIDE));
+        (0..items).map(move |at| at * STRIDE % items)
+    }
+
     /// Writes a key of this dataset, from its number.
     pub(crate) fn write_key(self, number: u64, buffer: &mut [u8; 128]) {
         buffer[..8].copy_from_slice(&number.to_le_bytes());

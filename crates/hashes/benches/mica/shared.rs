@@ -108,7 +108,7 @@ fn table<M: Mode>(scale: &Scale, dataset: Dataset) -> Lossy<M> {
 
 fn fill(scale: &Scale, dataset: Dataset, mut set: impl FnMut(HashedKey<'_>, &[u8])) {
     let (mut key, value) = ([0; 128], [7; 1024]);
-    for number in 0..dataset.items(scale) as u64 {
+    for number in dataset.numbers(scale) {
         dataset.write_key(number, &mut key);
         set(HashedKey::new(SEED, &key[..dataset.key]), &value[..dataset.value]);
     }

@@ -35,7 +35,7 @@ pub struct Bucket {
 const _: () = assert!(size_of::<Bucket>() == 128);
 
 /// An entry that is not empty.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry(pub(super) u64);
 
 impl Entry {

@@ -40,6 +40,8 @@ mod policy;
 mod stats;
 mod sweep;
 mod sync;
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests;
 
 pub use bucket::partition;
 pub use cache::{Cache, CacheOptions};
