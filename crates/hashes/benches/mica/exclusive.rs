@@ -41,15 +41,7 @@ pub(crate) fn run(scale: &Scale, dataset: Dataset) {
 
 fn measure<C: Core<Mode = Erew> + Send>(scale: &Scale, dataset: Dataset, name: &str, table: impl Fn() -> C) {
     let mut tables: Vec<_> = (0..THREADS).map(|_| Exclusive::new(table())).collect();
-    let (mut key, value) = ([0; 128], [7; 1024]);
-    for number in dataset.numbers(scale) {
-        dataset.write_key(number, &mut key);
-        let key = HashedKey::new(SEED, &key[..dataset.key]);
-        let table = &mut tables[partition(key.hash(), THREADS)];
-        table
-            .set(key, &value[..dataset.value], NEVER, 0)
-            .expect("an item that fits");
-    }
+    fill(scale, dataset, &mut tables);
     for skew in [Skew::Uniform, Skew::Zipf] {
         for get_percent in [100, 95, 50, 0] {
             let drawn = draw(scale, dataset, (skew, get_percent, Directed::ToOwner));
@@ -61,6 +53,42 @@ fn measure<C: Core<Mode = Erew> + Send>(scale: &Scale, dataset: Dataset, name: &
             }
         }
     }
+}
+
+/// Sets all keys, in bursts.
+fn fill<C: Core<Mode = Erew>>(scale: &Scale, dataset: Dataset, tables: &mut [Exclusive<C>]) {
+    let value = [7; 1024];
+    let mut waiting: Vec<Vec<Drawn>> = vec![Vec::new(); tables.len()];
+    let flush = |table: &mut Exclusive<C>, burst: &mut Vec<Drawn>| {
+        let mut keys = [[0; 128]; BURST];
+        dataset.write_keys(burst, &mut keys);
+        let requests: Vec<Request<'_>> = burst
+            .iter()
+            .zip(&keys)
+            .map(|(drawn, key)| HashedKey::received(drawn.hash, &key[..dataset.key]))
+            .map(|key| Request::Set(key, &value[..dataset.value], NEVER))
+            .collect();
+        table.burst(&requests, 0, |_, response| {
+            assert_eq!(response, Response::Set(Ok(())))
+        });
+        burst.clear();
+    };
+    for key in dataset.numbers(scale) {
+        let hash = dataset.hash(key);
+        let number = partition(hash, tables.len());
+        waiting[number].push(Drawn {
+            key,
+            hash,
+            is_get: false,
+        });
+        if waiting[number].len() == BURST {
+            flush(&mut tables[number], &mut waiting[number]);
+        }
+    }
+    tables
+        .iter_mut()
+        .zip(&mut waiting)
+        .for_each(|(table, burst)| flush(table, burst));
 }
 
 /// Serves all requests of a thread. Returns the hits.

@@ -1,5 +1,5 @@
-//! Tables in memory: `cargo bench -p alluvium-hashes --bench mica -- [exclusive|shared|ratios]
-//! [tiny|small|large]`.
+//! Tables in memory: `cargo bench -p alluvium-hashes --bench mica -- [quick]
+//! [exclusive|shared|ratios] [tiny|small|large]`.
 //!
 //! Two threads, two partitions. Requests are drawn before time is taken: the key's number, its
 //! hash and what to do. Figures are operations in a second of wall time, and the threads'
@@ -12,18 +12,19 @@ mod shared;
 #[path = "../../tests/it/zipf.rs"]
 mod zipf;
 
-use load::{DATASETS, Dataset, FULL, TINY};
+use load::{DATASETS, Dataset, FULL, QUICK, TINY};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let scale = if arguments.iter().any(|argument| argument == "--bench") {
-        FULL
-    } else {
-        TINY
+    let asks = |name: &str| arguments.iter().any(|argument| argument == name);
+    let scale = match (asks("--bench"), asks("quick")) {
+        (false, _) => TINY,
+        (true, true) => QUICK,
+        (true, false) => FULL,
     };
     // Names of another kind choose nothing.
     let chooses = |name: &str, others: &[&str]| {
-        let named = |name: &&str| arguments.iter().any(|argument| argument == name);
+        let named = |name: &&str| asks(name);
         named(&name) || !others.iter().any(named)
     };
     let parts = ["exclusive", "shared", "ratios"];
