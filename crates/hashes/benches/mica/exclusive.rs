@@ -69,7 +69,7 @@ fn fill<C: Core<Mode = Erew>>(scale: &Scale, dataset: Dataset, tables: &mut [Exc
             .map(|key| Request::Set(key, &value[..dataset.value], NEVER))
             .collect();
         table.burst(&requests, 0, |_, response| {
-            assert_eq!(response, Response::Set(Ok(())))
+            assert_eq!(response, Response::Set(Ok(())));
         });
         burst.clear();
     };

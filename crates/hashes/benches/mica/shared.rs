@@ -23,11 +23,9 @@ pub(crate) fn run(scale: &Scale, dataset: Dataset) {
         ("CREW FIFO", Directed::SetsToOwner),
         &mut writers,
         |writer, burst| {
-            for (number, reader) in readers.iter().enumerate() {
-                burst.gets_of(number, |keys, count| {
-                    reader.get_many(keys, 0, |_, value| count(value));
-                });
-            }
+            burst.gets(|keys, count| {
+                Reader::get_many_of(&readers, keys, 0, |_, value| count(value));
+            });
             burst.sets(|items| writer.set_many(items, 0, |_, set| set.expect("an item that fits")));
         },
     );
@@ -46,16 +44,12 @@ pub(crate) fn run(scale: &Scale, dataset: Dataset) {
         ("CRCW FIFO", Directed::ToAny),
         &mut threads,
         |tables, burst| {
-            for (number, table) in tables.iter().enumerate() {
-                burst.gets_of(number, |keys, count| {
-                    table.get_many(keys, 0, |_, value| count(value));
-                });
-            }
-            for (number, table) in tables.iter().enumerate() {
-                burst.sets_of(number, |items| {
-                    table.set_many(items, 0, |_, set| set.expect("an item that fits"));
-                });
-            }
+            burst.gets(|keys, count| {
+                Shared::get_many_of(tables, keys, 0, |_, value| count(value));
+            });
+            burst.sets(|items| {
+                Shared::set_many_of(tables, items, 0, |_, set| set.expect("an item that fits"));
+            });
         },
     );
     drop(threads);
@@ -82,12 +76,10 @@ fn cache(scale: &Scale, dataset: Dataset) {
         ("Cache S3-FIFO", Directed::ToAny),
         &mut threads,
         |cache, burst| {
-            for number in 0..THREADS {
-                burst.gets_of(number, |keys, count| {
-                    let keys: Vec<&[u8]> = keys.iter().map(HashedKey::bytes).collect();
-                    cache.get_many(&keys, |_, value| count(value));
-                });
-            }
+            burst.gets(|keys, count| {
+                let keys: Vec<&[u8]> = keys.iter().map(HashedKey::bytes).collect();
+                cache.get_many(&keys, |_, value| count(value));
+            });
             burst.sets(|items| {
                 let items: Vec<(&[u8], &[u8])> =
                     items.iter().map(|(key, value)| (key.bytes(), *value)).collect();
@@ -122,37 +114,16 @@ struct Burst<'a> {
 }
 
 impl<'a> Burst<'a> {
-    /// Hands over the keys of a partition that are asked for, and what counts a value.
-    fn gets_of(
-        &mut self,
-        number: usize,
-        serve: impl FnOnce(&[HashedKey<'a>], &mut dyn FnMut(Option<&[u8]>)),
-    ) {
-        let keys: Vec<_> = self
-            .gets
-            .iter()
-            .filter(|key| partition(key.hash(), THREADS) == number)
-            .copied()
-            .collect();
+    /// Hands over the keys that are asked for, and what counts a value.
+    fn gets(&mut self, serve: impl FnOnce(&[HashedKey<'a>], &mut dyn FnMut(Option<&[u8]>))) {
         let hits = &mut self.hits;
-        serve(&keys, &mut |value| {
+        serve(&self.gets, &mut |value| {
             *hits += u64::from(value.is_some_and(|value| black_box(value[0]) > 0));
         });
     }
 
     fn sets(&mut self, serve: impl FnOnce(&[(HashedKey<'a>, &'a [u8])])) {
         serve(&self.sets);
-    }
-
-    fn sets_of(&mut self, number: usize, serve: impl FnOnce(&[(HashedKey<'a>, &'a [u8])])) {
-        let is_there = |key: &HashedKey<'_>| partition(key.hash(), THREADS) == number;
-        let items: Vec<_> = self
-            .sets
-            .iter()
-            .filter(|(key, _)| is_there(key))
-            .copied()
-            .collect();
-        serve(&items);
     }
 }
 

@@ -167,7 +167,7 @@ impl Cache {
     /// ```
     pub fn get_many(&self, keys: &[&[u8]], respond: impl FnMut(usize, Option<&[u8]>)) {
         let keys: Vec<HashedKey<'_>> = keys.iter().map(|key| self.hashed(key)).collect();
-        get_many(
+        get_many::<Lossy<Crcw>, _>(
             &self.0.partitions,
             &keys,
             (self.now(), Accesses::Counted),
@@ -206,7 +206,7 @@ impl Cache {
             .iter()
             .map(|&(key, value)| (self.hashed(key), value))
             .collect();
-        set_many(&self.0.partitions, &items, self.now(), respond);
+        set_many::<Lossy<Crcw>, _>(&self.0.partitions, &items, self.now(), respond);
     }
 
     /// Deletes a key. Returns whether it had a value.

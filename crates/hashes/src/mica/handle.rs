@@ -7,6 +7,7 @@ use super::key::HashedKey;
 use super::many::{Accesses, get_many, set_many};
 use super::mode::{Crcw, Crew, Erew};
 use super::pipeline::{self, Burst};
+use std::borrow::Borrow;
 use std::slice::from_ref;
 use std::sync::Arc;
 
@@ -187,6 +188,12 @@ pub struct Writer<C>(Arc<C>);
 #[derive(Debug)]
 pub struct Reader<C>(Arc<C>);
 
+impl<C> Borrow<C> for Reader<C> {
+    fn borrow(&self) -> &C {
+        &self.0
+    }
+}
+
 impl<C> Clone for Reader<C> {
     fn clone(&self) -> Reader<C> {
         Reader(Arc::clone(&self.0))
@@ -236,7 +243,7 @@ impl<C: Core<Mode = Crew>> Writer<C> {
         now: u64,
         respond: impl FnMut(usize, Result<()>),
     ) {
-        set_many(from_ref(&*self.0), items, now, respond);
+        set_many::<C, _>(from_ref(&*self.0), items, now, respond);
     }
 
     /// Deletes a key. Returns whether it had a value.
@@ -263,7 +270,17 @@ impl<C: Core<Mode = Crew>> Reader<C> {
     /// Looks up keys in their order, and hands over each value, with the number of its key.
     /// While one is looked up, the memory of later ones is on its way.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
-        get_many(from_ref(&*self.0), keys, (now, Accesses::Ignored), respond);
+        get_many::<C, _>(from_ref(&*self.0), keys, (now, Accesses::Ignored), respond);
+    }
+
+    /// Does so for keys of several partitions: [`super::partition`] tells which has a key.
+    pub fn get_many_of(
+        readers: &[Reader<C>],
+        keys: &[HashedKey<'_>],
+        now: u64,
+        respond: impl FnMut(usize, Option<&[u8]>),
+    ) {
+        get_many::<C, _>(readers, keys, (now, Accesses::Ignored), respond);
     }
 }
 
@@ -281,6 +298,12 @@ impl<C: Core<Mode = Crew>> Reader<C> {
 /// ```
 #[derive(Debug)]
 pub struct Shared<C>(Arc<C>);
+
+impl<C> Borrow<C> for Shared<C> {
+    fn borrow(&self) -> &C {
+        &self.0
+    }
+}
 
 impl<C> Clone for Shared<C> {
     fn clone(&self) -> Shared<C> {
@@ -310,7 +333,17 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
     /// Looks up keys in their order, and hands over each value, with the number of its key.
     /// While one is looked up, the memory of later ones is on its way.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
-        get_many(from_ref(&*self.0), keys, (now, Accesses::Counted), respond);
+        get_many::<C, _>(from_ref(&*self.0), keys, (now, Accesses::Counted), respond);
+    }
+
+    /// Does so for keys of several partitions: [`super::partition`] tells which has a key.
+    pub fn get_many_of(
+        tables: &[Shared<C>],
+        keys: &[HashedKey<'_>],
+        now: u64,
+        respond: impl FnMut(usize, Option<&[u8]>),
+    ) {
+        get_many::<C, _>(tables, keys, (now, Accesses::Counted), respond);
     }
 
     /// Sets a key to a value that expires at the time `expires_at`.
@@ -330,7 +363,17 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
         now: u64,
         respond: impl FnMut(usize, Result<()>),
     ) {
-        set_many(from_ref(&*self.0), items, now, respond);
+        set_many::<C, _>(from_ref(&*self.0), items, now, respond);
+    }
+
+    /// Does so for keys of several partitions: [`super::partition`] tells which has a key.
+    pub fn set_many_of(
+        tables: &[Shared<C>],
+        items: &[(HashedKey<'_>, &[u8])],
+        now: u64,
+        respond: impl FnMut(usize, Result<()>),
+    ) {
+        set_many::<C, _>(tables, items, now, respond);
     }
 
     /// Deletes a key. Returns whether it had a value.

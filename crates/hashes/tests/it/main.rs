@@ -5,5 +5,6 @@ mod mica_cache_mode;
 mod mica_hit_ratios;
 mod mica_overhead;
 mod mica_store_mode;
+mod mica_threads;
 mod skew;
 mod zipf;
