@@ -13,5 +13,7 @@
 //!   says where.
 //! - **H2** Nothing here spawns a thread or reads a clock.
 
+pub mod mica;
 pub mod silt;
 
+pub use mica::{Cache, CacheOptions};

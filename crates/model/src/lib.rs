@@ -3,16 +3,16 @@
 //! *Knows*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses,
 //! how a sequence of accesses translates from one model to another, the parameters of real devices,
 //! how to find them from measurements, what follows from those for a store, and which nodes of
-//! B-trees and Bε-trees cost least. It also knows how popular keys are, and what structures write, read and keep in memory for that:
-//! LSM-trees, LevelDB, COLA, SAMT, SILT, MICA, and buffers of insertions.
+//! B-trees and Bε-trees cost least. It also knows how popular keys are, and what structures write,
+//! read and keep in memory for that: LSM-trees, LevelDB, COLA, SAMT, SILT, MICA, and buffers of
+//! insertions.
 //!
 //! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is told.
 //! What is random is drawn from a seed that the caller names.
 //!
 //! *Read in this order*: [`costs`], [`translate`], [`presets`], [`fit`], [`nodes`], [`mix`],
 //! [`pdam`], `profile.rs` (devices as stores are told of them, and the length of nodes),
-//! [`probe`]; then
-//! [`popularity`], [`lsm`], [`silt`], [`mica`], [`recycling`]. All refuse parameters with
+//! [`probe`]; then [`popularity`], [`lsm`], [`silt`], [`mica`], [`recycling`]. All refuse parameters with
 //! [`BadParameter`] and draw from [`Random`] and [`Alias`]; `minimum.rs` finds minima.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM

@@ -1,0 +1,46 @@
+//! Tables in memory: `cargo bench -p alluvium-hashes --bench mica -- [quick]
+//! [exclusive|shared|ratios] [tiny|small|large]`.
+//!
+//! Two threads, two partitions. Requests are drawn before time is taken: the key's number, its
+//! hash and what to do. Figures are operations in a second of wall time, and the threads'
+//! processor time for an operation, which a busy machine disturbs less.
+
+mod exclusive;
+mod load;
+mod ratios;
+mod shared;
+#[path = "../../tests/it/zipf.rs"]
+mod zipf;
+
+use load::{DATASETS, Dataset, FULL, QUICK, TINY};
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let asks = |name: &str| arguments.iter().any(|argument| argument == name);
+    let scale = match (asks("--bench"), asks("quick")) {
+        (false, _) => TINY,
+        (true, true) => QUICK,
+        (true, false) => FULL,
+    };
+    // Names of another kind choose nothing.
+    let chooses = |name: &str, others: &[&str]| {
+        let named = |name: &&str| asks(name);
+        named(&name) || !others.iter().any(named)
+    };
+    let parts = ["exclusive", "shared", "ratios"];
+    let names = DATASETS.map(|dataset: Dataset| dataset.name);
+    for dataset in DATASETS
+        .into_iter()
+        .filter(|dataset| chooses(dataset.name, &names))
+    {
+        if chooses("exclusive", &parts) {
+            exclusive::run(&scale, dataset);
+        }
+        if chooses("shared", &parts) {
+            shared::run(&scale, dataset);
+        }
+    }
+    if chooses("ratios", &parts) {
+        ratios::run(&scale);
+    }
+}

@@ -1,0 +1,315 @@
+//! A bucket of the index: fifteen entries, a version, and the number of the next bucket.
+//!
+//! ```text
+//!   OFFSET  SIZE  MEANING
+//!   0       4     version: odd while a writer changes the bucket
+//!   4       4     the next bucket of a chain, counted from one; 0 for none (store mode)
+//!   8       120   entries of 8 bytes: tag in the upper 16 bits, where the item is in the lower 48
+//! ```
+//!
+//! An entry of zero is empty; a tag is never zero (Lim 2015, §5.3.3). The lowest two bits of an
+//! entry are free, because items begin at words: they count accesses for S3-FIFO.
+
+use super::mode::Mode;
+use super::sync::{AtomicU32, AtomicU64, Latch, Latched, Ordering, fence, spin};
+
+/// Entries of a bucket.
+pub(super) const WAYS: usize = if cfg!(alluvium_model_check) { 2 } else { 15 };
+
+/// Bits of an entry that say where the item is.
+pub(super) const PLACE_BITS: u32 = 48;
+const PLACE: u64 = (1 << PLACE_BITS) - 1;
+/// The bits of an entry that count accesses.
+const ACCESSES: u64 = 3;
+
+/// Two lines of the processor's cache.
+#[derive(Debug, Default)]
+#[repr(C, align(128))]
+pub struct Bucket {
+    version: AtomicU32,
+    next: AtomicU32,
+    entries: [AtomicU64; WAYS],
+}
+
+#[cfg(not(alluvium_model_check))]
+const _: () = assert!(size_of::<Bucket>() == 128);
+
+/// An entry that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Entry(pub(super) u64);
+
+impl Entry {
+    #[inline(always)]
+    pub(super) fn new(tag: u64, place: u64) -> Entry {
+        debug_assert!(place <= PLACE && place & ACCESSES == 0 && tag > 0 && tag < 1 << 16);
+        Entry(tag << PLACE_BITS | place)
+    }
+
+    #[inline(always)]
+    pub(super) fn tag(self) -> u64 {
+        self.0 >> PLACE_BITS
+    }
+
+    #[inline(always)]
+    pub(super) fn place(self) -> u64 {
+        self.0 & PLACE & !ACCESSES
+    }
+
+    /// Returns how often the item was asked for, up to three times.
+    #[inline(always)]
+    pub(super) fn accesses(self) -> u64 {
+        self.0 & ACCESSES
+    }
+
+    /// Returns the entry with another count of accesses.
+    #[inline(always)]
+    pub(super) fn with_accesses(self, accesses: u64) -> Entry {
+        debug_assert!(accesses <= ACCESSES);
+        Entry(self.0 & !ACCESSES | accesses)
+    }
+}
+
+/// Returns the tag of a key: the lowest 16 bits of its hash, zero as one.
+#[inline(always)]
+pub(super) fn tag(hash: u64) -> u64 {
+    (hash & 0xffff).max(1)
+}
+
+/// Returns the bucket of a key among `buckets`: by bits 16 to 47 of its hash. The partition has
+/// the upper 16 bits, so that no slice tells of another (M1).
+#[inline(always)]
+pub(super) fn number(hash: u64, buckets: usize) -> usize {
+    (((hash >> 16 & 0xffff_ffff) * buckets as u64) >> 32) as usize
+}
+
+/// Returns the partition of a key among `partitions`: by the upper 16 bits of its hash (M1).
+#[must_use]
+#[inline(always)]
+pub fn partition(hash: u64, partitions: usize) -> usize {
+    debug_assert!(partitions <= 1 << 16);
+    (((hash >> 48) * partitions as u64) >> 16) as usize
+}
+
+impl Bucket {
+    /// Asks for the bucket's two lines.
+    #[inline(always)]
+    pub(super) fn prefetch(&self) {
+        alluvium_base::prefetch_line(&self.version);
+        alluvium_base::prefetch_line(&self.entries[WAYS / 2]);
+    }
+
+    #[inline(always)]
+    pub(super) fn entry(&self, slot: usize) -> Option<Entry> {
+        let entry = self.entries[slot].load(Ordering::Relaxed);
+        (entry != 0).then_some(Entry(entry))
+    }
+
+    /// Replaces the entry of a slot; the caller has locked the bucket.
+    #[inline(always)]
+    pub(super) fn replace(&self, slot: usize, entry: Option<Entry>) {
+        let (at, entry) = (&self.entries[slot], entry.map_or(0, |entry| entry.0));
+        // An exchange that read what was here before comes before this store. The model checker
+        // does not know that of a store, but of a swap.
+        #[cfg(alluvium_model_check)]
+        at.swap(entry, Ordering::Relaxed);
+        #[cfg(not(alluvium_model_check))]
+        at.store(entry, Ordering::Relaxed);
+    }
+
+    /// Replaces an entry if it is still `old`: by any thread, whether the bucket is locked or
+    /// not. Nothing depends on the outcome.
+    #[inline]
+    pub(super) fn exchange<M: Mode>(&self, slot: usize, old: Entry, new: Option<Entry>) {
+        let new = new.map_or(0, |entry| entry.0);
+        let entry = &self.entries[slot];
+        if M::SHARED {
+            let _ = entry.compare_exchange(old.0, new, Ordering::Relaxed, Ordering::Relaxed);
+        } else {
+            entry.store(new, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns the slots whose entries have a tag, as a mask.
+    #[inline(always)]
+    pub(super) fn matches(&self, tag: u64) -> u32 {
+        let mut mask = 0;
+        for (slot, entry) in self.entries.iter().enumerate() {
+            let equal = entry.load(Ordering::Relaxed) >> PLACE_BITS == tag;
+            mask |= u32::from(equal) << slot;
+        }
+        mask
+    }
+
+    /// Returns the number of the next bucket of the chain.
+    #[inline(always)]
+    pub(super) fn next(&self) -> Option<usize> {
+        (self.next.load(Ordering::Relaxed) as usize).checked_sub(1)
+    }
+
+    /// Links another bucket, or none; the caller has locked the chain.
+    pub(super) fn link(&self, next: Option<usize>) {
+        let next = next.map_or(0, |next| next + 1);
+        let next = u32::try_from(next).expect("an index has fewer buckets");
+        self.next.store(next, Ordering::Relaxed);
+    }
+
+    /// Begins to read: returns the version, once no writer changes the bucket.
+    #[inline(always)]
+    pub(super) fn begin_read<M: Mode>(&self) -> u32 {
+        if !M::SHARED {
+            return 0;
+        }
+        let mut turns = 0;
+        loop {
+            let version = self.version.load(Ordering::Acquire);
+            if version & 1 == 0 {
+                return version;
+            }
+            spin(turns);
+            turns = turns.saturating_add(1);
+        }
+    }
+
+    /// Ends to read: returns whether no writer has changed the bucket since `version` (M4).
+    /// Offsets that are loaded after this are at least as new as what was read before.
+    #[inline(always)]
+    pub(super) fn end_read<M: Mode>(&self, version: u32) -> bool {
+        if !M::SHARED {
+            return true;
+        }
+        // With the fence before a writer's words: if one of them was read, so is its version.
+        fence(Ordering::Acquire);
+        self.version.load(Ordering::Relaxed) == version
+    }
+
+    /// Has readers wait, and those that are reading begin again. The caller has excluded other
+    /// writers, and this bucket is not locked yet.
+    #[inline(always)]
+    pub(super) fn lock<M: Mode>(&self) -> Locked<'_, M> {
+        let mode = std::marker::PhantomData;
+        if M::SHARED {
+            let version = self.version.load(Ordering::Relaxed);
+            assert!(version & 1 == 0, "a writer locks a bucket once");
+            self.version.store(version.wrapping_add(1), Ordering::Relaxed);
+            fence(Ordering::Release);
+        }
+        Locked { bucket: self, mode }
+    }
+}
+
+/// A bucket that a writer changes, until it is dropped.
+pub(super) struct Locked<'a, M: Mode> {
+    bucket: &'a Bucket,
+    mode: std::marker::PhantomData<M>,
+}
+
+impl<M: Mode> Drop for Locked<'_, M> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if M::SHARED {
+            let version = self.bucket.version.load(Ordering::Relaxed);
+            self.bucket
+                .version
+                .store(version.wrapping_add(1), Ordering::Release);
+        }
+    }
+}
+
+/// What a writer holds while it changes a bucket: the bucket, which is given back first, and
+/// the partition where there are several writers.
+pub(super) struct Writing<'a, M: Mode> {
+    _bucket: Locked<'a, M>,
+    _partition: Option<Latched<'a>>,
+}
+
+impl<'a, M: Mode> Writing<'a, M> {
+    /// Excludes other writers of a partition, and readers of a bucket.
+    #[inline(always)]
+    pub(super) fn begin(latch: &'a Latch, bucket: &'a Bucket) -> Writing<'a, M> {
+        let partition = M::LOCKED.then(|| latch.lock());
+        Writing {
+            _bucket: bucket.lock(),
+            _partition: partition,
+        }
+    }
+
+    /// Does so, unless another writer is at work.
+    #[inline(always)]
+    pub(super) fn try_begin(latch: &'a Latch, bucket: &'a Bucket) -> Option<Writing<'a, M>> {
+        let partition = if M::LOCKED { Some(latch.try_lock()?) } else { None };
+        Some(Writing {
+            _bucket: bucket.lock(),
+            _partition: partition,
+        })
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::super::mode::{Crcw, Crew, Erew};
+    use super::*;
+
+    #[test]
+    fn slices_of_the_hash_do_not_overlap() {
+        let hash = 0x1234_5678_9abc_def0;
+        assert_eq!(tag(hash), 0xdef0);
+        assert_eq!(tag(0xff_0000), 1);
+        for (bits, slice) in [(0..16, 0), (16..48, 1), (48..64, 2)] {
+            for bit in bits {
+                let other = hash ^ 1 << bit;
+                let changed = [
+                    tag(hash) != tag(other),
+                    number(hash, 1 << 32) != number(other, 1 << 32),
+                    partition(hash, 1 << 16) != partition(other, 1 << 16),
+                ];
+                assert_eq!(
+                    changed.iter().position(|&changed| changed),
+                    Some(slice),
+                    "bit {bit}"
+                );
+                assert_eq!(changed.iter().filter(|&&changed| changed).count(), 1);
+            }
+        }
+        assert_eq!((partition(u64::MAX, 5), partition(0, 5)), (4, 0));
+        assert_eq!((number(u64::MAX, 1000), number(0, 1000)), (999, 0));
+    }
+
+    #[test]
+    fn entries_keep_tag_place_and_accesses_apart() {
+        let entry = Entry::new(0xffff, PLACE & !ACCESSES).with_accesses(2);
+        assert_eq!(
+            (entry.tag(), entry.place(), entry.accesses()),
+            (0xffff, PLACE - 3, 2)
+        );
+        assert_eq!(entry.with_accesses(0).accesses(), 0);
+        let bucket = Bucket::default();
+        bucket.replace(3, Some(Entry::new(9, 64)));
+        bucket.replace(14, Some(Entry::new(9, 128)));
+        bucket.replace(5, Some(Entry::new(8, 9 << 40)));
+        assert_eq!(bucket.matches(9), 1 << 3 | 1 << 14);
+        bucket.exchange::<Crcw>(3, Entry::new(9, 128), None);
+        assert!(bucket.entry(3).is_some(), "it was another");
+        bucket.exchange::<Crcw>(3, Entry::new(9, 64), None);
+        assert!(bucket.entry(3).is_none());
+        bucket.link(Some(0));
+        assert_eq!(bucket.next(), Some(0));
+    }
+
+    #[test]
+    fn a_version_changes_with_every_write_in_shared_modes_only() {
+        let bucket = Bucket::default();
+        let before = bucket.begin_read::<Crew>();
+        drop(bucket.lock::<Erew>());
+        assert!(bucket.end_read::<Crew>(before));
+        drop(bucket.lock::<Crew>());
+        assert!(!bucket.end_read::<Crew>(before));
+        let before = bucket.begin_read::<Crcw>();
+        let latch = Latch::default();
+        let writing = Writing::<Crcw>::begin(&latch, &bucket);
+        assert!(Writing::<Crcw>::try_begin(&latch, &Bucket::default()).is_none());
+        assert!(!bucket.end_read::<Crcw>(before));
+        drop(writing);
+        assert!(Writing::<Crcw>::try_begin(&latch, &bucket).is_some());
+        assert_eq!(bucket.begin_read::<Crcw>(), before + 4);
+    }
+}

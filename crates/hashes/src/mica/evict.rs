@@ -1,0 +1,143 @@
+//! Where a cache makes space: at the heads of its logs.
+
+use super::bucket::{self, Bucket, Entry};
+use super::item::{self, Header};
+use super::lossy::Lossy;
+use super::memory::WORD;
+use super::mode::Mode;
+use super::policy::{Eviction, Fate, MainLog, Ring, fate};
+use super::stats::Event;
+use alluvium_base::checksum::seeded;
+use smallvec::SmallVec;
+
+/// An append that waits for space.
+#[derive(Clone, Copy)]
+struct Waiting {
+    /// The bucket that the writer has locked.
+    own: usize,
+    /// That of an item that is being moved meanwhile.
+    moving: Option<usize>,
+    now: u64,
+    /// Items that were moved so far, and their words.
+    moves: u32,
+    words: usize,
+}
+
+impl<M: Mode> Lossy<M> {
+    /// Takes words at the tail of a log, and drops the oldest items for them. The caller has
+    /// excluded other writers and locked the bucket `own`, where entries may change.
+    pub(super) fn append(&self, ring: Ring, words: usize, own: usize, now: u64) -> u64 {
+        let mut waiting = Waiting {
+            own,
+            moving: None,
+            now,
+            moves: 0,
+            words,
+        };
+        let offset = self.append_to(ring, words, &mut waiting);
+        self.sweep_after(waiting.words * WORD);
+        offset
+    }
+
+    fn append_to(&self, ring: Ring, words: usize, waiting: &mut Waiting) -> u64 {
+        let log = &self.logs[ring as usize];
+        while !log.has_space(words) {
+            self.drop_oldest(ring, waiting);
+        }
+        log.append(words)
+    }
+
+    /// Drops the oldest item of a log, or moves it to the tail of the main one.
+    fn drop_oldest(&self, ring: Ring, waiting: &mut Waiting) {
+        let log = &self.logs[ring as usize];
+        let offset = log.oldest().expect("a log without items has space");
+        let at = log.word(offset);
+        let words = item::allocated(&self.words, at);
+        if self.eviction == Eviction::S3Fifo && self.keep_oldest(ring, offset, words, waiting) {
+            self.tally.count(Event::Move);
+            return;
+        }
+        log.drop_oldest(words);
+        self.tally.count(Event::Drop);
+    }
+
+    /// Moves the oldest item to the tail of the main log, if it was asked for. Returns whether
+    /// it was.
+    fn keep_oldest(&self, ring: Ring, offset: u64, words: usize, waiting: &mut Waiting) -> bool {
+        let at = self.logs[ring as usize].word(offset);
+        let header = Header::load(&self.words, at);
+        if item::has_expired(&self.words, at, header, waiting.now) {
+            return false;
+        }
+        let mut key: SmallVec<[u8; 64]> = SmallVec::from_elem(0, header.key_len());
+        self.words.read(at + header.key_at(), &mut key);
+        let hash = seeded(self.seed, &key);
+        let number = self.number(hash);
+        let bucket = &self.buckets.all()[number];
+        let is_locked = number == waiting.own || waiting.moving == Some(number);
+        let _locked = (!is_locked).then(|| bucket.lock::<M>());
+        let Some((slot, entry)) = entry_of(bucket, self.entry(bucket::tag(hash), ring, offset)) else {
+            return false;
+        };
+        let has_space = self.logs[Ring::Main as usize].has_space(words);
+        let main = if has_space {
+            MainLog::HasSpace
+        } else {
+            MainLog::IsFull
+        };
+        let Fate::Move { accesses } = fate(ring, entry.accesses(), waiting.moves, main) else {
+            return false;
+        };
+        waiting.moves += 1;
+        waiting.words += words;
+        let outer = waiting.moving.replace(number);
+        let target = self.move_oldest(ring, at, words, waiting);
+        waiting.moving = outer;
+        let entry = self
+            .entry(entry.tag(), Ring::Main, target)
+            .with_accesses(accesses);
+        bucket.replace(slot, Some(entry));
+        true
+    }
+
+    /// Copies the oldest item of a log to the tail of the main one, and forgets it where it
+    /// was.
+    fn move_oldest(&self, ring: Ring, at: usize, words: usize, waiting: &mut Waiting) -> u64 {
+        let main = &self.logs[Ring::Main as usize];
+        let target = match ring {
+            Ring::Main => {
+                main.drop_oldest(words);
+                main.append(words)
+            }
+            Ring::First => self.append_to(Ring::Main, words, waiting),
+        };
+        self.words.copy(at, main.word(target), words);
+        if ring == Ring::First {
+            self.logs[Ring::First as usize].drop_oldest(words);
+        }
+        target
+    }
+
+    /// Clears what is worth nothing in as many buckets as the appended `bytes` ask for.
+    fn sweep_after(&self, bytes: usize) {
+        let buckets = self.buckets.all();
+        self.sweep.after(bytes, buckets.len(), |number| {
+            let bucket = &buckets[number];
+            for slot in 0..bucket::WAYS {
+                if let Some(entry) = bucket.entry(slot)
+                    && self.log(entry).age(entry.place()) > self.worth[self.ring(entry) as usize]
+                {
+                    bucket.exchange::<M>(slot, entry, None);
+                    self.tally.count(Event::Sweep);
+                }
+            }
+        });
+    }
+}
+
+/// Returns the slot and the entry that is this one but for its accesses.
+fn entry_of(bucket: &Bucket, wanted: Entry) -> Option<(usize, Entry)> {
+    (0..bucket::WAYS)
+        .filter_map(|slot| Some((slot, bucket.entry(slot)?)))
+        .find(|(_, entry)| entry.with_accesses(0) == wanted)
+}

@@ -1,0 +1,396 @@
+//! Handles to a table: who may call what.
+
+use super::core::{Core, Found, read};
+use super::error::Result;
+use super::item;
+use super::key::HashedKey;
+use super::many::{Accesses, get_many, set_many};
+use super::mode::{Crcw, Crew, Erew};
+use super::pipeline::{self, Burst};
+use std::borrow::Borrow;
+use std::slice::from_ref;
+use std::sync::Arc;
+
+/// A table of one thread, which does everything with it (EREW).
+///
+/// ```
+/// use alluvium_hashes::mica::{Exclusive, HashedKey, Lossy, LossyOptions, NEVER};
+/// let mut table = Exclusive::new(Lossy::new(&LossyOptions::new(1 << 20, 64))?);
+/// let key = HashedKey::new(0, b"river");
+/// table.set(key, b"Rhine", NEVER, 0)?;
+/// assert_eq!(table.get(key, 0), Some(&b"Rhine"[..]));
+/// # Ok::<(), alluvium_hashes::mica::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Exclusive<C>(C);
+
+/// A request of a burst.
+#[derive(Clone, Copy, Debug)]
+pub enum Request<'a> {
+    /// Looks a key up.
+    Get(HashedKey<'a>),
+    /// Sets a key to a value that expires at a time, or [`super::NEVER`].
+    Set(HashedKey<'a>, &'a [u8], u64),
+}
+
+impl<'a> Request<'a> {
+    #[inline(always)]
+    pub(super) fn key(&self) -> HashedKey<'a> {
+        match self {
+            Request::Get(key) | Request::Set(key, ..) => *key,
+        }
+    }
+}
+
+/// What became of a request of a burst.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Response<'a> {
+    /// The value of the key, if it has one.
+    Value(Option<&'a [u8]>),
+    /// The key was set, or not.
+    Set(Result<()>),
+}
+
+impl<C: Core<Mode = Erew>> Exclusive<C> {
+    /// Takes a table.
+    #[must_use]
+    pub fn new(table: C) -> Exclusive<C> {
+        Exclusive(table)
+    }
+
+    /// Returns the table, for what it tells of itself.
+    #[must_use]
+    pub fn table(&self) -> &C {
+        &self.0
+    }
+
+    /// Returns the value of a key at the time `now`.
+    #[inline]
+    pub fn get(&mut self, key: HashedKey<'_>, now: u64) -> Option<&[u8]> {
+        let found = self.look_up(key, now);
+        self.0.tally().read_alone(1, u64::from(found.is_some()));
+        found.map(|found| self.value(found))
+    }
+
+    #[inline(always)]
+    fn look_up(&mut self, key: HashedKey<'_>, now: u64) -> Option<Found> {
+        let found = self.0.find(key)?;
+        let is_live = !item::has_expired(self.0.words(), found.at, found.header, now);
+        is_live.then(|| self.0.touch(key, found, now))
+    }
+
+    #[inline(always)]
+    fn value(&self, found: Found) -> &[u8] {
+        let at = found.at + found.header.value_at();
+        #[cfg(not(alluvium_model_check))]
+        // SAFETY: the mode is exclusive, and the table is borrowed as long as the slice lives:
+        // everything that writes takes it mutably.
+        unsafe {
+            self.0.words().bytes(at, found.header.value_len())
+        }
+        #[cfg(alluvium_model_check)]
+        unreachable!("no model has one thread: {at}")
+    }
+
+    /// Sets a key to a value that expires at the time `expires_at`.
+    ///
+    /// # Errors
+    /// [`super::Error::TooLarge`]; from a table that loses nothing also
+    /// [`super::Error::OutOfSpace`] and [`super::Error::OutOfBuckets`], and then the key keeps
+    /// the value that it had.
+    #[inline]
+    pub fn set(&mut self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
+        self.0.set(key, value, expires_at, now)
+    }
+
+    /// Deletes a key. Returns whether it had a value.
+    pub fn delete(&mut self, key: HashedKey<'_>, now: u64) -> bool {
+        self.0.delete(key, now)
+    }
+
+    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing.
+    /// Returns how many items. A cache has nothing to free: its log drops the oldest items.
+    pub fn reclaim(&mut self, now: u64, buckets: usize) -> usize {
+        self.0.reclaim(now, buckets)
+    }
+
+    /// Executes requests in their order, and hands over the response to each, with its number.
+    /// While one is executed, the memory of later ones is on its way.
+    pub fn burst(
+        &mut self,
+        requests: &[Request<'_>],
+        now: u64,
+        mut respond: impl FnMut(usize, Response<'_>),
+    ) {
+        let (mut gets, mut hits) = (0, 0);
+        let mut execute = |table: &mut Self, number: usize| match requests[number] {
+            Request::Get(key) => {
+                let found = table.look_up(key, now);
+                gets += 1;
+                hits += u64::from(found.is_some());
+                respond(number, Response::Value(found.map(|found| table.value(found))));
+            }
+            Request::Set(key, value, expires_at) => {
+                respond(number, Response::Set(table.0.set(key, value, expires_at, now)));
+            }
+        };
+        let mut burst = Of {
+            table: self,
+            requests,
+            execute: &mut execute,
+        };
+        pipeline::run(&mut burst, requests.len());
+        self.0.tally().read_alone(gets, hits);
+    }
+}
+
+/// A burst over an exclusive table.
+struct Of<'a, 'b, C, E> {
+    table: &'a mut Exclusive<C>,
+    requests: &'a [Request<'b>],
+    execute: &'a mut E,
+}
+
+impl<C: Core<Mode = Erew>, E: FnMut(&mut Exclusive<C>, usize)> Burst for Of<'_, '_, C, E> {
+    #[inline(always)]
+    fn prefetch_bucket(&mut self, number: usize) {
+        self.table.0.bucket(self.requests[number].key().hash()).prefetch();
+    }
+
+    #[inline(always)]
+    fn prefetch_item(&mut self, number: usize) {
+        self.table.0.prefetch_item(self.requests[number].key());
+    }
+
+    #[inline(always)]
+    fn execute(&mut self, number: usize) {
+        (self.execute)(self.table, number);
+    }
+}
+
+/// The writer of a table that others read meanwhile (CREW).
+///
+/// ```
+/// use alluvium_hashes::mica::{HashedKey, Lossy, LossyOptions, NEVER, Writer};
+/// let mut writer = Writer::new(Lossy::new(&LossyOptions::new(1 << 20, 64))?);
+/// let reader = writer.reader();
+/// let key = HashedKey::new(0, b"river");
+/// writer.set(key, b"Rhine", NEVER, 0)?;
+/// let mut value = Vec::new();
+/// assert!(reader.get(key, 0, &mut value));
+/// assert_eq!(value, b"Rhine");
+/// # Ok::<(), alluvium_hashes::mica::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Writer<C>(Arc<C>);
+
+/// A reader of a table that another thread may write meanwhile (CREW).
+#[derive(Debug)]
+pub struct Reader<C>(Arc<C>);
+
+impl<C> Borrow<C> for Reader<C> {
+    fn borrow(&self) -> &C {
+        &self.0
+    }
+}
+
+impl<C> Clone for Reader<C> {
+    fn clone(&self) -> Reader<C> {
+        Reader(Arc::clone(&self.0))
+    }
+}
+
+impl<C: Core<Mode = Crew>> Writer<C> {
+    /// Takes a table.
+    #[must_use]
+    pub fn new(table: C) -> Writer<C> {
+        Writer(Arc::new(table))
+    }
+
+    /// Returns the table, for what it tells of itself.
+    #[must_use]
+    pub fn table(&self) -> &C {
+        &self.0
+    }
+
+    /// Returns a reader, for any thread.
+    #[must_use]
+    pub fn reader(&self) -> Reader<C> {
+        Reader(Arc::clone(&self.0))
+    }
+
+    /// Copies the value of a key to `value`. Returns whether there was one. Accesses of the
+    /// writer count for what is evicted, those of readers do not.
+    #[inline]
+    pub fn get(&mut self, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
+        get_and_touch(&*self.0, key, now, value)
+    }
+
+    /// Sets a key to a value that expires at the time `expires_at`.
+    ///
+    /// # Errors
+    /// As [`Exclusive::set`].
+    #[inline]
+    pub fn set(&mut self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
+        self.0.set(key, value, expires_at, now)
+    }
+
+    /// Sets keys to values, in their order, and hands over what became of each. While one is
+    /// set, the memory of later ones is on its way.
+    pub fn set_many(
+        &mut self,
+        items: &[(HashedKey<'_>, &[u8])],
+        now: u64,
+        respond: impl FnMut(usize, Result<()>),
+    ) {
+        set_many::<C, _>(from_ref(&*self.0), items, now, respond);
+    }
+
+    /// Deletes a key. Returns whether it had a value.
+    pub fn delete(&mut self, key: HashedKey<'_>, now: u64) -> bool {
+        self.0.delete(key, now)
+    }
+
+    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing.
+    /// Returns how many items. A cache has nothing to free: its log drops the oldest items.
+    pub fn reclaim(&mut self, now: u64, buckets: usize) -> usize {
+        self.0.reclaim(now, buckets)
+    }
+}
+
+impl<C: Core<Mode = Crew>> Reader<C> {
+    /// Copies the value of a key to `value`. Returns whether there was one.
+    #[inline]
+    pub fn get(&self, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
+        let found = read(&*self.0, key, now, value);
+        self.0.tally().read(1, u64::from(found.is_some()));
+        found.is_some()
+    }
+
+    /// Looks up keys in their order, and hands over each value, with the number of its key.
+    /// While one is looked up, the memory of later ones is on its way.
+    pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
+        get_many::<C, _>(from_ref(&*self.0), keys, (now, Accesses::Ignored), respond);
+    }
+
+    /// Does so for keys of several partitions: [`super::partition`] tells which has a key.
+    pub fn get_many_of(
+        readers: &[Reader<C>],
+        keys: &[HashedKey<'_>],
+        now: u64,
+        respond: impl FnMut(usize, Option<&[u8]>),
+    ) {
+        get_many::<C, _>(readers, keys, (now, Accesses::Ignored), respond);
+    }
+}
+
+/// A table that all threads read and write (CRCW).
+///
+/// ```
+/// use alluvium_hashes::mica::{HashedKey, Lossy, LossyOptions, NEVER, Shared};
+/// let table = Shared::new(Lossy::new(&LossyOptions::new(1 << 20, 64))?);
+/// let other = table.clone();
+/// let key = HashedKey::new(0, b"river");
+/// std::thread::spawn(move || other.set(key, b"Rhine", NEVER, 0)).join().unwrap()?;
+/// let mut value = Vec::new();
+/// assert!(table.get(key, 0, &mut value));
+/// # Ok::<(), alluvium_hashes::mica::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Shared<C>(Arc<C>);
+
+impl<C> Borrow<C> for Shared<C> {
+    fn borrow(&self) -> &C {
+        &self.0
+    }
+}
+
+impl<C> Clone for Shared<C> {
+    fn clone(&self) -> Shared<C> {
+        Shared(Arc::clone(&self.0))
+    }
+}
+
+impl<C: Core<Mode = Crcw>> Shared<C> {
+    /// Takes a table.
+    #[must_use]
+    pub fn new(table: C) -> Shared<C> {
+        Shared(Arc::new(table))
+    }
+
+    /// Returns the table, for what it tells of itself.
+    #[must_use]
+    pub fn table(&self) -> &C {
+        &self.0
+    }
+
+    /// Copies the value of a key to `value`. Returns whether there was one.
+    #[inline]
+    pub fn get(&self, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
+        get_and_touch(&*self.0, key, now, value)
+    }
+
+    /// Looks up keys in their order, and hands over each value, with the number of its key.
+    /// While one is looked up, the memory of later ones is on its way.
+    pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
+        get_many::<C, _>(from_ref(&*self.0), keys, (now, Accesses::Counted), respond);
+    }
+
+    /// Does so for keys of several partitions: [`super::partition`] tells which has a key.
+    pub fn get_many_of(
+        tables: &[Shared<C>],
+        keys: &[HashedKey<'_>],
+        now: u64,
+        respond: impl FnMut(usize, Option<&[u8]>),
+    ) {
+        get_many::<C, _>(tables, keys, (now, Accesses::Counted), respond);
+    }
+
+    /// Sets a key to a value that expires at the time `expires_at`.
+    ///
+    /// # Errors
+    /// As [`Exclusive::set`].
+    #[inline]
+    pub fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
+        self.0.set(key, value, expires_at, now)
+    }
+
+    /// Sets keys to values, in their order, and hands over what became of each. While one is
+    /// set, the memory of later ones is on its way.
+    pub fn set_many(
+        &self,
+        items: &[(HashedKey<'_>, &[u8])],
+        now: u64,
+        respond: impl FnMut(usize, Result<()>),
+    ) {
+        set_many::<C, _>(from_ref(&*self.0), items, now, respond);
+    }
+
+    /// Does so for keys of several partitions: [`super::partition`] tells which has a key.
+    pub fn set_many_of(
+        tables: &[Shared<C>],
+        items: &[(HashedKey<'_>, &[u8])],
+        now: u64,
+        respond: impl FnMut(usize, Result<()>),
+    ) {
+        set_many::<C, _>(tables, items, now, respond);
+    }
+
+    /// Deletes a key. Returns whether it had a value.
+    pub fn delete(&self, key: HashedKey<'_>, now: u64) -> bool {
+        self.0.delete(key, now)
+    }
+
+    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing.
+    /// Returns how many items. A cache has nothing to free: its log drops the oldest items.
+    pub fn reclaim(&self, now: u64, buckets: usize) -> usize {
+        self.0.reclaim(now, buckets)
+    }
+}
+
+#[inline]
+fn get_and_touch<C: Core>(table: &C, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
+    let found = read(table, key, now, value);
+    table.tally().read(1, u64::from(found.is_some()));
+    found.map(|found| table.touch(key, found, now)).is_some()
+}

@@ -1,0 +1,281 @@
+//! Segregated fits: memory for items of any length, from one region.
+//!
+//! Free blocks stand in lists by size: one for every 8 bytes up to the longest item, one for
+//! all that are larger (Lim 2015, §5.3.4; Wilson et al. 1995). An allocation takes the smallest
+//! that fits and gives the rest back; what is freed joins its free neighbours, which boundary
+//! tags tell. So no size class owns memory, and none needs to be rebalanced.
+//!
+//! ```text
+//!   UNITS  a block, in units of 8 bytes
+//!   WORDS  MEANING
+//!   1      bits 0–29 units of this block · 30 in use · 31 the block before is in use
+//!   1      free: the next block of its list, in units from the start; 0 for none
+//!   1      free: the block before in its list
+//!   any
+//!   1      free, the last word: its units, for the block behind it
+//! ```
+
+use super::memory::{WORD, Words};
+use super::mode::Mode;
+use super::sync::{AtomicU32, AtomicU64, Ordering};
+use std::marker::PhantomData;
+
+/// Words of a unit, in which blocks are counted.
+const UNIT: usize = 2;
+/// The fewest units of a block: header, links and tag are four words.
+const LEAST: usize = 2;
+/// Words of a block that is in use, before what is stored in it.
+pub(super) const LEAD: usize = 1;
+
+const USED: u32 = 1 << 30;
+const BEFORE_USED: u32 = 1 << 31;
+const UNITS: u32 = USED - 1;
+
+/// The lists of free blocks of a region. Writers alone ask, and exclude each other.
+#[derive(Debug)]
+pub(super) struct Heap<M> {
+    /// The first block of each list, in units; 0 for none. The last list has all larger blocks.
+    lists: Box<[AtomicU32]>,
+    /// Bits of the lists that have blocks.
+    occupied: Box<[AtomicU64]>,
+    /// Units of all blocks.
+    units: usize,
+    /// Units in use.
+    used: AtomicU64,
+    mode: PhantomData<M>,
+}
+
+impl<M: Mode> Heap<M> {
+    /// Returns the words of a heap with `bytes` for blocks.
+    pub(super) fn words(bytes: usize) -> usize {
+        // The first unit is none: so zero is no block. The last stops coalescing.
+        (bytes / (UNIT * WORD) + 2) * UNIT
+    }
+
+    /// Makes one free block of all words, for items of at most `longest` words.
+    ///
+    /// # Panics
+    /// When there are more words than a block has bits for, or fewer than for one block.
+    pub(super) fn new(words: &Words<M>, longest: usize) -> Heap<M> {
+        let units = words.len() / UNIT - 2;
+        assert!(
+            units >= LEAST && units < UNITS as usize,
+            "a heap of {units} units"
+        );
+        let lists = units_for(longest) + 2;
+        let heap = Heap {
+            lists: (0..lists).map(|_| AtomicU32::new(0)).collect(),
+            occupied: (0..lists.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+            units,
+            used: AtomicU64::new(0),
+            mode: PhantomData,
+        };
+        words.store((1 + units) * UNIT, USED);
+        heap.put(words, 1, units, BEFORE_USED);
+        heap
+    }
+
+    /// Returns the bytes of all blocks, and of those in use.
+    pub(super) fn bytes(&self) -> (usize, usize) {
+        let used = self.used.load(Ordering::Relaxed) as usize;
+        (self.units * UNIT * WORD, used * UNIT * WORD)
+    }
+
+    /// Returns the word from which on `count` words may be stored, or none if no block is that
+    /// large.
+    pub(super) fn allocate(&self, words: &Words<M>, count: usize) -> Option<usize> {
+        let wanted = units_for(count);
+        let block = self.smallest(wanted)?;
+        let header = words.load(block * UNIT);
+        let has = (header & UNITS) as usize;
+        assert!(
+            header & USED == 0 && has >= wanted,
+            "a block of {has} units for {wanted}"
+        );
+        self.take(words, block, has);
+        let rest = has - wanted;
+        let given = if rest < LEAST { has } else { wanted };
+        words.store(block * UNIT, given as u32 | USED | header & BEFORE_USED);
+        if given < has {
+            self.put(words, block + given, rest, BEFORE_USED);
+        } else {
+            let behind = (block + has) * UNIT;
+            words.store(behind, words.load(behind) | BEFORE_USED);
+        }
+        self.add_used(given as i64);
+        Some(block * UNIT + LEAD)
+    }
+
+    /// Frees what was allocated at the word `at`.
+    pub(super) fn free(&self, words: &Words<M>, at: usize) {
+        let block = (at - LEAD) / UNIT;
+        let header = words.load(block * UNIT);
+        assert!(
+            header & USED != 0 && (at - LEAD).is_multiple_of(UNIT),
+            "a block is freed once"
+        );
+        let (mut start, mut units, mut before) = (block, (header & UNITS) as usize, header & BEFORE_USED);
+        self.add_used(-(units as i64));
+        let behind = words.load((block + units) * UNIT);
+        if behind & USED == 0 {
+            let has = (behind & UNITS) as usize;
+            self.take(words, block + units, has);
+            units += has;
+        }
+        if before == 0 {
+            let has = words.load(block * UNIT - 1) as usize;
+            start -= has;
+            self.take(words, start, has);
+            before = words.load(start * UNIT) & BEFORE_USED;
+            units += has;
+        }
+        self.put(words, start, units, before);
+    }
+
+    /// Returns how many words may be stored at the word `at`.
+    pub(super) fn allocated(&self, words: &Words<M>, at: usize) -> usize {
+        (words.load(at - LEAD) & UNITS) as usize * UNIT - LEAD
+    }
+
+    fn add_used(&self, units: i64) {
+        let used = self.used.load(Ordering::Relaxed).wrapping_add_signed(units);
+        self.used.store(used, Ordering::Relaxed);
+    }
+
+    /// Returns the list for blocks of `units`.
+    fn list(&self, units: usize) -> usize {
+        units.min(self.lists.len() - 1)
+    }
+
+    /// Returns a block of the first list that has one that is large enough: as the last list
+    /// begins behind the longest item, any of its blocks is.
+    fn smallest(&self, wanted: usize) -> Option<usize> {
+        assert!(
+            wanted < self.lists.len() - 1,
+            "{wanted} units, longer than any item"
+        );
+        let mut at = wanted / 64;
+        let mut bits = self.occupied[at].load(Ordering::Relaxed) & (u64::MAX << (wanted % 64));
+        while bits == 0 {
+            at += 1;
+            bits = self.occupied.get(at)?.load(Ordering::Relaxed);
+        }
+        let list = at * 64 + bits.trailing_zeros() as usize;
+        Some(self.lists[list].load(Ordering::Relaxed) as usize)
+    }
+
+    /// Takes a free block out of its list.
+    fn take(&self, words: &Words<M>, block: usize, units: usize) {
+        let list = self.list(units);
+        let (next, before) = (words.load(block * UNIT + 1), words.load(block * UNIT + 2));
+        if next != 0 {
+            words.store(next as usize * UNIT + 2, before);
+        }
+        if before != 0 {
+            words.store(before as usize * UNIT + 1, next);
+        } else {
+            debug_assert_eq!(self.lists[list].load(Ordering::Relaxed), block as u32);
+            self.lists[list].store(next, Ordering::Relaxed);
+            if next == 0 {
+                let bits = self.occupied[list / 64].load(Ordering::Relaxed);
+                self.occupied[list / 64].store(bits & !(1 << (list % 64)), Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Puts a free block into its list, and tells the block behind it.
+    fn put(&self, words: &Words<M>, block: usize, units: usize, before: u32) {
+        let list = self.list(units);
+        let next = self.lists[list].load(Ordering::Relaxed);
+        words.store(block * UNIT, units as u32 | before);
+        words.store(block * UNIT + 1, next);
+        words.store(block * UNIT + 2, 0);
+        words.store((block + units) * UNIT - 1, units as u32);
+        if next != 0 {
+            words.store(next as usize * UNIT + 2, block as u32);
+        }
+        self.lists[list].store(block as u32, Ordering::Relaxed);
+        let bits = self.occupied[list / 64].load(Ordering::Relaxed);
+        self.occupied[list / 64].store(bits | 1 << (list % 64), Ordering::Relaxed);
+        let behind = (block + units) * UNIT;
+        words.store(behind, words.load(behind) & !BEFORE_USED);
+    }
+}
+
+/// Returns the units of a block for `words`.
+fn units_for(words: usize) -> usize {
+    (words + LEAD).div_ceil(UNIT).max(LEAST)
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::super::mode::Erew;
+    use super::*;
+
+    /// Walks over all blocks. Returns the sizes of free ones.
+    fn walk(heap: &Heap<Erew>, words: &Words<Erew>) -> Vec<usize> {
+        let (mut at, mut before_used, mut free) = (1, true, Vec::new());
+        let mut used = 0;
+        while at < 1 + heap.units {
+            let header = words.load(at * UNIT);
+            let units = (header & UNITS) as usize;
+            assert!(
+                units >= LEAST && (header & BEFORE_USED != 0) == before_used,
+                "block {at}"
+            );
+            before_used = header & USED != 0;
+            if before_used {
+                used += units;
+            } else {
+                assert_eq!(words.load((at + units) * UNIT - 1), units as u32, "its tag");
+                free.push(units);
+            }
+            at += units;
+        }
+        assert_eq!(at, 1 + heap.units, "blocks end where the heap does");
+        assert_eq!(heap.bytes().1, used * UNIT * WORD);
+        free
+    }
+
+    #[test]
+    fn blocks_do_not_overlap_and_all_of_them_become_one_again() {
+        for seed in 0..8 {
+            let words = Words::<Erew>::reserve(Heap::<Erew>::words(40_000)).unwrap();
+            let heap = Heap::new(&words, 150);
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut held: Vec<(usize, usize, u32)> = Vec::new();
+            let mut refused = 0;
+            for step in 0..20_000_u32 {
+                if random.usize(..100) < 60 - (step as usize / 4000) * 6 {
+                    let count = if random.bool() {
+                        random.usize(1..10)
+                    } else {
+                        random.usize(1..=150)
+                    };
+                    if let Some(at) = heap.allocate(&words, count) {
+                        assert!(heap.allocated(&words, at) >= count);
+                        (at..at + heap.allocated(&words, at)).for_each(|at| words.store(at, step));
+                        held.push((at, count, step));
+                    } else {
+                        refused += 1;
+                        assert!(walk(&heap, &words).iter().all(|&units| units < units_for(count)));
+                    }
+                } else if !held.is_empty() {
+                    let (at, count, mark) = held.swap_remove(random.usize(..held.len()));
+                    assert!(
+                        (at..at + count).all(|at| words.load(at) == mark),
+                        "another wrote there"
+                    );
+                    heap.free(&words, at);
+                }
+                if step % 500 == 0 {
+                    let free = walk(&heap, &words);
+                    assert!(free.len() <= held.len() + 1, "free neighbours are joined");
+                }
+            }
+            assert!(refused > 0, "it was full once");
+            held.iter().for_each(|(at, ..)| heap.free(&words, *at));
+            assert_eq!(walk(&heap, &words), [heap.units], "one block");
+        }
+    }
+}

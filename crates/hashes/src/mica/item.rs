@@ -1,0 +1,184 @@
+//! How an item lies in memory: a header of one word, then what the header says.
+//!
+//! ```text
+//!   WORDS   MEANING
+//!   1       bits 0–19 value length · 20–29 key length · 30 expires · 31 has slack
+//!   0 or 2  when it expires, in the caller's unit of time
+//!   any     the key, filled up to a word
+//!   any     the value, filled up to a word
+//!   0 or 1  slack: how many words from here on are left of what was allocated, this one counted
+//! ```
+//!
+//! The thesis' header also has the keyhash and the allocated size. The key says the first, and
+//! the second is only needed where it differs: so an item costs 4 bytes and not 24.
+
+use super::error::{Error, Result};
+use super::memory::{WORD, Words};
+use super::mode::Mode;
+
+/// The longest key in bytes.
+pub const MAX_KEY_BYTES: usize = (1 << KEY_BITS) - 1;
+/// The longest value in bytes.
+pub const MAX_VALUE_BYTES: usize = (1 << VALUE_BITS) - 1;
+/// The time that never comes: an item that expires then does not expire.
+pub const NEVER: u64 = u64::MAX;
+
+const VALUE_BITS: u32 = 20;
+const KEY_BITS: u32 = 10;
+const EXPIRES: u32 = 1 << 30;
+const SLACK: u32 = 1 << 31;
+const _: () = assert!(VALUE_BITS + KEY_BITS == 30);
+
+/// The most words of an item.
+pub(super) const MAX_WORDS: usize = 3 + MAX_KEY_BYTES.div_ceil(WORD) + MAX_VALUE_BYTES.div_ceil(WORD);
+
+/// The first word of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header(u32);
+
+impl Header {
+    /// Returns the header of an item without slack.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] when key or value are longer than a table takes.
+    #[inline]
+    pub(super) fn new(key: &[u8], value: &[u8], expires_at: u64) -> Result<Header> {
+        if key.len() > MAX_KEY_BYTES || value.len() > MAX_VALUE_BYTES {
+            return Err(too_large(key.len(), value.len()));
+        }
+        let expires = if expires_at == NEVER { 0 } else { EXPIRES };
+        Ok(Header(
+            value.len() as u32 | (key.len() as u32) << VALUE_BITS | expires,
+        ))
+    }
+
+    #[inline(always)]
+    pub(super) fn load<M: Mode>(words: &Words<M>, at: usize) -> Header {
+        Header(words.load(at))
+    }
+
+    #[inline(always)]
+    pub(super) fn key_len(self) -> usize {
+        (self.0 >> VALUE_BITS) as usize & MAX_KEY_BYTES
+    }
+
+    #[inline(always)]
+    pub(super) fn value_len(self) -> usize {
+        self.0 as usize & MAX_VALUE_BYTES
+    }
+
+    #[inline(always)]
+    fn lead(self) -> usize {
+        if self.0 & EXPIRES == 0 { 1 } else { 3 }
+    }
+
+    /// Returns the words from the header to the key.
+    #[inline(always)]
+    pub(super) fn key_at(self) -> usize {
+        self.lead()
+    }
+
+    /// Returns the words from the header to the value.
+    #[inline(always)]
+    pub(super) fn value_at(self) -> usize {
+        self.lead() + self.key_len().div_ceil(WORD)
+    }
+
+    /// Returns the words that the item needs.
+    #[inline(always)]
+    pub(super) fn needed(self) -> usize {
+        self.value_at() + self.value_len().div_ceil(WORD)
+    }
+}
+
+#[cold]
+fn too_large(key: usize, value: usize) -> Error {
+    if key > MAX_KEY_BYTES {
+        let (what, bytes, most) = ("a key", key, MAX_KEY_BYTES);
+        return Error::TooLarge { what, bytes, most };
+    }
+    let (what, bytes, most) = ("a value", value, MAX_VALUE_BYTES);
+    Error::TooLarge { what, bytes, most }
+}
+
+/// Returns the words that were allocated for the item at `at`.
+#[inline]
+pub(super) fn allocated<M: Mode>(words: &Words<M>, at: usize) -> usize {
+    let header = Header::load(words, at);
+    let needed = header.needed();
+    if header.0 & SLACK == 0 {
+        needed
+    } else {
+        needed + words.load(at + needed) as usize
+    }
+}
+
+/// Writes an item into `allocated` words.
+#[inline]
+pub(super) fn write<M: Mode>(
+    words: &Words<M>,
+    at: usize,
+    allocated: usize,
+    header: Header,
+    (key, value, expires_at): (&[u8], &[u8], u64),
+) {
+    let needed = header.needed();
+    assert!(needed <= allocated, "an item of {needed} words in {allocated}");
+    if needed < allocated {
+        words.store(at, header.0 | SLACK);
+        words.store(at + needed, (allocated - needed) as u32);
+    } else {
+        words.store(at, header.0);
+    }
+    if header.0 & EXPIRES != 0 {
+        words.store_pair(at + 1, expires_at);
+    }
+    words.write(at + header.key_at(), key);
+    words.write(at + header.value_at(), value);
+}
+
+/// Returns whether the item has expired by `now`.
+#[inline]
+pub(super) fn has_expired<M: Mode>(words: &Words<M>, at: usize, header: Header, now: u64) -> bool {
+    header.0 & EXPIRES != 0 && words.load_pair(at + 1) <= now
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::super::mode::Crew;
+    use super::*;
+
+    #[test]
+    fn an_item_is_as_long_as_it_says_with_and_without_expiry_and_slack() {
+        let words = Words::<Crew>::reserve(4096).unwrap();
+        for (key, value, expires_at, needed) in [
+            (&b"12345678"[..], &b"abcdefgh"[..], NEVER, 5),
+            (b"12345678", b"abcdefgh", 17, 7),
+            (b"", b"", NEVER, 1),
+            (b"1", b"", 3, 4),
+            (b"", b"12345", NEVER, 3),
+        ] {
+            let header = Header::new(key, value, expires_at).unwrap();
+            assert_eq!(header.needed(), needed);
+            for slack in [0, 1, 2, 900] {
+                write(&words, 5, needed + slack, header, (key, value, expires_at));
+                let read = Header::load(&words, 5);
+                assert_eq!(allocated(&words, 5), needed + slack);
+                assert_eq!((read.key_len(), read.value_len()), (key.len(), value.len()));
+                assert!(words.equals(5 + read.key_at(), key) && words.equals(5 + read.value_at(), value));
+                assert_eq!(has_expired(&words, 5, read, 17), expires_at <= 17);
+                assert!(!has_expired(&words, 5, read, 2));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_long_is_refused_with_its_length() {
+        let (key, value) = (vec![0; MAX_KEY_BYTES], vec![0; MAX_VALUE_BYTES]);
+        let longest = Header::new(&key, &value, 0).unwrap();
+        assert_eq!(longest.needed(), MAX_WORDS);
+        let refused = Header::new(&[0; MAX_KEY_BYTES + 1], &[], NEVER).unwrap_err();
+        assert!(refused.to_string().contains("1024 bytes"), "{refused}");
+        assert!(Header::new(&[], &vec![0; MAX_VALUE_BYTES + 1], NEVER).is_err());
+    }
+}

@@ -1,0 +1,49 @@
+//! A key with its hash.
+
+use alluvium_base::checksum::seeded;
+
+/// A key with its hash, computed once: by a client, or where a request comes in.
+///
+/// ```
+/// use alluvium_hashes::mica::HashedKey;
+/// let key = HashedKey::new(7, b"apple");
+/// assert_eq!(key.hash(), HashedKey::new(7, b"apple").hash());
+/// assert_eq!(key.bytes(), b"apple");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashedKey<'a> {
+    hash: u64,
+    bytes: &'a [u8],
+}
+
+impl<'a> HashedKey<'a> {
+    /// Computes the hash of a key under a table's seed.
+    #[must_use]
+    #[inline]
+    pub fn new(seed: u64, bytes: &'a [u8]) -> HashedKey<'a> {
+        let hash = seeded(seed, bytes);
+        HashedKey { hash, bytes }
+    }
+
+    /// Returns a key whose hash a client has computed, under the table's seed. With another
+    /// hash the key has another life: it is found by that hash, and S3-FIFO drops it early.
+    #[must_use]
+    #[inline]
+    pub fn received(hash: u64, bytes: &'a [u8]) -> HashedKey<'a> {
+        HashedKey { hash, bytes }
+    }
+
+    /// Returns the hash.
+    #[must_use]
+    #[inline]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Returns the key.
+    #[must_use]
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+}

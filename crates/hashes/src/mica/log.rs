@@ -1,0 +1,232 @@
+//! A circular log of items: new ones at its tail, the oldest fall off at its head.
+//!
+//! Offsets count from the first append on and wrap after `offset_bits` (Lim 2015, §5.3.2). An
+//! offset's lower bits are the position in memory, its upper bits how often the log went
+//! around. So a log needs no power of two of bytes: positions from its length up to the next
+//! power of two do not occur, and yet no lookup divides.
+//!
+//! An item is never cut at the end of memory: behind the last position lie as many words as the
+//! longest item has. The thesis maps the first pages again behind the last; this is the same
+//! for readers, and works with huge pages everywhere, which pages of a shared file do not.
+
+use super::memory::WORD;
+use super::mode::Mode;
+use super::sync::{AtomicU64, Ordering, fence};
+use std::marker::PhantomData;
+
+/// Where a log begins and ends. The items' words are the caller's.
+#[derive(Debug)]
+pub(super) struct Log<M> {
+    /// The first word.
+    base: usize,
+    /// Bytes of items at most.
+    len: u64,
+    /// Bits of an offset that are a position.
+    position_bits: u32,
+    /// The offset before the first: all bits of one.
+    mask: u64,
+    /// The offset of the oldest item. Writers alone ask for it.
+    head: AtomicU64,
+    /// The offset behind the newest item, or behind what is being written.
+    tail: AtomicU64,
+    /// Bytes from head to tail. Writers alone ask for it.
+    used: AtomicU64,
+    mode: PhantomData<M>,
+}
+
+impl<M: Mode> Log<M> {
+    /// Returns an empty log of `len` bytes whose memory begins at the word `base`.
+    ///
+    /// # Panics
+    /// When an offset has not twice as many values as there are positions.
+    pub(super) fn new(base: usize, len: usize, offset_bits: u32) -> Log<M> {
+        let position_bits = len.next_power_of_two().ilog2();
+        assert!(
+            position_bits < offset_bits,
+            "{len} bytes, offsets of {offset_bits} bits"
+        );
+        assert!(len.is_multiple_of(WORD) && len > 0, "a log is made of words");
+        Log {
+            base,
+            len: len as u64,
+            position_bits,
+            mask: (1 << offset_bits) - 1,
+            head: AtomicU64::new(0),
+            tail: AtomicU64::new(0),
+            used: AtomicU64::new(0),
+            mode: PhantomData,
+        }
+    }
+
+    /// Returns the bytes of items that the log holds at most.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Returns the bytes from head to tail.
+    #[inline]
+    pub(super) fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed) as usize
+    }
+
+    /// Returns the word at which the item at `offset` begins.
+    #[inline(always)]
+    pub(super) fn word(&self, offset: u64) -> usize {
+        self.base + (offset & ((1 << self.position_bits) - 1)) as usize / WORD
+    }
+
+    /// Returns how long ago, in bytes and gaps, the item at `offset` was appended. It orders
+    /// items.
+    #[inline(always)]
+    pub(super) fn age(&self, offset: u64) -> u64 {
+        self.tail.load(Ordering::Relaxed).wrapping_sub(offset) & self.mask
+    }
+
+    /// Returns whether nothing has been written over the item at `offset` (M3).
+    #[inline(always)]
+    pub(super) fn holds(&self, offset: u64) -> bool {
+        self.age(offset) <= 1 << self.position_bits
+    }
+
+    /// Returns whether the item at `offset` is in the older half: nearer to the head than to
+    /// the tail.
+    #[inline]
+    pub(super) fn is_in_older_half(&self, offset: u64) -> bool {
+        let (tail, mask) = (self.tail.load(Ordering::Relaxed), (1 << self.position_bits) - 1);
+        let (tail, position) = (tail & mask, offset & mask);
+        let bytes = if position < tail {
+            tail - position
+        } else {
+            self.len + tail - position
+        };
+        2 * bytes > self.used.load(Ordering::Relaxed)
+    }
+
+    /// Returns the offset of the oldest item, or none of an empty log.
+    #[inline]
+    pub(super) fn oldest(&self) -> Option<u64> {
+        (self.used() > 0).then(|| self.head.load(Ordering::Relaxed))
+    }
+
+    /// Returns whether an item of `words` can be appended now.
+    #[inline(always)]
+    pub(super) fn has_space(&self, words: usize) -> bool {
+        self.used() + words * WORD <= self.len()
+    }
+
+    /// Forgets the oldest item, which has this many words.
+    #[inline]
+    pub(super) fn drop_oldest(&self, words: usize) {
+        let (head, used, bytes) = (self.head.load(Ordering::Relaxed), self.used(), words * WORD);
+        assert!(bytes <= used && bytes > 0, "{bytes} bytes of a log with {used}");
+        self.head
+            .store(self.advance(head, bytes as u64), Ordering::Relaxed);
+        self.used.store((used - bytes) as u64, Ordering::Relaxed);
+    }
+
+    /// Takes words at the tail, and returns their offset. From here on readers know that what
+    /// was there is written over.
+    #[inline]
+    pub(super) fn append(&self, words: usize) -> u64 {
+        assert!(self.has_space(words), "{words} words, {} bytes used", self.used());
+        let (offset, bytes) = (self.tail.load(Ordering::Relaxed), (words * WORD) as u64);
+        self.tail.store(self.advance(offset, bytes), Ordering::Relaxed);
+        self.used.store(self.used() as u64 + bytes, Ordering::Relaxed);
+        if M::SHARED {
+            // Before the words: a reader that sees one of them sees the tail, after its own
+            // fence.
+            fence(Ordering::Release);
+        }
+        offset
+    }
+
+    /// Returns the offset that is `bytes` later.
+    #[inline]
+    fn advance(&self, offset: u64, bytes: u64) -> u64 {
+        let position = (offset & ((1 << self.position_bits) - 1)) + bytes;
+        let gap = if position >= self.len {
+            (1 << self.position_bits) - self.len
+        } else {
+            0
+        };
+        (offset + bytes + gap) & self.mask
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::super::mode::Erew;
+    use super::*;
+    use std::collections::VecDeque;
+
+    /// Appends items of random lengths, and compares with a queue of them.
+    #[test]
+    fn an_offset_is_held_until_it_is_written_over_also_when_offsets_wrap() {
+        for (seed, len) in [(1, 1000), (2, 1024), (3, 4096), (4, 3004), (5, 16_000)] {
+            let log = Log::<Erew>::new(7, len, 16);
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut items: VecDeque<(u64, usize)> = VecDeque::new();
+            let mut dropped: VecDeque<(u64, usize)> = VecDeque::new();
+            for _ in 0..20_000 {
+                let words = random.usize(1..60);
+                while !log.has_space(words) {
+                    let (offset, words) = items.pop_front().unwrap();
+                    assert_eq!(log.oldest(), Some(offset));
+                    log.drop_oldest(words);
+                    dropped.push_back((offset, words));
+                }
+                let offset = log.append(words);
+                items.push_back((offset, words));
+                assert_eq!(
+                    log.used(),
+                    items.iter().map(|(_, words)| words * 4).sum::<usize>()
+                );
+                let mut ages = items.iter().map(|&(offset, _)| log.age(offset));
+                assert!(items.iter().all(|&(offset, _)| log.holds(offset)));
+                let mut last = u64::MAX;
+                assert!(
+                    ages.all(|age| std::mem::replace(&mut last, age) > age),
+                    "ages fall"
+                );
+                // What was written over is not held.
+                let (start, end) = (log.word(offset), log.word(offset) + words);
+                while let Some(&(old, _)) = dropped.front()
+                    && dropped.len() > 4 * len / 100
+                {
+                    assert!(!log.holds(old), "{old} of a log of {len}");
+                    dropped.pop_front();
+                }
+                assert!(
+                    start >= 7 && end <= 7 + len / 4 + 60,
+                    "within the log and an item"
+                );
+                for &(other, words) in items.iter().take(items.len() - 1) {
+                    let other = log.word(other);
+                    assert!(other >= end || other + words <= start, "two items in one place");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn half_of_the_bytes_are_in_the_older_half() {
+        let log = Log::<Erew>::new(0, 1000, 20);
+        let offsets: Vec<u64> = (0..25).map(|_| log.append(10)).collect();
+        let older = offsets
+            .iter()
+            .filter(|&&offset| log.is_in_older_half(offset))
+            .count();
+        assert_eq!(older, 13, "the one in the middle begins in the older half");
+        log.drop_oldest(10);
+        log.append(10);
+        let older = offsets
+            .iter()
+            .filter(|&&offset| log.is_in_older_half(offset))
+            .count();
+        assert_eq!(
+            older, 13,
+            "the dropped one is no longer there, the next is older now"
+        );
+    }
+}

@@ -1,0 +1,317 @@
+//! Store mode: nothing is lost, and a set that does not fit is refused.
+//!
+//! Items lie in a heap of segregated fits, and are found by chains of buckets (Lim 2015,
+//! §5.3.4). The version of a chain's first bucket tells readers of changes to all of it. What
+//! is freed is written over only after that version was raised, so that no reader returns it.
+
+use super::bucket::{self, Bucket, Entry, Writing};
+use super::chain::{Chains, Slot};
+use super::core::{Core, Found};
+use super::error::{Error, Result};
+use super::heap::Heap;
+use super::item::{self, Header};
+use super::key::HashedKey;
+use super::memory::{WORD, Words};
+use super::mode::Mode;
+use super::stats::{Event, Stats, Tally};
+use super::sync::{AtomicU64, Latch, Ordering};
+
+/// How large a store is.
+#[derive(Clone, Copy, Debug)]
+pub struct LosslessOptions {
+    /// Bytes of items, headers included.
+    pub heap_bytes: usize,
+    /// Buckets that chains begin with, of 15 entries and 128 bytes each.
+    pub buckets: usize,
+    /// Buckets for chains to grow by.
+    pub spare_buckets: usize,
+    /// What hashes of keys are computed with.
+    pub seed: u64,
+}
+
+impl LosslessOptions {
+    /// Returns the options of a store for `items` of some `item_bytes` each, key and value: 11
+    /// for a bucket, and a tenth of spare buckets.
+    ///
+    /// ```
+    /// use alluvium_hashes::mica::LosslessOptions;
+    /// let options = LosslessOptions::new(1_000_000, 16);
+    /// assert_eq!((options.buckets, options.spare_buckets), (90_910, 9_091));
+    /// ```
+    #[must_use]
+    pub fn new(items: usize, item_bytes: usize) -> LosslessOptions {
+        let buckets = items.div_ceil(ITEMS_PER_BUCKET).max(1);
+        LosslessOptions {
+            heap_bytes: items * (item_bytes + 2 * WORD).next_multiple_of(8).max(16),
+            buckets,
+            spare_buckets: buckets.div_ceil(10),
+            seed: 0,
+        }
+    }
+}
+
+/// Items for a bucket: then a tenth of spare buckets suffices.
+const ITEMS_PER_BUCKET: usize = 11;
+
+/// The most bytes of a heap.
+const MOST_BYTES: usize = 4 << 30;
+
+/// A partition in store mode.
+#[derive(Debug)]
+pub struct Lossless<M> {
+    words: Words<M>,
+    heap: Heap<M>,
+    chains: Chains<M>,
+    seed: u64,
+    most_words: usize,
+    typical_words: usize,
+    /// The bucket that is asked next for what has expired.
+    next: AtomicU64,
+    buckets: usize,
+    items: AtomicU64,
+    latch: Latch,
+    tally: Tally,
+}
+
+impl<M: Mode> Lossless<M> {
+    /// Returns an empty store.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when a size makes no sense, [`Error::Memory`] when the system gives
+    /// no memory.
+    pub fn new(options: &LosslessOptions) -> Result<Lossless<M>> {
+        let bad = |option, why: String| Err(Error::BadOption { option, why });
+        if !(1..=1 << 31).contains(&options.buckets) || options.spare_buckets > 1 << 31 {
+            return bad("buckets", format!("{} is not from 1 to 2^31", options.buckets));
+        }
+        if !(16..=MOST_BYTES).contains(&options.heap_bytes) {
+            let why = format!(
+                "{} is not from 16 to {MOST_BYTES}: take several partitions",
+                options.heap_bytes
+            );
+            return bad("heap_bytes", why);
+        }
+        let most_words = item::MAX_WORDS.min(options.heap_bytes / WORD);
+        let words = Words::reserve(Heap::<M>::words(options.heap_bytes))?;
+        Ok(Lossless {
+            heap: Heap::new(&words, most_words),
+            words,
+            chains: Chains::new(options.buckets, options.spare_buckets)?,
+            seed: options.seed,
+            most_words,
+            typical_words: options.heap_bytes / WORD / (options.buckets * ITEMS_PER_BUCKET),
+            next: AtomicU64::new(0),
+            buckets: options.buckets,
+            items: AtomicU64::new(0),
+            latch: Latch::default(),
+            tally: Tally::default(),
+        })
+    }
+
+    /// Returns the seed that hashes of keys are computed with.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Returns what was done so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.tally.stats()
+    }
+
+    /// Returns the items that there are, expired ones included.
+    #[must_use]
+    pub fn items(&self) -> usize {
+        self.items.load(Ordering::Relaxed) as usize
+    }
+
+    /// Returns the bytes of the heap: all, and those in use.
+    #[must_use]
+    pub fn heap_bytes(&self) -> (usize, usize) {
+        self.heap.bytes()
+    }
+
+    /// Returns the spare buckets: all, and those in use.
+    #[must_use]
+    pub fn spare_buckets(&self) -> (usize, usize) {
+        self.chains.spare()
+    }
+
+    /// Returns the bytes of memory that the store reaches in the end.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.words.len() * WORD + self.chains.bytes()
+    }
+
+    fn word(entry: Entry) -> usize {
+        entry.place() as usize / WORD
+    }
+
+    fn find_in(&self, first: usize, key: HashedKey<'_>) -> Option<Found> {
+        self.chains.find(first, bucket::tag(key.hash()), |place, entry| {
+            let at = Self::word(entry);
+            let header = Header::load(&self.words, at);
+            // Another thread may be writing over it: then the header is none.
+            if M::SHARED && at + header.needed() > self.words.len() {
+                return None;
+            }
+            let is_same =
+                header.key_len() == key.bytes().len() && self.words.equals(at + header.key_at(), key.bytes());
+            let Slot { bucket, slot } = place;
+            is_same.then_some(Found {
+                bucket,
+                slot,
+                entry,
+                at,
+                header,
+            })
+        })
+    }
+
+    /// Allocates an item and writes it. The caller has locked its chain.
+    fn write(&self, key: HashedKey<'_>, header: Header, (value, expires_at): (&[u8], u64)) -> Result<Entry> {
+        let needed = header.needed();
+        let at = self.heap.allocate(&self.words, needed).ok_or(Error::OutOfSpace {
+            bytes: needed * WORD,
+            capacity: self.heap.bytes().0,
+        })?;
+        item::write(&self.words, at, needed, header, (key.bytes(), value, expires_at));
+        Ok(Entry::new(bucket::tag(key.hash()), (at * WORD) as u64))
+    }
+
+    /// Takes an item out of its chain, and frees it. The caller has locked the chain.
+    fn remove(&self, first: usize, at: Slot, entry: Entry) {
+        self.chains.remove(first, at);
+        self.heap.free(&self.words, Self::word(entry));
+        self.items
+            .store(self.items.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+    }
+
+    /// Returns an item of a chain that has expired.
+    fn expired(&self, first: usize, now: u64) -> Option<(Slot, Entry)> {
+        let mut number = Some(first);
+        while let Some(bucket) = number {
+            for slot in 0..bucket::WAYS {
+                let Some(entry) = self.chains.bucket(bucket).entry(slot) else {
+                    continue;
+                };
+                let at = Self::word(entry);
+                if item::has_expired(&self.words, at, Header::load(&self.words, at), now) {
+                    return Some((Slot { bucket, slot }, entry));
+                }
+            }
+            number = self.chains.bucket(bucket).next();
+        }
+        None
+    }
+}
+
+impl<M: Mode> Core for Lossless<M> {
+    type Mode = M;
+
+    fn words(&self) -> &Words<M> {
+        &self.words
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    #[inline(always)]
+    fn bucket(&self, hash: u64) -> &Bucket {
+        self.chains.bucket(self.chains.first(hash))
+    }
+
+    #[inline]
+    fn prefetch_item(&self, key: HashedKey<'_>) {
+        let bucket = self.bucket(key.hash());
+        let slots = bucket.matches(bucket::tag(key.hash()));
+        if slots != 0
+            && let Some(entry) = bucket.entry(slots.trailing_zeros() as usize)
+        {
+            self.words.prefetch(Self::word(entry), self.typical_words);
+        } else if let Some(next) = bucket.next() {
+            self.chains.bucket(next).prefetch();
+        }
+    }
+
+    #[inline]
+    fn find(&self, key: HashedKey<'_>) -> Option<Found> {
+        self.find_in(self.chains.first(key.hash()), key)
+    }
+
+    /// Returns whether it is still there: the version of the chain says that alone.
+    #[inline(always)]
+    fn holds(&self, _found: Found) -> bool {
+        true
+    }
+
+    fn touch(&self, _key: HashedKey<'_>, found: Found, _now: u64) -> Found {
+        found
+    }
+
+    fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, _now: u64) -> Result<()> {
+        let header = Header::new(key.bytes(), value, expires_at)?;
+        if header.needed() > self.most_words {
+            let (what, bytes, most) = ("an item", header.needed() * WORD, self.most_words * WORD);
+            return Err(Error::TooLarge { what, bytes, most });
+        }
+        let first = self.chains.first(key.hash());
+        let _writing: Writing<'_, M> = Writing::begin(&self.latch, self.chains.bucket(first));
+        if let Some(found) = self.find_in(first, key) {
+            if header.needed() <= self.heap.allocated(&self.words, found.at) {
+                let parts = (key.bytes(), value, expires_at);
+                item::write(&self.words, found.at, header.needed(), header, parts);
+                self.tally.count(Event::UpdateInPlace);
+            } else {
+                let entry = self.write(key, header, (value, expires_at))?;
+                self.chains.bucket(found.bucket).replace(found.slot, Some(entry));
+                self.heap.free(&self.words, found.at);
+            }
+        } else {
+            let entry = self.write(key, header, (value, expires_at))?;
+            let Some(at) = self.chains.empty_slot(first) else {
+                self.heap.free(&self.words, Self::word(entry));
+                let spare = self.chains.spare().0;
+                return Err(Error::OutOfBuckets { spare });
+            };
+            self.chains.bucket(at.bucket).replace(at.slot, Some(entry));
+            self.items
+                .store(self.items.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+        self.tally.count(Event::Set);
+        Ok(())
+    }
+
+    fn delete(&self, key: HashedKey<'_>, now: u64) -> bool {
+        let first = self.chains.first(key.hash());
+        let _writing: Writing<'_, M> = Writing::begin(&self.latch, self.chains.bucket(first));
+        let Some(found) = self.find_in(first, key) else {
+            return false;
+        };
+        let was_live = !item::has_expired(&self.words, found.at, found.header, now);
+        let at = Slot {
+            bucket: found.bucket,
+            slot: found.slot,
+        };
+        self.remove(first, at, found.entry);
+        self.tally.count(Event::Delete);
+        was_live
+    }
+
+    fn reclaim(&self, now: u64, buckets: usize) -> usize {
+        let mut freed = 0;
+        for _ in 0..buckets.min(self.buckets) {
+            let first = self.next.load(Ordering::Relaxed) as usize % self.buckets;
+            self.next.store(first as u64 + 1, Ordering::Relaxed);
+            let _writing: Writing<'_, M> = Writing::begin(&self.latch, self.chains.bucket(first));
+            while let Some((at, entry)) = self.expired(first, now) {
+                self.remove(first, at, entry);
+                self.tally.count(Event::Drop);
+                freed += 1;
+            }
+        }
+        freed
+    }
+}

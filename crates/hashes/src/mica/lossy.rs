@@ -1,0 +1,456 @@
+//! Cache mode: items in a circular log, found by an index that forgets.
+//!
+//! A set never looks for another slot than one of its key's bucket: where all are taken, one
+//! item is no longer found (Lim 2015, §5.3.3). Entries may lead to what is no longer in the
+//! log; that is told by their offset.
+
+use super::bucket::{self, Bucket, Entry, Writing};
+use super::core::{Core, Found};
+use super::error::{Error, Result};
+use super::item::{self, Header};
+use super::key::HashedKey;
+use super::log::Log;
+use super::memory::{Buckets, WORD, Words};
+use super::mode::Mode;
+use super::policy::{Candidate, Eviction, Ring, score};
+use super::stats::{Event, Stats, Tally};
+use super::sweep::Sweep;
+use super::sync::Latch;
+
+/// How large a cache is, and what it evicts.
+#[derive(Clone, Copy, Debug)]
+pub struct LossyOptions {
+    /// Bytes of items, headers included.
+    pub log_bytes: usize,
+    /// Buckets of the index, of 15 entries and 128 bytes each.
+    pub buckets: usize,
+    /// Bytes of the longest item, header included. As many lie unused behind the log.
+    pub longest_item_bytes: usize,
+    /// What is evicted first.
+    pub eviction: Eviction,
+    /// Bits of an offset, at most 48, and 47 for S3-FIFO. Fewer make offsets wrap early, for
+    /// tests.
+    pub offset_bits: u32,
+    /// What hashes of keys are computed with.
+    pub seed: u64,
+}
+
+impl LossyOptions {
+    /// Returns the options of a cache for this many bytes of items, of some `item_bytes` each,
+    /// key and value.
+    ///
+    /// ```
+    /// use alluvium_hashes::mica::LossyOptions;
+    /// let options = LossyOptions::new(1 << 20, 64);
+    /// assert!(options.buckets > 1000);
+    /// ```
+    #[must_use]
+    pub fn new(log_bytes: usize, item_bytes: usize) -> LossyOptions {
+        let items = log_bytes / (item_bytes + WORD);
+        LossyOptions {
+            log_bytes: log_bytes.next_multiple_of(WORD),
+            buckets: items.div_ceil(ITEMS_PER_BUCKET).max(1),
+            longest_item_bytes: usize::MAX,
+            eviction: Eviction::default(),
+            offset_bits: bucket::PLACE_BITS - 1,
+            seed: 0,
+        }
+    }
+}
+
+/// Items that a bucket gets on average: then an item costs 16 bytes more than key and value,
+/// and 3 in 100 are evicted by another of their bucket before their time.
+pub(super) const ITEMS_PER_BUCKET: usize = 12;
+
+/// The part of the memory that is S3-FIFO's small log.
+const SMALL_PART: usize = 10;
+
+/// The fewest words of a log.
+const LEAST_WORDS: usize = if cfg!(alluvium_model_check) { 8 } else { 64 };
+
+/// A partition in cache mode.
+#[derive(Debug)]
+pub struct Lossy<M> {
+    pub(super) words: Words<M>,
+    pub(super) buckets: Buckets<M>,
+    pub(super) logs: [Log<M>; 2],
+    pub(super) eviction: Eviction,
+    /// The bit of a place that says which log; behind the last bit if there is one only.
+    ring_bit: u32,
+    /// Up to this age an entry of each log is worth keeping.
+    pub(super) worth: [u64; 2],
+    pub(super) seed: u64,
+    /// The most words of an item.
+    most_words: usize,
+    /// The words of an item for which log and index fit each other.
+    typical_words: usize,
+    pub(super) sweep: Sweep,
+    pub(super) latch: Latch,
+    pub(super) tally: Tally,
+}
+
+impl<M: Mode> Lossy<M> {
+    /// Returns an empty cache.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when sizes do not fit each other, [`Error::Memory`] when the system
+    /// gives none.
+    pub fn new(options: &LossyOptions) -> Result<Lossy<M>> {
+        let has_two = options.eviction == Eviction::S3Fifo;
+        let shares = shares(options, has_two)?;
+        let span = |len: usize| len.next_power_of_two() as u64;
+        let ghosts = if has_two { shares[1] as u64 } else { 0 };
+        let worth = [span(shares[0]) + ghosts, span(shares[1])];
+        let most_words = most_words(options, shares[usize::from(has_two)]);
+        let sweep = Sweep::new(options, worth[0].max(worth[1]), most_words * WORD)?;
+        // Behind each log, the rest of an item that begins before its end.
+        let words = shares.map(|share| share / WORD + most_words.min(share / 2 / WORD));
+        let log = |base, at: usize| Log::new(base, shares[at], options.offset_bits);
+        Ok(Lossy {
+            words: Words::reserve(words[0] + if has_two { words[1] } else { 0 })?,
+            buckets: Buckets::reserve(options.buckets)?,
+            logs: [log(0, 0), log(words[0], 1)],
+            eviction: options.eviction,
+            ring_bit: bucket::PLACE_BITS - u32::from(has_two),
+            worth,
+            seed: options.seed,
+            most_words,
+            typical_words: options.log_bytes / WORD / (options.buckets * ITEMS_PER_BUCKET),
+            sweep,
+            latch: Latch::default(),
+            tally: Tally::default(),
+        })
+    }
+
+    /// Returns the seed that hashes of keys are computed with.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// Returns what was done so far.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.tally.stats()
+    }
+
+    /// Returns the bytes of memory that the cache reaches in the end.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.words.len() * WORD + size_of_val(self.buckets.all())
+    }
+
+    #[inline(always)]
+    pub(super) fn ring(&self, entry: Entry) -> Ring {
+        if entry.place() >> self.ring_bit == 0 {
+            Ring::First
+        } else {
+            Ring::Main
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn log(&self, entry: Entry) -> &Log<M> {
+        &self.logs[(entry.place() >> self.ring_bit) as usize]
+    }
+
+    /// Returns the entry of a new item at `offset`.
+    #[inline]
+    pub(super) fn entry(&self, tag: u64, ring: Ring, offset: u64) -> Entry {
+        let place = offset | if ring == Ring::Main { 1 << self.ring_bit } else { 0 };
+        Entry::new(tag, place)
+    }
+
+    #[inline(always)]
+    pub(super) fn number(&self, hash: u64) -> usize {
+        bucket::number(hash, self.buckets.all().len())
+    }
+
+    #[inline(always)]
+    fn find_in(&self, number: usize, key: HashedKey<'_>) -> Option<Found> {
+        let bucket = &self.buckets.all()[number];
+        let tag = bucket::tag(key.hash());
+        let mut slots = bucket.matches(tag);
+        while slots != 0 {
+            let slot = slots.trailing_zeros() as usize;
+            slots &= slots - 1;
+            let Some(entry) = bucket.entry(slot) else { continue };
+            let log = self.log(entry);
+            if entry.tag() != tag || !log.holds(entry.place()) {
+                continue;
+            }
+            let at = log.word(entry.place());
+            let header = Header::load(&self.words, at);
+            // Another thread may be writing over it: then the header is none.
+            if M::SHARED && at + header.needed() > self.words.len() {
+                continue;
+            }
+            if header.key_len() == key.bytes().len() && self.words.equals(at + header.key_at(), key.bytes()) {
+                return Some(Found {
+                    bucket: number,
+                    slot,
+                    entry,
+                    at,
+                    header,
+                });
+            }
+        }
+        None
+    }
+
+    /// Records an access to what was found; the caller has excluded other writers, and locked
+    /// the bucket. Returns where the item is now.
+    fn accessed(&self, found: Found, now: u64) -> Found {
+        let bucket = &self.buckets.all()[found.bucket];
+        let moves = match self.eviction {
+            Eviction::Fifo => false,
+            Eviction::Lru => true,
+            Eviction::ApproximateLru => self.logs[0].is_in_older_half(found.entry.place()),
+            Eviction::S3Fifo => {
+                self.count_access(bucket, found);
+                false
+            }
+        };
+        if !moves {
+            return found;
+        }
+        let words = item::allocated(&self.words, found.at);
+        let offset = self.append(Ring::First, words, found.bucket, now);
+        let at = self.logs[0].word(offset);
+        self.words.copy(found.at, at, words);
+        let entry = self.entry(found.entry.tag(), Ring::First, offset);
+        bucket.replace(found.slot, Some(entry));
+        self.tally.count(Event::Move);
+        Found { entry, at, ..found }
+    }
+
+    /// Counts an access in the entry, whether the bucket is locked or not.
+    #[inline]
+    fn count_access(&self, bucket: &Bucket, found: Found) {
+        let accesses = found.entry.accesses();
+        if accesses < 3 {
+            let counted = found.entry.with_accesses(accesses + 1);
+            bucket.exchange::<M>(found.slot, found.entry, Some(counted));
+        }
+    }
+
+    /// Forgets a ghost of the key, if there is one: an entry with its tag that leads to what
+    /// was dropped from the small log a while ago. Returns whether there was.
+    fn take_ghost(&self, bucket: &Bucket, tag: u64) -> bool {
+        if self.eviction != Eviction::S3Fifo {
+            return false;
+        }
+        let mut slots = bucket.matches(tag);
+        while slots != 0 {
+            let slot = slots.trailing_zeros() as usize;
+            slots &= slots - 1;
+            let Some(entry) = bucket.entry(slot) else { continue };
+            let age = self.logs[0].age(entry.place());
+            let is_ghost = self.ring(entry) == Ring::First && !self.logs[0].holds(entry.place());
+            if is_ghost && age <= self.worth[0] {
+                bucket.replace(slot, None);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Returns the slot for a new entry, and whether it had one that led to an item.
+    fn choose_slot(&self, bucket: &Bucket) -> (usize, bool) {
+        let mut best = (0, 0, false);
+        for slot in 0..bucket::WAYS {
+            let Some(entry) = bucket.entry(slot) else {
+                return (slot, false);
+            };
+            let (log, ring) = (self.log(entry), self.ring(entry));
+            let (age, is_held) = (log.age(entry.place()), log.holds(entry.place()));
+            let accesses = entry.accesses();
+            let score = score(Candidate {
+                ring,
+                is_held,
+                accesses,
+                age,
+            });
+            if score >= best.0 {
+                best = (score, slot, is_held);
+            }
+        }
+        (best.1, best.2)
+    }
+
+    /// Writes a new item; the caller has excluded other writers, and locked the bucket.
+    fn insert(
+        &self,
+        number: usize,
+        key: HashedKey<'_>,
+        header: Header,
+        (value, expires_at, now): (&[u8], u64, u64),
+    ) {
+        let (bucket, tag, words) = (
+            &self.buckets.all()[number],
+            bucket::tag(key.hash()),
+            header.needed(),
+        );
+        let is_long = words * WORD > self.logs[0].len() / 2;
+        let ring = if self.take_ghost(bucket, tag) {
+            self.tally.count(Event::Return);
+            Ring::Main
+        } else if is_long {
+            Ring::Main
+        } else {
+            Ring::First
+        };
+        let offset = self.append(ring, words, number, now);
+        let at = self.logs[ring as usize].word(offset);
+        item::write(&self.words, at, words, header, (key.bytes(), value, expires_at));
+        let (slot, displaces) = self.choose_slot(bucket);
+        if displaces {
+            self.tally.count(Event::Displace);
+        }
+        bucket.replace(slot, Some(self.entry(tag, ring, offset)));
+    }
+}
+
+impl<M: Mode> Core for Lossy<M> {
+    type Mode = M;
+
+    fn words(&self) -> &Words<M> {
+        &self.words
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    #[inline(always)]
+    fn bucket(&self, hash: u64) -> &Bucket {
+        &self.buckets.all()[self.number(hash)]
+    }
+
+    #[inline]
+    fn prefetch_item(&self, key: HashedKey<'_>) {
+        let bucket = self.bucket(key.hash());
+        let slots = bucket.matches(bucket::tag(key.hash()));
+        if slots != 0
+            && let Some(entry) = bucket.entry(slots.trailing_zeros() as usize)
+        {
+            self.words
+                .prefetch(self.log(entry).word(entry.place()), self.typical_words);
+        }
+    }
+
+    #[inline]
+    fn find(&self, key: HashedKey<'_>) -> Option<Found> {
+        self.find_in(self.number(key.hash()), key)
+    }
+
+    #[inline(always)]
+    fn holds(&self, found: Found) -> bool {
+        self.log(found.entry).holds(found.entry.place())
+    }
+
+    fn touch(&self, key: HashedKey<'_>, found: Found, now: u64) -> Found {
+        match self.eviction {
+            Eviction::Fifo => found,
+            Eviction::S3Fifo => {
+                self.count_access(self.bucket(key.hash()), found);
+                found
+            }
+            Eviction::ApproximateLru if !self.logs[0].is_in_older_half(found.entry.place()) => found,
+            Eviction::Lru | Eviction::ApproximateLru => {
+                let number = self.number(key.hash());
+                let bucket = &self.buckets.all()[number];
+                // While another thread writes, readers do not wait: accesses are a sample then.
+                let Some(_writing) = Writing::<M>::try_begin(&self.latch, bucket) else {
+                    return found;
+                };
+                // It may have been moved or dropped since it was found.
+                match self.find_in(number, key) {
+                    Some(found) => self.accessed(found, now),
+                    None => found,
+                }
+            }
+        }
+    }
+
+    fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
+        let header = Header::new(key.bytes(), value, expires_at)?;
+        let needed = header.needed();
+        if needed > self.most_words {
+            let (what, bytes, most) = ("an item", needed * WORD, self.most_words * WORD);
+            return Err(Error::TooLarge { what, bytes, most });
+        }
+        let number = self.number(key.hash());
+        let bucket = &self.buckets.all()[number];
+        let _writing: Writing<'_, M> = Writing::begin(&self.latch, bucket);
+        self.tally.count(Event::Set);
+        if let Some(found) = self.find_in(number, key) {
+            let allocated = item::allocated(&self.words, found.at);
+            if needed <= allocated {
+                let parts = (key.bytes(), value, expires_at);
+                item::write(&self.words, found.at, allocated, header, parts);
+                self.tally.count(Event::UpdateInPlace);
+                self.accessed(found, now);
+                return Ok(());
+            }
+            bucket.replace(found.slot, None);
+        }
+        self.insert(number, key, header, (value, expires_at, now));
+        Ok(())
+    }
+
+    fn delete(&self, key: HashedKey<'_>, now: u64) -> bool {
+        let number = self.number(key.hash());
+        let bucket = &self.buckets.all()[number];
+        let _writing: Writing<'_, M> = Writing::begin(&self.latch, bucket);
+        let Some(found) = self.find_in(number, key) else {
+            return false;
+        };
+        let was_live = !item::has_expired(&self.words, found.at, found.header, now);
+        bucket.replace(found.slot, None);
+        self.tally.count(Event::Delete);
+        was_live
+    }
+
+    /// Frees nothing: what has expired leaves the log when it is the oldest.
+    fn reclaim(&self, _now: u64, _buckets: usize) -> usize {
+        0
+    }
+}
+
+/// Returns the most words of an item, of which the larger log holds at least two.
+fn most_words(options: &LossyOptions, log_bytes: usize) -> usize {
+    (options.longest_item_bytes.min(log_bytes / 2) / WORD).min(item::MAX_WORDS)
+}
+
+/// Returns the bytes of the first and of the main log.
+fn shares(options: &LossyOptions, has_two: bool) -> Result<[usize; 2]> {
+    let bad = |option, why: String| Err(Error::BadOption { option, why });
+    let most_bits = bucket::PLACE_BITS - u32::from(has_two);
+    if options.buckets == 0 || options.buckets > 1 << 32 {
+        return bad("buckets", format!("{} is not from 1 to 2^32", options.buckets));
+    }
+    if !(8..=most_bits).contains(&options.offset_bits) {
+        return bad(
+            "offset_bits",
+            format!("{} is not from 8 to {most_bits}", options.offset_bits),
+        );
+    }
+    let least = LEAST_WORDS * WORD;
+    if options.log_bytes < least || !options.log_bytes.is_multiple_of(WORD) {
+        let why = format!("{} is no multiple of {WORD}, at least {least}", options.log_bytes);
+        return bad("log_bytes", why);
+    }
+    if options.log_bytes as u64 > 1 << (options.offset_bits - 2) {
+        let why = format!(
+            "{} is more than a quarter of what offsets of {} bits count: take a smaller log or more bits",
+            options.log_bytes, options.offset_bits
+        );
+        return bad("log_bytes", why);
+    }
+    if !has_two {
+        return Ok([options.log_bytes; 2]);
+    }
+    let small = (options.log_bytes / SMALL_PART).next_multiple_of(WORD);
+    Ok([small, options.log_bytes - small])
+}

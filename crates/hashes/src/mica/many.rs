@@ -1,0 +1,135 @@
+//! Many keys at once, in partitions that other threads read and write meanwhile.
+
+use super::bucket::partition;
+use super::core::{Core, read};
+use super::error::Result;
+use super::item::NEVER;
+use super::key::HashedKey;
+use super::pipeline::{self, Burst};
+use std::borrow::Borrow;
+use std::marker::PhantomData;
+
+/// Whether accesses count for what is evicted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Accesses {
+    Counted,
+    Ignored,
+}
+
+/// Looks up keys as a pipeline, each in its partition.
+pub(super) fn get_many<C: Core, T: Borrow<C>>(
+    tables: &[T],
+    keys: &[HashedKey<'_>],
+    (now, accesses): (u64, Accesses),
+    respond: impl FnMut(usize, Option<&[u8]>),
+) {
+    let (value, hits, table) = (Vec::new(), 0, PhantomData);
+    let mut lookups = Lookups {
+        tables,
+        keys,
+        now,
+        accesses,
+        respond,
+        value,
+        hits,
+        table,
+    };
+    pipeline::run(&mut lookups, keys.len());
+    // Only sums over partitions are told.
+    tables[0].borrow().tally().read(keys.len() as u64, lookups.hits);
+}
+
+/// Returns the partition of a key.
+#[inline(always)]
+pub(super) fn table<C, T: Borrow<C>>(tables: &[T], hash: u64) -> &C {
+    tables[partition(hash, tables.len())].borrow()
+}
+
+/// A burst of lookups in shared partitions.
+struct Lookups<'a, 'b, C, T, R> {
+    tables: &'a [T],
+    keys: &'a [HashedKey<'b>],
+    now: u64,
+    accesses: Accesses,
+    respond: R,
+    value: Vec<u8>,
+    hits: u64,
+    table: PhantomData<C>,
+}
+
+impl<C: Core, T: Borrow<C>, R: FnMut(usize, Option<&[u8]>)> Burst for Lookups<'_, '_, C, T, R> {
+    #[inline(always)]
+    fn prefetch_bucket(&mut self, number: usize) {
+        let hash = self.keys[number].hash();
+        table::<C, T>(self.tables, hash).bucket(hash).prefetch();
+    }
+
+    #[inline(always)]
+    fn prefetch_item(&mut self, number: usize) {
+        let key = self.keys[number];
+        table::<C, T>(self.tables, key.hash()).prefetch_item(key);
+    }
+
+    #[inline(always)]
+    fn execute(&mut self, number: usize) {
+        let key = self.keys[number];
+        let table = table::<C, T>(self.tables, key.hash());
+        let found = read(table, key, self.now, &mut self.value);
+        if let Some(found) = found {
+            self.hits += 1;
+            if self.accesses == Accesses::Counted {
+                table.touch(key, found, self.now);
+            }
+        }
+        (self.respond)(number, found.is_some().then_some(&self.value));
+    }
+}
+
+/// Sets keys to values as a pipeline, each in its partition.
+pub(super) fn set_many<C: Core, T: Borrow<C>>(
+    tables: &[T],
+    items: &[(HashedKey<'_>, &[u8])],
+    now: u64,
+    respond: impl FnMut(usize, Result<()>),
+) {
+    pipeline::run(
+        &mut Sets {
+            tables,
+            items,
+            now,
+            respond,
+            table: PhantomData,
+        },
+        items.len(),
+    );
+}
+
+/// A burst of sets in shared partitions.
+struct Sets<'a, 'b, C, T, R> {
+    tables: &'a [T],
+    items: &'a [(HashedKey<'b>, &'b [u8])],
+    now: u64,
+    respond: R,
+    table: PhantomData<C>,
+}
+
+impl<C: Core, T: Borrow<C>, R: FnMut(usize, Result<()>)> Burst for Sets<'_, '_, C, T, R> {
+    #[inline(always)]
+    fn prefetch_bucket(&mut self, number: usize) {
+        let hash = self.items[number].0.hash();
+        table::<C, T>(self.tables, hash).bucket(hash).prefetch();
+    }
+
+    #[inline(always)]
+    fn prefetch_item(&mut self, number: usize) {
+        let key = self.items[number].0;
+        table::<C, T>(self.tables, key.hash()).prefetch_item(key);
+    }
+
+    #[inline(always)]
+    fn execute(&mut self, number: usize) {
+        let (key, value) = self.items[number];
+        let set = table::<C, T>(self.tables, key.hash()).set(key, value, NEVER, self.now);
+        (self.respond)(number, set);
+    }
+}

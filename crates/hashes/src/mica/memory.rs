@@ -1,0 +1,303 @@
+//! The memory of a partition, and every pointer into it: words for items, buckets for the
+//! index.
+//!
+//! Both are anonymous memory, in huge pages where the system has them and in small ones
+//! otherwise. In shared modes every access is atomic, word by word: readers may see a mixture
+//! of old and new words, and find that out by the versions and offsets around them (M4). In
+//! exclusive mode the same words are copied as plain memory.
+
+use super::bucket::Bucket;
+#[cfg(not(alluvium_model_check))]
+use super::error::Error;
+use super::error::Result;
+use super::mode::Mode;
+use super::sync::{AtomicU32, Ordering};
+use std::marker::PhantomData;
+
+#[cfg(not(alluvium_model_check))]
+use alluvium_storage::memory::Anonymous;
+
+/// The bytes of a word: items begin at multiples of it.
+pub(super) const WORD: usize = size_of::<u32>();
+
+/// Up to this many bytes are copied and compared word by word in every mode: a call costs more.
+const SHORT: usize = 32;
+
+/// Words of a line of the processor's cache.
+const LINE: usize = 16;
+
+/// Words that are asked for early, of a longer item.
+const MOST_PREFETCHED: usize = 4 * LINE;
+
+/// Words for items, zero at first.
+#[derive(Debug)]
+pub struct Words<M> {
+    #[cfg(not(alluvium_model_check))]
+    memory: Anonymous,
+    #[cfg(alluvium_model_check)]
+    memory: Box<[AtomicU32]>,
+    mode: PhantomData<M>,
+}
+
+impl<M: Mode> Words<M> {
+    /// Returns `count` zero words.
+    #[cfg(not(alluvium_model_check))]
+    pub(super) fn reserve(count: usize) -> Result<Words<M>> {
+        let memory = reserve(count.checked_mul(WORD))?;
+        let mode = PhantomData;
+        Ok(Words { memory, mode })
+    }
+
+    /// Returns `count` zero words.
+    #[cfg(alluvium_model_check)]
+    pub(super) fn reserve(count: usize) -> Result<Words<M>> {
+        let memory = (0..count).map(|_| AtomicU32::new(0)).collect();
+        let mode = PhantomData;
+        Ok(Words { memory, mode })
+    }
+
+    #[cfg(not(alluvium_model_check))]
+    #[inline(always)]
+    fn all(&self) -> &[AtomicU32] {
+        // SAFETY: the reservation has `len` bytes, is aligned to a page, initialised (zero at
+        // first), and lives as long as `self`. Words are reached as atomics, or as plain memory
+        // where one thread alone reaches them (exclusive mode, which is not `Sync`).
+        unsafe { std::slice::from_raw_parts(self.memory.start().as_ptr().cast(), self.memory.len() / WORD) }
+    }
+
+    #[cfg(alluvium_model_check)]
+    fn all(&self) -> &[AtomicU32] {
+        &self.memory
+    }
+
+    /// Returns how many words there are.
+    pub(super) fn len(&self) -> usize {
+        self.all().len()
+    }
+
+    /// Returns the word at `at`.
+    #[inline(always)]
+    pub(super) fn load(&self, at: usize) -> u32 {
+        self.all()[at].load(Ordering::Relaxed)
+    }
+
+    /// Writes the word at `at`.
+    #[inline(always)]
+    pub(super) fn store(&self, at: usize, word: u32) {
+        self.all()[at].store(word, Ordering::Relaxed);
+    }
+
+    /// Returns two words at `at` as one number, the lower half first.
+    #[inline]
+    pub(super) fn load_pair(&self, at: usize) -> u64 {
+        u64::from(self.load(at)) | u64::from(self.load(at + 1)) << 32
+    }
+
+    /// Writes a number as two words at `at`, the lower half first.
+    #[inline]
+    pub(super) fn store_pair(&self, at: usize, pair: u64) {
+        self.store(at, pair as u32);
+        self.store(at + 1, (pair >> 32) as u32);
+    }
+
+    /// Writes bytes from the word `at` on. What is left of the last word is undefined.
+    #[inline]
+    pub(super) fn write(&self, at: usize, bytes: &[u8]) {
+        let words = &self.all()[at..at + bytes.len().div_ceil(WORD)];
+        if !M::SHARED && bytes.len() > SHORT {
+            // SAFETY: the words are inside the reservation, and this thread alone reaches them:
+            // the mode is exclusive. `bytes` is no part of them: no reference to them is handed
+            // out while the partition can be written (`Words::bytes`).
+            unsafe {
+                let target = words.as_ptr().cast::<u8>().cast_mut();
+                target.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            }
+            return;
+        }
+        let (whole, rest) = bytes.as_chunks::<WORD>();
+        for (word, bytes) in words.iter().zip(whole) {
+            word.store(u32::from_ne_bytes(*bytes), Ordering::Relaxed);
+        }
+        if !rest.is_empty() {
+            words[whole.len()].store(partial(rest), Ordering::Relaxed);
+        }
+    }
+
+    /// Copies bytes from the word `at` on. In shared modes they may be a mixture.
+    #[inline]
+    pub(super) fn read(&self, at: usize, bytes: &mut [u8]) {
+        let words = &self.all()[at..at + bytes.len().div_ceil(WORD)];
+        let (whole, rest) = bytes.as_chunks_mut::<WORD>();
+        for (word, bytes) in words.iter().zip(whole.iter_mut()) {
+            *bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        if !rest.is_empty() {
+            let last = words[whole.len()].load(Ordering::Relaxed).to_ne_bytes();
+            rest.copy_from_slice(&last[..rest.len()]);
+        }
+    }
+
+    /// Returns whether the bytes from the word `at` on are these.
+    #[inline]
+    pub(super) fn equals(&self, at: usize, bytes: &[u8]) -> bool {
+        let words = &self.all()[at..at + bytes.len().div_ceil(WORD)];
+        let (whole, rest) = bytes.as_chunks::<WORD>();
+        let equal = |(word, bytes): (&AtomicU32, &[u8; WORD])| {
+            word.load(Ordering::Relaxed) == u32::from_ne_bytes(*bytes)
+        };
+        words.iter().zip(whole).all(equal)
+            && (rest.is_empty()
+                || words[whole.len()].load(Ordering::Relaxed).to_ne_bytes()[..rest.len()] == *rest)
+    }
+
+    /// Copies words to a place before or behind them. Ranges may overlap if the target is
+    /// before.
+    #[inline]
+    pub(super) fn copy(&self, from: usize, to: usize, count: usize) {
+        let (source, target) = (&self.all()[from..from + count], &self.all()[to..to + count]);
+        for (source, target) in source.iter().zip(target) {
+            target.store(source.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns bytes in place.
+    ///
+    /// # Safety
+    /// The mode is exclusive, and nothing is written while the slice lives.
+    #[cfg(not(alluvium_model_check))]
+    #[inline]
+    pub(super) unsafe fn bytes(&self, at: usize, len: usize) -> &[u8] {
+        const { assert!(!M::SHARED, "only an exclusive partition hands out its memory") };
+        let words = &self.all()[at..at + len.div_ceil(WORD)];
+        // SAFETY: inside the reservation; not written meanwhile, as the caller promises.
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), len) }
+    }
+
+    /// Asks for the lines of the words from `at` on. The processor follows long ones by itself.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, at: usize, count: usize) {
+        let last = count.clamp(1, MOST_PREFETCHED) - 1;
+        for ahead in (0..last).step_by(LINE).chain([last]) {
+            if let Some(word) = self.all().get(at + ahead) {
+                alluvium_base::prefetch_line(word);
+            }
+        }
+    }
+}
+
+/// Returns fewer bytes than a word has as a word, filled with zeros.
+#[inline]
+fn partial(rest: &[u8]) -> u32 {
+    let mut last = [0; WORD];
+    last[..rest.len()].copy_from_slice(rest);
+    u32::from_ne_bytes(last)
+}
+
+/// The buckets of an index, empty at first.
+#[derive(Debug)]
+pub(super) struct Buckets<M> {
+    #[cfg(not(alluvium_model_check))]
+    memory: Anonymous,
+    #[cfg(alluvium_model_check)]
+    memory: Box<[Bucket]>,
+    mode: PhantomData<M>,
+}
+
+impl<M: Mode> Buckets<M> {
+    /// Returns `count` empty buckets.
+    #[cfg(not(alluvium_model_check))]
+    pub(super) fn reserve(count: usize) -> Result<Buckets<M>> {
+        let memory = reserve(count.checked_mul(size_of::<Bucket>()))?;
+        let mode = PhantomData;
+        Ok(Buckets { memory, mode })
+    }
+
+    /// Returns `count` empty buckets.
+    #[cfg(alluvium_model_check)]
+    pub(super) fn reserve(count: usize) -> Result<Buckets<M>> {
+        let memory = (0..count).map(|_| Bucket::default()).collect();
+        let mode = PhantomData;
+        Ok(Buckets { memory, mode })
+    }
+
+    /// Returns all buckets.
+    #[cfg(not(alluvium_model_check))]
+    #[inline(always)]
+    pub(super) fn all(&self) -> &[Bucket] {
+        // SAFETY: the reservation has `len` bytes, is aligned to a page, and lives as long as
+        // `self`. A bucket is made of atomics only, for which zeros are valid.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.memory.start().as_ptr().cast(),
+                self.memory.len() / size_of::<Bucket>(),
+            )
+        }
+    }
+
+    /// Returns all buckets.
+    #[cfg(alluvium_model_check)]
+    pub(super) fn all(&self) -> &[Bucket] {
+        &self.memory
+    }
+}
+
+/// Reserves memory, and asks for huge pages.
+#[cfg(not(alluvium_model_check))]
+fn reserve(len: Option<usize>) -> Result<Anonymous> {
+    let refused = |why: String| Error::Memory { why };
+    let len = len.ok_or_else(|| refused("more bytes than a machine addresses".to_owned()))?;
+    let memory = Anonymous::reserve(len).map_err(|error| refused(error.to_string()))?;
+    memory.prefer_huge_pages(0, len);
+    Ok(memory)
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::super::mode::{Crew, Erew};
+    use super::*;
+
+    fn round_trip<M: Mode>() {
+        let words = Words::<M>::reserve(4096).unwrap();
+        let mut random = fastrand::Rng::with_seed(1);
+        for len in (0..80).chain([1000, 1023, 1024]) {
+            let (at, bytes) = (
+                random.usize(..1000),
+                (0..len).map(|_| random.u8(..)).collect::<Vec<u8>>(),
+            );
+            words.write(at, &bytes);
+            let mut copy = vec![0; len];
+            words.read(at, &mut copy);
+            assert_eq!(copy, bytes);
+            assert!(words.equals(at, &bytes));
+            if let Some(last) = copy.last_mut() {
+                *last ^= 1;
+                assert!(!words.equals(at, &copy), "the last byte counts, length {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_of_any_length_come_back_in_both_ways_of_access() {
+        round_trip::<Erew>();
+        round_trip::<Crew>();
+    }
+
+    #[test]
+    fn words_move_down_over_themselves() {
+        let words = Words::<Erew>::reserve(64).unwrap();
+        (0..20).for_each(|at| words.store(at + 3, at as u32));
+        words.copy(3, 1, 20);
+        assert!((0..20).all(|at| words.load(at + 1) == at as u32));
+        words.store_pair(40, u64::MAX - 6);
+        assert_eq!(words.load_pair(40), u64::MAX - 6);
+        // SAFETY: exclusive, and nothing is written meanwhile.
+        assert_eq!(unsafe { words.bytes(1, 8) }, [0, 0, 0, 0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn memory_that_cannot_be_had_is_an_error() {
+        let refused = Words::<Erew>::reserve(usize::MAX).unwrap_err();
+        assert!(refused.to_string().contains("memory"), "{refused}");
+        assert!(Buckets::<Erew>::reserve(1 << 50).is_err());
+    }
+}

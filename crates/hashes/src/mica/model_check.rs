@@ -1,0 +1,161 @@
+//! Readers and writers under the model checker, which runs a test under every schedule and
+//! every value that the memory model lets a load return, up to its preemption bound:
+//!
+//! ```text
+//! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model LOOM_MAX_PREEMPTIONS=3 \
+//!     cargo test -p alluvium-hashes --lib --release model_check
+//! ```
+//!
+//! The tables are the real ones, with two entries a bucket and a log of two items, so that a
+//! single append writes over what a reader copies.
+
+use super::core::Core;
+use super::mode::{Crcw, Crew};
+use super::{Eviction, HashedKey, Lossless, LosslessOptions, Lossy, LossyOptions, NEVER, Shared, Writer};
+use loom::thread;
+
+/// Keys in different buckets of two, and with different tags.
+const KEYS: [(u64, [u8; 4]); 3] = [(1, *b"aaaa"), (1 << 47 | 2, *b"bbbb"), (1 << 47 | 3, *b"cccc")];
+
+fn key(number: usize) -> HashedKey<'static> {
+    let (hash, bytes) = &KEYS[number];
+    HashedKey::received(*hash, bytes)
+}
+
+/// A value of two words, which differ from any other value's.
+fn value(version: u8) -> [u8; 8] {
+    [version; 8]
+}
+
+fn lossy(eviction: Eviction) -> LossyOptions {
+    LossyOptions {
+        // Two items of four words each.
+        log_bytes: 32,
+        buckets: 2,
+        longest_item_bytes: usize::MAX,
+        eviction,
+        offset_bits: 12,
+        seed: 0,
+    }
+}
+
+fn lossless<C>() -> Lossless<C>
+where
+    C: super::mode::Mode,
+{
+    let options = LosslessOptions {
+        heap_bytes: 48,
+        buckets: 2,
+        spare_buckets: 1,
+        seed: 0,
+    };
+    Lossless::new(&options).unwrap()
+}
+
+/// Reads a key once, while `write` runs. Returns the version that the value has, if there is
+/// one.
+fn read_beside<C>(mut writer: Writer<C>, write: impl FnOnce(&mut Writer<C>) + Send + 'static) -> Option<u8>
+where
+    C: Core<Mode = Crew> + Send + Sync + 'static,
+{
+    let reader = writer.reader();
+    let writing = thread::spawn(move || write(&mut writer));
+    let mut bytes = Vec::new();
+    let found = reader.get(key(0), 0, &mut bytes);
+    writing.join().unwrap();
+    found.then(|| {
+        assert!(
+            bytes.len() == 8 && bytes.iter().all(|byte| *byte == bytes[0]),
+            "torn: {bytes:?}"
+        );
+        bytes[0]
+    })
+}
+
+#[test]
+fn a_reader_never_returns_what_an_append_for_another_bucket_writes() {
+    loom::model(|| {
+        let mut writer = Writer::new(Lossy::<Crew>::new(&lossy(Eviction::Fifo)).unwrap());
+        writer.set(key(0), &value(1), NEVER, 0).unwrap();
+        writer.set(key(1), &value(2), NEVER, 0).unwrap();
+        // The log is full: this is written where the first item was.
+        let read = read_beside(writer, |writer| writer.set(key(2), &value(3), NEVER, 0).unwrap());
+        assert!(matches!(read, None | Some(1)), "{read:?}");
+    });
+}
+
+#[test]
+fn a_reader_returns_the_value_before_or_after_an_update_in_place() {
+    loom::model(|| {
+        let mut writer = Writer::new(Lossy::<Crew>::new(&lossy(Eviction::Fifo)).unwrap());
+        writer.set(key(0), &value(1), NEVER, 0).unwrap();
+        let read = read_beside(writer, |writer| writer.set(key(0), &value(2), NEVER, 0).unwrap());
+        assert!(matches!(read, Some(1 | 2)), "{read:?}");
+    });
+}
+
+#[test]
+fn a_reader_finds_an_item_that_its_writer_moves() {
+    loom::model(|| {
+        let mut writer = Writer::new(Lossy::<Crew>::new(&lossy(Eviction::Lru)).unwrap());
+        writer.set(key(0), &value(1), NEVER, 0).unwrap();
+        writer.set(key(1), &value(2), NEVER, 0).unwrap();
+        // It is the oldest, and moves to where it is: over itself.
+        let read = read_beside(writer, |writer| {
+            assert!(writer.get(key(0), 0, &mut Vec::new()));
+        });
+        assert_eq!(read, Some(1));
+    });
+}
+
+#[test]
+fn a_reader_never_returns_memory_that_was_freed_and_used_again() {
+    loom::model(|| {
+        let mut writer = Writer::new(lossless::<Crew>());
+        writer.set(key(0), &value(1), NEVER, 0).unwrap();
+        let read = read_beside(writer, |writer| {
+            assert!(writer.delete(key(0), 0));
+            writer.set(key(1), &value(2), NEVER, 0).unwrap();
+        });
+        assert!(matches!(read, None | Some(1)), "{read:?}");
+    });
+}
+
+#[test]
+fn two_writers_leave_one_of_their_values() {
+    loom::model(|| {
+        let table = Shared::new(Lossy::<Crcw>::new(&lossy(Eviction::Fifo)).unwrap());
+        let other = table.clone();
+        let writing = thread::spawn(move || other.set(key(0), &value(1), NEVER, 0).unwrap());
+        table.set(key(0), &value(2), NEVER, 0).unwrap();
+        writing.join().unwrap();
+        let mut bytes = Vec::new();
+        assert!(table.get(key(0), 0, &mut bytes));
+        assert!(bytes == value(1) || bytes == value(2), "torn: {bytes:?}");
+        assert_eq!(table.table().stats().updates_in_place, 1);
+    });
+}
+
+#[test]
+fn an_access_that_counts_beside_a_writer_does_no_harm() {
+    loom::model(|| {
+        let options = LossyOptions {
+            log_bytes: 320,
+            ..lossy(Eviction::S3Fifo)
+        };
+        let table = Shared::new(Lossy::<Crcw>::new(&options).unwrap());
+        table.set(key(0), &value(1), NEVER, 0).unwrap();
+        let other = table.clone();
+        let writing = thread::spawn(move || {
+            other.delete(key(0), 0);
+            other.set(key(0), &value(2), NEVER, 0).unwrap();
+        });
+        let mut bytes = Vec::new();
+        if table.get(key(0), 0, &mut bytes) {
+            assert!(bytes == value(1) || bytes == value(2), "torn: {bytes:?}");
+        }
+        writing.join().unwrap();
+        let is_hit = table.get(key(0), 0, &mut bytes);
+        assert!(is_hit && bytes == value(2), "{is_hit}, {bytes:?}");
+    });
+}

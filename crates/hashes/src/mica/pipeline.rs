@@ -1,0 +1,74 @@
+//! A burst of requests as a pipeline: while one is executed, the memory of later ones is
+//! fetched.
+//!
+//! ```text
+//!   step      1   2   3   4   5
+//!   group 0   B   I   E                B  asks for the bucket
+//!   group 1       B   I   E            I  matches tags, asks for the item
+//!   group 2           B   I   E        E  executes
+//! ```
+//!
+//! The thesis goes two by two (Lim 2015, §5.3.3). A processor keeps more lines in flight today,
+//! so a group has [`WIDTH`] requests.
+
+/// Requests of a group. A lookup among items of 96 MiB takes 84 ns of processor time with 2, 57 ns
+/// with 4, 47 ns with 8 and with 16, and 210 ns without a pipeline (`benches/mica`).
+pub(super) const WIDTH: usize = 8;
+
+/// What is done for each request, by its number, in this order.
+pub(super) trait Burst {
+    fn prefetch_bucket(&mut self, number: usize);
+    fn prefetch_item(&mut self, number: usize);
+    fn execute(&mut self, number: usize);
+}
+
+/// Runs a burst of `count` requests. Executes them in their order.
+#[inline]
+pub(super) fn run(burst: &mut impl Burst, count: usize) {
+    let group = |number: usize| (number * WIDTH).min(count)..((number + 1) * WIDTH).min(count);
+    let stages = 3;
+    for step in 0..count.div_ceil(WIDTH) + stages - 1 {
+        group(step).for_each(|number| burst.prefetch_bucket(number));
+        if let Some(step) = step.checked_sub(1) {
+            group(step).for_each(|number| burst.prefetch_item(number));
+        }
+        if let Some(step) = step.checked_sub(2) {
+            group(step).for_each(|number| burst.execute(number));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Record([Vec<usize>; 3]);
+
+    impl Burst for Record {
+        fn prefetch_bucket(&mut self, number: usize) {
+            self.0[0].push(number);
+        }
+
+        fn prefetch_item(&mut self, number: usize) {
+            assert!(self.0[0].len() > number, "its bucket was asked for");
+            self.0[1].push(number);
+        }
+
+        fn execute(&mut self, number: usize) {
+            assert!(self.0[1].len() > number, "its item was asked for");
+            assert!(self.0[0].len() <= number + 3 * WIDTH, "not too early");
+            self.0[2].push(number);
+        }
+    }
+
+    #[test]
+    fn every_request_goes_through_all_stages_once_and_in_order() {
+        for count in 0..5 * WIDTH {
+            let mut record = Record::default();
+            run(&mut record, count);
+            let all: Vec<usize> = (0..count).collect();
+            assert!(record.0.iter().all(|stage| *stage == all), "{count} requests");
+        }
+    }
+}

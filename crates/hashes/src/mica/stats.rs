@@ -1,0 +1,138 @@
+//! What a table has done so far.
+
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts since a table was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Lookups.
+    pub gets: u64,
+    /// Lookups that found the key.
+    pub hits: u64,
+    /// Items written, in place or not.
+    pub sets: u64,
+    /// Items written in the place of their key's last one.
+    pub updates_in_place: u64,
+    /// Keys deleted.
+    pub deletes: u64,
+    /// Items that left a log at its head, used or not.
+    pub dropped: u64,
+    /// Items copied to the tail of a log, because they were asked for.
+    pub moved: u64,
+    /// Items whose entry in the index was taken by another.
+    pub displaced: u64,
+    /// Sets of keys that were evicted a short while before (S3-FIFO).
+    pub returned: u64,
+    /// Entries that led nowhere and were cleared by sweeps.
+    pub swept: u64,
+}
+
+impl AddAssign for Stats {
+    fn add_assign(&mut self, other: Stats) {
+        self.gets += other.gets;
+        self.hits += other.hits;
+        self.sets += other.sets;
+        self.updates_in_place += other.updates_in_place;
+        self.deletes += other.deletes;
+        self.dropped += other.dropped;
+        self.moved += other.moved;
+        self.displaced += other.displaced;
+        self.returned += other.returned;
+        self.swept += other.swept;
+    }
+}
+
+/// What a writer does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Event {
+    Set,
+    UpdateInPlace,
+    Delete,
+    Drop,
+    Move,
+    Displace,
+    Return,
+    Sweep,
+}
+
+const EVENTS: usize = Event::Sweep as usize + 1;
+/// Readers count in lines of their own, so that they do not take one from each other.
+const STRIPES: usize = 16;
+
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Stripe {
+    gets: AtomicU64,
+    hits: AtomicU64,
+}
+
+/// The counters of a table.
+#[derive(Debug, Default)]
+pub struct Tally {
+    events: [AtomicU64; EVENTS],
+    reads: [Stripe; STRIPES],
+}
+
+/// Returns the stripe of this thread.
+fn stripe() -> usize {
+    static THREADS: AtomicU64 = AtomicU64::new(0);
+    thread_local! {
+        static STRIPE: usize = THREADS.fetch_add(1, Ordering::Relaxed) as usize % STRIPES;
+    }
+    STRIPE.with(|stripe| *stripe)
+}
+
+/// Adds to a counter that a single thread changes at a time.
+#[inline(always)]
+fn add(counter: &AtomicU64, count: u64) {
+    counter.store(
+        counter.load(Ordering::Relaxed).wrapping_add(count),
+        Ordering::Relaxed,
+    );
+}
+
+impl Tally {
+    /// Counts what a writer does, which has excluded other writers.
+    #[inline(always)]
+    pub(super) fn count(&self, event: Event) {
+        add(&self.events[event as usize], 1);
+    }
+
+    /// Counts lookups, of the only thread.
+    #[inline(always)]
+    pub(super) fn read_alone(&self, gets: u64, hits: u64) {
+        add(&self.reads[0].gets, gets);
+        add(&self.reads[0].hits, hits);
+    }
+
+    /// Counts lookups, of one of several threads.
+    #[inline]
+    pub(super) fn read(&self, gets: u64, hits: u64) {
+        let stripe = &self.reads[stripe()];
+        stripe.gets.fetch_add(gets, Ordering::Relaxed);
+        stripe.hits.fetch_add(hits, Ordering::Relaxed);
+    }
+
+    pub(super) fn stats(&self) -> Stats {
+        let event = |event: Event| self.events[event as usize].load(Ordering::Relaxed);
+        let sum = |counter: fn(&Stripe) -> &AtomicU64| {
+            self.reads
+                .iter()
+                .map(|stripe| counter(stripe).load(Ordering::Relaxed))
+                .sum()
+        };
+        Stats {
+            gets: sum(|stripe| &stripe.gets),
+            hits: sum(|stripe| &stripe.hits),
+            sets: event(Event::Set),
+            updates_in_place: event(Event::UpdateInPlace),
+            deletes: event(Event::Delete),
+            dropped: event(Event::Drop),
+            moved: event(Event::Move),
+            displaced: event(Event::Displace),
+            returned: event(Event::Return),
+            swept: event(Event::Sweep),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! When which bucket is swept, so that no entry outlives a turn of the offsets.
+//!
+//! Offsets wrap: an entry that leads to what was dropped long ago would, after 2⁴⁸ bytes, lead
+//! to another item. Each append pays for a part of a sweep; all buckets are swept before an
+//! entry can have become so old (Lim 2015, §5.3.3).
+
+use super::error::{Error, Result};
+use super::lossy::LossyOptions;
+use super::sync::{AtomicU64, Ordering};
+
+/// Where a sweep is. Writers alone ask.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    /// Appended bytes that pay for a bucket.
+    bytes_per_bucket: u64,
+    next: AtomicU64,
+    credit: AtomicU64,
+}
+
+impl Sweep {
+    /// Plans sweeps for entries that are kept up to an age of `worth`, and items of at most
+    /// `most_bytes`.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when offsets have too few bits for that.
+    pub(super) fn new(options: &LossyOptions, worth: u64, most_bytes: usize) -> Result<Sweep> {
+        let turn = 1_u64 << options.offset_bits;
+        // Gaps in the offsets at most double the bytes. Half of the time is enough for a sweep.
+        let left = turn.saturating_sub(worth + 2 * most_bytes as u64);
+        let bytes_per_bucket = left / 4 / options.buckets as u64;
+        if bytes_per_bucket == 0 {
+            let why = format!(
+                "{} do not suffice to sweep {} buckets before offsets wrap: take more bits or fewer buckets",
+                options.offset_bits, options.buckets
+            );
+            let option = "offset_bits";
+            return Err(Error::BadOption { option, why });
+        }
+        Ok(Sweep {
+            bytes_per_bucket,
+            next: AtomicU64::new(0),
+            credit: AtomicU64::new(0),
+        })
+    }
+
+    /// Sweeps as many buckets as `bytes` that were appended pay for.
+    #[inline]
+    pub(super) fn after(&self, bytes: usize, buckets: usize, mut sweep: impl FnMut(usize)) {
+        let mut credit = self.credit.load(Ordering::Relaxed) + bytes as u64;
+        while credit >= self.bytes_per_bucket {
+            credit -= self.bytes_per_bucket;
+            let next = self.next.load(Ordering::Relaxed);
+            sweep(next as usize);
+            self.next.store((next + 1) % buckets as u64, Ordering::Relaxed);
+        }
+        self.credit.store(credit, Ordering::Relaxed);
+    }
+}

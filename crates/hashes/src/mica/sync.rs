@@ -1,0 +1,68 @@
+//! The atomics of the tables: the standard ones, or the model checker's under
+//! `--cfg alluvium_model_check`.
+
+#[cfg(alluvium_model_check)]
+mod chosen {
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    /// Lets another thread run.
+    pub(crate) fn spin(_turns: u32) {
+        loom::thread::yield_now();
+    }
+}
+
+#[cfg(not(alluvium_model_check))]
+mod chosen {
+    pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    /// How often a thread spins before it yields the processor: the holder may be descheduled.
+    const SPINS: u32 = 64;
+
+    /// Waits a moment for another thread; `turns` is how often that was done before.
+    #[cold]
+    pub(crate) fn spin(turns: u32) {
+        if turns < SPINS {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+pub(crate) use chosen::{AtomicU32, AtomicU64, Ordering, fence, spin};
+
+/// A lock that is held for the time of an append. It has no queue: holders are few and quick.
+#[derive(Debug, Default)]
+pub(crate) struct Latch(AtomicU32);
+
+/// Holds a [`Latch`] until it is dropped.
+pub(crate) struct Latched<'a>(&'a Latch);
+
+impl Latch {
+    /// Waits until no other thread holds the latch, and takes it.
+    pub(crate) fn lock(&self) -> Latched<'_> {
+        let mut turns = 0;
+        loop {
+            if let Some(latched) = self.try_lock() {
+                return latched;
+            }
+            spin(turns);
+            turns = turns.saturating_add(1);
+        }
+    }
+
+    /// Takes the latch, unless a thread holds it.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Latched<'_>> {
+        let taken = self
+            .0
+            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
+        taken.ok().map(|_| Latched(self))
+    }
+}
+
+impl Drop for Latched<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(0, Ordering::Release);
+    }
+}

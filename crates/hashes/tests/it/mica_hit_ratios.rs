@@ -1,0 +1,98 @@
+//! What share of lookups each way to evict answers.
+
+use crate::zipf::Zipf;
+use alluvium_hashes::mica::mode::Erew;
+use alluvium_hashes::mica::{Eviction, Exclusive, HashedKey, Lossy, LossyOptions, NEVER};
+use std::collections::{BTreeMap, HashMap};
+
+const KEYS: usize = 20_000;
+
+/// Runs a trace through a cache that holds a tenth of the keys: what misses is set. Returns the
+/// share of hits in the second half.
+fn ratio(eviction: Eviction, trace: &[u64]) -> f64 {
+    // Items of 64 bytes with their header.
+    let options = LossyOptions {
+        eviction,
+        ..LossyOptions::new(KEYS / 10 * 64, 60)
+    };
+    let mut cache = Exclusive::new(Lossy::<Erew>::new(&options).unwrap());
+    let mut hits = 0;
+    for (step, key) in trace.iter().enumerate() {
+        let bytes = key.to_le_bytes();
+        let key = HashedKey::new(options.seed, &bytes);
+        if cache.get(key, 0).is_some() {
+            hits += usize::from(step >= trace.len() / 2);
+        } else {
+            cache.set(key, &[7; 52], NEVER, 0).unwrap();
+        }
+    }
+    hits as f64 / (trace.len() / 2) as f64
+}
+
+fn zipf_trace(len: usize) -> Vec<u64> {
+    let (zipf, mut random) = (Zipf::new(KEYS), fastrand::Rng::with_seed(3));
+    (0..len).map(|_| zipf.draw(&mut random)).collect()
+}
+
+/// The same, with a scan of keys that are asked for once now and then: half of all lookups.
+fn scan_trace(len: usize) -> Vec<u64> {
+    let mut next = 1 << 40;
+    let mut trace = Vec::with_capacity(2 * len);
+    for keys in zipf_trace(len).chunks(500) {
+        trace.extend_from_slice(keys);
+        trace.extend(next..next + 500);
+        next += 500;
+    }
+    trace
+}
+
+/// Returns the share of hits of an exact LRU list that holds as many items.
+fn exact_lru(trace: &[u64]) -> f64 {
+    let (mut last, mut order) = (HashMap::new(), BTreeMap::new());
+    let mut hits = 0;
+    for (step, key) in trace.iter().enumerate() {
+        if let Some(before) = last.insert(*key, step) {
+            order.remove(&before);
+            hits += usize::from(step >= trace.len() / 2);
+        }
+        order.insert(step, *key);
+        if order.len() > KEYS / 10 {
+            let (_, oldest) = order.pop_first().unwrap();
+            last.remove(&oldest);
+        }
+    }
+    hits as f64 / (trace.len() / 2) as f64
+}
+
+/// LRU by copies to the tail answers less than FIFO: each copy takes the place of an item. The
+/// copy from the older half only is the one that pays.
+#[test]
+fn under_zipf_approximate_lru_answers_nearly_what_an_exact_list_does_and_more_than_fifo() {
+    let trace = zipf_trace(300_000);
+    let [fifo, copying, approximate, s3] = [
+        Eviction::Fifo,
+        Eviction::Lru,
+        Eviction::ApproximateLru,
+        Eviction::S3Fifo,
+    ]
+    .map(|eviction| ratio(eviction, &trace));
+    let exact = exact_lru(&trace);
+    let ratios = format!(
+        "exact LRU {exact:.3}, approximate {approximate:.3}, FIFO {fifo:.3}, LRU {copying:.3}, S3 {s3:.3}"
+    );
+    assert!(exact >= approximate && approximate >= fifo, "{ratios}");
+    assert!(approximate > exact * 0.96, "{ratios}");
+    assert!(copying < approximate, "{ratios}");
+    assert!(s3 > exact * 1.02, "{ratios}");
+}
+
+#[test]
+fn beside_scans_s3_fifo_keeps_what_is_asked_for_again() {
+    let trace = scan_trace(200_000);
+    let [fifo, lru, s3] =
+        [Eviction::Fifo, Eviction::Lru, Eviction::S3Fifo].map(|eviction| ratio(eviction, &trace));
+    let ratios = format!("FIFO {fifo:.3}, LRU {lru:.3}, S3 {s3:.3}");
+    assert!(s3 > lru * 1.1 && s3 > fifo * 1.1, "{ratios}");
+    // Half of the lookups can never hit.
+    assert!(s3 < 0.5, "{ratios}");
+}
