@@ -7,7 +7,8 @@
 //! *Does not know*: keys (but to hash them), what a value means, pages' places, caches, devices,
 //! threads, clocks.
 //!
-//! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`].
+//! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`];
+//! [`fingerprint`], [`golomb`], [`routing`].
 //!
 //! Invariants:
 //!
@@ -29,8 +30,11 @@
 pub mod bloom;
 mod entry;
 mod error;
+pub mod fingerprint;
+pub mod golomb;
 mod hash;
 pub mod quotient;
+pub mod routing;
 mod sort;
 mod sync;
 
