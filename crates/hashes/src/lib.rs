@@ -5,3 +5,6 @@
 //! *Does not know*: transactions, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the folders, in any order: each is a structure of its own.
+
+pub mod blocks;
+mod records;
