@@ -7,4 +7,5 @@
 //! *Read in this order*: the folders, in any order: each is a structure of its own.
 
 pub mod blocks;
+pub mod boa;
 mod records;

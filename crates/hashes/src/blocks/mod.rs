@@ -16,6 +16,7 @@
 
 mod draft;
 mod error;
+mod format;
 mod free;
 mod memory;
 mod meter;
@@ -26,6 +27,7 @@ mod tests;
 
 pub use draft::Draft;
 pub use error::{Error, Result};
+pub(crate) use format::{commit_state, read_state};
 pub use memory::{Fault, MemorySpace};
 pub use meter::{Meter, Transfers};
 pub use space::{Extent, Machine, Space};

@@ -1,0 +1,5 @@
+//! The tables against a map, their laws, and their behaviour when writes fail.
+
+mod boa;
+mod model;
+mod support;
