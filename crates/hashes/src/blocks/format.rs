@@ -21,24 +21,29 @@ const VERSION: u32 = 1;
 /// The longest state: levels, tails and a buffer.
 const MAX_STATE_BYTES: u64 = 1 << 32;
 
-/// Writes a state and commits a root that leads to it. The state before is released.
+/// Writes a state and commits a root that leads to it. `current` is the state of the last commit
+/// and becomes that of the new one.
+///
+/// The old state is released before the commit, so that the new one does not count it as used. If
+/// the commit fails, the space keeps it for the last commit all the same (B1).
 pub(crate) fn commit_state(
     space: &dyn Space,
     kind: u32,
     state: &[u8],
-    before: Option<Extent>,
-) -> Result<Extent> {
+    current: &mut Option<Extent>,
+) -> Result<()> {
     let draft = super::Draft::new(space);
     let extent = draft.allocate(state.len() as u64)?;
     draft.write(extent.at, state)?;
-    if let Some(before) = before {
-        draft.release(before);
+    if let Some(before) = current.take() {
+        space.release(before);
     }
     let mut root = Vec::new();
     Writer::new(&mut root).u32(kind).u32(VERSION).u64(extent.at).u64(state.len() as u64).u64(checksum(state));
     draft.commit(&root)?;
     draft.keep();
-    Ok(extent)
+    *current = Some(extent);
+    Ok(())
 }
 
 /// Reads the state of the last commit.
@@ -70,13 +75,16 @@ mod tests {
     #[test]
     fn a_root_is_pinned_and_wrong_ones_are_refused() {
         let space = MemorySpace::new(64, 1 << 16);
-        let first = commit_state(&space, 0x1234, b"state", None).unwrap();
+        let mut current = None;
+        commit_state(&space, 0x1234, b"state", &mut current).unwrap();
+        let first = current.unwrap();
         let root = space.root().unwrap();
         assert_eq!(root[..24], [0x34, 0x12, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(read_state(&space, 0x1234).unwrap(), (first, b"state".to_vec()));
         assert!(read_state(&space, 0x1235).is_err());
-        let second = commit_state(&space, 0x1234, b"other", Some(first)).unwrap();
-        assert_eq!(space.extents(), [second]);
+        commit_state(&space, 0x1234, b"other", &mut current).unwrap();
+        assert_eq!(space.extents(), [current.unwrap()]);
+        assert_eq!(space.crashed().extents(), [current.unwrap()]);
         for at in 0..root.len() {
             let mut bad = root.clone();
             bad[at] ^= 0x90;

@@ -282,8 +282,7 @@ impl<S: Space> Boa<S> {
     /// When the space cannot: the last commit stands.
     pub fn commit(&mut self) -> Result<()> {
         let state = self.state.encode();
-        self.committed = Some(commit_state(&self.space, ROOT_KIND, &state, self.committed)?);
-        Ok(())
+        commit_state(&self.space, ROOT_KIND, &state, &mut self.committed)
     }
 
     /// Puts a key in, or replaces its value.

@@ -1,5 +1,6 @@
 //! The tables against a map, their laws, and their behaviour when writes fail.
 
 mod boa;
+mod faults;
 mod model;
 mod support;
