@@ -8,4 +8,5 @@
 
 pub mod blocks;
 pub mod boa;
+pub mod bot;
 mod records;

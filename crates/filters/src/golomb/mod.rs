@@ -38,6 +38,15 @@ impl Rice {
         }
     }
 
+    /// Returns the code with a parameter that was stored, at most the universe's bits.
+    #[must_use]
+    pub fn with_parameter(parameter: u32, universe_bits: u32) -> Rice {
+        Rice {
+            parameter: parameter.min(universe_bits).min(56),
+            universe_bits,
+        }
+    }
+
     /// Returns the number of low bits.
     #[must_use]
     pub fn parameter(&self) -> u32 {

@@ -39,7 +39,12 @@ pub(crate) fn commit_state(
         space.release(before);
     }
     let mut root = Vec::new();
-    Writer::new(&mut root).u32(kind).u32(VERSION).u64(extent.at).u64(state.len() as u64).u64(checksum(state));
+    Writer::new(&mut root)
+        .u32(kind)
+        .u32(VERSION)
+        .u64(extent.at)
+        .u64(state.len() as u64)
+        .u64(checksum(state));
     draft.commit(&root)?;
     draft.keep();
     *current = Some(extent);
@@ -53,16 +58,37 @@ pub(crate) fn read_state(space: &dyn Space, kind: u32) -> Result<(Extent, Vec<u8
     let (found, version) = (reader.u32()?, reader.u32()?);
     if found != kind || version != VERSION {
         let expected = format!("kind {kind:#x}, version {VERSION}");
-        return Err(Error::damaged(0, "root", expected, format!("kind {found:#x}, version {version}")));
+        return Err(Error::damaged(
+            0,
+            "root",
+            expected,
+            format!("kind {found:#x}, version {version}"),
+        ));
     }
-    let (extent, sum) = (Extent { at: reader.u64()?, bytes: reader.u64()? }, reader.u64()?);
+    let (extent, sum) = (
+        Extent {
+            at: reader.u64()?,
+            bytes: reader.u64()?,
+        },
+        reader.u64()?,
+    );
     if reader.left() > 0 || extent.bytes > MAX_STATE_BYTES || extent.end().is_none() {
-        return Err(Error::damaged(0, "root", "a state of at most 4 GiB", format!("{extent:?}")));
+        return Err(Error::damaged(
+            0,
+            "root",
+            "a state of at most 4 GiB",
+            format!("{extent:?}"),
+        ));
     }
     let mut state = vec![0; extent.bytes as usize];
     space.read(extent.at, &mut state)?;
     if checksum(&state) != sum {
-        return Err(Error::damaged(extent.at, "checksum of the state", sum, checksum(&state)));
+        return Err(Error::damaged(
+            extent.at,
+            "checksum of the state",
+            sum,
+            checksum(&state),
+        ));
     }
     Ok((extent, state))
 }
@@ -79,7 +105,12 @@ mod tests {
         commit_state(&space, 0x1234, b"state", &mut current).unwrap();
         let first = current.unwrap();
         let root = space.root().unwrap();
-        assert_eq!(root[..24], [0x34, 0x12, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            root[..24],
+            [
+                0x34, 0x12, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0
+            ]
+        );
         assert_eq!(read_state(&space, 0x1234).unwrap(), (first, b"state".to_vec()));
         assert!(read_state(&space, 0x1235).is_err());
         commit_state(&space, 0x1234, b"other", &mut current).unwrap();

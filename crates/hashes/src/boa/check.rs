@@ -38,20 +38,48 @@ impl<S: Space> Boa<S> {
         let mut found = Vec::new();
         for (above, level) in self.state.levels.iter().enumerate() {
             if level.runs.len() >= self.state.options.growth as usize {
-                found.push(Violation { level: above + 1, run: level.runs.len(), what: "O3: too many runs".into() });
+                found.push(Violation {
+                    level: above + 1,
+                    run: level.runs.len(),
+                    what: "O3: too many runs".into(),
+                });
             }
-            let has_filter = level.filter.is_some() == (!level.runs.is_empty() && self.state.options.kind.has_filters());
+            let has_filter =
+                level.filter.is_some() == (!level.runs.is_empty() && self.state.options.kind.has_filters());
             if !has_filter {
-                found.push(Violation { level: above + 1, run: 0, what: "O4: filter without runs, or none".into() });
+                found.push(Violation {
+                    level: above + 1,
+                    run: 0,
+                    what: "O4: filter without runs, or none".into(),
+                });
             }
             let mut prefixes = Vec::new();
             for (at, run) in level.runs.iter().enumerate() {
-                let mut say = |what: String| found.push(Violation { level: above + 1, run: at, what });
-                prefixes.push(self.state.check_run(above + 1, run, level.filter.as_ref(), &self.space, &mut say)?);
+                let mut say = |what: String| {
+                    found.push(Violation {
+                        level: above + 1,
+                        run: at,
+                        what,
+                    })
+                };
+                prefixes.push(self.state.check_run(
+                    above + 1,
+                    run,
+                    level.filter.as_ref(),
+                    &self.space,
+                    &mut say,
+                )?);
             }
             if let Some(filter) = &level.filter {
-                let mut say = |run, what| found.push(Violation { level: above + 1, run, what });
-                self.state.check_filter(filter, &prefixes, &self.space, &mut say)?;
+                let mut say = |run, what| {
+                    found.push(Violation {
+                        level: above + 1,
+                        run,
+                        what,
+                    })
+                };
+                self.state
+                    .check_filter(filter, &prefixes, &self.space, &mut say)?;
             }
         }
         Ok(found)
@@ -108,12 +136,19 @@ impl State {
             if self.family.of(&key) != entry.fingerprint {
                 say(format!("O2: record {entries} has the fingerprint of another key"));
             }
-            let known = prefixes.entry(self.alphabet.prefix(entry.fingerprint, prefix_bits)).or_default();
+            let known = prefixes
+                .entry(self.alphabet.prefix(entry.fingerprint, prefix_bits))
+                .or_default();
             known.0.insert(entry.previous);
-            known.1.insert(self.alphabet.check(entry.fingerprint, check_level));
+            known
+                .1
+                .insert(self.alphabet.check(entry.fingerprint, check_level));
         }
         if entries != run.entries || bytes != run.bytes {
-            say(format!("O2: {entries} records of {bytes} bytes, {} of {} said", run.entries, run.bytes));
+            say(format!(
+                "O2: {entries} records of {bytes} bytes, {} of {} said",
+                run.entries, run.bytes
+            ));
         }
         Ok(prefixes)
     }
@@ -133,24 +168,42 @@ impl State {
                 space.read(extent.at, &mut filter)?;
                 for prefix in 0..1u64 << shape.prefix_bits() {
                     let place = shape.place(prefix);
-                    let bytes = filter.get(place.start as usize..place.end as usize).unwrap_or_default();
+                    let bytes = filter
+                        .get(place.start as usize..place.end as usize)
+                        .unwrap_or_default();
                     let latest = shape.read(bytes, prefix)?;
                     let mut expected = None;
                     for (at, run) in runs.iter().enumerate() {
-                        let Some((previous, _)) = run.get(&prefix) else { continue };
+                        let Some((previous, _)) = run.get(&prefix) else {
+                            continue;
+                        };
                         let wanted = expected.unwrap_or(at as u32);
                         if previous.iter().any(|previous| u32::from(*previous) != wanted) {
-                            say(at, format!("O4: prefix {prefix} has previous {previous:?}, not {wanted}"));
+                            say(
+                                at,
+                                format!("O4: prefix {prefix} has previous {previous:?}, not {wanted}"),
+                            );
                         }
                         expected = Some(at as u32);
                     }
                     if latest != expected {
-                        say(0, format!("O4: prefix {prefix} leads to {latest:?}, not {expected:?}"));
+                        say(
+                            0,
+                            format!("O4: prefix {prefix} leads to {latest:?}, not {expected:?}"),
+                        );
                     }
                 }
             }
-            Filter::Refined { geometry, bits, table, list } => {
-                let (list, table) = (Reader::new(space, *list, chunk), Reader::new(space, *table, chunk));
+            Filter::Refined {
+                geometry,
+                bits,
+                table,
+                list,
+            } => {
+                let (list, table) = (
+                    Reader::new(space, *list, chunk),
+                    Reader::new(space, *table, chunk),
+                );
                 let mut scan = Scan::new(*geometry, *bits, list, table);
                 let mut found = Vec::new();
                 while let Some(entry) = scan.next()? {
@@ -166,7 +219,14 @@ impl State {
                 }
                 expected.sort_unstable();
                 if found != expected {
-                    say(0, format!("O5: {} sketches, {} expected, or others", found.len(), expected.len()));
+                    say(
+                        0,
+                        format!(
+                            "O5: {} sketches, {} expected, or others",
+                            found.len(),
+                            expected.len()
+                        ),
+                    );
                 }
             }
         }

@@ -11,7 +11,12 @@ pub(super) enum Filter {
     /// The latest run with each prefix.
     Latest { shape: Latest, extent: Extent },
     /// All runs with each prefix, with check characters.
-    Refined { geometry: Geometry, bits: u64, table: Extent, list: Extent },
+    Refined {
+        geometry: Geometry,
+        bits: u64,
+        table: Extent,
+        list: Extent,
+    },
 }
 
 /// Entries to a pivot of a refined filter: log_λ N for tables that fit a machine, at least.
@@ -57,7 +62,13 @@ impl<'s> LatestWriter<'s> {
         let extent = space.allocate(shape.bytes())?;
         let old = old.map(|extent| Reader::new(space, extent, chunk));
         let writer = Writer::new(space, extent, chunk);
-        Ok(LatestWriter { update: Update::new(shape, old, run), writer, shape, extent, run })
+        Ok(LatestWriter {
+            update: Update::new(shape, old, run),
+            writer,
+            shape,
+            extent,
+            run,
+        })
     }
 
     /// Puts a fingerprint in and returns the previous run of its prefix, or its own.
@@ -76,7 +87,10 @@ impl<'s> LatestWriter<'s> {
         }
         self.writer.put(&self.update.finish()?)?;
         self.writer.finish()?;
-        Ok(Filter::Latest { shape: self.shape, extent: self.extent })
+        Ok(Filter::Latest {
+            shape: self.shape,
+            extent: self.extent,
+        })
     }
 }
 
@@ -100,7 +114,10 @@ impl Sketches<'_> {
         while self.pending.is_empty() {
             let Some(first) = self.ahead else { return Ok(None) };
             let prefix = self.alphabet.prefix(first, self.prefix_bits);
-            while let Some(at) = self.ahead.filter(|at| self.alphabet.prefix(*at, self.prefix_bits) == prefix) {
+            while let Some(at) = self
+                .ahead
+                .filter(|at| self.alphabet.prefix(*at, self.prefix_bits) == prefix)
+            {
                 let payload = self.alphabet.check(at, self.level);
                 if !self.pending.iter().any(|sketch| sketch.payload == payload) {
                     self.pending.push(Sketch { prefix, payload });
@@ -131,7 +148,11 @@ pub(super) fn refine(
     run: &Run,
     index: u32,
 ) -> Result<Filter> {
-    let Characters { alphabet, prefix_bits, level } = characters;
+    let Characters {
+        alphabet,
+        prefix_bits,
+        level,
+    } = characters;
     let sketches = || Sketches {
         cursor: RunCursor::new(space, form, run.clone()),
         alphabet,
@@ -148,9 +169,19 @@ pub(super) fn refine(
     }
     let chunk = form.machine.chunk();
     let mut scan = match old {
-        Some(Filter::Refined { geometry, bits, table, list }) => {
+        Some(Filter::Refined {
+            geometry,
+            bits,
+            table,
+            list,
+        }) => {
             count += geometry.entries();
-            Some(Scan::new(*geometry, *bits, Reader::new(space, *list, chunk), Reader::new(space, *table, chunk)))
+            Some(Scan::new(
+                *geometry,
+                *bits,
+                Reader::new(space, *list, chunk),
+                Reader::new(space, *table, chunk),
+            ))
         }
         _ => None,
     };
@@ -223,6 +254,11 @@ impl<'s> ListWriter<'s> {
         let bytes = self.list.finish()?;
         let [table, list] = self.extents;
         let list = self.space.trim(list, bytes)?;
-        Ok(Filter::Refined { geometry: self.geometry, bits, table, list })
+        Ok(Filter::Refined {
+            geometry: self.geometry,
+            bits,
+            table,
+            list,
+        })
     }
 }

@@ -72,19 +72,40 @@ pub(super) struct Bucket {
 
 impl Bucket {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        Writer::new(out).u32(self.inline).u64(self.overflow_at).u64(self.overflow_bytes);
+        Writer::new(out)
+            .u32(self.inline)
+            .u64(self.overflow_at)
+            .u64(self.overflow_bytes);
     }
 
     /// Reads the head of a block whose run has an overflow of `overflow` bytes.
     pub(super) fn decode(block: &[u8], overflow: u64) -> Result<Bucket> {
         let mut reader = Reader::new(block);
-        let head = Bucket { inline: reader.u32()?, overflow_at: reader.u64()?, overflow_bytes: reader.u64()? };
+        let head = Bucket {
+            inline: reader.u32()?,
+            overflow_at: reader.u64()?,
+            overflow_bytes: reader.u64()?,
+        };
         if head.inline as usize > reader.left() {
-            return Err(Error::damaged(0, "bytes in a bucket", format!("at most {}", reader.left()), head.inline));
+            return Err(Error::damaged(
+                0,
+                "bytes in a bucket",
+                format!("at most {}", reader.left()),
+                head.inline,
+            ));
         }
-        if head.overflow_at.checked_add(head.overflow_bytes).is_none_or(|end| end > overflow) {
+        if head
+            .overflow_at
+            .checked_add(head.overflow_bytes)
+            .is_none_or(|end| end > overflow)
+        {
             let found = format!("{} from {}", head.overflow_bytes, head.overflow_at);
-            return Err(Error::damaged(4, "overflow of a bucket", format!("within {overflow} bytes"), found));
+            return Err(Error::damaged(
+                4,
+                "overflow of a bucket",
+                format!("within {overflow} bytes"),
+                found,
+            ));
         }
         Ok(head)
     }
@@ -95,7 +116,10 @@ impl State {
         let mut out = Vec::new();
         let options = &self.options;
         let (block_bytes, memory_bytes) = match options.machine {
-            Machine::Blocks { block_bytes, memory_bytes } => (block_bytes, memory_bytes),
+            Machine::Blocks {
+                block_bytes,
+                memory_bytes,
+            } => (block_bytes, memory_bytes),
             Machine::Oblivious => (0, 0),
         };
         Writer::new(&mut out)
@@ -141,12 +165,22 @@ impl State {
         (state.puts, state.deletes) = (reader.u64()?, reader.u64()?);
         let levels = reader.u32()?;
         if levels > MAX_LEVELS {
-            return Err(Error::damaged(57, "levels", format!("at most {MAX_LEVELS}"), levels));
+            return Err(Error::damaged(
+                57,
+                "levels",
+                format!("at most {MAX_LEVELS}"),
+                levels,
+            ));
         }
         for _ in 0..levels {
             let count = reader.u32()?;
             if count >= options.growth {
-                return Err(Error::damaged(61, "runs of a level", format!("less than {}", options.growth), count));
+                return Err(Error::damaged(
+                    61,
+                    "runs of a level",
+                    format!("less than {}", options.growth),
+                    count,
+                ));
             }
             let mut level = Level::default();
             for _ in 0..count {
@@ -157,14 +191,22 @@ impl State {
         }
         let entries = reader.u32()?;
         let place = reader.position() as u64;
-        let mut slice = Slice { bytes: reader.take(reader.left())?, place };
+        let mut slice = Slice {
+            bytes: reader.take(reader.left())?,
+            place,
+        };
         for _ in 0..entries {
             let entry = decode(&mut slice, family.width())?;
             state.buffer_bytes += entry.bytes(family.width());
             state.buffer.push(entry);
         }
         if !slice.bytes.is_empty() {
-            return Err(Error::damaged(slice.place, "end of the state", "no more bytes", slice.bytes.len()));
+            return Err(Error::damaged(
+                slice.place,
+                "end of the state",
+                "no more bytes",
+                slice.bytes.len(),
+            ));
         }
         Ok(state)
     }
@@ -188,7 +230,12 @@ fn get_options(reader: &mut Reader<'_>) -> Result<Options> {
     let (block_bytes, memory_bytes) = (reader.u32()?, reader.u64()?);
     let beta = reader.u8()?;
     let beta_bits = (beta != 255).then_some(u32::from(beta));
-    Ok(Options { duplicates, growth, beta_bits, ..Options::new(kind, block_bytes, memory_bytes) })
+    Ok(Options {
+        duplicates,
+        growth,
+        beta_bits,
+        ..Options::new(kind, block_bytes, memory_bytes)
+    })
 }
 
 fn put_extent(out: &mut Vec<u8>, extent: Extent) {
@@ -196,15 +243,26 @@ fn put_extent(out: &mut Vec<u8>, extent: Extent) {
 }
 
 fn get_extent(reader: &mut Reader<'_>) -> Result<Extent> {
-    let extent = Extent { at: reader.u64()?, bytes: reader.u64()? };
+    let extent = Extent {
+        at: reader.u64()?,
+        bytes: reader.u64()?,
+    };
     match extent.end() {
         Some(_) => Ok(extent),
-        None => Err(Error::damaged(reader.position() as u64, "extent", "of 2^64 bytes", format!("{extent:?}"))),
+        None => Err(Error::damaged(
+            reader.position() as u64,
+            "extent",
+            "of 2^64 bytes",
+            format!("{extent:?}"),
+        )),
     }
 }
 
 fn put_run(out: &mut Vec<u8>, run: &Run) {
-    Writer::new(out).u8(u8::from(run.layout == Layout::Buckets)).u8(run.prefix_bits as u8).u64(run.buckets);
+    Writer::new(out)
+        .u8(u8::from(run.layout == Layout::Buckets))
+        .u8(run.prefix_bits as u8)
+        .u64(run.buckets);
     put_extent(out, run.extent);
     put_extent(out, run.overflow.unwrap_or_default());
     Writer::new(out).u64(run.entries).u64(run.bytes).u64(run.fullest);
@@ -215,7 +273,11 @@ fn get_run(reader: &mut Reader<'_>, options: &Options) -> Result<Run> {
     let (layout, prefix_bits, buckets) = (reader.u8()?, u32::from(reader.u8()?), reader.u64()?);
     let (extent, overflow) = (get_extent(reader)?, get_extent(reader)?);
     let run = Run {
-        layout: if layout == 0 { Layout::Packed } else { Layout::Buckets },
+        layout: if layout == 0 {
+            Layout::Packed
+        } else {
+            Layout::Buckets
+        },
         prefix_bits,
         buckets,
         extent,
@@ -226,7 +288,12 @@ fn get_run(reader: &mut Reader<'_>, options: &Options) -> Result<Run> {
     };
     let blocks = extent.bytes / options.block_bytes() as u64;
     if layout > 1 || prefix_bits > 63 || buckets != blocks || buckets == 0 || run.bytes < run.entries {
-        return Err(Error::damaged(at, "run", format!("a layout and {blocks} buckets"), format!("{run:?}")));
+        return Err(Error::damaged(
+            at,
+            "run",
+            format!("a layout and {blocks} buckets"),
+            format!("{run:?}"),
+        ));
     }
     Ok(run)
 }
@@ -238,7 +305,12 @@ fn put_filter(out: &mut Vec<u8>, filter: Option<&Filter>) {
             Writer::new(out).u8(1).u8(shape.prefix_bits() as u8);
             put_extent(out, *extent);
         }
-        Some(Filter::Refined { geometry, bits, table, list }) => {
+        Some(Filter::Refined {
+            geometry,
+            bits,
+            table,
+            list,
+        }) => {
             Writer::new(out).u8(2).bytes(&geometry.encode(*bits));
             put_extent(out, *table);
             put_extent(out, *list);
@@ -253,16 +325,34 @@ fn get_filter(reader: &mut Reader<'_>, options: &Options) -> Result<Option<Filte
         (0, _) => Ok(None),
         (1, Kind::Routed) => {
             let shape = Latest::new(u32::from(reader.u8()?), character_bits)?;
-            Ok(Some(Filter::Latest { shape, extent: get_extent(reader)? }))
+            Ok(Some(Filter::Latest {
+                shape,
+                extent: get_extent(reader)?,
+            }))
         }
         (2, Kind::Refined) => {
             let (geometry, bits) = Geometry::decode(reader.take(Geometry::BYTES)?)?;
             if geometry.payload_bits() != 2 * character_bits {
-                return Err(Error::damaged(at, "bits of a sketch", 2 * character_bits, geometry.payload_bits()));
+                return Err(Error::damaged(
+                    at,
+                    "bits of a sketch",
+                    2 * character_bits,
+                    geometry.payload_bits(),
+                ));
             }
-            Ok(Some(Filter::Refined { geometry, bits, table: get_extent(reader)?, list: get_extent(reader)? }))
+            Ok(Some(Filter::Refined {
+                geometry,
+                bits,
+                table: get_extent(reader)?,
+                list: get_extent(reader)?,
+            }))
         }
-        (other, kind) => Err(Error::damaged(at, "filter", format!("one of a {kind:?} table"), other)),
+        (other, kind) => Err(Error::damaged(
+            at,
+            "filter",
+            format!("one of a {kind:?} table"),
+            other,
+        )),
     }
 }
 
@@ -272,10 +362,17 @@ mod tests {
 
     #[test]
     fn a_bucket_head_never_changes() {
-        let head = Bucket { inline: 5, overflow_at: 258, overflow_bytes: 7 };
+        let head = Bucket {
+            inline: 5,
+            overflow_at: 258,
+            overflow_bytes: 7,
+        };
         let mut bytes = Vec::new();
         head.encode(&mut bytes);
-        assert_eq!(bytes, [5, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(
+            bytes,
+            [5, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0]
+        );
         bytes.extend([0; 5]);
         assert_eq!(Bucket::decode(&bytes, 265).unwrap(), head);
         assert!(Bucket::decode(&bytes, 264).is_err() && Bucket::decode(&bytes[..24], 265).is_err());
@@ -283,7 +380,10 @@ mod tests {
 
     #[test]
     fn a_state_never_changes() {
-        let options = Options { seed: 1, ..Options::new(Kind::Refined, 256, 4096) };
+        let options = Options {
+            seed: 1,
+            ..Options::new(Kind::Refined, 256, 4096)
+        };
         let bytes = State::new(options).unwrap().encode();
         let mut expected = vec![5, 0, 4, 0, 0, 1, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 255];
         expected.extend([1, 64, 32, 0, 0, 0, 0, 0, 1]);
@@ -307,7 +407,10 @@ mod tests {
             fullest: 90,
         };
         let shape = Latest::new(9, 2).unwrap();
-        state.levels.push(Level { runs: vec![run], filter: Some(Filter::Latest { shape, extent }) });
+        state.levels.push(Level {
+            runs: vec![run],
+            filter: Some(Filter::Latest { shape, extent }),
+        });
         let good = state.encode();
         assert_eq!(State::decode(&good).unwrap().encode(), good);
         let mut random = fastrand::Rng::with_seed(3);

@@ -51,8 +51,19 @@ impl<S: Space> Boa<S> {
 
     fn search(&self, key: &[u8], all: bool) -> Result<Vec<Option<Vec<u8>>>> {
         let fingerprint = self.state.family.of(key);
-        let mut wanted = Wanted { key, fingerprint, all, found: Vec::new() };
-        for entry in self.state.buffer.iter().rev().filter(|entry| entry.fingerprint == fingerprint) {
+        let mut wanted = Wanted {
+            key,
+            fingerprint,
+            all,
+            found: Vec::new(),
+        };
+        for entry in self
+            .state
+            .buffer
+            .iter()
+            .rev()
+            .filter(|entry| entry.fingerprint == fingerprint)
+        {
             wanted.found.extend(entry.value_of(key, &self.space)?);
             if wanted.is_done() {
                 return Ok(wanted.found);
@@ -65,7 +76,8 @@ impl<S: Space> Boa<S> {
             }
             if !self.state.levels[level - 1].runs.is_empty() {
                 figures.levels_asked += 1;
-                self.state.search_level(level, &mut wanted, &self.space, &mut figures)?;
+                self.state
+                    .search_level(level, &mut wanted, &self.space, &mut figures)?;
             }
         }
         self.figures.set(figures);
@@ -112,10 +124,20 @@ impl State {
                     }
                     let Some(previous) = searched.previous.map(u32::from) else {
                         let found = "no record with the prefix";
-                        return Err(Error::damaged(run.extent.at, "run", "what its filter names (O4)", found));
+                        return Err(Error::damaged(
+                            run.extent.at,
+                            "run",
+                            "what its filter names (O4)",
+                            found,
+                        ));
                     };
                     if previous > index {
-                        return Err(Error::damaged(run.extent.at, "previous run", format!("at most {index}"), previous));
+                        return Err(Error::damaged(
+                            run.extent.at,
+                            "previous run",
+                            format!("at most {index}"),
+                            previous,
+                        ));
                     }
                     next = (previous != index).then_some(previous);
                 }
@@ -140,7 +162,15 @@ impl State {
         wanted: WideFingerprint,
         space: &dyn Space,
     ) -> Result<Vec<u32>> {
-        let Filter::Refined { geometry, bits, table, list } = filter else { return Ok(Vec::new()) };
+        let Filter::Refined {
+            geometry,
+            bits,
+            table,
+            list,
+        } = filter
+        else {
+            return Ok(Vec::new());
+        };
         let prefix = self.alphabet.prefix(wanted, geometry.prefix_bits());
         let range = geometry.table_place(prefix);
         let mut bytes = vec![0; (range.end - range.start) as usize];
@@ -155,23 +185,41 @@ impl State {
         let check = self.alphabet.check(wanted, check_level);
         let mask = self.alphabet.characters() - 1;
         let payloads = geometry.payloads(&part, &bytes, prefix)?;
-        let matches = payloads.into_iter().rev().filter(|payload| payload & mask == check);
-        Ok(matches.map(|payload| payload >> self.alphabet.character_bits()).collect())
+        let matches = payloads
+            .into_iter()
+            .rev()
+            .filter(|payload| payload & mask == check);
+        Ok(matches
+            .map(|payload| payload >> self.alphabet.character_bits())
+            .collect())
     }
 }
 
 fn named(runs: &[Run], index: u32, at: u64) -> Result<&Run> {
     let found = runs.get(index as usize);
-    found.ok_or_else(|| Error::damaged(at, "run that a filter names", format!("below {}", runs.len()), index))
+    found.ok_or_else(|| {
+        Error::damaged(
+            at,
+            "run that a filter names",
+            format!("below {}", runs.len()),
+            index,
+        )
+    })
 }
 
 /// Searches a run for records of the wanted key, the newest first.
 fn search_run(run: &Run, form: Form, wanted: &mut Wanted<'_>, space: &dyn Space) -> Result<Searched> {
-    let mut searched = Searched { hits: 0, previous: None };
+    let mut searched = Searched {
+        hits: 0,
+        previous: None,
+    };
     let mut bucket = run.first_bucket(form, space, wanted.fingerprint)?;
     loop {
         let (head, block) = run.bucket(form, space, bucket)?;
-        let mut slice = Slice { bytes: &block, place: run.extent.at };
+        let mut slice = Slice {
+            bytes: &block,
+            place: run.extent.at,
+        };
         let mut ended = search_bytes(run, form, &mut slice, wanted, space, &mut searched)?;
         if !ended && let Some(extent) = run.overflow_of(&head)? {
             let mut overflow = Reader::new(space, extent, form.machine.chunk());
@@ -201,7 +249,10 @@ fn search_bytes(
         }
         if entry.fingerprint > wanted.fingerprint {
             // A later record of the prefix may still have the pointer.
-            if run.layout == Layout::Packed || run.prefix(entry.fingerprint) > prefix || searched.previous.is_some() {
+            if run.layout == Layout::Packed
+                || run.prefix(entry.fingerprint) > prefix
+                || searched.previous.is_some()
+            {
                 return Ok(true);
             }
         } else if entry.fingerprint == wanted.fingerprint

@@ -29,7 +29,7 @@ impl Cursor<'_> {
 }
 
 /// Merges cursors, of which the first is the newest (O2).
-pub(super) struct Merge<'s> {
+pub(crate) struct Merge<'s> {
     cursors: Vec<Cursor<'s>>,
     heads: Vec<Option<Entry>>,
     heap: BinaryHeap<Reverse<(WideFingerprint, usize)>>,
@@ -38,8 +38,7 @@ pub(super) struct Merge<'s> {
 }
 
 impl<'s> Merge<'s> {
-    /// Begins a merge of `buffer` and `runs`, the newest first. What is more than `fan_in` is merged
-    /// in groups of neighbours before, so that age stays in order.
+    /// Begins a merge of `buffer` and `runs`, the newest first.
     pub(super) fn new(
         space: &'s dyn Space,
         form: Form,
@@ -47,12 +46,39 @@ impl<'s> Merge<'s> {
         buffer: Vec<Entry>,
         runs: Vec<Run>,
     ) -> Result<Merge<'s>> {
+        let runs = runs.into_iter().map(|run| {
+            let bytes = run.bytes;
+            (Cursor::Run(Box::new(RunCursor::new(space, form, run))), bytes)
+        });
+        Merge::of(space, form, fan_in, buffer, runs.collect())
+    }
+
+    /// Begins a merge of `buffer` and of streams that have some bytes each, the newest first.
+    pub(crate) fn of_streams(
+        space: &'s dyn Space,
+        form: Form,
+        fan_in: usize,
+        buffer: Vec<Entry>,
+        streams: Vec<(Reader<'s>, u64)>,
+    ) -> Result<Merge<'s>> {
+        let streams = streams
+            .into_iter()
+            .map(|(reader, bytes)| (Cursor::Stream(reader, form.width), bytes));
+        Merge::of(space, form, fan_in, buffer, streams.collect())
+    }
+
+    /// Begins a merge. What is more than `fan_in` is merged in groups of neighbours before, so that
+    /// age stays in order.
+    fn of(
+        space: &'s dyn Space,
+        form: Form,
+        fan_in: usize,
+        buffer: Vec<Entry>,
+        older: Vec<(Cursor<'s>, u64)>,
+    ) -> Result<Merge<'s>> {
         let bytes = buffer.iter().map(|entry| entry.bytes(form.width)).sum();
         let mut sources = vec![(Cursor::Buffer(buffer.into_iter()), bytes)];
-        for run in runs {
-            let bytes = run.bytes;
-            sources.push((Cursor::Run(Box::new(RunCursor::new(space, form, run))), bytes));
-        }
+        sources.extend(older);
         let mut temporary = Vec::new();
         while sources.len() > fan_in {
             // Only as many are merged as it takes to be `fan_in` afterwards; the oldest are largest
@@ -80,7 +106,13 @@ impl<'s> Merge<'s> {
 
     fn over(space: &'s dyn Space, cursors: Vec<Cursor<'s>>) -> Result<Merge<'s>> {
         let heads = (0..cursors.len()).map(|_| None).collect();
-        let mut merge = Merge { heads, cursors, heap: BinaryHeap::new(), temporary: Vec::new(), space };
+        let mut merge = Merge {
+            heads,
+            cursors,
+            heap: BinaryHeap::new(),
+            temporary: Vec::new(),
+            space,
+        };
         for at in 0..merge.cursors.len() {
             merge.advance(at)?;
         }
@@ -96,8 +128,10 @@ impl<'s> Merge<'s> {
     }
 
     /// Returns the next record: of equal fingerprints, the newest.
-    pub(super) fn next(&mut self) -> Result<Option<Entry>> {
-        let Some(Reverse((_, at))) = self.heap.pop() else { return Ok(None) };
+    pub(crate) fn next(&mut self) -> Result<Option<Entry>> {
+        let Some(Reverse((_, at))) = self.heap.pop() else {
+            return Ok(None);
+        };
         let entry = self.heads[at].take();
         self.advance(at)?;
         Ok(entry)
@@ -117,7 +151,7 @@ impl<'s> Merge<'s> {
     }
 
     /// Gives back what earlier passes wrote.
-    pub(super) fn end(self) {
+    pub(crate) fn end(self) {
         for extent in self.temporary {
             self.space.release(extent);
         }
@@ -128,7 +162,7 @@ impl<'s> Merge<'s> {
 ///
 /// It remembers the keys of one fingerprint, as many as `memory` bytes hold; records beyond are kept,
 /// as are deletes that a record may come after.
-pub(super) struct Fold {
+pub(crate) struct Fold {
     fingerprint: Option<WideFingerprint>,
     keys: HashSet<Vec<u8>>,
     bytes: u64,
@@ -138,12 +172,18 @@ pub(super) struct Fold {
 }
 
 impl Fold {
-    pub(super) fn new(memory: u64, last: bool) -> Fold {
-        Fold { fingerprint: None, keys: HashSet::new(), bytes: 0, memory, last }
+    pub(crate) fn new(memory: u64, last: bool) -> Fold {
+        Fold {
+            fingerprint: None,
+            keys: HashSet::new(),
+            bytes: 0,
+            memory,
+            last,
+        }
     }
 
     /// Returns whether a record is kept.
-    pub(super) fn keeps(&mut self, entry: &Entry, space: &dyn Space) -> Result<bool> {
+    pub(crate) fn keeps(&mut self, entry: &Entry, space: &dyn Space) -> Result<bool> {
         if self.fingerprint != Some(entry.fingerprint) {
             self.fingerprint = Some(entry.fingerprint);
             self.keys.clear();

@@ -30,3 +30,9 @@ mod table;
 pub use check::Violation;
 pub use options::{Duplicates, Kind, Options};
 pub use table::{Boa, Figures};
+
+/// Merging and folding of records, which bundles of trees use when they are rebuilt.
+pub(crate) mod sorting {
+    pub(crate) use super::merge::{Fold, Merge};
+    pub(crate) use super::run::Form;
+}

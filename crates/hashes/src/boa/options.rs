@@ -63,7 +63,10 @@ impl Options {
         Options {
             kind,
             growth: 4,
-            machine: Machine::Blocks { block_bytes, memory_bytes },
+            machine: Machine::Blocks {
+                block_bytes,
+                memory_bytes,
+            },
             fingerprint_bits: 64,
             independence: Independence::Words(32),
             seed: 0,
@@ -85,7 +88,10 @@ impl Options {
         Alphabet::new(self.fingerprint_bits, self.growth)?;
         self.family(self.fingerprint_bits)?;
         if let Some(beta) = self.beta_bits.filter(|beta| *beta > 16) {
-            return Err(Error::shape(format!("β = 2^{beta}"), "at most 2^16 prefixes to an entry"));
+            return Err(Error::shape(
+                format!("β = 2^{beta}"),
+                "at most 2^16 prefixes to an entry",
+            ));
         }
         Ok(self)
     }

@@ -23,9 +23,13 @@ impl<S: Space> Boa<S> {
         let draft = Draft::new(&self.space);
         let state = &self.state;
         let levels = state.levels.iter();
-        let runs: Vec<Run> = levels.flat_map(|level| level.runs.iter().rev().cloned()).collect();
+        let runs: Vec<Run> = levels
+            .flat_map(|level| level.runs.iter().rev().cloned())
+            .collect();
         let bytes = state.buffer_bytes + runs.iter().map(|run| run.bytes).sum::<u64>();
-        let level = (1..).find(|&level| state.capacity(level - 1) >= bytes).unwrap_or(1);
+        let level = (1..)
+            .find(|&level| state.capacity(level - 1) >= bytes)
+            .unwrap_or(1);
         let next = state.folded(&draft, level, runs, &mut figures)?;
         draft.keep();
         self.state = next;
@@ -40,10 +44,15 @@ impl<S: Space> Boa<S> {
         let mut figures = self.figures.get();
         let draft = Draft::new(&self.space);
         let old = &self.state;
-        let options = Options { fingerprint_bits: width, ..old.options };
+        let options = Options {
+            fingerprint_bits: width,
+            ..old.options
+        };
         let mut next = State::new(options)?;
         let levels = old.levels.iter();
-        let runs: Vec<Run> = levels.flat_map(|level| level.runs.iter().rev().cloned()).collect();
+        let runs: Vec<Run> = levels
+            .flat_map(|level| level.runs.iter().rev().cloned())
+            .collect();
         let released = runs.clone();
         let buffer = {
             let mut entries: Vec<_> = old.buffer.iter().rev().cloned().collect();
@@ -112,7 +121,11 @@ impl State {
         if next.puts == 0 {
             let empty = std::mem::take(&mut next.levels);
             for level in &empty {
-                level.runs.iter().flat_map(Run::extents).for_each(|extent| space.release(extent));
+                level
+                    .runs
+                    .iter()
+                    .flat_map(Run::extents)
+                    .for_each(|extent| space.release(extent));
                 let filters = level.filter.iter().flat_map(super::filter::Filter::extents);
                 filters.for_each(|extent| space.release(extent));
             }
@@ -123,7 +136,11 @@ impl State {
     /// Gives back runs and all filters.
     fn release(&self, runs: &[Run], space: &dyn Space) {
         let filters = self.levels.iter().filter_map(|level| level.filter.as_ref());
-        filters.flat_map(super::filter::Filter::extents).for_each(|extent| space.release(extent));
-        runs.iter().flat_map(Run::extents).for_each(|extent| space.release(extent));
+        filters
+            .flat_map(super::filter::Filter::extents)
+            .for_each(|extent| space.release(extent));
+        runs.iter()
+            .flat_map(Run::extents)
+            .for_each(|extent| space.release(extent));
     }
 }

@@ -35,9 +35,9 @@ const FILL: u64 = 11;
 
 /// What the records of a run need to be read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Form {
-    pub(super) machine: Machine,
-    pub(super) width: u32,
+pub(crate) struct Form {
+    pub(crate) machine: Machine,
+    pub(crate) width: u32,
 }
 
 impl Form {
@@ -64,13 +64,19 @@ impl Run {
 
     /// Returns the bits of a fingerprint that choose its bucket.
     pub(super) fn prefix(&self, fingerprint: WideFingerprint) -> u64 {
-        if self.prefix_bits == 0 { 0 } else { (fingerprint.0 >> (128 - self.prefix_bits)) as u64 }
+        if self.prefix_bits == 0 {
+            0
+        } else {
+            (fingerprint.0 >> (128 - self.prefix_bits)) as u64
+        }
     }
 
     /// Reads the head of a bucket and the block it is in.
     pub(super) fn bucket(&self, form: Form, space: &dyn Space, bucket: u64) -> Result<(Bucket, Vec<u8>)> {
         let mut block = vec![0; form.machine.chunk()];
-        let place = self.extent.place(bucket.saturating_mul(form.block()), form.block())?;
+        let place = self
+            .extent
+            .place(bucket.saturating_mul(form.block()), form.block())?;
         space.read(place, &mut block)?;
         let head = Bucket::decode(&block, self.overflow.map_or(0, |extent| extent.bytes))
             .map_err(|error| error.within(place))?;
@@ -81,9 +87,14 @@ impl Run {
 
     /// Returns the part of the overflow that belongs to a bucket.
     pub(super) fn overflow_of(&self, head: &Bucket) -> Result<Option<Extent>> {
-        let Some(overflow) = self.overflow.filter(|_| head.overflow_bytes > 0) else { return Ok(None) };
+        let Some(overflow) = self.overflow.filter(|_| head.overflow_bytes > 0) else {
+            return Ok(None);
+        };
         let at = overflow.place(head.overflow_at, head.overflow_bytes)?;
-        Ok(Some(Extent { at, bytes: head.overflow_bytes }))
+        Ok(Some(Extent {
+            at,
+            bytes: head.overflow_bytes,
+        }))
     }
 
     /// Returns the first bucket that can hold a fingerprint.
@@ -98,8 +109,15 @@ impl Run {
         while low < high {
             let middle = (low + high) / 2;
             let (_, block) = self.bucket(form, space, middle)?;
-            let mut bytes = crate::records::Slice { bytes: &block, place: self.extent.at };
-            if decode(&mut bytes, form.width)?.fingerprint < wanted { low = middle + 1 } else { high = middle }
+            let mut bytes = crate::records::Slice {
+                bytes: &block,
+                place: self.extent.at,
+            };
+            if decode(&mut bytes, form.width)?.fingerprint < wanted {
+                low = middle + 1
+            } else {
+                high = middle
+            }
         }
         Ok(low.saturating_sub(1))
     }
@@ -140,7 +158,16 @@ impl<'s> RunWriter<'s> {
             Layout::Buckets => (bytes * 16).div_ceil(capacity * FILL).clamp(1, 1 << prefix_bits),
         };
         let extent = space.allocate(buckets * form.block())?;
-        let run = Run { layout, prefix_bits, buckets, extent, overflow: None, entries: 0, bytes: 0, fullest: 0 };
+        let run = Run {
+            layout,
+            prefix_bits,
+            buckets,
+            extent,
+            overflow: None,
+            entries: 0,
+            bytes: 0,
+            fullest: 0,
+        };
         Ok(RunWriter {
             space,
             form,
@@ -181,7 +208,10 @@ impl<'s> RunWriter<'s> {
     }
 
     fn overflowed(&mut self, entry: &Entry) -> Result<()> {
-        assert!(self.run.layout == Layout::Buckets, "a record is shorter than a block");
+        assert!(
+            self.run.layout == Layout::Buckets,
+            "a record is shorter than a block"
+        );
         let mut bytes = Vec::new();
         entry.encode(self.form.width, &mut bytes);
         if self.overflow.is_none() {
@@ -248,7 +278,16 @@ pub(super) struct RunCursor<'s> {
 impl<'s> RunCursor<'s> {
     pub(super) fn new(space: &'s dyn Space, form: Form, run: Run) -> RunCursor<'s> {
         let (head, block) = (Bucket::default(), Vec::new());
-        RunCursor { space, form, run, next_bucket: 0, head, block, at: 0, overflow: None }
+        RunCursor {
+            space,
+            form,
+            run,
+            next_bucket: 0,
+            head,
+            block,
+            at: 0,
+            overflow: None,
+        }
     }
 
     /// Returns the next record.
@@ -257,7 +296,10 @@ impl<'s> RunCursor<'s> {
             if self.at < self.block.len() {
                 let place = self.run.extent.at + (self.next_bucket - 1) * self.form.block() + BUCKET_BYTES;
                 let bytes = self.block.get(self.at..).unwrap_or_default();
-                let mut slice = crate::records::Slice { bytes, place: place + self.at as u64 };
+                let mut slice = crate::records::Slice {
+                    bytes,
+                    place: place + self.at as u64,
+                };
                 let entry = decode(&mut slice, self.form.width)?;
                 self.at = self.block.len() - slice.bytes.len();
                 return Ok(Some(entry));
@@ -275,8 +317,10 @@ impl<'s> RunCursor<'s> {
             self.at = 0;
             self.next_bucket += 1;
             let chunk = self.form.machine.chunk();
-            self.overflow =
-                self.run.overflow_of(&self.head)?.map(|extent| Reader::new(self.space, extent, chunk));
+            self.overflow = self
+                .run
+                .overflow_of(&self.head)?
+                .map(|extent| Reader::new(self.space, extent, chunk));
         }
     }
 

@@ -95,7 +95,10 @@ impl State {
     }
 
     pub(super) fn form(&self) -> Form {
-        Form { machine: self.options.machine, width: self.family.width() }
+        Form {
+            machine: self.options.machine,
+            width: self.family.width(),
+        }
     }
 
     /// Returns the bytes of a level that is full, of which the first is level 1.
@@ -130,7 +133,11 @@ impl State {
 
     /// Returns whether fingerprints are long enough for a level that `entries` records open.
     pub(super) fn fits(&self, level: usize, entries: u64) -> bool {
-        let checks = if self.options.kind == Kind::Refined { level as u32 } else { 0 };
+        let checks = if self.options.kind == Kind::Refined {
+            level as u32
+        } else {
+            0
+        };
         let beta = self.options.beta_bits.unwrap_or(self.alphabet.character_bits());
         let log = 64 - entries.max(1).saturating_sub(1).leading_zeros();
         self.alphabet.fits((log + beta).clamp(1, 48), checks)
@@ -148,7 +155,10 @@ impl State {
         let (level, leveled) = (self.destination(), self.options.kind == Kind::Leveled);
         let merged = if leveled { level } else { level - 1 };
         let above = &self.levels[..merged.min(self.levels.len())];
-        let runs: Vec<Run> = above.iter().flat_map(|level| level.runs.iter().rev().cloned()).collect();
+        let runs: Vec<Run> = above
+            .iter()
+            .flat_map(|level| level.runs.iter().rev().cloned())
+            .collect();
         let last = self.levels.iter().skip(merged).all(|level| level.runs.is_empty());
         self.merged(space, level, runs, last, figures)
     }
@@ -162,7 +172,10 @@ impl State {
         last: bool,
         figures: &mut Figures,
     ) -> Result<State> {
-        assert!((1..=MAX_LEVELS as usize).contains(&level), "a table has levels enough");
+        assert!(
+            (1..=MAX_LEVELS as usize).contains(&level),
+            "a table has levels enough"
+        );
         let form = self.form();
         let mut buffer = self.sorted_buffer();
         for entry in &mut buffer {
@@ -176,17 +189,27 @@ impl State {
             level.runs.retain(|run| !runs.contains(run));
             if level.runs.is_empty() {
                 let filter = level.filter.take();
-                filter.iter().flat_map(Filter::extents).for_each(|extent| space.release(extent));
+                filter
+                    .iter()
+                    .flat_map(Filter::extents)
+                    .for_each(|extent| space.release(extent));
             }
         }
-        next.levels.resize_with(next.levels.len().max(level), Level::default);
+        next.levels
+            .resize_with(next.levels.len().max(level), Level::default);
         (next.buffer, next.buffer_bytes) = (Vec::new(), 0);
         let merge = Merge::new(space, form, self.options.fan_in(), buffer, runs.clone())?;
-        let folds = (self.options.duplicates == Duplicates::Fold)
-            .then(|| Fold::new(self.options.fan_in() as u64 * self.options.block_bytes() as u64, last));
+        let folds = (self.options.duplicates == Duplicates::Fold).then(|| {
+            Fold::new(
+                self.options.fan_in() as u64 * self.options.block_bytes() as u64,
+                last,
+            )
+        });
         let written = next.install(space, level, merge, folds, entries, bytes)?;
         // Not before: a step that began with these runs' writing would find their bytes used again.
-        runs.iter().flat_map(Run::extents).for_each(|extent| space.release(extent));
+        runs.iter()
+            .flat_map(Run::extents)
+            .for_each(|extent| space.release(extent));
         figures.merges += 1;
         figures.merged_records += written;
         Ok(next)
@@ -239,10 +262,16 @@ impl State {
         let run = writer.finish()?;
         let mut filter = latest.map(LatestWriter::finish).transpose()?;
         if kind == Kind::Refined {
-            let characters = Characters { alphabet, prefix_bits, level: self.check_level(level, prefix_bits) };
+            let characters = Characters {
+                alphabet,
+                prefix_bits,
+                level: self.check_level(level, prefix_bits),
+            };
             filter = Some(refine(space, form, old.as_ref(), characters, &run, index)?);
         }
-        old.iter().flat_map(Filter::extents).for_each(|extent| space.release(extent));
+        old.iter()
+            .flat_map(Filter::extents)
+            .for_each(|extent| space.release(extent));
         let place = &mut self.levels[level - 1];
         place.filter = filter;
         place.runs.push(run);
@@ -263,7 +292,12 @@ impl<S: Space> Boa<S> {
     /// `Error::Shape` when no table has the options.
     pub fn create(space: S, options: Options) -> Result<Boa<S>> {
         let state = State::new(options.checked()?)?;
-        Ok(Boa { space, state, committed: None, figures: Cell::default() })
+        Ok(Boa {
+            space,
+            state,
+            committed: None,
+            figures: Cell::default(),
+        })
     }
 
     /// Opens the table of the last commit.
@@ -273,7 +307,12 @@ impl<S: Space> Boa<S> {
     pub fn open(space: S) -> Result<Boa<S>> {
         let (extent, bytes) = read_state(&space, ROOT_KIND)?;
         let state = State::decode(&bytes).map_err(|error| error.within(extent.at))?;
-        Ok(Boa { space, state, committed: Some(extent), figures: Cell::default() })
+        Ok(Boa {
+            space,
+            state,
+            committed: Some(extent),
+            figures: Cell::default(),
+        })
     }
 
     /// Makes the table durable as it is now, its buffer included.
@@ -308,7 +347,8 @@ impl<S: Space> Boa<S> {
             self.rebuild()?;
         }
         let full = self.state.options.block_bytes() as u64;
-        if self.state.buffer_bytes + bytes > full && !self.state.buffer.is_empty() {
+        // More than once after a rebuild for longer fingerprints, which fills the buffer again.
+        while self.state.buffer_bytes + bytes > full && !self.state.buffer.is_empty() {
             self.flush()?;
         }
         // The fingerprint comes last: a flush may have made the function longer.
@@ -326,8 +366,16 @@ impl<S: Space> Boa<S> {
     fn flush(&mut self) -> Result<()> {
         let level = self.state.destination();
         let entries = self.state.buffer.len() as u64
-            + self.state.levels[..level - 1].iter().flat_map(|level| &level.runs).map(|run| run.entries).sum::<u64>();
-        let opens = self.state.levels.get(level - 1).is_none_or(|level| level.runs.is_empty());
+            + self.state.levels[..level - 1]
+                .iter()
+                .flat_map(|level| &level.runs)
+                .map(|run| run.entries)
+                .sum::<u64>();
+        let opens = self
+            .state
+            .levels
+            .get(level - 1)
+            .is_none_or(|level| level.runs.is_empty());
         if opens && !self.state.fits(level, entries) && self.state.family.width() < 128 {
             return self.widen();
         }
@@ -343,7 +391,10 @@ impl<S: Space> Boa<S> {
     /// Returns the options, with the fingerprint length that the table has now.
     #[must_use]
     pub fn options(&self) -> Options {
-        Options { fingerprint_bits: self.state.family.width(), ..self.state.options }
+        Options {
+            fingerprint_bits: self.state.family.width(),
+            ..self.state.options
+        }
     }
 
     /// Returns what the table has done.
@@ -362,7 +413,8 @@ impl<S: Space> Boa<S> {
     #[must_use]
     pub fn buckets(&self) -> Vec<(u64, f64)> {
         let runs = self.state.levels.iter().flat_map(|level| &level.runs);
-        runs.map(|run| (run.fullest, run.bytes as f64 / run.buckets as f64)).collect()
+        runs.map(|run| (run.fullest, run.bytes as f64 / run.buckets as f64))
+            .collect()
     }
 
     /// Returns, for each level, its records and the bytes of its filter.
@@ -371,7 +423,12 @@ impl<S: Space> Boa<S> {
         let levels = self.state.levels.iter().filter(|level| !level.runs.is_empty());
         levels
             .map(|level| {
-                let filter = level.filter.iter().flat_map(Filter::extents).map(|extent| extent.bytes).sum();
+                let filter = level
+                    .filter
+                    .iter()
+                    .flat_map(Filter::extents)
+                    .map(|extent| extent.bytes)
+                    .sum();
                 (level.runs.iter().map(|run| run.entries).sum(), filter)
             })
             .collect()

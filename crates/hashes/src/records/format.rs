@@ -51,9 +51,16 @@ pub(crate) struct Slice<'b> {
 
 impl Bytes for Slice<'_> {
     fn take(&mut self, bytes: u64, out: &mut Vec<u8>) -> Result<()> {
-        let taken = usize::try_from(bytes).ok().and_then(|bytes| self.bytes.split_at_checked(bytes));
+        let taken = usize::try_from(bytes)
+            .ok()
+            .and_then(|bytes| self.bytes.split_at_checked(bytes));
         let Some((taken, rest)) = taken else {
-            return Err(Error::damaged(self.place, "length", format!("at most {}", self.bytes.len()), bytes));
+            return Err(Error::damaged(
+                self.place,
+                "length",
+                format!("at most {}", self.bytes.len()),
+                bytes,
+            ));
         };
         out.extend_from_slice(taken);
         self.place += bytes;
@@ -85,7 +92,12 @@ fn varint(source: &mut impl Bytes) -> Result<u64> {
             return Ok(value);
         }
     }
-    Err(Error::damaged(at, "length", "at most five bytes", "more, or the end"))
+    Err(Error::damaged(
+        at,
+        "length",
+        "at most five bytes",
+        "more, or the end",
+    ))
 }
 
 fn width_bytes(width: u32) -> u64 {
@@ -103,7 +115,10 @@ fn varint_bytes(value: u64) -> u64 {
 
 pub(super) fn join(key: &[u8], value: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(5 + key.len() + value.len());
-    Writer::new(&mut bytes).varint(key.len() as u64).bytes(key).bytes(value);
+    Writer::new(&mut bytes)
+        .varint(key.len() as u64)
+        .bytes(key)
+        .bytes(value);
     bytes
 }
 
@@ -130,7 +145,9 @@ impl Entry {
     pub(crate) fn encode(&self, width: u32, out: &mut Vec<u8>) {
         let outside = matches!(self.body, Body::Outside(_));
         let mut writer = Writer::new(out);
-        writer.u8(u8::from(self.tombstone) | u8::from(outside) << 1).u8(self.previous);
+        writer
+            .u8(u8::from(self.tombstone) | u8::from(outside) << 1)
+            .u8(self.previous);
         if width > 64 {
             writer.u128(self.fingerprint.0);
         } else {
@@ -150,14 +167,27 @@ pub(crate) fn decode(source: &mut impl Bytes, width: u32) -> Result<Entry> {
     source.take(2 + width_bytes(width), &mut head)?;
     let mut reader = Reader::new(&head);
     let (flags, previous) = (reader.u8()?, reader.u8()?);
-    let fingerprint =
-        if width > 64 { reader.u128()? } else { u128::from(reader.u64()?) << 64 };
+    let fingerprint = if width > 64 {
+        reader.u128()?
+    } else {
+        u128::from(reader.u64()?) << 64
+    };
     if flags > 3 || fingerprint << (width - 1) << 1 != 0 {
-        return Err(Error::damaged(at, "record", "known flags and a fingerprint of its length", flags));
+        return Err(Error::damaged(
+            at,
+            "record",
+            "known flags and a fingerprint of its length",
+            flags,
+        ));
     }
     let length = varint(source)?;
     if length > 2 * MAX_BYTES as u64 + 16 || length > source.left() {
-        return Err(Error::damaged(at, "length of a record", format!("at most {}", source.left()), length));
+        return Err(Error::damaged(
+            at,
+            "length of a record",
+            format!("at most {}", source.left()),
+            length,
+        ));
     }
     let mut body = Vec::with_capacity(length as usize);
     source.take(length, &mut body)?;
@@ -166,13 +196,26 @@ pub(crate) fn decode(source: &mut impl Bytes, width: u32) -> Result<Entry> {
         Body::Here(body)
     } else {
         let mut reader = Reader::new(&body);
-        let extent = Extent { at: reader.u64()?, bytes: reader.u64()? };
+        let extent = Extent {
+            at: reader.u64()?,
+            bytes: reader.u64()?,
+        };
         if reader.left() > 0 || extent.end().is_none() {
-            return Err(Error::damaged(at, "place of a record", "an extent", format!("{extent:?}")));
+            return Err(Error::damaged(
+                at,
+                "place of a record",
+                "an extent",
+                format!("{extent:?}"),
+            ));
         }
         Body::Outside(extent)
     };
-    Ok(Entry { fingerprint: WideFingerprint(fingerprint), tombstone: flags & 1 != 0, previous, body })
+    Ok(Entry {
+        fingerprint: WideFingerprint(fingerprint),
+        tombstone: flags & 1 != 0,
+        previous,
+        body,
+    })
 }
 
 #[cfg(test)]
@@ -195,8 +238,14 @@ mod tests {
         entry.tombstone = true;
         bytes.clear();
         entry.encode(64, &mut bytes);
-        assert_eq!(bytes, b"\x03\x03\0\0\0\0\0\0\0\xab\x10\x02\x01\0\0\0\0\0\0\x07\0\0\0\0\0\0\0");
-        assert_eq!((decoded(&bytes, 64).unwrap(), entry.bytes(64)), (entry, bytes.len() as u64));
+        assert_eq!(
+            bytes,
+            b"\x03\x03\0\0\0\0\0\0\0\xab\x10\x02\x01\0\0\0\0\0\0\x07\0\0\0\0\0\0\0"
+        );
+        assert_eq!(
+            (decoded(&bytes, 64).unwrap(), entry.bytes(64)),
+            (entry, bytes.len() as u64)
+        );
     }
 
     #[test]
@@ -205,9 +254,15 @@ mod tests {
         let entry = Entry::new(WideFingerprint(u128::MAX), &[1; 20], Some(&[2; 300])).unwrap();
         for width in [64, 128, 9] {
             let mut good = Vec::new();
-            let entry = Entry { fingerprint: WideFingerprint(u128::MAX << (128 - width)), ..entry.clone() };
+            let entry = Entry {
+                fingerprint: WideFingerprint(u128::MAX << (128 - width)),
+                ..entry.clone()
+            };
             entry.encode(width, &mut good);
-            assert_eq!((decoded(&good, width).unwrap(), entry.bytes(width)), (entry, good.len() as u64));
+            assert_eq!(
+                (decoded(&good, width).unwrap(), entry.bytes(width)),
+                (entry, good.len() as u64)
+            );
             for cut in 0..good.len() {
                 assert!(decoded(&good[..cut], width).is_err());
             }

@@ -43,10 +43,18 @@ impl Entry {
     pub(crate) fn new(fingerprint: WideFingerprint, key: &[u8], value: Option<&[u8]>) -> Result<Entry> {
         let longest = key.len().max(value.map_or(0, <[u8]>::len));
         if longest > MAX_BYTES {
-            return Err(Error::shape(format!("a key or value of {longest} bytes"), format!("at most {MAX_BYTES}")));
+            return Err(Error::shape(
+                format!("a key or value of {longest} bytes"),
+                format!("at most {MAX_BYTES}"),
+            ));
         }
         let body = Body::Here(format::join(key, value.unwrap_or_default()));
-        Ok(Entry { fingerprint, tombstone: value.is_none(), previous: 0, body })
+        Ok(Entry {
+            fingerprint,
+            tombstone: value.is_none(),
+            previous: 0,
+            body,
+        })
     }
 
     /// Returns the bytes of key and value, from wherever they are.
@@ -55,7 +63,12 @@ impl Entry {
             Body::Here(bytes) => Ok(bytes),
             Body::Outside(extent) => {
                 if extent.bytes > 2 * MAX_BYTES as u64 + 16 {
-                    return Err(Error::damaged(extent.at, "length of a record", "at most 2 GiB", extent.bytes));
+                    return Err(Error::damaged(
+                        extent.at,
+                        "length of a record",
+                        "at most 2 GiB",
+                        extent.bytes,
+                    ));
                 }
                 buffer.resize(extent.bytes as usize, 0);
                 space.read(extent.at, buffer)?;

@@ -79,7 +79,11 @@ pub(crate) fn damage_everywhere<T: Table>(create: impl Fn() -> T, mix: Mix, oper
             let mask = random.u8(1..);
             let proved = space.crashed();
             proved.damage(at, mask);
-            let answers = |table: &T| (0..mix.keys).map(|number| table.get(&key(number))).collect::<Vec<_>>();
+            let answers = |table: &T| {
+                (0..mix.keys)
+                    .map(|number| table.get(&key(number)))
+                    .collect::<Vec<_>>()
+            };
             tried += 1;
             match T::reopen(proved) {
                 Err(_) => refused += 1,
@@ -96,7 +100,12 @@ pub(crate) fn damage_everywhere<T: Table>(create: impl Fn() -> T, mix: Mix, oper
             lying.damage(at, mask);
             lying.inject(Fault::NoChecksums);
             if let Ok(mut table) = T::reopen(lying) {
-                let _ = (answers(&table), table.violations(), table.history(&key(3)), table.extents());
+                let _ = (
+                    answers(&table),
+                    table.violations(),
+                    table.history(&key(3)),
+                    table.extents(),
+                );
                 let _ = table.insert(&key(1), &[0; 10]);
             }
         }
@@ -107,7 +116,11 @@ pub(crate) fn damage_everywhere<T: Table>(create: impl Fn() -> T, mix: Mix, oper
 #[test]
 fn tables_of_levels_live_through_a_failure_at_every_write() {
     for kind in KINDS {
-        let mix = Mix { keys: 60, deletes: 25, longest_value: 40 };
+        let mix = Mix {
+            keys: 60,
+            deletes: 25,
+            longest_value: 40,
+        };
         fail_at_every_write(|| boa(Options::new(kind, 256, 2048)), mix, 240);
     }
 }
@@ -115,7 +128,11 @@ fn tables_of_levels_live_through_a_failure_at_every_write() {
 #[test]
 fn damage_to_tables_of_levels_is_refused_or_harmless() {
     for kind in KINDS {
-        let mix = Mix { keys: 60, deletes: 10, longest_value: 90 };
+        let mix = Mix {
+            keys: 60,
+            deletes: 10,
+            longest_value: 90,
+        };
         damage_everywhere(|| boa(Options::new(kind, 256, 2048)), mix, 500);
     }
 }
@@ -123,7 +140,11 @@ fn damage_to_tables_of_levels_is_refused_or_harmless() {
 #[test]
 fn failing_reads_are_errors_and_change_nothing() {
     for kind in KINDS {
-        let mix = Mix { keys: 200, deletes: 20, longest_value: 20 };
+        let mix = Mix {
+            keys: 200,
+            deletes: 20,
+            longest_value: 20,
+        };
         let (mut table, mut model) = (boa(Options::new(kind, 256, 2048)), Model::new());
         for at in 0..2000 {
             if at % 7 == 6 {

@@ -12,7 +12,16 @@ fn options(kind: Kind) -> Options {
 fn a_hundred_thousand_mixed_operations_on_each_table_of_levels() {
     for kind in KINDS {
         let mut table = boa(options(kind));
-        drive(&mut table, Mix { keys: 20_000, deletes: 20, longest_value: 24 }, 100_000, 1);
+        drive(
+            &mut table,
+            Mix {
+                keys: 20_000,
+                deletes: 20,
+                longest_value: 24,
+            },
+            100_000,
+            1,
+        );
         assert!(table.runs().len() >= 3, "{kind:?}: {:?}", table.runs());
     }
 }
@@ -22,8 +31,21 @@ fn every_growth_factor_and_folding_answer_alike() {
     for kind in KINDS {
         for growth in [2, 4, 16, 64] {
             for duplicates in [Duplicates::Keep, Duplicates::Fold] {
-                let mut table = boa(Options { growth, duplicates, ..options(kind) });
-                drive(&mut table, Mix { keys: 500, deletes: 10, longest_value: 10 }, 6000, u64::from(growth));
+                let mut table = boa(Options {
+                    growth,
+                    duplicates,
+                    ..options(kind)
+                });
+                drive(
+                    &mut table,
+                    Mix {
+                        keys: 500,
+                        deletes: 10,
+                        longest_value: 10,
+                    },
+                    6000,
+                    u64::from(growth),
+                );
             }
         }
     }
@@ -47,7 +69,10 @@ fn deletes_win_by_time_and_rebuilds_reclaim_space() {
         table.rebuild().unwrap();
         let left = table.space().used_bytes();
         assert!(left * 10 < full * 5, "{kind:?}: {left} of {full} bytes are left");
-        let model = (0..6000).step_by(3).map(|number| (key(number), vec![2; 20])).collect();
+        let model = (0..6000)
+            .step_by(3)
+            .map(|number| (key(number), vec![2; 20]))
+            .collect();
         agree(&table, &model, 6000);
         for number in (0..6000).step_by(3) {
             table.delete(&key(number)).unwrap();
@@ -60,12 +85,36 @@ fn deletes_win_by_time_and_rebuilds_reclaim_space() {
 #[test]
 fn all_keys_may_have_one_fingerprint() {
     for kind in KINDS {
-        let forced = Options { independence: Independence::Words(1), ..options(kind) };
+        let forced = Options {
+            independence: Independence::Words(1),
+            ..options(kind)
+        };
         let mut table = boa(forced);
-        drive(&mut table, Mix { keys: 200, deletes: 20, longest_value: 30 }, 1500, 4);
+        drive(
+            &mut table,
+            Mix {
+                keys: 200,
+                deletes: 20,
+                longest_value: 30,
+            },
+            1500,
+            4,
+        );
         // Eight bits: fingerprints collide, and grow as the table does.
-        let mut table = boa(Options { fingerprint_bits: 8, ..options(kind) });
-        drive(&mut table, Mix { keys: 3000, deletes: 5, longest_value: 12 }, 8000, 5);
+        let mut table = boa(Options {
+            fingerprint_bits: 8,
+            ..options(kind)
+        });
+        drive(
+            &mut table,
+            Mix {
+                keys: 3000,
+                deletes: 5,
+                longest_value: 12,
+            },
+            8000,
+            5,
+        );
         if kind == Kind::Refined {
             assert!(table.options().fingerprint_bits > 8);
         }
@@ -76,17 +125,27 @@ fn all_keys_may_have_one_fingerprint() {
 fn all_keys_may_be_equal() {
     for kind in KINDS {
         for duplicates in [Duplicates::Keep, Duplicates::Fold] {
-            let mut table = boa(Options { duplicates, ..options(kind) });
+            let mut table = boa(Options {
+                duplicates,
+                ..options(kind)
+            });
             for number in 0..3000u32 {
                 table.insert(b"same", &number.to_le_bytes()).unwrap();
             }
             assert_eq!(table.get(b"same").unwrap().unwrap(), 2999u32.to_le_bytes());
             let history = table.history(b"same").unwrap();
-            let expected: Vec<_> = (0..3000u32).rev().map(|number| Some(number.to_le_bytes().to_vec())).collect();
+            let expected: Vec<_> = (0..3000u32)
+                .rev()
+                .map(|number| Some(number.to_le_bytes().to_vec()))
+                .collect();
             if duplicates == Duplicates::Keep {
                 assert_eq!(history, expected, "{kind:?}: all, the newest first");
             } else {
-                assert!(history.len() < 300 && history[0] == expected[0], "{kind:?}: {}", history.len());
+                assert!(
+                    history.len() < 300 && history[0] == expected[0],
+                    "{kind:?}: {}",
+                    history.len()
+                );
             }
             assert_eq!(table.check().unwrap(), []);
         }
@@ -96,7 +155,10 @@ fn all_keys_may_be_equal() {
 #[test]
 fn keys_and_values_may_have_any_size() {
     for kind in KINDS {
-        let mut table = boa(Options { duplicates: Duplicates::Fold, ..options(kind) });
+        let mut table = boa(Options {
+            duplicates: Duplicates::Fold,
+            ..options(kind)
+        });
         let mut random = fastrand::Rng::with_seed(6);
         let mut model = crate::support::Model::new();
         for _ in 0..1500 {

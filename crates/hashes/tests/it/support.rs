@@ -2,6 +2,7 @@
 
 use alluvium_hashes::blocks::{Extent, MemorySpace, Result};
 use alluvium_hashes::boa::{Boa, Kind, Options};
+use alluvium_hashes::bot::{Bot, BotOptions, Schedule};
 use std::collections::HashMap;
 
 /// A table under test.
@@ -52,8 +53,13 @@ impl Table for Boa<MemorySpace> {
     }
 }
 
-pub(crate) const KINDS: [Kind; 5] =
-    [Kind::Leveled, Kind::Tiered, Kind::Interpolated, Kind::Routed, Kind::Refined];
+pub(crate) const KINDS: [Kind; 5] = [
+    Kind::Leveled,
+    Kind::Tiered,
+    Kind::Interpolated,
+    Kind::Routed,
+    Kind::Refined,
+];
 
 pub(crate) fn space() -> MemorySpace {
     MemorySpace::new(256, 1 << 32)
@@ -104,7 +110,11 @@ pub(crate) fn agree<T: Table>(table: &T, model: &Model, keys: u64) {
         assert_eq!(table.get(&key).unwrap(), model.get(&key).cloned(), "key {number}");
     }
     assert_eq!(table.violations().unwrap(), [""; 0]);
-    assert_eq!(table.extents().unwrap(), table.space().extents(), "extents leak or are gone");
+    assert_eq!(
+        table.extents().unwrap(),
+        table.space().extents(),
+        "extents leak or are gone"
+    );
 }
 
 /// Does `operations` and compares now and then.
@@ -118,4 +128,60 @@ pub(crate) fn drive<T: Table>(table: &mut T, mix: Mix, operations: u32, seed: u6
         }
     }
     model
+}
+
+impl Table for Bot<MemorySpace> {
+    fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        Bot::insert(self, key, value)
+    }
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        Bot::delete(self, key)
+    }
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Bot::get(self, key)
+    }
+    fn history(&self, key: &[u8]) -> Result<Vec<Option<Vec<u8>>>> {
+        Bot::history(self, key)
+    }
+    fn commit(&mut self) -> Result<()> {
+        Bot::commit(self)
+    }
+    fn violations(&self) -> Result<Vec<String>> {
+        Ok(self.check()?.iter().map(ToString::to_string).collect())
+    }
+    fn extents(&self) -> Result<Vec<Extent>> {
+        Bot::extents(self)
+    }
+    fn space(&self) -> &MemorySpace {
+        Bot::space(self)
+    }
+    fn reopen(space: MemorySpace) -> Result<Self> {
+        Bot::open(space)
+    }
+    fn rebuilds(&self) -> u64 {
+        self.figures().rebuilds
+    }
+}
+
+pub(crate) fn bot(options: BotOptions) -> Bot<MemorySpace> {
+    Bot::create(space(), options).unwrap()
+}
+
+/// The three bundles of trees: the BOT, the cache-oblivious one, and one with a queue on every
+/// second level.
+pub(crate) fn bots() -> [BotOptions; 3] {
+    let usual = BotOptions::new(512, 8192);
+    let oblivious = BotOptions {
+        fingerprint_bits: 128,
+        levels: 9,
+        ..BotOptions::oblivious()
+    };
+    [
+        usual,
+        oblivious,
+        BotOptions {
+            schedule: Schedule::Every { beta: 2 },
+            ..usual
+        },
+    ]
 }
