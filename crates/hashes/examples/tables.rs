@@ -20,8 +20,8 @@ const MEMORY: u64 = 32 * BLOCK as u64;
 
 /// One of the tables.
 enum Table {
-    Levels(Boa<MemorySpace>),
-    Trees(Bot<MemorySpace>),
+    Levels(Box<Boa<MemorySpace>>),
+    Trees(Box<Bot<MemorySpace>>),
 }
 
 impl Table {
@@ -81,12 +81,25 @@ fn smooth(block: u64, memory: u64) -> MemorySpace {
 
 fn table(name: &str, growth: u32, records: u64) -> Table {
     let levels = |kind| {
-        let options = Options { growth, independence: Independence::Assumed, ..Options::new(kind, BLOCK, MEMORY) };
-        Table::Levels(Boa::create(space(), options).expect("a possible table"))
+        let options = Options {
+            growth,
+            independence: Independence::Assumed,
+            ..Options::new(kind, BLOCK, MEMORY)
+        };
+        Table::Levels(Box::new(Boa::create(space(), options).expect("a possible table")))
     };
-    let fast = |options: BotOptions| BotOptions { growth, independence: Independence::Assumed, ..options };
-    let trees = |options: BotOptions| Table::Trees(Bot::create(space(), options).expect("a possible table"));
-    let bot = fast(BotOptions { fingerprint_bits: 128, ..BotOptions::new(BLOCK, MEMORY) });
+    let fast = |options: BotOptions| BotOptions {
+        growth,
+        independence: Independence::Assumed,
+        ..options
+    };
+    let trees = |options: BotOptions| {
+        Table::Trees(Box::new(Bot::create(space(), options).expect("a possible table")))
+    };
+    let bot = fast(BotOptions {
+        fingerprint_bits: 128,
+        ..BotOptions::new(BLOCK, MEMORY)
+    });
     match name {
         "lt-lsm" => levels(Kind::Leveled),
         "st-lsm" => levels(Kind::Tiered),
@@ -94,11 +107,19 @@ fn table(name: &str, growth: u32, records: u64) -> Table {
         "boa" => levels(Kind::Routed),
         "refined" => levels(Kind::Refined),
         "bot" => trees(bot.planned_for(records, 30)),
-        "beta" => trees(BotOptions { schedule: Schedule::Every { beta: 2 }, ..bot.planned_for(records, 30) }),
+        "beta" => trees(BotOptions {
+            schedule: Schedule::Every { beta: 2 },
+            ..bot.planned_for(records, 30)
+        }),
         "cobot" => {
-            let options = fast(BotOptions { fingerprint_bits: 128, ..BotOptions::oblivious() });
+            let options = fast(BotOptions {
+                fingerprint_bits: 128,
+                ..BotOptions::oblivious()
+            });
             let space = smooth(u64::from(BLOCK), MEMORY);
-            Table::Trees(Bot::create(space, options.planned_for(records, 1)).expect("a possible table"))
+            Table::Trees(Box::new(
+                Bot::create(space, options.planned_for(records, 1)).expect("a possible table"),
+            ))
         }
         other => panic!("{other} is none of {TABLES:?}"),
     }
@@ -170,9 +191,17 @@ fn fits(from: u32, to: u32, names: &[&str]) -> Result<()> {
         }
         for (what, ratios) in [("insert", inserts), ("lookup", lookups)] {
             for growth in [2, 4, 16, 64] {
-                let of = || ratios.iter().filter(|(at, _)| *at == growth).map(|(_, ratio)| *ratio);
+                let of = || {
+                    ratios
+                        .iter()
+                        .filter(|(at, _)| *at == growth)
+                        .map(|(_, ratio)| *ratio)
+                };
                 let (low, high) = (of().fold(f64::MAX, f64::min), of().fold(0.0, f64::max));
-                println!("{name:12} {what} λ {growth:2}: ratios {low:.2} to {high:.2}, residual {:.2}", high / low);
+                println!(
+                    "{name:12} {what} λ {growth:2}: ratios {low:.2} to {high:.2}, residual {:.2}",
+                    high / low
+                );
             }
         }
     }
@@ -209,8 +238,15 @@ fn mixed(operations: u64, names: &[&str]) -> Result<()> {
             let value = model.get(&number).map(|value| value.to_le_bytes().to_vec());
             assert_eq!(table.get(&key(number))?, value, "{name}: key {number} at the end");
         }
-        let violations = if operations <= 20_000_000 { table.violations()? } else { 0 };
-        println!("{name}: {operations} operations agree, {violations} violations, {:.0?}", begun.elapsed());
+        let violations = if operations <= 20_000_000 {
+            table.violations()?
+        } else {
+            0
+        };
+        println!(
+            "{name}: {operations} operations agree, {violations} violations, {:.0?}",
+            begun.elapsed()
+        );
         assert_eq!(violations, 0);
     }
     Ok(())
@@ -219,10 +255,18 @@ fn mixed(operations: u64, names: &[&str]) -> Result<()> {
 /// Prints transfers by β, and the β that is chosen for ω.
 fn beta(log2: u32) -> Result<()> {
     let records = 1u64 << log2;
-    let base = BotOptions { growth: 2, fingerprint_bits: 128, independence: Independence::Assumed, ..BotOptions::new(BLOCK, 16 * MEMORY) };
+    let base = BotOptions {
+        growth: 2,
+        fingerprint_bits: 128,
+        independence: Independence::Assumed,
+        ..BotOptions::new(BLOCK, 16 * MEMORY)
+    };
     let base = base.planned_for(records, 30);
     for beta in [1, 2, 3, 4, 5] {
-        let options = BotOptions { schedule: Schedule::Every { beta }, ..base };
+        let options = BotOptions {
+            schedule: Schedule::Every { beta },
+            ..base
+        };
         // The meter's memory is small, so that what the queue moves shows.
         let mut table = Bot::create(space(), options)?;
         for number in 0..records {
@@ -253,8 +297,16 @@ fn caches(log2: u32) -> Result<()> {
     for (block, memory) in [(256u32, 1u64 << 15), (1024, 1 << 18), (4096, 1 << 21)] {
         let aligned = || MemorySpace::new(u64::from(block), 1 << 40).with_meter(u64::from(block), memory);
         let of = |options: BotOptions, leaf: u64| -> Result<Transfers> {
-            let space = if leaf == 1 { smooth(u64::from(block), memory) } else { aligned() };
-            let options = BotOptions { fingerprint_bits: 128, independence: Independence::Assumed, ..options };
+            let space = if leaf == 1 {
+                smooth(u64::from(block), memory)
+            } else {
+                aligned()
+            };
+            let options = BotOptions {
+                fingerprint_bits: 128,
+                independence: Independence::Assumed,
+                ..options
+            };
             let mut table = Bot::create(space, options.planned_for(records, leaf))?;
             for number in 0..records {
                 table.insert(&key(number), &number.to_le_bytes())?;
@@ -264,14 +316,21 @@ fn caches(log2: u32) -> Result<()> {
         };
         let aware = of(BotOptions::new(block, memory), u64::from(block) / 34)?;
         let oblivious = of(BotOptions::oblivious(), 1)?;
-        println!("B {block}, M {memory}: BOT {aware:?}, COBOT {oblivious:?}, ratio {:.2}", oblivious.total() as f64 / aware.total() as f64);
+        println!(
+            "B {block}, M {memory}: BOT {aware:?}, COBOT {oblivious:?}, ratio {:.2}",
+            oblivious.total() as f64 / aware.total() as f64
+        );
     }
     Ok(())
 }
 
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize, usual: u64| words.get(at).map_or(usual, |word| word.parse().expect("a number"));
+    let number = |at: usize, usual: u64| {
+        words
+            .get(at)
+            .map_or(usual, |word| word.parse().expect("a number"))
+    };
     let names = |at: usize| words.get(at).map_or(TABLES.to_vec(), |name| vec![name.as_str()]);
     match words.first().map(String::as_str) {
         Some("mixed") => mixed(number(1, 1_000_000), &names(2)),

@@ -53,6 +53,8 @@ pub enum Error {
 }
 
 impl Error {
+    /// Says what was found where; numbers and texts are handed over as they are.
+    #[allow(clippy::needless_pass_by_value)]
     pub(crate) fn damaged(
         at: u64,
         what: &'static str,

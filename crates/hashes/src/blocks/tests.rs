@@ -46,9 +46,9 @@ fn the_meter_counts_as_a_plain_list_does() {
         for _ in 0..20_000 {
             let (at, bytes, writes) = (random.u64(..8000), random.u64(1..300), random.bool());
             if writes {
-                meter.write(at, bytes)
+                meter.write(at, bytes);
             } else {
-                meter.read(at, bytes)
+                meter.read(at, bytes);
             }
             naive.touch(at, bytes, writes);
             assert_eq!(meter.transfers(), naive.transfers);

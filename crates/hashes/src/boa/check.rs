@@ -60,7 +60,7 @@ impl<S: Space> Boa<S> {
                         level: above + 1,
                         run: at,
                         what,
-                    })
+                    });
                 };
                 prefixes.push(self.state.check_run(
                     above + 1,
@@ -76,7 +76,7 @@ impl<S: Space> Boa<S> {
                         level: above + 1,
                         run,
                         what,
-                    })
+                    });
                 };
                 self.state
                     .check_filter(filter, &prefixes, &self.space, &mut say)?;

@@ -30,7 +30,7 @@ impl<S: Space> Boa<S> {
         let level = (1..)
             .find(|&level| state.capacity(level - 1) >= bytes)
             .unwrap_or(1);
-        let next = state.folded(&draft, level, runs, &mut figures)?;
+        let next = state.folded(&draft, level, &runs, &mut figures)?;
         draft.keep();
         self.state = next;
         figures.rebuilds += 1;
@@ -98,7 +98,7 @@ impl State {
         &self,
         space: &dyn Space,
         level: usize,
-        runs: Vec<Run>,
+        runs: &[Run],
         figures: &mut super::Figures,
     ) -> Result<State> {
         let form = self.form();
@@ -113,11 +113,11 @@ impl State {
         let mut next = self.clone();
         next.levels = vec![Level::default(); level];
         (next.buffer, next.buffer_bytes, next.deletes) = (Vec::new(), 0, 0);
-        let merge = Merge::new(space, form, self.options.fan_in(), buffer, runs.clone())?;
+        let merge = Merge::new(space, form, self.options.fan_in(), buffer, runs.to_vec())?;
         let fold = Fold::new(self.memory(), true);
         next.puts = next.install(space, level, merge, Some(fold), entries, bytes)?;
         figures.merged_records += next.puts;
-        self.release(&runs, space);
+        self.release(runs, space);
         if next.puts == 0 {
             let empty = std::mem::take(&mut next.levels);
             for level in &empty {

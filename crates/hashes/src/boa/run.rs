@@ -59,7 +59,7 @@ impl Form {
 impl Run {
     /// Returns the bucket of a prefix.
     pub(super) fn bucket_of(&self, prefix: u64) -> u64 {
-        (u128::from(prefix) * u128::from(self.buckets) >> self.prefix_bits) as u64
+        ((u128::from(prefix) * u128::from(self.buckets)) >> self.prefix_bits) as u64
     }
 
     /// Returns the bits of a fingerprint that choose its bucket.
@@ -114,9 +114,9 @@ impl Run {
                 place: self.extent.at,
             };
             if decode(&mut bytes, form.width)?.fingerprint < wanted {
-                low = middle + 1
+                low = middle + 1;
             } else {
-                high = middle
+                high = middle;
             }
         }
         Ok(low.saturating_sub(1))

@@ -160,7 +160,7 @@ impl State {
             .flat_map(|level| level.runs.iter().rev().cloned())
             .collect();
         let last = self.levels.iter().skip(merged).all(|level| level.runs.is_empty());
-        self.merged(space, level, runs, last, figures)
+        self.merged(space, level, &runs, last, figures)
     }
 
     /// Merges the buffer and `runs`, the newest first, to a new run of a level.
@@ -168,7 +168,7 @@ impl State {
         &self,
         space: &dyn Space,
         level: usize,
-        runs: Vec<Run>,
+        runs: &[Run],
         last: bool,
         figures: &mut Figures,
     ) -> Result<State> {
@@ -198,7 +198,7 @@ impl State {
         next.levels
             .resize_with(next.levels.len().max(level), Level::default);
         (next.buffer, next.buffer_bytes) = (Vec::new(), 0);
-        let merge = Merge::new(space, form, self.options.fan_in(), buffer, runs.clone())?;
+        let merge = Merge::new(space, form, self.options.fan_in(), buffer, runs.to_vec())?;
         let folds = (self.options.duplicates == Duplicates::Fold).then(|| {
             Fold::new(
                 self.options.fan_in() as u64 * self.options.block_bytes() as u64,

@@ -258,7 +258,7 @@ fn get_tape(reader: &mut Reader<'_>) -> Result<Tape> {
                 format!("{start}, {used} bytes"),
             ));
         }
-        next = start.checked_add(used).unwrap_or(u64::MAX);
+        next = start.saturating_add(used);
         tape.chunks.push(Chunk {
             start,
             extent,

@@ -65,10 +65,10 @@ impl<'s> Funnel<'s> {
             runs,
         };
         if funnel.runs.len() > 1 {
-            let inputs = (0..funnel.runs.len()).map(Input::Run).collect();
+            let inputs: Vec<Input> = (0..funnel.runs.len()).map(Input::Run).collect();
             let mut end = 0;
             let height = funnel.runs.len().next_power_of_two().ilog2();
-            funnel.root = funnel.build(inputs, height, 0, &mut end);
+            funnel.root = funnel.build(&inputs, height, 0, &mut end);
             if end > 0 {
                 funnel.extent = Some(space.allocate(end * ITEM_BYTES)?);
             }
@@ -78,7 +78,7 @@ impl<'s> Funnel<'s> {
 
     /// Builds a tree of `height` over inputs, of which the root's buffer has `capacity`; an input
     /// takes the place of a tree that has no other.
-    fn build(&mut self, inputs: Vec<Input>, height: u32, capacity: u64, end: &mut u64) -> Input {
+    fn build(&mut self, inputs: &[Input], height: u32, capacity: u64, end: &mut u64) -> Input {
         if inputs.len() == 1 {
             return inputs[0];
         }
@@ -101,9 +101,9 @@ impl<'s> Funnel<'s> {
         let middle = 2f64.powf(1.5 * f64::from(height)).ceil() as u64;
         let bottoms: Vec<Input> = inputs
             .chunks(1 << below)
-            .map(|inputs| self.build(inputs.to_vec(), below, middle, end))
+            .map(|inputs| self.build(inputs, below, middle, end))
             .collect();
-        self.build(bottoms, height - below, capacity, end)
+        self.build(&bottoms, height - below, capacity, end)
     }
 
     /// Returns the next item.

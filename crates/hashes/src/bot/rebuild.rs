@@ -40,16 +40,13 @@ impl<S: Space> Bot<S> {
         let character = self.state.alphabet.character_bits();
         // A prefix has at most 60 bits.
         let deepest = (60u32.saturating_sub(base_bits) / character).saturating_sub(1);
-        let wanted = if self.state.fits(base_bits, old.levels) {
-            2 * old.levels
-        } else {
-            old.levels
-        };
+        let fits = self.state.fits(base_bits, old.levels);
+        let wanted = if fits { 2 * old.levels } else { old.levels };
         let levels = wanted.min(deepest);
         let bits = (old.fingerprint_bits..=128)
             .find(|&bits| base_bits + (levels + 1) * character + levels * character <= bits);
         match bits {
-            Some(bits) if levels > 0 && (levels > old.levels || bits > old.fingerprint_bits) => {
+            Some(bits) if levels > 0 && (levels > old.levels || !fits) => {
                 let fingerprint_bits = if bits > old.fingerprint_bits {
                     bits.next_power_of_two()
                 } else {

@@ -16,8 +16,6 @@ pub(crate) trait Table: Sized {
     fn extents(&self) -> Result<Vec<Extent>>;
     fn space(&self) -> &MemorySpace;
     fn reopen(space: MemorySpace) -> Result<Self>;
-    /// Returns how many times the table was rebuilt.
-    fn rebuilds(&self) -> u64;
 }
 
 impl Table for Boa<MemorySpace> {
@@ -47,9 +45,6 @@ impl Table for Boa<MemorySpace> {
     }
     fn reopen(space: MemorySpace) -> Result<Self> {
         Boa::open(space)
-    }
-    fn rebuilds(&self) -> u64 {
-        self.figures().rebuilds
     }
 }
 
@@ -157,9 +152,6 @@ impl Table for Bot<MemorySpace> {
     }
     fn reopen(space: MemorySpace) -> Result<Self> {
         Bot::open(space)
-    }
-    fn rebuilds(&self) -> u64 {
-        self.figures().rebuilds
     }
 }
 
