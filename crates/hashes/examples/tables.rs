@@ -1,5 +1,5 @@
-//! Prints block transfers of the hash tables beside what the theory says, or runs a long history of
-//! mixed operations against a map.
+//! Prints block transfers of the hash tables beside what the theory says, or runs a long
+//! history of mixed operations against a map.
 //!
 //! ```sh
 //! cargo run --release -p alluvium-hashes --example tables -- fits 16 22

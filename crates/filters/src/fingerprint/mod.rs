@@ -1,15 +1,16 @@
 //! Fingerprints of keys whose independence is proved, read as strings of characters.
 //!
-//! *Knows*: how a seed and a key make 8 to 128 uniform bits, and how prefixes, check characters and
-//! next characters are cut from them (Conway §2.2).
+//! *Knows*: how a seed and a key make 8 to 128 uniform bits, and how prefixes, check characters
+//! and next characters are cut from them (Conway §2.2).
 //!
 //! *Does not know*: what is looked up with them; who draws and keeps the seed.
 //!
-//! *Read in this order*: [`Family`], [`WideFingerprint`], [`Alphabet`]; `field.rs`; `format.rs`.
+//! *Read in this order*: [`Family`], [`WideFingerprint`], [`Alphabet`]; `field.rs`;
+//! `format.rs`.
 //!
 //! - **F9** The fingerprints of any `k` keys are independent for `Independence::Words(k)`: a
-//!   polynomial of degree k − 1 over the field of 2^127 − 1 elements, whose coefficients the seed
-//!   draws. Two keys meet before the polynomial with probability at most length / 2^127.
+//!   polynomial of degree k − 1 over the field of 2^127 − 1 elements, whose coefficients the
+//!   seed draws. Two keys meet before the polynomial with probability at most length / 2^127.
 
 mod field;
 mod format;
@@ -22,8 +23,8 @@ use alluvium_base::checksum::seeded;
 /// How independent the fingerprints of different keys are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Independence {
-    /// Any so large set of keys has independent fingerprints. One is the constant function, under
-    /// which all keys collide: tests use it.
+    /// Any so large set of keys has independent fingerprints. One is the constant function,
+    /// under which all keys collide: tests use it.
     Words(u16),
     /// XXH3, which is faster; its independence is assumed and not proved.
     Assumed,
@@ -132,8 +133,8 @@ impl Family {
         WideFingerprint(bits >> (128 - self.width) << (128 - self.width))
     }
 
-    /// Maps a key to a field element: a polynomial in the seed's point, whose coefficients are the
-    /// key's length and its pieces of 15 bytes.
+    /// Maps a key to a field element: a polynomial in the seed's point, whose coefficients are
+    /// the key's length and its pieces of 15 bytes.
     fn element(&self, key: &[u8]) -> u128 {
         key.chunks(15).fold(key.len() as u128, |sum, piece| {
             let piece = piece
@@ -209,8 +210,8 @@ impl Alphabet {
         self.width
     }
 
-    /// Returns whether a prefix of `prefix_bits` and the first `checks` check characters are bits of
-    /// their own.
+    /// Returns whether a prefix of `prefix_bits` and the first `checks` check characters are
+    /// bits of their own.
     #[must_use]
     pub fn fits(&self, prefix_bits: u32, checks: u32) -> bool {
         prefix_bits <= 63 && prefix_bits + checks * self.character_bits <= self.width

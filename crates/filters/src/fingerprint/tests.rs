@@ -40,7 +40,8 @@ fn every_character_is_uniform() {
 
 #[test]
 fn pairs_of_keys_have_independent_characters() {
-    // Over seeds, the characters of two fixed keys take each of 16 pairs of values equally often.
+    // Over seeds, the characters of two fixed keys take each of 16 pairs of values equally
+    // often.
     let mut counts = [0u32; 16];
     for seed in 0..4000 {
         let family = Family::new(seed, 64, Independence::Words(16)).unwrap();
@@ -53,7 +54,8 @@ fn pairs_of_keys_have_independent_characters() {
 
 #[test]
 fn as_many_keys_as_the_degree_says_and_no_more_are_independent() {
-    // A polynomial of degree 1 is a line: three keys in step give values in step, modulo the prime.
+    // A polynomial of degree 1 is a line: three keys in step give values in step, modulo the
+    // prime.
     let lines = (0..200).filter(|&seed| {
         let family = Family::new(seed, 64, Independence::Words(2)).unwrap();
         let [a, b, c] = [[1u8], [2], [3]].map(|key| family.of(&key).0 >> 64);

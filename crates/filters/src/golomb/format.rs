@@ -1,8 +1,9 @@
-//! The bits of delta lists, version 1: how integers are packed into bytes, and how a list opens.
+//! The bits of delta lists, version 1: how integers are packed into bytes, and how a list
+//! opens.
 //!
-//! Bits fill each byte from the lowest up; an integer gives its lowest bit first. A delta of d under
-//! the parameter k is ⌊d / 2^k⌋ ones, a zero, then the k lowest bits of d. An entry's payload
-//! follows its delta. The last byte is filled with zeros.
+//! Bits fill each byte from the lowest up; an integer gives its lowest bit first. A delta of d
+//! under the parameter k is ⌊d / 2^k⌋ ones, a zero, then the k lowest bits of d. An entry's
+//! payload follows its delta. The last byte is filled with zeros.
 //!
 //! A list that stands alone:
 //!

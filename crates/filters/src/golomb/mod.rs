@@ -1,15 +1,15 @@
 //! Sorted lists of integers as Golomb–Rice coded differences.
 //!
-//! *Knows*: bits within bytes, the parameter that suits a density, the most bits that a list can
-//! need (Conway §2.2, Lemma 2).
+//! *Knows*: bits within bytes, the parameter that suits a density, the most bits that a list
+//! can need (Conway §2.2, Lemma 2).
 //!
 //! *Does not know*: what the entries and their payloads are; where the bytes lie.
 //!
 //! *Read in this order*: [`Rice`], [`Delta`]; `format.rs`.
 //!
 //! - **F10** A list of n entries of a universe of 2^u, with payloads of p bits, takes at most
-//!   n (1 + k + p) + 2^(u − k) bits, however its entries lie: the ones of all deltas together are no
-//!   more than the universe holds steps of 2^k.
+//!   n (1 + k + p) + 2^(u − k) bits, however its entries lie: the ones of all deltas together
+//!   are no more than the universe holds steps of 2^k.
 
 mod format;
 #[cfg(test)]
@@ -19,7 +19,8 @@ pub use format::{BitReader, BitWriter, Source, decode, encode};
 
 use crate::Error;
 
-/// The parameter of a Golomb–Rice code: how many low bits of a difference are stored as they are.
+/// The parameter of a Golomb–Rice code: how many low bits of a difference are stored as they
+/// are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rice {
     parameter: u32,
@@ -27,8 +28,8 @@ pub struct Rice {
 }
 
 impl Rice {
-    /// Creates the code for `entries` of a universe of 2^`universe_bits`: ⌊log2(1 / density)⌋ low
-    /// bits, none where the density is one or more.
+    /// Creates the code for `entries` of a universe of 2^`universe_bits`: ⌊log2(1 / density)⌋
+    /// low bits, none where the density is one or more.
     #[must_use]
     pub fn new(entries: u64, universe_bits: u32) -> Rice {
         let log = 64 - entries.saturating_sub(1).leading_zeros();

@@ -37,7 +37,8 @@ fn densities_choose_the_parameter() {
 
 #[test]
 fn bits_an_entry_follow_the_density() {
-    // Lemma 2: O(1 + log 1/D) bits; Rice's code is within 1.6 bits of the entropy of a difference.
+    // Lemma 2: O(1 + log 1/D) bits; Rice's code is within 1.6 bits of the entropy of a
+    // difference.
     let mut random = fastrand::Rng::with_seed(3);
     for (entries, universe) in [
         (1000, 30),

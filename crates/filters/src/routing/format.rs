@@ -1,4 +1,5 @@
-//! The bytes of a routing list's geometry and pivot table, version 1. All integers little-endian.
+//! The bytes of a routing list's geometry and pivot table, version 1. All integers
+//! little-endian.
 //!
 //! A geometry:
 //!

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 /// The shape of a routing filter: an array with one character for each prefix.
 ///
-/// A character is a run's index, or the greatest character for none: a level never holds as many
-/// runs as there are characters.
+/// A character is a run's index, or the greatest character for none: a level never holds as
+/// many runs as there are characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latest {
     prefix_bits: u32,
@@ -112,9 +112,9 @@ impl<S: Source> Update<S> {
         }
     }
 
-    /// Puts a prefix of the run in, and returns the run that held it before. Prefixes come in rising
-    /// order; one that comes again is the same group, with the same answer: the second entry of a
-    /// group must not find its own run (Conway §2.3 does, and so cuts the chain).
+    /// Puts a prefix of the run in, and returns the run that held it before. Prefixes come in
+    /// rising order; one that comes again is the same group, with the same answer: the second
+    /// entry of a group must not find its own run (Conway §2.3 does, and so cuts the chain).
     ///
     /// # Errors
     /// When the old filter cannot be read.

@@ -127,7 +127,8 @@ impl Geometry {
         first..first + 2 * OFFSET_BYTES
     }
 
-    /// Reads which bits a prefix's entries are among from the bytes of [`Geometry::table_place`].
+    /// Reads which bits a prefix's entries are among from the bytes of
+    /// [`Geometry::table_place`].
     ///
     /// # Errors
     /// [`Error::Damaged`] when the bytes are not two places of a list of `list_bits`.

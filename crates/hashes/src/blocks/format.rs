@@ -21,11 +21,11 @@ const VERSION: u32 = 1;
 /// The longest state: levels, tails and a buffer.
 const MAX_STATE_BYTES: u64 = 1 << 32;
 
-/// Writes a state and commits a root that leads to it. `current` is the state of the last commit
-/// and becomes that of the new one.
+/// Writes a state and commits a root that leads to it. `current` is the state of the last
+/// commit and becomes that of the new one.
 ///
-/// The old state is released before the commit, so that the new one does not count it as used. If
-/// the commit fails, the space keeps it for the last commit all the same (B1).
+/// The old state is released before the commit, so that the new one does not count it as used.
+/// If the commit fails, the space keeps it for the last commit all the same (B1).
 pub(crate) fn commit_state(
     space: &dyn Space,
     kind: u32,
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_root_is_pinned_and_wrong_ones_are_refused() {
+    fn the_bytes_of_a_root_never_change_and_wrong_ones_are_refused() {
         let space = MemorySpace::new(64, 1 << 16);
         let mut current = None;
         commit_state(&space, 0x1234, b"state", &mut current).unwrap();

@@ -18,15 +18,15 @@ pub enum Fault {
     WritesFrom(u64),
     /// The n-th read from now on fails, and all that follow.
     ReadsFrom(u64),
-    /// Changed bytes are returned as they are instead of being refused: a checksum that fails to
-    /// notice.
+    /// Changed bytes are returned as they are instead of being refused: a checksum that fails
+    /// to notice.
     NoChecksums,
 }
 
 /// A space in memory.
 ///
-/// It panics when a table writes what the last commit reaches, or what it has not allocated: those
-/// are bugs of the table.
+/// It panics when a table writes what the last commit reaches, or what it has not allocated:
+/// those are bugs of the table.
 ///
 /// ```
 /// use alluvium_hashes::blocks::{MemorySpace, Space};
@@ -172,8 +172,8 @@ impl MemorySpace {
         }
     }
 
-    /// Returns the space as it is found after a crash now: the last commit, and noise where nothing
-    /// was durable (B3).
+    /// Returns the space as it is found after a crash now: the last commit, and noise where
+    /// nothing was durable (B3).
     #[must_use]
     pub fn crashed(&self) -> MemorySpace {
         let mut inner = self.inner.borrow().clone();

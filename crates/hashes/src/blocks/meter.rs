@@ -10,7 +10,8 @@ pub struct Transfers {
 }
 
 impl Transfers {
-    /// Returns what the transfers cost where a write costs `omega` reads; with one, the DAM's cost.
+    /// Returns what the transfers cost where a write costs `omega` reads; with one, the DAM's
+    /// cost.
     #[must_use]
     pub fn cost(&self, omega: f64) -> f64 {
         self.reads as f64 + omega * self.writes as f64
@@ -42,8 +43,8 @@ struct Slot {
     dirty: bool,
 }
 
-/// A memory of M bytes in blocks of B bytes, managed as an ideal cache is within a factor of two:
-/// the block that was used least recently is evicted, and written if it was changed.
+/// A memory of M bytes in blocks of B bytes, managed as an ideal cache is within a factor of
+/// two: the block that was used least recently is evicted, and written if it was changed.
 ///
 /// ```
 /// use alluvium_hashes::blocks::Meter;
@@ -111,8 +112,8 @@ impl Meter {
         }
     }
 
-    /// Counts a write. One that covers only part of a block reads the rest of it, if the device has
-    /// it.
+    /// Counts a write. One that covers only part of a block reads the rest of it, if the device
+    /// has it.
     pub fn write(&mut self, at: u64, bytes: u64) {
         for block in self.blocks(at, bytes) {
             let whole = block * self.block_bytes >= at && (block + 1) * self.block_bytes <= at + bytes;

@@ -37,10 +37,10 @@ impl Extent {
 
 /// A space of bytes in which a table keeps its extents.
 ///
-/// An implementation proves what it reads: `read` gives the bytes that were last written there, or
-/// an error, as it would by a checksum of each block. It may batch and cache. Any write and any
-/// commit may fail; a table then holds what it held before the call. After a crash, at whatever
-/// write, opening finds the state of the last commit (B3).
+/// An implementation proves what it reads: `read` gives the bytes that were last written there,
+/// or an error, as it would by a checksum of each block. It may batch and cache. Any write and
+/// any commit may fail; a table then holds what it held before the call. After a crash, at
+/// whatever write, opening finds the state of the last commit (B3).
 pub trait Space {
     /// Takes `bytes` that nothing uses. They begin where a block does, if the space has blocks.
     ///
@@ -48,13 +48,15 @@ pub trait Space {
     /// [`Error::Full`].
     fn allocate(&self, bytes: u64) -> Result<Extent>;
 
-    /// Gives back all but the first `bytes` of an extent that was allocated since the last commit.
+    /// Gives back all but the first `bytes` of an extent that was allocated since the last
+    /// commit.
     ///
     /// # Errors
     /// [`Error::Damaged`] when the extent has not as many.
     fn trim(&self, extent: Extent, bytes: u64) -> Result<Extent>;
 
-    /// Gives back an extent. One that the last commit may reach is used again after the next only.
+    /// Gives back an extent. One that the last commit may reach is used again after the next
+    /// only.
     fn release(&self, extent: Extent);
 
     /// Fills `into` with the bytes at `at`.
@@ -100,7 +102,8 @@ impl Machine {
     /// Checks that a machine is possible.
     ///
     /// # Errors
-    /// [`Error::Shape`] when a block has not 128 bytes to 16 MiB, or the memory not four blocks.
+    /// [`Error::Shape`] when a block has not 128 bytes to 16 MiB, or the memory not four
+    /// blocks.
     pub fn checked(self) -> Result<Machine> {
         match self {
             Machine::Blocks {
@@ -129,7 +132,8 @@ impl Machine {
         }
     }
 
-    /// Returns how many streams a merge reads at once; none if a cache-oblivious merge sees to it.
+    /// Returns how many streams a merge reads at once; none if a cache-oblivious merge sees to
+    /// it.
     #[must_use]
     pub fn fan_in(&self) -> Option<usize> {
         match self {

@@ -5,7 +5,7 @@ use super::run::{Layout, Run, RunCursor};
 use super::table::{Boa, State};
 use crate::blocks::{Extent, Reader, Result, Space};
 use crate::records::Body;
-use alluvium_filters::routing::Scan;
+use alluvium_filters::routing::{Latest, Scan};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -160,39 +160,11 @@ impl State {
         space: &dyn Space,
         say: &mut impl FnMut(usize, String),
     ) -> Result<()> {
-        let chunk = self.options.block_bytes();
         match filter {
             Filter::Latest { shape, extent } => {
-                let mut filter = vec![0; shape.bytes() as usize];
-                Reader::new(space, *extent, chunk).take(shape.bytes(), &mut Vec::new())?;
-                space.read(extent.at, &mut filter)?;
-                for prefix in 0..1u64 << shape.prefix_bits() {
-                    let place = shape.place(prefix);
-                    let bytes = filter
-                        .get(place.start as usize..place.end as usize)
-                        .unwrap_or_default();
-                    let latest = shape.read(bytes, prefix)?;
-                    let mut expected = None;
-                    for (at, run) in runs.iter().enumerate() {
-                        let Some((previous, _)) = run.get(&prefix) else {
-                            continue;
-                        };
-                        let wanted = expected.unwrap_or(at as u32);
-                        if previous.iter().any(|previous| u32::from(*previous) != wanted) {
-                            say(
-                                at,
-                                format!("O4: prefix {prefix} has previous {previous:?}, not {wanted}"),
-                            );
-                        }
-                        expected = Some(at as u32);
-                    }
-                    if latest != expected {
-                        say(
-                            0,
-                            format!("O4: prefix {prefix} leads to {latest:?}, not {expected:?}"),
-                        );
-                    }
-                }
+                let mut bytes = vec![0; shape.bytes() as usize];
+                space.read(extent.at, &mut bytes)?;
+                check_chains(*shape, &bytes, runs, say)
             }
             Filter::Refined {
                 geometry,
@@ -200,36 +172,86 @@ impl State {
                 table,
                 list,
             } => {
+                let chunk = self.options.block_bytes();
                 let (list, table) = (
                     Reader::new(space, *list, chunk),
                     Reader::new(space, *table, chunk),
                 );
-                let mut scan = Scan::new(*geometry, *bits, list, table);
-                let mut found = Vec::new();
-                while let Some(entry) = scan.next()? {
-                    let character_bits = self.alphabet.character_bits();
-                    let check = entry.payload & (self.alphabet.characters() - 1);
-                    found.push((entry.prefix, entry.payload >> character_bits, check));
-                }
-                let mut expected = Vec::new();
-                for (at, run) in runs.iter().enumerate() {
-                    for (prefix, (_, checks)) in run {
-                        expected.extend(checks.iter().map(|check| (*prefix, at as u32, *check)));
-                    }
-                }
-                expected.sort_unstable();
-                if found != expected {
-                    say(
-                        0,
-                        format!(
-                            "O5: {} sketches, {} expected, or others",
-                            found.len(),
-                            expected.len()
-                        ),
-                    );
-                }
+                self.check_sketches(&mut Scan::new(*geometry, *bits, list, table), runs, say)
             }
+        }
+    }
+
+    /// Compares a list with the sketches of the runs (O5).
+    fn check_sketches(
+        &self,
+        scan: &mut Scan<Reader<'_>, Reader<'_>>,
+        runs: &[Prefixes],
+        say: &mut impl FnMut(usize, String),
+    ) -> Result<()> {
+        let mut found = Vec::new();
+        while let Some(entry) = scan.next()? {
+            let check = entry.payload & (self.alphabet.characters() - 1);
+            found.push((
+                entry.prefix,
+                entry.payload >> self.alphabet.character_bits(),
+                check,
+            ));
+        }
+        let mut expected = Vec::new();
+        for (at, run) in runs.iter().enumerate() {
+            for (prefix, (_, checks)) in run {
+                expected.extend(checks.iter().map(|check| (*prefix, at as u32, *check)));
+            }
+        }
+        expected.sort_unstable();
+        if found != expected {
+            say(
+                0,
+                format!(
+                    "O5: {} sketches, {} expected, or others",
+                    found.len(),
+                    expected.len()
+                ),
+            );
         }
         Ok(())
     }
+}
+
+/// Follows the chain of each prefix from the filter through the runs (O4).
+fn check_chains(
+    shape: Latest,
+    bytes: &[u8],
+    runs: &[Prefixes],
+    say: &mut impl FnMut(usize, String),
+) -> Result<()> {
+    for prefix in 0..1u64 << shape.prefix_bits() {
+        let place = shape.place(prefix);
+        let bytes = bytes
+            .get(place.start as usize..place.end as usize)
+            .unwrap_or_default();
+        let latest = shape.read(bytes, prefix)?;
+        let mut expected = None;
+        for (at, run) in runs.iter().enumerate() {
+            let Some((previous, _)) = run.get(&prefix) else {
+                continue;
+            };
+            let wanted = expected.unwrap_or(at as u32);
+            if previous.iter().any(|previous| u32::from(*previous) != wanted) {
+                say(
+                    at,
+                    format!("O4: prefix {prefix} has previous {previous:?}, not {wanted}"),
+                );
+            }
+            expected = Some(at as u32);
+        }
+        if latest != expected {
+            say(
+                0,
+                format!("O4: prefix {prefix} leads to {latest:?}, not {expected:?}"),
+            );
+        }
+    }
+    Ok(())
 }

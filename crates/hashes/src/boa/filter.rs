@@ -138,8 +138,8 @@ pub(super) struct Characters {
     pub(super) level: u32,
 }
 
-/// Writes a refined filter with a further run, which was written before: its sketches are counted in
-/// one pass and merged in a second.
+/// Writes a refined filter with a further run, which was written before: its sketches are
+/// counted in one pass and merged in a second.
 pub(super) fn refine(
     space: &dyn Space,
     form: Form,
@@ -187,29 +187,20 @@ pub(super) fn refine(
     };
     let geometry = Geometry::new(count, prefix_bits, 2 * alphabet.character_bits(), GROUP)?;
     let mut out = ListWriter::new(space, chunk, geometry)?;
-    let mut new = sketches();
-    let mut ahead = new.next()?;
-    let mut known = match &mut scan {
-        Some(scan) => scan.next()?,
-        None => None,
-    };
-    loop {
-        match (known, ahead) {
-            // The arriving run is the newest: of equal prefixes, its sketches come last.
-            (Some(entry), other) if other.is_none_or(|other| entry.prefix <= other.prefix) => {
-                out.push(entry)?;
-                known = match &mut scan {
-                    Some(scan) => scan.next()?,
-                    None => None,
-                };
-            }
-            (_, Some(sketch)) => {
-                let payload = sketch.payload | index << alphabet.character_bits();
-                out.push(Sketch { payload, ..sketch })?;
-                ahead = new.next()?;
-            }
-            (None, None) | (Some(_), None) => break,
+    let mut known = || scan.as_mut().map_or(Ok(None), Scan::next);
+    let (mut old, mut new) = (known()?, sketches());
+    while let Some(sketch) = new.next()? {
+        // The arriving run is the newest: of equal prefixes, its sketches come last.
+        while let Some(entry) = old.filter(|old| old.prefix <= sketch.prefix) {
+            out.push(entry)?;
+            old = known()?;
         }
+        let payload = sketch.payload | index << alphabet.character_bits();
+        out.push(Sketch { payload, ..sketch })?;
+    }
+    while let Some(entry) = old {
+        out.push(entry)?;
+        old = known()?;
     }
     out.finish()
 }

@@ -39,8 +39,8 @@
 //!     42    24  records, their bytes, bytes of the fullest bucket
 //! ```
 //!
-//! A filter is a byte 0 for none; 1, then its prefix bits (1) and extent (16); or 2, then a geometry
-//! (24) and the extents of table and list (32).
+//! A filter is a byte 0 for none; 1, then its prefix bits (1) and extent (16); or 2, then a
+//! geometry (24) and the extents of table and list (32).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::filter::Filter;
@@ -361,7 +361,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bucket_head_never_changes() {
+    fn the_bytes_of_a_bucket_head_never_change() {
         let head = Bucket {
             inline: 5,
             overflow_at: 258,
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_never_changes() {
+    fn the_bytes_of_a_state_never_change() {
         let options = Options {
             seed: 1,
             ..Options::new(Kind::Refined, 256, 4096)

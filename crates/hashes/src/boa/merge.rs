@@ -67,8 +67,8 @@ impl<'s> Merge<'s> {
         Merge::of(space, form, fan_in, buffer, streams.collect())
     }
 
-    /// Begins a merge. What is more than `fan_in` is merged in groups of neighbours before, so that
-    /// age stays in order.
+    /// Begins a merge. What is more than `fan_in` is merged in groups of neighbours before, so
+    /// that age stays in order.
     fn of(
         space: &'s dyn Space,
         form: Form,
@@ -81,8 +81,8 @@ impl<'s> Merge<'s> {
         sources.extend(older);
         let mut temporary = Vec::new();
         while sources.len() > fan_in {
-            // Only as many are merged as it takes to be `fan_in` afterwards; the oldest are largest
-            // and stay out of it if they can.
+            // Only as many are merged as it takes to be `fan_in` afterwards; the oldest are
+            // largest and stay out of it if they can.
             let groups = (sources.len() - fan_in).div_ceil(fan_in - 1);
             let rest = sources.split_off((groups * fan_in).min(sources.len()));
             let mut merged = Vec::new();
@@ -160,8 +160,8 @@ impl<'s> Merge<'s> {
 
 /// Drops records that a newer one of the same key hides.
 ///
-/// It remembers the keys of one fingerprint, as many as `memory` bytes hold; records beyond are kept,
-/// as are deletes that a record may come after.
+/// It remembers the keys of one fingerprint, as many as `memory` bytes hold; records beyond are
+/// kept, as are deletes that a record may come after.
 pub(crate) struct Fold {
     fingerprint: Option<WideFingerprint>,
     keys: HashSet<Vec<u8>>,

@@ -8,7 +8,8 @@ use crate::blocks::{Draft, Result, Space};
 use crate::records::Body;
 
 impl<S: Space> Boa<S> {
-    /// Returns whether half as many deletes as puts have come since the last rebuild (Conway §2.2).
+    /// Returns whether half as many deletes as puts have come since the last rebuild (Conway
+    /// §2.2).
     pub(super) fn rebuild_is_due(&self) -> bool {
         let records_of_a_block = 16;
         self.state.deletes * 2 >= self.state.puts.max(4 * records_of_a_block)

@@ -10,8 +10,8 @@ use alluvium_filters::fingerprint::WideFingerprint;
 pub(super) enum Layout {
     /// Blocks are full, one after the other.
     Packed,
-    /// Block i has the records whose prefix is in the i-th part of all prefixes. What does not fit
-    /// is in the overflow, in order.
+    /// Block i has the records whose prefix is in the i-th part of all prefixes. What does not
+    /// fit is in the overflow, in order.
     Buckets,
 }
 

@@ -52,8 +52,8 @@ pub struct Figures {
 
 /// A hash table in external memory that is a bundle of arrays, or one of its baselines.
 ///
-/// Operations that fail change nothing. What is not committed is lost in a crash: a log above the
-/// table has it.
+/// Operations that fail change nothing. What is not committed is lost in a crash: a log above
+/// the table has it.
 ///
 /// ```
 /// use alluvium_hashes::blocks::MemorySpace;
@@ -107,8 +107,8 @@ impl State {
         block.saturating_mul(u64::from(self.options.growth).saturating_pow(level as u32))
     }
 
-    /// Returns the level to which the buffer goes, counted from one: all above it are merged, and of
-    /// a leveled table the level itself.
+    /// Returns the level to which the buffer goes, counted from one: all above it are merged,
+    /// and of a leveled table the level itself.
     fn destination(&self) -> usize {
         let mut bytes = self.buffer_bytes;
         for (above, level) in self.levels.iter().enumerate() {
@@ -206,7 +206,8 @@ impl State {
             )
         });
         let written = next.install(space, level, merge, folds, entries, bytes)?;
-        // Not before: a step that began with these runs' writing would find their bytes used again.
+        // Not before: a step that began with these runs' writing would find their bytes used
+        // again.
         runs.iter()
             .flat_map(Run::extents)
             .for_each(|extent| space.release(extent));

@@ -1,4 +1,5 @@
-//! Checking a bundle of trees: every list and every tape is compared with what the log's records say.
+//! Checking a bundle of trees: every list and every tape is compared with what the log's
+//! records say.
 
 use super::node::Node;
 use super::options::Schedule;
@@ -179,8 +180,8 @@ impl TreeCheck<'_, '_> {
 }
 
 impl State {
-    /// Compares each tape with the records whose sketches it should hold (T4, T5). `levels` are in
-    /// the order of the log: the deepest first.
+    /// Compares each tape with the records whose sketches it should hold (T4, T5). `levels` are
+    /// in the order of the log: the deepest first.
     fn check_queue(
         &self,
         ways: Ways<'_>,

@@ -13,7 +13,8 @@
 //!      …     …  further children
 //! ```
 //!
-//! A payload in the list has, from the lowest bit, a check character, a next character and a child.
+//! A payload in the list has, from the lowest bit, a check character, a next character and a
+//! child.
 //!
 //! What follows each run on a tape (its bits: `filters/src/golomb/format.rs`):
 //!
@@ -43,8 +44,8 @@
 //!      …     …  how many records the buffer holds (4), those records
 //! ```
 //!
-//! A tape is runs (8), entries (8), bytes of the tail (4), the tail, chunks (4), and for each its
-//! start (8), extent (16) and bytes in use (8).
+//! A tape is runs (8), entries (8), bytes of the tail (4), the tail, chunks (4), and for each
+//! its start (8), extent (16) and bytes in use (8).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::node::Child;

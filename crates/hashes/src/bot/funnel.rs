@@ -1,10 +1,11 @@
-//! The K-funnel: a tree of two-way mergers with buffers in between, which merges K runs with few
-//! transfers between any two memories without knowing either (Conway §2.6; Brodal and Fagerberg's
-//! lazy form).
+//! The K-funnel: a tree of two-way mergers with buffers in between, which merges K runs with
+//! few transfers between any two memories without knowing either (Conway §2.6; Brodal and
+//! Fagerberg's lazy form).
 //!
-//! A merger fills its buffer when it is empty, from the buffers below. The buffers of the edges in
-//! the middle of a tree of K leaves hold K^(3/2) items, and those of the trees above and below
-//! follow the same rule. All buffers lie in one extent, a tree's before those of the trees below.
+//! A merger fills its buffer when it is empty, from the buffers below. The buffers of the edges
+//! in the middle of a tree of K leaves hold K^(3/2) items, and those of the trees above and
+//! below follow the same rule. All buffers lie in one extent, a tree's before those of the
+//! trees below.
 
 use super::format::ITEM_BYTES;
 use super::series::{Item, RunReader};
@@ -76,8 +77,8 @@ impl<'s> Funnel<'s> {
         Ok(funnel)
     }
 
-    /// Builds a tree of `height` over inputs, of which the root's buffer has `capacity`; an input
-    /// takes the place of a tree that has no other.
+    /// Builds a tree of `height` over inputs, of which the root's buffer has `capacity`; an
+    /// input takes the place of a tree that has no other.
     fn build(&mut self, inputs: &[Input], height: u32, capacity: u64, end: &mut u64) -> Input {
         if inputs.len() == 1 {
             return inputs[0];

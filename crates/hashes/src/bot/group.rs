@@ -1,5 +1,5 @@
-//! Sorting what prefixes become when they grow: items of one prefix are few, and come in any order of
-//! what follows it.
+//! Sorting what prefixes become when they grow: items of one prefix are few, and come in any
+//! order of what follows it.
 
 use super::series::{Item, RunWriter, Shape, Stream, reduce};
 use super::tape::Tape;

@@ -151,7 +151,8 @@ impl<'s> Grow<'s> {
         })
     }
 
-    /// Adds an entry of the child: what is known of its prefix is older and stays before it (T3).
+    /// Adds an entry of the child: what is known of its prefix is older and stays before it
+    /// (T3).
     pub(super) fn push(&mut self, prefix: u64, sketch: u32) -> Result<()> {
         while let Some(known) = self.known.filter(|known| known.prefix <= prefix) {
             self.put(known)?;
@@ -213,7 +214,8 @@ impl<'s> Grow<'s> {
     }
 }
 
-/// Returns the children of a node of height 2 or more that are nodes, after a check of its place.
+/// Returns the children of a node of height 2 or more that are nodes, after a check of its
+/// place.
 pub(super) fn named(children: &[Child], index: u32, at: u64) -> Result<Child> {
     let found = children.get(index as usize).copied();
     found.ok_or_else(|| {

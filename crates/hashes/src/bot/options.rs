@@ -7,8 +7,8 @@ use alluvium_filters::fingerprint::{Alphabet, Family, Independence};
 /// How characters come to the levels that need them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// The ruler's schedule: each level writes what the next needs, in runs that are merged ever
-    /// more at once (Conway §2.5).
+    /// The ruler's schedule: each level writes what the next needs, in runs that are merged
+    /// ever more at once (Conway §2.5).
     Ruler,
     /// Only every β-th level writes; the others merge what it wrote when they are full (§2.7).
     Every {
@@ -37,15 +37,16 @@ pub struct BotOptions {
     pub independence: Independence,
     /// The seed of the fingerprints.
     pub seed: u128,
-    /// s: for how many levels sketches are kept. A table that outgrows them is rebuilt for twice as
-    /// many.
+    /// s: for how many levels sketches are kept. A table that outgrows them is rebuilt for
+    /// twice as many.
     pub levels: u32,
     /// How characters come to the levels that need them.
     pub schedule: Schedule,
 }
 
 impl BotOptions {
-    /// Returns the usual options: λ = 4, fingerprints of 64 bits, six levels, the ruler's schedule.
+    /// Returns the usual options: λ = 4, fingerprints of 64 bits, six levels, the ruler's
+    /// schedule.
     #[must_use]
     pub fn new(block_bytes: u32, memory_bytes: u64) -> BotOptions {
         BotOptions {
@@ -72,7 +73,8 @@ impl BotOptions {
         }
     }
 
-    /// Returns the options with as many levels as `records` records need, `leaf` of them to a leaf.
+    /// Returns the options with as many levels as `records` records need, `leaf` of them to a
+    /// leaf.
     #[must_use]
     pub fn planned_for(self, records: u64, leaf: u64) -> BotOptions {
         let leaves = (records / leaf.max(1)).max(2);

@@ -1,4 +1,5 @@
-//! The character queue: sketches wait on tapes, in order, until the level that needs them is full.
+//! The character queue: sketches wait on tapes, in order, until the level that needs them is
+//! full.
 
 use super::group::Group;
 use super::options::Schedule;
@@ -58,7 +59,8 @@ impl Cut {
         item.payload as u32 & ((1 << self.sketch_bits()) - 1)
     }
 
-    /// Extends an item by `levels` next characters: its first sketches become part of the prefix.
+    /// Extends an item by `levels` next characters: its first sketches become part of the
+    /// prefix.
     pub(super) fn extend(&self, item: Item, levels: u32) -> Item {
         let character = self.alphabet.character_bits();
         let (mut prefix, mut payload) = (item.prefix, item.payload);
@@ -81,8 +83,8 @@ impl Cut {
     }
 }
 
-/// The tapes of a queue: with the ruler's schedule, tape j has series j; with β, tape i what the
-/// queue of level i has.
+/// The tapes of a queue: with the ruler's schedule, tape j has series j; with β, tape i what
+/// the queue of level i has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Queue {
     pub(super) tapes: Vec<Tape>,
@@ -141,7 +143,8 @@ impl Queue {
         }
     }
 
-    /// Hands over what level `level` needs of the full level below it, in order of prefix and log.
+    /// Hands over what level `level` needs of the full level below it, in order of prefix and
+    /// log.
     pub(super) fn promote(&mut self, ways: Ways<'_>, level: u32, sink: &mut Sink<'_>) -> Result<()> {
         match ways.schedule {
             Schedule::Ruler => self.promote_series(ways, level, sink),
@@ -188,8 +191,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Merges the runs of the nearest queue below, of which the full level covers the last. If the
-    /// full level is a queue level itself, it writes what later levels need.
+    /// Merges the runs of the nearest queue below, of which the full level covers the last. If
+    /// the full level is a queue level itself, it writes what later levels need.
     fn promote_every(&mut self, ways: Ways<'_>, level: u32, beta: u32, sink: &mut Sink<'_>) -> Result<()> {
         let Ways {
             space, machine, cut, ..
@@ -288,7 +291,8 @@ impl Born {
     }
 
     fn end_group(&mut self, ways: Ways<'_>) -> Result<()> {
-        // Longer prefixes break the order among items whose prefix was equal; the sort is stable.
+        // Longer prefixes break the order among items whose prefix was equal; the sort is
+        // stable.
         self.group.sort_by_key(|item| item.prefix);
         for item in self.group.drain(..) {
             self.run.push(&mut self.tape, ways.space, ways.machine, item)?;

@@ -1,5 +1,5 @@
-//! Rebuilding: the log is sorted to find what is still there, sorted again to mix it, and put into a
-//! new table.
+//! Rebuilding: the log is sorted to find what is still there, sorted again to mix it, and put
+//! into a new table.
 
 use super::options::BotOptions;
 use super::table::{Bot, BotFigures, State};
@@ -12,7 +12,8 @@ use alluvium_filters::fingerprint::WideFingerprint;
 const FIRST_RUN: u64 = 1024;
 
 impl<S: Space> Bot<S> {
-    /// Returns whether half as many deletes as puts have come since the last rebuild (Conway §2.2).
+    /// Returns whether half as many deletes as puts have come since the last rebuild (Conway
+    /// §2.2).
     pub(super) fn rebuild_is_due(&self) -> bool {
         let least = 64;
         self.state.deletes * 2 >= self.state.puts.max(least)
@@ -24,7 +25,8 @@ impl<S: Space> Bot<S> {
     /// When the space fails: the table is as before.
     pub fn rebuild(&mut self) -> Result<()> {
         let state = &self.state;
-        // Leaves may be filled less well than before: a table that is nearly full needs a level more.
+        // Leaves may be filled less well than before: a table that is nearly full needs a level
+        // more.
         let capacity = u64::from(state.options.growth).saturating_pow(state.options.levels);
         if state.leaves().saturating_mul(3) / 2 + 2 > capacity
             && let Some(base) = state.base_bits
@@ -101,7 +103,8 @@ impl State {
         let mut mixer = Sorter::new(space, form);
         while let Some(mut entry) = sorted.merge.next()? {
             if fold.keeps(&entry, space)? {
-                // In order of fingerprint, leaves would hold neighbours and lists would be uneven.
+                // In order of fingerprint, leaves would hold neighbours and lists would be
+                // uneven.
                 entry.fingerprint = mixed(entry.fingerprint, form.width);
                 mixer.push(entry)?;
             }

@@ -1,5 +1,5 @@
-//! Which sketches are kept where until their level needs them: the ruler schedule of the character
-//! queue (Conway §2.5), as pure functions.
+//! Which sketches are kept where until their level needs them: the ruler schedule of the
+//! character queue (Conway §2.5), as pure functions.
 
 use std::ops::Range;
 
@@ -8,16 +8,17 @@ pub(super) fn ruler(level: u32) -> u32 {
     level.trailing_zeros()
 }
 
-/// Returns which levels' sketches the series of level `j` holds, where `last` is the last level: as
-/// many as the greatest power of two that divides `j`.
+/// Returns which levels' sketches the series of level `j` holds, where `last` is the last
+/// level: as many as the greatest power of two that divides `j`.
 ///
-/// Series j comes from one origin: the level j − 2^ρ(j), whose promotion writes it, or the leaf.
+/// Series j comes from one origin: the level j − 2^ρ(j), whose promotion writes it, or the
+/// leaf.
 pub(super) fn sketches(j: u32, last: u32) -> Range<u32> {
     j..(j + (1 << ruler(j))).min(last + 1).max(j)
 }
 
-/// Returns the series that a new leaf begins: 1, 2, 4, … (level 0 begins series 1 as well, of which
-/// the paper says nothing).
+/// Returns the series that a new leaf begins: 1, 2, 4, … (level 0 begins series 1 as well, of
+/// which the paper says nothing).
 pub(super) fn born_of_leaf(last: u32) -> impl Iterator<Item = u32> {
     (0..32).map(|q| 1 << q).take_while(move |&j| j <= last)
 }
@@ -68,7 +69,8 @@ mod tests {
 
     #[test]
     fn series_are_those_of_the_paper() {
-        // j_q is the smallest multiple of 2^q above the level; a series is empty if j_q = j_(q+1).
+        // j_q is the smallest multiple of 2^q above the level; a series is empty if j_q =
+        // j_(q+1).
         for level in 0u32..64 {
             let multiples: Vec<u32> = (0..7).map(|q| (level / (1 << q) + 1) * (1 << q)).collect();
             for pair in multiples.windows(2) {

@@ -1,11 +1,11 @@
-//! The search: down each tree along the entries that are alive, with the lists of parent and child
-//! kept aligned.
+//! The search: down each tree along the entries that are alive, with the lists of parent and
+//! child kept aligned.
 //!
-//! A node gives all entries of the key's prefix. In a root, those are alive whose check character is
-//! the key's. Below, the entries that continue as the key does are the parent's entries for this
-//! node, in the same order (T3): one is alive if it was there and its own check character is the
-//! key's. The parent hands down the entries that are not alive as well, or the lists would not
-//! align.
+//! A node gives all entries of the key's prefix. In a root, those are alive whose check
+//! character is the key's. Below, the entries that continue as the key does are the parent's
+//! entries for this node, in the same order (T3): one is alive if it was there and its own
+//! check character is the key's. The parent hands down the entries that are not alive as well,
+//! or the lists would not align.
 
 use super::node::{Child, Node, named};
 use super::table::{Bot, BotFigures, State};
@@ -83,8 +83,8 @@ impl<S: Space> Bot<S> {
 }
 
 impl State {
-    /// Searches a node and what is below it. `parent` says which of the entries that the parent has
-    /// for this node are alive.
+    /// Searches a node and what is below it. `parent` says which of the entries that the parent
+    /// has for this node are alive.
     fn search_node(
         &self,
         space: &dyn Space,
@@ -108,38 +108,16 @@ impl State {
         let prefix = self.alphabet.prefix(wanted.fingerprint, cut.prefix_bits(height));
         let entries = node.lookup(space, prefix)?;
         figures.nodes_read += 1;
-        let (character, mask) = (self.alphabet.character_bits(), self.alphabet.characters() - 1);
+        let character = self.alphabet.character_bits();
         let sketch = cut.sketch(wanted.fingerprint, height);
-        let (check, next) = (sketch & mask, sketch >> character);
-        let passes = |entry: u32| entry & mask == check;
-        let alive: Vec<bool> = match parent {
-            None => {
-                figures.root_entries += entries.len() as u64;
-                figures.root_passes += entries.iter().filter(|&&entry| passes(entry)).count() as u64;
-                entries.iter().map(|&entry| passes(entry)).collect()
-            }
-            Some(parent) => {
-                let mut flags = parent.iter();
-                let mut alive = Vec::with_capacity(entries.len());
-                for &entry in &entries {
-                    let continues = entry >> character & mask == next;
-                    let flag = if continues {
-                        flags.next().copied()
-                    } else {
-                        Some(false)
-                    };
-                    let Some(flag) = flag else {
-                        return Err(misaligned(extent, parent.len(), "more"));
-                    };
-                    figures.inner_entries += u64::from(flag);
-                    figures.inner_passes += u64::from(flag && passes(entry));
-                    alive.push(flag && passes(entry));
-                }
-                if flags.next().is_some() {
-                    return Err(misaligned(extent, parent.len(), "fewer"));
-                }
-                alive
-            }
+        let Some(alive) = self.alive(&entries, sketch, parent, figures) else {
+            let expected = format!("as many as its parent's {} (T3)", parent.map_or(0, <[bool]>::len));
+            return Err(Error::damaged(
+                extent.at,
+                "entries of a node",
+                expected,
+                "another number",
+            ));
         };
         // Children from the newest, each with all flags of its entries.
         let child_of = |entry: u32| entry >> (2 * character);
@@ -168,6 +146,35 @@ impl State {
         Ok(())
     }
 
+    /// Returns which of a node's entries are alive, or none if they are not those of its parent.
+    fn alive(
+        &self,
+        entries: &[u32],
+        sketch: u32,
+        parent: Option<&[bool]>,
+        figures: &mut BotFigures,
+    ) -> Option<Vec<bool>> {
+        let (character, mask) = (self.alphabet.character_bits(), self.alphabet.characters() - 1);
+        let (check, next) = (sketch & mask, sketch >> character);
+        let passes = |entry: u32| entry & mask == check;
+        let Some(parent) = parent else {
+            let alive: Vec<bool> = entries.iter().map(|&entry| passes(entry)).collect();
+            figures.root_entries += alive.len() as u64;
+            figures.root_passes += alive.iter().filter(|alive| **alive).count() as u64;
+            return Some(alive);
+        };
+        let mut flags = parent.iter();
+        let mut alive = Vec::with_capacity(entries.len());
+        for &entry in entries {
+            let continues = entry >> character & mask == next;
+            let flag = continues && *flags.next()?;
+            figures.inner_entries += u64::from(flag);
+            figures.inner_passes += u64::from(flag && passes(entry));
+            alive.push(flag && passes(entry));
+        }
+        flags.next().is_none().then_some(alive)
+    }
+
     /// Compares the records of a leaf with the key, the newest first.
     fn search_leaf(&self, space: &dyn Space, leaf: Child, wanted: &mut Wanted<'_>) -> Result<()> {
         let end = leaf.end().unwrap_or(u64::MAX);
@@ -182,13 +189,4 @@ impl State {
         wanted.found.extend(found.into_iter().rev());
         Ok(())
     }
-}
-
-fn misaligned(extent: Extent, expected: usize, found: &str) -> Error {
-    Error::damaged(
-        extent.at,
-        "entries of a node",
-        format!("the {expected} of its parent (T3)"),
-        found,
-    )
 }

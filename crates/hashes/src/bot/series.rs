@@ -168,8 +168,8 @@ impl<'s> RunReader<'s> {
     }
 }
 
-/// Merges runs through a heap: the merge of a machine with blocks. Of equal prefixes, the item of
-/// the earlier run comes first.
+/// Merges runs through a heap: the merge of a machine with blocks. Of equal prefixes, the item
+/// of the earlier run comes first.
 pub(super) struct HeapMerge<'s> {
     runs: Vec<RunReader<'s>>,
     heads: Vec<Item>,
@@ -247,11 +247,11 @@ impl<'s> Stream<'s> {
     }
 }
 
-/// Returns how many of `runs` runs with `entries` items are merged at once: all of them in the last
-/// pass.
+/// Returns how many of `runs` runs with `entries` items are merged at once: all of them in the
+/// last pass.
 ///
-/// With blocks, as many as memory has. Without, partial funnelsort (Conway §2.6): all if there are
-/// K³ items for K runs, or groups of the cube root.
+/// With blocks, as many as memory has. Without, partial funnelsort (Conway §2.6): all if there
+/// are K³ items for K runs, or groups of the cube root.
 pub(super) fn group_of(machine: Machine, runs: u64, entries: u64) -> u64 {
     match machine.fan_in() {
         Some(fan_in) => fan_in as u64,
@@ -260,8 +260,8 @@ pub(super) fn group_of(machine: Machine, runs: u64, entries: u64) -> u64 {
     }
 }
 
-/// Merges runs in passes until one more merge is enough. Returns the tape, which holds as many runs,
-/// and their places from the oldest.
+/// Merges runs in passes until one more merge is enough. Returns the tape, which holds as many
+/// runs, and their places from the oldest.
 pub(super) fn reduce(
     mut tape: Tape,
     space: &dyn Space,

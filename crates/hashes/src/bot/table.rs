@@ -65,8 +65,8 @@ pub struct BotFigures {
 
 /// A hash table in external memory that is a bundle of trees.
 ///
-/// Operations that fail change nothing. What is not committed is lost in a crash: a log above the
-/// table has it.
+/// Operations that fail change nothing. What is not committed is lost in a crash: a log above
+/// the table has it.
 ///
 /// ```
 /// use alluvium_hashes::blocks::MemorySpace;

@@ -94,8 +94,8 @@ impl Tape {
         Ok(())
     }
 
-    /// Lets nothing more be written to what is there, and gives back what is not written: a commit
-    /// comes (B1).
+    /// Lets nothing more be written to what is there, and gives back what is not written: a
+    /// commit comes (B1).
     pub(super) fn seal(&mut self, space: &dyn Space) -> Result<()> {
         if let Some(chunk) = self.chunks.last_mut().filter(|chunk| !chunk.sealed) {
             if chunk.used == 0 {

@@ -7,8 +7,8 @@ const SHAPE: Shape = Shape {
     payload_bits: 40,
 };
 
-/// Writes `runs` runs of random items whose payloads number them, and returns all items as a stable
-/// sort has them.
+/// Writes `runs` runs of random items whose payloads number them, and returns all items as a
+/// stable sort has them.
 fn written(space: &MemorySpace, machine: Machine, runs: u64, most: u64, seed: u64) -> (Tape, Vec<Item>) {
     let mut random = fastrand::Rng::with_seed(seed);
     let (mut tape, mut all, mut number) = (Tape::default(), Vec::new(), 0);
@@ -110,8 +110,8 @@ fn a_funnel_merges_from_two_to_a_thousand_runs_at_once() {
 
 #[test]
 fn a_funnel_needs_few_transfers_below_any_memory() {
-    // 64 runs of 4096 items: the merge reads and writes each item a few times at most, though the
-    // memory does not hold a block for each run.
+    // 64 runs of 4096 items: the merge reads and writes each item a few times at most, though
+    // the memory does not hold a block for each run.
     let space = MemorySpace::new(1, 1 << 32)
         .with_meter(512, 512 * 24)
         .with_meter(4096, 4096 * 16);

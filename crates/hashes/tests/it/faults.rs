@@ -23,8 +23,8 @@ fn operate<T: Table>(table: &mut T, model: &mut Model, at: u64, mix: Mix) -> boo
     done
 }
 
-/// Lets every write of a story fail in turn: the operation changes nothing, a crash leaves the last
-/// commit, and the table goes on once the device is well.
+/// Lets every write of a story fail in turn: the operation changes nothing, a crash leaves the
+/// last commit, and the table goes on once the device is well.
 pub(crate) fn fail_at_every_write<T: Table>(create: impl Fn() -> T, mix: Mix, operations: u64) {
     let mut faults = 0;
     for fault in 1.. {
@@ -62,8 +62,8 @@ pub(crate) fn fail_at_every_write<T: Table>(create: impl Fn() -> T, mix: Mix, op
     assert!(faults > 40, "{faults} writes");
 }
 
-/// Changes every part of the space in turn: with checksums, that is an error; without, an error or
-/// a wrong answer, and never a panic.
+/// Changes every part of the space in turn: with checksums, that is an error; without, an error
+/// or a wrong answer, and never a panic.
 pub(crate) fn damage_everywhere<T: Table>(create: impl Fn() -> T, mix: Mix, operations: u64) {
     let (mut table, mut model) = (create(), Model::new());
     for at in 0..operations {
