@@ -1,5 +1,6 @@
 //! What can go wrong with a filter.
 
+use alluvium_base::bytes::Truncated;
 use thiserror::Error;
 
 /// The result of whatever can meet bad bytes or bad arguments.
@@ -38,6 +39,18 @@ pub enum Error {
         /// Where in its bytes.
         at: u64,
         /// The field or rule.
+        what: &'static str,
+        /// What it should be.
+        expected: String,
+        /// What it is.
+        found: String,
+    },
+    /// The bits of a list or of a routing filter are not what they should be.
+    #[error("bit {bit}: {what} should be {expected}, found {found}; rebuild the filter from its runs")]
+    DamagedBits {
+        /// The bit within the bytes that were read.
+        bit: u64,
+        /// The field or structure.
         what: &'static str,
         /// What it should be.
         expected: String,
@@ -118,10 +131,34 @@ impl Error {
         }
     }
 
+    pub(crate) fn damaged_bits(
+        bit: u64,
+        what: &'static str,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> Error {
+        Error::DamagedBits {
+            bit,
+            what,
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+
     pub(crate) fn shape(what: impl Into<String>, instead: impl Into<String>) -> Error {
         Error::Shape {
             what: what.into(),
             instead: instead.into(),
         }
+    }
+}
+
+impl From<Truncated> for Error {
+    fn from(truncated: Truncated) -> Error {
+        let (wanted, left) = (
+            format!("{} bytes", truncated.wanted),
+            format!("{}", truncated.left),
+        );
+        Error::damaged(8 * truncated.at as u64, "length", wanted, left)
     }
 }

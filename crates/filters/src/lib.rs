@@ -11,7 +11,8 @@
 //! threads, clocks.
 //!
 //! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`];
-//! [`cuckoo`], [`trie`], [`pachash`] and [`perfect`] by themselves.
+//! [`cuckoo`], [`trie`], [`pachash`] and [`perfect`] by themselves; [`fingerprint`], [`golomb`],
+//! [`routing`].
 //!
 //! Invariants:
 //!
@@ -35,10 +36,13 @@ pub mod bloom;
 pub mod cuckoo;
 mod entry;
 mod error;
+pub mod fingerprint;
+pub mod golomb;
 mod hash;
 pub mod pachash;
 pub mod perfect;
 pub mod quotient;
+pub mod routing;
 mod sort;
 mod sync;
 pub mod trie;

@@ -13,7 +13,11 @@
 //!   says where.
 //! - **H2** Nothing here spawns a thread or reads a clock.
 
+pub mod blocks;
+pub mod boa;
+pub mod bot;
 pub mod mica;
+mod records;
 pub mod silt;
 
 pub use mica::{Cache, CacheOptions};

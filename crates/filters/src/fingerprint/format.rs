@@ -1,0 +1,110 @@
+//! The bytes of a fingerprint function, version 1. All integers little-endian.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  version, 1
+//!      1     1  bits of a fingerprint, 8 to 128
+//!      2     2  independence: how many keys have independent fingerprints; 0 for XXH3
+//!      4     4  zero
+//!      8    16  seed
+//! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use super::{Family, Independence};
+use crate::{Error, Result};
+use alluvium_base::bytes::{Reader, Writer};
+
+const VERSION: u8 = 1;
+
+impl Family {
+    /// Bytes of an encoded function.
+    pub const BYTES: usize = 24;
+
+    /// Returns the function's bytes.
+    ///
+    /// ```
+    /// use alluvium_filters::fingerprint::{Family, Independence};
+    /// let family = Family::new(9, 64, Independence::Words(16)).unwrap();
+    /// let again = Family::decode(&family.encode()).unwrap();
+    /// assert_eq!(again.of(b"key"), family.of(b"key"));
+    /// ```
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::BYTES);
+        Writer::new(&mut bytes)
+            .u8(VERSION)
+            .u8(self.width() as u8)
+            .u16(match self.independence() {
+                Independence::Words(words) => words,
+                Independence::Assumed => 0,
+            })
+            .u32(0)
+            .u128(self.seed());
+        bytes
+    }
+
+    /// Reads a function from its bytes.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the bytes are none of a function.
+    pub fn decode(bytes: &[u8]) -> Result<Family> {
+        let mut reader = Reader::new(bytes);
+        let (version, width, words, zero, seed) = (
+            reader.u8()?,
+            reader.u8()?,
+            reader.u16()?,
+            reader.u32()?,
+            reader.u128()?,
+        );
+        for (what, found, expected) in [
+            (
+                "version of a fingerprint function",
+                u64::from(version),
+                u64::from(VERSION),
+            ),
+            ("padding of a fingerprint function", u64::from(zero), 0),
+            ("bytes after a fingerprint function", reader.left() as u64, 0),
+        ] {
+            if found != expected {
+                return Err(Error::damaged_bits(0, what, expected.to_string(), found.to_string()));
+            }
+        }
+        let independence = if words == 0 {
+            Independence::Assumed
+        } else {
+            Independence::Words(words)
+        };
+        Family::new(seed, u32::from(width), independence)
+            .map_err(|error| Error::damaged_bits(0, "fingerprint function", "a possible one", error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_never_change() {
+        let family = Family::new(0x0102, 64, Independence::Words(32)).unwrap();
+        let mut expected = vec![1, 64, 32, 0, 0, 0, 0, 0, 2, 1];
+        expected.resize(24, 0);
+        assert_eq!(family.encode(), expected);
+    }
+
+    #[test]
+    fn wrong_bytes_are_errors() {
+        let good = Family::new(7, 64, Independence::Assumed).unwrap().encode();
+        for at in 0..good.len() {
+            assert!(Family::decode(&good[..at]).is_err());
+        }
+        for (at, value) in [(0, 2), (1, 7), (1, 129), (4, 1), (2, 255), (3, 255)] {
+            let mut bad = good.clone();
+            bad[at] = value;
+            let wanted = at == 2;
+            assert_eq!(Family::decode(&bad).is_ok(), wanted, "{at} {value}");
+        }
+        let mut long = good;
+        long.push(0);
+        assert!(Family::decode(&long).is_err());
+    }
+}

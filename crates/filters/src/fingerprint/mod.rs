@@ -1,0 +1,242 @@
+//! Fingerprints of keys whose independence is proved, read as strings of characters.
+//!
+//! *Knows*: how a seed and a key make 8 to 128 uniform bits, and how prefixes, check characters
+//! and next characters are cut from them (Conway §2.2).
+//!
+//! *Does not know*: what is looked up with them; who draws and keeps the seed.
+//!
+//! *Read in this order*: [`Family`], [`WideFingerprint`], [`Alphabet`]; `field.rs`;
+//! `format.rs`.
+//!
+//! - **F9** The fingerprints of any `k` keys are independent for `Independence::Words(k)`: a
+//!   polynomial of degree k − 1 over the field of 2^127 − 1 elements, whose coefficients the
+//!   seed draws. Two keys meet before the polynomial with probability at most length / 2^127.
+
+mod field;
+mod format;
+#[cfg(test)]
+mod tests;
+
+use crate::{Error, Result};
+use alluvium_base::checksum::seeded;
+
+/// How independent the fingerprints of different keys are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Independence {
+    /// Any so large set of keys has independent fingerprints. One is the constant function,
+    /// under which all keys collide: tests use it.
+    Words(u16),
+    /// XXH3, which is faster; its independence is assumed and not proved.
+    Assumed,
+}
+
+/// The most keys whose independence can be asked for: a polynomial of as many coefficients.
+pub const MAX_INDEPENDENCE: u16 = 1024;
+
+/// A fingerprint function: seed, length and independence.
+///
+/// ```
+/// use alluvium_filters::fingerprint::{Alphabet, Family, Independence};
+/// let family = Family::new(7, 64, Independence::Words(32)).unwrap();
+/// let fingerprint = family.of(b"apple");
+/// let alphabet = Alphabet::new(64, 4).unwrap(); // characters of 2 bits
+/// assert!(alphabet.prefix(fingerprint, 10) < 1024);
+/// assert!(alphabet.check(fingerprint, 1) < 4);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Family {
+    seed: u128,
+    width: u32,
+    independence: Independence,
+    point: u128,
+    high: Vec<u128>,
+    low: Vec<u128>,
+}
+
+impl Family {
+    /// Creates the function of a seed with fingerprints of `width` bits.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the width is not 8 to 128 or the independence over
+    /// [`MAX_INDEPENDENCE`].
+    pub fn new(seed: u128, width: u32, independence: Independence) -> Result<Family> {
+        if !(8..=128).contains(&width) {
+            return Err(Error::shape(
+                format!("fingerprints of {width} bits"),
+                "8 to 128 bits",
+            ));
+        }
+        let words = match independence {
+            Independence::Words(words) if words == 0 || words > MAX_INDEPENDENCE => {
+                let instead = format!("1 to {MAX_INDEPENDENCE}");
+                return Err(Error::shape(format!("independence of {words} keys"), instead));
+            }
+            Independence::Words(words) => u64::from(words),
+            Independence::Assumed => 0,
+        };
+        let second = if width > 64 { words } else { 0 };
+        Ok(Family {
+            seed,
+            width,
+            independence,
+            point: draw(seed, 0),
+            high: (1..=words).map(|at| draw(seed, at)).collect(),
+            low: (1..=second).map(|at| draw(seed, at << 32)).collect(),
+        })
+    }
+
+    /// Returns the independence that `entries` keys need: Θ(log N), at least 16.
+    #[must_use]
+    pub fn independence_for(entries: u64) -> Independence {
+        Independence::Words((2 * (64 - entries.leading_zeros()) as u16).max(16))
+    }
+
+    /// Returns the seed.
+    #[must_use]
+    pub fn seed(&self) -> u128 {
+        self.seed
+    }
+
+    /// Returns the bits of a fingerprint.
+    #[must_use]
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// Returns the independence.
+    #[must_use]
+    pub fn independence(&self) -> Independence {
+        self.independence
+    }
+
+    /// Returns the fingerprint of a key.
+    #[must_use]
+    pub fn of(&self, key: &[u8]) -> WideFingerprint {
+        let (high, low) = if self.high.is_empty() {
+            let low = if self.width > 64 {
+                seeded((self.seed >> 64) as u64 ^ 0x6c6f77, key)
+            } else {
+                0
+            };
+            (seeded(self.seed as u64, key), low)
+        } else {
+            let element = self.element(key);
+            let value = |coefficients: &[u128]| {
+                let sum = coefficients
+                    .iter()
+                    .fold(0, |sum, &c| field::add(field::mul(sum, element), c));
+                sum as u64
+            };
+            (value(&self.high), value(&self.low))
+        };
+        let bits = u128::from(high) << 64 | u128::from(low);
+        WideFingerprint(bits >> (128 - self.width) << (128 - self.width))
+    }
+
+    /// Maps a key to a field element: a polynomial in the seed's point, whose coefficients are
+    /// the key's length and its pieces of 15 bytes.
+    fn element(&self, key: &[u8]) -> u128 {
+        key.chunks(15).fold(key.len() as u128, |sum, piece| {
+            let piece = piece
+                .iter()
+                .rev()
+                .fold(0, |word, &byte| word << 8 | u128::from(byte));
+            field::add(field::mul(sum, self.point), piece)
+        })
+    }
+}
+
+/// Draws a field element from a seed.
+fn draw(seed: u128, number: u64) -> u128 {
+    let word = |part: u8| {
+        let text: [u8; 9] = std::array::from_fn(|at| if at < 8 { (number >> (8 * at)) as u8 } else { part });
+        seeded(seed as u64, &text) ^ seeded((seed >> 64) as u64, &text[..8]).rotate_left(u32::from(part))
+    };
+    field::reduce(u128::from(word(1)) << 64 | u128::from(word(2)))
+}
+
+/// A fingerprint of up to 128 bits, of which the first is the highest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WideFingerprint(pub u128);
+
+/// How fingerprints are read as strings of characters of log2 λ bits.
+///
+/// Prefixes are counted in bits, so that they need not end with a character.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alphabet {
+    width: u32,
+    character_bits: u32,
+}
+
+impl Alphabet {
+    /// Creates the alphabet of `characters` (λ) characters for fingerprints of `width` bits.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when λ is not a power of two from 2 to 256, or the width not 8 to 128.
+    pub fn new(width: u32, characters: u32) -> Result<Alphabet> {
+        if !characters.is_power_of_two() || !(2..=256).contains(&characters) {
+            return Err(Error::shape(
+                format!("a growth factor (λ) of {characters}"),
+                "a power of two from 2 to 256",
+            ));
+        }
+        if !(8..=128).contains(&width) {
+            return Err(Error::shape(
+                format!("fingerprints of {width} bits"),
+                "8 to 128 bits",
+            ));
+        }
+        Ok(Alphabet {
+            width,
+            character_bits: characters.ilog2(),
+        })
+    }
+
+    /// Returns the bits of a character.
+    #[must_use]
+    pub fn character_bits(&self) -> u32 {
+        self.character_bits
+    }
+
+    /// Returns λ.
+    #[must_use]
+    pub fn characters(&self) -> u32 {
+        1 << self.character_bits
+    }
+
+    /// Returns the bits of a fingerprint.
+    #[must_use]
+    pub fn width(&self) -> u32 {
+        self.width
+    }
+
+    /// Returns whether a prefix of `prefix_bits` and the first `checks` check characters are
+    /// bits of their own.
+    #[must_use]
+    pub fn fits(&self, prefix_bits: u32, checks: u32) -> bool {
+        prefix_bits <= 63 && prefix_bits + checks * self.character_bits <= self.width
+    }
+
+    /// Returns the first `bits` (at most 63) bits of a fingerprint.
+    #[must_use]
+    pub fn prefix(&self, fingerprint: WideFingerprint, bits: u32) -> u64 {
+        if bits == 0 {
+            0
+        } else {
+            (fingerprint.0 >> (128 - bits)) as u64
+        }
+    }
+
+    /// Returns the character that follows a prefix of `prefix_bits`.
+    #[must_use]
+    pub fn next(&self, fingerprint: WideFingerprint, prefix_bits: u32) -> u32 {
+        ((fingerprint.0 << prefix_bits) >> (128 - self.character_bits)) as u32
+    }
+
+    /// Returns the check character of a level: the `level`-th from the end, counted from one.
+    #[must_use]
+    pub fn check(&self, fingerprint: WideFingerprint, level: u32) -> u32 {
+        let from_end = 128 - self.width + (level - 1) * self.character_bits;
+        (fingerprint.0 >> from_end) as u32 & (self.characters() - 1)
+    }
+}

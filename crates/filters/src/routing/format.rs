@@ -1,0 +1,105 @@
+//! The bytes of a routing list's geometry and pivot table, version 1. All integers
+//! little-endian.
+//!
+//! A geometry:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  version, 1
+//!      1     1  bits of a prefix, 1 to 63
+//!      2     1  bits of a pivot: the first of the prefix's, at most 40
+//!      3     1  bits of an entry's payload, at most 32
+//!      4     4  zero
+//!      8     8  how many entries
+//!     16     8  how many bits the entries take
+//! ```
+//!
+//! A table has one record for each pivot and a last one, for the end of the list:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     6  the bit at which the pivot's entries begin
+//! ```
+//!
+//! The entries are coded as in `golomb/format.rs`. A pivot's first difference counts from the
+//! pivot's least prefix, so that it holds the prefix in full.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use super::list::Geometry;
+use crate::{Error, Result};
+use alluvium_base::bytes::{Reader, Writer};
+
+const VERSION: u8 = 1;
+
+/// Bytes of a record of the table.
+pub(super) const OFFSET_BYTES: u64 = 6;
+
+/// Appends a record of the table.
+pub(super) fn put_offset(out: &mut Vec<u8>, bit: u64) {
+    Writer::new(out).u32(bit as u32).u16((bit >> 32) as u16);
+}
+
+/// Reads a record of the table.
+pub(super) fn get_offset(bytes: &[u8]) -> Result<u64> {
+    let mut reader = Reader::new(bytes);
+    Ok(u64::from(reader.u32()?) | u64::from(reader.u16()?) << 32)
+}
+
+impl Geometry {
+    /// Bytes of an encoded geometry.
+    pub const BYTES: usize = 24;
+
+    /// Returns the geometry's bytes, with the bits that its finished list takes.
+    #[must_use]
+    pub fn encode(&self, list_bits: u64) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::BYTES);
+        Writer::new(&mut bytes)
+            .u8(VERSION)
+            .u8(self.prefix_bits() as u8)
+            .u8(self.pivot_bits() as u8)
+            .u8(self.payload_bits() as u8)
+            .u32(0)
+            .u64(self.entries())
+            .u64(list_bits);
+        bytes
+    }
+
+    /// Reads a geometry, and the bits of its list.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the bytes are none of a geometry.
+    pub fn decode(bytes: &[u8]) -> Result<(Geometry, u64)> {
+        let mut reader = Reader::new(bytes);
+        let [version, prefix, pivot, payload] = [reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?];
+        let (zero, entries, bits) = (reader.u32()?, reader.u64()?, reader.u64()?);
+        if version != VERSION || zero != 0 || reader.left() > 0 {
+            return Err(Error::damaged_bits(
+                0,
+                "version of a routing list",
+                "1, and 24 bytes",
+                version.to_string(),
+            ));
+        }
+        let geometry =
+            Geometry::with_pivots(entries, u32::from(prefix), u32::from(payload), u32::from(pivot)).map_err(
+                |error| {
+                    Error::damaged_bits(
+                        0,
+                        "geometry of a routing list",
+                        "a possible one",
+                        error.to_string(),
+                    )
+                },
+            )?;
+        if bits > geometry.worst_bits() {
+            let expected = format!("at most {}", geometry.worst_bits());
+            return Err(Error::damaged_bits(
+                16 * 8,
+                "bits of a routing list",
+                expected,
+                bits.to_string(),
+            ));
+        }
+        Ok((geometry, bits))
+    }
+}

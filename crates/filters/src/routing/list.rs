@@ -1,0 +1,288 @@
+//! The refined routing filter: all sketches of each prefix, found through a table of pivots.
+
+use super::format::{OFFSET_BYTES, get_offset, put_offset};
+use crate::golomb::{BitReader, BitWriter, Delta, Rice};
+use crate::{Error, Result};
+use std::ops::Range;
+
+/// The shape of a routing list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    entries: u64,
+    prefix_bits: u32,
+    payload_bits: u32,
+    pivot_bits: u32,
+    rice: Rice,
+}
+
+/// An entry of a list: a prefix and its payload, a sketch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The prefix.
+    pub prefix: u64,
+    /// The sketch's bits.
+    pub payload: u32,
+}
+
+/// The bits of a list that belong to one pivot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The pivot.
+    pub pivot: u64,
+    /// The bits, counted from the list's first.
+    pub bits: Range<u64>,
+}
+
+impl Part {
+    /// Returns the list's bytes that hold the bits.
+    #[must_use]
+    pub fn bytes(&self) -> Range<u64> {
+        self.bits.start / 8..self.bits.end.div_ceil(8)
+    }
+}
+
+impl Geometry {
+    /// Creates the shape for `entries`, with about `group` (log_λ N) of them to a pivot.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when the prefix has not 1 to 63 bits or the payload over 32.
+    pub fn new(entries: u64, prefix_bits: u32, payload_bits: u32, group: u64) -> Result<Geometry> {
+        let pivots = (entries / group.max(1)).max(1).ilog2();
+        Geometry::with_pivots(
+            entries,
+            prefix_bits,
+            payload_bits,
+            pivots.min(prefix_bits).min(40),
+        )
+    }
+
+    pub(super) fn with_pivots(
+        entries: u64,
+        prefix_bits: u32,
+        payload_bits: u32,
+        pivot_bits: u32,
+    ) -> Result<Geometry> {
+        if !(1..=63).contains(&prefix_bits) || payload_bits > 32 || pivot_bits > prefix_bits.min(40) {
+            return Err(Error::shape(
+                format!("prefixes of {prefix_bits} bits, pivots of {pivot_bits}, payloads of {payload_bits}"),
+                "prefixes of 1 to 63 bits, pivots of at most 40, payloads of at most 32",
+            ));
+        }
+        if entries >> 40 != 0 || 1 << pivot_bits > entries.max(1) {
+            return Err(Error::shape(
+                format!("{entries} entries with 2^{pivot_bits} pivots"),
+                "at most 2^40 entries, and no more pivots",
+            ));
+        }
+        let rice = Rice::new(entries, prefix_bits);
+        Ok(Geometry {
+            entries,
+            prefix_bits,
+            payload_bits,
+            pivot_bits,
+            rice,
+        })
+    }
+
+    /// Returns how many entries the list has.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Returns the bits of a prefix.
+    #[must_use]
+    pub fn prefix_bits(&self) -> u32 {
+        self.prefix_bits
+    }
+
+    /// Returns the bits of a payload.
+    #[must_use]
+    pub fn payload_bits(&self) -> u32 {
+        self.payload_bits
+    }
+
+    /// Returns the bits of a pivot.
+    #[must_use]
+    pub fn pivot_bits(&self) -> u32 {
+        self.pivot_bits
+    }
+
+    /// Returns how many bytes the table has.
+    #[must_use]
+    pub fn table_bytes(&self) -> u64 {
+        ((1 << self.pivot_bits) + 1) * OFFSET_BYTES
+    }
+
+    /// Returns the most bits that the entries can take.
+    #[must_use]
+    pub fn worst_bits(&self) -> u64 {
+        self.rice.worst_bits(self.entries, self.payload_bits)
+    }
+
+    /// Returns the table's bytes that say where a prefix's entries are.
+    #[must_use]
+    pub fn table_place(&self, prefix: u64) -> Range<u64> {
+        let first = self.pivot(prefix) * OFFSET_BYTES;
+        first..first + 2 * OFFSET_BYTES
+    }
+
+    /// Reads which bits a prefix's entries are among from the bytes of
+    /// [`Geometry::table_place`].
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the bytes are not two places of a list of `list_bits`.
+    pub fn part(&self, bytes: &[u8], prefix: u64, list_bits: u64) -> Result<Part> {
+        let (first, second) = bytes
+            .split_at_checked(OFFSET_BYTES as usize)
+            .unwrap_or((bytes, &[]));
+        let bits = get_offset(first)?..get_offset(second)?;
+        if bits.start > bits.end || bits.end > list_bits {
+            let expected = format!("a range of the list's {list_bits} bits");
+            return Err(Error::damaged_bits(0, "pivot", expected, format!("{bits:?}")));
+        }
+        Ok(Part {
+            pivot: self.pivot(prefix),
+            bits,
+        })
+    }
+
+    /// Returns the payloads of a prefix in list order, from the bytes of [`Part::bytes`].
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the bytes do not hold the part's entries.
+    pub fn payloads(&self, part: &Part, bytes: &[u8], prefix: u64) -> Result<Vec<u32>> {
+        let mut bits = BitReader::new(bytes);
+        let skipped = part.bits.start % 8;
+        bits.get(skipped as u32)?;
+        let length = part.bits.end - part.bits.start;
+        let (mut delta, most) = (self.restart(part.pivot), self.last_of(part.pivot));
+        let mut found = Vec::new();
+        while bits.position() - skipped < length {
+            let at = delta.read(&mut bits, most)?;
+            let payload = bits.get(self.payload_bits)? as u32;
+            if at == prefix {
+                found.push(payload);
+            } else if at > prefix {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    pub(super) fn pivot(&self, prefix: u64) -> u64 {
+        prefix >> (self.prefix_bits - self.pivot_bits)
+    }
+
+    /// Returns the state of decoding at a pivot's first entry.
+    pub(super) fn restart(&self, pivot: u64) -> Delta {
+        Delta::new(self.rice, pivot << (self.prefix_bits - self.pivot_bits))
+    }
+
+    /// Returns the greatest prefix of a pivot.
+    pub(super) fn last_of(&self, pivot: u64) -> u64 {
+        let rest = self.prefix_bits - self.pivot_bits;
+        pivot << rest | ((1 << rest) - 1)
+    }
+}
+
+/// Writes a list and its table in one pass.
+///
+/// ```
+/// use alluvium_filters::routing::{Builder, Entry, Geometry};
+/// let geometry = Geometry::new(3, 8, 4, 2).unwrap();
+/// let mut builder = Builder::new(geometry);
+/// for (prefix, payload) in [(7, 1), (7, 2), (200, 3)] {
+///     builder.push(Entry { prefix, payload });
+/// }
+/// let (bits, list, table) = builder.finish();
+/// let place = geometry.table_place(7);
+/// let part = geometry.part(&table[place.start as usize..place.end as usize], 7, bits).unwrap();
+/// let bytes = part.bytes();
+/// let bytes = &list[bytes.start as usize..bytes.end as usize];
+/// assert_eq!(geometry.payloads(&part, bytes, 7).unwrap(), [1, 2]);
+/// ```
+#[derive(Debug)]
+pub struct Builder {
+    geometry: Geometry,
+    list: BitWriter,
+    table: Vec<u8>,
+    next_pivot: u64,
+    delta: Delta,
+    pushed: u64,
+}
+
+impl Builder {
+    /// Begins a list.
+    #[must_use]
+    pub fn new(geometry: Geometry) -> Builder {
+        let delta = geometry.restart(0);
+        Builder {
+            geometry,
+            list: BitWriter::new(),
+            table: Vec::new(),
+            next_pivot: 0,
+            delta,
+            pushed: 0,
+        }
+    }
+
+    /// Appends an entry.
+    ///
+    /// # Panics
+    /// When its prefix is less than the one before or not of the list, or there are too many.
+    pub fn push(&mut self, entry: Entry) {
+        assert!(
+            entry.prefix >> self.geometry.prefix_bits == 0,
+            "a prefix of the list"
+        );
+        assert!(
+            u64::from(entry.payload) >> self.geometry.payload_bits == 0,
+            "a payload of the list"
+        );
+        let pivot = self.geometry.pivot(entry.prefix);
+        while self.next_pivot <= pivot {
+            put_offset(&mut self.table, self.list.bits());
+            self.delta = self.geometry.restart(self.next_pivot);
+            self.next_pivot += 1;
+        }
+        self.delta.write(&mut self.list, entry.prefix);
+        self.list
+            .put(u64::from(entry.payload), self.geometry.payload_bits);
+        self.pushed += 1;
+    }
+
+    /// Takes the list's complete bytes.
+    pub fn take_list(&mut self) -> Vec<u8> {
+        self.list.take()
+    }
+
+    /// Returns how many of the list's bytes are complete and not yet taken.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.list.ready()
+    }
+
+    /// Takes the table's bytes.
+    pub fn take_table(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.table)
+    }
+
+    /// Ends the list: returns its bits, and what was not taken of the list and of the table.
+    ///
+    /// # Panics
+    /// When the list has other entries than its geometry says.
+    #[must_use]
+    pub fn finish(mut self) -> (u64, Vec<u8>, Vec<u8>) {
+        assert_eq!(
+            self.pushed, self.geometry.entries,
+            "a list has the entries of its geometry"
+        );
+        while self.next_pivot <= 1 << self.geometry.pivot_bits {
+            put_offset(&mut self.table, self.list.bits());
+            self.next_pivot += 1;
+        }
+        let bits = self.list.bits();
+        (bits, self.list.finish(), self.table)
+    }
+}

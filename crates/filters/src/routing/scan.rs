@@ -1,0 +1,111 @@
+//! Reading a whole routing list from front to back.
+
+use super::format::{OFFSET_BYTES, get_offset};
+use super::list::{Entry, Geometry};
+use crate::Error;
+use crate::golomb::{BitReader, Delta, Source};
+
+/// Reads all entries of a list in order, with its table beside it.
+#[derive(Debug)]
+pub struct Scan<L, T> {
+    geometry: Geometry,
+    list: BitReader<L>,
+    table: T,
+    read: u64,
+    /// The pivot that is being read, and the bit at which it ends.
+    pivot: u64,
+    end: Option<u64>,
+    delta: Delta,
+    list_bits: u64,
+}
+
+impl<L: Source, T: Source<Error = L::Error>> Scan<L, T> {
+    /// Begins at the first entry.
+    #[must_use]
+    pub fn new(geometry: Geometry, list_bits: u64, list: L, table: T) -> Scan<L, T> {
+        let delta = geometry.restart(0);
+        Scan {
+            geometry,
+            list: BitReader::new(list),
+            table,
+            read: 0,
+            pivot: 0,
+            end: None,
+            delta,
+            list_bits,
+        }
+    }
+
+    /// Returns the next entry, or none after the last.
+    ///
+    /// # Errors
+    /// When the bytes cannot be read or are none of a list.
+    #[allow(clippy::should_implement_trait)] // It can fail, and is no iterator.
+    pub fn next(&mut self) -> Result<Option<Entry>, L::Error> {
+        if self.read == self.geometry.entries() {
+            return self.ended();
+        }
+        let mut end = match self.end {
+            Some(end) => end,
+            None => {
+                let first = self.offset(0)?;
+                if first != 0 {
+                    return Err(damaged(0, "first pivot", "bit 0", first));
+                }
+                self.offset(0)?
+            }
+        };
+        while self.list.position() >= end {
+            if self.pivot + 1 == 1 << self.geometry.pivot_bits() || self.list.position() > end {
+                return Err(damaged(
+                    end,
+                    "end of a pivot's entries",
+                    "where an entry ends",
+                    self.list.position(),
+                ));
+            }
+            self.pivot += 1;
+            self.delta = self.geometry.restart(self.pivot);
+            end = self.offset(end)?;
+        }
+        self.end = Some(end);
+        let prefix = self
+            .delta
+            .read(&mut self.list, self.geometry.last_of(self.pivot))?;
+        let payload = self.list.get(self.geometry.payload_bits())? as u32;
+        self.read += 1;
+        Ok(Some(Entry { prefix, payload }))
+    }
+
+    fn ended(&mut self) -> Result<Option<Entry>, L::Error> {
+        if self.list.position() != self.list_bits {
+            return Err(damaged(
+                self.list_bits,
+                "end of a routing list",
+                "after its last entry",
+                self.list.position(),
+            ));
+        }
+        Ok(None)
+    }
+
+    /// Reads the table's next record, which is at least `from`.
+    fn offset(&mut self, from: u64) -> Result<u64, L::Error> {
+        let mut bytes = [0; OFFSET_BYTES as usize];
+        for byte in &mut bytes {
+            *byte = match self.table.byte()? {
+                Some(byte) => byte,
+                None => return Err(damaged(from, "table of pivots", "a record for each", self.pivot)),
+            };
+        }
+        let offset = get_offset(&bytes).map_err(L::Error::from)?;
+        if offset < from || offset > self.list_bits {
+            return Err(damaged(from, "pivot", "places in rising order", offset));
+        }
+        Ok(offset)
+    }
+}
+
+fn damaged<E: From<Error>>(bit: u64, what: &'static str, expected: &str, found: u64) -> E {
+    Error::damaged_bits(bit, what, expected, found.to_string()).into()
+}

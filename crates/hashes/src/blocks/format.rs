@@ -1,0 +1,126 @@
+//! The root of a table, version 1: where its state is, and what proves it. All integers
+//! little-endian.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     4  kind of table: "ABOA" or "ABOT"
+//!      4     4  version, 1
+//!      8     8  first byte of the state
+//!     16     8  bytes of the state
+//!     24     8  XXH3-64 of the state
+//! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use super::error::{Error, Result};
+use super::space::{Extent, Space};
+use alluvium_base::bytes::{Reader, Writer};
+use alluvium_base::checksum::checksum;
+
+const VERSION: u32 = 1;
+
+/// The longest state: levels, tails and a buffer.
+const MAX_STATE_BYTES: u64 = 1 << 32;
+
+/// Writes a state and commits a root that leads to it. `current` is the state of the last
+/// commit and becomes that of the new one.
+///
+/// The old state is released before the commit, so that the new one does not count it as used.
+/// If the commit fails, the space keeps it for the last commit all the same (B1).
+pub(crate) fn commit_state(
+    space: &dyn Space,
+    kind: u32,
+    state: &[u8],
+    current: &mut Option<Extent>,
+) -> Result<()> {
+    let draft = super::Draft::new(space);
+    let extent = draft.allocate(state.len() as u64)?;
+    draft.write(extent.at, state)?;
+    if let Some(before) = current.take() {
+        space.release(before);
+    }
+    let mut root = Vec::new();
+    Writer::new(&mut root)
+        .u32(kind)
+        .u32(VERSION)
+        .u64(extent.at)
+        .u64(state.len() as u64)
+        .u64(checksum(state));
+    draft.commit(&root)?;
+    draft.keep();
+    *current = Some(extent);
+    Ok(())
+}
+
+/// Reads the state of the last commit.
+pub(crate) fn read_state(space: &dyn Space, kind: u32) -> Result<(Extent, Vec<u8>)> {
+    let root = space.root().unwrap_or_default();
+    let mut reader = Reader::new(&root);
+    let (found, version) = (reader.u32()?, reader.u32()?);
+    if found != kind || version != VERSION {
+        let expected = format!("kind {kind:#x}, version {VERSION}");
+        return Err(Error::damaged(
+            0,
+            "root",
+            expected,
+            format!("kind {found:#x}, version {version}"),
+        ));
+    }
+    let (extent, sum) = (
+        Extent {
+            at: reader.u64()?,
+            bytes: reader.u64()?,
+        },
+        reader.u64()?,
+    );
+    if reader.left() > 0 || extent.bytes > MAX_STATE_BYTES || extent.end().is_none() {
+        return Err(Error::damaged(
+            0,
+            "root",
+            "a state of at most 4 GiB",
+            format!("{extent:?}"),
+        ));
+    }
+    let mut state = vec![0; extent.bytes as usize];
+    space.read(extent.at, &mut state)?;
+    if checksum(&state) != sum {
+        return Err(Error::damaged(
+            extent.at,
+            "checksum of the state",
+            sum,
+            checksum(&state),
+        ));
+    }
+    Ok((extent, state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::MemorySpace;
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_root_never_change_and_wrong_ones_are_refused() {
+        let space = MemorySpace::new(64, 1 << 16);
+        let mut current = None;
+        commit_state(&space, 0x1234, b"state", &mut current).unwrap();
+        let first = current.unwrap();
+        let root = space.root().unwrap();
+        assert_eq!(
+            root[..24],
+            [
+                0x34, 0x12, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0
+            ]
+        );
+        assert_eq!(read_state(&space, 0x1234).unwrap(), (first, b"state".to_vec()));
+        assert!(read_state(&space, 0x1235).is_err());
+        commit_state(&space, 0x1234, b"other", &mut current).unwrap();
+        assert_eq!(space.extents(), [current.unwrap()]);
+        assert_eq!(space.crashed().extents(), [current.unwrap()]);
+        for at in 0..root.len() {
+            let mut bad = root.clone();
+            bad[at] ^= 0x90;
+            space.commit(&bad).unwrap();
+            assert!(read_state(&space, 0x1234).is_err(), "byte {at}");
+        }
+    }
+}

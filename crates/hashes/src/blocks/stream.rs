@@ -1,0 +1,164 @@
+//! Reading and writing an extent from front to back, a block at a time.
+
+use super::error::{Error, Result};
+use super::space::{Extent, Space};
+use alluvium_filters::golomb::Source;
+
+/// Reads bytes in order.
+pub struct Reader<'s> {
+    space: &'s dyn Space,
+    at: u64,
+    end: u64,
+    chunk: usize,
+    buffer: Vec<u8>,
+    next: usize,
+}
+
+impl<'s> Reader<'s> {
+    /// Creates a reader of `extent` that moves `chunk` bytes at a time.
+    #[must_use]
+    pub fn new(space: &'s dyn Space, extent: Extent, chunk: usize) -> Reader<'s> {
+        let end = extent.end().unwrap_or(extent.at);
+        Reader {
+            space,
+            at: extent.at,
+            end,
+            chunk: chunk.max(1),
+            buffer: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// Returns how many bytes are left.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.end - self.at + (self.buffer.len() - self.next) as u64
+    }
+
+    /// Returns the place of the next byte.
+    #[must_use]
+    pub fn place(&self) -> u64 {
+        self.at - (self.buffer.len() - self.next) as u64
+    }
+
+    /// Appends the next `bytes` bytes to `out`.
+    ///
+    /// # Errors
+    /// When there are not as many, or they cannot be read.
+    pub fn take(&mut self, bytes: u64, out: &mut Vec<u8>) -> Result<()> {
+        if bytes > self.left() {
+            return Err(Error::damaged(
+                self.place(),
+                "length",
+                format!("at most {}", self.left()),
+                bytes,
+            ));
+        }
+        let mut wanted = bytes as usize;
+        while wanted > 0 {
+            if self.next == self.buffer.len() {
+                self.fill()?;
+            }
+            let step = wanted.min(self.buffer.len() - self.next);
+            out.extend_from_slice(&self.buffer[self.next..self.next + step]);
+            self.next += step;
+            wanted -= step;
+        }
+        Ok(())
+    }
+
+    /// Reads up to the next multiple of the chunk.
+    fn fill(&mut self) -> Result<()> {
+        let chunk = self.chunk as u64;
+        let stop = (self.at / chunk + 1).saturating_mul(chunk).min(self.end);
+        self.buffer.resize((stop - self.at) as usize, 0);
+        self.next = 0;
+        let read = self.space.read(self.at, &mut self.buffer);
+        if read.is_err() {
+            self.buffer.clear();
+        } else {
+            self.at = stop;
+        }
+        read
+    }
+}
+
+impl Source for Reader<'_> {
+    type Error = Error;
+
+    #[inline]
+    fn byte(&mut self) -> Result<Option<u8>> {
+        if self.next == self.buffer.len() {
+            if self.at == self.end {
+                return Ok(None);
+            }
+            self.fill()?;
+        }
+        let byte = self.buffer[self.next];
+        self.next += 1;
+        Ok(Some(byte))
+    }
+}
+
+/// Writes bytes in order.
+pub struct Writer<'s> {
+    space: &'s dyn Space,
+    extent: Extent,
+    offset: u64,
+    chunk: usize,
+    buffer: Vec<u8>,
+}
+
+impl<'s> Writer<'s> {
+    /// Creates a writer of `extent` that moves `chunk` bytes at a time.
+    #[must_use]
+    pub fn new(space: &'s dyn Space, extent: Extent, chunk: usize) -> Writer<'s> {
+        Writer {
+            space,
+            extent,
+            offset: 0,
+            chunk: chunk.max(1),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    ///
+    /// # Panics
+    /// When the extent is full: its bytes were counted wrongly.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
+        self.buffer.extend_from_slice(bytes);
+        assert!(
+            self.offset + self.buffer.len() as u64 <= self.extent.bytes,
+            "an extent holds its stream"
+        );
+        let at = self.extent.at + self.offset;
+        let whole = (at + self.buffer.len() as u64) / self.chunk as u64 * self.chunk as u64;
+        if let Some(ready) = whole.checked_sub(at).filter(|ready| *ready > 0) {
+            self.space.write(at, &self.buffer[..ready as usize])?;
+            self.buffer.drain(..ready as usize);
+            self.offset += ready;
+        }
+        Ok(())
+    }
+
+    /// Returns how many bytes were put.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.offset + self.buffer.len() as u64
+    }
+
+    /// Writes what is left and returns how many bytes there are.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn finish(self) -> Result<u64> {
+        if !self.buffer.is_empty() {
+            self.space.write(self.extent.at + self.offset, &self.buffer)?;
+        }
+        Ok(self.bytes())
+    }
+}

@@ -1,0 +1,277 @@
+//! Looking a key up: levels from the newest, on each the runs that the filter names.
+
+use super::filter::Filter;
+use super::options::Kind;
+use super::run::{Form, Layout, Run};
+use super::table::{Boa, Figures, State};
+use crate::blocks::{Error, Reader, Result, Space};
+use crate::records::{Bytes, Entry, Slice, decode};
+use alluvium_filters::fingerprint::WideFingerprint;
+
+/// What a lookup is after.
+struct Wanted<'k> {
+    key: &'k [u8],
+    fingerprint: WideFingerprint,
+    /// Whether all records of the key are wanted, or the newest.
+    all: bool,
+    found: Vec<Option<Vec<u8>>>,
+}
+
+impl Wanted<'_> {
+    fn is_done(&self) -> bool {
+        !self.all && !self.found.is_empty()
+    }
+}
+
+/// What the search of a run told.
+struct Searched {
+    hits: usize,
+    /// The previous pointer of the prefix's records, if the run has any.
+    previous: Option<u8>,
+}
+
+impl<S: Space> Boa<S> {
+    /// Returns the value of a key, or none if it was never put in or deleted since.
+    ///
+    /// The search ends at the newest record of the key.
+    ///
+    /// # Errors
+    /// When the space cannot be read, or holds what it should not.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        Ok(self.search(key, false)?.into_iter().next().flatten())
+    }
+
+    /// Returns all records of a key that are still there, the newest first; none is a delete.
+    ///
+    /// # Errors
+    /// As [`Boa::get`].
+    pub fn history(&self, key: &[u8]) -> Result<Vec<Option<Vec<u8>>>> {
+        self.search(key, true)
+    }
+
+    fn search(&self, key: &[u8], all: bool) -> Result<Vec<Option<Vec<u8>>>> {
+        let fingerprint = self.state.family.of(key);
+        let mut wanted = Wanted {
+            key,
+            fingerprint,
+            all,
+            found: Vec::new(),
+        };
+        for entry in self
+            .state
+            .buffer
+            .iter()
+            .rev()
+            .filter(|entry| entry.fingerprint == fingerprint)
+        {
+            wanted.found.extend(entry.value_of(key, &self.space)?);
+            if wanted.is_done() {
+                return Ok(wanted.found);
+            }
+        }
+        let mut figures = self.figures.get();
+        for level in 1..=self.state.levels.len() {
+            if wanted.is_done() {
+                break;
+            }
+            if !self.state.levels[level - 1].runs.is_empty() {
+                figures.levels_asked += 1;
+                self.state
+                    .search_level(level, &mut wanted, &self.space, &mut figures)?;
+            }
+        }
+        self.figures.set(figures);
+        Ok(wanted.found)
+    }
+}
+
+impl State {
+    fn search_level(
+        &self,
+        level: usize,
+        wanted: &mut Wanted<'_>,
+        space: &dyn Space,
+        figures: &mut Figures,
+    ) -> Result<()> {
+        let place = &self.levels[level - 1];
+        let form = self.form();
+        let mut search = |run: &Run, wanted: &mut Wanted<'_>| -> Result<Searched> {
+            let searched = search_run(run, form, wanted, space)?;
+            figures.runs_searched += 1;
+            figures.false_positives += u64::from(searched.hits == 0);
+            Ok(searched)
+        };
+        match &place.filter {
+            None => {
+                for run in place.runs.iter().rev() {
+                    search(run, wanted)?;
+                    if wanted.is_done() {
+                        break;
+                    }
+                }
+            }
+            Some(Filter::Latest { shape, extent }) => {
+                let prefix = self.alphabet.prefix(wanted.fingerprint, shape.prefix_bits());
+                let range = shape.place(prefix);
+                let mut bytes = vec![0; (range.end - range.start) as usize];
+                space.read(extent.place(range.start, range.end - range.start)?, &mut bytes)?;
+                let mut next = shape.read(&bytes, prefix)?;
+                while let Some(index) = next {
+                    let run = named(&place.runs, index, extent.at)?;
+                    let searched = search(run, wanted)?;
+                    if wanted.is_done() {
+                        break;
+                    }
+                    let Some(previous) = searched.previous.map(u32::from) else {
+                        let found = "no record with the prefix";
+                        return Err(Error::damaged(
+                            run.extent.at,
+                            "run",
+                            "what its filter names (O4)",
+                            found,
+                        ));
+                    };
+                    if previous > index {
+                        return Err(Error::damaged(
+                            run.extent.at,
+                            "previous run",
+                            format!("at most {index}"),
+                            previous,
+                        ));
+                    }
+                    next = (previous != index).then_some(previous);
+                }
+            }
+            Some(filter @ Filter::Refined { .. }) => {
+                for index in self.matches(level, filter, wanted.fingerprint, space)? {
+                    search(named(&place.runs, index, filter.extents()[0].at)?, wanted)?;
+                    if wanted.is_done() {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the runs whose sketches match, the newest first.
+    fn matches(
+        &self,
+        level: usize,
+        filter: &Filter,
+        wanted: WideFingerprint,
+        space: &dyn Space,
+    ) -> Result<Vec<u32>> {
+        let Filter::Refined {
+            geometry,
+            bits,
+            table,
+            list,
+        } = filter
+        else {
+            return Ok(Vec::new());
+        };
+        let prefix = self.alphabet.prefix(wanted, geometry.prefix_bits());
+        let range = geometry.table_place(prefix);
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        space.read(table.place(range.start, range.end - range.start)?, &mut bytes)?;
+        let part = geometry.part(&bytes, prefix, *bits)?;
+        let range = part.bytes();
+        let length = range.end.saturating_sub(range.start);
+        let place = list.place(range.start, length)?;
+        bytes.resize(length as usize, 0);
+        space.read(place, &mut bytes)?;
+        let check_level = self.check_level(level, geometry.prefix_bits());
+        let check = self.alphabet.check(wanted, check_level);
+        let mask = self.alphabet.characters() - 1;
+        let payloads = geometry.payloads(&part, &bytes, prefix)?;
+        let matches = payloads
+            .into_iter()
+            .rev()
+            .filter(|payload| payload & mask == check);
+        Ok(matches
+            .map(|payload| payload >> self.alphabet.character_bits())
+            .collect())
+    }
+}
+
+fn named(runs: &[Run], index: u32, at: u64) -> Result<&Run> {
+    let found = runs.get(index as usize);
+    found.ok_or_else(|| {
+        Error::damaged(
+            at,
+            "run that a filter names",
+            format!("below {}", runs.len()),
+            index,
+        )
+    })
+}
+
+/// Searches a run for records of the wanted key, the newest first.
+fn search_run(run: &Run, form: Form, wanted: &mut Wanted<'_>, space: &dyn Space) -> Result<Searched> {
+    let mut searched = Searched {
+        hits: 0,
+        previous: None,
+    };
+    let mut bucket = run.first_bucket(form, space, wanted.fingerprint)?;
+    loop {
+        let (head, block) = run.bucket(form, space, bucket)?;
+        let mut slice = Slice {
+            bytes: &block,
+            place: run.extent.at,
+        };
+        let mut ended = search_bytes(run, form, &mut slice, wanted, space, &mut searched)?;
+        if !ended && let Some(extent) = run.overflow_of(&head)? {
+            let mut overflow = Reader::new(space, extent, form.machine.chunk());
+            ended = search_bytes(run, form, &mut overflow, wanted, space, &mut searched)?;
+        }
+        bucket += 1;
+        if ended || run.layout == Layout::Buckets || bucket >= run.buckets {
+            return Ok(searched);
+        }
+    }
+}
+
+/// Searches records and returns whether the search has ended.
+fn search_bytes(
+    run: &Run,
+    form: Form,
+    bytes: &mut impl Bytes,
+    wanted: &mut Wanted<'_>,
+    space: &dyn Space,
+    searched: &mut Searched,
+) -> Result<bool> {
+    let prefix = run.prefix(wanted.fingerprint);
+    while bytes.left() > 0 {
+        let entry: Entry = decode(bytes, form.width)?;
+        if run.layout == Layout::Buckets && run.prefix(entry.fingerprint) == prefix {
+            searched.previous = Some(entry.previous);
+        }
+        if entry.fingerprint > wanted.fingerprint {
+            // A later record of the prefix may still have the pointer.
+            if run.layout == Layout::Packed
+                || run.prefix(entry.fingerprint) > prefix
+                || searched.previous.is_some()
+            {
+                return Ok(true);
+            }
+        } else if entry.fingerprint == wanted.fingerprint
+            && let Some(value) = entry.value_of(wanted.key, space)?
+        {
+            searched.hits += 1;
+            wanted.found.push(value);
+            if wanted.is_done() {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+impl Kind {
+    /// Returns whether levels of the structure have filters.
+    #[must_use]
+    pub fn has_filters(self) -> bool {
+        matches!(self, Kind::Routed | Kind::Refined)
+    }
+}

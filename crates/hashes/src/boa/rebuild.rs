@@ -1,0 +1,147 @@
+//! Rebuilding: what is deleted or replaced leaves, and fingerprints grow.
+
+use super::merge::{Fold, Merge};
+use super::options::Options;
+use super::run::Run;
+use super::table::{Boa, Level, State};
+use crate::blocks::{Draft, Result, Space};
+use crate::records::Body;
+
+impl<S: Space> Boa<S> {
+    /// Returns whether half as many deletes as puts have come since the last rebuild (Conway
+    /// §2.2).
+    pub(super) fn rebuild_is_due(&self) -> bool {
+        let records_of_a_block = 16;
+        self.state.deletes * 2 >= self.state.puts.max(4 * records_of_a_block)
+    }
+
+    /// Merges everything to one run without deletes and what they or newer records hide.
+    ///
+    /// # Errors
+    /// When the space fails: the table is as before.
+    pub fn rebuild(&mut self) -> Result<()> {
+        let mut figures = self.figures.get();
+        let draft = Draft::new(&self.space);
+        let state = &self.state;
+        let levels = state.levels.iter();
+        let runs: Vec<Run> = levels
+            .flat_map(|level| level.runs.iter().rev().cloned())
+            .collect();
+        let bytes = state.buffer_bytes + runs.iter().map(|run| run.bytes).sum::<u64>();
+        let level = (1..)
+            .find(|&level| state.capacity(level - 1) >= bytes)
+            .unwrap_or(1);
+        let next = state.folded(&draft, level, &runs, &mut figures)?;
+        draft.keep();
+        self.state = next;
+        figures.rebuilds += 1;
+        self.figures.set(figures);
+        Ok(())
+    }
+
+    /// Doubles the fingerprints and puts all records in again.
+    pub(super) fn widen(&mut self) -> Result<()> {
+        let width = (2 * self.state.family.width()).min(128);
+        let mut figures = self.figures.get();
+        let draft = Draft::new(&self.space);
+        let old = &self.state;
+        let options = Options {
+            fingerprint_bits: width,
+            ..old.options
+        };
+        let mut next = State::new(options)?;
+        let levels = old.levels.iter();
+        let runs: Vec<Run> = levels
+            .flat_map(|level| level.runs.iter().rev().cloned())
+            .collect();
+        let released = runs.clone();
+        let buffer = {
+            let mut entries: Vec<_> = old.buffer.iter().rev().cloned().collect();
+            entries.sort_by_key(|entry| entry.fingerprint);
+            entries
+        };
+        let mut merge = Merge::new(&draft, old.form(), old.options.fan_in(), buffer, runs)?;
+        let mut fold = Fold::new(old.memory(), true);
+        while let Some(mut entry) = merge.next()? {
+            if !fold.keeps(&entry, &draft)? {
+                if let Body::Outside(extent) = entry.body {
+                    draft.release(extent);
+                }
+                continue;
+            }
+            let (key, _) = entry.take_apart(&draft)?;
+            entry.fingerprint = next.family.of(&key);
+            let bytes = entry.bytes(width);
+            if next.buffer_bytes + bytes > old.options.block_bytes() as u64 && !next.buffer.is_empty() {
+                next = next.flushed(&draft, &mut figures)?;
+            }
+            next.buffer_bytes += bytes;
+            next.puts += 1;
+            next.buffer.push(entry);
+        }
+        merge.end();
+        old.release(&released, &draft);
+        draft.keep();
+        self.state = next;
+        figures.rebuilds += 1;
+        self.figures.set(figures);
+        Ok(())
+    }
+}
+
+impl State {
+    pub(super) fn memory(&self) -> u64 {
+        self.options.fan_in() as u64 * self.options.block_bytes() as u64
+    }
+
+    /// Returns the state in which one run of a level has what is left of everything.
+    fn folded(
+        &self,
+        space: &dyn Space,
+        level: usize,
+        runs: &[Run],
+        figures: &mut super::Figures,
+    ) -> Result<State> {
+        let form = self.form();
+        let mut buffer: Vec<_> = self.buffer.iter().rev().cloned().collect();
+        buffer.sort_by_key(|entry| entry.fingerprint);
+        for entry in &mut buffer {
+            entry.outsource(form.longest_body(), space)?;
+        }
+        let bytes = buffer.iter().map(|entry| entry.bytes(form.width)).sum::<u64>()
+            + runs.iter().map(|run| run.bytes).sum::<u64>();
+        let entries = buffer.len() as u64 + runs.iter().map(|run| run.entries).sum::<u64>();
+        let mut next = self.clone();
+        next.levels = vec![Level::default(); level];
+        (next.buffer, next.buffer_bytes, next.deletes) = (Vec::new(), 0, 0);
+        let merge = Merge::new(space, form, self.options.fan_in(), buffer, runs.to_vec())?;
+        let fold = Fold::new(self.memory(), true);
+        next.puts = next.install(space, level, merge, Some(fold), entries, bytes)?;
+        figures.merged_records += next.puts;
+        self.release(runs, space);
+        if next.puts == 0 {
+            let empty = std::mem::take(&mut next.levels);
+            for level in &empty {
+                level
+                    .runs
+                    .iter()
+                    .flat_map(Run::extents)
+                    .for_each(|extent| space.release(extent));
+                let filters = level.filter.iter().flat_map(super::filter::Filter::extents);
+                filters.for_each(|extent| space.release(extent));
+            }
+        }
+        Ok(next)
+    }
+
+    /// Gives back runs and all filters.
+    fn release(&self, runs: &[Run], space: &dyn Space) {
+        let filters = self.levels.iter().filter_map(|level| level.filter.as_ref());
+        filters
+            .flat_map(super::filter::Filter::extents)
+            .for_each(|extent| space.release(extent));
+        runs.iter()
+            .flat_map(Run::extents)
+            .for_each(|extent| space.release(extent));
+    }
+}

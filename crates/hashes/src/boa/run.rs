@@ -1,0 +1,337 @@
+//! Runs: sorted records in blocks, found by where a prefix must be, or by halving (Lemma 3).
+
+use super::format::{BUCKET_BYTES, Bucket};
+use crate::blocks::{Error, Extent, Machine, Reader, Result, Space, Writer};
+use crate::records::{Entry, decode};
+use alluvium_filters::fingerprint::WideFingerprint;
+
+/// How records lie in the blocks of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    /// Blocks are full, one after the other.
+    Packed,
+    /// Block i has the records whose prefix is in the i-th part of all prefixes. What does not
+    /// fit is in the overflow, in order.
+    Buckets,
+}
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Run {
+    pub(super) layout: Layout,
+    pub(super) prefix_bits: u32,
+    pub(super) buckets: u64,
+    pub(super) extent: Extent,
+    pub(super) overflow: Option<Extent>,
+    pub(super) entries: u64,
+    /// Bytes of all records.
+    pub(super) bytes: u64,
+    /// Bytes of the records of the fullest bucket.
+    pub(super) fullest: u64,
+}
+
+/// Parts in 16 to which buckets are filled on average.
+const FILL: u64 = 11;
+
+/// What the records of a run need to be read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Form {
+    pub(crate) machine: Machine,
+    pub(crate) width: u32,
+}
+
+impl Form {
+    fn block(&self) -> u64 {
+        self.machine.chunk() as u64
+    }
+
+    /// Bytes of a block that records can fill.
+    fn capacity(&self) -> u64 {
+        self.block() - BUCKET_BYTES
+    }
+
+    /// Returns the longest body that is kept within a run.
+    pub(super) fn longest_body(&self) -> usize {
+        (self.capacity() / 4).max(24) as usize
+    }
+}
+
+impl Run {
+    /// Returns the bucket of a prefix.
+    pub(super) fn bucket_of(&self, prefix: u64) -> u64 {
+        ((u128::from(prefix) * u128::from(self.buckets)) >> self.prefix_bits) as u64
+    }
+
+    /// Returns the bits of a fingerprint that choose its bucket.
+    pub(super) fn prefix(&self, fingerprint: WideFingerprint) -> u64 {
+        if self.prefix_bits == 0 {
+            0
+        } else {
+            (fingerprint.0 >> (128 - self.prefix_bits)) as u64
+        }
+    }
+
+    /// Reads the head of a bucket and the block it is in.
+    pub(super) fn bucket(&self, form: Form, space: &dyn Space, bucket: u64) -> Result<(Bucket, Vec<u8>)> {
+        let mut block = vec![0; form.machine.chunk()];
+        let place = self
+            .extent
+            .place(bucket.saturating_mul(form.block()), form.block())?;
+        space.read(place, &mut block)?;
+        let head = Bucket::decode(&block, self.overflow.map_or(0, |extent| extent.bytes))
+            .map_err(|error| error.within(place))?;
+        block.drain(..BUCKET_BYTES as usize);
+        block.truncate(head.inline as usize);
+        Ok((head, block))
+    }
+
+    /// Returns the part of the overflow that belongs to a bucket.
+    pub(super) fn overflow_of(&self, head: &Bucket) -> Result<Option<Extent>> {
+        let Some(overflow) = self.overflow.filter(|_| head.overflow_bytes > 0) else {
+            return Ok(None);
+        };
+        let at = overflow.place(head.overflow_at, head.overflow_bytes)?;
+        Ok(Some(Extent {
+            at,
+            bytes: head.overflow_bytes,
+        }))
+    }
+
+    /// Returns the first bucket that can hold a fingerprint.
+    ///
+    /// A packed run is halved: the answer is the block before the first that begins with the
+    /// fingerprint or more.
+    pub(super) fn first_bucket(&self, form: Form, space: &dyn Space, wanted: WideFingerprint) -> Result<u64> {
+        if self.layout == Layout::Buckets {
+            return Ok(self.bucket_of(self.prefix(wanted)));
+        }
+        let (mut low, mut high) = (0, self.buckets);
+        while low < high {
+            let middle = (low + high) / 2;
+            let (_, block) = self.bucket(form, space, middle)?;
+            let mut bytes = crate::records::Slice {
+                bytes: &block,
+                place: self.extent.at,
+            };
+            if decode(&mut bytes, form.width)?.fingerprint < wanted {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low.saturating_sub(1))
+    }
+
+    /// Returns all extents of the run itself.
+    pub(super) fn extents(&self) -> impl Iterator<Item = Extent> {
+        [Some(self.extent), self.overflow].into_iter().flatten()
+    }
+}
+
+/// Writes a run in one pass.
+pub(super) struct RunWriter<'s> {
+    space: &'s dyn Space,
+    form: Form,
+    run: Run,
+    blocks: Writer<'s>,
+    overflow: Option<Writer<'s>>,
+    overflow_bound: u64,
+    block: Vec<u8>,
+    head: Bucket,
+    bucket: u64,
+    in_bucket: u64,
+}
+
+impl<'s> RunWriter<'s> {
+    /// Begins a run of at most `bytes` bytes of records.
+    pub(super) fn new(
+        space: &'s dyn Space,
+        form: Form,
+        layout: Layout,
+        prefix_bits: u32,
+        bytes: u64,
+    ) -> Result<RunWriter<'s>> {
+        let capacity = form.capacity();
+        let buckets = match layout {
+            // A block may stay empty by less than the longest record.
+            Layout::Packed => bytes / (capacity / 2).max(1) + 1,
+            Layout::Buckets => (bytes * 16).div_ceil(capacity * FILL).clamp(1, 1 << prefix_bits),
+        };
+        let extent = space.allocate(buckets * form.block())?;
+        let run = Run {
+            layout,
+            prefix_bits,
+            buckets,
+            extent,
+            overflow: None,
+            entries: 0,
+            bytes: 0,
+            fullest: 0,
+        };
+        Ok(RunWriter {
+            space,
+            form,
+            blocks: Writer::new(space, extent, form.machine.chunk()),
+            overflow: None,
+            overflow_bound: bytes,
+            block: Vec::new(),
+            head: Bucket::default(),
+            bucket: 0,
+            in_bucket: 0,
+            run,
+        })
+    }
+
+    /// Appends a record.
+    pub(super) fn push(&mut self, entry: &Entry) -> Result<()> {
+        let bytes = entry.bytes(self.form.width);
+        match self.run.layout {
+            Layout::Buckets => {
+                let bucket = self.run.bucket_of(self.run.prefix(entry.fingerprint));
+                while self.bucket < bucket {
+                    self.end_bucket()?;
+                }
+            }
+            Layout::Packed if self.block.len() as u64 + bytes > self.form.capacity() => self.end_bucket()?,
+            Layout::Packed => {}
+        }
+        let fits = self.block.len() as u64 + bytes <= self.form.capacity() && self.head.overflow_bytes == 0;
+        if fits {
+            entry.encode(self.form.width, &mut self.block);
+        } else {
+            self.overflowed(entry)?;
+        }
+        self.in_bucket += bytes;
+        self.run.entries += 1;
+        self.run.bytes += bytes;
+        Ok(())
+    }
+
+    fn overflowed(&mut self, entry: &Entry) -> Result<()> {
+        assert!(
+            self.run.layout == Layout::Buckets,
+            "a record is shorter than a block"
+        );
+        let mut bytes = Vec::new();
+        entry.encode(self.form.width, &mut bytes);
+        if self.overflow.is_none() {
+            let extent = self.space.allocate(self.overflow_bound)?;
+            self.run.overflow = Some(extent);
+            self.overflow = Some(Writer::new(self.space, extent, self.form.machine.chunk()));
+        }
+        if let Some(overflow) = &mut self.overflow {
+            if self.head.overflow_bytes == 0 {
+                self.head.overflow_at = overflow.bytes();
+            }
+            overflow.put(&bytes)?;
+        }
+        self.head.overflow_bytes += bytes.len() as u64;
+        Ok(())
+    }
+
+    fn end_bucket(&mut self) -> Result<()> {
+        self.head.inline = self.block.len() as u32;
+        let mut bytes = Vec::with_capacity(self.form.machine.chunk());
+        self.head.encode(&mut bytes);
+        bytes.append(&mut self.block);
+        bytes.resize(self.form.machine.chunk(), 0);
+        self.blocks.put(&bytes)?;
+        self.run.fullest = self.run.fullest.max(self.in_bucket);
+        self.head = Bucket::default();
+        self.in_bucket = 0;
+        self.bucket += 1;
+        Ok(())
+    }
+
+    /// Ends the run.
+    pub(super) fn finish(mut self) -> Result<Run> {
+        match self.run.layout {
+            Layout::Packed => self.end_bucket()?,
+            Layout::Buckets => {
+                while self.bucket < self.run.buckets {
+                    self.end_bucket()?;
+                }
+            }
+        }
+        let bytes = self.blocks.finish()?;
+        self.run.buckets = self.bucket;
+        self.run.extent = self.space.trim(self.run.extent, bytes)?;
+        if let (Some(writer), Some(extent)) = (self.overflow, self.run.overflow) {
+            self.run.overflow = Some(self.space.trim(extent, writer.finish()?)?);
+        }
+        Ok(self.run)
+    }
+}
+
+/// Reads a run from front to back.
+pub(super) struct RunCursor<'s> {
+    space: &'s dyn Space,
+    form: Form,
+    run: Run,
+    next_bucket: u64,
+    head: Bucket,
+    block: Vec<u8>,
+    at: usize,
+    overflow: Option<Reader<'s>>,
+}
+
+impl<'s> RunCursor<'s> {
+    pub(super) fn new(space: &'s dyn Space, form: Form, run: Run) -> RunCursor<'s> {
+        let (head, block) = (Bucket::default(), Vec::new());
+        RunCursor {
+            space,
+            form,
+            run,
+            next_bucket: 0,
+            head,
+            block,
+            at: 0,
+            overflow: None,
+        }
+    }
+
+    /// Returns the next record.
+    pub(super) fn next(&mut self) -> Result<Option<Entry>> {
+        loop {
+            if self.at < self.block.len() {
+                let place = self.run.extent.at + (self.next_bucket - 1) * self.form.block() + BUCKET_BYTES;
+                let bytes = self.block.get(self.at..).unwrap_or_default();
+                let mut slice = crate::records::Slice {
+                    bytes,
+                    place: place + self.at as u64,
+                };
+                let entry = decode(&mut slice, self.form.width)?;
+                self.at = self.block.len() - slice.bytes.len();
+                return Ok(Some(entry));
+            }
+            if let Some(overflow) = &mut self.overflow {
+                if overflow.left() > 0 {
+                    return Ok(Some(decode(overflow, self.form.width)?));
+                }
+                self.overflow = None;
+            }
+            if self.next_bucket == self.run.buckets {
+                return Ok(None);
+            }
+            (self.head, self.block) = self.run.bucket(self.form, self.space, self.next_bucket)?;
+            self.at = 0;
+            self.next_bucket += 1;
+            let chunk = self.form.machine.chunk();
+            self.overflow = self
+                .run
+                .overflow_of(&self.head)?
+                .map(|extent| Reader::new(self.space, extent, chunk));
+        }
+    }
+
+    /// Returns the number of the bucket of the last record.
+    pub(super) fn bucket(&self) -> u64 {
+        self.next_bucket.saturating_sub(1)
+    }
+}
+
+impl From<std::num::TryFromIntError> for Error {
+    fn from(error: std::num::TryFromIntError) -> Error {
+        Error::damaged(0, "number", "of the machine's size", error)
+    }
+}

@@ -1,0 +1,231 @@
+//! The K-funnel: a tree of two-way mergers with buffers in between, which merges K runs with
+//! few transfers between any two memories without knowing either (Conway §2.6; Brodal and
+//! Fagerberg's lazy form).
+//!
+//! A merger fills its buffer when it is empty, from the buffers below. The buffers of the edges
+//! in the middle of a tree of K leaves hold K^(3/2) items, and those of the trees above and
+//! below follow the same rule. All buffers lie in one extent, a tree's before those of the
+//! trees below.
+
+use super::format::ITEM_BYTES;
+use super::series::{Item, RunReader};
+use crate::blocks::{Extent, Result, Space};
+
+/// What a merger reads.
+#[derive(Clone, Copy, Debug)]
+enum Input {
+    Run(usize),
+    Merger(usize),
+}
+
+/// A two-way merger.
+#[derive(Debug)]
+struct Merger {
+    left: Input,
+    right: Option<Input>,
+    buffer: Buffer,
+}
+
+/// Items that wait in a part of the extent.
+#[derive(Debug, Default)]
+struct Buffer {
+    offset: u64,
+    capacity: u64,
+    /// Items that were filled in, and that were taken out.
+    filled: u64,
+    taken: u64,
+    head: Option<Item>,
+    exhausted: bool,
+    window: Vec<Item>,
+    window_at: usize,
+}
+
+/// Merges runs; of equal prefixes, the item of the earlier run comes first.
+pub(super) struct Funnel<'s> {
+    space: &'s dyn Space,
+    extent: Option<Extent>,
+    mergers: Vec<Merger>,
+    runs: Vec<RunReader<'s>>,
+    heads: Vec<Option<Item>>,
+    root: Input,
+}
+
+/// Items that are moved between a buffer and the merger at a time: a constant.
+const WINDOW: usize = 4;
+
+impl<'s> Funnel<'s> {
+    /// Builds the funnel of runs, the oldest first.
+    pub(super) fn new(space: &'s dyn Space, mut runs: Vec<RunReader<'s>>) -> Result<Funnel<'s>> {
+        let heads = runs.iter_mut().map(RunReader::next).collect::<Result<Vec<_>>>()?;
+        let mut funnel = Funnel {
+            space,
+            extent: None,
+            mergers: Vec::new(),
+            heads,
+            root: Input::Run(0),
+            runs,
+        };
+        if funnel.runs.len() > 1 {
+            let inputs: Vec<Input> = (0..funnel.runs.len()).map(Input::Run).collect();
+            let mut end = 0;
+            let height = funnel.runs.len().next_power_of_two().ilog2();
+            funnel.root = funnel.build(&inputs, height, 0, &mut end);
+            if end > 0 {
+                funnel.extent = Some(space.allocate(end * ITEM_BYTES)?);
+            }
+        }
+        Ok(funnel)
+    }
+
+    /// Builds a tree of `height` over inputs, of which the root's buffer has `capacity`; an
+    /// input takes the place of a tree that has no other.
+    fn build(&mut self, inputs: &[Input], height: u32, capacity: u64, end: &mut u64) -> Input {
+        if inputs.len() == 1 {
+            return inputs[0];
+        }
+        if height == 1 {
+            let buffer = Buffer {
+                offset: *end,
+                capacity,
+                ..Buffer::default()
+            };
+            *end += capacity;
+            self.mergers.push(Merger {
+                left: inputs[0],
+                right: inputs.get(1).copied(),
+                buffer,
+            });
+            return Input::Merger(self.mergers.len() - 1);
+        }
+        // The bottom trees have half of the levels; the top tree merges their buffers.
+        let below = height / 2;
+        let middle = 2f64.powf(1.5 * f64::from(height)).ceil() as u64;
+        let bottoms: Vec<Input> = inputs
+            .chunks(1 << below)
+            .map(|inputs| self.build(inputs, below, middle, end))
+            .collect();
+        self.build(&bottoms, height - below, capacity, end)
+    }
+
+    /// Returns the next item.
+    pub(super) fn next(&mut self) -> Result<Option<Item>> {
+        if self.runs.is_empty() {
+            return Ok(None);
+        }
+        match self.root {
+            Input::Run(_) => self.take(self.root),
+            Input::Merger(at) => self.merge(at),
+        }
+    }
+
+    /// Gives the buffers back.
+    pub(super) fn end(self, space: &dyn Space) {
+        if let Some(extent) = self.extent {
+            space.release(extent);
+        }
+    }
+
+    /// Returns the lesser of a merger's two heads, taken out.
+    fn merge(&mut self, at: usize) -> Result<Option<Item>> {
+        let (left, right) = (self.mergers[at].left, self.mergers[at].right);
+        let first = self.peek(left)?;
+        let second = match right {
+            Some(right) => self.peek(right)?,
+            None => None,
+        };
+        match (first, second, right) {
+            (Some(first), Some(second), Some(right)) if second.prefix < first.prefix => self.take(right),
+            (None, Some(_), Some(right)) => self.take(right),
+            (Some(_), ..) => self.take(left),
+            _ => Ok(None),
+        }
+    }
+
+    fn peek(&mut self, input: Input) -> Result<Option<Item>> {
+        match input {
+            Input::Run(at) => Ok(self.heads[at]),
+            Input::Merger(at) => {
+                if self.mergers[at].buffer.head.is_none() {
+                    self.refresh(at)?;
+                }
+                Ok(self.mergers[at].buffer.head)
+            }
+        }
+    }
+
+    fn take(&mut self, input: Input) -> Result<Option<Item>> {
+        let item = self.peek(input)?;
+        match input {
+            Input::Run(at) if item.is_some() => self.heads[at] = self.runs[at].next()?,
+            Input::Run(_) => {}
+            Input::Merger(at) => self.mergers[at].buffer.head = None,
+        }
+        Ok(item)
+    }
+
+    /// Finds the next head of a buffer, and fills the buffer if it is empty.
+    fn refresh(&mut self, at: usize) -> Result<()> {
+        if self.mergers[at].buffer.window_at == self.mergers[at].buffer.window.len() {
+            let buffer = &self.mergers[at].buffer;
+            if buffer.taken == buffer.filled {
+                if buffer.exhausted {
+                    return Ok(());
+                }
+                self.fill(at)?;
+            }
+            self.load(at)?;
+        }
+        let buffer = &mut self.mergers[at].buffer;
+        buffer.head = buffer.window.get(buffer.window_at).copied();
+        buffer.window_at += usize::from(buffer.head.is_some());
+        Ok(())
+    }
+
+    /// Fills an empty buffer.
+    fn fill(&mut self, at: usize) -> Result<()> {
+        let Some(extent) = self.extent else { return Ok(()) };
+        let (offset, capacity) = (self.mergers[at].buffer.offset, self.mergers[at].buffer.capacity);
+        let (mut filled, mut bytes) = (0, Vec::new());
+        let mut written = 0;
+        while filled < capacity {
+            let Some(item) = self.merge(at)? else {
+                self.mergers[at].buffer.exhausted = true;
+                break;
+            };
+            item.encode(&mut bytes);
+            filled += 1;
+            if bytes.len() >= WINDOW * ITEM_BYTES as usize {
+                self.space
+                    .write(extent.at + offset * ITEM_BYTES + written, &bytes)?;
+                written += bytes.len() as u64;
+                bytes.clear();
+            }
+        }
+        if !bytes.is_empty() {
+            self.space
+                .write(extent.at + offset * ITEM_BYTES + written, &bytes)?;
+        }
+        let buffer = &mut self.mergers[at].buffer;
+        (buffer.filled, buffer.taken) = (filled, 0);
+        Ok(())
+    }
+
+    /// Reads the next items of a buffer.
+    fn load(&mut self, at: usize) -> Result<()> {
+        let buffer = &mut self.mergers[at].buffer;
+        buffer.window.clear();
+        buffer.window_at = 0;
+        let count = (buffer.filled - buffer.taken).min(WINDOW as u64);
+        let Some(extent) = self.extent.filter(|_| count > 0) else {
+            return Ok(());
+        };
+        let mut bytes = vec![0; (count * ITEM_BYTES) as usize];
+        let place = extent.place((buffer.offset + buffer.taken) * ITEM_BYTES, count * ITEM_BYTES)?;
+        self.space.read(place, &mut bytes)?;
+        for bytes in bytes.chunks(ITEM_BYTES as usize) {
+            buffer.window.push(Item::decode(bytes)?);
+        }
+        buffer.taken += count;
+        Ok(())
+    }
+}

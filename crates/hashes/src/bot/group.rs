@@ -1,0 +1,65 @@
+//! Sorting what prefixes become when they grow: items of one prefix are few, and come in any
+//! order of what follows it.
+
+use super::series::{Item, RunWriter, Shape, Stream, reduce};
+use super::tape::Tape;
+use crate::blocks::{Machine, Result, Space};
+
+/// Items of one group that memory holds. More are sorted in parts and merged.
+pub(super) const MOST: usize = 4096;
+
+/// Sorts the items of a group, and keeps the order of those with equal prefixes.
+pub(super) struct Group {
+    shape: Shape,
+    items: Vec<Item>,
+    spilled: Tape,
+}
+
+impl Group {
+    pub(super) fn new(shape: Shape) -> Group {
+        Group {
+            shape,
+            items: Vec::new(),
+            spilled: Tape::default(),
+        }
+    }
+
+    pub(super) fn push(&mut self, item: Item, space: &dyn Space, machine: Machine) -> Result<()> {
+        self.items.push(item);
+        if self.items.len() >= MOST {
+            self.spill(space, machine)?;
+        }
+        Ok(())
+    }
+
+    fn spill(&mut self, space: &dyn Space, machine: Machine) -> Result<()> {
+        self.items.sort_by_key(|item| item.prefix);
+        let mut run = RunWriter::new(&self.spilled, self.shape, self.items.len() as u64);
+        for item in self.items.drain(..) {
+            run.push(&mut self.spilled, space, machine, item)?;
+        }
+        run.finish(&mut self.spilled, space, machine)
+    }
+
+    /// Hands the group over in order, and is empty then.
+    pub(super) fn drain(
+        &mut self,
+        space: &dyn Space,
+        machine: Machine,
+        sink: &mut dyn FnMut(Item) -> Result<()>,
+    ) -> Result<()> {
+        if self.spilled.runs == 0 {
+            self.items.sort_by_key(|item| item.prefix);
+            return self.items.drain(..).try_for_each(sink);
+        }
+        self.spill(space, machine)?;
+        let (mut tape, places) = reduce(std::mem::take(&mut self.spilled), space, machine, self.shape)?;
+        let mut stream = Stream::new(&tape, space, machine, &places, self.shape)?;
+        while let Some(item) = stream.next()? {
+            sink(item)?;
+        }
+        stream.end(space);
+        tape.clear(space);
+        Ok(())
+    }
+}

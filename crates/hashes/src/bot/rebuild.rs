@@ -1,0 +1,281 @@
+//! Rebuilding: the log is sorted to find what is still there, sorted again to mix it, and put
+//! into a new table.
+
+use super::options::BotOptions;
+use super::table::{Bot, BotFigures, State};
+use crate::blocks::{Draft, Extent, Machine, Reader, Result, Space, Writer};
+use crate::boa::sorting::{Fold, Form, Merge};
+use crate::records::{Bytes as _, Entry, decode};
+use alluvium_filters::fingerprint::WideFingerprint;
+
+/// Bytes of records that a cache-oblivious sort begins with: a constant.
+const FIRST_RUN: u64 = 1024;
+
+impl<S: Space> Bot<S> {
+    /// Returns whether half as many deletes as puts have come since the last rebuild (Conway
+    /// §2.2).
+    pub(super) fn rebuild_is_due(&self) -> bool {
+        let least = 64;
+        self.state.deletes * 2 >= self.state.puts.max(least)
+    }
+
+    /// Puts what is still there into a new table, without deletes and what newer records hide.
+    ///
+    /// # Errors
+    /// When the space fails: the table is as before.
+    pub fn rebuild(&mut self) -> Result<()> {
+        let state = &self.state;
+        // Leaves may be filled less well than before: a table that is nearly full needs a level
+        // more.
+        let capacity = u64::from(state.options.growth).saturating_pow(state.options.levels);
+        if state.leaves().saturating_mul(3) / 2 + 2 > capacity
+            && let Some(base) = state.base_bits
+        {
+            return self.grow(base);
+        }
+        self.rebuild_with(self.state.options)
+    }
+
+    /// Rebuilds with twice as many levels, and fingerprints that are long enough for them.
+    pub(super) fn grow(&mut self, base_bits: u32) -> Result<()> {
+        let old = self.state.options;
+        let character = self.state.alphabet.character_bits();
+        // A prefix has at most 60 bits.
+        let deepest = (60u32.saturating_sub(base_bits) / character).saturating_sub(1);
+        let fits = self.state.fits(base_bits, old.levels);
+        let wanted = if fits { 2 * old.levels } else { old.levels };
+        let levels = wanted.min(deepest);
+        let bits = (old.fingerprint_bits..=128)
+            .find(|&bits| base_bits + (levels + 1) * character + levels * character <= bits);
+        match bits {
+            Some(bits) if levels > 0 && (levels > old.levels || !fits) => {
+                let fingerprint_bits = if bits > old.fingerprint_bits {
+                    bits.next_power_of_two()
+                } else {
+                    bits
+                };
+                self.rebuild_with(BotOptions {
+                    levels,
+                    fingerprint_bits: fingerprint_bits.min(128),
+                    ..old
+                })
+            }
+            _ => Err(State::too_deep(base_bits, old.levels)),
+        }
+    }
+
+    fn rebuild_with(&mut self, options: BotOptions) -> Result<()> {
+        let mut figures = self.figures.take();
+        let draft = Draft::new(&self.space);
+        let rebuilt = self.state.rebuilt(&draft, options, &mut figures);
+        if rebuilt.is_ok() {
+            draft.keep();
+        }
+        self.figures.replace(figures);
+        self.state = rebuilt?;
+        Ok(())
+    }
+}
+
+impl State {
+    fn rebuilt(&self, space: &dyn Space, options: BotOptions, figures: &mut BotFigures) -> Result<State> {
+        let form = Form {
+            machine: self.options.machine,
+            width: self.family.width(),
+        };
+        // The buffer is newest; then the log from its end.
+        let log = self
+            .log
+            .reader(space, self.options.machine, 0..self.log.bytes())?;
+        let mut sorter = Sorter::new(space, form);
+        let mut reader = log;
+        let block = self.options.leaf_bytes();
+        while reader.left() > 0 {
+            let entry = decode(&mut reader, form.width)?;
+            sorter.push(entry)?;
+            skip_padding(&mut reader, block, form.width)?;
+        }
+        self.buffer
+            .iter()
+            .try_for_each(|entry| sorter.push(entry.clone()))?;
+        let mut sorted = sorter.merge()?;
+        let mut fold = Fold::new(sorted.memory, true);
+        let mut mixer = Sorter::new(space, form);
+        while let Some(mut entry) = sorted.merge.next()? {
+            if fold.keeps(&entry, space)? {
+                // In order of fingerprint, leaves would hold neighbours and lists would be
+                // uneven.
+                entry.fingerprint = mixed(entry.fingerprint, form.width);
+                mixer.push(entry)?;
+            }
+        }
+        sorted.end(space);
+        let mut next = State::new(options)?;
+        next.base_bits = self.base_bits;
+        figures.log_bytes = 0;
+        figures.rebuilds += 1;
+        let mut mixed = mixer.merge()?;
+        while let Some(mut entry) = mixed.merge.next()? {
+            let (key, _) = entry.take_apart(space)?;
+            entry.fingerprint = next.family.of(&key);
+            let bytes = entry.bytes(next.family.width());
+            if next.buffer_bytes + bytes > next.options.leaf_bytes() && !next.buffer.is_empty() {
+                if next.is_full() {
+                    return Err(State::too_deep(next.base_bits.unwrap_or(0), options.levels));
+                }
+                next = next.with_leaf(space, figures)?;
+            }
+            next.buffer_bytes += bytes;
+            next.puts += 1;
+            next.buffer.push(entry);
+        }
+        mixed.end(space);
+        self.extents(space)?
+            .into_iter()
+            .for_each(|extent| space.release(extent));
+        Ok(next)
+    }
+
+    /// Returns every extent of the table.
+    pub(super) fn extents(&self, space: &dyn Space) -> Result<Vec<Extent>> {
+        let mut all: Vec<Extent> = self.log.extents().collect();
+        all.extend(self.queue.tapes.iter().flat_map(super::tape::Tape::extents));
+        for (above, root) in self.roots.iter().enumerate() {
+            if let Some(root) = root {
+                self.extents_below(space, root.extent, above as u32 + 1, &mut all)?;
+            }
+        }
+        Ok(all)
+    }
+
+    fn extents_below(
+        &self,
+        space: &dyn Space,
+        node: Extent,
+        height: u32,
+        all: &mut Vec<Extent>,
+    ) -> Result<()> {
+        all.push(node);
+        if height > 1 {
+            let node = super::node::Node::read(space, node, height, self.options.growth)?;
+            for child in node.children {
+                self.extents_below(space, child, height - 1, all)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Passes over the zeros that fill a leaf's last block.
+fn skip_padding(reader: &mut super::tape::TapeReader<'_>, block: u64, width: u32) -> Result<()> {
+    let least = crate::records::entry_bytes(width, 1);
+    let left = reader.left();
+    if block == 0 || left.is_multiple_of(block) {
+        return Ok(());
+    }
+    let mut rest = reader.clone();
+    let mut bytes = Vec::new();
+    let in_block = left % block;
+    rest.take(in_block, &mut bytes)?;
+    // A record's length is not zero: a body holds the length of its key.
+    let is_padding = bytes.iter().take(least as usize).all(|byte| *byte == 0);
+    if is_padding {
+        bytes.clear();
+        reader.take(in_block, &mut bytes)?;
+    }
+    Ok(())
+}
+
+/// Spreads fingerprints evenly, in an order of its own.
+fn mixed(fingerprint: WideFingerprint, width: u32) -> WideFingerprint {
+    let mut word = (fingerprint.0 >> 64) as u64 ^ (fingerprint.0 as u64).rotate_left(32);
+    for (shift, factor) in [(30, 0xbf58_476d_1ce4_e5b9u64), (27, 0x94d0_49bb_1331_11eb)] {
+        word = (word ^ word >> shift).wrapping_mul(factor);
+    }
+    word ^= word >> 31;
+    WideFingerprint(u128::from(word) << 64 >> (128 - width) << (128 - width))
+}
+
+/// Sorts records by fingerprint, the newest of equal ones first, in extents of the space.
+struct Sorter<'s> {
+    space: &'s dyn Space,
+    form: Form,
+    memory: u64,
+    buffer: Vec<Entry>,
+    bytes: u64,
+    runs: Vec<Extent>,
+}
+
+/// Records that a sorter gives back.
+struct Sorted<'s> {
+    merge: Merge<'s>,
+    runs: Vec<Extent>,
+    memory: u64,
+}
+
+impl Sorted<'_> {
+    fn end(self, space: &dyn Space) {
+        self.merge.end();
+        self.runs.into_iter().for_each(|run| space.release(run));
+    }
+}
+
+impl<'s> Sorter<'s> {
+    fn new(space: &'s dyn Space, form: Form) -> Sorter<'s> {
+        let memory = match form.machine {
+            Machine::Blocks { memory_bytes, .. } => memory_bytes / 2,
+            Machine::Oblivious => FIRST_RUN,
+        };
+        Sorter {
+            space,
+            form,
+            memory,
+            buffer: Vec::new(),
+            bytes: 0,
+            runs: Vec::new(),
+        }
+    }
+
+    fn push(&mut self, entry: Entry) -> Result<()> {
+        self.bytes += entry.bytes(self.form.width);
+        self.buffer.push(entry);
+        if self.bytes >= self.memory {
+            self.spill()?;
+        }
+        Ok(())
+    }
+
+    fn spill(&mut self) -> Result<()> {
+        let mut entries: Vec<Entry> = self.buffer.drain(..).rev().collect();
+        entries.sort_by_key(|entry| entry.fingerprint);
+        let extent = self.space.allocate(self.bytes)?;
+        let mut writer = Writer::new(self.space, extent, self.form.machine.chunk());
+        let mut bytes = Vec::new();
+        for entry in &entries {
+            bytes.clear();
+            entry.encode(self.form.width, &mut bytes);
+            writer.put(&bytes)?;
+        }
+        writer.finish()?;
+        self.bytes = 0;
+        self.runs.push(extent);
+        Ok(())
+    }
+
+    fn merge(mut self) -> Result<Sorted<'s>> {
+        let mut entries: Vec<Entry> = self.buffer.drain(..).rev().collect();
+        entries.sort_by_key(|entry| entry.fingerprint);
+        let chunk = self.form.machine.chunk();
+        let fan_in = self.form.machine.fan_in().unwrap_or(2);
+        let streams = self.runs.iter().rev();
+        let streams = streams
+            .map(|&run| (Reader::new(self.space, run, chunk), run.bytes))
+            .collect();
+        let merge = Merge::of_streams(self.space, self.form, fan_in, entries, streams)?;
+        Ok(Sorted {
+            merge,
+            runs: self.runs,
+            memory: self.memory,
+        })
+    }
+}

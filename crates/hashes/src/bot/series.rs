@@ -1,0 +1,308 @@
+//! Runs of sketches on tapes: sorted prefixes with the characters that later levels need.
+
+use super::format::{TRAILER_BYTES, Trailer};
+use super::tape::{Tape, TapeReader};
+use crate::blocks::{Error, Machine, Result, Space};
+use alluvium_filters::golomb::{BitReader, BitWriter, Delta, Rice};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A prefix and the sketches that go with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Item {
+    pub(super) prefix: u64,
+    pub(super) payload: u128,
+}
+
+/// How the runs of a series are coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) prefix_bits: u32,
+    pub(super) payload_bits: u32,
+}
+
+/// Appends one run to a tape.
+pub(super) struct RunWriter {
+    shape: Shape,
+    rice: Rice,
+    bits: BitWriter,
+    delta: Delta,
+    count: u64,
+    start: u64,
+}
+
+impl RunWriter {
+    /// Begins a run of about `expected` items.
+    pub(super) fn new(tape: &Tape, shape: Shape, expected: u64) -> RunWriter {
+        let rice = Rice::new(expected, shape.prefix_bits);
+        let (bits, delta) = (BitWriter::new(), Delta::new(rice, 0));
+        RunWriter {
+            shape,
+            rice,
+            bits,
+            delta,
+            count: 0,
+            start: tape.bytes(),
+        }
+    }
+
+    /// Appends an item, whose prefix is at least that of the one before.
+    pub(super) fn push(
+        &mut self,
+        tape: &mut Tape,
+        space: &dyn Space,
+        machine: Machine,
+        item: Item,
+    ) -> Result<()> {
+        self.delta.write(&mut self.bits, item.prefix);
+        self.bits.put_wide(item.payload, self.shape.payload_bits);
+        self.count += 1;
+        if self.bits.ready() >= machine.chunk() {
+            tape.append(space, machine, &self.bits.take())?;
+        }
+        Ok(())
+    }
+
+    /// Ends the run.
+    pub(super) fn finish(self, tape: &mut Tape, space: &dyn Space, machine: Machine) -> Result<()> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let mut bytes = self.bits.finish();
+        let body = tape.bytes() + bytes.len() as u64 - self.start;
+        Trailer {
+            count: self.count,
+            bytes: body,
+            parameter: self.rice.parameter(),
+        }
+        .encode(&mut bytes);
+        tape.append(space, machine, &bytes)?;
+        tape.runs += 1;
+        tape.entries += self.count;
+        Ok(())
+    }
+}
+
+/// Where a run is on its tape.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) start: u64,
+    pub(super) trailer: Trailer,
+}
+
+/// Finds runs from the end of a tape: each is followed by what is known of it.
+pub(super) struct Walk<'s> {
+    tape: &'s Tape,
+    space: &'s dyn Space,
+    machine: Machine,
+    end: u64,
+    left: u64,
+}
+
+impl<'s> Walk<'s> {
+    pub(super) fn new(tape: &'s Tape, space: &'s dyn Space, machine: Machine) -> Walk<'s> {
+        Walk {
+            tape,
+            space,
+            machine,
+            end: tape.bytes(),
+            left: tape.runs,
+        }
+    }
+
+    /// Returns the next `most` runs, those at the end of the tape first.
+    pub(super) fn next(&mut self, most: u64, shape: Shape) -> Result<Vec<Place>> {
+        let mut places = Vec::new();
+        while self.left > 0 && (places.len() as u64) < most {
+            let at = self.end.saturating_sub(TRAILER_BYTES);
+            let mut bytes = Vec::new();
+            let mut reader = self.tape.reader(self.space, self.machine, at..self.end)?;
+            crate::records::Bytes::take(&mut reader, self.end - at, &mut bytes)?;
+            let trailer = Trailer::decode(&bytes, at, shape)?;
+            let start = at - trailer.bytes;
+            places.push(Place { start, trailer });
+            self.end = start;
+            self.left -= 1;
+        }
+        Ok(places)
+    }
+}
+
+/// Reads a run.
+pub(super) struct RunReader<'s> {
+    bits: BitReader<TapeReader<'s>>,
+    delta: Delta,
+    left: u64,
+    shape: Shape,
+}
+
+impl<'s> RunReader<'s> {
+    pub(super) fn new(
+        tape: &'s Tape,
+        space: &'s dyn Space,
+        machine: Machine,
+        place: Place,
+        shape: Shape,
+    ) -> Result<RunReader<'s>> {
+        let Place { start, trailer } = place;
+        let reader = tape.reader(space, machine, start..start + trailer.bytes)?;
+        let delta = Delta::new(Rice::with_parameter(trailer.parameter, shape.prefix_bits), 0);
+        Ok(RunReader {
+            bits: BitReader::new(reader),
+            delta,
+            left: trailer.count,
+            shape,
+        })
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Item>> {
+        if self.left == 0 {
+            return Ok(None);
+        }
+        self.left -= 1;
+        let prefix = self
+            .delta
+            .read(&mut self.bits, (1 << self.shape.prefix_bits) - 1)?;
+        let payload = self.bits.get_wide(self.shape.payload_bits)?;
+        Ok(Some(Item { prefix, payload }))
+    }
+}
+
+/// Merges runs through a heap: the merge of a machine with blocks. Of equal prefixes, the item
+/// of the earlier run comes first.
+pub(super) struct HeapMerge<'s> {
+    runs: Vec<RunReader<'s>>,
+    heads: Vec<Item>,
+    heap: BinaryHeap<Reverse<(u64, usize)>>,
+}
+
+impl<'s> HeapMerge<'s> {
+    pub(super) fn new(runs: Vec<RunReader<'s>>) -> Result<HeapMerge<'s>> {
+        let mut merge = HeapMerge {
+            heads: vec![Item::default(); runs.len()],
+            runs,
+            heap: BinaryHeap::new(),
+        };
+        for at in 0..merge.runs.len() {
+            merge.advance(at)?;
+        }
+        Ok(merge)
+    }
+
+    fn advance(&mut self, at: usize) -> Result<()> {
+        if let Some(item) = self.runs[at].next()? {
+            self.heads[at] = item;
+            self.heap.push(Reverse((item.prefix, at)));
+        }
+        Ok(())
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Item>> {
+        let Some(Reverse((_, at))) = self.heap.pop() else {
+            return Ok(None);
+        };
+        let item = self.heads[at];
+        self.advance(at)?;
+        Ok(Some(item))
+    }
+}
+
+/// A merge of whichever kind the machine allows.
+pub(super) enum Stream<'s> {
+    Heap(HeapMerge<'s>),
+    Funnel(Box<super::funnel::Funnel<'s>>),
+}
+
+impl<'s> Stream<'s> {
+    /// Merges the runs at places of a tape, the oldest first.
+    pub(super) fn new(
+        tape: &'s Tape,
+        space: &'s dyn Space,
+        machine: Machine,
+        places: &[Place],
+        shape: Shape,
+    ) -> Result<Stream<'s>> {
+        let runs = places
+            .iter()
+            .map(|&place| RunReader::new(tape, space, machine, place, shape));
+        let runs = runs.collect::<Result<Vec<_>>>()?;
+        match machine {
+            Machine::Blocks { .. } => Ok(Stream::Heap(HeapMerge::new(runs)?)),
+            Machine::Oblivious => Ok(Stream::Funnel(Box::new(super::funnel::Funnel::new(space, runs)?))),
+        }
+    }
+
+    pub(super) fn next(&mut self) -> Result<Option<Item>> {
+        match self {
+            Stream::Heap(merge) => merge.next(),
+            Stream::Funnel(funnel) => funnel.next(),
+        }
+    }
+
+    /// Gives back what the merge needed.
+    pub(super) fn end(self, space: &dyn Space) {
+        if let Stream::Funnel(funnel) = self {
+            funnel.end(space);
+        }
+    }
+}
+
+/// Returns how many of `runs` runs with `entries` items are merged at once: all of them in the
+/// last pass.
+///
+/// With blocks, as many as memory has. Without, partial funnelsort (Conway §2.6): all if there
+/// are K³ items for K runs, or groups of the cube root.
+pub(super) fn group_of(machine: Machine, runs: u64, entries: u64) -> u64 {
+    match machine.fan_in() {
+        Some(fan_in) => fan_in as u64,
+        None if runs <= 2 || u128::from(entries) >= u128::from(runs).pow(3) => runs.max(2),
+        None => ((runs as f64).cbrt().ceil() as u64).max(2),
+    }
+}
+
+/// Merges runs in passes until one more merge is enough. Returns the tape, which holds as many
+/// runs, and their places from the oldest.
+pub(super) fn reduce(
+    mut tape: Tape,
+    space: &dyn Space,
+    machine: Machine,
+    shape: Shape,
+) -> Result<(Tape, Vec<Place>)> {
+    // Runs are found from the end, so that each pass turns their order around.
+    let mut newest_first = true;
+    loop {
+        let group = group_of(machine, tape.runs, tape.entries);
+        if tape.runs <= group {
+            let mut places = Walk::new(&tape, space, machine).next(group, shape)?;
+            if newest_first {
+                places.reverse();
+            }
+            return Ok((tape, places));
+        }
+        let mut next = Tape::default();
+        let mut walk = Walk::new(&tape, space, machine);
+        loop {
+            let mut places = walk.next(group, shape)?;
+            if places.is_empty() {
+                break;
+            }
+            if newest_first {
+                places.reverse();
+            }
+            let expected = places.iter().map(|place| place.trailer.count).sum();
+            let mut stream = Stream::new(&tape, space, machine, &places, shape)?;
+            let mut writer = RunWriter::new(&next, shape, expected);
+            while let Some(item) = stream.next()? {
+                writer.push(&mut next, space, machine, item)?;
+            }
+            stream.end(space);
+            writer.finish(&mut next, space, machine)?;
+        }
+        if next.entries != tape.entries {
+            return Err(Error::damaged(0, "items of a tape", tape.entries, next.entries));
+        }
+        tape.clear(space);
+        tape = next;
+        newest_first = !newest_first;
+    }
+}
