@@ -159,6 +159,6 @@ impl From<Truncated> for Error {
             format!("{} bytes", truncated.wanted),
             format!("{}", truncated.left),
         );
-        Error::damaged(8 * truncated.at as u64, "length", wanted, left)
+        Error::damaged_bits(8 * truncated.at as u64, "length", wanted, left)
     }
 }
