@@ -5,7 +5,8 @@
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
-//! [`tiered`]; [`map`], the least of them.
+//! [`tiered`]; [`map`], the least of them; [`paged`], trees whose pages are
+//! written in place.
 //!
 //! Invariants:
 //!
@@ -13,5 +14,6 @@
 
 pub mod map;
 pub mod maplet;
+pub mod paged;
 pub mod run;
 pub mod tiered;

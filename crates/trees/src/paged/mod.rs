@@ -1,0 +1,17 @@
+//! Trees whose pages are written in place: a Bε-tree and a B⁺-tree over a page buffer of their own.
+//!
+//! *Knows*: pages in memory and in a file, what nodes hold, how messages move down a tree, who
+//! latches what.
+//!
+//! *Does not know*: transactions, sequence numbers, threads, clocks, other structures of a store.
+//!
+//! *Read in this order*: `error.rs`, [`buffer`].
+//!
+//! The source is Rotte's thesis on write-heavy operations with Bε-trees (TU München, 2022). Here
+//! sizes are chosen when a tree is created, keys and values vary in length up to limits, pages
+//! survive crashes, and every failure is an error.
+
+pub mod buffer;
+mod error;
+
+pub use error::{Error, Result};
