@@ -1,4 +1,5 @@
-//! All pages in memory: the thesis's "optimal" buffer (section 5.3), without table, queue and I/O.
+//! All pages in memory: the thesis's "optimal" buffer (section 5.3), without table, queue and
+//! I/O.
 
 use super::PageBuffer;
 use super::format::PAGE_HEADER;

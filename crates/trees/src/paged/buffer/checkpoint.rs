@@ -57,8 +57,8 @@ fn read_superblock(device: &dyn Device) -> Result<Superblock> {
 }
 
 impl Pool {
-    /// Creates a file of pages, and its journal, in a directory. They are durable, with no pages,
-    /// when this returns. `identity` is one that no other store has.
+    /// Creates a file of pages, and its journal, in a directory. They are durable, with no
+    /// pages, when this returns. `identity` is one that no other store has.
     ///
     /// # Errors
     /// Files of that name; options that do not fit; as the device says.
@@ -86,8 +86,8 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Opens a file of pages as the last checkpoint left it, and returns what its owner kept with
-    /// that. `page_bytes` of the options is replaced by that of the file.
+    /// Opens a file of pages as the last checkpoint left it, and returns what its owner kept
+    /// with that. `page_bytes` of the options is replaced by that of the file.
     ///
     /// # Errors
     /// No such file; damage; as the device says.
@@ -198,7 +198,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes all pages, and `meta`, the state that a crash leaves. No page is changed meanwhile.
+    /// Makes all pages, and `meta`, the state that a crash leaves. No page is changed
+    /// meanwhile.
     ///
     /// # Errors
     /// As the device says. Unless it is a full disk, changes are refused from then on.
@@ -253,8 +254,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Reads every page that was ever in use past the frames, and returns what is wrong, a sentence
-    /// each. Meant for a pool that was just opened or checkpointed.
+    /// Reads every page that was ever in use past the frames, and returns what is wrong, a
+    /// sentence each. Meant for a pool that was just opened or checkpointed.
     ///
     /// # Errors
     /// As the device says. Damage is reported, not returned.

@@ -15,8 +15,8 @@ pub(super) const WRITTEN_TOGETHER: usize = 32;
 const _: () = assert!(WRITTEN_TOGETHER > 0, "an eviction writes a page");
 
 impl Pool {
-    /// Frees a frame, or writes dirty pages so that the next call can. Returns whether the caller
-    /// tries again at once; else every frame is pinned or being written, and it waits.
+    /// Frees a frame, or writes dirty pages so that the next call can. Returns whether the
+    /// caller tries again at once; else every frame is pinned or being written, and it waits.
     pub(super) fn make_space(&self, mut state: MutexGuard<'_, State>) -> Result<bool> {
         let is_idle =
             |state: &State, frame: usize| !self.frames[frame].is_pinned() && !state.is_written[frame];

@@ -1,6 +1,7 @@
 //! The bytes of a file of pages and of its journal, version 1. All integers little-endian.
 //!
-//! The file: two superblocks of 4096 bytes, of which that with the higher epoch counts, then pages.
+//! The file: two superblocks of 4096 bytes, of which that with the higher epoch counts, then
+//! pages.
 //!
 //! A superblock:
 //!
@@ -196,7 +197,8 @@ pub(super) fn seal_page(page: &mut [u8], number: u64, identity: u128, epoch: u64
     put(page, 0, &sum.to_le_bytes());
 }
 
-/// Checks a page that was read (PB5): checksum, store, number, and that no later epoch wrote it.
+/// Checks a page that was read (PB5): checksum, store, number, and that no later epoch wrote
+/// it.
 pub(super) fn check_page(page: &[u8], number: u64, identity: u128, newest: u64) -> Result<(), PageFault> {
     let (stored, sum) = (u64_at(page, 0), seeded(number, page.get(8..).unwrap_or_default()));
     let damaged = |expected: String, found: String| Err(PageFault::Damaged { expected, found });
@@ -229,7 +231,8 @@ pub(super) fn read_free(content: &[u8]) -> Option<Option<u64>> {
     (content.first() == Some(&FREE)).then(|| u64_at(content, 1).checked_sub(1))
 }
 
-/// Writes the header of a journal's record, behind which the image stands; `index` is its place.
+/// Writes the header of a journal's record, behind which the image stands; `index` is its
+/// place.
 pub(super) fn seal_record(record: &mut [u8], index: u64, identity: u128, epoch: u64, page: u64) {
     assert!(record.len() > RECORD_HEADER, "a record has an image");
     put(record, 8, &identity.to_le_bytes());
@@ -239,7 +242,8 @@ pub(super) fn seal_record(record: &mut [u8], index: u64, identity: u128, epoch: 
     put(record, 0, &sum.to_le_bytes());
 }
 
-/// Returns the page's number and the image of a record, if it is one of this store and checkpoint.
+/// Returns the page's number and the image of a record, if it is one of this store and
+/// checkpoint.
 pub(super) fn open_record(record: &[u8], index: u64, identity: u128, epoch: u64) -> Option<(u64, &[u8])> {
     let sum = seeded(index, record.get(8..)?);
     let genuine = u64_at(record, 0) == sum && u128_at(record, 8) == identity && u64_at(record, 24) == epoch;

@@ -25,8 +25,8 @@ pub(super) struct Frame {
     pub(super) latch: RwLock<Page>,
     /// Who uses the page or waits for its latch. It rises under the buffer's mutex only.
     pub(super) pins: AtomicU32,
-    /// Whether the page was written since it was last on the device. Set under the exclusive latch,
-    /// taken back under a shared one.
+    /// Whether the page was written since it was last on the device. Set under the exclusive
+    /// latch, taken back under a shared one.
     pub(super) is_dirty: AtomicBool,
 }
 
@@ -165,7 +165,8 @@ impl Deref for Exclusive<'_> {
 
 impl DerefMut for Exclusive<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // Only the holder of the exclusive latch sets it, and it is read after the latch is free.
+        // Only the holder of the exclusive latch sets it, and it is read after the latch is
+        // free.
         self.pin.frame.is_dirty.store(true, Ordering::Relaxed);
         &mut self.page.bytes[PAGE_HEADER..]
     }

@@ -36,7 +36,8 @@ struct State {
 }
 
 impl Journal {
-    /// Returns the journal in a file, without records, for a checkpoint of `checkpointed` pages.
+    /// Returns the journal in a file, without records, for a checkpoint of `checkpointed`
+    /// pages.
     pub(super) fn new(device: Arc<dyn Device>, page_bytes: usize, checkpointed: u64) -> Journal {
         assert!(
             page_bytes.is_multiple_of(RECORD_HEADER),
@@ -107,8 +108,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the images of a checkpoint back to the pages, and returns how many there were. The
-    /// records end with the first that is not genuine: what was not synced was not relied upon.
+    /// Writes the images of a checkpoint back to the pages, and returns how many there were.
+    /// The records end with the first that is not genuine: what was not synced was not relied
+    /// upon.
     pub(super) fn roll_back(
         &self,
         identity: u128,

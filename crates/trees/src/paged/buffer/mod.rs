@@ -1,7 +1,7 @@
 //! Pages in memory, pinned and latched: over a file, or all of them in memory.
 //!
-//! *Knows*: which page is in which frame, who uses it, which is evicted next; where pages are in
-//! the file; how a checkpoint of all pages survives what is written over it.
+//! *Knows*: which page is in which frame, who uses it, which is evicted next; where pages are
+//! in the file; how a checkpoint of all pages survives what is written over it.
 //!
 //! *Does not know*: what pages hold (`node`), which of them form a tree.
 //!
@@ -9,25 +9,26 @@
 //! thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`, `pool.rs` (pins),
 //! `evict.rs`, `journal.rs`, `checkpoint.rs`.
 //!
-//! Pages are written in place. A crash must not lose the checkpoint that they belong to, so the old
-//! image of a page goes to a journal, and is synced there, before the page is first overwritten
-//! after a checkpoint. Opening a file writes the images back: what is left is the checkpoint, in
-//! which no page is torn, and the owner repeats what its own log has since. Three reasons speak for
-//! old images rather than a log of changes. First, the store above logs its commits already, so
-//! that a second log of them would double what is written. Second, pages may be evicted at any
-//! moment, so that data can exceed memory between checkpoints. Third, pages that are new since the
-//! checkpoint, most of them during a load, need no image at all.
+//! Pages are written in place. A crash must not lose the checkpoint that they belong to, so the
+//! old image of a page goes to a journal, and is synced there, before the page is first
+//! overwritten after a checkpoint. Opening a file writes the images back: what is left is the
+//! checkpoint, in which no page is torn, and the owner repeats what its own log has since.
+//! Three reasons speak for old images rather than a log of changes. First, the store above logs
+//! its commits already, so that a second log of them would double what is written. Second,
+//! pages may be evicted at any moment, so that data can exceed memory between checkpoints.
+//! Third, pages that are new since the checkpoint, most of them during a load, need no image at
+//! all.
 //!
 //! Invariants:
 //!
 //! - **PB1** A page is in one frame at most.
 //! - **PB2** A pinned page stays in its frame. Pins rise under the buffer's mutex only.
 //! - **PB3** The buffer's mutex is not held during I/O.
-//! - **PB4** A page that was evicted dirty is on the device before it can be read again. Who evicts
-//!   looks again after writing: a page that was pinned or written meanwhile stays.
+//! - **PB4** A page that was evicted dirty is on the device before it can be read again. Who
+//!   evicts looks again after writing: a page that was pinned or written meanwhile stays.
 //! - **PB5** A page is used only after its checksum, store, number and content were checked.
-//! - **PB6** A page that the last checkpoint has is overwritten only after its image was synced in
-//!   the journal.
+//! - **PB6** A page that the last checkpoint has is overwritten only after its image was synced
+//!   in the journal.
 //! - **PB7** A page is in use, on one free list, or was never used.
 
 mod arena;

@@ -15,7 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// The least number of frames of a pool: what one descent pins, with a page that is being split.
+/// The least number of frames of a pool: what one descent pins, with a page that is being
+/// split.
 const LEAST_FRAMES: usize = 8;
 /// How long one wait for a frame takes at most, in milliseconds.
 const WAIT_MS: u64 = 5;
@@ -112,9 +113,9 @@ impl State {
 
 /// Pages of a file, of which as many are in memory as the budget allows.
 ///
-/// Hits take the buffer's mutex for the table and the queues; reads and writes happen outside of it
-/// (PB3). A thread that needs a frame while all are pinned waits a bounded time, then gets an
-/// error.
+/// Hits take the buffer's mutex for the table and the queues; reads and writes happen outside
+/// of it (PB3). A thread that needs a frame while all are pinned waits a bounded time, then
+/// gets an error.
 pub struct Pool {
     pub(super) device: Arc<dyn Device>,
     pub(super) journal: Journal,
@@ -283,8 +284,8 @@ impl Pool {
         }
     }
 
-    /// Pins a page, and reads it if it is not in memory. Who waits for another thread's read looks
-    /// at the page's number: the read may have failed.
+    /// Pins a page, and reads it if it is not in memory. Who waits for another thread's read
+    /// looks at the page's number: the read may have failed.
     fn fetch(&self, page: u64) -> Result<Found<'_>> {
         let found = self.find(page)?;
         let Found::Empty(mut empty) = found else {

@@ -6,11 +6,12 @@ const NONE: u32 = u32::MAX;
 /// Which of the two queues gives the next victim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueuePolicy {
-    /// The FIFO queue while it has an unpinned frame, as in the thesis. When all frames have been
-    /// touched twice, each new page is evicted before it can be touched again.
+    /// The FIFO queue while it has an unpinned frame, as in the thesis. When all frames have
+    /// been touched twice, each new page is evicted before it can be touched again.
     #[default]
     Fifo,
-    /// The FIFO queue while it has a quarter of all frames, else the LRU queue: Kin of the full 2Q.
+    /// The FIFO queue while it has a quarter of all frames, else the LRU queue: Kin of the full
+    /// 2Q.
     Quarter,
 }
 
@@ -42,8 +43,8 @@ const EMPTY: List = List {
     len: 0,
 };
 
-/// Both queues, as lists through the numbers of frames: every operation but the search for a victim
-/// takes constant time.
+/// Both queues, as lists through the numbers of frames: every operation but the search for a
+/// victim takes constant time.
 #[derive(Debug)]
 pub(super) struct Queues {
     nodes: Vec<Node>,
@@ -68,8 +69,8 @@ impl Queues {
         }
     }
 
-    /// Notes a reference to a frame: the first puts it behind the FIFO queue, each later one behind
-    /// the LRU queue.
+    /// Notes a reference to a frame: the first puts it behind the FIFO queue, each later one
+    /// behind the LRU queue.
     pub(super) fn touch(&mut self, frame: usize) {
         match self.nodes[frame].which {
             Which::Neither => self.push(frame, Which::Fifo),
@@ -125,7 +126,8 @@ impl Queues {
         };
     }
 
-    /// Returns the first frames that `may` be evicted, at most `most`, in the order of eviction.
+    /// Returns the first frames that `may` be evicted, at most `most`, in the order of
+    /// eviction.
     pub(super) fn victims(&self, most: usize, may: impl Fn(usize) -> bool) -> Vec<usize> {
         let quarter = self.nodes.len() / 4;
         let lists = match self.policy {

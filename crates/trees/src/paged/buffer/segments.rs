@@ -1,4 +1,5 @@
-//! Which pages a file has: segments that grow by a quarter, each with a free list (thesis, 5.2).
+//! Which pages a file has: segments that grow by a quarter, each with a free list (thesis,
+//! 5.2).
 
 use super::format::Superblock;
 use crate::paged::error::{Error, Result};
@@ -40,8 +41,8 @@ impl Segments {
         }
     }
 
-    /// Returns the segments of a file of which a superblock says how many there are. The free lists
-    /// are empty still.
+    /// Returns the segments of a file of which a superblock says how many there are. The free
+    /// lists are empty still.
     pub(super) fn of(superblock: &Superblock) -> Option<Segments> {
         if superblock.first_segment < 4 || superblock.first_segment > 1 << 32 {
             return None;

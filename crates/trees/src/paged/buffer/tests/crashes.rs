@@ -5,8 +5,8 @@ use alluvium_device::simulated::{SimDirectory, Survival};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What the pages have at the last two checkpoints, and a page's value by its number; free pages
-/// have none.
+/// What the pages have at the last two checkpoints, and a page's value by its number; free
+/// pages have none.
 #[derive(Default)]
 struct Expected {
     last: Vec<Option<u64>>,
