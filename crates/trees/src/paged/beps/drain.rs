@@ -33,7 +33,7 @@ impl<B: PageBuffer> BepsTree<B> {
             // A block may split the child, and so may the next step.
             if is_root && self.core.shape.pivots_of(&node).free(&node) < 2 {
                 match kind(&node) {
-                    Some(Kind::Buffered) => self.divide_root(&mut node)?,
+                    Some(Kind::Buffered) => self.core.divide_root(&mut node, Kind::Buffered)?,
                     _ => self.grow(&mut node)?,
                 }
                 continue;
@@ -67,7 +67,7 @@ impl<B: PageBuffer> BepsTree<B> {
         let at = child_index(&pivots, &node, key);
         let mut child = self.core.exclusive(child_at(&pivots, &node, at), level(&node))?;
         if level(&child) > 0 && shape.pivots.free(&child) < 2 {
-            let (pivot, right) = self.split_node(&mut node, &mut child)?;
+            let (pivot, right) = self.core.split_node(&mut node, &mut child)?;
             if key >= &pivot[..] {
                 child = right;
             }

@@ -5,7 +5,7 @@ use super::plan::Block;
 use crate::paged::buffer::{Exclusive, PageBuffer};
 use crate::paged::core::Counters;
 use crate::paged::error::Result;
-use crate::paged::node::{Messages, add_pivot, level, split_inner};
+use crate::paged::node::{Messages, level};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
@@ -37,7 +37,7 @@ impl<B: PageBuffer> BepsTree<B> {
         if !self.must_split(&child, messages) {
             return self.keep(child, messages, tasks);
         }
-        let (pivot, right) = self.split_node(parent, &mut child)?;
+        let (pivot, right) = self.core.split_node(parent, &mut child)?;
         let [below, above] = messages.split(&pivot);
         // Both stay latched until the messages are in them: a reader waits.
         self.keep(child, &below, tasks)?;
@@ -84,24 +84,6 @@ impl<B: PageBuffer> BepsTree<B> {
         let blocks = self.take_or_break(&mut node, messages, &plan)?;
         tasks.push((node, blocks));
         Ok(())
-    }
-
-    /// Splits a node at its middle pivot, which its parent gets, and returns the right half.
-    pub(super) fn split_node(
-        &self,
-        parent: &mut Exclusive<'_>,
-        node: &mut Exclusive<'_>,
-    ) -> Result<(Vec<u8>, Exclusive<'_>)> {
-        let shape = &self.core.shape;
-        assert!(
-            shape.pivots_of(parent).free(parent) > 0,
-            "the parent has a free pivot (PE3)"
-        );
-        let mut right = self.core.buffer.allocate()?;
-        let pivot = split_inner(shape, node, &mut right);
-        add_pivot(shape, parent, &pivot, right.number());
-        Counters::add(&self.core.counters.splits_of_nodes, 1);
-        Ok((pivot, right))
     }
 
     /// Passes on what tasks have, and what that leads to. A failure loses messages (PE5).

@@ -1,30 +1,12 @@
-//! How the root grows: its page stays, its content moves to new nodes.
+//! How a root without a buffer grows: many new nodes take its children.
 
-use super::{BepsTree, RootStyle};
+use super::BepsTree;
 use crate::paged::buffer::{Exclusive, PageBuffer};
 use crate::paged::core::{Counters, MOST_LEVELS};
 use crate::paged::error::Result;
-use crate::paged::node::{
-    Kind, add_pivot, child_at, level, move_node, set_first_child, set_head, split_inner,
-};
+use crate::paged::node::{Kind, add_pivot, child_at, level, set_first_child, set_head};
 
 impl<B: PageBuffer> BepsTree<B> {
-    /// Makes a root that is a full leaf a node above one leaf with its pairs: the next message
-    /// splits that.
-    pub(super) fn raise_leaf(&self, root: &mut Exclusive<'_>) -> Result<()> {
-        let mut leaf = self.core.buffer.allocate()?;
-        move_node(&self.core.shape, root, &mut leaf);
-        let kind = match self.style {
-            RootStyle::Separate => Kind::Wide,
-            RootStyle::Buffered => Kind::Buffered,
-        };
-        set_head(root, kind, 1);
-        set_first_child(root, leaf.number());
-        assert_eq!(level(root), 1, "the tree has two levels");
-        Counters::add(&self.core.counters.growths, 1);
-        Ok(())
-    }
-
     /// Moves the children of a full root to new nodes of the second level, with empty buffers
     /// (thesis, section 5.5). They are as many as leaves each enough free pivots for a flush
     /// without a split.
@@ -78,28 +60,6 @@ impl<B: PageBuffer> BepsTree<B> {
             add_pivot(shape, root, pivot, *page);
         }
         assert_eq!(table.len(root) + 1, nodes, "every new node is a child");
-        Counters::add(&self.core.counters.growths, 1);
-        Ok(())
-    }
-
-    /// Moves the content of a root with a buffer to two new nodes.
-    pub(super) fn divide_root(&self, root: &mut Exclusive<'_>) -> Result<()> {
-        let shape = &self.core.shape;
-        let above = level(root) + 1;
-        assert!(above < MOST_LEVELS, "a tree of pages has few levels");
-        let mut left = self.core.buffer.allocate()?;
-        let mut right = match self.core.buffer.allocate() {
-            Ok(right) => right,
-            Err(error) => {
-                self.core.buffer.free(left);
-                return Err(error);
-            }
-        };
-        move_node(shape, root, &mut left);
-        let pivot = split_inner(shape, &mut left, &mut right);
-        set_head(root, Kind::Buffered, above);
-        set_first_child(root, left.number());
-        add_pivot(shape, root, &pivot, right.number());
         Counters::add(&self.core.counters.growths, 1);
         Ok(())
     }

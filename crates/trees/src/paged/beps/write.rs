@@ -126,7 +126,7 @@ impl<B: PageBuffer> BepsTree<B> {
         let plan = self.plan(&root, &messages);
         self.core.buffer.reserve(RESERVED)?;
         if self.core.shape.pivots.free(&root) < plan.children.len() {
-            self.divide_root(&mut root)?;
+            self.core.divide_root(&mut root, Kind::Buffered)?;
             assert!(
                 self.core.has_place(&root, message),
                 "a divided root has an empty buffer"
@@ -148,7 +148,11 @@ impl<B: PageBuffer> BepsTree<B> {
             return Ok(None);
         }
         self.core.buffer.reserve(RESERVED)?;
-        self.raise_leaf(&mut root)?;
+        let kind = match self.style {
+            RootStyle::Separate => Kind::Wide,
+            RootStyle::Buffered => Kind::Buffered,
+        };
+        self.core.raise_leaf(&mut root, kind)?;
         Ok(Some(root))
     }
 }

@@ -5,14 +5,16 @@
 //! *Does not know*: how it holds it.
 //!
 //! *Read in this order*: this file (trees under one interface), `model.rs`, `shapes.rs`,
-//! `threads.rs`.
+//! `threads.rs`, `crashes.rs`.
 
+mod crashes;
 mod model;
 mod shapes;
 mod threads;
 
 use super::Result;
 use super::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
+use super::bplus::BplusTree;
 use super::buffer::{Arena, PAGE_HEADER, PageBuffer, Pool, PoolOptions, QueuePolicy};
 use super::node::{Operator, Shape, TreeSizes};
 use super::read::{Bounds, Examined};
@@ -104,6 +106,39 @@ impl<B: Counted> Subject for BepsTree<B> {
     }
 }
 
+impl<B: Counted> Subject for BplusTree<B> {
+    fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        BplusTree::insert(self, key, value)
+    }
+    fn update(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        BplusTree::update(self, key, operand)
+    }
+    fn delete(&self, key: &[u8]) -> Result<()> {
+        BplusTree::delete(self, key)
+    }
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        BplusTree::get(self, key)
+    }
+    fn pairs(&self, bounds: Bounds, backwards: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let scan = self.scan(bounds);
+        let pairs: Result<Vec<_>> = if backwards {
+            scan.rev().collect()
+        } else {
+            scan.collect()
+        };
+        pairs.unwrap()
+    }
+    fn flush_all(&self) -> Result<()> {
+        Ok(())
+    }
+    fn examine(&self) -> Examined {
+        BplusTree::examine(self).unwrap()
+    }
+    fn pinned(&self) -> usize {
+        self.buffer().count()
+    }
+}
+
 fn sizes(epsilon_percent: u32) -> TreeSizes {
     TreeSizes {
         key_limit: 8,
@@ -158,6 +193,10 @@ fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
         let tree = BepsTree::create(pool(512, 96, epsilon), options()).unwrap();
         all.push((name("pool"), Box::new(tree)));
     }
+    let tree = BplusTree::create(Arena::new(512).unwrap(), 8, 8, Arc::clone(operator)).unwrap();
+    all.push(("B⁺ arena".to_owned(), Box::new(tree)));
+    let tree = BplusTree::create(pool(512, 96, 100), 8, 8, Arc::clone(operator)).unwrap();
+    all.push(("B⁺ pool".to_owned(), Box::new(tree)));
     all
 }
 
