@@ -1,13 +1,14 @@
-//! The thesis's five workloads on trees in pages: `cargo bench -p alluvium-trees --bench paged`.
-//! Without `--bench` it runs with tiny inputs, so that it cannot rot.
+//! The thesis's five workloads on trees in pages: `cargo bench -p alluvium-trees --bench
+//! paged`. Without `--bench` it runs with tiny inputs, so that it cannot rot.
 //!
-//! Keys of 8 bytes, values of 100, pages of 16 KiB; keys are drawn with repetition from as many as
-//! there are operations, by Zipf's distribution with exponent 0.99 over scrambled keys, or
-//! uniformly. Words after `--`: `memory` or `file`, `zipf` or `uniform`, `keys=…`, `seconds=…` (at
-//! most, for each workload), `threads=…`, `epsilon=…`, `page=…` (KiB), `directory=…`.
+//! Keys of 8 bytes, values of 100, pages of 16 KiB; keys are drawn with repetition from as many
+//! as there are operations, by Zipf's distribution with exponent 0.99 over scrambled keys, or
+//! uniformly. Words after `--`: `memory` or `file`, `zipf` or `uniform`, `beps`, `no-root` or
+//! `bplus`, `keys=…`, `seconds=…` (at most, for each workload), `threads=…`, `epsilon=…`,
+//! `page=…` (KiB), `directory=…`.
 //!
-//! In a file the trees have a quarter of the data's size as memory, and reads and writes go past
-//! the page cache.
+//! In a file the trees have a quarter of the data's size as memory, and reads and writes go
+//! past the page cache.
 
 use alluvium_device::Directory;
 use alluvium_device::file::FileDirectory;
@@ -243,14 +244,20 @@ fn compare(name: &str, one: [f64; 5], other: [f64; 5]) {
 
 fn in_memory(plan: &Plan, draw: &Draw, threads: u64) {
     let arena = || Arena::new(plan.page_bytes).expect("a size of pages");
-    let tree = BepsTree::create(arena(), plan.options(RootStyle::Separate)).expect("memory");
-    let beps = all("Bε", &tree, plan, draw, threads);
-    drop(tree);
-    let tree = BepsTree::create(arena(), plan.options(RootStyle::Buffered)).expect("memory");
-    let no_root = all("Bε no root", &tree, plan, draw, threads);
-    drop(tree);
-    let tree = BplusTree::create(arena(), 8, VALUE, Arc::new(Last)).expect("memory");
-    let bplus = all("B⁺", &tree, plan, draw, threads);
+    let wants = |tree| plan.wants(tree, &["beps", "no-root", "bplus"]);
+    let (mut beps, mut no_root, mut bplus) = ([0.0; 5], [0.0; 5], [0.0; 5]);
+    if wants("beps") {
+        let tree = BepsTree::create(arena(), plan.options(RootStyle::Separate)).expect("memory");
+        beps = all("Bε", &tree, plan, draw, threads);
+    }
+    if wants("no-root") {
+        let tree = BepsTree::create(arena(), plan.options(RootStyle::Buffered)).expect("memory");
+        no_root = all("Bε no root", &tree, plan, draw, threads);
+    }
+    if wants("bplus") {
+        let tree = BplusTree::create(arena(), 8, VALUE, Arc::new(Last)).expect("memory");
+        bplus = all("B⁺", &tree, plan, draw, threads);
+    }
     compare("Bε / B⁺", beps, bplus);
     compare("Bε / no root", beps, no_root);
 }
@@ -268,12 +275,18 @@ fn in_file(plan: &Plan, draw: &Draw, threads: u64) {
         order: FlushOrder::Automatic,
         ..plan.options(RootStyle::Separate)
     };
-    let tree = BepsTree::create_in(place("beps"), 1, plan.pool(), options).expect("space");
-    let beps = all("Bε in a file", &tree, plan, draw, threads);
-    drop(tree);
-    let operator = Arc::new(Last);
-    let tree = BplusTree::create_in(place("bplus"), 2, plan.pool(), (8, VALUE), operator).expect("space");
-    let bplus = all("B⁺ in a file", &tree, plan, draw, threads);
+    let wants = |tree| plan.wants(tree, &["beps", "no-root", "bplus"]);
+    let (mut beps, mut bplus) = ([0.0; 5], [0.0; 5]);
+    if wants("beps") {
+        let tree = BepsTree::create_in(place("beps"), 1, plan.pool(), options).expect("space");
+        beps = all("Bε in a file", &tree, plan, draw, threads);
+    }
+    if wants("bplus") {
+        let sizes = (8, VALUE);
+        let tree =
+            BplusTree::create_in(place("bplus"), 2, plan.pool(), sizes, Arc::new(Last)).expect("space");
+        bplus = all("B⁺ in a file", &tree, plan, draw, threads);
+    }
     compare("Bε / B⁺", beps, bplus);
 }
 

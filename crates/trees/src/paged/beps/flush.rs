@@ -1,7 +1,7 @@
 //! How blocks of messages reach children (thesis, listing 5.6, corrected).
 
 use super::BepsTree;
-use super::plan::Block;
+use super::plan::{Block, Need};
 use crate::paged::buffer::{Exclusive, PageBuffer};
 use crate::paged::core::Counters;
 use crate::paged::error::Result;
@@ -18,8 +18,7 @@ impl<B: PageBuffer> BepsTree<B> {
         if level(child) == 0 {
             return !self.core.leaf_takes(child, messages);
         }
-        !self.fits(child, messages)
-            && self.core.shape.pivots.free(child) < self.plan(child, messages).children.len()
+        matches!(self.need(child, messages), Need::Split)
     }
 
     /// Gives messages to a child. The parent has a free pivot, if the child must be split. What
@@ -34,14 +33,16 @@ impl<B: PageBuffer> BepsTree<B> {
         if level(&child) == 0 {
             return self.receive_in_leaf(parent, child, messages);
         }
-        if !self.must_split(&child, messages) {
-            return self.keep(child, messages, tasks);
+        match self.need(&child, messages) {
+            Need::Split => {}
+            need => return self.keep(child, messages, &need, tasks),
         }
         let (pivot, right) = self.core.split_node(parent, &mut child)?;
         let [below, above] = messages.split(&pivot);
         // Both stay latched until the messages are in them: a reader waits.
-        self.keep(child, &below, tasks)?;
-        self.keep(right, &above, tasks)
+        let needs = [self.need(&child, &below), self.need(&right, &above)];
+        self.keep(child, &below, &needs[0], tasks)?;
+        self.keep(right, &above, &needs[1], tasks)
     }
 
     fn receive_in_leaf(
@@ -65,25 +66,21 @@ impl<B: PageBuffer> BepsTree<B> {
         &'b self,
         mut node: Exclusive<'b>,
         messages: &Messages,
+        need: &Need,
         tasks: &mut Vec<Task<'b>>,
     ) -> Result<()> {
-        if messages.is_empty() {
-            return Ok(());
-        }
-        if self.fits(&node, messages) {
-            return messages
-                .iter()
-                .try_for_each(|message| self.core.deposit(&mut node, message));
-        }
-        let plan = self.plan(&node, messages);
-        let free = self.core.shape.pivots.free(&node);
         assert!(
-            free >= plan.children.len(),
+            !matches!(need, Need::Split),
             "one split suffices for a flush (PE3)"
         );
-        let blocks = self.take_or_break(&mut node, messages, &plan)?;
-        tasks.push((node, blocks));
-        Ok(())
+        if let Need::Flush(plan) = need {
+            let blocks = self.take_or_break(&mut node, messages, plan)?;
+            tasks.push((node, blocks));
+            return Ok(());
+        }
+        messages
+            .iter()
+            .try_for_each(|message| self.core.deposit(&mut node, message))
     }
 
     /// Passes on what tasks have, and what that leads to. A failure loses messages (PE5).

@@ -14,11 +14,27 @@ pub(super) struct Plan {
     fresh: Vec<usize>,
 }
 
+/// What a node does with messages that come in.
+#[derive(Debug)]
+pub(super) enum Need {
+    /// It keeps them.
+    Nothing,
+    /// It passes others on first.
+    Flush(Plan),
+    /// It is split first: there are too few pivots for the splits that the flush may lead to.
+    Split,
+}
+
 /// Messages on their way to a child.
 pub(super) type Block = (u64, Messages);
 
 /// Chooses blocks: the largest first, until `need` messages go. A block counts b at most (PE2).
 fn choose(sizes: &[usize], need: usize, most: usize) -> Vec<usize> {
+    // Mostly the largest block suffices, and nothing needs to be sorted.
+    let largest = (0..sizes.len()).max_by_key(|at| (sizes[*at].min(most), std::cmp::Reverse(*at)));
+    if let Some(at) = largest.filter(|at| need > 0 && need <= sizes[*at].min(most)) {
+        return vec![at];
+    }
     let mut order: Vec<usize> = (0..sizes.len()).filter(|at| sizes[*at] > 0).collect();
     order.sort_by_key(|at| std::cmp::Reverse(sizes[*at].min(most)));
     let mut gone = 0;
@@ -37,7 +53,7 @@ fn choose(sizes: &[usize], need: usize, most: usize) -> Vec<usize> {
 
 impl<B: PageBuffer> BepsTree<B> {
     /// Returns whether a node takes messages without passing any on.
-    pub(super) fn fits(&self, node: &[u8], messages: &Messages) -> bool {
+    fn fits(&self, node: &[u8], messages: &Messages) -> bool {
         let buffer = &self.core.shape.buffer;
         let free = buffer.free(node);
         free >= messages.len() || {
@@ -48,25 +64,28 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
+    /// Decides what a node with a buffer does with messages that come in. Nothing changes.
+    pub(super) fn need(&self, node: &[u8], incoming: &Messages) -> Need {
+        if self.fits(node, incoming) {
+            return Need::Nothing;
+        }
+        let plan = self.plan(node, incoming);
+        assert!(!plan.children.is_empty(), "a full node passes messages on");
+        if self.core.shape.pivots.free(node) < plan.children.len() {
+            return Need::Split;
+        }
+        Need::Flush(plan)
+    }
+
     /// Decides what a node passes on so that it can take messages. Nothing changes.
-    pub(super) fn plan(&self, node: &[u8], incoming: &Messages) -> Plan {
+    fn plan(&self, node: &[u8], incoming: &Messages) -> Plan {
         let shape = &self.core.shape;
         let (buffer, pivots) = (&shape.buffer, &shape.pivots);
         let (b, own) = (buffer.capacity(), buffer.len(node));
         let is_fresh = |at: &usize| buffer.find(node, incoming.get(*at).key).is_err();
         let fresh: Vec<usize> = (0..incoming.len()).filter(is_fresh).collect();
         assert!(incoming.len() <= b, "a node receives b messages at most (PE2)");
-        let mut sizes = vec![0; pivots.len(node) + 1];
-        let mut before = 0;
-        for (at, size) in sizes.iter_mut().enumerate() {
-            let end = if at < pivots.len(node) {
-                buffer.below(node, pivots.key(node, at))
-            } else {
-                own
-            };
-            *size = end - before;
-            before = end;
-        }
+        let mut sizes = buffer.runs(pivots, node);
         for at in &fresh {
             sizes[child_index(pivots, node, incoming.get(*at).key)] += 1;
         }

@@ -1,6 +1,6 @@
 //! Where messages enter the tree (thesis, section 5.5 and listing 5.4).
 
-use super::plan::{Block, Plan};
+use super::plan::{Block, Need, Plan};
 use super::{BepsTree, RootStyle};
 use crate::paged::buffer::{Exclusive, PageBuffer, Shared};
 use crate::paged::core::{Counters, RESERVED};
@@ -70,10 +70,9 @@ impl<B: PageBuffer> BepsTree<B> {
             return Ok(true);
         }
         let messages = alone(message);
-        let plan = self.plan(&node, &messages);
-        if self.core.shape.pivots.free(&node) < plan.children.len() {
+        let Need::Flush(plan) = self.need(&node, &messages) else {
             return Ok(false);
-        }
+        };
         drop(root);
         self.core.buffer.reserve(RESERVED)?;
         let blocks = self.take_or_break(&mut node, &messages, &plan)?;
@@ -123,16 +122,15 @@ impl<B: PageBuffer> BepsTree<B> {
             return self.core.deposit(&mut root, message);
         }
         let messages = alone(message);
-        let plan = self.plan(&root, &messages);
         self.core.buffer.reserve(RESERVED)?;
-        if self.core.shape.pivots.free(&root) < plan.children.len() {
+        let Need::Flush(plan) = self.need(&root, &messages) else {
             self.core.divide_root(&mut root, Kind::Buffered)?;
             assert!(
                 self.core.has_place(&root, message),
                 "a divided root has an empty buffer"
             );
             return self.core.deposit(&mut root, message);
-        }
+        };
         let blocks = self.take_or_break(&mut root, &messages, &plan)?;
         self.run(vec![(root, blocks)])
     }

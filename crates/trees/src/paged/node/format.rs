@@ -249,6 +249,38 @@ impl Table {
         self.search(node, key).0
     }
 
+    /// Returns of each child how many entries belong to it: both arrays are walked once.
+    #[must_use]
+    pub fn runs(&self, pivots: &Table, node: &[u8]) -> Vec<usize> {
+        let of = |table: &Table| {
+            let directory = node.get(table.at..table.entry(table.len(node)));
+            directory.unwrap_or_default().as_chunks::<ENTRY>().0
+        };
+        let mut counts = Vec::with_capacity(pivots.len(node) + 1);
+        let mut left = of(self);
+        for pivot in of(pivots) {
+            let head = u64_at(pivot, 0);
+            let is_below = |entry: &&[u8; ENTRY]| match u64_at(*entry, 0).cmp(&head) {
+                std::cmp::Ordering::Equal => {
+                    let slots = [u16_at(*entry, 8), u16_at(pivot, 8)];
+                    self.slot_key(node, self.slot_at(slots[0].min(self.capacity)))
+                        < pivots.slot_key(node, pivots.slot_at(slots[1].min(pivots.capacity)))
+                }
+                order => order.is_lt(),
+            };
+            let run = left.iter().take_while(is_below).count();
+            left = left.get(run..).unwrap_or_default();
+            counts.push(run);
+        }
+        counts.push(left.len());
+        debug_assert_eq!(
+            counts.iter().sum::<usize>(),
+            self.len(node),
+            "each entry has a child"
+        );
+        counts
+    }
+
     /// Writes into a slot.
     fn fill(&self, node: &mut [u8], slot: usize, key: &[u8], value: &[u8], action: u8) {
         assert!(

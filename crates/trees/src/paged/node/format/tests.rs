@@ -118,6 +118,34 @@ fn an_array_agrees_with_a_map() {
 }
 
 #[test]
+fn runs_are_what_lies_between_pivots() {
+    let shape = shape();
+    let mut rng = fastrand::Rng::with_seed(3);
+    for _ in 0..500 {
+        let mut node = vec![0; shape.content_bytes];
+        set_head(&mut node, Kind::Buffered, 1);
+        for table in [&shape.pivots, &shape.buffer] {
+            for _ in 0..rng.usize(..=table.capacity()) {
+                // Keys that often agree in their first eight bytes.
+                let key = [b"abcdefgh", &vec![rng.u8(..9); rng.usize(..4)][..]].concat();
+                if let Err(at) = table.find(&node, &key) {
+                    table.insert(&mut node, at, &key, &[0; 8], Some(Action::Insert));
+                }
+            }
+        }
+        let pivots = shape.pivots.len(&node);
+        let mut ends: Vec<usize> = (0..pivots)
+            .map(|at| shape.buffer.below(&node, shape.pivots.key(&node, at)))
+            .collect();
+        ends.push(shape.buffer.len(&node));
+        let expected: Vec<usize> = (0..=pivots)
+            .map(|at| ends[at] - at.checked_sub(1).map_or(0, |at| ends[at]))
+            .collect();
+        assert_eq!(shape.buffer.runs(&shape.pivots, &node), expected);
+    }
+}
+
+#[test]
 fn wrong_nodes_are_refused_and_no_bytes_make_reading_panic() {
     let shape = shape();
     let good = node(&shape);
