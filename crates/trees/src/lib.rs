@@ -5,7 +5,8 @@
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
-//! `layers`, [`tiered`]; [`map`], the least of them.
+//! `layers`, [`tiered`]; [`map`], the least of them; [`paged`], trees whose pages are written in
+//! place.
 //!
 //! Invariants:
 //!
@@ -14,5 +15,6 @@
 mod layers;
 pub mod map;
 pub mod maplet;
+pub mod paged;
 pub mod run;
 pub mod tiered;

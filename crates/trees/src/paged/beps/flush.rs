@@ -1,0 +1,134 @@
+//! How blocks of messages reach children (thesis, listing 5.6, corrected).
+
+use super::BepsTree;
+use super::plan::{Block, Need};
+use crate::paged::buffer::{Exclusive, PageBuffer};
+use crate::paged::core::Counters;
+use crate::paged::error::Result;
+use crate::paged::node::{Messages, level};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+/// A latched node with what it passes on.
+pub(super) type Task<'b> = (Exclusive<'b>, Vec<Block>);
+
+impl<B: PageBuffer> BepsTree<B> {
+    /// Returns whether a child must be split before it takes messages.
+    pub(super) fn must_split(&self, child: &[u8], messages: &Messages) -> bool {
+        if level(child) == 0 {
+            return !self.core.leaf_takes(child, messages);
+        }
+        matches!(self.need(child, messages), Need::Split)
+    }
+
+    /// Gives messages to a child. The parent has a free pivot, if the child must be split. What
+    /// the child passes on becomes a task.
+    pub(super) fn receive<'b>(
+        &'b self,
+        parent: &mut Exclusive<'_>,
+        mut child: Exclusive<'b>,
+        messages: &Messages,
+        tasks: &mut Vec<Task<'b>>,
+    ) -> Result<()> {
+        if level(&child) == 0 {
+            return self.receive_in_leaf(parent, child, messages);
+        }
+        match self.need(&child, messages) {
+            Need::Split => {}
+            need => return self.keep(child, messages, &need, tasks),
+        }
+        let (pivot, right) = self.core.split_node(parent, &mut child)?;
+        let [below, above] = messages.split(&pivot);
+        // Both stay latched until the messages are in them: a reader waits.
+        let needs = [self.need(&child, &below), self.need(&right, &above)];
+        self.keep(child, &below, &needs[0], tasks)?;
+        self.keep(right, &above, &needs[1], tasks)
+    }
+
+    fn receive_in_leaf(
+        &self,
+        parent: &mut Exclusive<'_>,
+        mut leaf: Exclusive<'_>,
+        messages: &Messages,
+    ) -> Result<()> {
+        if self.core.leaf_takes(&leaf, messages) {
+            return self.core.apply(&mut leaf, messages);
+        }
+        let (median, mut right) = self.core.split_leaf(parent, &mut leaf, messages)?;
+        let [below, above] = messages.split(&median);
+        assert!(below.len() + above.len() == messages.len(), "no message is lost");
+        self.core.apply(&mut leaf, &below)?;
+        self.core.apply(&mut right, &above)
+    }
+
+    /// Puts messages into a node's buffer, out of which as many go as must.
+    fn keep<'b>(
+        &'b self,
+        mut node: Exclusive<'b>,
+        messages: &Messages,
+        need: &Need,
+        tasks: &mut Vec<Task<'b>>,
+    ) -> Result<()> {
+        assert!(
+            !matches!(need, Need::Split),
+            "one split suffices for a flush (PE3)"
+        );
+        if let Need::Flush(plan) = need {
+            let blocks = self.take_or_break(&mut node, messages, plan)?;
+            tasks.push((node, blocks));
+            return Ok(());
+        }
+        messages
+            .iter()
+            .try_for_each(|message| self.core.deposit(&mut node, message))
+    }
+
+    /// Passes on what tasks have, and what that leads to. A failure loses messages (PE5).
+    pub(super) fn run<'b>(&'b self, tasks: Vec<Task<'b>>) -> Result<()> {
+        let result = if self.goes_by_level {
+            self.by_level(tasks)
+        } else {
+            tasks.into_iter().try_for_each(|task| self.by_depth(task, 1))
+        };
+        result.inspect_err(|error| self.core.break_down(error))
+    }
+
+    fn note(&self, moved: usize, held: usize) {
+        let counters = &self.core.counters;
+        Counters::add(&counters.flushes, 1);
+        Counters::add(&counters.moved, moved);
+        counters.most_held.fetch_max(held as u64, Ordering::Relaxed);
+    }
+
+    fn by_level<'b>(&'b self, tasks: Vec<Task<'b>>) -> Result<()> {
+        let mut queue = VecDeque::from(tasks);
+        let mut next = Vec::new();
+        while let Some((mut node, blocks)) = queue.pop_front() {
+            let moved = blocks.iter().map(|(_, block)| block.len()).sum();
+            for (page, block) in blocks {
+                let child = self.core.exclusive(page, level(&node))?;
+                self.receive(&mut node, child, &block, &mut next)?;
+            }
+            queue.extend(next.drain(..));
+            // The node, a child that was just left, and what is to be done.
+            self.note(moved, queue.len() + 2);
+        }
+        assert!(next.is_empty(), "every task was done");
+        Ok(())
+    }
+
+    fn by_depth<'b>(&'b self, (mut node, blocks): Task<'b>, depth: usize) -> Result<()> {
+        let moved = blocks.iter().map(|(_, block)| block.len()).sum();
+        for (page, block) in blocks {
+            let child = self.core.exclusive(page, level(&node))?;
+            let mut next = Vec::new();
+            self.receive(&mut node, child, &block, &mut next)?;
+            assert!(next.len() <= 2, "a child has two halves at most");
+            for task in next {
+                self.by_depth(task, depth + 1)?;
+            }
+        }
+        self.note(moved, 2 * depth + 1);
+        Ok(())
+    }
+}

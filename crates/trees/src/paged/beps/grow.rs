@@ -1,0 +1,66 @@
+//! How a root without a buffer grows: many new nodes take its children.
+
+use super::BepsTree;
+use crate::paged::buffer::{Exclusive, PageBuffer};
+use crate::paged::core::{Counters, MOST_LEVELS};
+use crate::paged::error::Result;
+use crate::paged::node::{Kind, add_pivot, child_at, level, set_first_child, set_head};
+
+impl<B: PageBuffer> BepsTree<B> {
+    /// Moves the children of a full root to new nodes of the second level, with empty buffers
+    /// (thesis, section 5.5). They are as many as leaves each enough free pivots for a flush
+    /// without a split.
+    pub(super) fn grow(&self, root: &mut Exclusive<'_>) -> Result<()> {
+        let shape = &self.core.shape;
+        let table = shape.wide;
+        let (children, old_level) = (table.len(root) + 1, level(root));
+        assert!(old_level + 1 < MOST_LEVELS, "a tree of pages has few levels");
+        let per_node = shape.most_addressed().max(2);
+        let nodes = children.div_ceil(per_node);
+        // The new nodes: first children and pages. Until the root leads to them they can be
+        // taken back.
+        let mut pages: Vec<(usize, u64)> = Vec::with_capacity(nodes);
+        for node in 0..nodes {
+            let (from, to) = (node * children / nodes, (node + 1) * children / nodes);
+            match self.core.buffer.allocate() {
+                Ok(mut page) => {
+                    set_head(&mut page, Kind::Buffered, old_level);
+                    set_first_child(&mut page, child_at(&table, root, from));
+                    for at in from + 1..to {
+                        add_pivot(
+                            shape,
+                            &mut page,
+                            table.key(root, at - 1),
+                            child_at(&table, root, at),
+                        );
+                    }
+                    pages.push((from, page.number()));
+                }
+                Err(error) => {
+                    for (_, page) in pages {
+                        // A page that cannot be pinned either is lost until the next check.
+                        let _ = self
+                            .core
+                            .buffer
+                            .pin_exclusive(page)
+                            .map(|page| self.core.buffer.free(page));
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        let pivots: Vec<Vec<u8>> = pages
+            .iter()
+            .skip(1)
+            .map(|(from, _)| table.key(root, from - 1).to_vec())
+            .collect();
+        set_head(root, Kind::Wide, old_level + 1);
+        set_first_child(root, pages[0].1);
+        for (pivot, (_, page)) in pivots.iter().zip(&pages[1..]) {
+            add_pivot(shape, root, pivot, *page);
+        }
+        assert_eq!(table.len(root) + 1, nodes, "every new node is a child");
+        Counters::add(&self.core.counters.growths, 1);
+        Ok(())
+    }
+}

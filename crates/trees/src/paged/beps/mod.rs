@@ -1,0 +1,274 @@
+//! The page-buffered Bε-tree of Rotte's thesis: messages wait in nodes and move down in blocks.
+//!
+//! *Knows*: when messages move, when nodes are split, who latches which node.
+//!
+//! *Does not know*: bytes of nodes, where pages are, threads, clocks.
+//!
+//! *Read in this order*: this file, `plan.rs` (which messages move), `flush.rs` (how they do),
+//! `write.rs` (where they come from), `grow.rs` (the root), `drain.rs` (all of them).
+//!
+//! Most messages end in the buffer of a node of the second level. The root has no buffer: it is
+//! latched shared, unless a child of it must be split. Below the root a writer latches nodes
+//! exclusively, a child before it leaves the parent.
+//!
+//! Deviations from the thesis. Messages have no timestamps: what is higher in the tree is
+//! younger, and latches keep it so. After a split, what moves is planned again for each half,
+//! so that a half with space keeps its messages. With few frames, flushes go depth first, and
+//! pin a path only.
+//!
+//! Invariants:
+//!
+//! - **PE1** A message about a key is younger than all below its node.
+//! - **PE2** A block that moves has b messages at most: a node never has over 2 b, its own
+//!   included.
+//! - **PE3** A flush addresses ⌈(n + 1) / 2⌉ children at most, and its node has as many free
+//!   pivots when it begins. So no split goes up.
+//! - **PE4** While messages move, the node that they come from is latched exclusively, until
+//!   they have arrived in latched children.
+//! - **PE5** A failure while messages move ends reading and writing: they are lost in memory,
+//!   and the last checkpoint has their state before.
+
+mod drain;
+mod flush;
+mod grow;
+mod plan;
+mod write;
+
+use super::buffer::PageBuffer;
+use super::core::Core;
+use super::error::Result;
+use super::node::{Action, Last, Message, Operator, Shape, TreeSizes};
+use super::read::{Bounds, Examined, Scan};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What the root is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RootStyle {
+    /// A node without buffer, over many subtrees: writers share its latch.
+    #[default]
+    Separate,
+    /// A node with a buffer, like the others: each write latches it exclusively.
+    Buffered,
+}
+
+/// In which order nodes pass messages on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FlushOrder {
+    /// By level, unless the buffer has few frames.
+    #[default]
+    Automatic,
+    /// Level by level: upper latches are free early, and many nodes are pinned together.
+    Level,
+    /// One child after the other: a path is pinned.
+    Depth,
+}
+
+/// How a tree is made.
+#[derive(Clone, Debug)]
+pub struct TreeOptions {
+    /// Limits of keys and values, and ε. They are kept with the tree.
+    pub sizes: TreeSizes,
+    /// What the root is. It is kept with the tree.
+    pub root: RootStyle,
+    /// In which order nodes pass messages on.
+    pub order: FlushOrder,
+    /// How updates change values: the same as long as the tree exists.
+    pub operator: Arc<dyn Operator>,
+}
+
+impl TreeOptions {
+    /// Returns options with limits for keys and values, ε = 0.6, and updates that replace
+    /// values.
+    #[must_use]
+    pub fn new(key_limit: usize, value_limit: usize) -> TreeOptions {
+        TreeOptions {
+            sizes: TreeSizes {
+                key_limit,
+                value_limit,
+                epsilon_percent: 60,
+            },
+            root: RootStyle::Separate,
+            order: FlushOrder::Automatic,
+            operator: Arc::new(Last),
+        }
+    }
+}
+
+/// What a tree has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TreeStatistics {
+    /// Writes that latched the root exclusively after they had tried with a shared latch.
+    pub retries: u64,
+    /// Nodes that passed messages on.
+    pub flushes: u64,
+    /// Messages that they passed on.
+    pub moved: u64,
+    /// Leaves that were split.
+    pub splits_of_leaves: u64,
+    /// Other nodes that were split.
+    pub splits_of_nodes: u64,
+    /// How often the tree became a level higher.
+    pub growths: u64,
+    /// The most nodes that a flush held latched together.
+    pub most_held: u64,
+    /// Nodes that lookups visited.
+    pub visited: u64,
+}
+
+/// A Bε-tree over a page buffer. All methods may be called from any thread.
+///
+/// ```
+/// use alluvium_trees::paged::beps::{BepsTree, TreeOptions};
+/// use alluvium_trees::paged::buffer::Arena;
+/// let tree = BepsTree::create(Arena::new(4096)?, TreeOptions::new(16, 32))?;
+/// tree.insert(b"river", b"Elbe")?;
+/// tree.insert(b"lake", b"Como")?;
+/// tree.delete(b"lake")?;
+/// assert_eq!(tree.get(b"river")?.as_deref(), Some(&b"Elbe"[..]));
+/// assert_eq!(tree.get(b"lake")?, None);
+/// # Ok::<(), alluvium_trees::paged::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct BepsTree<B> {
+    pub(super) core: Core<B>,
+    pub(super) style: RootStyle,
+    goes_by_level: bool,
+}
+
+impl<B: PageBuffer> BepsTree<B> {
+    /// Creates an empty tree.
+    ///
+    /// # Errors
+    /// Sizes that do not fit; a full disk.
+    pub fn create(buffer: B, options: TreeOptions) -> Result<BepsTree<B>> {
+        let shape = Shape::new(buffer.content_bytes(), options.sizes)?;
+        let core = Core::create(buffer, shape, options.operator)?;
+        Ok(BepsTree::of(core, options.root, options.order))
+    }
+
+    pub(super) fn of(core: Core<B>, style: RootStyle, order: FlushOrder) -> BepsTree<B> {
+        // What a flush by level may pin: all addressed children of the nodes of two levels.
+        let frontier = core.shape.most_addressed() + 4;
+        let is_ample = core.buffer.frames().is_none_or(|frames| frames >= 32 * frontier);
+        assert!(frontier > 4, "a flush addresses a child");
+        BepsTree {
+            goes_by_level: order == FlushOrder::Level || (order == FlushOrder::Automatic && is_ample),
+            core,
+            style,
+        }
+    }
+
+    /// Sets the value of a key.
+    ///
+    /// # Errors
+    /// A key or a value that is too long; a full disk; as the device says.
+    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(Message {
+            key,
+            action: Action::Insert,
+            operand: value,
+        })
+    }
+
+    /// Combines the value of a key with another, by the operator. A key without a value stays
+    /// so.
+    ///
+    /// # Errors
+    /// As [`BepsTree::insert`].
+    pub fn update(&self, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.write(Message {
+            key,
+            action: Action::Update,
+            operand,
+        })
+    }
+
+    /// Takes a key away, if it is there.
+    ///
+    /// # Errors
+    /// As [`BepsTree::insert`].
+    pub fn delete(&self, key: &[u8]) -> Result<()> {
+        self.write(Message {
+            key,
+            action: Action::Delete,
+            operand: &[],
+        })
+    }
+
+    /// Returns the value of a key.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.core.get(key, &mut value)?.then_some(value))
+    }
+
+    /// Puts the value of a key into `value`, and returns whether the key has one.
+    ///
+    /// # Errors
+    /// As [`BepsTree::get`].
+    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.core.get(key, value)
+    }
+
+    /// Begins a walk over the keys of a range, which can be taken from both ends.
+    ///
+    /// ```
+    /// use alluvium_trees::paged::beps::{BepsTree, TreeOptions};
+    /// use alluvium_trees::paged::buffer::Arena;
+    /// use alluvium_trees::paged::read::Bounds;
+    /// let tree = BepsTree::create(Arena::new(4096)?, TreeOptions::new(16, 32))?;
+    /// for key in [b"a", b"b", b"c"] {
+    ///     tree.insert(key, b"1")?;
+    /// }
+    /// let pairs: Result<Vec<_>, _> = tree.scan(Bounds::default()).rev().collect();
+    /// assert_eq!(pairs?[0], (b"c".to_vec(), b"1".to_vec()));
+    /// # Ok::<(), alluvium_trees::paged::Error>(())
+    /// ```
+    #[must_use]
+    pub fn scan(&self, bounds: Bounds) -> Scan<'_, B> {
+        Scan::new(&self.core, bounds)
+    }
+
+    /// Walks all nodes and returns what is wrong with them. Writers wait meanwhile.
+    ///
+    /// # Errors
+    /// As the device says; damage that ends the walk.
+    pub fn examine(&self) -> Result<Examined> {
+        self.core.examine()
+    }
+
+    /// Returns the page buffer.
+    #[must_use]
+    pub fn buffer(&self) -> &B {
+        &self.core.buffer
+    }
+
+    /// Returns how pages are divided.
+    #[must_use]
+    pub fn shape(&self) -> &Shape {
+        &self.core.shape
+    }
+
+    /// Returns what was counted.
+    #[must_use]
+    pub fn statistics(&self) -> TreeStatistics {
+        let counters = &self.core.counters;
+        let statistics = TreeStatistics {
+            retries: counters.retries.load(Ordering::Relaxed),
+            flushes: counters.flushes.load(Ordering::Relaxed),
+            moved: counters.moved.load(Ordering::Relaxed),
+            splits_of_leaves: counters.splits_of_leaves.load(Ordering::Relaxed),
+            splits_of_nodes: counters.splits_of_nodes.load(Ordering::Relaxed),
+            growths: counters.growths.load(Ordering::Relaxed),
+            most_held: counters.most_held.load(Ordering::Relaxed),
+            visited: counters.visited.load(Ordering::Relaxed),
+        };
+        debug_assert!(
+            statistics.moved >= statistics.flushes || self.core.counters.flushes.load(Ordering::Relaxed) > 0
+        );
+        statistics
+    }
+}

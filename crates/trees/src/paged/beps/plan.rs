@@ -1,0 +1,215 @@
+//! Which messages leave a full node: the largest blocks, none over b (thesis, listing 5.5).
+
+use super::BepsTree;
+use crate::paged::buffer::{Exclusive, PageBuffer};
+use crate::paged::error::Result;
+use crate::paged::node::{Message, Messages, child_at, child_index};
+
+/// What a node passes on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// The places of the addressed children, ascending.
+    pub(super) children: Vec<usize>,
+    /// Which of the incoming messages are about keys that the buffer does not have.
+    fresh: Vec<usize>,
+}
+
+/// What a node does with messages that come in.
+#[derive(Debug)]
+pub(super) enum Need {
+    /// It keeps them.
+    Nothing,
+    /// It passes others on first.
+    Flush(Plan),
+    /// It is split first: there are too few pivots for the splits that the flush may lead to.
+    Split,
+}
+
+/// Messages on their way to a child.
+pub(super) type Block = (u64, Messages);
+
+/// Chooses blocks: the largest first, until `need` messages go. A block counts b at most (PE2).
+fn choose(sizes: &[usize], need: usize, most: usize) -> Vec<usize> {
+    // Mostly the largest block suffices, and nothing needs to be sorted.
+    let largest = (0..sizes.len()).max_by_key(|at| (sizes[*at].min(most), std::cmp::Reverse(*at)));
+    if let Some(at) = largest.filter(|at| need > 0 && need <= sizes[*at].min(most)) {
+        return vec![at];
+    }
+    let mut order: Vec<usize> = (0..sizes.len()).filter(|at| sizes[*at] > 0).collect();
+    order.sort_by_key(|at| std::cmp::Reverse(sizes[*at].min(most)));
+    let mut gone = 0;
+    let mut chosen = Vec::new();
+    for at in order {
+        if gone >= need {
+            break;
+        }
+        gone += sizes[at].min(most);
+        chosen.push(at);
+    }
+    assert!(gone >= need, "the blocks suffice (PE2)");
+    chosen.sort_unstable();
+    chosen
+}
+
+impl<B: PageBuffer> BepsTree<B> {
+    /// Returns whether a node takes messages without passing any on.
+    fn fits(&self, node: &[u8], messages: &Messages) -> bool {
+        let buffer = &self.core.shape.buffer;
+        let free = buffer.free(node);
+        free >= messages.len() || {
+            let fresh = messages
+                .iter()
+                .filter(|message| buffer.find(node, message.key).is_err());
+            fresh.count() <= free
+        }
+    }
+
+    /// Decides what a node with a buffer does with messages that come in. Nothing changes.
+    pub(super) fn need(&self, node: &[u8], incoming: &Messages) -> Need {
+        if self.fits(node, incoming) {
+            return Need::Nothing;
+        }
+        let plan = self.plan(node, incoming);
+        assert!(!plan.children.is_empty(), "a full node passes messages on");
+        if self.core.shape.pivots.free(node) < plan.children.len() {
+            return Need::Split;
+        }
+        Need::Flush(plan)
+    }
+
+    /// Decides what a node passes on so that it can take messages. Nothing changes.
+    fn plan(&self, node: &[u8], incoming: &Messages) -> Plan {
+        let shape = &self.core.shape;
+        let (buffer, pivots) = (&shape.buffer, &shape.pivots);
+        let (b, own) = (buffer.capacity(), buffer.len(node));
+        let is_fresh = |at: &usize| buffer.find(node, incoming.get(*at).key).is_err();
+        let fresh: Vec<usize> = (0..incoming.len()).filter(is_fresh).collect();
+        assert!(incoming.len() <= b, "a node receives b messages at most (PE2)");
+        let mut sizes = buffer.runs(pivots, node);
+        for at in &fresh {
+            sizes[child_index(pivots, node, incoming.get(*at).key)] += 1;
+        }
+        let children = choose(&sizes, (own + fresh.len()).saturating_sub(b), b);
+        assert!(
+            children.len() <= shape.most_addressed(),
+            "half of the children suffice (PE3)"
+        );
+        Plan { children, fresh }
+    }
+
+    /// Takes what a plan says out of a node, and puts the other messages in.
+    pub(super) fn take(
+        &self,
+        node: &mut Exclusive<'_>,
+        incoming: &Messages,
+        plan: &Plan,
+    ) -> Result<Vec<Block>> {
+        let buffer = self.core.shape.buffer;
+        let mut is_fresh = vec![false; incoming.len()];
+        plan.fresh.iter().for_each(|at| is_fresh[*at] = true);
+        for (message, _) in incoming.iter().zip(&is_fresh).filter(|(_, is_fresh)| !**is_fresh) {
+            self.core.deposit(node, message)?;
+        }
+        let mut stays = is_fresh;
+        let mut blocks = Vec::with_capacity(plan.children.len());
+        for &child in &plan.children {
+            blocks.push(self.take_block(node, child, incoming, &mut stays));
+        }
+        for (message, _) in incoming.iter().zip(&stays).filter(|(_, stays)| **stays) {
+            self.core.deposit(node, message)?;
+        }
+        assert!(buffer.len(node) <= buffer.capacity(), "what stays fits (PE2)");
+        Ok(blocks)
+    }
+
+    /// Takes the first b messages for a child, out of the buffer and of the incoming ones that
+    /// are marked, and takes their marks away.
+    pub(super) fn take_block(
+        &self,
+        node: &mut Exclusive<'_>,
+        child: usize,
+        incoming: &Messages,
+        stays: &mut [bool],
+    ) -> Block {
+        let (buffer, pivots) = (self.core.shape.buffer, self.core.shape.pivots);
+        let (last, b) = (pivots.len(node), buffer.capacity());
+        let own_from = if child == 0 {
+            0
+        } else {
+            buffer.below(node, pivots.key(node, child - 1))
+        };
+        let own_to = if child == last {
+            buffer.len(node)
+        } else {
+            buffer.below(node, pivots.key(node, child))
+        };
+        let new_from = if child == 0 {
+            0
+        } else {
+            incoming.below(pivots.key(node, child - 1))
+        };
+        let new_to = if child == last {
+            incoming.len()
+        } else {
+            incoming.below(pivots.key(node, child))
+        };
+        let page = child_at(&pivots, node, child);
+        let mut block = Messages::new();
+        let mut own = own_from;
+        let mut new = (new_from..new_to)
+            .filter(|at| stays[*at])
+            .collect::<Vec<_>>()
+            .into_iter()
+            .peekable();
+        while block.len() < b {
+            let next_own: Option<Message<'_>> = (own < own_to).then(|| buffer.message(node, own));
+            let next_new = new.peek().map(|at| incoming.get(*at));
+            match (next_own, next_new) {
+                (Some(message), None) => {
+                    block.push(message);
+                    own += 1;
+                }
+                (Some(message), Some(other)) if message.key < other.key => {
+                    block.push(message);
+                    own += 1;
+                }
+                (_, Some(message)) => {
+                    block.push(message);
+                    new.next().into_iter().for_each(|at| stays[at] = false);
+                }
+                (None, None) => break,
+            }
+        }
+        (own_from..own).rev().for_each(|at| buffer.remove(node, at));
+        assert!(block.len() <= b, "a block has b messages at most (PE2)");
+        (page, block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_blocks_go_until_enough_do() {
+        assert_eq!(choose(&[1, 5, 0, 3, 5], 1, 10), [1]);
+        assert_eq!(choose(&[1, 5, 0, 3, 5], 8, 10), [1, 4]);
+        assert_eq!(choose(&[1, 5, 0, 3, 5], 14, 10), [0, 1, 3, 4]);
+        assert_eq!(choose(&[20, 0, 0], 10, 10), [0], "a block counts b at most");
+        assert_eq!(choose(&[4, 4], 0, 10), [0; 0]);
+    }
+
+    #[test]
+    fn half_of_the_children_suffice_for_any_distribution() {
+        let mut rng = fastrand::Rng::with_seed(6);
+        for _ in 0..20_000 {
+            let (children, b) = (2 * rng.usize(2..30), rng.usize(1..40));
+            let total = rng.usize(b + 1..=2 * b);
+            let mut sizes = vec![0; children];
+            let most = rng.usize(1..=children);
+            (0..total).for_each(|_| sizes[rng.usize(..most)] += 1);
+            let chosen = choose(&sizes, total - b, b);
+            assert!(chosen.len() <= children.div_ceil(2), "{sizes:?}");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Where messages enter the tree (thesis, section 5.5 and listing 5.4).
+
+use super::plan::{Block, Need, Plan};
+use super::{BepsTree, RootStyle};
+use crate::paged::buffer::{Exclusive, PageBuffer, Shared};
+use crate::paged::core::{Counters, RESERVED};
+use crate::paged::error::Result;
+use crate::paged::node::{Kind, Message, Messages, child, kind, level};
+
+/// Returns one message as messages.
+fn alone(message: Message<'_>) -> Messages {
+    let mut messages = Messages::new();
+    messages.push(message);
+    assert_eq!(messages.len(), 1, "it is alone");
+    messages
+}
+
+impl<B: PageBuffer> BepsTree<B> {
+    /// Takes a message.
+    pub(super) fn write(&self, message: Message<'_>) -> Result<()> {
+        self.core.writable(message)?;
+        let _writing = self.core.gate.read();
+        self.write_at_root(message)
+    }
+
+    fn write_at_root(&self, message: Message<'_>) -> Result<()> {
+        if self.style == RootStyle::Separate {
+            let root = self.core.buffer.pin_shared(self.core.root)?;
+            if kind(&root) == Some(Kind::Wide) {
+                if self.write_shared(root, message)? {
+                    return Ok(());
+                }
+                Counters::add(&self.core.counters.retries, 1);
+            }
+        }
+        // What was seen with a shared latch may be different now: everything is looked at
+        // again.
+        let mut root = self.core.buffer.pin_exclusive(self.core.root)?;
+        loop {
+            root = match kind(&root) {
+                Some(Kind::Wide) => match self.write_exclusive(root, message)? {
+                    Some(grown) => grown,
+                    None => return Ok(()),
+                },
+                Some(Kind::Buffered) => return self.write_in_root(root, message),
+                _ => match self.write_in_leaf(root, message)? {
+                    Some(grown) => grown,
+                    None => return Ok(()),
+                },
+            };
+        }
+    }
+
+    /// Takes a message under a shared latch of the root, and returns whether it did: not if a
+    /// child must be split.
+    fn write_shared(&self, root: Shared<'_>, message: Message<'_>) -> Result<bool> {
+        let page = child(&self.core.shape, &root, message.key);
+        let mut node = self.core.exclusive(page, level(&root))?;
+        if level(&node) == 0 {
+            drop(root);
+            let takes = self.core.leaf_takes_one(&node, message);
+            if takes {
+                self.core.apply_one(&mut node, message)?;
+            }
+            return Ok(takes);
+        }
+        if self.core.has_place(&node, message) {
+            drop(root);
+            self.core.deposit(&mut node, message)?;
+            return Ok(true);
+        }
+        let messages = alone(message);
+        let Need::Flush(plan) = self.need(&node, &messages) else {
+            return Ok(false);
+        };
+        drop(root);
+        self.core.buffer.reserve(RESERVED)?;
+        let blocks = self.take_or_break(&mut node, &messages, &plan)?;
+        self.run(vec![(node, blocks)])?;
+        Ok(true)
+    }
+
+    /// Takes what a plan says out of a node. A failure in the middle loses messages (PE5).
+    pub(super) fn take_or_break(
+        &self,
+        node: &mut Exclusive<'_>,
+        messages: &Messages,
+        plan: &Plan,
+    ) -> Result<Vec<Block>> {
+        assert!(!plan.children.is_empty(), "a full node passes messages on");
+        let blocks = self.take(node, messages, plan);
+        blocks.inspect_err(|error| self.core.break_down(error))
+    }
+
+    /// Takes a message under an exclusive latch of the root. If the root has no free pivot for
+    /// a split, it grows, and is returned for another try.
+    fn write_exclusive<'b>(
+        &'b self,
+        mut root: Exclusive<'b>,
+        message: Message<'_>,
+    ) -> Result<Option<Exclusive<'b>>> {
+        let messages = alone(message);
+        let page = child(&self.core.shape, &root, message.key);
+        let node = self.core.exclusive(page, level(&root))?;
+        self.core.buffer.reserve(RESERVED)?;
+        if self.must_split(&node, &messages) && self.core.shape.wide.free(&root) == 0 {
+            drop(node);
+            self.grow(&mut root)?;
+            return Ok(Some(root));
+        }
+        let mut tasks = Vec::new();
+        // Of a failure here the tree knows nothing yet: no message was on its way.
+        self.receive(&mut root, node, &messages, &mut tasks)?;
+        drop(root);
+        self.run(tasks)?;
+        Ok(None)
+    }
+
+    /// Takes a message into a root with a buffer.
+    fn write_in_root(&self, mut root: Exclusive<'_>, message: Message<'_>) -> Result<()> {
+        if self.core.has_place(&root, message) {
+            return self.core.deposit(&mut root, message);
+        }
+        let messages = alone(message);
+        self.core.buffer.reserve(RESERVED)?;
+        let Need::Flush(plan) = self.need(&root, &messages) else {
+            self.core.divide_root(&mut root, Kind::Buffered)?;
+            assert!(
+                self.core.has_place(&root, message),
+                "a divided root has an empty buffer"
+            );
+            return self.core.deposit(&mut root, message);
+        };
+        let blocks = self.take_or_break(&mut root, &messages, &plan)?;
+        self.run(vec![(root, blocks)])
+    }
+
+    /// Takes a message into a root that is a leaf, or makes it a node above two leaves.
+    fn write_in_leaf<'b>(
+        &'b self,
+        mut root: Exclusive<'b>,
+        message: Message<'_>,
+    ) -> Result<Option<Exclusive<'b>>> {
+        if self.core.leaf_takes_one(&root, message) {
+            self.core.apply_one(&mut root, message)?;
+            return Ok(None);
+        }
+        self.core.buffer.reserve(RESERVED)?;
+        let kind = match self.style {
+            RootStyle::Separate => Kind::Wide,
+            RootStyle::Buffered => Kind::Buffered,
+        };
+        self.core.raise_leaf(&mut root, kind)?;
+        Ok(Some(root))
+    }
+}

@@ -1,0 +1,92 @@
+//! Writes: first with shared latches down to the leaf, then with splits on the way.
+
+use super::BplusTree;
+use crate::paged::buffer::{Exclusive, PageBuffer};
+use crate::paged::core::{Counters, RESERVED};
+use crate::paged::error::Result;
+use crate::paged::node::{Kind, Message, Messages, child, level};
+
+impl<B: PageBuffer> BplusTree<B> {
+    /// Takes a message.
+    pub(super) fn write(&self, message: Message<'_>) -> Result<()> {
+        self.core.writable(message)?;
+        let _writing = self.core.gate.read();
+        if self.write_in_leaf(message)? {
+            return Ok(());
+        }
+        Counters::add(&self.core.counters.retries, 1);
+        self.write_with_splits(message)
+    }
+
+    /// Applies a message to its leaf, under shared latches of the nodes above, and returns
+    /// whether the leaf had space. A root that is a leaf is left to the other way.
+    fn write_in_leaf(&self, message: Message<'_>) -> Result<bool> {
+        let mut node = self.core.buffer.pin_shared(self.core.root)?;
+        while level(&node) > 1 {
+            let next = self
+                .core
+                .shared(child(&self.core.shape, &node, message.key), level(&node))?;
+            node = next;
+        }
+        if level(&node) == 0 {
+            return Ok(false);
+        }
+        let page = child(&self.core.shape, &node, message.key);
+        let mut leaf = self.core.exclusive(page, level(&node))?;
+        drop(node);
+        let takes = self.core.leaf_takes_one(&leaf, message);
+        if takes {
+            self.core.apply_one(&mut leaf, message)?;
+        }
+        Ok(takes)
+    }
+
+    /// Splits full nodes on the way down, so that each has a free pivot for a split of its
+    /// child.
+    fn write_with_splits(&self, message: Message<'_>) -> Result<()> {
+        self.core.buffer.reserve(RESERVED)?;
+        let mut node = self.core.buffer.pin_exclusive(self.core.root)?;
+        if level(&node) == 0 {
+            if self.core.leaf_takes_one(&node, message) {
+                return self.core.apply_one(&mut node, message);
+            }
+            self.core.raise_leaf(&mut node, Kind::Wide)?;
+        }
+        if self.core.shape.wide.free(&node) == 0 {
+            self.core.divide_root(&mut node, Kind::Wide)?;
+        }
+        while level(&node) > 1 {
+            node = self.child_with_space(node, message.key)?;
+        }
+        let page = child(&self.core.shape, &node, message.key);
+        let mut leaf = self.core.exclusive(page, level(&node))?;
+        if self.core.leaf_takes_one(&leaf, message) {
+            return self.core.apply_one(&mut leaf, message);
+        }
+        let mut messages = Messages::new();
+        messages.push(message);
+        let (median, mut right) = self.core.split_leaf(&mut node, &mut leaf, &messages)?;
+        let target = if message.key < &median[..] {
+            &mut leaf
+        } else {
+            &mut right
+        };
+        assert!(
+            self.core.leaf_takes_one(target, message),
+            "half of a leaf has space"
+        );
+        self.core.apply_one(target, message)
+    }
+
+    /// Latches the child of a key, and splits it if it is full. The node has a free pivot.
+    fn child_with_space<'b>(&'b self, mut node: Exclusive<'b>, key: &[u8]) -> Result<Exclusive<'b>> {
+        let shape = &self.core.shape;
+        assert!(shape.wide.free(&node) > 0, "a full node was split above");
+        let mut next = self.core.exclusive(child(shape, &node, key), level(&node))?;
+        if shape.wide.free(&next) > 0 {
+            return Ok(next);
+        }
+        let (pivot, right) = self.core.split_node(&mut node, &mut next)?;
+        Ok(if key < &pivot[..] { next } else { right })
+    }
+}

@@ -1,0 +1,219 @@
+//! All pages in memory: the thesis's "optimal" buffer (section 5.3), without table, queue and
+//! I/O.
+
+use super::PageBuffer;
+use super::format::PAGE_HEADER;
+use super::frame::{Exclusive, Frame, Pin, Shared, Waiters};
+use crate::paged::error::{Error, Result};
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Pages of the first chunk; each later one has twice as many.
+const FIRST_CHUNK: u64 = 64;
+/// Chunks of an arena: over 10¹⁰ pages.
+const CHUNKS: usize = 28;
+const _: () = assert!(
+    FIRST_CHUNK.is_power_of_two(),
+    "a page's chunk is found by its bits"
+);
+
+/// Pages that stay in memory, the number of a page being its place.
+///
+/// ```
+/// use alluvium_trees::paged::buffer::{Arena, PageBuffer};
+/// let arena = Arena::new(4096)?;
+/// let mut page = arena.allocate()?;
+/// page[0] = 7;
+/// let number = page.number();
+/// drop(page);
+/// assert_eq!(arena.pin_shared(number)?[0], 7);
+/// # Ok::<(), alluvium_trees::paged::Error>(())
+/// ```
+pub struct Arena {
+    page_bytes: usize,
+    chunks: [OnceLock<Box<[OnceLock<Frame>]>>; CHUNKS],
+    pages: AtomicU64,
+    free: Mutex<Vec<u64>>,
+    waiters: Waiters,
+    poison: OnceLock<String>,
+}
+
+impl Arena {
+    /// Returns an arena without pages.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when no page has this size.
+    pub fn new(page_bytes: usize) -> Result<Arena> {
+        super::pool::check_page_bytes(page_bytes)?;
+        Ok(Arena {
+            page_bytes,
+            chunks: [const { OnceLock::new() }; CHUNKS],
+            pages: AtomicU64::new(0),
+            free: Mutex::default(),
+            waiters: Waiters::default(),
+            poison: OnceLock::new(),
+        })
+    }
+
+    /// Returns how many pages were allocated and not given back.
+    #[must_use]
+    pub fn pages_in_use(&self) -> u64 {
+        self.pages.load(Ordering::Relaxed) - self.free.lock().len() as u64
+    }
+
+    /// Returns the chunk of a page, how many pages the chunk has, and the page's place in it.
+    fn place(page: u64) -> (usize, u64, usize) {
+        let shifted = page + FIRST_CHUNK;
+        let chunk = (shifted / FIRST_CHUNK).ilog2();
+        let len = FIRST_CHUNK << chunk;
+        (chunk as usize, len, (shifted - len) as usize)
+    }
+
+    fn frame(&self, page: u64) -> Result<&Frame> {
+        let (chunk, _, at) = Self::place(page.min(u64::MAX / 2));
+        let frames = self.chunks.get(chunk).and_then(OnceLock::get);
+        let frame = frames.and_then(|frames| frames.get(at)).and_then(OnceLock::get);
+        frame.ok_or_else(|| Error::Corrupt {
+            file: "memory".to_owned(),
+            page,
+            offset: 0,
+            expected: "a page in use".to_owned(),
+            found: "none".to_owned(),
+        })
+    }
+}
+
+impl PageBuffer for Arena {
+    fn pin_shared(&self, page: u64) -> Result<Shared<'_>> {
+        let frame = self.frame(page)?;
+        let pin = Pin::new(frame, &self.waiters);
+        Ok(Shared::new(frame.latch.read(), pin))
+    }
+
+    fn pin_exclusive(&self, page: u64) -> Result<Exclusive<'_>> {
+        let frame = self.frame(page)?;
+        let pin = Pin::new(frame, &self.waiters);
+        Ok(Exclusive::new(frame.latch.write(), pin))
+    }
+
+    fn allocate(&self) -> Result<Exclusive<'_>> {
+        let again = self.free.lock().pop();
+        if let Some(page) = again {
+            let mut page = self.pin_exclusive(page)?;
+            page.fill(0);
+            return Ok(page);
+        }
+        let page = self.pages.fetch_add(1, Ordering::Relaxed);
+        let (chunk, len, at) = Self::place(page);
+        let Some(chunk) = self.chunks.get(chunk) else {
+            return Err(Error::TooManyPages { pages: page });
+        };
+        let frames = chunk.get_or_init(|| (0..len).map(|_| OnceLock::new()).collect());
+        let frame = frames[at].get_or_init(|| Frame::new(self.page_bytes, page));
+        let pin = Pin::new(frame, &self.waiters);
+        let latched = frame.latch.write();
+        assert_eq!(latched.number, page, "a page is at its place (PB1)");
+        Ok(Exclusive::new(latched, pin))
+    }
+
+    fn free(&self, page: Exclusive<'_>) {
+        let number = page.number();
+        drop(page);
+        let mut free = self.free.lock();
+        debug_assert!(!free.contains(&number), "a page is given back once (PB7)");
+        free.push(number);
+    }
+
+    fn reserve(&self, _pages: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn content_bytes(&self) -> usize {
+        self.page_bytes - PAGE_HEADER
+    }
+
+    fn frames(&self) -> Option<usize> {
+        None
+    }
+
+    fn poison(&self, cause: &str) {
+        self.poison.get_or_init(|| cause.to_owned());
+    }
+
+    fn writable(&self) -> Result<()> {
+        let cause = self.poison.get();
+        cause.map_or(Ok(()), |cause| Err(Error::Poisoned { cause: cause.clone() }))
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arena")
+            .field("page_bytes", &self.page_bytes)
+            .field("pages", &self.pages)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_page_has_a_place_of_its_own() {
+        let mut expected = Vec::new();
+        for chunk in 0..5 {
+            expected.extend((0..FIRST_CHUNK << chunk).map(|at| (chunk, at as usize)));
+        }
+        for (page, (chunk, at)) in expected.into_iter().enumerate() {
+            let (found, len, place) = Arena::place(page as u64);
+            assert_eq!((found, place), (chunk, at), "page {page}");
+            assert!((place as u64) < len);
+        }
+    }
+
+    #[test]
+    fn pages_keep_what_was_written_and_come_back_as_zeros() {
+        let arena = Arena::new(512).unwrap();
+        for number in 0..1000u64 {
+            let mut page = arena.allocate().unwrap();
+            assert_eq!(page.number(), number);
+            page[..2].copy_from_slice(&(number as u16).to_le_bytes());
+        }
+        for number in (0..1000).rev() {
+            assert_eq!(
+                arena.pin_shared(number).unwrap()[..2],
+                (number as u16).to_le_bytes()
+            );
+        }
+        arena.free(arena.pin_exclusive(77).unwrap());
+        assert_eq!(arena.pages_in_use(), 999);
+        let page = arena.allocate().unwrap();
+        assert!(page.number() == 77 && page.iter().all(|byte| *byte == 0));
+        assert!(arena.pin_shared(1000).is_err() && arena.pin_shared(u64::MAX).is_err());
+    }
+
+    #[test]
+    fn threads_never_get_the_same_page() {
+        let arena = Arena::new(512).unwrap();
+        let mut all: Vec<u64> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        (0..300)
+                            .map(|_| arena.allocate().unwrap().number())
+                            .collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .flat_map(|thread| thread.join().unwrap())
+                .collect()
+        });
+        all.sort_unstable();
+        assert_eq!(all, (0..2400).collect::<Vec<u64>>());
+    }
+}

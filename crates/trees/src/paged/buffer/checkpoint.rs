@@ -1,0 +1,276 @@
+//! Creating and opening a file of pages, and checkpoints of it.
+
+use super::PageBuffer;
+use super::evict::WRITTEN_TOGETHER;
+use super::format::{MOST_META, Refusal, SUPERBLOCK, Superblock, VERSION, read_free};
+use super::frame::NO_PAGE;
+use super::journal::Journal;
+use super::pool::{FIRST_PAGE, Pool, PoolOptions, Validate, check_page_bytes};
+use super::segments::{FIRST_SEGMENT, Segments};
+use crate::paged::error::{Error, Result};
+use alluvium_base::Purpose;
+use alluvium_device::{Buffer, Device, Directory, FileOptions};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Returns the name of a file's journal.
+fn journal_name(name: &str) -> String {
+    format!("{name}.journal")
+}
+
+/// The place of a checkpoint's superblock: they take turns.
+fn place_of(epoch: u64) -> u64 {
+    (epoch % 2) * SUPERBLOCK as u64
+}
+
+/// Reads both superblocks and returns the newer.
+fn read_superblock(device: &dyn Device) -> Result<Superblock> {
+    let file = || device.name().to_owned();
+    let not_a_store = |why: &str| Error::NotAStore {
+        file: file(),
+        why: why.to_owned(),
+    };
+    if device.len() < FIRST_PAGE {
+        return Err(not_a_store("it is shorter than two superblocks"));
+    }
+    let bytes = device.read_at(0, FIRST_PAGE as usize, Purpose::Superblock)?;
+    let mut newest: Option<Superblock> = None;
+    let mut reasons = Vec::new();
+    for half in bytes.chunks_exact(SUPERBLOCK) {
+        match Superblock::decode(half) {
+            Ok(found) if newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch) => {
+                newest = Some(found);
+            }
+            Ok(_) => {}
+            Err(Refusal::Wrong(why)) => reasons.push(why),
+            Err(Refusal::Newer(found)) => {
+                return Err(Error::NewerFormat {
+                    file: file(),
+                    found,
+                    supported: VERSION,
+                });
+            }
+        }
+    }
+    assert!(newest.is_some() || reasons.len() == 2, "each superblock was read");
+    newest.ok_or_else(|| not_a_store(&format!("its superblocks have {}", reasons.join(", and "))))
+}
+
+impl Pool {
+    /// Creates a file of pages, and its journal, in a directory. They are durable, with no
+    /// pages, when this returns. `identity` is one that no other store has.
+    ///
+    /// # Errors
+    /// Files of that name; options that do not fit; as the device says.
+    pub fn create(
+        directory: &dyn Directory,
+        name: &str,
+        identity: u128,
+        options: PoolOptions,
+        validate: Arc<Validate>,
+    ) -> Result<Pool> {
+        check_page_bytes(options.page_bytes)?;
+        let device = directory.create(name, FileOptions::DIRECT)?;
+        let journal = directory.create(&journal_name(name), FileOptions::DIRECT)?;
+        device.grow(FIRST_PAGE)?;
+        let journal = Journal::new(journal, options.page_bytes, 0);
+        let segments = Segments::new(FIRST_SEGMENT);
+        let pool = Pool::over(device, journal, identity, options, segments, 0, validate)?;
+        pool.checkpoint(&[])?;
+        directory.sync()?;
+        assert_eq!(
+            pool.epoch.load(Ordering::Relaxed),
+            1,
+            "the first checkpoint is that of no pages"
+        );
+        Ok(pool)
+    }
+
+    /// Opens a file of pages as the last checkpoint left it, and returns what its owner kept
+    /// with that. `page_bytes` of the options is replaced by that of the file.
+    ///
+    /// # Errors
+    /// No such file; damage; as the device says.
+    pub fn open(
+        directory: &dyn Directory,
+        name: &str,
+        mut options: PoolOptions,
+        validate: Arc<Validate>,
+    ) -> Result<(Pool, Vec<u8>)> {
+        let device = directory.open(name, FileOptions::DIRECT)?;
+        let superblock = read_superblock(&*device)?;
+        options.page_bytes = superblock.page_bytes as usize;
+        check_page_bytes(options.page_bytes)?;
+        let segments = Segments::of(&superblock);
+        let wanted = segments.as_ref().map(|segments| segments.pages());
+        let end = wanted.and_then(|pages| pages.checked_mul(options.page_bytes as u64));
+        let (Some(segments), Some(true)) = (segments, end.map(|end| FIRST_PAGE + end <= device.len())) else {
+            return Err(Error::Corrupt {
+                file: name.to_owned(),
+                page: superblock.high_water,
+                offset: 0,
+                expected: format!("{wanted:?} pages"),
+                found: format!("{} bytes", device.len()),
+            });
+        };
+        let journal = directory.open(&journal_name(name), FileOptions::DIRECT)?;
+        let pages = segments.high_water();
+        let journal = Journal::new(journal, options.page_bytes, pages);
+        let (identity, epoch) = (superblock.identity, superblock.epoch);
+        let pool = Pool::over(device, journal, identity, options, segments, epoch, validate)?;
+        pool.recover(epoch, pages)?;
+        pool.read_free_lists(&superblock)?;
+        Ok((pool, superblock.meta))
+    }
+
+    /// Writes the journal's images back, so that the pages are those of the checkpoint.
+    fn recover(&self, epoch: u64, pages: u64) -> Result<()> {
+        let images = self
+            .journal
+            .roll_back(self.identity, epoch, pages, |page, image| {
+                self.device
+                    .write_at(self.offset(page), Buffer::padded(image), Purpose::Recovery)?;
+                Ok(())
+            })?;
+        assert!(images == 0 || pages > 0, "images are of pages of the checkpoint");
+        if images > 0 {
+            // Before the journal's places are used again.
+            self.device.sync(Purpose::Recovery)?;
+        }
+        Ok(())
+    }
+
+    /// Walks the free list of each segment.
+    fn read_free_lists(&self, superblock: &Superblock) -> Result<()> {
+        for (segment, (head, len)) in superblock.free.iter().enumerate() {
+            let mut pages = Vec::new();
+            let mut at = *head;
+            while let Some(page) = at {
+                // A page that is not in use is refused by its pin.
+                let content = self.pin_shared(page)?;
+                let next = read_free(&content)
+                    .ok_or_else(|| self.corrupt(page, "a free page", "another one on the free list"))?;
+                pages.push(page);
+                if pages.len() as u64 > *len {
+                    return Err(self.corrupt(page, format!("a free list of {len} pages"), "a longer one"));
+                }
+                at = next;
+            }
+            if pages.len() as u64 != *len {
+                let found = format!("one of {}", pages.len());
+                return Err(self.corrupt(head.unwrap_or(0), format!("a free list of {len} pages"), found));
+            }
+            pages.reverse();
+            let set = self.segments.lock().set_free(segment, pages);
+            set.map_err(|found| self.corrupt(head.unwrap_or(0), "a free list", found))?;
+        }
+        let listed: u64 = superblock.free.iter().map(|(_, len)| len).sum();
+        assert_eq!(
+            self.free_pages().len() as u64,
+            listed,
+            "every list was walked (PB7)"
+        );
+        Ok(())
+    }
+
+    /// Writes dirty pages, while others go on, so that the next checkpoint has less to write.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn write_dirty(&self) -> Result<()> {
+        self.writable()?;
+        let dirty: Vec<usize> = (0..self.frames.len())
+            .filter(|frame| self.frames[*frame].is_dirty.load(Ordering::Acquire))
+            .collect();
+        for some in dirty.chunks(WRITTEN_TOGETHER) {
+            let mut state = self.state.lock();
+            let is_free = |frame: &&usize| !state.is_written[**frame] && state.pages[**frame] != NO_PAGE;
+            let some: Vec<usize> = some.iter().filter(is_free).copied().collect();
+            let pins = self.begin_writing(&mut state, &some);
+            drop(state);
+            let written = {
+                let _writing = self.writing.read();
+                self.write_back(&some)
+            };
+            self.end_writing(&some, pins);
+            written?;
+        }
+        Ok(())
+    }
+
+    /// Makes all pages, and `meta`, the state that a crash leaves. No page is changed
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// As the device says. Unless it is a full disk, changes are refused from then on.
+    ///
+    /// # Panics
+    /// When `meta` has over 1024 bytes, or pages are changed meanwhile.
+    pub fn checkpoint(&self, meta: &[u8]) -> Result<()> {
+        assert!(meta.len() <= MOST_META, "what the owner keeps fits (PB6)");
+        self.writable()?;
+        self.settle_returned()?;
+        self.write_dirty()?;
+        // What evictors had begun is written once this is granted.
+        let alone = self.writing.write();
+        let is_dirty = self
+            .frames
+            .iter()
+            .any(|frame| frame.is_dirty.load(Ordering::Acquire));
+        if is_dirty {
+            // An evictor had begun to write it, and left it because a reader held the latch.
+            drop(alone);
+            self.write_dirty()?;
+            return self.checkpoint(meta);
+        }
+        let segments = self.segments.lock();
+        let epoch = self.epoch.load(Ordering::Acquire) + 1;
+        let superblock = Superblock {
+            page_bytes: self.options.page_bytes as u32,
+            identity: self.identity,
+            epoch,
+            high_water: segments.high_water(),
+            first_segment: segments.first(),
+            free: segments.heads(),
+            meta: meta.to_vec(),
+        };
+        let written = self.install(&superblock);
+        if let Err(error) = &written {
+            self.fail(error);
+            return written;
+        }
+        self.journal.restart(superblock.high_water);
+        self.epoch.store(epoch, Ordering::Release);
+        Ok(())
+    }
+
+    /// Makes a superblock durable, behind the pages that it is about.
+    fn install(&self, superblock: &Superblock) -> Result<()> {
+        self.device.sync(Purpose::Incorporate)?;
+        let place = place_of(superblock.epoch);
+        self.device
+            .write_at(place, Buffer::padded(&superblock.encode()), Purpose::Superblock)?;
+        self.device.sync(Purpose::Superblock)?;
+        Ok(())
+    }
+
+    /// Reads every page that was ever in use past the frames, and returns what is wrong, a
+    /// sentence each. Meant for a pool that was just opened or checkpointed.
+    ///
+    /// # Errors
+    /// As the device says. Damage is reported, not returned.
+    pub fn check_pages(&self) -> Result<Vec<String>> {
+        let pages = self.segments.lock().high_water();
+        let mut wrong = Vec::new();
+        for page in 0..pages {
+            let bytes = self
+                .device
+                .read_at(self.offset(page), self.options.page_bytes, Purpose::Check)?;
+            if let Err(error) = self.check(page, &bytes) {
+                wrong.push(error.to_string());
+            }
+        }
+        assert!(wrong.len() as u64 <= pages, "a page is wrong once");
+        Ok(wrong)
+    }
+}

@@ -1,0 +1,103 @@
+//! Makes frames free: dirty pages are written in batches, outside the buffer's mutex.
+
+use super::PageBuffer;
+use super::format::seal_page;
+use super::frame::Pin;
+use super::pool::{Pool, State};
+use crate::paged::error::Result;
+use alluvium_base::Purpose;
+use alluvium_device::{Batch, Buffer};
+use parking_lot::MutexGuard;
+use std::sync::atomic::Ordering;
+
+/// Most pages of one eviction: they share a sync of the journal.
+pub(super) const WRITTEN_TOGETHER: usize = 32;
+const _: () = assert!(WRITTEN_TOGETHER > 0, "an eviction writes a page");
+
+impl Pool {
+    /// Frees a frame, or writes dirty pages so that the next call can. Returns whether the
+    /// caller tries again at once; else every frame is pinned or being written, and it waits.
+    pub(super) fn make_space(&self, mut state: MutexGuard<'_, State>) -> Result<bool> {
+        let is_idle =
+            |state: &State, frame: usize| !self.frames[frame].is_pinned() && !state.is_written[frame];
+        let Some(first) = state.queues.victims(1, |frame| is_idle(&state, frame)).pop() else {
+            return Ok(false);
+        };
+        if !self.frames[first].is_dirty.load(Ordering::Acquire) {
+            assert!(!self.frames[first].is_pinned(), "a pinned page stays (PB2)");
+            state.detach(first);
+            return Ok(true);
+        }
+        self.writable()?;
+        let is_victim =
+            |frame: usize| is_idle(&state, frame) && self.frames[frame].is_dirty.load(Ordering::Acquire);
+        let victims = state.queues.victims(WRITTEN_TOGETHER, is_victim);
+        debug_assert!(victims.contains(&first), "the first victim is written");
+        let pins = self.begin_writing(&mut state, &victims);
+        drop(state);
+        // They may be pinned, and written to, from here on: who evicts them looks again (PB4).
+        let written = {
+            let _writing = self.writing.read();
+            self.write_back(&victims)
+        };
+        self.end_writing(&victims, pins);
+        written.map(|()| true)
+    }
+
+    /// Marks frames as being written, so that no other thread writes or evicts them meanwhile.
+    pub(super) fn begin_writing(&self, state: &mut State, frames: &[usize]) -> Vec<Pin<'_>> {
+        let mut pins = Vec::with_capacity(frames.len());
+        for &frame in frames {
+            assert!(!state.is_written[frame], "a page is written by one thread (PB4)");
+            state.is_written[frame] = true;
+            pins.push(Pin::new(&self.frames[frame], &self.waiters));
+        }
+        pins
+    }
+
+    pub(super) fn end_writing(&self, frames: &[usize], pins: Vec<Pin<'_>>) {
+        let mut state = self.state.lock();
+        for &frame in frames {
+            assert!(state.is_written[frame], "it was begun");
+            state.is_written[frame] = false;
+        }
+        drop(pins);
+        drop(state);
+        self.waiters.notify();
+    }
+
+    /// Writes those of the frames whose latch no writer holds. The caller holds `writing`,
+    /// and has begun to write the frames.
+    pub(super) fn write_back(&self, frames: &[usize]) -> Result<()> {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let mut copies: Vec<(usize, u64, Buffer)> = Vec::with_capacity(frames.len());
+        for &frame in frames {
+            // A waiting evictor could close a circle of latches: what is latched is left.
+            let Some(page) = self.frames[frame].latch.try_read() else {
+                continue;
+            };
+            // Taken back before the copy, under the latch: a later write sets it again (PB4).
+            if self.frames[frame].is_dirty.swap(false, Ordering::AcqRel) {
+                copies.push((frame, page.number, Buffer::padded(&page.bytes)));
+            }
+        }
+        let numbers: Vec<u64> = copies.iter().map(|(_, number, _)| *number).collect();
+        let mut written: Vec<usize> = copies.iter().map(|(frame, ..)| *frame).collect();
+        let result = self.keep_images(&numbers, epoch).and_then(|()| {
+            let mut batch = Batch::with_capacity(copies.len());
+            for (_, number, mut copy) in copies {
+                seal_page(&mut copy, number, self.identity, epoch + 1);
+                batch.write(self.offset(number), copy, Purpose::Incorporate);
+            }
+            self.writes.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            self.device.run(batch).map(drop).map_err(Into::into)
+        });
+        if let Err(error) = &result {
+            written
+                .drain(..)
+                .for_each(|frame| self.frames[frame].is_dirty.store(true, Ordering::Release));
+            self.fail(error);
+        }
+        result
+    }
+}

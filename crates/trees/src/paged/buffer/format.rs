@@ -1,0 +1,354 @@
+//! The bytes of a file of pages and of its journal, version 1. All integers little-endian.
+//!
+//! The file: two superblocks of 4096 bytes, of which that with the higher epoch counts, then
+//! pages.
+//!
+//! A superblock:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     8  checksum of what follows
+//!      8     8  "ALVPAGES"
+//!     16     4  version, 1
+//!     20     4  bytes of a page
+//!     24    16  identity of the store
+//!     40     8  epoch: the number of the checkpoint
+//!     48     8  pages that are in use or on a free list
+//!     56     8  pages of the first segment
+//!     64     4  segments
+//!     68     4  m: bytes of what the owner of the pages keeps here
+//!     72        of each segment: the first page of its free list plus 1 (8), 0 for none;
+//!               the list's length (8)
+//!               m bytes
+//!               zeros
+//! ```
+//!
+//! A page, and behind it what its owner keeps there:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     8  checksum of what follows, under the page's number
+//!      8    16  identity of the store
+//!     24     8  the page's number
+//!     32     8  epoch in which it was written: one more than that of the last checkpoint
+//!     40        of the owner; of a free page: 255, and the next free page plus 1 (8), 0 for none
+//! ```
+//!
+//! A record of the journal, at a multiple of a page and a block:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     8  checksum of what follows up to the end of the image, under the place of the record
+//!      8    16  identity of the store
+//!     24     8  epoch of the checkpoint to which the image belongs
+//!     32     8  the page's number
+//!     40   472  zeros
+//!    512        the page as that checkpoint has it
+//! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::checksum::seeded;
+
+pub(super) const VERSION: u32 = 1;
+const MAGIC: u64 = u64::from_le_bytes(*b"ALVPAGES");
+/// Bytes of a superblock.
+pub(super) const SUPERBLOCK: usize = 4096;
+/// Bytes of a page that are not its owner's.
+pub const PAGE_HEADER: usize = 40;
+/// Bytes of a record of the journal before the image.
+pub(super) const RECORD_HEADER: usize = 512;
+/// Most bytes that the owner of the pages keeps in a superblock.
+pub(super) const MOST_META: usize = 1024;
+const FIXED: usize = 72;
+/// The first byte of a free page's content.
+const FREE: u8 = 255;
+/// The seed of a superblock's checksum: no page and no record has this number.
+const SUPERBLOCK_SEED: u64 = u64::MAX;
+const _: () = assert!(
+    FIXED + 16 * super::segments::MOST_SEGMENTS + MOST_META <= SUPERBLOCK,
+    "every superblock fits"
+);
+
+/// What a superblock says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Superblock {
+    pub(super) page_bytes: u32,
+    pub(super) identity: u128,
+    pub(super) epoch: u64,
+    pub(super) high_water: u64,
+    pub(super) first_segment: u64,
+    /// Of each segment: the head of its free list and the list's length.
+    pub(super) free: Vec<(Option<u64>, u64)>,
+    pub(super) meta: Vec<u8>,
+}
+
+/// Why bytes are no superblock.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Wrong(String),
+    Newer(u32),
+}
+
+impl From<Truncated> for Refusal {
+    fn from(cut: Truncated) -> Refusal {
+        Refusal::Wrong(cut.to_string())
+    }
+}
+
+impl Superblock {
+    /// Returns its bytes.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        assert!(self.meta.len() <= MOST_META, "what the owner keeps fits (PB6)");
+        let mut body = Vec::with_capacity(SUPERBLOCK);
+        let mut writer = Writer::new(&mut body);
+        writer
+            .u64(MAGIC)
+            .u32(VERSION)
+            .u32(self.page_bytes)
+            .u128(self.identity);
+        writer
+            .u64(self.epoch)
+            .u64(self.high_water)
+            .u64(self.first_segment);
+        writer.u32(self.free.len() as u32).u32(self.meta.len() as u32);
+        for (head, len) in &self.free {
+            writer.u64(head.map_or(0, |head| head + 1)).u64(*len);
+        }
+        writer.bytes(&self.meta);
+        body.resize(SUPERBLOCK - 8, 0);
+        let mut out = Vec::with_capacity(SUPERBLOCK);
+        Writer::new(&mut out)
+            .u64(seeded(SUPERBLOCK_SEED, &body))
+            .bytes(&body);
+        assert_eq!(out.len(), SUPERBLOCK, "a superblock has its size");
+        out
+    }
+
+    /// Reads one.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Superblock, Refusal> {
+        let mut reader = Reader::new(bytes);
+        let sum = reader.u64()?;
+        let body = bytes.get(8..SUPERBLOCK).unwrap_or_default();
+        if body.is_empty() || seeded(SUPERBLOCK_SEED, body) != sum {
+            return Err(Refusal::Wrong("a wrong checksum".to_owned()));
+        }
+        if reader.u64()? != MAGIC {
+            return Err(Refusal::Wrong("another kind of file".to_owned()));
+        }
+        let version = reader.u32()?;
+        if version != VERSION {
+            return Err(Refusal::Newer(version));
+        }
+        let page_bytes = reader.u32()?;
+        let identity = reader.u128()?;
+        let (epoch, high_water, first_segment) = (reader.u64()?, reader.u64()?, reader.u64()?);
+        let (segments, meta) = (reader.u32()? as usize, reader.u32()? as usize);
+        if segments > super::segments::MOST_SEGMENTS || meta > MOST_META {
+            return Err(Refusal::Wrong(format!("{segments} segments and {meta} bytes")));
+        }
+        let mut free = Vec::with_capacity(segments);
+        for _ in 0..segments {
+            free.push((reader.u64()?.checked_sub(1), reader.u64()?));
+        }
+        let meta = reader.take(meta)?.to_vec();
+        Ok(Superblock {
+            page_bytes,
+            identity,
+            epoch,
+            high_water,
+            first_segment,
+            free,
+            meta,
+        })
+    }
+}
+
+/// What is wrong with a page.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum PageFault {
+    Damaged { expected: String, found: String },
+    Foreign(u128),
+}
+
+fn put(page: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(place) = page.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+}
+
+fn u64_at(page: &[u8], at: usize) -> u64 {
+    let bytes = page.get(at..).and_then(|rest| rest.first_chunk());
+    bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+fn u128_at(page: &[u8], at: usize) -> u128 {
+    let bytes = page.get(at..).and_then(|rest| rest.first_chunk());
+    bytes.map_or(0, |bytes| u128::from_le_bytes(*bytes))
+}
+
+/// Writes the header of a page, with the checksum of all of it.
+pub(super) fn seal_page(page: &mut [u8], number: u64, identity: u128, epoch: u64) {
+    assert!(page.len() > PAGE_HEADER, "a page has content");
+    put(page, 8, &identity.to_le_bytes());
+    put(page, 24, &number.to_le_bytes());
+    put(page, 32, &epoch.to_le_bytes());
+    let sum = seeded(number, page.get(8..).unwrap_or_default());
+    put(page, 0, &sum.to_le_bytes());
+}
+
+/// Checks a page that was read (PB5): checksum, store, number, and that no later epoch wrote
+/// it.
+pub(super) fn check_page(page: &[u8], number: u64, identity: u128, newest: u64) -> Result<(), PageFault> {
+    let (stored, sum) = (u64_at(page, 0), seeded(number, page.get(8..).unwrap_or_default()));
+    let damaged = |expected: String, found: String| Err(PageFault::Damaged { expected, found });
+    if stored != sum {
+        return damaged(format!("the checksum {stored:016x}"), format!("{sum:016x}"));
+    }
+    let found = u128_at(page, 8);
+    if found != identity {
+        return Err(PageFault::Foreign(found));
+    }
+    if u64_at(page, 24) != number {
+        return damaged(format!("page {number}"), format!("page {}", u64_at(page, 24)));
+    }
+    let epoch = u64_at(page, 32);
+    if epoch > newest {
+        return damaged(format!("an epoch up to {newest}"), format!("epoch {epoch}"));
+    }
+    Ok(())
+}
+
+/// Makes the content of a page that of a free one; `next` follows in the list.
+pub(super) fn write_free(content: &mut [u8], next: Option<u64>) {
+    put(content, 0, &[FREE]);
+    put(content, 1, &next.map_or(0, |next| next + 1).to_le_bytes());
+    assert!(read_free(content) == Some(next), "a free page reads as one");
+}
+
+/// Returns which page follows in the free list, if the content is that of a free page.
+pub(super) fn read_free(content: &[u8]) -> Option<Option<u64>> {
+    (content.first() == Some(&FREE)).then(|| u64_at(content, 1).checked_sub(1))
+}
+
+/// Writes the header of a journal's record, behind which the image stands; `index` is its
+/// place.
+pub(super) fn seal_record(record: &mut [u8], index: u64, identity: u128, epoch: u64, page: u64) {
+    assert!(record.len() > RECORD_HEADER, "a record has an image");
+    put(record, 8, &identity.to_le_bytes());
+    put(record, 24, &epoch.to_le_bytes());
+    put(record, 32, &page.to_le_bytes());
+    let sum = seeded(index, record.get(8..).unwrap_or_default());
+    put(record, 0, &sum.to_le_bytes());
+}
+
+/// Returns the page's number and the image of a record, if it is one of this store and
+/// checkpoint.
+pub(super) fn open_record(record: &[u8], index: u64, identity: u128, epoch: u64) -> Option<(u64, &[u8])> {
+    let sum = seeded(index, record.get(8..)?);
+    let genuine = u64_at(record, 0) == sum && u128_at(record, 8) == identity && u64_at(record, 24) == epoch;
+    genuine.then_some((u64_at(record, 32), record.get(RECORD_HEADER..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_base::checksum;
+
+    fn superblock() -> Superblock {
+        Superblock {
+            page_bytes: 16384,
+            identity: 0x0102,
+            epoch: 7,
+            high_water: 90,
+            first_segment: 64,
+            free: vec![(Some(3), 2), (None, 0)],
+            meta: b"root".to_vec(),
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        let bytes = superblock().encode();
+        let mut sums = vec![checksum(&bytes)];
+        let mut page = vec![0; 512];
+        write_free(&mut page[PAGE_HEADER..], Some(4));
+        seal_page(&mut page, 9, 0x0102, 8);
+        sums.push(checksum(&page));
+        let mut record = vec![0; 1024];
+        record[RECORD_HEADER..].copy_from_slice(&page);
+        seal_record(&mut record, 2, 0x0102, 7, 9);
+        sums.push(checksum(&record));
+        let expected = [
+            0x7b80_d6cc_0364_33fd,
+            0x092d_4b8d_415d_a067,
+            0x12f3_e578_a265_e768,
+        ];
+        assert_eq!(sums, expected, "superblock, page, record");
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
+        let mut page = vec![0; 512];
+        write_free(&mut page[PAGE_HEADER..], None);
+        seal_page(&mut page, 9, 5, 8);
+        assert_eq!(check_page(&page, 9, 5, 8), Ok(()));
+        assert_eq!(read_free(&page[PAGE_HEADER..]), Some(None));
+        assert_eq!(read_free(&[1, 0]), None);
+    }
+
+    #[test]
+    fn no_flipped_bit_passes() {
+        let bytes = superblock().encode();
+        for at in 0..FIXED + 40 {
+            let mut wrong = bytes.clone();
+            wrong[at] ^= 1;
+            assert!(Superblock::decode(&wrong).is_err(), "{at}");
+        }
+        let mut page = vec![0; 512];
+        seal_page(&mut page, 9, 5, 8);
+        for at in 0..512 {
+            let mut wrong = page.clone();
+            wrong[at] ^= 16;
+            assert!(check_page(&wrong, 9, 5, 8).is_err(), "{at}");
+        }
+    }
+
+    #[test]
+    fn pages_of_another_place_store_or_future_are_refused() {
+        let mut page = vec![0; 512];
+        seal_page(&mut page, 9, 5, 8);
+        assert!(matches!(
+            check_page(&page, 10, 5, 8),
+            Err(PageFault::Damaged { .. })
+        ));
+        assert_eq!(check_page(&page, 9, 6, 8), Err(PageFault::Foreign(5)));
+        assert!(matches!(
+            check_page(&page, 9, 5, 7),
+            Err(PageFault::Damaged { .. })
+        ));
+    }
+
+    #[test]
+    fn records_of_another_place_store_or_checkpoint_are_refused() {
+        let mut record = vec![0; 1024];
+        seal_record(&mut record, 2, 5, 7, 9);
+        assert_eq!(open_record(&record, 2, 5, 7).map(|(page, _)| page), Some(9));
+        assert!(open_record(&record, 3, 5, 7).is_none());
+        assert!(open_record(&record, 2, 6, 7).is_none());
+        assert!(open_record(&record, 2, 5, 8).is_none());
+        record[600] = 1;
+        assert!(open_record(&record, 2, 5, 7).is_none());
+    }
+
+    #[test]
+    fn a_newer_version_and_short_bytes_are_told() {
+        let mut bytes = superblock().encode();
+        bytes[16] = 2;
+        let sum = seeded(SUPERBLOCK_SEED, &bytes[8..]);
+        bytes[..8].copy_from_slice(&sum.to_le_bytes());
+        assert_eq!(Superblock::decode(&bytes), Err(Refusal::Newer(2)));
+        assert!(matches!(Superblock::decode(&bytes[..70]), Err(Refusal::Wrong(_))));
+    }
+}

@@ -1,0 +1,98 @@
+//! Pages in memory, pinned and latched: over a file, or all of them in memory.
+//!
+//! *Knows*: which page is in which frame, who uses it, which is evicted next; where pages are
+//! in the file; how a checkpoint of all pages survives what is written over it.
+//!
+//! *Does not know*: what pages hold (`node`), which of them form a tree.
+//!
+//! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `arena.rs` (everything in memory: the
+//! thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`, `pool.rs` (pins),
+//! `evict.rs`, `journal.rs`, `checkpoint.rs`.
+//!
+//! Pages are written in place. A crash must not lose the checkpoint that they belong to, so the
+//! old image of a page goes to a journal, and is synced there, before the page is first
+//! overwritten after a checkpoint. Opening a file writes the images back: what is left is the
+//! checkpoint, in which no page is torn, and the owner repeats what its own log has since.
+//! Three reasons speak for old images rather than a log of changes. First, the store above logs
+//! its commits already, so that a second log of them would double what is written. Second,
+//! pages may be evicted at any moment, so that data can exceed memory between checkpoints.
+//! Third, pages that are new since the checkpoint, most of them during a load, need no image at
+//! all.
+//!
+//! Invariants:
+//!
+//! - **PB1** A page is in one frame at most.
+//! - **PB2** A pinned page stays in its frame. Pins rise under the buffer's mutex only.
+//! - **PB3** The buffer's mutex is not held during I/O.
+//! - **PB4** A page that was evicted dirty is on the device before it can be read again. Who
+//!   evicts looks again after writing: a page that was pinned or written meanwhile stays.
+//! - **PB5** A page is used only after its checksum, store, number and content were checked.
+//! - **PB6** A page that the last checkpoint has is overwritten only after its image was synced
+//!   in the journal.
+//! - **PB7** A page is in use, on one free list, or was never used.
+
+mod arena;
+mod checkpoint;
+mod evict;
+mod format;
+mod frame;
+mod journal;
+mod pool;
+mod queue;
+mod segments;
+#[cfg(test)]
+mod tests;
+
+pub use arena::Arena;
+pub use format::PAGE_HEADER;
+pub use frame::{Exclusive, Shared};
+pub use pool::{Pool, PoolOptions, PoolStatistics, Validate};
+pub use queue::QueuePolicy;
+pub use segments::FIRST_SEGMENT;
+
+use super::error::Result;
+
+/// Pages by number, pinned and latched while they are used.
+pub trait PageBuffer: Send + Sync + 'static {
+    /// Pins a page and latches it for reading.
+    ///
+    /// # Errors
+    /// As the device says; damage; every frame pinned.
+    fn pin_shared(&self, page: u64) -> Result<Shared<'_>>;
+
+    /// Pins a page and latches it for writing.
+    ///
+    /// # Errors
+    /// As [`PageBuffer::pin_shared`].
+    fn pin_exclusive(&self, page: u64) -> Result<Exclusive<'_>>;
+
+    /// Returns a page that is not in use, filled with zeros.
+    ///
+    /// # Errors
+    /// A full disk, with nothing changed; every frame pinned.
+    fn allocate(&self) -> Result<Exclusive<'_>>;
+
+    /// Takes a page back that nothing leads to any more.
+    fn free(&self, page: Exclusive<'_>);
+
+    /// Makes sure that `pages` can be allocated without the file growing.
+    ///
+    /// # Errors
+    /// A full disk, with nothing changed.
+    fn reserve(&self, pages: u64) -> Result<()>;
+
+    /// Returns how many bytes of a page are its owner's.
+    fn content_bytes(&self) -> usize;
+
+    /// Returns how many frames there are, none where memory has no limit.
+    fn frames(&self) -> Option<usize>;
+
+    /// Refuses every later change, because of a failure in the middle of one.
+    fn poison(&self, cause: &str);
+
+    /// Returns whether changes are taken.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](super::Error::Poisoned).
+    fn writable(&self) -> Result<()>;
+}

@@ -1,0 +1,486 @@
+//! A page buffer over a file: who gets which frame (thesis, section 5.3).
+
+use super::PageBuffer;
+use super::format::{PAGE_HEADER, PageFault, check_page, write_free};
+use super::frame::{Exclusive, Frame, NO_PAGE, Page, Pin, Shared, Waiters};
+use super::journal::Journal;
+use super::queue::{QueuePolicy, Queues};
+use super::segments::Segments;
+use crate::paged::error::{Error, Result};
+use alluvium_base::Purpose;
+use alluvium_device::{BLOCK, Batch, Buffer, Device};
+use parking_lot::{Mutex, RwLock};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The least number of frames of a pool: what one descent pins, with a page that is being
+/// split.
+const LEAST_FRAMES: usize = 8;
+/// How long one wait for a frame takes at most, in milliseconds.
+const WAIT_MS: u64 = 5;
+/// Where the pages begin in their file.
+pub(super) const FIRST_PAGE: u64 = 2 * super::format::SUPERBLOCK as u64;
+const _: () = assert!(FIRST_PAGE.is_multiple_of(BLOCK), "pages are read directly");
+const NO_FRAME: u32 = u32::MAX;
+
+/// What says whether the content of a page is one that its owner writes; the reason why not.
+pub type Validate = dyn Fn(&[u8]) -> std::result::Result<(), String> + Send + Sync;
+
+/// How a pool is made.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolOptions {
+    /// Bytes of a page: a power of two of 512 up to 64 KiB.
+    pub page_bytes: usize,
+    /// Bytes of memory for pages.
+    pub memory_bytes: usize,
+    /// Which pages are evicted first.
+    pub policy: QueuePolicy,
+    /// How often a thread waits some milliseconds for a frame while all are pinned.
+    pub waits: u32,
+}
+
+impl Default for PoolOptions {
+    fn default() -> PoolOptions {
+        PoolOptions {
+            page_bytes: 16 << 10,
+            memory_bytes: 64 << 20,
+            policy: QueuePolicy::Quarter,
+            waits: 400,
+        }
+    }
+}
+
+/// What a pool has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolStatistics {
+    /// Pins of pages that were in memory.
+    pub hits: u64,
+    /// Pages that were read.
+    pub reads: u64,
+    /// Pages that were written.
+    pub writes: u64,
+    /// Old images that went to the journal.
+    pub images: u64,
+    /// Pages in use or free.
+    pub pages: u64,
+    /// Pages that are free.
+    pub free: u64,
+}
+
+/// Which page is in which frame, under the buffer's mutex.
+#[derive(Debug)]
+pub(super) struct State {
+    /// Of each page its frame.
+    table: Vec<u32>,
+    /// Of each frame its page.
+    pub(super) pages: Vec<u64>,
+    /// Of each frame whether it is being written.
+    pub(super) is_written: Vec<bool>,
+    /// Frames without a page. One that a failed read left may be pinned still.
+    free: Vec<u32>,
+    pub(super) queues: Queues,
+    hits: u64,
+}
+
+impl State {
+    fn frame_of(&self, page: u64) -> Option<usize> {
+        let frame = *self.table.get(usize::try_from(page).ok()?)?;
+        (frame != NO_FRAME).then_some(frame as usize)
+    }
+
+    fn install(&mut self, page: u64, frame: usize) {
+        let at = page as usize;
+        if at >= self.table.len() {
+            self.table.resize((at + 1).next_multiple_of(1024), NO_FRAME);
+        }
+        assert!(self.table[at] == NO_FRAME, "page {page} is in one frame (PB1)");
+        self.table[at] = frame as u32;
+        self.pages[frame] = page;
+        self.queues.touch(frame);
+    }
+
+    /// Frees the frame of a page.
+    pub(super) fn detach(&mut self, frame: usize) {
+        let page = std::mem::replace(&mut self.pages[frame], NO_PAGE);
+        assert!(self.frame_of(page) == Some(frame), "a frame has one page (PB1)");
+        self.table[page as usize] = NO_FRAME;
+        self.queues.remove(frame);
+        self.free.push(frame as u32);
+    }
+}
+
+/// Pages of a file, of which as many are in memory as the budget allows.
+///
+/// Hits take the buffer's mutex for the table and the queues; reads and writes happen outside
+/// of it (PB3). A thread that needs a frame while all are pinned waits a bounded time, then
+/// gets an error.
+pub struct Pool {
+    pub(super) device: Arc<dyn Device>,
+    pub(super) journal: Journal,
+    pub(super) identity: u128,
+    pub(super) options: PoolOptions,
+    pub(super) frames: Box<[Frame]>,
+    pub(super) state: Mutex<State>,
+    pub(super) waiters: Waiters,
+    pub(super) segments: Mutex<Segments>,
+    /// The epoch of the last checkpoint.
+    pub(super) epoch: AtomicU64,
+    /// Shared by those who write pages; alone, while a checkpoint becomes the durable one.
+    pub(super) writing: RwLock<()>,
+    validate: Arc<Validate>,
+    poison: OnceLock<String>,
+    reads: AtomicU64,
+    pub(super) writes: AtomicU64,
+}
+
+/// A frame that was pinned for a page.
+enum Found<'b> {
+    /// The page is in it, or another thread reads it.
+    There(Pin<'b>),
+    /// It is empty, and latched to be filled.
+    Empty(Exclusive<'b>),
+}
+
+/// Returns whether a page may have this size.
+pub(super) fn check_page_bytes(page_bytes: usize) -> Result<()> {
+    if page_bytes.is_power_of_two() && (512..=64 << 10).contains(&page_bytes) {
+        return Ok(());
+    }
+    Err(Error::BadOption {
+        option: "page_bytes",
+        why: format!("{page_bytes} is not a power of two from 512 to 65536"),
+    })
+}
+
+impl Pool {
+    /// What `create` and `open` have in common.
+    pub(super) fn over(
+        device: Arc<dyn Device>,
+        journal: Journal,
+        identity: u128,
+        options: PoolOptions,
+        segments: Segments,
+        epoch: u64,
+        validate: Arc<Validate>,
+    ) -> Result<Pool> {
+        check_page_bytes(options.page_bytes)?;
+        let frames = options.memory_bytes / options.page_bytes;
+        if frames < LEAST_FRAMES || frames >= NO_FRAME as usize {
+            let why = format!("{frames} pages fit into memory, at least {LEAST_FRAMES} must");
+            return Err(Error::BadOption {
+                option: "memory_bytes",
+                why,
+            });
+        }
+        let state = State {
+            table: Vec::new(),
+            pages: vec![NO_PAGE; frames],
+            is_written: vec![false; frames],
+            free: (0..frames as u32).rev().collect(),
+            queues: Queues::new(frames, options.policy),
+            hits: 0,
+        };
+        Ok(Pool {
+            device,
+            journal,
+            identity,
+            options,
+            frames: (0..frames)
+                .map(|_| Frame::new(options.page_bytes, NO_PAGE))
+                .collect(),
+            state: Mutex::new(state),
+            waiters: Waiters::default(),
+            segments: Mutex::new(segments),
+            epoch: AtomicU64::new(epoch),
+            writing: RwLock::new(()),
+            validate,
+            poison: OnceLock::new(),
+            reads: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns what was counted.
+    #[must_use]
+    pub fn statistics(&self) -> PoolStatistics {
+        let segments = self.segments.lock();
+        let (pages, free) = (segments.high_water(), segments.free_pages().len() as u64);
+        assert!(free <= pages, "free pages were in use before (PB7)");
+        PoolStatistics {
+            hits: self.state.lock().hits,
+            reads: self.reads.load(Ordering::Relaxed),
+            writes: self.writes.load(Ordering::Relaxed),
+            images: self.journal.images(),
+            pages,
+            free,
+        }
+    }
+
+    /// Returns how many frames are pinned.
+    #[must_use]
+    pub fn pinned(&self) -> usize {
+        self.frames.iter().filter(|frame| frame.is_pinned()).count()
+    }
+
+    /// Returns the numbers of the free pages, sorted.
+    #[must_use]
+    pub fn free_pages(&self) -> Vec<u64> {
+        self.segments.lock().free_pages()
+    }
+
+    /// Returns the identity of the store that the pages belong to.
+    #[must_use]
+    pub fn identity(&self) -> u128 {
+        self.identity
+    }
+
+    pub(super) fn offset(&self, page: u64) -> u64 {
+        assert!(page != NO_PAGE, "the page has a number");
+        FIRST_PAGE + page * self.options.page_bytes as u64
+    }
+
+    pub(super) fn corrupt(&self, page: u64, expected: impl Into<String>, found: impl Into<String>) -> Error {
+        Error::Corrupt {
+            file: self.device.name().to_owned(),
+            page,
+            offset: FIRST_PAGE.saturating_add(page.saturating_mul(self.options.page_bytes as u64)),
+            expected: expected.into(),
+            found: found.into(),
+        }
+    }
+
+    /// Pins the frame of a page, or an empty one for it, whose latch is held then.
+    fn find(&self, page: u64) -> Result<Found<'_>> {
+        let mut waits = 0;
+        loop {
+            let mut state = self.state.lock();
+            if let Some(frame) = state.frame_of(page) {
+                state.hits += 1;
+                state.queues.touch(frame);
+                return Ok(Found::There(Pin::new(&self.frames[frame], &self.waiters)));
+            }
+            let is_idle = |frame: &u32| !self.frames[*frame as usize].is_pinned();
+            if let Some(at) = state.free.iter().rposition(is_idle) {
+                let number = state.free.swap_remove(at) as usize;
+                state.install(page, number);
+                let frame = &self.frames[number];
+                let pin = Pin::new(frame, &self.waiters);
+                // The frame had no pin: nothing holds its latch. Who comes next waits for it.
+                let latched = frame.latch.try_write();
+                let latched = latched.expect("a frame without a pin is not latched (PB2)");
+                return Ok(Found::Empty(Exclusive::new(latched, pin)));
+            }
+            if !self.make_space(state)? {
+                waits += 1;
+                if waits > self.options.waits {
+                    return Err(Error::AllPinned {
+                        frames: self.frames.len(),
+                    });
+                }
+                self.waiters.wait(Duration::from_millis(WAIT_MS));
+            }
+        }
+    }
+
+    /// Pins a page, and reads it if it is not in memory. Who waits for another thread's read
+    /// looks at the page's number: the read may have failed.
+    fn fetch(&self, page: u64) -> Result<Found<'_>> {
+        let found = self.find(page)?;
+        let Found::Empty(mut empty) = found else {
+            return Ok(found);
+        };
+        if let Err(error) = self.read(page, empty.page_mut()) {
+            empty.page_mut().number = NO_PAGE;
+            self.forget(page);
+            return Err(error);
+        }
+        Ok(Found::Empty(empty))
+    }
+
+    /// Takes a page out of the table whose read failed.
+    fn forget(&self, page: u64) {
+        let mut state = self.state.lock();
+        let frame = state.frame_of(page);
+        assert!(frame.is_some(), "a page that is read has a frame (PB1)");
+        if let Some(frame) = frame {
+            state.detach(frame);
+        }
+    }
+
+    /// Reads a page and checks it (PB5).
+    fn read(&self, page: u64, into: &mut Page) -> Result<()> {
+        let high_water = self.segments.lock().high_water();
+        if page >= high_water {
+            return Err(self.corrupt(page, format!("a page below {high_water}"), "a pointer to it"));
+        }
+        self.reads.fetch_add(1, Ordering::Relaxed);
+        let buffer = std::mem::replace(&mut into.bytes, Buffer::zeroed(BLOCK as usize));
+        let mut batch = Batch::with_capacity(1);
+        batch.read(self.offset(page), buffer, Purpose::Lookup);
+        let outcome = self.device.perform(batch).pop();
+        let outcome = outcome.expect("a batch of one request has one outcome");
+        if let Some(buffer) = outcome.buffer {
+            into.bytes = buffer;
+        }
+        outcome.result?;
+        assert_eq!(
+            into.bytes.len(),
+            self.options.page_bytes,
+            "a frame has a page's bytes"
+        );
+        self.check(page, &into.bytes)?;
+        into.number = page;
+        Ok(())
+    }
+
+    /// Checks a page that was read (PB5).
+    pub(super) fn check(&self, page: u64, bytes: &[u8]) -> Result<()> {
+        let newest = self.epoch.load(Ordering::Acquire) + 1;
+        match check_page(bytes, page, self.identity, newest) {
+            Ok(()) => {}
+            Err(PageFault::Damaged { expected, found }) => return Err(self.corrupt(page, expected, found)),
+            Err(PageFault::Foreign(found)) => {
+                return Err(Error::Foreign {
+                    file: self.device.name().to_owned(),
+                    page,
+                    expected: self.identity,
+                    found,
+                });
+            }
+        }
+        let content = bytes.get(PAGE_HEADER..).unwrap_or_default();
+        (self.validate)(content).map_err(|found| self.corrupt(page, "a page of a tree", found))
+    }
+
+    fn number_of(&self, segments: &mut Segments) -> Result<u64> {
+        loop {
+            if let Some(page) = segments.take() {
+                return Ok(page);
+            }
+            self.grow(segments)?;
+        }
+    }
+
+    fn grow(&self, segments: &mut Segments) -> Result<()> {
+        let end = segments.grown()?;
+        self.device
+            .grow(FIRST_PAGE + end * self.options.page_bytes as u64)?;
+        segments.add(end);
+        Ok(())
+    }
+
+    /// Latches an empty frame, or that of a free page, for a page that is allocated.
+    fn claim(&self, number: u64) -> Result<Exclusive<'_>> {
+        let mut page = match self.find(number)? {
+            Found::Empty(empty) => empty,
+            Found::There(pin) => {
+                let frame = pin.frame;
+                Exclusive::new(frame.latch.write(), pin)
+            }
+        };
+        page.page_mut().number = number;
+        page.fill(0);
+        Ok(page)
+    }
+
+    /// Puts pages on the free lists whose allocation failed half-way.
+    pub(super) fn settle_returned(&self) -> Result<()> {
+        loop {
+            let Some(number) = self.segments.lock().take_returned() else {
+                return Ok(());
+            };
+            match self.claim(number) {
+                Ok(page) => self.free(page),
+                Err(error) => {
+                    self.segments.lock().give_up(number);
+                    return Err(error);
+                }
+            }
+        }
+    }
+}
+
+impl PageBuffer for Pool {
+    fn pin_shared(&self, page: u64) -> Result<Shared<'_>> {
+        loop {
+            match self.fetch(page)? {
+                Found::There(pin) => {
+                    let frame = pin.frame;
+                    let latched = frame.latch.read();
+                    if latched.number == page {
+                        return Ok(Shared::new(latched, pin));
+                    }
+                }
+                Found::Empty(filled) => return Ok(filled.downgrade()),
+            }
+        }
+    }
+
+    fn pin_exclusive(&self, page: u64) -> Result<Exclusive<'_>> {
+        loop {
+            match self.fetch(page)? {
+                Found::There(pin) => {
+                    let frame = pin.frame;
+                    let latched = frame.latch.write();
+                    if latched.number == page {
+                        return Ok(Exclusive::new(latched, pin));
+                    }
+                }
+                Found::Empty(filled) => return Ok(filled),
+            }
+        }
+    }
+
+    fn allocate(&self) -> Result<Exclusive<'_>> {
+        self.writable()?;
+        let number = self.number_of(&mut self.segments.lock())?;
+        self.claim(number)
+            .inspect_err(|_| self.segments.lock().give_up(number))
+    }
+
+    fn free(&self, mut page: Exclusive<'_>) {
+        let mut segments = self.segments.lock();
+        let next = segments.give_back(page.number());
+        assert!(next != Some(page.number()), "a page is given back once (PB7)");
+        // The latch is held until the content says so: who allocates the page waits for it.
+        write_free(&mut page, next);
+    }
+
+    fn reserve(&self, pages: u64) -> Result<()> {
+        self.writable()?;
+        let mut segments = self.segments.lock();
+        while segments.spare() < pages {
+            self.grow(&mut segments)?;
+        }
+        Ok(())
+    }
+
+    fn content_bytes(&self) -> usize {
+        self.options.page_bytes - PAGE_HEADER
+    }
+
+    fn frames(&self) -> Option<usize> {
+        Some(self.frames.len())
+    }
+
+    fn poison(&self, cause: &str) {
+        self.poison.get_or_init(|| cause.to_owned());
+    }
+
+    fn writable(&self) -> Result<()> {
+        let cause = self.poison.get();
+        cause.map_or(Ok(()), |cause| Err(Error::Poisoned { cause: cause.clone() }))
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pool")
+            .field("file", &self.device.name())
+            .field("frames", &self.frames.len())
+            .field("epoch", &self.epoch)
+            .finish_non_exhaustive()
+    }
+}

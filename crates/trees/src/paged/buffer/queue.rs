@@ -1,0 +1,226 @@
+//! Which frame is evicted next: the thesis's simplified 2Q (section 5.3, listings 5.1 and 5.2).
+
+/// No frame.
+const NONE: u32 = u32::MAX;
+
+/// Which of the two queues gives the next victim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueuePolicy {
+    /// The FIFO queue while it has an unpinned frame, as in the thesis. When all frames have
+    /// been touched twice, each new page is evicted before it can be touched again.
+    #[default]
+    Fifo,
+    /// The FIFO queue while it has a quarter of all frames, else the LRU queue: Kin of the full
+    /// 2Q.
+    Quarter,
+}
+
+/// The queue that a frame is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Neither,
+    Fifo,
+    Lru,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    next: u32,
+    previous: u32,
+    which: Which,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    first: u32,
+    last: u32,
+    len: usize,
+}
+
+const EMPTY: List = List {
+    first: NONE,
+    last: NONE,
+    len: 0,
+};
+
+/// Both queues, as lists through the numbers of frames: every operation but the search for a
+/// victim takes constant time.
+#[derive(Debug)]
+pub(super) struct Queues {
+    nodes: Vec<Node>,
+    fifo: List,
+    lru: List,
+    policy: QueuePolicy,
+}
+
+impl Queues {
+    pub(super) fn new(frames: usize, policy: QueuePolicy) -> Queues {
+        assert!(frames < NONE as usize, "frames are numbered");
+        let node = Node {
+            next: NONE,
+            previous: NONE,
+            which: Which::Neither,
+        };
+        Queues {
+            nodes: vec![node; frames],
+            fifo: EMPTY,
+            lru: EMPTY,
+            policy,
+        }
+    }
+
+    /// Notes a reference to a frame: the first puts it behind the FIFO queue, each later one
+    /// behind the LRU queue.
+    pub(super) fn touch(&mut self, frame: usize) {
+        match self.nodes[frame].which {
+            Which::Neither => self.push(frame, Which::Fifo),
+            Which::Lru if self.lru.last as usize == frame => {}
+            Which::Fifo | Which::Lru => {
+                self.remove(frame);
+                self.push(frame, Which::Lru);
+            }
+        }
+    }
+
+    /// Takes a frame out of its queue.
+    pub(super) fn remove(&mut self, frame: usize) {
+        let node = self.nodes[frame];
+        let list = match node.which {
+            Which::Neither => return,
+            Which::Fifo => &mut self.fifo,
+            Which::Lru => &mut self.lru,
+        };
+        assert!(list.len > 0, "a frame in a queue is counted");
+        list.len -= 1;
+        match node.previous {
+            NONE => list.first = node.next,
+            previous => self.nodes[previous as usize].next = node.next,
+        }
+        match node.next {
+            NONE => list.last = node.previous,
+            next => self.nodes[next as usize].previous = node.previous,
+        }
+        self.nodes[frame].which = Which::Neither;
+    }
+
+    fn push(&mut self, frame: usize, which: Which) {
+        assert!(
+            self.nodes[frame].which == Which::Neither,
+            "a frame is in one queue"
+        );
+        let list = match which {
+            Which::Lru => &mut self.lru,
+            Which::Fifo | Which::Neither => &mut self.fifo,
+        };
+        let previous = std::mem::replace(&mut list.last, frame as u32);
+        list.len += 1;
+        if previous == NONE {
+            list.first = frame as u32;
+        } else {
+            self.nodes[previous as usize].next = frame as u32;
+        }
+        self.nodes[frame] = Node {
+            next: NONE,
+            previous,
+            which,
+        };
+    }
+
+    /// Returns the first frames that `may` be evicted, at most `most`, in the order of
+    /// eviction.
+    pub(super) fn victims(&self, most: usize, may: impl Fn(usize) -> bool) -> Vec<usize> {
+        let quarter = self.nodes.len() / 4;
+        let lists = match self.policy {
+            QueuePolicy::Quarter if self.fifo.len < quarter => [self.lru, self.fifo],
+            QueuePolicy::Quarter | QueuePolicy::Fifo => [self.fifo, self.lru],
+        };
+        let mut victims = Vec::new();
+        for list in lists {
+            let mut at = list.first;
+            while at != NONE && victims.len() < most {
+                if may(at as usize) {
+                    victims.push(at as usize);
+                }
+                at = self.nodes[at as usize].next;
+            }
+        }
+        victims
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn victim(queues: &Queues) -> Option<usize> {
+        queues.victims(1, |_| true).first().copied()
+    }
+
+    #[test]
+    fn frames_touched_once_go_first_in_their_order() {
+        let mut queues = Queues::new(8, QueuePolicy::Fifo);
+        for frame in [3, 1, 2, 1, 0] {
+            queues.touch(frame);
+        }
+        assert_eq!(queues.victims(8, |_| true), [3, 2, 0, 1]);
+        assert_eq!(queues.victims(8, |frame| frame != 2), [3, 0, 1]);
+        assert_eq!(queues.victims(2, |_| true), [3, 2]);
+    }
+
+    #[test]
+    fn a_scan_evicts_no_frame_that_was_touched_twice() {
+        for policy in [QueuePolicy::Fifo, QueuePolicy::Quarter] {
+            let mut queues = Queues::new(16, policy);
+            for frame in (0..8).chain(0..8) {
+                queues.touch(frame);
+            }
+            (8..16).for_each(|frame| queues.touch(frame));
+            // A scan of ten times the buffer.
+            for _ in 0..160 {
+                let frame = victim(&queues).unwrap();
+                assert!(frame >= 8, "a hot frame was evicted");
+                queues.remove(frame);
+                queues.touch(frame);
+            }
+        }
+    }
+
+    #[test]
+    fn with_a_quarter_for_new_pages_the_working_set_can_change() {
+        let mut queues = Queues::new(8, QueuePolicy::Quarter);
+        for frame in (0..8).chain(0..8) {
+            queues.touch(frame);
+        }
+        let first = victim(&queues).unwrap();
+        queues.remove(first);
+        queues.touch(first);
+        assert_ne!(victim(&queues), Some(first), "it may be touched again first");
+        let mut thesis = Queues::new(8, QueuePolicy::Fifo);
+        for frame in (0..8).chain(0..8).chain([]) {
+            thesis.touch(frame);
+        }
+        thesis.remove(0);
+        thesis.touch(0);
+        assert_eq!(victim(&thesis), Some(0));
+    }
+
+    #[test]
+    fn the_queues_agree_with_vectors() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        let mut queues = Queues::new(12, QueuePolicy::Fifo);
+        let (mut fifo, mut lru): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
+        for _ in 0..20_000 {
+            let frame = rng.usize(..12);
+            let known = fifo.contains(&frame) || lru.contains(&frame);
+            fifo.retain(|f| *f != frame);
+            lru.retain(|f| *f != frame);
+            if rng.u8(..3) == 0 {
+                queues.remove(frame);
+            } else {
+                queues.touch(frame);
+                if known { lru.push(frame) } else { fifo.push(frame) }
+            }
+            assert_eq!(queues.victims(12, |_| true), [fifo.clone(), lru.clone()].concat());
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Which pages a file has: segments that grow by a quarter, each with a free list (thesis,
+//! 5.2).
+
+use super::format::Superblock;
+use crate::paged::error::{Error, Result};
+
+/// Pages of the first segment of a file.
+pub const FIRST_SEGMENT: u64 = 64;
+/// Most segments of a file: with a first segment of 64 pages, these are over 10¹³ pages.
+pub(super) const MOST_SEGMENTS: usize = 120;
+const _: () = assert!(FIRST_SEGMENT >= 4, "a segment is longer than the one before");
+
+/// Where the pages of a file are, and which are free. It does no I/O: the buffer grows the file
+/// to what [`Segments::pages`] says before pages are used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Segments {
+    first: u64,
+    /// Of each segment: the number of the first page behind it.
+    ends: Vec<u64>,
+    /// Of each segment: its free pages; the last is the list's head.
+    free: Vec<Vec<u64>>,
+    /// Pages below have been handed out at least once.
+    high_water: u64,
+    /// A segment with free pages has at least this number.
+    first_free: usize,
+    /// Pages whose allocation failed half-way.
+    returned: Vec<u64>,
+}
+
+impl Segments {
+    /// Returns the segments of an empty file.
+    pub(super) fn new(first: u64) -> Segments {
+        assert!(first >= 4, "a segment is longer than the one before");
+        Segments {
+            first,
+            ends: Vec::new(),
+            free: Vec::new(),
+            high_water: 0,
+            first_free: 0,
+            returned: Vec::new(),
+        }
+    }
+
+    /// Returns the segments of a file of which a superblock says how many there are. The free
+    /// lists are empty still.
+    pub(super) fn of(superblock: &Superblock) -> Option<Segments> {
+        if superblock.first_segment < 4 || superblock.first_segment > 1 << 32 {
+            return None;
+        }
+        let mut segments = Segments::new(superblock.first_segment);
+        for _ in 0..superblock.free.len() {
+            segments.ends.push(segments.next_end()?);
+            segments.free.push(Vec::new());
+        }
+        segments.high_water = superblock.high_water;
+        (superblock.high_water <= segments.pages()).then_some(segments)
+    }
+
+    /// Returns how many pages the file has space for.
+    pub(super) fn pages(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    /// Returns the number below which pages have been handed out.
+    pub(super) fn high_water(&self) -> u64 {
+        self.high_water
+    }
+
+    /// Returns how many pages can be taken before the file grows.
+    pub(super) fn spare(&self) -> u64 {
+        assert!(self.high_water <= self.pages(), "pages lie in segments");
+        self.pages() - self.high_water + self.free.iter().map(|free| free.len() as u64).sum::<u64>()
+    }
+
+    /// Returns the end that a further segment would have: segment i has ⌈first × 1.25^i⌉ pages.
+    pub(super) fn next_end(&self) -> Option<u64> {
+        if self.ends.len() == MOST_SEGMENTS {
+            return None;
+        }
+        let len = (self.first as f64 * 1.25f64.powi(self.ends.len() as i32)).ceil() as u64;
+        self.pages().checked_add(len)
+    }
+
+    /// Returns the end of the segments once there is one more.
+    ///
+    /// # Errors
+    /// [`Error::TooManyPages`].
+    pub(super) fn grown(&self) -> Result<u64> {
+        self.next_end().ok_or(Error::TooManyPages { pages: self.pages() })
+    }
+
+    /// Adds a segment: the file has been grown for it.
+    pub(super) fn add(&mut self, end: u64) {
+        assert!(end > self.pages(), "segments are behind each other");
+        self.ends.push(end);
+        self.free.push(Vec::new());
+    }
+
+    /// Takes a free page, or one that was never used. None: the file must grow first.
+    pub(super) fn take(&mut self) -> Option<u64> {
+        if let Some(page) = self.returned.pop() {
+            return Some(page);
+        }
+        while let Some(free) = self.free.get_mut(self.first_free) {
+            if let Some(page) = free.pop() {
+                assert!(page < self.high_water, "a free page was in use before");
+                return Some(page);
+            }
+            self.first_free += 1;
+        }
+        let page = self.high_water;
+        (page < self.pages()).then(|| {
+            self.high_water += 1;
+            page
+        })
+    }
+
+    /// Gives up a page that was taken and got no frame. It is taken first, or
+    /// [`Segments::take_returned`] says it before a checkpoint.
+    pub(super) fn give_up(&mut self, page: u64) {
+        assert!(page < self.high_water, "the page was taken");
+        self.returned.push(page);
+    }
+
+    /// Takes a page that was given up.
+    pub(super) fn take_returned(&mut self) -> Option<u64> {
+        self.returned.pop()
+    }
+
+    /// Gives a page back, and returns which page follows it in the free list.
+    pub(super) fn give_back(&mut self, page: u64) -> Option<u64> {
+        let segment = self.segment_of(page);
+        let next = self.free[segment].last().copied();
+        assert!(
+            page < self.high_water && next != Some(page),
+            "page {page} is in use (PB7)"
+        );
+        self.free[segment].push(page);
+        self.first_free = self.first_free.min(segment);
+        next
+    }
+
+    /// Sets the free list of a segment, the head last.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(super) fn set_free(&mut self, segment: usize, pages: Vec<u64>) -> std::result::Result<(), String> {
+        assert!(segment < self.ends.len(), "the segment exists");
+        if let Some(page) = pages.iter().find(|page| **page >= self.high_water) {
+            return Err(format!("page {page}, which was never in use"));
+        }
+        if let Some(page) = pages.iter().find(|page| self.segment_of(**page) != segment) {
+            return Err(format!("page {page} of another segment"));
+        }
+        let mut sorted = pages.clone();
+        sorted.sort_unstable();
+        if sorted.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err("a page twice".to_owned());
+        }
+        self.free[segment] = pages;
+        self.first_free = 0;
+        Ok(())
+    }
+
+    /// Returns the head and the length of each free list.
+    pub(super) fn heads(&self) -> Vec<(Option<u64>, u64)> {
+        let heads = self
+            .free
+            .iter()
+            .map(|free| (free.last().copied(), free.len() as u64));
+        heads.collect()
+    }
+
+    /// Returns all free pages, sorted.
+    pub(super) fn free_pages(&self) -> Vec<u64> {
+        let mut pages = self.free.concat();
+        pages.sort_unstable();
+        pages
+    }
+
+    /// Returns how many pages the first segment has.
+    pub(super) fn first(&self) -> u64 {
+        self.first
+    }
+
+    fn segment_of(&self, page: u64) -> usize {
+        assert!(page < self.pages(), "page {page} is in a segment");
+        self.ends.partition_point(|end| *end <= page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grown(pages: u64) -> (Segments, usize) {
+        let mut segments = Segments::new(FIRST_SEGMENT);
+        let mut growths = 0;
+        for expected in 0..pages {
+            let page = segments.take().unwrap_or_else(|| {
+                let end = segments.grown().unwrap();
+                segments.add(end);
+                growths += 1;
+                segments.take().unwrap()
+            });
+            assert_eq!(page, expected, "pages never used come in order");
+        }
+        (segments, growths)
+    }
+
+    #[test]
+    fn the_file_grows_a_logarithmic_number_of_times() {
+        let (segments, growths) = grown(100_000);
+        // 64 × (1.25^k − 1) / 0.25 ≥ 100,000 from k = 26.8 on.
+        assert_eq!(growths, 27);
+        assert!(segments.pages() >= 100_000 && segments.pages() < 130_000);
+        assert_eq!(&segments.ends[..4], [64, 144, 244, 369]);
+    }
+
+    #[test]
+    fn free_pages_come_back_before_new_ones_the_last_first() {
+        let (mut segments, _) = grown(200);
+        assert_eq!(segments.give_back(150), None);
+        assert_eq!(
+            segments.give_back(160),
+            Some(150),
+            "the head of the segment's list follows"
+        );
+        assert_eq!(segments.give_back(3), None);
+        assert_eq!(segments.give_back(5), Some(3));
+        assert_eq!(segments.heads(), [(Some(5), 2), (None, 0), (Some(160), 2)]);
+        let taken: Vec<u64> = (0..5).filter_map(|_| segments.take()).collect();
+        assert_eq!(taken, [5, 3, 160, 150, 200]);
+    }
+
+    #[test]
+    #[should_panic(expected = "is in use")]
+    fn a_page_is_not_given_back_twice() {
+        let (mut segments, _) = grown(9);
+        segments.give_back(4);
+        segments.give_back(4);
+    }
+
+    #[test]
+    fn free_lists_from_a_file_are_not_trusted() {
+        let (mut segments, _) = grown(100);
+        assert!(segments.set_free(0, vec![1, 2, 1]).unwrap_err().contains("twice"));
+        assert!(
+            segments
+                .set_free(0, vec![70])
+                .unwrap_err()
+                .contains("another segment")
+        );
+        assert!(
+            segments
+                .set_free(1, vec![100])
+                .unwrap_err()
+                .contains("never in use")
+        );
+        segments.set_free(1, vec![70, 69]).unwrap();
+        assert_eq!(segments.take(), Some(69));
+    }
+
+    #[test]
+    fn there_is_a_last_segment() {
+        let mut segments = Segments::new(FIRST_SEGMENT);
+        while let Ok(end) = segments.grown() {
+            segments.add(end);
+        }
+        assert_eq!(segments.ends.len(), MOST_SEGMENTS);
+        assert!(segments.pages() > 10_000_000_000_000);
+    }
+}

@@ -1,0 +1,191 @@
+//! Who pins, writes and evicts the same page at the same time.
+
+use super::*;
+use alluvium_device::Operation;
+use alluvium_device::simulated::SimDirectory;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+
+type Slot = Arc<OnceLock<Arc<Pool>>>;
+
+/// Calls `act` with each page that is about to be written, until it says that it has acted.
+fn during_writes(
+    directory: &SimDirectory,
+    act: impl Fn(&Pool, u64) -> bool + Send + 'static,
+) -> (Slot, Arc<AtomicBool>) {
+    let (slot, done) = (Slot::default(), Arc::new(AtomicBool::new(false)));
+    let (pool, acted) = (Arc::clone(&slot), Arc::clone(&done));
+    directory.on_operation(move |point| {
+        let is_page = point.operation == Operation::Write && point.file == "pages" && point.offset >= 8192;
+        if let Some(pool) = pool.get()
+            && is_page
+            && !acted.load(Ordering::SeqCst)
+        {
+            let page = (point.offset - 8192) / PAGE as u64;
+            acted.store(act(pool, page), Ordering::SeqCst);
+        }
+    });
+    (slot, done)
+}
+
+#[test]
+fn a_page_that_is_changed_while_it_is_written_keeps_the_change() {
+    let directory = SimDirectory::new(3);
+    let pool = Arc::new(create(&directory, 8));
+    fill(&pool, 8);
+    let (slot, done) = during_writes(&directory, |pool, page| {
+        set(&mut pool.pin_exclusive(page).unwrap(), 1000 + page);
+        true
+    });
+    slot.set(Arc::clone(&pool)).unwrap();
+    fill(&pool, 30);
+    assert!(done.load(Ordering::SeqCst), "a page was written");
+    let values: Vec<u64> = (0..38).map(|page| get(&pool.pin_shared(page).unwrap())).collect();
+    let changed: Vec<u64> = values.iter().copied().filter(|value| *value >= 1000).collect();
+    assert_eq!(changed.len(), 1, "{values:?}");
+    assert!(
+        values
+            .iter()
+            .enumerate()
+            .all(|(page, value)| value % 1000 == page as u64)
+    );
+}
+
+#[test]
+fn a_page_that_is_pinned_while_it_is_written_stays() {
+    let directory = SimDirectory::new(3);
+    let pool = Arc::new(create(&directory, 8));
+    fill(&pool, 8);
+    let (slot, done) = during_writes(&directory, |pool, page| {
+        let before = pool.statistics().reads;
+        assert_eq!(get(&pool.pin_shared(page).unwrap()), page);
+        assert_eq!(
+            pool.statistics().reads,
+            before,
+            "the page is in its frame while it is written"
+        );
+        true
+    });
+    slot.set(Arc::clone(&pool)).unwrap();
+    fill(&pool, 8);
+    assert!(done.load(Ordering::SeqCst));
+}
+
+#[test]
+fn an_eviction_during_another_takes_other_pages() {
+    let directory = SimDirectory::new(3);
+    let pool = Arc::new(create(&directory, 64));
+    fill(&pool, 64);
+    let writes: Arc<std::sync::Mutex<Vec<u64>>> = Arc::default();
+    let noted = Arc::clone(&writes);
+    let (slot, done) = during_writes(&directory, move |pool, page| {
+        noted.lock().unwrap().push(page);
+        // The first 32 are being written: these three need frames of others.
+        fill(pool, 3);
+        true
+    });
+    slot.set(Arc::clone(&pool)).unwrap();
+    fill(&pool, 1);
+    assert!(done.load(Ordering::SeqCst) && writes.lock().unwrap().len() == 1);
+    for page in 0..68 {
+        assert_eq!(get(&pool.pin_shared(page).unwrap()), page);
+    }
+    assert_eq!(pool.pinned(), 0);
+}
+
+#[test]
+fn hits_go_on_while_an_eviction_waits_for_the_device() {
+    let directory = SimDirectory::new(3);
+    let pool = Arc::new(create(&directory, 8));
+    fill(&pool, 8);
+    let (began, begins) = mpsc::channel();
+    let (finish, finished) = mpsc::channel::<()>();
+    let (slot, done) = during_writes(&directory, move |_, page| {
+        began.send(page).unwrap();
+        finished.recv().unwrap();
+        true
+    });
+    slot.set(Arc::clone(&pool)).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| fill(&pool, 1));
+        let page = begins.recv().unwrap();
+        // The write is under way until the message below.
+        for other in 0..8 {
+            assert_eq!(
+                get(&pool.pin_shared(other).unwrap()),
+                other,
+                "while {page} is written"
+            );
+        }
+        finish.send(()).unwrap();
+    });
+    assert!(done.load(Ordering::SeqCst));
+}
+
+#[test]
+fn a_page_that_many_want_is_read_once() {
+    let directory = MemoryDirectory::new();
+    let pool = create(&directory, 8);
+    fill(&pool, 64);
+    for round in 0..100 {
+        let page = round % 64;
+        (0..64)
+            .filter(|other| *other != page)
+            .for_each(|other| drop(pool.pin_shared(other).unwrap()));
+        let before = pool.statistics().reads;
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| assert_eq!(get(&pool.pin_shared(page).unwrap()), page));
+            }
+        });
+        assert_eq!(pool.statistics().reads, before + 1);
+    }
+}
+
+/// Threads add to random pages; no addition is lost.
+fn add_up(frames: usize, threads: u64, policy: QueuePolicy) {
+    let directory = MemoryDirectory::new();
+    let options = PoolOptions {
+        policy,
+        ..options(frames)
+    };
+    let pool = Pool::create(&directory, "pages", 5, options, validate()).unwrap();
+    (0..200).for_each(|_| set(&mut pool.allocate().unwrap(), 0));
+    pool.checkpoint(&[]).unwrap();
+    let added: Vec<AtomicU64> = (0..200).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        for seed in 0..threads {
+            let (pool, added) = (&pool, &added);
+            scope.spawn(move || {
+                let mut rng = fastrand::Rng::with_seed(seed);
+                for _ in 0..3000 {
+                    let page = rng.u64(..200);
+                    if rng.bool() {
+                        let mut page = pool.pin_exclusive(page).unwrap();
+                        let value = get(&page);
+                        set(&mut page, value + 1);
+                        added[page.number() as usize].fetch_add(1, Ordering::SeqCst);
+                    } else {
+                        let before = added[page as usize].load(Ordering::SeqCst);
+                        assert!(get(&pool.pin_shared(page).unwrap()) >= before);
+                    }
+                }
+            });
+        }
+    });
+    for page in 0..200 {
+        assert_eq!(
+            get(&pool.pin_shared(page).unwrap()),
+            added[page as usize].load(Ordering::SeqCst)
+        );
+    }
+    assert!(pool.statistics().images > 0 && pool.pinned() == 0);
+}
+
+#[test]
+fn no_change_is_lost_with_more_threads_than_processors_and_few_frames() {
+    add_up(8, 4, QueuePolicy::Fifo);
+    add_up(16, 8, QueuePolicy::Quarter);
+    add_up(64, 8, QueuePolicy::Fifo);
+}

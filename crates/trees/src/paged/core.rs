@@ -1,0 +1,268 @@
+//! What both trees have: pages, their shape, a root at a fixed page, and leaves.
+
+use super::buffer::{Exclusive, PageBuffer, Shared};
+use super::error::{Error, Result};
+use super::node::add_pivot;
+use super::node::{
+    Action, Kind, Message, Messages, Operator, Shape, fold, kind, level, merge, set_head, split_leaf,
+    union_median,
+};
+use parking_lot::RwLock;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// Pages that an operation makes sure of before it begins to move messages.
+pub(super) const RESERVED: u64 = 64;
+/// The greatest level: far beyond what pages can be numbered for.
+pub(super) const MOST_LEVELS: u8 = 64;
+const _: () = assert!(RESERVED > 0 && MOST_LEVELS > 2, "a flush may split nodes");
+
+/// What was counted in a tree. A counter is raised after the fact, without order.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    pub(super) retries: AtomicU64,
+    pub(super) flushes: AtomicU64,
+    pub(super) moved: AtomicU64,
+    pub(super) splits_of_leaves: AtomicU64,
+    pub(super) splits_of_nodes: AtomicU64,
+    pub(super) growths: AtomicU64,
+    pub(super) most_held: AtomicU64,
+    pub(super) visited: AtomicU64,
+}
+
+impl Counters {
+    pub(super) fn add(counter: &AtomicU64, more: usize) {
+        counter.fetch_add(more as u64, Ordering::Relaxed);
+    }
+}
+
+/// What both trees are made of.
+pub(super) struct Core<B> {
+    pub(super) buffer: B,
+    pub(super) shape: Shape,
+    /// The root's page: it never changes, so that it can be latched without asking for it.
+    pub(super) root: u64,
+    pub(super) operator: Arc<dyn Operator>,
+    /// Shared by writers; alone, for what needs a tree at rest.
+    pub(super) gate: RwLock<()>,
+    pub(super) counters: Counters,
+    broken: OnceLock<String>,
+}
+
+impl<B: PageBuffer> Core<B> {
+    /// Makes an empty tree: a leaf.
+    pub(super) fn create(buffer: B, shape: Shape, operator: Arc<dyn Operator>) -> Result<Core<B>> {
+        let root = {
+            let mut root = buffer.allocate()?;
+            set_head(&mut root, Kind::Leaf, 0);
+            root.number()
+        };
+        Ok(Core::of(buffer, shape, root, operator))
+    }
+
+    pub(super) fn of(buffer: B, shape: Shape, root: u64, operator: Arc<dyn Operator>) -> Core<B> {
+        assert_eq!(
+            buffer.content_bytes(),
+            shape.content_bytes,
+            "the shape is that of the pages"
+        );
+        Core {
+            buffer,
+            shape,
+            root,
+            operator,
+            gate: RwLock::new(()),
+            counters: Counters::default(),
+            broken: OnceLock::new(),
+        }
+    }
+
+    /// Returns whether the tree can be read.
+    pub(super) fn readable(&self) -> Result<()> {
+        let cause = self.broken.get();
+        cause.map_or(Ok(()), |cause| Err(Error::Poisoned { cause: cause.clone() }))
+    }
+
+    /// Returns whether the tree takes a message.
+    pub(super) fn writable(&self, message: Message<'_>) -> Result<()> {
+        self.shape.check(message.key, message.operand)?;
+        self.readable()?;
+        self.buffer.writable()
+    }
+
+    /// Ends reading and writing, because messages that were on their way are lost: the tree is
+    /// opened again from its last checkpoint.
+    pub(super) fn break_down(&self, cause: &Error) {
+        let cause = self.broken.get_or_init(|| cause.to_string());
+        self.buffer.poison(cause);
+        assert!(
+            self.readable().is_err(),
+            "messages that are lost are not passed over"
+        );
+    }
+
+    fn misplaced(page: u64, expected: String, found: &[u8]) -> Error {
+        Error::Corrupt {
+            file: "the tree".to_owned(),
+            page,
+            offset: 0,
+            expected,
+            found: format!("a node of kind {:?} at level {}", kind(found), level(found)),
+        }
+    }
+
+    /// Checks that a child is one level below its parent.
+    fn check_child(page: u64, above: u8, child: &[u8]) -> Result<()> {
+        let below = above.checked_sub(1);
+        let is_child = below == Some(level(child)) && !matches!(kind(child), None | Some(Kind::Free));
+        if !is_child {
+            return Err(Self::misplaced(
+                page,
+                format!("a node below level {above}"),
+                child,
+            ));
+        }
+        Ok(())
+    }
+
+    /// Latches a child of a node at level `above` for reading.
+    pub(super) fn shared(&self, page: u64, above: u8) -> Result<Shared<'_>> {
+        let child = self.buffer.pin_shared(page)?;
+        Self::check_child(page, above, &child)?;
+        Ok(child)
+    }
+
+    /// Latches a child of a node at level `above` for writing.
+    pub(super) fn exclusive(&self, page: u64, above: u8) -> Result<Exclusive<'_>> {
+        let child = self.buffer.pin_exclusive(page)?;
+        Self::check_child(page, above, &child)?;
+        Ok(child)
+    }
+
+    /// Returns by how much messages change the number of pairs of a leaf.
+    fn growth(&self, leaf: &[u8], messages: &Messages) -> isize {
+        let change = |message: Message<'_>| match (message.action, self.shape.pairs.find(leaf, message.key)) {
+            (Action::Insert, Err(_)) => 1,
+            (Action::Delete, Ok(_)) => -1,
+            _ => 0,
+        };
+        messages.iter().map(change).sum()
+    }
+
+    /// Returns whether a leaf takes messages without a split.
+    pub(super) fn leaf_takes(&self, leaf: &[u8], messages: &Messages) -> bool {
+        let free = self.shape.pairs.free(leaf);
+        free >= messages.len() || self.growth(leaf, messages) <= free as isize
+    }
+
+    /// Returns whether a leaf takes one message without a split.
+    pub(super) fn leaf_takes_one(&self, leaf: &[u8], message: Message<'_>) -> bool {
+        let pairs = &self.shape.pairs;
+        pairs.free(leaf) > 0 || message.action != Action::Insert || pairs.find(leaf, message.key).is_ok()
+    }
+
+    /// Applies a message to a leaf, which has space for it.
+    pub(super) fn apply_one(&self, leaf: &mut [u8], message: Message<'_>) -> Result<()> {
+        let pairs = &self.shape.pairs;
+        match (pairs.find(leaf, message.key), message.action) {
+            (Ok(at), Action::Insert) => pairs.replace(leaf, at, message.operand, None),
+            (Err(at), Action::Insert) => pairs.insert(leaf, at, message.key, message.operand, None),
+            (Ok(at), Action::Delete) => pairs.remove(leaf, at),
+            (Ok(at), Action::Update) => {
+                let mut value = Vec::with_capacity(self.shape.value_limit);
+                let older = Some(pairs.value(leaf, at));
+                let exists = fold(
+                    &*self.operator,
+                    older,
+                    (message.action, message.operand),
+                    &mut value,
+                );
+                assert!(exists, "an update takes no value away");
+                self.shape.check_value(&value)?;
+                pairs.replace(leaf, at, &value, None);
+            }
+            (Err(_), Action::Update | Action::Delete) => {}
+        }
+        Ok(())
+    }
+
+    /// Applies messages to a leaf, which has space for them: deletes first.
+    pub(super) fn apply(&self, leaf: &mut [u8], messages: &Messages) -> Result<()> {
+        assert!(
+            self.leaf_takes(leaf, messages),
+            "a leaf that overflows is split first"
+        );
+        for is_delete in [true, false] {
+            for message in messages.iter() {
+                if (message.action == Action::Delete) == is_delete {
+                    self.apply_one(leaf, message)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Splits a leaf at the median of its keys and those of messages, and returns the right
+    /// half. The parent has a free pivot.
+    pub(super) fn split_leaf(
+        &self,
+        parent: &mut Exclusive<'_>,
+        leaf: &mut Exclusive<'_>,
+        messages: &Messages,
+    ) -> Result<(Vec<u8>, Exclusive<'_>)> {
+        assert!(
+            self.shape.pivots_of(parent).free(parent) > 0,
+            "the parent has a free pivot (PE3)"
+        );
+        let mut right = self.buffer.allocate()?;
+        let median = union_median(&self.shape.pairs, leaf, messages);
+        split_leaf(&self.shape, leaf, &mut right, &median);
+        add_pivot(&self.shape, parent, &median, right.number());
+        Counters::add(&self.counters.splits_of_leaves, 1);
+        Ok((median, right))
+    }
+
+    /// Puts a message into the buffer of a node, in which it has a place.
+    pub(super) fn deposit(&self, node: &mut [u8], message: Message<'_>) -> Result<()> {
+        let buffer = &self.shape.buffer;
+        match buffer.find(node, message.key) {
+            Err(at) => buffer.insert(node, at, message.key, message.operand, Some(message.action)),
+            Ok(at) => {
+                let mut operand = Vec::with_capacity(self.shape.value_limit);
+                let older = (buffer.action(node, at), buffer.value(node, at));
+                let younger = (message.action, message.operand);
+                let action = merge(&*self.operator, older, younger, &mut operand);
+                self.shape.check_value(&operand)?;
+                buffer.replace(node, at, &operand, Some(action));
+            }
+        }
+        debug_assert!(
+            buffer.find(node, message.key).is_ok(),
+            "the message is there (PN3)"
+        );
+        Ok(())
+    }
+
+    /// Returns whether the buffer of a node has a place for a message.
+    pub(super) fn has_place(&self, node: &[u8], message: Message<'_>) -> bool {
+        let buffer = &self.shape.buffer;
+        buffer.free(node) > 0 || buffer.find(node, message.key).is_ok()
+    }
+
+    /// Returns the root's level.
+    pub(super) fn height(&self) -> Result<u8> {
+        let root = self.buffer.pin_shared(self.root)?;
+        let level = level(&root);
+        assert!(level < MOST_LEVELS, "a tree of pages has few levels");
+        Ok(level)
+    }
+}
+
+impl<B> fmt::Debug for Core<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("root", &self.root)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,31 @@
+//! Trees whose pages are written in place: a Bε-tree and a B⁺-tree over a page buffer of their
+//! own.
+//!
+//! *Knows*: pages in memory and in a file, what nodes hold, how messages move down a tree, who
+//! latches what.
+//!
+//! *Does not know*: transactions, sequence numbers, threads, clocks, other structures of a
+//! store.
+//!
+//! *Read in this order*: `error.rs`, [`buffer`], [`node`], `core.rs`, `growth.rs`, [`read`],
+//! [`beps`], [`bplus`], `store/` (trees in files).
+//!
+//! The source is Rotte's thesis on write-heavy operations with Bε-trees (TU München, 2022).
+//! Here sizes are chosen when a tree is created, keys and values vary in length up to limits,
+//! pages survive crashes, and every failure is an error.
+
+pub mod beps;
+pub mod bplus;
+pub mod buffer;
+mod core;
+mod error;
+mod growth;
+pub mod node;
+pub mod read;
+mod store;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{Error, Result};
+pub use store::Place;

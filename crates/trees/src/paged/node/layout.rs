@@ -1,0 +1,286 @@
+//! How a page is divided between pivots and messages (thesis, section 5.4).
+
+use super::format::{HEADER, Table, table_bytes};
+use crate::paged::error::{Error, Result};
+
+/// The least number of pairs of a leaf.
+const LEAST_PAIRS: usize = 4;
+/// Bytes of a child's number.
+pub(super) const CHILD: usize = 8;
+const _: () = assert!(LEAST_PAIRS >= 2, "a leaf can be split");
+
+/// Returns how many pivots and messages a node has for which `bytes` are left beside one
+/// message and three pivots: n = 3 + ⌊bytes^ε / pivot⌋, made odd, and b = 1 + ⌊(bytes −
+/// bytes^ε) / message⌋.
+///
+/// An odd n is what makes one split before a flush suffice: the halves of a split node have
+/// ⌈n / 2⌉ free pivots, and a flush addresses ⌈(n + 1) / 2⌉ children at most.
+///
+/// ```
+/// use alluvium_trees::paged::node::divide;
+/// // The thesis's default: pages of 16 KiB, ε = 0.8, keys of 8 bytes, values of 100.
+/// assert_eq!(divide(16_180, 80, 16, 128), (147, 109));
+/// ```
+#[must_use]
+pub fn divide(bytes: usize, epsilon_percent: u32, pivot: usize, message: usize) -> (usize, usize) {
+    assert!(
+        pivot > 0 && message > 0 && epsilon_percent <= 100,
+        "sizes are positive, ε is at most 1"
+    );
+    let for_pivots = (bytes as f64)
+        .powf(f64::from(epsilon_percent) / 100.0)
+        .min(bytes as f64);
+    let pivots = 3 + (for_pivots / pivot as f64) as usize;
+    let messages = 1 + ((bytes as f64 - for_pivots) / message as f64) as usize;
+    let odd = pivots - usize::from(pivots.is_multiple_of(2));
+    (odd, messages)
+}
+
+/// The sizes with which a tree is created. They are kept with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreeSizes {
+    /// The longest key in bytes.
+    pub key_limit: usize,
+    /// The longest value in bytes.
+    pub value_limit: usize,
+    /// ε in hundredths: how much of a node is for pivots. 0 gives most space to messages, 100
+    /// makes the tree behave as a B⁺-tree.
+    pub epsilon_percent: u32,
+}
+
+/// Where the arrays of each kind of node are, and how many entries each has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes of a page for its node.
+    pub content_bytes: usize,
+    /// The longest key in bytes.
+    pub key_limit: usize,
+    /// The longest value in bytes.
+    pub value_limit: usize,
+    /// s: pairs of a leaf.
+    pub pairs: Table,
+    /// Pivots of a node without a buffer.
+    pub wide: Table,
+    /// n: pivots of a node with a buffer.
+    pub pivots: Table,
+    /// b: messages of a node with a buffer.
+    pub buffer: Table,
+}
+
+impl Shape {
+    /// Computes the shape for pages with `content_bytes` for nodes.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when four pairs, or one message and three pivots, do not fit into a
+    /// page.
+    pub fn new(content_bytes: usize, sizes: TreeSizes) -> Result<Shape> {
+        let TreeSizes {
+            key_limit,
+            value_limit,
+            epsilon_percent,
+        } = sizes;
+        if epsilon_percent > 100 {
+            let why = format!("{epsilon_percent} is over 100");
+            return Err(Error::BadOption {
+                option: "epsilon_percent",
+                why,
+            });
+        }
+        if key_limit == 0 || key_limit > content_bytes || value_limit > content_bytes {
+            return Err(Self::too_large(content_bytes, key_limit, value_limit));
+        }
+        let pivot = table_bytes(1, key_limit, CHILD);
+        let message = table_bytes(1, key_limit, value_limit);
+        let least = HEADER + message + 3 * pivot;
+        let Some(left) = content_bytes.checked_sub(least) else {
+            return Err(Self::too_large(content_bytes, key_limit, value_limit));
+        };
+        let (pivots, messages) = divide(left, epsilon_percent, pivot, message);
+        Shape::of(content_bytes, key_limit, value_limit, pivots, messages)
+    }
+
+    /// Returns the shape with `n` pivots and `b` messages in a node.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when they do not fit.
+    pub fn of(
+        content_bytes: usize,
+        key_limit: usize,
+        value_limit: usize,
+        n: usize,
+        b: usize,
+    ) -> Result<Shape> {
+        if key_limit == 0 || key_limit > content_bytes || value_limit > content_bytes {
+            return Err(Self::too_large(content_bytes, key_limit, value_limit));
+        }
+        let space = content_bytes.saturating_sub(HEADER);
+        let pairs = Table::primary(
+            space / table_bytes(1, key_limit, value_limit),
+            key_limit,
+            value_limit,
+        );
+        let wide = Table::primary(space / table_bytes(1, key_limit, CHILD), key_limit, CHILD);
+        let pivots = Table::primary(n, key_limit, CHILD);
+        let buffer = Table::secondary(b, key_limit, value_limit, pivots.end());
+        let fits = pairs.capacity() >= LEAST_PAIRS && wide.capacity() >= 3 && buffer.end() <= content_bytes;
+        let counted = n >= 3 && !n.is_multiple_of(2) && b >= 1 && b <= pairs.capacity();
+        if !fits || !counted || content_bytes > usize::from(u16::MAX) {
+            return Err(Self::too_large(content_bytes, key_limit, value_limit));
+        }
+        assert!(
+            pairs.end() <= content_bytes && wide.end() <= content_bytes,
+            "nodes fit into a page (PN4)"
+        );
+        Ok(Shape {
+            content_bytes,
+            key_limit,
+            value_limit,
+            pairs,
+            wide,
+            pivots,
+            buffer,
+        })
+    }
+
+    fn too_large(content_bytes: usize, key_limit: usize, value_limit: usize) -> Error {
+        Error::BadOption {
+            option: "key_limit, value_limit",
+            why: format!(
+                "keys of {key_limit} and values of {value_limit} bytes are too long for pages with {content_bytes} bytes: \
+                 four pairs, and one message with three pivots, must fit"
+            ),
+        }
+    }
+
+    /// Returns the most children that a flush addresses: ⌈(n + 1) / 2⌉.
+    #[must_use]
+    pub fn most_addressed(&self) -> usize {
+        let most = (self.pivots.capacity() + 1).div_ceil(2);
+        assert!(
+            most <= self.pivots.capacity().div_ceil(2),
+            "one split suffices for a flush (PN4)"
+        );
+        most
+    }
+
+    /// Checks the lengths of a key and a value.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+    pub fn check(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        if key.len() > self.key_limit {
+            return Err(Error::KeyTooLong {
+                len: key.len(),
+                limit: self.key_limit,
+            });
+        }
+        self.check_value(value)
+    }
+
+    /// Checks the length of a value.
+    ///
+    /// # Errors
+    /// [`Error::ValueTooLong`].
+    pub fn check_value(&self, value: &[u8]) -> Result<()> {
+        if value.len() > self.value_limit {
+            return Err(Error::ValueTooLong {
+                len: value.len(),
+                limit: self.value_limit,
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The thesis's nodes: 16 KiB, keys of 8 bytes, values of 100; messages of 128 bytes,
+    /// pivots of 16 (reconstructed from its text).
+    #[test]
+    fn the_layouts_of_the_thesis_come_out() {
+        let epsilons = [36, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 98, 99, 100];
+        let pivots = [5, 7, 9, 15, 23, 37, 57, 91, 147, 239, 385, 625, 835, 919, 1013];
+        let slots = [127, 126, 126, 125, 124, 123, 120, 116, 109, 97, 79, 49, 23, 12, 1];
+        for (at, epsilon) in epsilons.into_iter().enumerate() {
+            assert_eq!(
+                divide(16_180, epsilon, 16, 128),
+                (pivots[at], slots[at]),
+                "ε = 0.{epsilon}"
+            );
+        }
+        // The layout does not change up to 0.35, and the step to 5 pivots is at 0.36.
+        assert!((0..=35).all(|epsilon| divide(16_180, epsilon, 16, 128) == (3, 127)));
+        assert_eq!(divide(16_180, 36, 16, 128).0, 5);
+    }
+
+    #[test]
+    fn every_epsilon_and_many_sizes_give_a_working_tree() {
+        for page in [512, 1024, 4096, 16 << 10, 32 << 10] {
+            for (key, value) in [(1, 0), (8, 8), (8, 100), (16, 1000), (100, 8)] {
+                for epsilon_percent in 0..=100 {
+                    let sizes = TreeSizes {
+                        key_limit: key,
+                        value_limit: value,
+                        epsilon_percent,
+                    };
+                    let Ok(shape) = Shape::new(page - 40, sizes) else {
+                        assert!(page <= 4096 && key + value > 100, "{page} {sizes:?}");
+                        continue;
+                    };
+                    let (n, b, s) = (
+                        shape.pivots.capacity(),
+                        shape.buffer.capacity(),
+                        shape.pairs.capacity(),
+                    );
+                    assert!(n % 2 == 1 && n >= 3 && b >= 1 && b <= s, "{page} {sizes:?}");
+                    assert!(shape.buffer.end() <= page - 40 && shape.most_addressed() == n.div_ceil(2));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn our_nodes_of_the_thesis_sizes() {
+        let of = |epsilon_percent| {
+            let sizes = TreeSizes {
+                key_limit: 8,
+                value_limit: 100,
+                epsilon_percent,
+            };
+            let shape = Shape::new((16 << 10) - 40, sizes).unwrap();
+            (
+                shape.pivots.capacity(),
+                shape.buffer.capacity(),
+                shape.pairs.capacity(),
+                shape.wide.capacity(),
+            )
+        };
+        assert_eq!(of(35), (3, 131, 132, 526));
+        assert_eq!(of(80), (77, 113, 132, 526));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let sizes = |key_limit, value_limit, epsilon_percent| TreeSizes {
+            key_limit,
+            value_limit,
+            epsilon_percent,
+        };
+        assert!(Shape::new(472, sizes(8, 120, 50)).is_err());
+        assert!(Shape::new(472, sizes(0, 8, 50)).is_err());
+        assert!(Shape::new(472, sizes(8, 8, 101)).is_err());
+        assert!(Shape::of(4056, 8, 8, 4, 10).is_err(), "n is odd");
+        let shape = Shape::new(4056, sizes(8, 8, 50)).unwrap();
+        assert!(matches!(
+            shape.check(&[0; 9], &[]),
+            Err(Error::KeyTooLong { len: 9, limit: 8 })
+        ));
+        assert!(matches!(
+            shape.check(&[0; 8], &[0; 9]),
+            Err(Error::ValueTooLong { len: 9, limit: 8 })
+        ));
+        assert!(shape.check(&[], &[0; 8]).is_ok());
+    }
+}

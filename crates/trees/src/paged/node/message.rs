@@ -1,0 +1,305 @@
+//! Messages, and what two of them about one key are together (thesis, table 5.1).
+
+use std::fmt;
+
+/// What a message does to a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Action {
+    /// Sets the value.
+    Insert = 1,
+    /// Combines the value with another, if the key has one.
+    Update = 2,
+    /// Takes the key away.
+    Delete = 3,
+}
+
+impl Action {
+    /// Returns the action with this number.
+    #[must_use]
+    pub fn of(number: u8) -> Option<Action> {
+        [Action::Insert, Action::Update, Action::Delete]
+            .into_iter()
+            .find(|action| *action as u8 == number)
+    }
+}
+
+/// How an update changes a value: an associative operator, which need not be commutative.
+///
+/// `combine(combine(a, b), c)` equals `combine(a, combine(b, c))`. Updates are combined with
+/// each other before they reach the value. A result is no longer than the tree's greatest
+/// value: a longer one refuses the write, or, where it arises in the middle of a flush, every
+/// write until the tree is opened again.
+pub trait Operator: Send + Sync + fmt::Debug {
+    /// Puts the combination of an older and a younger value into `into`, which is empty.
+    fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>);
+}
+
+/// Updates that replace the value of a key that has one.
+#[derive(Clone, Copy, Debug)]
+pub struct Last;
+
+impl Operator for Last {
+    fn combine(&self, _older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
+        into.extend_from_slice(younger);
+    }
+}
+
+/// Puts into `into` the operand of what an older and a younger message about a key are
+/// together, and returns the action.
+pub fn merge(
+    operator: &dyn Operator,
+    older: (Action, &[u8]),
+    younger: (Action, &[u8]),
+    into: &mut Vec<u8>,
+) -> Action {
+    into.clear();
+    match (older.0, younger.0) {
+        // The delete must still travel, to end older states below.
+        (_, Action::Delete) | (Action::Delete, Action::Update) => Action::Delete,
+        (_, Action::Insert) => {
+            into.extend_from_slice(younger.1);
+            Action::Insert
+        }
+        (Action::Insert | Action::Update, Action::Update) => {
+            operator.combine(older.1, younger.1, into);
+            older.0
+        }
+    }
+}
+
+/// Applies a message to the value of a key, and returns whether the key has one then.
+pub(in crate::paged) fn fold(
+    operator: &dyn Operator,
+    value: Option<&[u8]>,
+    message: (Action, &[u8]),
+    into: &mut Vec<u8>,
+) -> bool {
+    let base = value.map_or((Action::Delete, &[][..]), |value| (Action::Insert, value));
+    let action = merge(operator, base, message, into);
+    assert!(action != Action::Update, "a state is a value or none");
+    action == Action::Insert
+}
+
+/// A message about a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// What is done to it.
+    pub action: Action,
+    /// The value, or what it is combined with; empty for a delete.
+    pub operand: &'a [u8],
+}
+
+/// Messages in key order, one per key, in memory of their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Messages {
+    bytes: Vec<u8>,
+    /// Where each begins, the lengths of key and operand, and the action.
+    items: Vec<(u32, u16, u16, Action)>,
+}
+
+impl Messages {
+    /// Returns no messages.
+    #[must_use]
+    pub fn new() -> Messages {
+        Messages::default()
+    }
+
+    /// Adds a message behind the others.
+    pub fn push(&mut self, message: Message<'_>) {
+        debug_assert!(
+            self.last().is_none_or(|last| last.key < message.key),
+            "messages are in key order"
+        );
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(message.key);
+        self.bytes.extend_from_slice(message.operand);
+        let (key, operand) = (message.key.len() as u16, message.operand.len() as u16);
+        self.items.push((start, key, operand, message.action));
+    }
+
+    /// Returns how many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Returns whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    fn last(&self) -> Option<Message<'_>> {
+        self.len().checked_sub(1).map(|at| self.get(at))
+    }
+
+    /// Returns the message at a place.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    pub fn get(&self, at: usize) -> Message<'_> {
+        assert!(at < self.items.len(), "message {at} of {}", self.items.len());
+        let (start, key, operand, action) = self.items[at];
+        let (start, key, operand) = (start as usize, usize::from(key), usize::from(operand));
+        Message {
+            key: &self.bytes[start..start + key],
+            action,
+            operand: &self.bytes[start + key..start + key + operand],
+        }
+    }
+
+    /// Returns the messages in key order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Message<'_>> + DoubleEndedIterator {
+        (0..self.len()).map(|at| self.get(at))
+    }
+
+    /// Returns how many have a key below `key`.
+    #[must_use]
+    pub fn below(&self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.get(middle).key < key {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Divides the messages: those with keys below `key`, and the others.
+    #[must_use]
+    pub fn split(&self, key: &[u8]) -> [Messages; 2] {
+        let at = self.below(key);
+        let mut parts = [Messages::new(), Messages::new()];
+        for (place, message) in self.iter().enumerate() {
+            parts[usize::from(place >= at)].push(message);
+        }
+        assert!(parts[0].len() == at, "each is on its side");
+        parts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Updates append: associative, not commutative.
+    #[derive(Debug)]
+    struct Append;
+
+    impl Operator for Append {
+        fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
+            into.extend_from_slice(older);
+            into.extend_from_slice(younger);
+        }
+    }
+
+    /// Updates are maps x → a x + b modulo 251: the younger one is applied to the older.
+    #[derive(Debug)]
+    struct Affine;
+
+    impl Operator for Affine {
+        fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
+            let of = |bytes: &[u8], at: usize| u32::from(bytes[at]);
+            let a = of(older, 0) * of(younger, 0) % 251;
+            let b = (of(younger, 0) * of(older, 1) + of(younger, 1)) % 251;
+            into.extend([a as u8, b as u8]);
+        }
+    }
+
+    #[test]
+    fn the_nine_cases_of_table_5_1() {
+        use Action::{Delete, Insert, Update};
+        let cases = [
+            (Insert, Insert, Insert, "w"),
+            (Insert, Update, Insert, "vw"),
+            (Insert, Delete, Delete, ""),
+            (Update, Insert, Insert, "w"),
+            (Update, Update, Update, "vw"),
+            (Update, Delete, Delete, ""),
+            (Delete, Insert, Insert, "w"),
+            (Delete, Update, Delete, ""),
+            (Delete, Delete, Delete, ""),
+        ];
+        for (older, younger, expected, operand) in cases {
+            let mut into = b"before".to_vec();
+            let action = merge(&Append, (older, b"v"), (younger, b"w"), &mut into);
+            assert_eq!(
+                (action, &into[..]),
+                (expected, operand.as_bytes()),
+                "{older:?} {younger:?}"
+            );
+        }
+    }
+
+    fn folded(
+        operator: &dyn Operator,
+        list: &[(Action, Vec<u8>)],
+        rng: &mut fastrand::Rng,
+    ) -> (Action, Vec<u8>) {
+        if let [only] = list {
+            return only.clone();
+        }
+        let at = rng.usize(1..list.len());
+        let (left, right) = (
+            folded(operator, &list[..at], rng),
+            folded(operator, &list[at..], rng),
+        );
+        let mut into = Vec::new();
+        let action = merge(operator, (left.0, &left.1), (right.0, &right.1), &mut into);
+        (action, into)
+    }
+
+    #[test]
+    fn messages_folded_in_any_order_give_what_they_give_one_by_one() {
+        let mut rng = fastrand::Rng::with_seed(11);
+        for round in 0..20_000 {
+            let operator: &dyn Operator = if round % 2 == 0 { &Append } else { &Affine };
+            let mut draw = || vec![rng.u8(..251), rng.u8(..251)];
+            let (first, operands) = (draw(), (0..6).map(|_| draw()).collect::<Vec<_>>());
+            let list: Vec<(Action, Vec<u8>)> = operands
+                .into_iter()
+                .take(rng.usize(1..=6))
+                .map(|operand| (Action::of(rng.u8(1..=3)).unwrap(), operand))
+                .collect();
+            let mut state = rng.bool().then_some(first);
+            let at_once = folded(operator, &list, &mut rng);
+            let mut into = Vec::new();
+            let exists = fold(operator, state.as_deref(), (at_once.0, &at_once.1), &mut into);
+            let at_once = exists.then_some(into);
+            for (action, operand) in &list {
+                let mut into = Vec::new();
+                let exists = fold(operator, state.as_deref(), (*action, operand), &mut into);
+                state = exists.then_some(into);
+            }
+            assert_eq!(at_once, state, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn messages_are_kept_and_divided() {
+        let mut messages = Messages::new();
+        for number in 0..20u8 {
+            let action = Action::of(number % 3 + 1).unwrap();
+            messages.push(Message {
+                key: &[number * 2],
+                action,
+                operand: &vec![number; usize::from(number)],
+            });
+        }
+        assert_eq!(messages.get(7).operand, [7; 7]);
+        for key in 0..41u8 {
+            let [left, right] = messages.split(&[key]);
+            assert_eq!(left.len(), usize::from(key.div_ceil(2)).min(20));
+            let all: Vec<Message<'_>> = left.iter().chain(right.iter()).collect();
+            assert_eq!(all, messages.iter().collect::<Vec<_>>());
+        }
+        assert_eq!(Action::of(0), None);
+    }
+}

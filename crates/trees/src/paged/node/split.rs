@@ -1,0 +1,178 @@
+//! Nodes divided in two.
+
+use super::format::{Kind, Table, child_at, child_of_value, clear, kind, level, set_first_child, set_head};
+use super::layout::Shape;
+use super::message::Messages;
+
+/// Returns the median of a leaf's keys and those of messages (thesis, section 5.7). Both halves
+/// of what lies below and above it fit into leaves, if the messages are at most as many as the
+/// pairs of a full leaf.
+pub(in crate::paged) fn union_median(pairs: &Table, leaf: &[u8], messages: &Messages) -> Vec<u8> {
+    let (own, new) = (pairs.len(leaf), messages.len());
+    assert!(
+        own + new > 1 && new <= pairs.capacity(),
+        "a leaf that overflows, and at most s messages"
+    );
+    let (mut at, mut of_new) = (0, 0);
+    let is_own = |at: usize, of_new: usize| {
+        of_new == new || (at < own && pairs.key(leaf, at) <= messages.get(of_new).key)
+    };
+    for _ in 0..(own + new) / 2 {
+        if is_own(at, of_new) {
+            at += 1;
+        } else {
+            of_new += 1;
+        }
+    }
+    if is_own(at, of_new) {
+        return pairs.key(leaf, at).to_vec();
+    }
+    messages.get(of_new).key.to_vec()
+}
+
+/// Moves the pairs from `key` on to an empty page.
+pub(in crate::paged) fn split_leaf(shape: &Shape, left: &mut [u8], right: &mut [u8], key: &[u8]) {
+    set_head(right, Kind::Leaf, 0);
+    let from = shape.pairs.below(left, key);
+    shape.pairs.move_to(left, from, right);
+    assert!(shape.pairs.len(left) == from, "pairs below the median stay");
+}
+
+/// Moves the pivots behind the middle one to an empty page, with their children and messages,
+/// and returns the middle pivot, which stands between the two.
+pub(in crate::paged) fn split_inner(shape: &Shape, left: &mut [u8], right: &mut [u8]) -> Vec<u8> {
+    let of = kind(left).unwrap_or(Kind::Leaf);
+    assert!(
+        matches!(of, Kind::Buffered | Kind::Wide),
+        "leaves are split at a key"
+    );
+    set_head(right, of, level(left));
+    let table = *shape.pivots_of(left);
+    let middle = table.len(left) / 2;
+    let pivot = table.key(left, middle).to_vec();
+    set_first_child(right, child_of_value(table.value(left, middle)));
+    table.move_to(left, middle + 1, right);
+    table.truncate(left, middle);
+    if of == Kind::Buffered {
+        let from = shape.buffer.below(left, &pivot);
+        shape.buffer.move_to(left, from, right);
+    }
+    pivot
+}
+
+/// Moves everything from a node to an empty page.
+pub(in crate::paged) fn move_node(shape: &Shape, from: &mut [u8], to: &mut [u8]) {
+    let of = kind(from).unwrap_or(Kind::Free);
+    assert!(of != Kind::Free, "a node is moved");
+    set_head(to, of, level(from));
+    if of == Kind::Leaf {
+        shape.pairs.move_to(from, 0, to);
+    } else {
+        let table = *shape.pivots_of(from);
+        set_first_child(to, child_at(&table, from, 0));
+        table.move_to(from, 0, to);
+        if of == Kind::Buffered {
+            shape.buffer.move_to(from, 0, to);
+        }
+    }
+    clear(from);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::add_pivot;
+    use super::super::layout::TreeSizes;
+    use super::super::message::{Action, Message};
+    use super::*;
+
+    fn shape() -> Shape {
+        let sizes = TreeSizes {
+            key_limit: 4,
+            value_limit: 4,
+            epsilon_percent: 60,
+        };
+        Shape::new(472, sizes).unwrap()
+    }
+
+    fn messages(keys: &[u8]) -> Messages {
+        let mut messages = Messages::new();
+        for key in keys {
+            messages.push(Message {
+                key: &[*key],
+                action: Action::Insert,
+                operand: b"",
+            });
+        }
+        messages
+    }
+
+    #[test]
+    fn after_a_split_at_the_median_of_the_union_every_message_fits() {
+        let shape = shape();
+        let s = shape.pairs.capacity();
+        let mut rng = fastrand::Rng::with_seed(2);
+        for _ in 0..2000 {
+            let mut left = vec![0; shape.content_bytes];
+            set_head(&mut left, Kind::Leaf, 0);
+            let mut keys: Vec<u8> = (0..=255).collect();
+            rng.shuffle(&mut keys);
+            let mut own = keys[..s].to_vec();
+            own.sort_unstable();
+            for (at, key) in own.iter().enumerate() {
+                shape.pairs.insert(&mut left, at, &[*key], b"", None);
+            }
+            // Up to s messages, on one side of the leaf or everywhere.
+            let mut new: Vec<u8> = match rng.u8(..4) {
+                0 => (0..s as u8).collect(),
+                1 => (255 - s as u8..=254).collect(),
+                2 => own.clone(),
+                _ => keys[s / 2..s / 2 + s].to_vec(),
+            };
+            new.sort_unstable();
+            let new = messages(&new);
+            let median = union_median(&shape.pairs, &left, &new);
+            let mut right = vec![0; shape.content_bytes];
+            split_leaf(&shape, &mut left, &mut right, &median);
+            let fresh = |leaf: &[u8], part: &Messages| {
+                let fresh = part
+                    .iter()
+                    .filter(|message| shape.pairs.find(leaf, message.key).is_err());
+                shape.pairs.len(leaf) + fresh.count()
+            };
+            let [below, above] = new.split(&median);
+            assert!(fresh(&left, &below) <= s && fresh(&right, &above) <= s);
+            assert!(fresh(&left, &below) > 0 && fresh(&right, &above) > 0);
+        }
+    }
+
+    #[test]
+    fn halves_of_a_full_node_have_free_pivots_for_a_flush() {
+        let shape = shape();
+        let n = shape.pivots.capacity();
+        let mut left = vec![0; shape.content_bytes];
+        set_head(&mut left, Kind::Buffered, 3);
+        set_first_child(&mut left, 100);
+        (0..n as u8).for_each(|at| add_pivot(&shape, &mut left, &[at * 10 + 10], 101 + u64::from(at)));
+        for at in 0..shape.buffer.capacity() {
+            let key = [at as u8 * 7];
+            let place = shape.buffer.below(&left, &key);
+            shape
+                .buffer
+                .insert(&mut left, place, &key, b"v", Some(Action::Delete));
+        }
+        let mut right = vec![0; shape.content_bytes];
+        let pivot = split_inner(&shape, &mut left, &mut right);
+        assert_eq!((shape.validate(&left), shape.validate(&right)), (Ok(()), Ok(())));
+        for half in [&left, &right] {
+            assert!(shape.pivots.free(half) >= shape.most_addressed());
+        }
+        let of_left = (0..shape.buffer.len(&left)).all(|at| *shape.buffer.key(&left, at) < pivot[..]);
+        let of_right = (0..shape.buffer.len(&right)).all(|at| *shape.buffer.key(&right, at) >= pivot[..]);
+        assert!(of_left && of_right && level(&right) == 3);
+        let (of, mut moved) = (left.clone(), vec![0; shape.content_bytes]);
+        move_node(&shape, &mut left, &mut moved);
+        assert!(kind(&left).is_none() && shape.validate(&moved).is_ok());
+        assert_eq!(shape.pivots.len(&moved), shape.pivots.len(&of));
+        assert_eq!(child_at(&shape.pivots, &moved, 0), 100);
+    }
+}

@@ -1,0 +1,94 @@
+//! Walks all nodes of a tree and reports what is wrong with them.
+
+use crate::paged::buffer::PageBuffer;
+use crate::paged::core::Core;
+use crate::paged::error::Result;
+use crate::paged::node::{Kind, Table, child_at, kind, level};
+use std::collections::BTreeSet;
+
+/// What a walk over a tree has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Examined {
+    /// What is wrong, a sentence each.
+    pub found: Vec<String>,
+    /// Pages that the root leads to.
+    pub pages: BTreeSet<u64>,
+    /// Levels of the tree: 1 for a leaf alone.
+    pub height: u32,
+    /// Nodes with children.
+    pub inner: u64,
+    /// Pairs of leaves.
+    pub pairs: u64,
+    /// Messages in buffers.
+    pub messages: u64,
+}
+
+/// The keys that a node may have.
+#[derive(Clone, Default)]
+struct Fence {
+    low: Option<Vec<u8>>,
+    high: Option<Vec<u8>>,
+}
+
+impl Fence {
+    fn contains(&self, key: &[u8]) -> bool {
+        self.low.as_deref().is_none_or(|low| low <= key) && self.high.as_deref().is_none_or(|high| key < high)
+    }
+}
+
+impl<B: PageBuffer> Core<B> {
+    /// Walks the tree at rest.
+    pub(in crate::paged) fn examine(&self) -> Result<Examined> {
+        let _alone = self.gate.write();
+        let mut examined = Examined {
+            height: u32::from(self.height()?) + 1,
+            ..Examined::default()
+        };
+        let mut todo = vec![(self.root, None, Fence::default())];
+        while let Some((page, above, fence)) = todo.pop() {
+            if !examined.pages.insert(page) {
+                examined.found.push(format!("page {page} is reached twice"));
+                continue;
+            }
+            let node = match above {
+                None => self.buffer.pin_shared(page)?,
+                Some(above) => self.shared(page, above)?,
+            };
+            if let Err(wrong) = self.shape.validate(&node) {
+                examined.found.push(format!("page {page}: {wrong}"));
+                continue;
+            }
+            let mut inside = |table: &Table, name: &str| {
+                let outside = (0..table.len(&node)).filter(|at| !fence.contains(table.key(&node, *at)));
+                let outside = outside.count();
+                if outside > 0 {
+                    let text = format!("page {page}: {outside} {name} are outside of its range (PN2)");
+                    examined.found.push(text);
+                }
+                table.len(&node) as u64
+            };
+            if kind(&node) == Some(Kind::Leaf) {
+                examined.pairs += inside(&self.shape.pairs, "pairs");
+                continue;
+            }
+            let pivots = *self.shape.pivots_of(&node);
+            let children = inside(&pivots, "pivots") as usize + 1;
+            if kind(&node) == Some(Kind::Buffered) {
+                examined.messages += inside(&self.shape.buffer, "messages");
+            }
+            examined.inner += 1;
+            for at in 0..children {
+                let mut of_child = fence.clone();
+                if at > 0 {
+                    of_child.low = Some(pivots.key(&node, at - 1).to_vec());
+                }
+                if at + 1 < children {
+                    of_child.high = Some(pivots.key(&node, at).to_vec());
+                }
+                todo.push((child_at(&pivots, &node, at), Some(level(&node)), of_child));
+            }
+        }
+        assert!(examined.pages.contains(&self.root), "the walk began at the root");
+        Ok(examined)
+    }
+}

@@ -1,0 +1,216 @@
+//! Range scans in both directions, a leaf at a time.
+
+use crate::paged::buffer::PageBuffer;
+use crate::paged::core::Core;
+use crate::paged::error::Result;
+use crate::paged::node::{Kind, Messages, child_at, child_index, fold, kind, level};
+use std::fmt;
+
+/// A key with its value.
+type Pair = (Vec<u8>, Vec<u8>);
+
+/// The keys of a scan: from `from` on, and below `below`; none means without a bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// The least key.
+    pub from: Option<Vec<u8>>,
+    /// Keys are below this one.
+    pub below: Option<Vec<u8>>,
+}
+
+impl Bounds {
+    fn contain(&self, key: &[u8]) -> bool {
+        self.from.as_deref().is_none_or(|from| from <= key)
+            && self.below.as_deref().is_none_or(|below| key < below)
+    }
+}
+
+/// Which leaf is wanted.
+#[derive(Clone, Copy, Debug)]
+enum Want<'k> {
+    /// That of a key.
+    At(&'k [u8]),
+    /// That of the keys just below; none: the last leaf.
+    Below(Option<&'k [u8]>),
+}
+
+/// The pairs of one leaf with all messages that were on their way to it, and the leaf's range.
+#[derive(Debug, Default)]
+struct View {
+    pairs: Vec<Pair>,
+    low: Option<Vec<u8>>,
+    high: Option<Vec<u8>>,
+}
+
+impl<B: PageBuffer> Core<B> {
+    /// Collects one leaf's range. On the way down, what a buffer has for the chosen child is
+    /// kept; it is applied once the leaf is reached, the oldest first.
+    fn view(&self, want: Want<'_>) -> Result<View> {
+        self.readable()?;
+        let shape = &self.shape;
+        let mut view = View::default();
+        let mut above: Vec<Messages> = Vec::new();
+        let mut node = self.buffer.pin_shared(self.root)?;
+        while kind(&node) != Some(Kind::Leaf) {
+            let table = shape.pivots_of(&node);
+            let at = match want {
+                Want::At(key) => child_index(table, &node, key),
+                Want::Below(Some(key)) => table.below(&node, key),
+                Want::Below(None) => table.len(&node),
+            };
+            if at > 0 {
+                view.low = Some(table.key(&node, at - 1).to_vec());
+            }
+            if at < table.len(&node) {
+                view.high = Some(table.key(&node, at).to_vec());
+            }
+            if kind(&node) == Some(Kind::Buffered) {
+                let buffer = &shape.buffer;
+                let from = view.low.as_deref().map_or(0, |low| buffer.below(&node, low));
+                let to = view.high.as_deref();
+                let to = to.map_or(buffer.len(&node), |high| buffer.below(&node, high));
+                let mut messages = Messages::new();
+                (from..to).for_each(|at| messages.push(buffer.message(&node, at)));
+                above.push(messages);
+            }
+            let next = self.shared(child_at(table, &node, at), level(&node))?;
+            node = next;
+        }
+        let pairs = &shape.pairs;
+        let pair = |at| (pairs.key(&node, at).to_vec(), pairs.value(&node, at).to_vec());
+        view.pairs = (0..pairs.len(&node)).map(pair).collect();
+        drop(node);
+        for messages in above.iter().rev() {
+            view.pairs = self.applied(std::mem::take(&mut view.pairs), messages);
+        }
+        let (low, high) = (view.low.as_deref(), view.high.as_deref());
+        let is_within = |key: &[u8]| low.is_none_or(|low| low <= key) && high.is_none_or(|high| key < high);
+        view.pairs.retain(|(key, _)| is_within(key));
+        Ok(view)
+    }
+
+    /// Applies messages to pairs, both in key order.
+    fn applied(&self, pairs: Vec<Pair>, messages: &Messages) -> Vec<Pair> {
+        if messages.is_empty() {
+            return pairs;
+        }
+        let mut out = Vec::with_capacity(pairs.len() + messages.len());
+        let mut pairs = pairs.into_iter().peekable();
+        for message in messages.iter() {
+            while let Some(pair) = pairs.next_if(|(key, _)| &key[..] < message.key) {
+                out.push(pair);
+            }
+            let own = pairs.next_if(|(key, _)| key == message.key);
+            let mut value = Vec::new();
+            let older = own.as_ref().map(|(_, value)| &value[..]);
+            if fold(
+                &*self.operator,
+                older,
+                (message.action, message.operand),
+                &mut value,
+            ) {
+                out.push((message.key.to_vec(), value));
+            }
+        }
+        out.extend(pairs);
+        debug_assert!(
+            out.is_sorted_by(|one, two| one.0 < two.0),
+            "pairs are in key order"
+        );
+        out
+    }
+}
+
+/// A walk over the pairs of a range, from both ends.
+///
+/// What it returns of one leaf is one state of it. Between leaves the tree may change.
+pub struct Scan<'t, B> {
+    core: &'t Core<B>,
+    bounds: Bounds,
+    /// Pairs that were read: at the front those of the least leaf, at the back of the greatest.
+    front: std::vec::IntoIter<Pair>,
+    back: Vec<Pair>,
+    is_done: bool,
+}
+
+impl<'t, B: PageBuffer> Scan<'t, B> {
+    pub(in crate::paged) fn new(core: &'t Core<B>, bounds: Bounds) -> Scan<'t, B> {
+        Scan {
+            core,
+            bounds,
+            front: Vec::new().into_iter(),
+            back: Vec::new(),
+            is_done: false,
+        }
+    }
+
+    /// Returns the next pair in ascending order.
+    ///
+    /// # Errors
+    /// As the device says; damage. Asked again, the scan tries again.
+    pub fn next_pair(&mut self) -> Result<Option<Pair>> {
+        loop {
+            if let Some(pair) = self.front.next() {
+                return Ok(Some(pair));
+            }
+            if self.is_done || self.is_empty() {
+                return Ok((!self.back.is_empty()).then(|| self.back.remove(0)));
+            }
+            let view = self
+                .core
+                .view(Want::At(self.bounds.from.as_deref().unwrap_or_default()))?;
+            let inside = view.pairs.into_iter().filter(|(key, _)| self.bounds.contain(key));
+            self.front = inside.collect::<Vec<_>>().into_iter();
+            self.is_done = view.high.is_none();
+            assert!(self.is_done || view.high > self.bounds.from, "the walk goes on");
+            self.bounds.from = view.high;
+        }
+    }
+
+    /// Returns the next pair in descending order.
+    ///
+    /// # Errors
+    /// As [`Scan::next_pair`].
+    pub fn next_back(&mut self) -> Result<Option<Pair>> {
+        loop {
+            if let Some(pair) = self.back.pop() {
+                return Ok(Some(pair));
+            }
+            if self.is_done || self.is_empty() {
+                return Ok(self.front.next_back());
+            }
+            let view = self.core.view(Want::Below(self.bounds.below.as_deref()))?;
+            let inside = view.pairs.into_iter().filter(|(key, _)| self.bounds.contain(key));
+            self.back = inside.collect();
+            self.is_done = view.low.is_none();
+            let goes_on = self.bounds.below.is_none() || view.low < self.bounds.below;
+            assert!(self.is_done || goes_on, "the walk goes on");
+            self.bounds.below = view.low;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        matches!((&self.bounds.from, &self.bounds.below), (Some(from), Some(below)) if from >= below)
+    }
+}
+
+impl<B: PageBuffer> Iterator for Scan<'_, B> {
+    type Item = Result<Pair>;
+    fn next(&mut self) -> Option<Result<Pair>> {
+        self.next_pair().transpose()
+    }
+}
+
+impl<B: PageBuffer> DoubleEndedIterator for Scan<'_, B> {
+    fn next_back(&mut self) -> Option<Result<Pair>> {
+        Scan::next_back(self).transpose()
+    }
+}
+
+impl<B> fmt::Debug for Scan<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scan")
+            .field("bounds", &self.bounds)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,133 @@
+//! What a tree keeps in the superblock of its pages, version 1. All integers little-endian.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  version, 1
+//!      1     1  1: Bε-tree; 2: Bε-tree with a buffer in its root; 3: B⁺-tree
+//!      2     2  the longest key
+//!      4     2  the longest value
+//!      6     2  n: pivots of a node with a buffer
+//!      8     2  b: messages of a node with a buffer
+//!     10     8  the root's page
+//!     18     2  m: bytes of the tree's owner
+//!     20        m bytes
+//! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+
+const VERSION: u8 = 1;
+/// Most bytes of the tree's owner.
+pub(super) const MOST_OWN: usize = 512;
+const _: () = assert!(MOST_OWN <= u16::MAX as usize, "their number has two bytes");
+
+/// Which tree it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::paged) enum Sort {
+    Beps,
+    BepsBufferedRoot,
+    Bplus,
+}
+
+/// What a tree is opened from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Meta {
+    pub(super) sort: Sort,
+    pub(super) key_limit: u16,
+    pub(super) value_limit: u16,
+    pub(super) n: u16,
+    pub(super) b: u16,
+    pub(super) root: u64,
+    pub(super) own: Vec<u8>,
+}
+
+impl Meta {
+    /// Returns its bytes.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        assert!(self.own.len() <= MOST_OWN, "what the owner keeps fits");
+        let sort = match self.sort {
+            Sort::Beps => 1,
+            Sort::BepsBufferedRoot => 2,
+            Sort::Bplus => 3,
+        };
+        let mut out = Vec::with_capacity(20 + self.own.len());
+        let mut writer = Writer::new(&mut out);
+        writer
+            .u8(VERSION)
+            .u8(sort)
+            .u16(self.key_limit)
+            .u16(self.value_limit);
+        writer.u16(self.n).u16(self.b).u64(self.root);
+        writer.u16(self.own.len() as u16).bytes(&self.own);
+        out
+    }
+
+    /// Reads it; none for something else.
+    pub(super) fn decode(bytes: &[u8]) -> Option<Meta> {
+        Self::read(bytes).ok().flatten()
+    }
+
+    fn read(bytes: &[u8]) -> Result<Option<Meta>, Truncated> {
+        let mut reader = Reader::new(bytes);
+        let (version, sort) = (reader.u8()?, reader.u8()?);
+        let sort = match (version, sort) {
+            (VERSION, 1) => Sort::Beps,
+            (VERSION, 2) => Sort::BepsBufferedRoot,
+            (VERSION, 3) => Sort::Bplus,
+            _ => return Ok(None),
+        };
+        let (key_limit, value_limit, n, b) = (reader.u16()?, reader.u16()?, reader.u16()?, reader.u16()?);
+        let root = reader.u64()?;
+        let len = usize::from(reader.u16()?);
+        let own = reader.take(len)?.to_vec();
+        let is_whole = reader.left() == 0 && len <= MOST_OWN;
+        Ok(is_whole.then_some(Meta {
+            sort,
+            key_limit,
+            value_limit,
+            n,
+            b,
+            root,
+            own,
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta() -> Meta {
+        Meta {
+            sort: Sort::BepsBufferedRoot,
+            key_limit: 8,
+            value_limit: 100,
+            n: 23,
+            b: 126,
+            root: 5,
+            own: b"cut".to_vec(),
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        let expected = [
+            1, 2, 8, 0, 100, 0, 23, 0, 126, 0, 5, 0, 0, 0, 0, 0, 0, 0, 3, 0, b'c', b'u', b't',
+        ];
+        assert_eq!(meta().encode(), expected);
+        assert_eq!(Meta::decode(&expected), Some(meta()));
+    }
+
+    #[test]
+    fn other_bytes_are_none() {
+        let bytes = meta().encode();
+        for len in 0..bytes.len() {
+            assert_eq!(Meta::decode(&bytes[..len]), None);
+        }
+        for (at, wrong) in [(0, 2), (1, 0), (1, 4), (18, 2)] {
+            let mut bytes = bytes.clone();
+            bytes[at] = wrong;
+            assert_eq!(Meta::decode(&bytes), None);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! Trees in files: created, opened after a crash, checkpointed, checked.
+//!
+//! *Knows*: what of a tree is kept beside its pages.
+//!
+//! *Does not know*: how pages survive a crash (`buffer`), what happens between checkpoints.
+//!
+//! *Read in this order*: this file, `format.rs`.
+//!
+//! - **PS1** A tree that is opened is that of its last checkpoint, with what its owner kept
+//!   there: the owner repeats later writes from a log of its own.
+//! - **PS2** No writer is in the tree while a checkpoint is made.
+
+mod format;
+
+pub(super) use format::Sort;
+
+use super::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
+use super::bplus::{self, BplusTree};
+use super::buffer::{PAGE_HEADER, Pool, PoolOptions};
+use super::core::Core;
+use super::error::{Error, Result};
+use super::node::{Kind, Operator, Shape, TreeSizes, kind};
+use super::read::Examined;
+use alluvium_device::Directory;
+use format::{MOST_OWN, Meta};
+use std::sync::{Arc, OnceLock};
+
+/// Where a tree is.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'d> {
+    /// The directory.
+    pub directory: &'d dyn Directory,
+    /// The name of the file in it. Its journal has this name with `.journal` behind it.
+    pub name: &'d str,
+}
+
+impl Core<Pool> {
+    fn create_in(
+        place: Place<'_>,
+        identity: u128,
+        pool: PoolOptions,
+        sizes: TreeSizes,
+        operator: Arc<dyn Operator>,
+        sort: Sort,
+    ) -> Result<Core<Pool>> {
+        let shape = Shape::new(pool.page_bytes.saturating_sub(PAGE_HEADER), sizes)?;
+        let validate = Arc::new(move |content: &[u8]| shape.validate(content));
+        let pool = Pool::create(place.directory, place.name, identity, pool, validate)?;
+        let core = Core::create(pool, shape, operator)?;
+        core.checkpoint(sort, &[])?;
+        assert!(core.height()? == 0, "a tree begins as a leaf");
+        Ok(core)
+    }
+
+    /// Opens the tree of the last checkpoint, and returns which it is and what its owner kept.
+    fn open_in(
+        place: Place<'_>,
+        pool: PoolOptions,
+        operator: Arc<dyn Operator>,
+    ) -> Result<(Core<Pool>, Meta)> {
+        let shape: Arc<OnceLock<Shape>> = Arc::default();
+        let known = Arc::clone(&shape);
+        // While the shape is not known, free lists are walked.
+        let validate = Arc::new(move |content: &[u8]| match known.get() {
+            Some(shape) => shape.validate(content),
+            None if kind(content) == Some(Kind::Free) => Ok(()),
+            None => Err("a page that is not free".to_owned()),
+        });
+        let (pool, meta) = Pool::open(place.directory, place.name, pool, validate)?;
+        let refused = |why: String| Error::NotAStore {
+            file: place.name.to_owned(),
+            why,
+        };
+        let meta = Meta::decode(&meta).ok_or_else(|| refused("its creation was not finished".to_owned()))?;
+        let limits = (usize::from(meta.key_limit), usize::from(meta.value_limit));
+        let counts = (usize::from(meta.n), usize::from(meta.b));
+        let content = super::buffer::PageBuffer::content_bytes(&pool);
+        let of = Shape::of(content, limits.0, limits.1, counts.0, counts.1);
+        let of = of.map_err(|error| refused(format!("its shape does not fit: {error}")))?;
+        shape.get_or_init(|| of);
+        let core = Core::of(pool, of, meta.root, operator);
+        core.height()?;
+        assert!(core.shape == of, "nodes are checked by the tree's shape (PB5)");
+        Ok((core, meta))
+    }
+
+    fn checkpoint(&self, sort: Sort, own: &[u8]) -> Result<()> {
+        if own.len() > MOST_OWN {
+            return Err(Error::BadOption {
+                option: "own",
+                why: format!("{} bytes are over {MOST_OWN}", own.len()),
+            });
+        }
+        // Most is written before writers have to wait.
+        self.buffer.write_dirty()?;
+        let _alone = self.gate.write();
+        self.readable()?;
+        let shape = &self.shape;
+        let meta = Meta {
+            sort,
+            key_limit: shape.key_limit as u16,
+            value_limit: shape.value_limit as u16,
+            n: shape.pivots.capacity() as u16,
+            b: shape.buffer.capacity() as u16,
+            root: self.root,
+            own: own.to_vec(),
+        };
+        assert!(
+            usize::from(meta.value_limit) == shape.value_limit,
+            "sizes of a page have two bytes"
+        );
+        self.buffer.checkpoint(&meta.encode())
+    }
+
+    /// Walks the tree, and finds pages that it does not lead to and that are not free.
+    fn check(&self) -> Result<Examined> {
+        let mut examined = self.examine()?;
+        let free = self.buffer.free_pages();
+        let pages = self.buffer.statistics().pages;
+        let both = free.iter().filter(|page| examined.pages.contains(page)).count();
+        let accounted = examined.pages.len() as u64 + free.len() as u64;
+        if both > 0 || accounted != pages {
+            let text = format!("of {pages} pages {accounted} are in use or free, {both} of them both (PB7)");
+            examined.found.push(text);
+        }
+        Ok(examined)
+    }
+}
+
+impl BepsTree<Pool> {
+    fn sort(&self) -> Sort {
+        match self.style {
+            RootStyle::Separate => Sort::Beps,
+            RootStyle::Buffered => Sort::BepsBufferedRoot,
+        }
+    }
+
+    /// Creates a tree in a file. It is durable, without keys, when this returns. `identity` is
+    /// one that no other store has.
+    ///
+    /// ```
+    /// use alluvium_device::memory::MemoryDirectory;
+    /// use alluvium_trees::paged::Place;
+    /// use alluvium_trees::paged::beps::{BepsTree, FlushOrder, TreeOptions};
+    /// use alluvium_trees::paged::buffer::PoolOptions;
+    /// let directory = MemoryDirectory::new();
+    /// let place = Place { directory: &directory, name: "rivers" };
+    /// let (pool, options) = (PoolOptions::default(), TreeOptions::new(16, 32));
+    /// let operator = options.operator.clone();
+    /// let tree = BepsTree::create_in(place, 7, pool, options)?;
+    /// tree.insert(b"river", b"Elbe")?;
+    /// tree.checkpoint(b"commit 1")?;
+    /// tree.insert(b"river", b"Oder")?;
+    /// drop(tree);
+    /// let (tree, kept) = BepsTree::open_in(place, pool, FlushOrder::Automatic, operator)?;
+    /// assert_eq!(kept, b"commit 1");
+    /// assert_eq!(tree.get(b"river")?.as_deref(), Some(&b"Elbe"[..]));
+    /// # Ok::<(), alluvium_trees::paged::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Files of that name; sizes that do not fit; as the device says.
+    pub fn create_in(
+        place: Place<'_>,
+        identity: u128,
+        pool: PoolOptions,
+        options: TreeOptions,
+    ) -> Result<BepsTree<Pool>> {
+        let sort = match options.root {
+            RootStyle::Separate => Sort::Beps,
+            RootStyle::Buffered => Sort::BepsBufferedRoot,
+        };
+        let core = Core::create_in(place, identity, pool, options.sizes, options.operator, sort)?;
+        Ok(BepsTree::of(core, options.root, options.order))
+    }
+
+    /// Opens the tree of the last checkpoint, and returns what its owner kept with that.
+    ///
+    /// # Errors
+    /// No such tree; damage; as the device says.
+    pub fn open_in(
+        place: Place<'_>,
+        pool: PoolOptions,
+        order: FlushOrder,
+        operator: Arc<dyn Operator>,
+    ) -> Result<(BepsTree<Pool>, Vec<u8>)> {
+        let (core, meta) = Core::open_in(place, pool, operator)?;
+        let style = match meta.sort {
+            Sort::Beps => RootStyle::Separate,
+            Sort::BepsBufferedRoot => RootStyle::Buffered,
+            Sort::Bplus => {
+                return Err(Error::NotAStore {
+                    file: place.name.to_owned(),
+                    why: "it holds a B⁺-tree".to_owned(),
+                });
+            }
+        };
+        let tree = BepsTree::of(core, style, order);
+        assert!(tree.sort() == meta.sort, "the tree is of its sort");
+        Ok((tree, meta.own))
+    }
+
+    /// Makes the tree, and up to 512 bytes of its owner, the state that a crash leaves.
+    ///
+    /// # Errors
+    /// As the device says. Unless it is a full disk, changes are refused from then on.
+    pub fn checkpoint(&self, own: &[u8]) -> Result<()> {
+        self.core.checkpoint(self.sort(), own)
+    }
+
+    /// Walks all nodes, and accounts for all pages of the file.
+    ///
+    /// # Errors
+    /// As the device says; damage that ends the walk.
+    pub fn check(&self) -> Result<Examined> {
+        self.core.check()
+    }
+}
+
+impl BplusTree<Pool> {
+    /// Creates a tree in a file. It is durable, without keys, when this returns. `identity` is
+    /// one that no other store has.
+    ///
+    /// # Errors
+    /// Files of that name; sizes that do not fit; as the device says.
+    pub fn create_in(
+        place: Place<'_>,
+        identity: u128,
+        pool: PoolOptions,
+        (key_limit, value_limit): (usize, usize),
+        operator: Arc<dyn Operator>,
+    ) -> Result<BplusTree<Pool>> {
+        let sizes = bplus::sizes(key_limit, value_limit);
+        let core = Core::create_in(place, identity, pool, sizes, operator, Sort::Bplus)?;
+        Ok(BplusTree { core })
+    }
+
+    /// Opens the tree of the last checkpoint, and returns what its owner kept with that.
+    ///
+    /// # Errors
+    /// No such tree; damage; as the device says.
+    pub fn open_in(
+        place: Place<'_>,
+        pool: PoolOptions,
+        operator: Arc<dyn Operator>,
+    ) -> Result<(BplusTree<Pool>, Vec<u8>)> {
+        let (core, meta) = Core::open_in(place, pool, operator)?;
+        if meta.sort != Sort::Bplus {
+            return Err(Error::NotAStore {
+                file: place.name.to_owned(),
+                why: "it holds a Bε-tree".to_owned(),
+            });
+        }
+        Ok((BplusTree { core }, meta.own))
+    }
+
+    /// Makes the tree, and up to 512 bytes of its owner, the state that a crash leaves.
+    ///
+    /// # Errors
+    /// As the device says. Unless it is a full disk, changes are refused from then on.
+    pub fn checkpoint(&self, own: &[u8]) -> Result<()> {
+        self.core.checkpoint(Sort::Bplus, own)
+    }
+
+    /// Walks all nodes, and accounts for all pages of the file.
+    ///
+    /// # Errors
+    /// As the device says; damage that ends the walk.
+    pub fn check(&self) -> Result<Examined> {
+        self.core.check()
+    }
+}

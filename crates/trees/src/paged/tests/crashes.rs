@@ -1,0 +1,266 @@
+//! Trees in files: a crash at every moment, and failures of the device.
+
+use super::*;
+use crate::paged::store::Place;
+use alluvium_base::ErrorKind;
+use alluvium_device::Operation;
+use alluvium_device::simulated::{Failure, Fault, SimDirectory, Survival};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Which tree.
+#[derive(Clone, Copy, Debug)]
+enum Sort {
+    Beps(u32, RootStyle),
+    Bplus,
+}
+
+/// A tree in a file.
+enum Stored {
+    Beps(BepsTree<Pool>),
+    Bplus(BplusTree<Pool>),
+}
+
+fn pool_options() -> PoolOptions {
+    PoolOptions {
+        page_bytes: 512,
+        memory_bytes: 24 * 512,
+        policy: QueuePolicy::Quarter,
+        waits: 20,
+    }
+}
+
+fn place(directory: &SimDirectory) -> Place<'_> {
+    Place {
+        directory,
+        name: "tree",
+    }
+}
+
+impl Stored {
+    fn create(directory: &SimDirectory, sort: Sort) -> Result<Stored> {
+        let (place, pool) = (place(directory), pool_options());
+        match sort {
+            Sort::Beps(epsilon, root) => {
+                let options = options(epsilon, root, FlushOrder::Depth, Arc::new(Append));
+                BepsTree::create_in(place, 5, pool, options).map(Stored::Beps)
+            }
+            Sort::Bplus => BplusTree::create_in(place, 5, pool, (8, 8), Arc::new(Append)).map(Stored::Bplus),
+        }
+    }
+
+    /// Opens it, and returns how many operations were in its checkpoint.
+    fn open(directory: &SimDirectory, sort: Sort) -> Result<(Stored, u64)> {
+        let (place, pool) = (place(directory), pool_options());
+        let (tree, own) = match sort {
+            Sort::Beps(..) => {
+                let opened = BepsTree::open_in(place, pool, FlushOrder::Depth, Arc::new(Append));
+                opened.map(|(tree, own)| (Stored::Beps(tree), own))?
+            }
+            Sort::Bplus => BplusTree::open_in(place, pool, Arc::new(Append))
+                .map(|(tree, own)| (Stored::Bplus(tree), own))?,
+        };
+        Ok((tree, own.try_into().map_or(0, u64::from_le_bytes)))
+    }
+
+    fn tree(&self) -> &dyn Subject {
+        match self {
+            Stored::Beps(tree) => tree,
+            Stored::Bplus(tree) => tree,
+        }
+    }
+
+    fn checkpoint(&self, operations: u64) -> Result<()> {
+        match self {
+            Stored::Beps(tree) => tree.checkpoint(&operations.to_le_bytes()),
+            Stored::Bplus(tree) => tree.checkpoint(&operations.to_le_bytes()),
+        }
+    }
+
+    fn check(&self) -> Vec<String> {
+        match self {
+            Stored::Beps(tree) => tree.check().unwrap().found,
+            Stored::Bplus(tree) => tree.check().unwrap().found,
+        }
+    }
+
+    fn contents(&self) -> Model {
+        self.tree().pairs(Bounds::default(), false).into_iter().collect()
+    }
+}
+
+/// The operation with a number: a put, an update or a delete.
+fn operate(tree: &dyn Subject, number: u64, seed: u64) -> Result<()> {
+    let mut rng = fastrand::Rng::with_seed(seed << 32 | number);
+    let key = key(rng.u64(..400).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let operand = [rng.u8(..), rng.u8(..)];
+    match rng.u8(..8) {
+        0..5 => tree.insert(&key, &operand),
+        5..7 => tree.update(&key, &operand),
+        _ => tree.delete(&key),
+    }
+}
+
+/// What a crash may find.
+#[derive(Default)]
+struct Known {
+    /// Of each checkpoint, by the number of operations in it, the contents. The first is
+    /// durable.
+    checkpoints: BTreeMap<u64, Model>,
+    /// How many operations were done.
+    done: u64,
+}
+
+/// Opens what a crash left; some crashes are followed by the operations since, as a log has
+/// them.
+fn survive(image: &SimDirectory, sort: Sort, seed: u64, known: &Known, redo: bool) {
+    let (tree, operations) = Stored::open(image, sort).unwrap();
+    let expected = known.checkpoints.get(&operations);
+    let expected = expected.unwrap_or_else(|| panic!("a checkpoint of {operations} operations, {sort:?}"));
+    assert_eq!(tree.check(), [""; 0]);
+    assert_eq!(
+        &tree.contents(),
+        expected,
+        "{sort:?} after {operations} of {} operations",
+        known.done
+    );
+    if redo {
+        (operations..known.done).for_each(|number| operate(tree.tree(), number, seed).unwrap());
+        tree.checkpoint(known.done).unwrap();
+        let before = tree.contents();
+        drop(tree);
+        let (tree, operations) = Stored::open(image, sort).unwrap();
+        assert!(operations == known.done && tree.contents() == before && tree.check().is_empty());
+    }
+}
+
+fn story(seed: u64, sort: Sort, operations: u64) -> u64 {
+    let directory = SimDirectory::new(seed);
+    let tree = Stored::create(&directory, sort).unwrap();
+    let known = Arc::new(Mutex::new(Known::default()));
+    known.lock().unwrap().checkpoints.insert(0, Model::new());
+    let points = Arc::new(AtomicU64::new(0));
+    let (seen, counted) = (Arc::clone(&known), Arc::clone(&points));
+    directory.on_operation(move |point| {
+        let at = counted.fetch_add(1, Ordering::Relaxed);
+        let survival = Survival::ALL[at as usize % Survival::ALL.len()];
+        let image = point.image(survival, seed ^ at << 8);
+        survive(&image, sort, seed, &seen.lock().unwrap(), at.is_multiple_of(16));
+    });
+    let mut rng = fastrand::Rng::with_seed(seed);
+    for number in 0..operations {
+        operate(tree.tree(), number, seed).unwrap();
+        known.lock().unwrap().done = number + 1;
+        if rng.u8(..100) == 0 || number == 600 {
+            let contents = tree.contents();
+            known.lock().unwrap().checkpoints.insert(number + 1, contents);
+            tree.checkpoint(number + 1).unwrap();
+            // From now on nothing older may be found.
+            known.lock().unwrap().checkpoints.retain(|made, _| *made > number);
+        }
+    }
+    directory.clear_hook();
+    points.load(Ordering::Relaxed)
+}
+
+#[test]
+fn a_crash_at_every_moment_leaves_a_checkpoint_of_each_tree() {
+    let sorts = [
+        Sort::Beps(0, RootStyle::Separate),
+        Sort::Beps(90, RootStyle::Separate),
+        Sort::Beps(60, RootStyle::Buffered),
+        Sort::Bplus,
+    ];
+    let mut points = 0;
+    for seed in 0..3 {
+        for sort in sorts {
+            points += story(seed, sort, 1500);
+        }
+    }
+    assert!(points > 5000, "{points}");
+}
+
+#[test]
+fn a_crash_during_creation_leaves_an_empty_tree_or_none() {
+    for sort in [Sort::Beps(50, RootStyle::Separate), Sort::Bplus] {
+        let directory = SimDirectory::new(1);
+        let outcomes = Arc::new(Mutex::new((0, 0)));
+        let counted = Arc::clone(&outcomes);
+        directory.on_operation(move |point| {
+            for survival in Survival::ALL {
+                let mut counted = counted.lock().unwrap();
+                match Stored::open(&point.image(survival, point.index), sort) {
+                    Ok((tree, 0)) => {
+                        assert!(tree.contents().is_empty());
+                        counted.0 += 1;
+                    }
+                    Ok((_, other)) => panic!("{other} operations"),
+                    Err(error) => {
+                        let is_missing = error.to_string().contains("does not exist");
+                        assert!(is_missing || error.kind() == ErrorKind::NotAStore, "{error}");
+                        counted.1 += 1;
+                    }
+                }
+            }
+        });
+        let tree = Stored::create(&directory, sort).unwrap();
+        directory.clear_hook();
+        drop(tree);
+        let counted = *outcomes.lock().unwrap();
+        assert!(counted.1 > 10, "{counted:?}");
+        Stored::open(&directory, sort).unwrap();
+    }
+}
+
+#[test]
+fn failures_of_the_device_lose_nothing_that_a_checkpoint_has() {
+    for (operation, failure) in [
+        (Operation::Read, Failure::Io),
+        (Operation::Write, Failure::Io),
+        (Operation::Sync, Failure::Io),
+        (Operation::Grow, Failure::Full),
+        (Operation::Read, Failure::FlippedBits(2)),
+    ] {
+        for at in 1..25 {
+            let directory = SimDirectory::new(at);
+            let sort = Sort::Beps(50, RootStyle::Separate);
+            let tree = Stored::create(&directory, sort).unwrap();
+            (0..600).for_each(|number| operate(tree.tree(), number, 1).unwrap());
+            tree.checkpoint(600).unwrap();
+            let expected = tree.contents();
+            directory.inject(Fault::new(operation, failure).at(at));
+            let failed = (600..1400).find_map(|number| operate(tree.tree(), number, 1).err());
+            let failed = failed.or_else(|| tree.checkpoint(1400).err());
+            directory.clear_faults();
+            let (again, operations) = Stored::open(&directory.reopen(), sort).unwrap();
+            assert_eq!(again.check(), [""; 0]);
+            if operations == 600 {
+                assert!(failed.is_some(), "{operation} {at}: a checkpoint was lost");
+                assert_eq!(again.contents(), expected, "{operation} {at}");
+            } else {
+                assert!(operations == 1400 && tree.tree().examine().found.is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tree_is_opened_as_what_it_is() {
+    let directory = SimDirectory::new(1);
+    drop(Stored::create(&directory, Sort::Bplus).unwrap());
+    let refused = BepsTree::open_in(
+        place(&directory),
+        pool_options(),
+        FlushOrder::Depth,
+        Arc::new(Append),
+    );
+    assert!(refused.unwrap_err().to_string().contains("it holds a B⁺-tree"));
+    let other = SimDirectory::new(1);
+    drop(Stored::create(&other, Sort::Beps(50, RootStyle::Separate)).unwrap());
+    let refused = BplusTree::open_in(place(&other), pool_options(), Arc::new(Append));
+    assert!(refused.unwrap_err().to_string().contains("it holds a Bε-tree"));
+    assert!(Stored::create(&other, Sort::Bplus).is_err(), "the file exists");
+}

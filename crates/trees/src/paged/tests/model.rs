@@ -1,0 +1,176 @@
+//! Random operations on every tree, and on a map.
+
+use super::*;
+use crate::paged::node::{Action, merge};
+use std::collections::BTreeMap;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Keys of several lengths, few enough to meet again.
+fn draw_key(rng: &mut fastrand::Rng, keys: u64) -> Vec<u8> {
+    let number = rng.u64(..keys).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    number.to_be_bytes()[..(number % 4 + 5) as usize].to_vec()
+}
+
+fn bounds(rng: &mut fastrand::Rng, keys: u64) -> Bounds {
+    let mut bound = || (rng.u8(..4) > 0).then(|| draw_key(rng, keys));
+    Bounds {
+        from: bound(),
+        below: bound(),
+    }
+}
+
+fn apply(model: &mut Model, operator: &dyn Operator, key: &[u8], action: Action, operand: &[u8]) {
+    let older = model
+        .get(key)
+        .map_or((Action::Delete, &[][..]), |value| (Action::Insert, value));
+    let mut value = Vec::new();
+    if merge(operator, older, (action, operand), &mut value) == Action::Insert {
+        model.insert(key.to_vec(), value);
+    } else {
+        model.remove(key);
+    }
+}
+
+fn compare(name: &str, tree: &dyn Subject, model: &Model, rng: &mut fastrand::Rng, keys: u64) {
+    let bounds = bounds(rng, keys);
+    let inside = |key: &[u8]| {
+        bounds.from.as_deref().is_none_or(|from| from <= key)
+            && bounds.below.as_deref().is_none_or(|below| key < below)
+    };
+    let mut expected: Vec<_> = model.clone().into_iter().filter(|(key, _)| inside(key)).collect();
+    assert_eq!(tree.pairs(bounds.clone(), false), expected, "{name} {bounds:?}");
+    expected.reverse();
+    assert_eq!(
+        tree.pairs(bounds.clone(), true),
+        expected,
+        "{name} {bounds:?} backwards"
+    );
+}
+
+fn check(name: &str, tree: &dyn Subject) -> Examined {
+    let examined = tree.examine();
+    assert_eq!(examined.found, [""; 0], "{name}");
+    assert_eq!(tree.pinned(), 0, "{name}");
+    examined
+}
+
+/// Runs one tree beside a map; `shape` says how keys and actions are drawn.
+fn run(name: &str, tree: &dyn Subject, operator: &dyn Operator, seed: u64, operations: usize, keys: u64) {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let mut model = Model::new();
+    for step in 0..operations {
+        let key = draw_key(&mut rng, keys);
+        let operand: Vec<u8> = (0..rng.usize(..=4)).map(|_| rng.u8(..)).collect();
+        let action = match rng.u8(..16) {
+            0..7 => Action::Insert,
+            7..10 => Action::Update,
+            // Phases with many deletes empty leaves.
+            10..12 => Action::Delete,
+            _ if step / 3000 % 3 == 2 => Action::Delete,
+            _ => {
+                assert_eq!(
+                    tree.get(&key).unwrap(),
+                    model.get(&key).cloned(),
+                    "{name}, step {step}"
+                );
+                continue;
+            }
+        };
+        match action {
+            Action::Insert => tree.insert(&key, &operand).unwrap(),
+            Action::Update => tree.update(&key, &operand).unwrap(),
+            Action::Delete => tree.delete(&key).unwrap(),
+        }
+        apply(&mut model, operator, &key, action, &operand);
+        if step % 2500 == 0 {
+            check(name, tree);
+            compare(name, tree, &model, &mut rng, keys);
+        }
+        if step % 7001 == 7000 {
+            tree.flush_all().unwrap();
+            let examined = check(name, tree);
+            assert_eq!(
+                (examined.messages, examined.pairs),
+                (0, model.len() as u64),
+                "{name}"
+            );
+        }
+    }
+    check(name, tree);
+    compare(name, tree, &model, &mut rng, keys);
+    for (key, value) in &model {
+        assert_eq!(tree.get(key).unwrap().as_ref(), Some(value), "{name}");
+    }
+}
+
+#[test]
+fn every_tree_agrees_with_a_map() {
+    let operator: Arc<dyn Operator> = Arc::new(Append);
+    for (at, (name, tree)) in subjects(&operator).into_iter().enumerate() {
+        run(&name, &*tree, &Append, at as u64, 24_000, 3000);
+    }
+}
+
+#[test]
+fn few_keys_are_written_again_and_again() {
+    let operator: Arc<dyn Operator> = Arc::new(Append);
+    for (at, (name, tree)) in subjects(&operator).into_iter().enumerate() {
+        run(&name, &*tree, &Append, 100 + at as u64, 4000, 40);
+    }
+}
+
+/// The long run: `ALLUVIUM_PAGED_OPERATIONS=5000000 cargo test --release …`.
+#[test]
+fn a_longer_run_is_asked_for_by_a_variable() {
+    let asked = std::env::var("ALLUVIUM_PAGED_OPERATIONS").ok();
+    let operations = asked.and_then(|asked| asked.parse().ok()).unwrap_or(1000);
+    let operator: Arc<dyn Operator> = Arc::new(Append);
+    for (at, (name, tree)) in subjects(&operator).into_iter().enumerate() {
+        run(&name, &*tree, &Append, 500 + at as u64, operations / 16, 20_000);
+    }
+}
+
+/// In which order keys come.
+fn adversarial(kind: u32, step: u64) -> u64 {
+    match kind {
+        // Sequential, reverse, all for one child, even.
+        0 => step,
+        1 => u64::MAX - step,
+        2 => {
+            if step.is_multiple_of(50) {
+                step << 32
+            } else {
+                (7 << 40) + step
+            }
+        }
+        _ => step.reverse_bits(),
+    }
+}
+
+#[test]
+fn adversarial_orders_leave_every_tree_in_order() {
+    let operator: Arc<dyn Operator> = Arc::new(Sum);
+    for kind in 0..4 {
+        for (name, tree) in subjects(&operator) {
+            for step in 0..5000 {
+                tree.insert(&key(adversarial(kind, step)), &key(step)).unwrap();
+            }
+            check(&name, &*tree);
+            assert_eq!(
+                tree.pairs(Bounds::default(), kind == 1).len(),
+                5000,
+                "{name} {kind}"
+            );
+            for step in 0..5000 {
+                let found = tree.get(&key(adversarial(kind, step))).unwrap();
+                assert_eq!(found.as_deref(), Some(&key(step)[..]), "{name} {kind}");
+            }
+            for step in 0..5000 {
+                tree.delete(&key(adversarial(kind, step))).unwrap();
+            }
+            check(&name, &*tree);
+            assert_eq!(tree.pairs(Bounds::default(), false), [], "{name} {kind}");
+        }
+    }
+}
