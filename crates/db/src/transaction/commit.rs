@@ -148,7 +148,8 @@ impl Prepared {
             }
             Concurrency::Locking => {
                 let owners = self.batch.owners();
-                engine.commit_if(&self.batch.commit, owners, durability, Some(&Terms::LOCKED))
+                let seen = durability.min(Durability::Process);
+                engine.commit_if(&self.batch.commit, owners, seen, Some(&Terms::LOCKED))
             }
             Concurrency::Optimistic => self.validate_and_commit(engine, durability),
         };
@@ -158,8 +159,14 @@ impl Prepared {
             Err(Error::Conflict { .. }) => Ended::Conflict,
             Err(_) => Ended::RolledBack,
         };
+        // Its locks are released: others need not wait for the device. What they read is in the log
+        // before what they write, and so is durable before it.
         self.handle.end(how);
-        Ok(committed?.expect("a commit without a condition is made"))
+        let last = committed?.expect("a commit without a condition is made");
+        if open.concurrency == Concurrency::Locking && durability == Durability::Disk {
+            engine.sync_through(last)?;
+        }
+        Ok(last)
     }
 
     fn validate_and_commit(&self, engine: &Engine, durability: Durability) -> Result<Option<Sequence>> {
