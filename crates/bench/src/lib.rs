@@ -8,9 +8,9 @@
 //!
 //! *Read in this order*: `engine.rs` (what is measured), `workload/` (keys, values, distributions,
 //! phases), `run/` (jobs, threads, windows; the runner and its children), `account/` (what it
-//! cost), `cgroup.rs`, `report/`; `servers/` (Redis and memcached beside the server); `lab/`
-//! (published experiments, their figures and ours); `engines/` are those that are at hand here,
-//! `prove.rs` is what adapters are tested with.
+//! cost), `cgroup.rs`, `report/`; `transactions/` (how many are committed a second); `servers/`
+//! (Redis and memcached beside the server); `lab/` (published experiments, their figures and
+//! ours); `engines/` are those that are at hand here, `prove.rs` is what adapters are tested with.
 //!
 //! Invariants:
 //!
@@ -35,4 +35,5 @@ pub mod prove;
 pub mod report;
 pub mod run;
 pub mod servers;
+pub mod transactions;
 pub mod workload;

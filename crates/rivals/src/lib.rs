@@ -6,7 +6,8 @@
 //!
 //! *Does not know*: workloads, accounting.
 //!
-//! *Read in this order*: this file; then any. `c.rs` and `failure.rs` are what those with a C API
+//! *Read in this order*: this file; then any; `transactions/`, and `transactions.rs` of RocksDB,
+//! are those of the engines that have transactions. `c.rs` and `failure.rs` are what those with a C API
 //! share.
 //!
 //! Invariants:
@@ -43,8 +44,11 @@ mod rocksdb;
 mod splinterdb;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(any(feature = "rocksdb", feature = "fjall", feature = "redb", feature = "sqlite"))]
+mod transactions;
 
 use alluvium_bench::engine::Entry;
+use alluvium_bench::transactions::engine as transactional;
 
 /// The engines that this was built with.
 pub const ENGINES: &[Entry] = &[
@@ -107,5 +111,39 @@ pub const ENGINES: &[Entry] = &[
         name: "splinterdb",
         options: &["library", "memtable-threads", "background-threads"],
         open: splinterdb::open,
+    },
+];
+
+/// The engines with transactions that this was built with.
+pub const TRANSACTIONAL: &[transactional::Entry] = &[
+    #[cfg(feature = "rocksdb")]
+    transactional::Entry {
+        name: "rocksdb",
+        mechanism: transactional::Mechanism::Locking,
+        open: rocksdb::transactions::open_locking,
+    },
+    #[cfg(feature = "rocksdb")]
+    transactional::Entry {
+        name: "rocksdb-optimistic",
+        mechanism: transactional::Mechanism::Optimistic,
+        open: rocksdb::transactions::open_optimistic,
+    },
+    #[cfg(feature = "fjall")]
+    transactional::Entry {
+        name: "fjall",
+        mechanism: transactional::Mechanism::Optimistic,
+        open: transactions::fjall::open,
+    },
+    #[cfg(feature = "redb")]
+    transactional::Entry {
+        name: "redb",
+        mechanism: transactional::Mechanism::OneWriter,
+        open: transactions::redb::open,
+    },
+    #[cfg(feature = "sqlite")]
+    transactional::Entry {
+        name: "sqlite",
+        mechanism: transactional::Mechanism::OneWriter,
+        open: transactions::sqlite::open,
     },
 ];

@@ -27,6 +27,9 @@ pub struct Traffic {
     pub writes: u64,
     /// Bytes that were written.
     pub write_bytes: u64,
+    /// Requests to write out the device's own cache, where they are counted.
+    #[serde(default)]
+    pub flushes: Option<u64>,
 }
 
 impl Traffic {
@@ -36,6 +39,10 @@ impl Traffic {
             read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
             writes: self.writes.saturating_sub(before.writes),
             write_bytes: self.write_bytes.saturating_sub(before.write_bytes),
+            flushes: self
+                .flushes
+                .zip(before.flushes)
+                .map(|(now, before)| now.saturating_sub(before)),
         }
     }
 }
@@ -134,6 +141,7 @@ fn of_group(group: &Path, device: (u32, u32)) -> Option<Traffic> {
         read_bytes: field(&bytes, "Read"),
         writes: field(&requests, "Write"),
         write_bytes: field(&bytes, "Write"),
+        flushes: None,
     })
 }
 
@@ -155,6 +163,8 @@ fn of_block(text: &str, device: (u32, u32)) -> Option<Traffic> {
         read_bytes: fields.get(2)? * SECTOR,
         writes: *fields.get(4)?,
         write_bytes: fields.get(6)? * SECTOR,
+        // Linux 5.5 and later.
+        flushes: fields.get(15).copied(),
     })
 }
 
@@ -167,7 +177,8 @@ mod tests {
         let io = "rchar: 1\nread_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 4096\n";
         let process = of_process(io).unwrap();
         assert_eq!((process.read_bytes, process.write_bytes), (4096, 4096));
-        let disks = "   7       0 loop0 9 9 9 9 9 9 9 9\n 254       0 vda 5 0 16 1 7 0 32 1 0 0 0\n";
+        let disks =
+            "   7       0 loop0 9 9 9 9 9 9 9 9\n 254       0 vda 5 0 16 1 7 0 32 1 0 0 0 1 2 3 4 29 30\n";
         let block = of_block(disks, (254, 0)).unwrap();
         assert_eq!(
             block,
@@ -175,7 +186,8 @@ mod tests {
                 reads: 5,
                 read_bytes: 8192,
                 writes: 7,
-                write_bytes: 16_384
+                write_bytes: 16_384,
+                flushes: Some(29),
             }
         );
         assert_eq!(of_block(disks, (8, 0)), None);

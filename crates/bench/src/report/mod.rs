@@ -5,7 +5,8 @@
 //! *Does not know*: how they came about.
 //!
 //! *Read in this order*: this file, `machine.rs`, `table.rs`, `plots.rs`, `script.rs` (what a
-//! script shows over time), `page.rs`, `compare.rs`.
+//! script shows over time), `transactions.rs` (what a run of transactions shows), `page.rs`,
+//! `compare.rs`.
 
 pub mod compare;
 pub mod machine;
@@ -13,6 +14,7 @@ pub mod page;
 pub mod plots;
 pub mod script;
 pub mod table;
+mod transactions;
 
 use crate::run::{Failure, Outcome, Row};
 use anyhow::{Context, Result};
@@ -171,6 +173,8 @@ fn median(group: &[&Row]) -> Row {
     row.latency.max_us = real(|row| row.latency.max_us);
     row.cpu_us_per_op = real(|row| row.cpu_us_per_op);
     row.seconds = real(|row| row.seconds);
+    row.aborts_per_op = maybe(|row| row.aborts_per_op);
+    row.flushes_per_op = maybe(|row| row.flushes_per_op);
     row.write_amplification = maybe(|row| row.write_amplification);
     row.read_amplification = maybe(|row| row.read_amplification);
     row.space_amplification = maybe(|row| row.space_amplification);

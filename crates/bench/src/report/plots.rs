@@ -1,6 +1,6 @@
 //! Plots as SVG: bars by phase, lines over time and over percentiles.
 
-use super::{Report, script};
+use super::{Report, script, transactions};
 use crate::run::Row;
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
@@ -87,6 +87,7 @@ pub fn plots(report: &Report) -> Result<Vec<Plot>> {
             row.space_amplification
         }),
     )?;
+    add("clients", transactions::plot(report, &engines))?;
     add("latency", latency(report, &engines, &phases))?;
     match script::rows(report).is_empty() {
         true => add("over-time", over_time(report, &engines, &phases))?,

@@ -1,6 +1,6 @@
 //! Figures for people.
 
-use super::Report;
+use super::{Report, transactions};
 use crate::run::Row;
 
 /// The names of the columns.
@@ -25,6 +25,9 @@ const HEAD: [&str; 15] = [
 /// Returns a table of the results, phase by phase, engines below each other.
 #[must_use]
 pub fn table(report: &Report) -> String {
+    if transactions::is_of_transactions(report) {
+        return transactions::table(report);
+    }
     let mut phases: Vec<&str> = Vec::new();
     for row in &report.results {
         if !phases.contains(&row.phase.as_str()) {

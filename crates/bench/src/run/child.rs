@@ -19,6 +19,15 @@ use std::time::{Duration, Instant};
 /// Reads a job from standard input, does it, and writes what happens to standard output.
 #[must_use]
 pub fn child(entries: &[Entry]) -> ExitCode {
+    answer(|line, say| {
+        let job = serde_json::from_str(line)
+            .context("the job is no job: `alluvium bench` starts this by itself")?;
+        run_job(&job, entries, say)
+    })
+}
+
+/// Reads a line from standard input, does what it says, and writes what happens to standard output.
+pub(crate) fn answer(work: impl FnOnce(&str, &mut dyn FnMut(Event)) -> Result<()>) -> ExitCode {
     // A runner that was killed takes its children with it.
     // SAFETY: it sets a number of this process.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -30,7 +39,7 @@ pub fn child(entries: &[Entry]) -> ExitCode {
             std::process::exit(1);
         }
     };
-    let done = read_job().and_then(|job| run_job(&job, entries, &mut |event| say(&event)));
+    let done = read_line().and_then(|line| work(&line, &mut |event| say(&event)));
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -42,13 +51,13 @@ pub fn child(entries: &[Entry]) -> ExitCode {
     }
 }
 
-fn read_job() -> Result<Job> {
+fn read_line() -> Result<String> {
     let mut line = String::new();
     std::io::stdin()
         .lock()
         .read_line(&mut line)
         .context("reading the job")?;
-    serde_json::from_str(&line).context("the job is no job: `alluvium bench` starts this by itself")
+    Ok(line)
 }
 
 /// Does a job in this process.

@@ -204,6 +204,13 @@ pub struct Row {
     /// In a continuous job, how far the throughput fell.
     #[serde(default)]
     pub dips: Option<Dips>,
+    /// Of transactions, runs that met a conflict for each that was committed.
+    #[serde(default)]
+    pub aborts_per_op: Option<f64>,
+    /// Of transactions, how often the block device was told to write out its cache for each that
+    /// was committed; whatever else uses the device counts as well.
+    #[serde(default)]
+    pub flushes_per_op: Option<f64>,
     /// What the engine said of itself.
     pub remarks: String,
 }

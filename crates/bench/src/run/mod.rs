@@ -20,7 +20,9 @@ mod runner;
 pub mod sweep;
 mod worker;
 
+pub(crate) use child::answer;
 pub use child::{child, run_job};
 pub use job::{Event, Flow, Groups, Job, Row};
-pub(crate) use runner::each;
+pub(crate) use pass::{Pass, Steps};
 pub use runner::{Cap, Failure, Files, Listener, Loads, Orders, Outcome, Runner, run};
+pub(crate) use runner::{Errand, Turns, each};

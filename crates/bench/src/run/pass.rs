@@ -1,22 +1,30 @@
 //! All threads over one window: for a time or a number of operations; as fast as they can, or by a
 //! schedule.
 
-use super::worker::Worker;
 use crate::account::latency::Recorder;
 use crate::workload::phase::Amount;
 use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// What one thread does, step after step.
+pub(crate) trait Steps: Send {
+    /// Returns its place among the threads.
+    fn thread(&self) -> usize;
+
+    /// Does the next operation. Returns whether there was one.
+    fn step(&mut self) -> Result<bool>;
+}
+
 /// A window.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Pass {
+pub(crate) struct Pass {
     /// How long; none for as long as there are operations.
-    pub(super) amount: Option<Amount>,
+    pub(crate) amount: Option<Amount>,
     /// Operations a second of all threads together.
-    pub(super) rate: Option<f64>,
+    pub(crate) rate: Option<f64>,
     /// The intervals of the throughput over time.
-    pub(super) interval: Duration,
+    pub(crate) interval: Duration,
 }
 
 /// How often a thread says how far it is, in operations.
@@ -26,9 +34,9 @@ const SPIN: Duration = Duration::from_micros(80);
 
 impl Pass {
     /// Does it. What all threads together counted, and how long it took.
-    pub(super) fn run(
+    pub(crate) fn run<W: Steps>(
         &self,
-        workers: &mut [Worker<'_>],
+        workers: &mut [W],
         progress: &mut dyn FnMut(u64, f64),
     ) -> Result<(Recorder, f64)> {
         let threads = workers.len();
@@ -76,7 +84,7 @@ impl Pass {
     /// One thread's part.
     fn work(
         &self,
-        worker: &mut Worker<'_>,
+        worker: &mut impl Steps,
         threads: usize,
         start: Instant,
         done: &AtomicU64,
@@ -86,7 +94,7 @@ impl Pass {
             None => (u64::MAX, None),
             Some(Amount::Operations(all)) => {
                 let at = |thread: usize| all * thread as u64 / threads as u64;
-                (at(worker.thread + 1) - at(worker.thread), None)
+                (at(worker.thread() + 1) - at(worker.thread()), None)
             }
             Some(Amount::Milliseconds(ms)) => (u64::MAX, Some(start + Duration::from_millis(ms))),
         };
@@ -94,7 +102,7 @@ impl Pass {
         let schedule = self.rate.map(|rate| Schedule {
             start,
             each: threads as f64 / rate,
-            first: worker.thread as f64 / rate,
+            first: worker.thread() as f64 / rate,
         });
         let mut last = Instant::now();
         let mut count = 0;
@@ -112,7 +120,7 @@ impl Pass {
             };
             if !worker
                 .step()
-                .with_context(|| format!("thread {}", worker.thread))?
+                .with_context(|| format!("thread {}", worker.thread()))?
             {
                 break;
             }

@@ -121,6 +121,7 @@ pub fn run(orders: &Orders, runner: &dyn Runner) -> Result<Outcome> {
     each(
         &orders.engines,
         orders.repetitions,
+        Turns::Same,
         runner,
         &mut |engine, repetition, outcome| match orders.loads {
             Loads::Each => run_one(orders, engine, repetition, runner, outcome),
@@ -132,6 +133,15 @@ pub fn run(orders: &Orders, runner: &dyn Runner) -> Result<Outcome> {
 /// What is done for one repetition of one engine.
 pub(crate) type One<'a> = &'a mut dyn FnMut(&str, usize, &mut Outcome) -> Result<()>;
 
+/// In which order engines take turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turns {
+    /// The same in every repetition.
+    Same,
+    /// Every second repetition the other way about.
+    Alternating,
+}
+
 /// Does something for every engine, repetition by repetition, so that what changes on the machine
 /// meanwhile meets all of them. An engine that fails is among the failures, and the others go on:
 /// if one is killed for its memory after an hour, the figures of the others are kept.
@@ -141,12 +151,17 @@ pub(crate) type One<'a> = &'a mut dyn FnMut(&str, usize, &mut Outcome) -> Result
 pub(crate) fn each(
     engines: &[String],
     repetitions: usize,
+    turns: Turns,
     listener: &(impl Listener + ?Sized),
     one: One<'_>,
 ) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for repetition in 1..=repetitions {
-        for engine in engines {
+        let mut order: Vec<&String> = engines.iter().collect();
+        if turns == Turns::Alternating && repetition % 2 == 0 {
+            order.reverse();
+        }
+        for engine in order {
             let done = one(engine, repetition, &mut outcome);
             if listener.is_stopped() {
                 outcome.was_stopped = true;
@@ -285,50 +300,97 @@ fn run_one(
     runner: &dyn Runner,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let place = Place {
-        path: orders.job.directory.join(engine),
-        files: orders.files,
-    };
-    if !orders.job.is_loaded && place.path.exists() {
-        fs::remove_dir_all(&place.path).with_context(|| format!("removing {}", place.path.display()))?;
-    }
-    fs::create_dir_all(&place.path).with_context(|| format!("making {}", place.path.display()))?;
-    // Groups are dropped after the process: an empty one can be removed.
-    let (memory, blkio) = match orders.cap {
-        Cap::None => (None, None),
-        Cap::Group => {
-            let name = format!("{engine}-{repetition}");
-            (
-                Some(Group::memory(&name, orders.job.cap)?),
-                // Some machines have no block controller; the block device's own counters are there
-                // anyhow.
-                Group::blkio(&name, &place.path).ok(),
-            )
-        }
-    };
-    let path = |group: &Option<Group>| group.as_ref().map(|group| group.path().to_owned());
-    let job = Job {
-        engine: engine.to_owned(),
+    let errand = Errand {
+        engine,
         repetition,
-        directory: place.path.clone(),
-        groups: Groups {
+        directory: &orders.job.directory,
+        files: orders.files,
+        is_loaded: orders.job.is_loaded,
+        cap: orders.cap,
+        cap_bytes: orders.job.cap,
+    };
+    let job = |directory: &Path, groups: Groups| {
+        Ok(serde_json::to_string(&Job {
+            engine: engine.to_owned(),
+            repetition,
+            directory: directory.to_owned(),
+            groups,
+            ..orders.job.clone()
+        })?)
+    };
+    errand.run(&job, runner, outcome)
+}
+
+/// What a process is started for, whatever its job is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Errand<'a> {
+    /// The engine.
+    pub(crate) engine: &'a str,
+    /// Which repetition.
+    pub(crate) repetition: usize,
+    /// Where the directory of the engine is made.
+    pub(crate) directory: &'a Path,
+    /// What happens to it afterwards.
+    pub(crate) files: Files,
+    /// Whether it is there, and is kept as it is.
+    pub(crate) is_loaded: bool,
+    /// Whether there is a cap.
+    pub(crate) cap: Cap,
+    /// What it is.
+    pub(crate) cap_bytes: u64,
+}
+
+/// Makes the line that tells a child its job, from its directory and its groups.
+pub(crate) type JobLine<'a> = &'a dyn Fn(&Path, Groups) -> Result<String>;
+
+impl Errand<'_> {
+    /// Makes the directory and the groups, starts the child, and hears what it says until it is
+    /// done; in the end nothing of them is left.
+    ///
+    /// # Errors
+    /// Why the child has failed, or cannot be started.
+    pub(crate) fn run(&self, job: JobLine<'_>, runner: &dyn Runner, outcome: &mut Outcome) -> Result<()> {
+        let place = Place {
+            path: self.directory.join(self.engine),
+            files: self.files,
+        };
+        if !self.is_loaded && place.path.exists() {
+            fs::remove_dir_all(&place.path).with_context(|| format!("removing {}", place.path.display()))?;
+        }
+        fs::create_dir_all(&place.path).with_context(|| format!("making {}", place.path.display()))?;
+        // Groups are dropped after the process: an empty one can be removed.
+        let (memory, blkio) = match self.cap {
+            Cap::None => (None, None),
+            Cap::Group => {
+                let name = format!("{}-{}", self.engine, self.repetition);
+                (
+                    Some(Group::memory(&name, self.cap_bytes)?),
+                    // Some machines have no block controller; the block device's own counters are
+                    // there anyhow.
+                    Group::blkio(&name, &place.path).ok(),
+                )
+            }
+        };
+        let path = |group: &Option<Group>| group.as_ref().map(|group| group.path().to_owned());
+        let groups = Groups {
             memory: path(&memory),
             blkio: path(&blkio),
-        },
-        ..orders.job.clone()
-    };
-    drive(&job, &memory, &blkio, runner, outcome)
+        };
+        let line = job(&place.path, groups)?;
+        drive(self, line, &memory, &blkio, runner, outcome)
+    }
 }
 
 /// Starts the child for a job, puts it into its groups, and hears what it says until it is done.
 fn drive(
-    job: &Job,
+    errand: &Errand<'_>,
+    line: String,
     memory: &Option<Group>,
     blkio: &Option<Group>,
     runner: &dyn Runner,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let (engine, repetition) = (job.engine.as_str(), job.repetition);
+    let (engine, repetition) = (errand.engine, errand.repetition);
     let mut command = runner.command(engine)?;
     let mut child = command
         .stdin(Stdio::piped())
@@ -343,7 +405,7 @@ fn drive(
         group.admit(number)?;
     }
     // It waits for its job, so it does nothing before it is in its groups.
-    let text = serde_json::to_string(job)? + "\n";
+    let text = line + "\n";
     input
         .write_all(text.as_bytes())
         .context("telling the child its job")?;
@@ -375,7 +437,7 @@ fn drive(
         Heard::Failed(why) => bail!("{why}"),
         Heard::Silence => bail!(
             "its process ended with {status} before it was done; killed by signal 9 it took more memory than the cap of {} bytes",
-            job.cap
+            errand.cap_bytes
         ),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::deletion::Deletion;
 use super::job::Job;
+use super::pass::Steps;
 use super::records::Records;
 use crate::engine::Session;
 use crate::workload::choose::Chooser;
@@ -22,7 +23,7 @@ pub(super) struct Worker<'a> {
     job: &'a Job,
     phase: &'a Phase,
     records: Arc<Records>,
-    pub(super) thread: usize,
+    thread: usize,
     session: Box<dyn Session + 'a>,
     random: fastrand::Rng,
     source: Source,
@@ -42,6 +43,39 @@ enum Source {
     Delete(Deletion, Range<u64>),
     Mix(Box<Chooser>),
     Trace(Box<Replay>),
+}
+
+impl Steps for Worker<'_> {
+    fn thread(&self) -> usize {
+        self.thread
+    }
+
+    fn step(&mut self) -> Result<bool> {
+        let operation = match &mut self.source {
+            Source::Load(numbers) => {
+                let Some(number) = numbers.next() else {
+                    return Ok(false);
+                };
+                self.put(number)?;
+                return Ok(true);
+            }
+            Source::Delete(deletion, places) => {
+                let Some(place) = places.next() else {
+                    return Ok(false);
+                };
+                let number = self.records.number(deletion.shuffled(place));
+                self.delete(number)?;
+                return Ok(true);
+            }
+            Source::Mix(_) => self.draw()?,
+            Source::Trace(replay) => match replay.next_operation()? {
+                Some(operation) => operation,
+                None => return Ok(false),
+            },
+        };
+        self.perform(operation)?;
+        Ok(true)
+    }
 }
 
 impl<'a> Worker<'a> {
@@ -85,34 +119,6 @@ impl<'a> Worker<'a> {
             session,
             source,
         })
-    }
-
-    /// Does the next operation. `false` if there is none.
-    pub(super) fn step(&mut self) -> Result<bool> {
-        let operation = match &mut self.source {
-            Source::Load(numbers) => {
-                let Some(number) = numbers.next() else {
-                    return Ok(false);
-                };
-                self.put(number)?;
-                return Ok(true);
-            }
-            Source::Delete(deletion, places) => {
-                let Some(place) = places.next() else {
-                    return Ok(false);
-                };
-                let number = self.records.number(deletion.shuffled(place));
-                self.delete(number)?;
-                return Ok(true);
-            }
-            Source::Mix(_) => self.draw()?,
-            Source::Trace(replay) => match replay.next_operation()? {
-                Some(operation) => operation,
-                None => return Ok(false),
-            },
-        };
-        self.perform(operation)?;
-        Ok(true)
     }
 
     fn draw(&mut self) -> Result<Operation> {

@@ -21,7 +21,7 @@ pub use protocol::{Protocol, Reply};
 
 use crate::account::memory::{self, Memory};
 use crate::account::{Process, Snapshot, disk_bytes};
-use crate::run::{Event, Listener, Outcome, Row, each};
+use crate::run::{Event, Listener, Outcome, Row, Turns, each};
 use crate::workload::keys::KEY_BYTES;
 use crate::workload::phase::Amount;
 use anyhow::{Context, Result};
@@ -76,6 +76,7 @@ pub fn run(orders: &Orders, listener: &dyn Listener) -> Result<Outcome> {
     each(
         &orders.servers,
         orders.repetitions,
+        Turns::Same,
         listener,
         &mut |name, repetition, outcome| {
             let directory = orders.directory.join(name);

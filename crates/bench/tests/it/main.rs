@@ -4,6 +4,7 @@
 
 mod lab;
 mod phases;
+mod transactions;
 mod wrong;
 
 use alluvium_bench::engine::{Entry, Log};

@@ -131,24 +131,17 @@ impl LockManager {
         timeout: Duration,
     ) -> Result<(), Refused> {
         debug_assert!(high.is_none_or(|high| low < high), "a lock has keys");
-        let ticket = self.state.with(|state| match state.ask(owner, low, high, mode) {
-            queue::Asked::Granted => None,
-            queue::Asked::Waits(ticket) => Some(ticket),
-        });
-        let Some(ticket) = ticket else {
+        let asked = self.change(|state| state.ask(owner, low, high, mode));
+        let queue::Asked::Waits(ticket) = asked else {
             return Ok(());
         };
-        // Others may have been refused to end a circle.
-        self.state.wake();
         let deadline = Instant::now().checked_add(timeout);
-        let outcome = self.state.wait(deadline, |state| state.outcome(ticket));
+        let outcome = self.state.wait(ticket, deadline, |state| state.outcome(ticket));
         match outcome {
             Some(Outcome::Granted) => Ok(()),
             Some(Outcome::Refused(cycle)) => Err(Refused::Deadlock(cycle)),
             None => {
-                let given_up = self.state.with(|state| state.give_up(ticket));
-                self.state.wake();
-                match given_up {
+                match self.change(|state| state.give_up(ticket)) {
                     // It came at the last moment.
                     Ok(Outcome::Granted) => Ok(()),
                     Ok(Outcome::Refused(cycle)) => Err(Refused::Deadlock(cycle)),
@@ -160,9 +153,17 @@ impl LockManager {
 
     /// Releases everything that an owner holds.
     pub(crate) fn release(&self, owner: u64) {
-        if self.state.with(|state| state.release(owner)) {
-            self.state.wake();
-        }
+        self.change(|state| state.release(owner));
+    }
+
+    /// Changes what is held and who waits, and wakes those whose requests have an outcome now.
+    fn change<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        let (result, decided) = self.state.with(|state| {
+            let result = act(state);
+            (result, state.take_decided())
+        });
+        self.state.wake(&decided);
+        result
     }
 
     /// Returns how many locks an owner holds: keys and ranges, as they were asked for.

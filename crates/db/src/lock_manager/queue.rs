@@ -18,11 +18,12 @@ struct Waiter {
 
 impl Waiter {
     fn overlaps(&self, other: &Waiter) -> bool {
-        let begins_before_end = |one: &Waiter, other: &Waiter| {
-            let high = other.high.as_ref();
-            high.is_none_or(|high| one.low < *high)
-        };
-        begins_before_end(self, other) && begins_before_end(other, self)
+        self.touches(&other.low, other.high.as_ref())
+    }
+
+    /// Returns whether it wants a key of a range.
+    fn touches(&self, low: &Key, high: Option<&Key>) -> bool {
+        high.is_none_or(|high| self.low < *high) && self.high.as_ref().is_none_or(|end| low < end)
     }
 }
 
@@ -51,6 +52,8 @@ pub(super) struct State {
     /// By their numbers, which ascend.
     queue: BTreeMap<u64, Waiter>,
     outcomes: HashMap<u64, Outcome>,
+    /// The requests whose outcomes are new: their owners have to be woken.
+    decided: Vec<u64>,
     next: u64,
 }
 
@@ -108,19 +111,50 @@ impl State {
         blockers
     }
 
-    /// Grants what can be granted, in the order of arrival (L3). Returns whether anything was.
-    fn advance(&mut self) -> bool {
+    /// Grants what can be granted, in the order of arrival, now that nothing in `freed` is held or
+    /// wanted any more by an owner (L3). Returns whether anything was.
+    ///
+    /// Others are blocked as they were, but for further requests of an owner that was granted one:
+    /// earlier ones that wait for it are passed by.
+    fn advance(&mut self, freed: &[(Key, Option<Key>)]) -> bool {
         let tickets: Vec<u64> = self.queue.keys().copied().collect();
-        let mut has_granted = false;
+        let mut granted: Vec<u64> = Vec::new();
         for ticket in tickets {
-            if self.blockers(ticket, &self.queue[&ticket]).is_empty() {
+            let waiter = &self.queue[&ticket];
+            let is_affected = freed.iter().any(|(low, high)| waiter.touches(low, high.as_ref()))
+                || granted.contains(&waiter.owner.number());
+            if is_affected && self.blockers(ticket, waiter).is_empty() {
                 let waiter = self.queue.remove(&ticket).expect("it is in the queue");
                 self.grant(&waiter);
-                self.outcomes.insert(ticket, Outcome::Granted);
-                has_granted = true;
+                self.decide(ticket, Outcome::Granted);
+                granted.push(waiter.owner.number());
             }
         }
-        has_granted
+        !granted.is_empty()
+    }
+
+    fn decide(&mut self, ticket: u64, outcome: Outcome) {
+        self.outcomes.insert(ticket, outcome);
+        self.decided.push(ticket);
+    }
+
+    /// Takes the requests whose outcomes are new.
+    pub(super) fn take_decided(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.decided)
+    }
+
+    /// Returns whether a request wants a key of what an owner holds, or the owner has more than one
+    /// request: without either none waits for it, and it is in no circle.
+    fn may_be_waited_for(&self, owner: u64) -> bool {
+        let held = self.held.get(&owner).map_or(&[][..], Vec::as_slice);
+        let mut own_requests = 0;
+        self.queue.values().any(|waiter| {
+            if waiter.owner.number() == owner {
+                own_requests += 1;
+                return own_requests > 1;
+            }
+            held.iter().any(|(low, high)| waiter.touches(low, high.as_ref()))
+        })
     }
 
     /// Returns for whom an owner waits, with the key for which it does.
@@ -139,6 +173,9 @@ impl State {
 
     /// Refuses owners until none waits for itself by way of `owner` (L4).
     fn end_circles(&mut self, owner: u64) {
+        if !self.may_be_waited_for(owner) {
+            return;
+        }
         while let Some(circle) = self.circle(owner) {
             let of = |number: &u64| {
                 let mut waiters = self.queue.iter();
@@ -150,9 +187,9 @@ impl State {
                 (starts_over, waiter.owner.number())
             });
             let Some((&ticket, _)) = victim else { return };
-            self.queue.remove(&ticket);
-            self.outcomes.insert(ticket, Outcome::Refused(circle));
-            self.advance();
+            let refused = self.queue.remove(&ticket).expect("it is in the queue");
+            self.decide(ticket, Outcome::Refused(circle));
+            self.advance(&[(refused.low, refused.high)]);
         }
     }
 
@@ -196,8 +233,8 @@ impl State {
         }
         let waiter = self.queue.get(&ticket).expect("it waits, or has an outcome");
         let blockers = self.blockers(ticket, waiter);
-        self.queue.remove(&ticket);
-        self.advance();
+        let given_up = self.queue.remove(&ticket).expect("it waits");
+        self.advance(&[(given_up.low, given_up.high)]);
         Err(blockers)
     }
 
@@ -207,7 +244,7 @@ impl State {
         for (low, high) in &held {
             self.segments.remove(owner, low, high.as_deref());
         }
-        !held.is_empty() && self.advance()
+        !held.is_empty() && self.advance(&held)
     }
 
     pub(super) fn held(&self, owner: u64) -> usize {

@@ -56,18 +56,22 @@ use real as chosen;
 
 pub(super) use chosen::{AtomicU64, Ordering};
 
-/// A value that threads change one at a time, and wait for.
+/// How many condition variables those that wait are spread over: waking one thread of some hundred
+/// should not wake all.
+const SPREAD: usize = 64;
+
+/// A value that threads change one at a time, and wait for, each under a number.
 #[derive(Debug)]
 pub(super) struct Monitor<T> {
     value: chosen::Mutex<T>,
-    changed: chosen::Condvar,
+    changed: [chosen::Condvar; SPREAD],
 }
 
 impl<T> Monitor<T> {
     pub(super) fn new(value: T) -> Monitor<T> {
         Monitor {
             value: chosen::Mutex::new(value),
-            changed: chosen::Condvar::new(),
+            changed: std::array::from_fn(|_| chosen::Condvar::new()),
         }
     }
 
@@ -75,14 +79,22 @@ impl<T> Monitor<T> {
         act(&mut chosen::lock(&self.value))
     }
 
-    /// Wakes all that wait: they look again.
-    pub(super) fn wake(&self) {
-        self.changed.notify_all();
+    fn place(&self, number: u64) -> &chosen::Condvar {
+        &self.changed[(number % SPREAD as u64) as usize]
     }
 
-    /// Waits until `look` finds something, or for nothing until the deadline.
+    /// Wakes those that wait under these numbers: they look again.
+    pub(super) fn wake(&self, numbers: &[u64]) {
+        for &number in numbers {
+            // Others share the place.
+            self.place(number).notify_all();
+        }
+    }
+
+    /// Waits under a number until `look` finds something, or for nothing until the deadline.
     pub(super) fn wait<R>(
         &self,
+        number: u64,
         deadline: Option<Instant>,
         mut look: impl FnMut(&mut T) -> Option<R>,
     ) -> Option<R> {
@@ -91,7 +103,7 @@ impl<T> Monitor<T> {
             if let Some(found) = look(&mut guard) {
                 return Some(found);
             }
-            let (again, has_time) = chosen::wait(&self.changed, guard, deadline);
+            let (again, has_time) = chosen::wait(self.place(number), guard, deadline);
             guard = again;
             if !has_time {
                 return look(&mut guard);

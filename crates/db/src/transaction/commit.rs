@@ -163,7 +163,8 @@ impl Prepared {
             }
             Concurrency::Locking => {
                 let owners = self.batch.owners();
-                engine.commit_if(&self.batch.commit, owners, durability, Some(&Terms::LOCKED))
+                let seen = durability.min(Durability::Process);
+                engine.commit_if(&self.batch.commit, owners, seen, Some(&Terms::LOCKED))
             }
             Concurrency::Optimistic => self.validate_and_commit(engine, durability),
         };
@@ -173,8 +174,14 @@ impl Prepared {
             Err(Error::Conflict { .. }) => Ended::Conflict,
             Err(_) => Ended::RolledBack,
         };
+        // Its locks are released: others need not wait for the device. What they read is in the log
+        // before what they write, and so is durable before it.
         self.handle.end(how);
-        Ok(committed?.expect("a commit without a condition is made"))
+        let last = committed?.expect("a commit without a condition is made");
+        if open.concurrency == Concurrency::Locking && durability == Durability::Disk {
+            engine.sync_through(last)?;
+        }
+        Ok(last)
     }
 
     /// Returns how the keys that are written are locked while it is asked what others have written,

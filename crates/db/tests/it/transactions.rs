@@ -1,6 +1,7 @@
 //! What a transaction reads, writes and takes back, alone and beside others.
 
 mod locking;
+mod waiting;
 
 use alluvium::{
     Concurrency, Db, Durability, Error, ErrorKind, Isolation, Keyspace, KeyspaceOptions, Options,

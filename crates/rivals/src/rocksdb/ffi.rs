@@ -13,6 +13,7 @@ macro_rules! opaque {
 
 opaque! {
     Db Options TableOptions Cache FilterPolicy ReadOptions WriteOptions FlushOptions Iterator PinnableSlice Family
+    Transaction TransactionDb TransactionDbOptions TransactionOptions OptimisticTransactionDb OptimisticTransactionOptions
 }
 
 pub(super) const NO_COMPRESSION: c_int = 0;
@@ -141,4 +142,74 @@ unsafe extern "C" {
     pub(super) fn rocksdb_iter_key(iterator: *const Iterator, bytes: *mut usize) -> *const c_char;
     pub(super) fn rocksdb_iter_value(iterator: *const Iterator, bytes: *mut usize) -> *const c_char;
     pub(super) fn rocksdb_iter_get_error(iterator: *const Iterator, error: *mut *mut c_char);
+
+    pub(super) fn rocksdb_options_set_create_missing_column_families(options: *mut Options, on: c_uchar);
+    pub(super) fn rocksdb_writeoptions_set_sync(options: *mut WriteOptions, on: c_uchar);
+    pub(super) fn rocksdb_transactiondb_options_create() -> *mut TransactionDbOptions;
+    pub(super) fn rocksdb_transactiondb_options_destroy(options: *mut TransactionDbOptions);
+    pub(super) fn rocksdb_transactiondb_open_column_families(
+        options: *const Options,
+        own: *const TransactionDbOptions,
+        name: *const c_char,
+        families: c_int,
+        names: *const *const c_char,
+        family_options: *const *const Options,
+        handles: *mut *mut Family,
+        error: *mut *mut c_char,
+    ) -> *mut TransactionDb;
+    pub(super) fn rocksdb_transactiondb_close(db: *mut TransactionDb);
+    pub(super) fn rocksdb_transaction_options_create() -> *mut TransactionOptions;
+    pub(super) fn rocksdb_transaction_options_destroy(options: *mut TransactionOptions);
+    pub(super) fn rocksdb_transaction_options_set_deadlock_detect(
+        options: *mut TransactionOptions,
+        on: c_uchar,
+    );
+    pub(super) fn rocksdb_transaction_options_set_lock_timeout(options: *mut TransactionOptions, ms: i64);
+    pub(super) fn rocksdb_transaction_begin(
+        db: *mut TransactionDb,
+        write: *const WriteOptions,
+        options: *const TransactionOptions,
+        old: *mut Transaction,
+    ) -> *mut Transaction;
+
+    pub(super) fn rocksdb_optimistictransactiondb_open_column_families(
+        options: *const Options,
+        name: *const c_char,
+        families: c_int,
+        names: *const *const c_char,
+        family_options: *const *const Options,
+        handles: *mut *mut Family,
+        error: *mut *mut c_char,
+    ) -> *mut OptimisticTransactionDb;
+    pub(super) fn rocksdb_optimistictransactiondb_close(db: *mut OptimisticTransactionDb);
+    pub(super) fn rocksdb_optimistictransaction_options_create() -> *mut OptimisticTransactionOptions;
+    pub(super) fn rocksdb_optimistictransaction_options_destroy(options: *mut OptimisticTransactionOptions);
+    pub(super) fn rocksdb_optimistictransaction_begin(
+        db: *mut OptimisticTransactionDb,
+        write: *const WriteOptions,
+        options: *const OptimisticTransactionOptions,
+        old: *mut Transaction,
+    ) -> *mut Transaction;
+
+    pub(super) fn rocksdb_transaction_commit(transaction: *mut Transaction, error: *mut *mut c_char);
+    pub(super) fn rocksdb_transaction_rollback(transaction: *mut Transaction, error: *mut *mut c_char);
+    pub(super) fn rocksdb_transaction_destroy(transaction: *mut Transaction);
+    pub(super) fn rocksdb_transaction_get_pinned_for_update_cf(
+        transaction: *mut Transaction,
+        options: *const ReadOptions,
+        family: *mut Family,
+        key: *const c_char,
+        key_bytes: usize,
+        exclusive: c_uchar,
+        error: *mut *mut c_char,
+    ) -> *mut PinnableSlice;
+    pub(super) fn rocksdb_transaction_put_cf(
+        transaction: *mut Transaction,
+        family: *mut Family,
+        key: *const c_char,
+        key_bytes: usize,
+        value: *const c_char,
+        value_bytes: usize,
+        error: *mut *mut c_char,
+    );
 }

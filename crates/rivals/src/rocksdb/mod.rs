@@ -10,6 +10,7 @@
 //! has no switch for them, and Debian builds the library without io_uring.
 
 mod ffi;
+pub(crate) mod transactions;
 
 use crate::c::{c_path, chars, slice};
 use crate::failure::Failure;

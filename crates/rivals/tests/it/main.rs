@@ -5,10 +5,11 @@
 use alluvium_bench::engine::{EngineOption, Entry, Log};
 use alluvium_bench::prove::{Reopened, prove_with};
 use alluvium_bench::run::{Event, Flow, Groups, Job, run_job};
+use alluvium_bench::transactions;
 use alluvium_bench::workload::keys::Keys;
 use alluvium_bench::workload::phase::{Amount, Defaults, Phase};
 use alluvium_bench::workload::script;
-use alluvium_rivals::ENGINES;
+use alluvium_rivals::{ENGINES, TRANSACTIONAL};
 use std::path::Path;
 
 const DEFAULTS: Defaults = Defaults {
@@ -109,6 +110,62 @@ fn every_engine_goes_through_a_script() {
         let mut job = job(entry, place.path(), phases.clone(), options);
         job.flow = Flow::Continuous;
         assert_eq!(measured(&job), phases.len(), "{}", entry.name);
+    }
+}
+
+#[test]
+fn the_transactions_of_every_engine_are_what_they_are_said_to_be() {
+    for entry in TRANSACTIONAL {
+        let place = tempfile::tempdir().unwrap();
+        if let Err(error) = transactions::prove::prove(entry, place.path()) {
+            panic!("{}: {error:#}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn every_engine_with_transactions_goes_through_every_phase() {
+    let texts = [
+        "commit:4",
+        "txn-size:pair=32",
+        "group-commit:4",
+        "rmw:4",
+        "rmw:4+later",
+    ];
+    for entry in TRANSACTIONAL {
+        let place = tempfile::tempdir().unwrap();
+        let job = transactions::Job {
+            engine: entry.name.to_owned(),
+            repetition: 1,
+            directory: place.path().to_owned(),
+            counters: 300,
+            phases: texts
+                .iter()
+                .map(|text| transactions::phase::Phase::parse(text).unwrap())
+                .collect(),
+            warm: Amount::Operations(10),
+            run: Amount::Operations(60),
+            seed: 1,
+            cap: 64 << 20,
+            memory: None,
+            interval_ms: 100,
+            groups: Groups::default(),
+        };
+        let mut measured = Vec::new();
+        let done = transactions::run_job(&job, TRANSACTIONAL, &mut |event| {
+            if let Event::Measured(row) = event {
+                measured.push((row.phase, row.operations));
+            }
+        });
+        if let Err(error) = done {
+            panic!("{}: {error:#}", entry.name);
+        }
+        assert_eq!(
+            measured,
+            texts.map(|text| (text.to_owned(), 60)),
+            "{}",
+            entry.name
+        );
     }
 }
 

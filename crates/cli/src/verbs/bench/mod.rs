@@ -5,14 +5,15 @@
 //!
 //! *Does not know*: how anything is measured; that is `alluvium_bench`.
 //!
-//! *Read in this order*: this file (YCSB), `sweep.rs`, `trace.rs`, `server.rs`, `ceiling.rs`,
-//! `reports.rs` (comparisons, tables).
+//! *Read in this order*: this file (YCSB), `sweep.rs`, `trace.rs`, `transactions.rs`, `server.rs`,
+//! `ceiling.rs`, `reports.rs` (comparisons, tables).
 
 mod ceiling;
 mod reports;
 mod server;
 mod sweep;
 mod trace;
+mod transactions;
 
 use crate::Exit;
 use crate::context::Context;
@@ -22,7 +23,7 @@ use crate::sizes::{self, Bytes, count, human};
 use crate::stop;
 use alluvium_bench::cgroup;
 use alluvium_bench::engine::{EngineOption, Log};
-use alluvium_bench::engines::{OWN, find};
+use alluvium_bench::engines::OWN;
 use alluvium_bench::report::{Report, machine::Machine, script as over_time, table};
 use alluvium_bench::run::{
     self, Cap, Event, Failure, Files, Flow, Groups, Job, Listener, Loads, Orders, Outcome, Runner,
@@ -65,6 +66,9 @@ pub enum What {
     Sweep(Box<sweep::Verb>),
     /// Operations in a file: recorded from a workload, replayed by any engine.
     Trace(Box<trace::Verb>),
+    /// Transactions: commits a second, how long one takes and how often one is run again, by many
+    /// clients at once.
+    Transactions(Box<transactions::Verb>),
     /// The server, and Redis and memcached beside it: sets and gets by many connections.
     Server(Box<server::Verb>),
     /// What a cache of a number of records can answer at best: the wall in front of every skewed
@@ -77,6 +81,9 @@ pub enum What {
     /// One engine in this process, as told on standard input: what `bench` starts.
     #[command(hide = true)]
     Child,
+    /// The same of an engine with transactions.
+    #[command(hide = true)]
+    TransactionsChild,
 }
 
 /// What all measurements have in common. `--memory` is the cap: what a process may take in all,
@@ -181,12 +188,18 @@ const RIVALS: &str = "alluvium-rivals";
 impl Bench {
     pub(crate) fn run(self, context: &Context) -> Result<Exit> {
         // Who counts in memory has nothing to put in order: it ends at once.
-        if !matches!(self.what, What::Child | What::Ceiling(_)) {
+        if !matches!(
+            self.what,
+            What::Child | What::TransactionsChild | What::Ceiling(_)
+        ) {
             stop::listen()?;
         }
         match self.what {
-            What::Child if run::child(&OWN) == ExitCode::SUCCESS => Ok(Exit::Done),
-            What::Child => Ok(Exit::Failed),
+            What::Child => Ok(ended(run::child(&OWN))),
+            What::TransactionsChild => Ok(ended(alluvium_bench::transactions::child(
+                &alluvium_bench::transactions::OWN,
+            ))),
+            What::Transactions(verb) => verb.run(context),
             What::Ycsb(verb) => verb.run(context),
             What::Sweep(verb) => verb.run(context),
             What::Trace(verb) => verb.run(context),
@@ -195,6 +208,15 @@ impl Bench {
             What::Compare(verb) => verb.run(context),
             What::Table(verb) => verb.run(),
         }
+    }
+}
+
+/// Returns how a child has ended.
+fn ended(code: ExitCode) -> Exit {
+    if code == ExitCode::SUCCESS {
+        Exit::Done
+    } else {
+        Exit::Failed
     }
 }
 
@@ -469,9 +491,27 @@ pub(super) struct Screen;
 
 impl Runner for Screen {
     fn command(&self, engine: &str) -> Result<Command> {
-        if find(&OWN, engine).is_some() {
+        CHILDREN.command(engine, OWN.iter().any(|own| own.name == engine))
+    }
+}
+
+/// The words by which programs are asked for their engines, and started as the child of one.
+struct Children {
+    engines: &'static str,
+    child: &'static str,
+}
+
+const CHILDREN: Children = Children {
+    engines: "engines",
+    child: "child",
+};
+
+impl Children {
+    /// Returns the program that is the child for an engine: this one for its own.
+    fn command(&self, engine: &str, is_own: bool) -> Result<Command> {
+        if is_own {
             let mut command = Command::new(std::env::current_exe().context("looking for this program")?);
-            command.args(["bench", "child"]);
+            command.args(["bench", self.child]);
             return Ok(command);
         }
         let Some(rivals) = rivals() else {
@@ -481,7 +521,7 @@ impl Runner for Screen {
             )));
         };
         let said = Command::new(&rivals)
-            .arg("engines")
+            .arg(self.engines)
             .output()
             .with_context(|| format!("asking {} for its engines", rivals.display()))?;
         let names = String::from_utf8_lossy(&said.stdout).into_owned();
@@ -494,7 +534,7 @@ impl Runner for Screen {
             )));
         }
         let mut command = Command::new(rivals);
-        command.arg("child");
+        command.arg(self.child);
         Ok(command)
     }
 }

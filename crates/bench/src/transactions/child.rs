@@ -1,0 +1,271 @@
+//! One engine in a process of its own: opened, driven through its phases, proven, closed.
+
+use super::engine::{Durability, Entry, Stop, TransactionalEngine, find};
+use super::job::Job;
+use super::phase::{Phase, Task};
+use super::worker::{COUNTER_BYTES, COUNTER_KEYSPACE, Common, Tally, Worker, count, counter};
+use crate::account::latency::Recorder;
+use crate::account::memory::{self, Memory};
+use crate::account::{Process, Snapshot};
+use crate::engine::{Kept, Log, Setup};
+use crate::run::{Event, Pass, Row, answer};
+use crate::workload::phase::Amount;
+use crate::workload::zipf::Zipf;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How many counters are put, or read, by one transaction.
+const BATCH: u64 = 500;
+
+/// Reads a job from standard input, does it, and writes what happens to standard output.
+#[must_use]
+pub fn child(entries: &[Entry]) -> ExitCode {
+    answer(|line, say| {
+        let job = serde_json::from_str(line)
+            .context("the job is no job: `alluvium bench transactions` starts this by itself")?;
+        run_job(&job, entries, say)
+    })
+}
+
+/// Does a job in this process.
+///
+/// # Errors
+/// When there is no such engine; as the engine says; when an update was lost.
+pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Result<()> {
+    let Some(entry) = find(entries, &job.engine) else {
+        bail!(
+            "this program has no engine with transactions called {:?}",
+            job.engine
+        );
+    };
+    std::fs::create_dir_all(&job.directory).with_context(|| format!("making {}", job.directory.display()))?;
+    let engine = (entry.open)(&setup(job)).with_context(|| format!("opening {}", job.engine))?;
+    say(Event::Opened {
+        settings: engine.settings(),
+    });
+    let mut state = State {
+        job,
+        engine: &*engine,
+        zipf: Zipf::new(job.counters),
+        increments: None,
+        say,
+    };
+    for (place, phase) in job.phases.iter().enumerate() {
+        state
+            .phase(phase, place)
+            .with_context(|| format!("phase {}", phase.name))?;
+    }
+    let began = Instant::now();
+    engine.close().context("closing")?;
+    say(Event::Closed {
+        seconds: began.elapsed().as_secs_f64(),
+    });
+    Ok(())
+}
+
+fn setup(job: &Job) -> Setup {
+    Setup {
+        directory: job.directory.clone(),
+        cap: job.cap,
+        kept: match job.groups.memory {
+            Some(_) => Kept::WithinCap,
+            None => Kept::Free,
+        },
+        memory: job.memory,
+        log: Log::On,
+        threads: job.phases.iter().map(|phase| phase.clients).max().unwrap_or(1),
+        value_bytes: COUNTER_BYTES,
+        records: job.counters,
+        options: Vec::new(),
+    }
+}
+
+struct State<'a> {
+    job: &'a Job,
+    engine: &'a dyn TransactionalEngine,
+    zipf: Zipf,
+    /// How many increments were committed so far; none before the counters are there.
+    increments: Option<u64>,
+    say: &'a mut dyn FnMut(Event),
+}
+
+impl State<'_> {
+    fn phase(&mut self, phase: &Phase, place: usize) -> Result<()> {
+        let adds = matches!(phase.task, Task::Add { .. });
+        if adds && self.increments.is_none() {
+            self.put_counters().context("putting the counters")?;
+            self.increments = Some(0);
+        }
+        let (engine, job) = (self.engine, self.job);
+        let zipf = self.zipf.clone();
+        let common = Common {
+            phase,
+            place,
+            seed: job.seed,
+            counters: job.counters,
+            zipf: &zipf,
+        };
+        let mut workers = (0..phase.clients)
+            .map(|number| Ok(Worker::new(&common, engine.client(phase.durability)?, number)))
+            .collect::<Result<Vec<_>>>()?;
+        if !job.warm.is_nothing() {
+            self.pass(phase, job.warm, &mut workers)?;
+        }
+        let already = tally(&workers);
+        memory::reset(&Process::own(), job.groups.memory.as_deref());
+        let before = self.snapshot();
+        let (recorder, seconds) = self.pass(phase, job.run, &mut workers)?;
+        let after = self.snapshot();
+        let all = tally(&workers);
+        let measured = Tally {
+            aborts: all.aborts - already.aborts,
+            increments: all.increments - already.increments,
+            written: all.written - already.written,
+        };
+        let row = self.row(phase, (&recorder, seconds), measured, (&before, &after));
+        workers.iter_mut().try_for_each(Worker::prove)?;
+        drop(workers);
+        if let Some(increments) = &mut self.increments {
+            *increments += all.increments;
+        }
+        self.prove_counters()?;
+        (self.say)(Event::Measured(Box::new(row)));
+        Ok(())
+    }
+
+    fn pass(&mut self, phase: &Phase, amount: Amount, workers: &mut [Worker<'_>]) -> Result<(Recorder, f64)> {
+        let pass = Pass {
+            amount: Some(amount),
+            rate: None,
+            interval: Duration::from_millis(self.job.interval_ms),
+        };
+        let of = match amount {
+            Amount::Operations(operations) => Some(operations),
+            Amount::Milliseconds(_) => None,
+        };
+        let say = &mut *self.say;
+        pass.run(workers, &mut |operations, seconds| {
+            say(Event::Progress {
+                phase: phase.name.clone(),
+                operations,
+                of,
+                seconds,
+            });
+        })
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot::take(&self.job.directory, self.job.groups.blkio.as_deref())
+    }
+
+    fn row(
+        &self,
+        phase: &Phase,
+        (recorder, seconds): (&Recorder, f64),
+        tally: Tally,
+        (before, after): (&Snapshot, &Snapshot),
+    ) -> Row {
+        let device = after.device.since(&before.device);
+        let memory = Memory::now(&Process::own(), self.job.groups.memory.as_deref());
+        let operations = recorder.operations();
+        let per_commit = |count: u64| (operations > 0).then(|| count as f64 / operations as f64);
+        Row {
+            engine: self.job.engine.clone(),
+            phase: phase.name.clone(),
+            repetition: self.job.repetition,
+            threads: phase.clients,
+            ops_per_s: operations as f64 / seconds.max(1e-9),
+            latency: recorder.percentiles(),
+            cpu_us_per_op: per_commit(after.cpu_us - before.cpu_us).unwrap_or_default(),
+            device_write_bytes: device.write_bytes(),
+            device_read_bytes: device.read_bytes(),
+            device_reads: device.reads(),
+            user_bytes: tally.written,
+            user_written_bytes: tally.written,
+            write_amplification: (tally.written > 0)
+                .then(|| device.write_bytes() as f64 / tally.written as f64),
+            aborts_per_op: per_commit(tally.aborts),
+            flushes_per_op: device.block.and_then(|block| block.flushes).and_then(per_commit),
+            rss_peak_bytes: memory.rss_peak_bytes,
+            memory,
+            device,
+            operations,
+            seconds,
+            records: self.job.counters,
+            series: recorder.series().to_vec(),
+            interval_ms: self.job.interval_ms,
+            remarks: self.engine.remarks(),
+            ..Row::default()
+        }
+    }
+
+    /// Puts all counters, each at zero.
+    fn put_counters(&self) -> Result<()> {
+        let mut client = self.engine.client(Durability::Disk)?;
+        for (from, until) in batches(self.job.counters) {
+            let put = client.attempt(&mut |transaction| {
+                (from..until).try_for_each(|number| {
+                    let zero = 0u64.to_le_bytes();
+                    transaction.put(COUNTER_KEYSPACE, &counter(number), &zero)
+                })
+            });
+            put.map_err(alone)?;
+        }
+        Ok(())
+    }
+
+    /// Reads all counters: their sum is the number of increments that were committed.
+    fn prove_counters(&self) -> Result<()> {
+        let Some(increments) = self.increments else {
+            return Ok(());
+        };
+        let mut client = self.engine.client(Durability::Disk)?;
+        let mut sum = 0;
+        for (from, until) in batches(self.job.counters) {
+            let mut of_batch = 0;
+            let read = client.attempt(&mut |transaction| {
+                of_batch = 0;
+                for number in from..until {
+                    let mut found = Err(anyhow!("counter {number} is not there any more"));
+                    let key = counter(number);
+                    transaction.get_for_update(COUNTER_KEYSPACE, &key, &mut |value| found = count(value))?;
+                    of_batch += found.map_err(Stop::Failed)?;
+                }
+                Ok(())
+            });
+            read.map_err(alone)?;
+            sum += of_batch;
+        }
+        ensure!(
+            sum == increments,
+            "the counters add up to {sum}, and {increments} increments were committed: {}",
+            if sum < increments {
+                "updates were lost"
+            } else {
+                "some took effect that were not acknowledged"
+            }
+        );
+        Ok(())
+    }
+}
+
+/// Returns the error of a transaction that no other can have been in the way of.
+fn alone(stop: Stop) -> anyhow::Error {
+    match stop {
+        Stop::Failed(error) => error,
+        Stop::Conflict => anyhow!("a transaction with no other client about met a conflict"),
+    }
+}
+
+fn batches(counters: u64) -> impl Iterator<Item = (u64, u64)> {
+    (0..counters.div_ceil(BATCH)).map(move |batch| (batch * BATCH, counters.min((batch + 1) * BATCH)))
+}
+
+fn tally(workers: &[Worker<'_>]) -> Tally {
+    workers.iter().fold(Tally::default(), |sum, worker| Tally {
+        aborts: sum.aborts + worker.tally.aborts,
+        increments: sum.increments + worker.tally.increments,
+        written: sum.written + worker.tally.written,
+    })
+}

@@ -1,0 +1,199 @@
+//! Phases as they are typed: `commit:64`, `group-commit:512`, `txn-size:1+pair=256`,
+//! `rmw:16+sorted+later`.
+
+use super::engine::{Durability, KEYSPACES};
+use crate::workload::keys::KEY_BYTES;
+use crate::workload::values;
+use serde::{Deserialize, Serialize};
+
+/// Clients at most.
+const MOST_CLIENTS: usize = 4096;
+
+/// Bytes of a pair at most.
+const MOST_PAIR_BYTES: usize = 1 << 20;
+
+/// Counters of one transaction at most.
+const MOST_KEYS: usize = 100;
+
+/// In which order a transaction comes to its counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// As they were drawn: two that lock may wait for each other.
+    Drawn,
+    /// By their keys: no circle can come about.
+    Sorted,
+}
+
+/// What a transaction does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    /// Puts new keys, one into each of the first keyspaces.
+    Put {
+        /// How many; at most as many as there are keyspaces.
+        pairs: usize,
+        /// Bytes of a key and its value.
+        pair_bytes: usize,
+    },
+    /// Adds one to each of some counters, which Zipf's distribution chooses.
+    Add {
+        /// How many different ones.
+        keys: usize,
+        /// In which order.
+        order: Order,
+    },
+}
+
+/// What is done, by how many clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Phase {
+    /// As it was typed.
+    pub name: String,
+    /// What a transaction does.
+    pub task: Task,
+    /// How many clients there are, each a thread that has one transaction at a time.
+    pub clients: usize,
+    /// When a commit is acknowledged.
+    pub durability: Durability,
+}
+
+/// The phases that are measured if none are asked for.
+pub const DEFAULT: &str = "commit:1,commit:16,commit:64,commit:512,txn-size:1+pair=32,txn-size:1+pair=256,\
+     txn-size:1+pair=4096,group-commit:512,rmw:1,rmw:4,rmw:16,rmw:64,rmw:1+later,rmw:4+later,\
+     rmw:16+later,rmw:64+later";
+
+impl Phase {
+    /// Reads a phase.
+    ///
+    /// # Errors
+    /// With what is wrong with the text, and what may be written.
+    pub fn parse(text: &str) -> Result<Phase, String> {
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        let (task, clients) = match kind {
+            "commit" => (put(1, 124), 1),
+            "txn-size" => (put(KEYSPACES, 256), 1),
+            "group-commit" => (put(KEYSPACES, 1024), 512),
+            "rmw" => (
+                Task::Add {
+                    keys: 2,
+                    order: Order::Drawn,
+                },
+                1,
+            ),
+            _ => {
+                return Err(format!(
+                    "{text:?} is no phase: write commit, txn-size, group-commit or rmw, as in rmw:16"
+                ));
+            }
+        };
+        let mut phase = Phase {
+            name: text.to_owned(),
+            task,
+            clients,
+            durability: Durability::Disk,
+        };
+        for word in rest.split('+').filter(|word| !word.is_empty()) {
+            phase.heed(word).map_err(|why| format!("{text:?}: {why}"))?;
+        }
+        Ok(phase)
+    }
+
+    /// Returns what it is called without its number of clients: phases of one series differ only in
+    /// that.
+    #[must_use]
+    pub fn series(name: &str) -> String {
+        let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
+        let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+        let words = rest.split('+').filter(|word| !is_number(word));
+        std::iter::once(kind).chain(words).collect::<Vec<_>>().join("+")
+    }
+
+    fn heed(&mut self, word: &str) -> Result<(), String> {
+        let number = |text: &str, least: usize, most: usize| match text.parse::<usize>() {
+            Ok(number) if (least..=most).contains(&number) => Ok(number),
+            _ => Err(format!("{word:?}: write a number from {least} to {most}")),
+        };
+        match (word, word.split_once('='), &mut self.task) {
+            ("later", ..) => self.durability = Durability::Later,
+            ("sorted", _, Task::Add { order, .. }) => *order = Order::Sorted,
+            (_, Some(("keys", text)), Task::Add { keys, .. }) => *keys = number(text, 1, MOST_KEYS)?,
+            (_, Some(("pair", text)), Task::Put { pair_bytes, .. }) => {
+                // A key, and what proves a value. The thesis's smallest pair has 32 bytes.
+                *pair_bytes = number(text, KEY_BYTES + SMALLEST_VALUE, MOST_PAIR_BYTES)?;
+            }
+            _ if word.starts_with(|first: char| first.is_ascii_digit()) => {
+                self.clients = number(word, 1, MOST_CLIENTS)?;
+            }
+            (_, _, Task::Put { .. }) => {
+                return Err(format!(
+                    "{word:?} is no word for it: write a number of clients, pair=BYTES, later"
+                ));
+            }
+            (_, _, Task::Add { .. }) => {
+                return Err(format!(
+                    "{word:?} is no word for it: write a number of clients, keys=N, sorted, later"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The smallest value: a checksum of its key, and nothing else.
+const SMALLEST_VALUE: usize = values::LEAST / 2;
+
+fn put(pairs: usize, pair_bytes: usize) -> Task {
+    Task::Put { pairs, pair_bytes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_are_read_with_their_words() {
+        let phase = Phase::parse("rmw:16+keys=3+sorted+later").unwrap();
+        let task = Task::Add {
+            keys: 3,
+            order: Order::Sorted,
+        };
+        assert_eq!(
+            (phase.task, phase.clients, phase.durability),
+            (task, 16, Durability::Later)
+        );
+        let phase = Phase::parse("txn-size:pair=4096").unwrap();
+        assert_eq!((phase.task, phase.clients), (put(4, 4096), 1));
+        let phase = Phase::parse("group-commit").unwrap();
+        assert_eq!((phase.task, phase.clients), (put(4, 1024), 512));
+        assert_eq!(phase.durability, Durability::Disk);
+        assert!(DEFAULT.split(',').all(|text| Phase::parse(text).is_ok()));
+    }
+
+    #[test]
+    fn what_is_no_phase_is_refused_with_what_may_be_written() {
+        for (text, words) in [
+            ("read", "write commit, txn-size, group-commit or rmw"),
+            ("commit:0", "a number from 1 to 4096"),
+            ("commit:sorted", "a number of clients, pair=BYTES, later"),
+            ("rmw:4+pair=32", "a number of clients, keys=N, sorted, later"),
+            ("txn-size:pair=31", "a number from 32 to 1048576"),
+            ("rmw:16x", "a number from 1 to 4096"),
+        ] {
+            let why = Phase::parse(text).unwrap_err();
+            assert!(why.contains(words) && why.contains(text), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_series_has_every_word_but_the_clients() {
+        for (name, series) in [
+            ("rmw:16", "rmw"),
+            ("rmw:64+later", "rmw+later"),
+            ("txn-size:pair=32+4", "txn-size+pair=32"),
+            ("group-commit", "group-commit"),
+        ] {
+            assert_eq!(Phase::series(name), series);
+        }
+    }
+}

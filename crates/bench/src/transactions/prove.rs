@@ -1,0 +1,186 @@
+//! An adapter's transactions, proven: own writes, rollbacks, lost updates, what is there when the
+//! engine is opened again. Adapters of all crates are tested with it.
+
+use super::engine::{
+    Client, Durability, Entry, KEYSPACES, Mechanism, Stop, Transaction, TransactionalEngine, Tried,
+};
+use crate::engine::{Kept, Log, Setup};
+use anyhow::{Result, anyhow, bail, ensure};
+use std::path::Path;
+
+/// Threads that add to one counter, and how often each.
+const THREADS: u64 = 4;
+const ROUNDS: u64 = 50;
+
+/// Runs of one transaction at most.
+const MOST_TRIES: usize = 100_000;
+
+/// Proves an engine in a directory.
+///
+/// # Errors
+/// With what the engine did not do; as the engine says.
+pub fn prove(entry: &Entry, directory: &Path) -> Result<()> {
+    let setup = Setup {
+        directory: directory.to_owned(),
+        cap: 64 << 20,
+        kept: Kept::Free,
+        memory: None,
+        log: Log::On,
+        threads: THREADS as usize,
+        value_bytes: 8,
+        records: 10,
+        options: Vec::new(),
+    };
+    let engine = (entry.open)(&setup)?;
+    ensure!(!engine.settings().is_empty(), "an engine says how it is set up");
+    sees_its_own_writes(&*engine)?;
+    rolls_back(&*engine)?;
+    if entry.mechanism == Mechanism::Optimistic {
+        refuses_the_second(&*engine)?;
+    }
+    loses_no_update(&*engine)?;
+    engine.close()?;
+    let engine = (entry.open)(&setup)?;
+    let mut client = engine.client(Durability::Disk)?;
+    ensure!(
+        read(&mut *client, 0, b"count")? == Some(THREADS * ROUNDS),
+        "opened again"
+    );
+    for keyspace in 0..KEYSPACES {
+        let found = read(&mut *client, keyspace, b"own")?;
+        ensure!(
+            found == Some(keyspace as u64),
+            "keyspace {keyspace}, opened again: {found:?}"
+        );
+    }
+    drop(client);
+    engine.close()
+}
+
+/// Returns the number that a key has within a transaction.
+fn number(transaction: &mut dyn Transaction, keyspace: usize, key: &[u8]) -> Tried<Option<u64>> {
+    let mut found = Ok(None);
+    let is_there = transaction.get_for_update(keyspace, key, &mut |value| {
+        found = value.try_into().map(|bytes| Some(u64::from_le_bytes(bytes)));
+    })?;
+    let found = found.map_err(|_| Stop::Failed(anyhow!("a value of another length")))?;
+    if is_there == found.is_some() {
+        return Ok(found);
+    }
+    Err(Stop::Failed(anyhow!("a value is there, and is not handed out")))
+}
+
+fn read(client: &mut dyn Client, keyspace: usize, key: &[u8]) -> Result<Option<u64>> {
+    let mut found = None;
+    let read = client.attempt(&mut |transaction| {
+        found = number(transaction, keyspace, key)?;
+        Ok(())
+    });
+    match read {
+        Ok(()) => Ok(found),
+        Err(Stop::Failed(error)) => Err(error),
+        Err(Stop::Conflict) => bail!("a read alone met a conflict"),
+    }
+}
+
+fn sees_its_own_writes(engine: &dyn TransactionalEngine) -> Result<()> {
+    let mut client = engine.client(Durability::Later)?;
+    let done = client.attempt(&mut |transaction| {
+        for keyspace in 0..KEYSPACES {
+            if number(transaction, keyspace, b"own")?.is_some() {
+                return Err(Stop::Failed(anyhow!("keyspaces share their keys")));
+            }
+            transaction.put(keyspace, b"own", &(keyspace as u64).to_le_bytes())?;
+            if number(transaction, keyspace, b"own")? != Some(keyspace as u64) {
+                return Err(Stop::Failed(anyhow!(
+                    "a transaction does not see what it has put"
+                )));
+            }
+        }
+        Ok(())
+    });
+    done.map_err(|stop| anyhow!("its own writes: {stop:?}"))
+}
+
+fn rolls_back(engine: &dyn TransactionalEngine) -> Result<()> {
+    let mut client = engine.client(Durability::Disk)?;
+    let done = client.attempt(&mut |transaction| {
+        transaction.put(1, b"never", &1u64.to_le_bytes())?;
+        Err(Stop::Conflict)
+    });
+    ensure!(
+        matches!(done, Err(Stop::Conflict)),
+        "the stop of the body was not the result"
+    );
+    ensure!(
+        read(&mut *client, 1, b"never")?.is_none(),
+        "what was rolled back is there"
+    );
+    Ok(())
+}
+
+/// Two read a value and put another: the second to be committed has to be refused.
+fn refuses_the_second(engine: &dyn TransactionalEngine) -> Result<()> {
+    let (mut one, mut other) = (
+        engine.client(Durability::Later)?,
+        engine.client(Durability::Later)?,
+    );
+    let done = one.attempt(&mut |transaction| {
+        let before = number(transaction, 2, b"contended")?.unwrap_or(0);
+        other.attempt(&mut |within| {
+            let before = number(within, 2, b"contended")?.unwrap_or(0);
+            within.put(2, b"contended", &(before + 1).to_le_bytes())
+        })?;
+        transaction.put(2, b"contended", &(before + 1).to_le_bytes())
+    });
+    ensure!(
+        matches!(done, Err(Stop::Conflict)),
+        "the second of two updates was committed: {done:?}"
+    );
+    let found = read(&mut *one, 2, b"contended")?;
+    ensure!(
+        found == Some(1),
+        "after two updates, one of them refused: {found:?}"
+    );
+    Ok(())
+}
+
+fn loses_no_update(engine: &dyn TransactionalEngine) -> Result<()> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                scope.spawn(|| -> Result<()> {
+                    let mut client = engine.client(Durability::Later)?;
+                    (0..ROUNDS).try_for_each(|_| add_one(&mut *client))
+                })
+            })
+            .collect();
+        threads.into_iter().try_for_each(|thread| {
+            let done = thread.join();
+            done.unwrap_or_else(|_| bail!("a thread has panicked"))
+        })
+    })?;
+    let mut client = engine.client(Durability::Disk)?;
+    let found = read(&mut *client, 0, b"count")?;
+    ensure!(
+        found == Some(THREADS * ROUNDS),
+        "{} increments were committed, and the counter has {found:?}",
+        THREADS * ROUNDS
+    );
+    Ok(())
+}
+
+fn add_one(client: &mut dyn Client) -> Result<()> {
+    for _ in 0..MOST_TRIES {
+        let done = client.attempt(&mut |transaction| {
+            let before = number(transaction, 0, b"count")?.unwrap_or(0);
+            transaction.put(0, b"count", &(before + 1).to_le_bytes())
+        });
+        match done {
+            Ok(()) => return Ok(()),
+            Err(Stop::Failed(error)) => return Err(error),
+            Err(Stop::Conflict) => std::thread::yield_now(),
+        }
+    }
+    bail!("{MOST_TRIES} runs of a transaction met a conflict")
+}

@@ -1,0 +1,223 @@
+//! One client: draws transactions, runs each until it is committed, counts.
+
+use super::engine::{Client, Stop, Transaction, Tried};
+use super::phase::{Order, Phase, Task};
+use crate::run::Steps;
+use crate::workload::keys::{KEY_BYTES, Key, Keys, scatter};
+use crate::workload::values::Values;
+use crate::workload::zipf::Zipf;
+use anyhow::{Result, anyhow, bail, ensure};
+use std::time::Duration;
+
+/// How long the first pause is at most; each is up to twice as long as the one before, as in
+/// Alluvium's own loop.
+const FIRST_PAUSE: Duration = Duration::from_micros(50);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// A transaction that was run this often is taken for one that never ends.
+const MOST_TRIES: u32 = 100_000;
+
+/// Where the numbers of counters begin; those of other keys are below.
+const COUNTERS: u64 = 1 << 63;
+
+/// Bytes of a counter.
+pub(super) const COUNTER_BYTES: usize = 8;
+
+/// The keyspace of the counters.
+pub(super) const COUNTER_KEYSPACE: usize = 0;
+
+/// How many bits the number of a client has, and that of a transaction of a client.
+const CLIENT_BITS: u32 = 12;
+const TRANSACTION_BITS: u32 = 40;
+
+/// Returns the key of a counter.
+pub(super) fn counter(number: u64) -> Key {
+    Keys::default().of(COUNTERS + number)
+}
+
+/// Returns the count that a value stands for.
+///
+/// # Errors
+/// When it is none.
+pub(super) fn count(value: &[u8]) -> Result<u64> {
+    let bytes = value.try_into();
+    bytes
+        .map(u64::from_le_bytes)
+        .map_err(|_| anyhow!("a counter has {} bytes, not {COUNTER_BYTES}", value.len()))
+}
+
+/// What is counted of a client.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    /// Runs that met a conflict.
+    pub(super) aborts: u64,
+    /// Increments that were committed.
+    pub(super) increments: u64,
+    /// Bytes of keys and values that were committed.
+    pub(super) written: u64,
+}
+
+/// One client of a phase.
+pub(super) struct Worker<'a> {
+    phase: &'a Phase,
+    client: Box<dyn Client + 'a>,
+    number: usize,
+    random: fastrand::Rng,
+    zipf: &'a Zipf,
+    counters: u64,
+    /// The number of the next transaction, which its new keys follow from.
+    next: u64,
+    keys: Vec<Key>,
+    value: Vec<u8>,
+    pub(super) tally: Tally,
+}
+
+/// What all clients of a phase have in common.
+pub(super) struct Common<'a> {
+    pub(super) phase: &'a Phase,
+    /// The place of the phase among all.
+    pub(super) place: usize,
+    pub(super) seed: u64,
+    pub(super) counters: u64,
+    pub(super) zipf: &'a Zipf,
+}
+
+impl<'a> Worker<'a> {
+    pub(super) fn new(common: &Common<'a>, client: Box<dyn Client + 'a>, number: usize) -> Worker<'a> {
+        let place = (common.place as u64) << CLIENT_BITS | number as u64;
+        assert!(number < 1 << CLIENT_BITS, "a phase has fewer clients");
+        let value_bytes = match common.phase.task {
+            Task::Put { pair_bytes, .. } => pair_bytes - KEY_BYTES,
+            Task::Add { .. } => COUNTER_BYTES,
+        };
+        Worker {
+            phase: common.phase,
+            client,
+            number,
+            random: fastrand::Rng::with_seed(scatter(common.seed ^ scatter(place))),
+            zipf: common.zipf,
+            counters: common.counters,
+            next: place << TRANSACTION_BITS,
+            keys: Vec::new(),
+            value: vec![0; value_bytes],
+            tally: Tally::default(),
+        }
+    }
+
+    /// Draws the next transaction.
+    fn draw(&mut self) {
+        self.keys.clear();
+        match self.phase.task {
+            Task::Put { pairs, .. } => {
+                let key = Keys::default().of(self.next);
+                self.keys.extend(std::iter::repeat_n(key, pairs));
+                Values::fill(&mut self.value, &key, self.next);
+                self.next += 1;
+            }
+            Task::Add { keys, order } => {
+                let keys = keys.min(self.counters as usize);
+                while self.keys.len() < keys {
+                    let key = counter(self.zipf.draw(&mut self.random));
+                    if !self.keys.contains(&key) {
+                        self.keys.push(key);
+                    }
+                }
+                if order == Order::Sorted {
+                    self.keys.sort_unstable();
+                }
+            }
+        }
+    }
+
+    fn attempt(&mut self) -> Tried<()> {
+        let (keys, value) = (&self.keys, &self.value);
+        match self.phase.task {
+            Task::Put { .. } => self.client.attempt(&mut |transaction| {
+                for (keyspace, key) in keys.iter().enumerate() {
+                    transaction.put(keyspace, key, value)?;
+                }
+                Ok(())
+            }),
+            Task::Add { .. } => self
+                .client
+                .attempt(&mut |transaction| keys.iter().try_for_each(|key| add_one(transaction, key))),
+        }
+    }
+
+    fn has_committed(&mut self) {
+        let transactions_keys = self.keys.len() as u64;
+        self.tally.written += transactions_keys * (KEY_BYTES + self.value.len()) as u64;
+        if matches!(self.phase.task, Task::Add { .. }) {
+            self.tally.increments += transactions_keys;
+        }
+    }
+
+    /// Reads back what the last transaction has put.
+    ///
+    /// # Errors
+    /// When it is not there, or is something else.
+    pub(super) fn prove(&mut self) -> Result<()> {
+        if matches!(self.phase.task, Task::Add { .. }) || self.tally.written == 0 {
+            return Ok(());
+        }
+        let (keys, value) = (&self.keys, &self.value);
+        let mut wrong = None;
+        let read = self.client.attempt(&mut |transaction| {
+            for (keyspace, key) in keys.iter().enumerate() {
+                let mut is_same = false;
+                transaction.get_for_update(keyspace, key, &mut |found| is_same = found == value)?;
+                if !is_same {
+                    wrong = Some((keyspace, *key));
+                }
+            }
+            Ok(())
+        });
+        match read {
+            Ok(()) => {}
+            Err(Stop::Failed(error)) => return Err(error),
+            Err(Stop::Conflict) => bail!("a read with no other client about met a conflict"),
+        }
+        let place = wrong.map(|(keyspace, key)| format!("{} of keyspace {keyspace}", key.escape_ascii()));
+        ensure!(
+            wrong.is_none(),
+            "{} was committed, and does not read as it was put",
+            place.unwrap_or_default()
+        );
+        Ok(())
+    }
+}
+
+impl Steps for Worker<'_> {
+    fn thread(&self) -> usize {
+        self.number
+    }
+
+    fn step(&mut self) -> Result<bool> {
+        self.draw();
+        let mut tries = 0;
+        loop {
+            match self.attempt() {
+                Ok(()) => break,
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Conflict) => {}
+            }
+            self.tally.aborts += 1;
+            tries += 1;
+            ensure!(
+                tries < MOST_TRIES,
+                "a transaction was run {tries} times and always met a conflict"
+            );
+            let most = FIRST_PAUSE.saturating_mul(1 << tries.min(16)).min(LONGEST_PAUSE);
+            std::thread::sleep(most.mul_f64(self.random.f64()));
+        }
+        self.has_committed();
+        Ok(true)
+    }
+}
+
+fn add_one(transaction: &mut dyn Transaction, key: &[u8]) -> Tried<()> {
+    let mut before = Err(anyhow!("the counter {} is not there", key.escape_ascii()));
+    transaction.get_for_update(COUNTER_KEYSPACE, key, &mut |value| before = count(value))?;
+    let after = before.map_err(Stop::Failed)? + 1;
+    transaction.put(COUNTER_KEYSPACE, key, &after.to_le_bytes())
+}

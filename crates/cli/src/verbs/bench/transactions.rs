@@ -1,0 +1,166 @@
+//! `bench transactions`: transactions by many clients at once, on Alluvium and on the engines that
+//! it is compared with.
+
+use super::{Children, Screen, cap_or_none, publish, report, usage};
+use crate::Exit;
+use crate::context::Context;
+use crate::sizes::{count, human};
+use alluvium_bench::run::{Cap, Event, Failure, Files, Groups, Listener, Runner};
+use alluvium_bench::transactions::phase::{DEFAULT, Phase};
+use alluvium_bench::transactions::{self, Job, OWN, Orders};
+use alluvium_bench::workload::phase::{Amount, parse_amount, parse_count};
+use anyhow::Result;
+use clap::Args;
+use std::path::PathBuf;
+use std::process::Command;
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium bench transactions --phases commit:1,commit:64,commit:512
+  alluvium bench transactions --engines alluvium,alluvium-locking,rocksdb --phases rmw:1,rmw:16,rmw:64 --json report.json
+  alluvium bench transactions --phases txn-size:pair=32,group-commit:512    # those of the GTSSL thesis
+
+Engines other than alluvium are in a program of their own, alluvium-rivals:
+  cargo build --release -p alluvium-rivals --features all";
+
+/// Transactions. `--memory` is the cap: what a process may take in all, page cache included
+/// [default: 1 GiB].
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Verb {
+    /// The engines, separated by commas: alluvium (serializable, optimistic), alluvium-locking,
+    /// alluvium-snapshot, rocksdb (locking), rocksdb-optimistic, fjall (optimistic), redb and
+    /// sqlite (one writer).
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
+    pub engines: Vec<String>,
+    /// The phases, separated by commas: commit, one put of a new key; txn-size, four puts into four
+    /// keyspaces; group-commit, the same with 1 KiB each; rmw, adds one to two counters. Behind a
+    /// colon, joined by +: the number of clients; pair=, bytes of a key and its value; keys=, how
+    /// many counters; sorted, in the order of their keys; later, acknowledged before the sync.
+    #[arg(long, value_name = "PHASES", value_delimiter = ',', default_value = DEFAULT)]
+    pub phases: Vec<String>,
+    /// How many counters there are; Zipf's distribution chooses among them.
+    #[arg(long, value_name = "N", default_value = "10k", value_parser = parse_count)]
+    pub counters: u64,
+    /// How often everything is measured; the report has the medians. Every second time engines take
+    /// turns the other way about.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub repetitions: usize,
+    /// What is done before a phase is measured: transactions, as in 20k, or a time, as in 1s.
+    #[arg(long, value_name = "AMOUNT", default_value = "1s", value_parser = parse_amount)]
+    pub warm: Amount,
+    /// What is measured of a phase.
+    #[arg(long, value_name = "AMOUNT", default_value = "4s", value_parser = parse_amount)]
+    pub run: Amount,
+    /// What the draws follow from.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// No control group: engines are told the cap, and the page cache takes what there is.
+    #[arg(long)]
+    pub no_cap: bool,
+    /// Where the files of the engines are made, and removed in the end.
+    #[arg(long, value_name = "PATH", default_value = "alluvium-bench-data")]
+    pub directory: PathBuf,
+    /// Where the report goes, as JSON; beside it plots as SVG, and a page that holds all of it.
+    /// Without it, --json prints the report.
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// The cap if no flag says it: the thesis gave all engines a cache of this size.
+const MEMORY: u64 = 1 << 30;
+
+impl Verb {
+    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+        let orders = self.orders(context)?;
+        let runner = Transactional(Screen);
+        for engine in &orders.engines {
+            // Before the first is measured it is known that there is every other.
+            runner.command(engine)?;
+        }
+        let report = report(&self.directory, described(&orders), Files::Removed, || {
+            transactions::run(&orders, &runner)
+        })?;
+        publish(context, self.file.as_deref(), &report)
+    }
+
+    fn orders(&self, context: &Context) -> Result<Orders> {
+        let positive = [
+            ("--counters", self.counters),
+            ("--repetitions", self.repetitions as u64),
+            ("--run", u64::from(!self.run.is_nothing())),
+        ];
+        if let Some((name, _)) = positive.iter().find(|(_, number)| *number == 0) {
+            return Err(usage(format!("{name} 0: there would be nothing to measure")));
+        }
+        let phases = self.phases.iter().map(|text| Phase::parse(text).map_err(usage));
+        let cap = context.memory.unwrap_or(MEMORY);
+        Ok(Orders {
+            engines: self.engines.clone(),
+            repetitions: self.repetitions,
+            cap: if self.no_cap { Cap::None } else { cap_or_none(cap) },
+            job: Job {
+                engine: String::new(),
+                repetition: 0,
+                directory: self.directory.clone(),
+                counters: self.counters,
+                phases: phases.collect::<Result<_>>()?,
+                warm: self.warm,
+                run: self.run,
+                seed: self.seed,
+                cap,
+                memory: None,
+                interval_ms: 100,
+                groups: Groups::default(),
+            },
+        })
+    }
+}
+
+/// Returns what was ordered, for people.
+fn described(orders: &Orders) -> Vec<(&'static str, String)> {
+    let job = &orders.job;
+    let phases: Vec<&str> = job.phases.iter().map(|phase| phase.name.as_str()).collect();
+    vec![
+        (
+            "cap",
+            match orders.cap {
+                Cap::Group => format!("{}, page cache included", human(job.cap)),
+                Cap::None => format!("none; engines are told {}", human(job.cap)),
+            },
+        ),
+        ("phases", phases.join(", ")),
+        ("counters", format!("{}, Zipf 0.99", count(job.counters))),
+        ("commits", "synced, but where a phase says later".to_owned()),
+        ("seed", job.seed.to_string()),
+    ]
+}
+
+/// The words of this kind of run.
+const CHILDREN: Children = Children {
+    engines: "transactional-engines",
+    child: "transactions-child",
+};
+
+/// Says what happens, and knows who is the child for whom.
+struct Transactional(Screen);
+
+impl Runner for Transactional {
+    fn command(&self, engine: &str) -> Result<Command> {
+        CHILDREN.command(engine, OWN.iter().any(|own| own.name == engine))
+    }
+}
+
+impl Listener for Transactional {
+    fn is_stopped(&self) -> bool {
+        self.0.is_stopped()
+    }
+
+    fn hear(&self, engine: &str, repetition: usize, event: &Event) {
+        self.0.hear(engine, repetition, event);
+    }
+
+    fn fail(&self, failure: &Failure) {
+        self.0.fail(failure);
+    }
+}

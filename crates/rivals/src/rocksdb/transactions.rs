@@ -1,0 +1,309 @@
+//! RocksDB's transactions by its C API: those of `TransactionDB`, which lock, and those of
+//! `OptimisticTransactionDB`. Levelled, through the page cache, a column family for each keyspace;
+//! otherwise set up as the adapter beside this one.
+//!
+//! Deadlocks are looked for at once, which RocksDB leaves out unless it is asked: a transaction
+//! that is in one would wait for its lock until the time is over.
+
+use super::{Access, Style, Tuning, ffi};
+use crate::c::{c_path, chars, slice};
+use crate::failure::Failure;
+use crate::transactions::settings;
+use alluvium_bench::engine::Setup;
+use alluvium_bench::transactions::engine::{
+    Body, Client, Durability, KEYSPACES, Stop, Transaction, TransactionalEngine, Tried,
+};
+use anyhow::Result;
+use std::ffi::{CStr, c_int};
+use std::ptr;
+
+/// For how long a lock is waited for: as Alluvium does.
+const LOCK_TIMEOUT_MS: i64 = 10_000;
+
+/// The column families: RocksDB wants its own to be opened, too.
+const FAMILIES: [&CStr; KEYSPACES + 1] = [c"tree 0", c"tree 1", c"tree 2", c"tree 3", c"default"];
+
+/// How the errors begin that say that others were in the way: RocksDB's statuses `Busy`, which a
+/// deadlock is as well, `TimedOut` and `TryAgain`.
+const CONFLICTS: [&str; 3] = [
+    "Resource busy",
+    "Operation timed out",
+    "Operation failed. Try again",
+];
+
+pub(crate) fn open_locking(setup: &Setup) -> Result<Box<dyn TransactionalEngine>> {
+    Ok(Box::new(RocksDb::open(setup, Mechanism::Locking)?))
+}
+
+pub(crate) fn open_optimistic(setup: &Setup) -> Result<Box<dyn TransactionalEngine>> {
+    Ok(Box::new(RocksDb::open(setup, Mechanism::Optimistic)?))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mechanism {
+    Locking,
+    Optimistic,
+}
+
+#[derive(Clone, Copy)]
+enum Handle {
+    Locking(*mut ffi::TransactionDb, *mut ffi::TransactionOptions),
+    Optimistic(
+        *mut ffi::OptimisticTransactionDb,
+        *mut ffi::OptimisticTransactionOptions,
+    ),
+}
+
+struct RocksDb {
+    handle: Handle,
+    families: [*mut ffi::Family; KEYSPACES + 1],
+    read: *mut ffi::ReadOptions,
+    synced: *mut ffi::WriteOptions,
+    buffered: *mut ffi::WriteOptions,
+    settings: Vec<(String, String)>,
+}
+
+// SAFETY: RocksDB's documentation lets any number of threads use a database and its column families
+// without synchronisation; the options are only read.
+unsafe impl Send for RocksDb {}
+// SAFETY: as above.
+unsafe impl Sync for RocksDb {}
+
+impl RocksDb {
+    fn open(setup: &Setup, mechanism: Mechanism) -> Result<RocksDb> {
+        let tuning = Tuning::new(setup, Style::Levelled, Access::Buffered)?;
+        let path = c_path(&setup.directory.join("store"))?;
+        let mut families = [ptr::null_mut(); KEYSPACES + 1];
+        let names = FAMILIES.map(CStr::as_ptr);
+        let mut failure = Failure::default();
+        // SAFETY: every pointer is what the library has just returned, or to an array with as many
+        // elements as is said. The library copies the options, which are destroyed here, but for
+        // those that transactions begin with.
+        let (handle, read, synced, buffered) = unsafe {
+            let options = tuning.options();
+            ffi::rocksdb_options_set_create_missing_column_families(options, 1);
+            let each = [options.cast_const(); KEYSPACES + 1];
+            let (count, at) = ((KEYSPACES + 1) as c_int, families.as_mut_ptr());
+            let (names, each) = (names.as_ptr(), each.as_ptr());
+            let handle = match mechanism {
+                Mechanism::Locking => {
+                    let own = ffi::rocksdb_transactiondb_options_create();
+                    let (path, error) = (path.as_ptr(), failure.slot());
+                    let db = ffi::rocksdb_transactiondb_open_column_families(
+                        options, own, path, count, names, each, at, error,
+                    );
+                    ffi::rocksdb_transactiondb_options_destroy(own);
+                    let of_each = ffi::rocksdb_transaction_options_create();
+                    ffi::rocksdb_transaction_options_set_deadlock_detect(of_each, 1);
+                    ffi::rocksdb_transaction_options_set_lock_timeout(of_each, LOCK_TIMEOUT_MS);
+                    Handle::Locking(db, of_each)
+                }
+                Mechanism::Optimistic => {
+                    let (path, error) = (path.as_ptr(), failure.slot());
+                    let db = ffi::rocksdb_optimistictransactiondb_open_column_families(
+                        options, path, count, names, each, at, error,
+                    );
+                    Handle::Optimistic(db, ffi::rocksdb_optimistictransaction_options_create())
+                }
+            };
+            ffi::rocksdb_options_destroy(options);
+            failure.take()?;
+            let synced = ffi::rocksdb_writeoptions_create();
+            ffi::rocksdb_writeoptions_set_sync(synced, 1);
+            let buffered = ffi::rocksdb_writeoptions_create();
+            (handle, ffi::rocksdb_readoptions_create(), synced, buffered)
+        };
+        Ok(RocksDb {
+            handle,
+            families,
+            read,
+            synced,
+            buffered,
+            settings: own_settings(mechanism)
+                .into_iter()
+                .chain(tuning.settings())
+                .collect(),
+        })
+    }
+}
+
+fn own_settings(mechanism: Mechanism) -> Vec<(String, String)> {
+    let transactions = match mechanism {
+        Mechanism::Locking => "TransactionDB, deadlock_detect, lock_timeout 10 s",
+        Mechanism::Optimistic => "OptimisticTransactionDB",
+    };
+    settings([
+        ("transactions", transactions.to_owned()),
+        (
+            "a commit syncs by",
+            "fdatasync of the log (WriteOptions::sync)".to_owned(),
+        ),
+        ("without a sync", "survives the death of the process".to_owned()),
+    ])
+}
+
+impl Drop for RocksDb {
+    fn drop(&mut self) {
+        // SAFETY: clients borrow this and are gone; each is destroyed once, the database last.
+        unsafe {
+            ffi::rocksdb_readoptions_destroy(self.read);
+            ffi::rocksdb_writeoptions_destroy(self.synced);
+            ffi::rocksdb_writeoptions_destroy(self.buffered);
+            for family in self.families {
+                ffi::rocksdb_column_family_handle_destroy(family);
+            }
+            match self.handle {
+                Handle::Locking(db, options) => {
+                    ffi::rocksdb_transaction_options_destroy(options);
+                    ffi::rocksdb_transactiondb_close(db);
+                }
+                Handle::Optimistic(db, options) => {
+                    ffi::rocksdb_optimistictransaction_options_destroy(options);
+                    ffi::rocksdb_optimistictransactiondb_close(db);
+                }
+            }
+        }
+    }
+}
+
+impl TransactionalEngine for RocksDb {
+    fn client(&self, durability: Durability) -> Result<Box<dyn Client + '_>> {
+        Ok(Box::new(Thread {
+            engine: self,
+            write: match durability {
+                Durability::Disk => self.synced,
+                Durability::Later => self.buffered,
+            },
+            transaction: ptr::null_mut(),
+        }))
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        self.settings.clone()
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+struct Thread<'a> {
+    engine: &'a RocksDb,
+    write: *const ffi::WriteOptions,
+    /// What the one before was kept in, used again by the next; null before the first.
+    transaction: *mut ffi::Transaction,
+}
+
+// SAFETY: a transaction may move between threads as long as one at a time uses it; the options are
+// only read.
+unsafe impl Send for Thread<'_> {}
+
+impl Thread<'_> {
+    fn begin(&mut self) {
+        let old = self.transaction;
+        // SAFETY: the database and the options are open; the old transaction has ended, or is null.
+        self.transaction = unsafe {
+            match self.engine.handle {
+                Handle::Locking(db, options) => ffi::rocksdb_transaction_begin(db, self.write, options, old),
+                Handle::Optimistic(db, options) => {
+                    ffi::rocksdb_optimistictransaction_begin(db, self.write, options, old)
+                }
+            }
+        };
+    }
+}
+
+impl Drop for Thread<'_> {
+    fn drop(&mut self) {
+        if !self.transaction.is_null() {
+            // SAFETY: it has ended, and is destroyed once.
+            unsafe { ffi::rocksdb_transaction_destroy(self.transaction) };
+        }
+    }
+}
+
+impl Client for Thread<'_> {
+    fn attempt(&mut self, body: Body<'_>) -> Tried<()> {
+        self.begin();
+        let mut failure = Failure::default();
+        let mut open = Open {
+            engine: self.engine,
+            transaction: self.transaction,
+        };
+        let done = body(&mut open).and_then(|()| {
+            // SAFETY: it was begun, and has not ended.
+            unsafe { ffi::rocksdb_transaction_commit(self.transaction, failure.slot()) };
+            stop(&mut failure)
+        });
+        if done.is_err() {
+            // SAFETY: as above: a commit that fails does not end it.
+            unsafe { ffi::rocksdb_transaction_rollback(self.transaction, failure.slot()) };
+            failure.take().map_err(Stop::Failed)?;
+        }
+        done
+    }
+}
+
+struct Open<'a> {
+    engine: &'a RocksDb,
+    transaction: *mut ffi::Transaction,
+}
+
+impl Transaction for Open<'_> {
+    fn get_for_update(&mut self, keyspace: usize, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Tried<bool> {
+        let mut failure = Failure::default();
+        let family = self.engine.families[keyspace];
+        // SAFETY: the key lives through the call; what is returned is null or pins a value until it
+        // is destroyed, here.
+        unsafe {
+            let pinned = ffi::rocksdb_transaction_get_pinned_for_update_cf(
+                self.transaction,
+                self.engine.read,
+                family,
+                chars(key),
+                key.len(),
+                1,
+                failure.slot(),
+            );
+            stop(&mut failure)?;
+            if pinned.is_null() {
+                return Ok(false);
+            }
+            let mut bytes = 0;
+            let value = ffi::rocksdb_pinnableslice_value(pinned, &raw mut bytes);
+            found(slice(value, bytes));
+            ffi::rocksdb_pinnableslice_destroy(pinned);
+        }
+        Ok(true)
+    }
+
+    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> Tried<()> {
+        let mut failure = Failure::default();
+        let family = self.engine.families[keyspace];
+        let (key_at, value_at) = (chars(key), chars(value));
+        // SAFETY: the slices live through the call, which copies them.
+        unsafe {
+            ffi::rocksdb_transaction_put_cf(
+                self.transaction,
+                family,
+                key_at,
+                key.len(),
+                value_at,
+                value.len(),
+                failure.slot(),
+            );
+        }
+        stop(&mut failure)
+    }
+}
+
+/// Returns what an error means for the run.
+fn stop(failure: &mut Failure) -> Tried<()> {
+    failure.take().map_err(|error| {
+        let text = error.to_string();
+        match CONFLICTS.iter().any(|start| text.starts_with(start)) {
+            true => Stop::Conflict,
+            false => Stop::Failed(error),
+        }
+    })
+}

@@ -1,0 +1,104 @@
+//! redb's transactions: one that writes at a time, each commit synced by itself.
+
+use super::{CACHE_PERCENT, MIB, settings};
+use alluvium_bench::engine::Setup;
+use alluvium_bench::transactions::engine::{
+    Body, Client, Durability, KEYSPACES, Stop, Transaction, TransactionalEngine, Tried,
+};
+use anyhow::Result;
+use redb::{Database, ReadableTable, TableDefinition, WriteTransaction};
+
+/// The tables, one for each keyspace.
+const TABLES: [TableDefinition<'_, &[u8], &[u8]>; KEYSPACES] = [
+    TableDefinition::new("tree 0"),
+    TableDefinition::new("tree 1"),
+    TableDefinition::new("tree 2"),
+    TableDefinition::new("tree 3"),
+];
+
+struct Redb {
+    db: Database,
+    cache: u64,
+}
+
+pub(crate) fn open(setup: &Setup) -> Result<Box<dyn TransactionalEngine>> {
+    let cache = setup.memory.unwrap_or(setup.cap) / 100 * CACHE_PERCENT;
+    let db = Database::builder()
+        .set_cache_size(cache as usize)
+        .create(setup.directory.join("store.redb"))?;
+    let write = db.begin_write()?;
+    for table in TABLES {
+        write.open_table(table)?;
+    }
+    write.commit()?;
+    Ok(Box::new(Redb { db, cache }))
+}
+
+impl TransactionalEngine for Redb {
+    fn client(&self, durability: Durability) -> Result<Box<dyn Client + '_>> {
+        let durability = match durability {
+            Durability::Disk => redb::Durability::Immediate,
+            Durability::Later => redb::Durability::None,
+        };
+        Ok(Box::new(Thread {
+            engine: self,
+            durability,
+        }))
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        settings([
+            ("version", "redb 4".to_owned()),
+            ("transactions", "one writer at a time".to_owned()),
+            ("cache", format!("{} MiB", self.cache / MIB)),
+            (
+                "a commit syncs by",
+                "fdatasync (Durability::Immediate)".to_owned(),
+            ),
+            (
+                "without a sync",
+                "is lost when the process dies (Durability::None)".to_owned(),
+            ),
+        ])
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        // A durable commit makes those before it durable.
+        Ok(self.db.begin_write()?.commit()?)
+    }
+}
+
+struct Thread<'a> {
+    engine: &'a Redb,
+    durability: redb::Durability,
+}
+
+impl Client for Thread<'_> {
+    fn attempt(&mut self, body: Body<'_>) -> Tried<()> {
+        let mut write = self.engine.db.begin_write().map_err(Stop::failed)?;
+        write.set_durability(self.durability).map_err(Stop::failed)?;
+        let mut open = Open(write);
+        // Dropping it rolls it back.
+        body(&mut open)?;
+        open.0.commit().map_err(Stop::failed)
+    }
+}
+
+struct Open(WriteTransaction);
+
+impl Transaction for Open {
+    fn get_for_update(&mut self, keyspace: usize, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Tried<bool> {
+        let table = self.0.open_table(TABLES[keyspace]).map_err(Stop::failed)?;
+        let value = table.get(key).map_err(Stop::failed)?;
+        if let Some(value) = &value {
+            found(value.value());
+        }
+        Ok(value.is_some())
+    }
+
+    fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> Tried<()> {
+        let mut table = self.0.open_table(TABLES[keyspace]).map_err(Stop::failed)?;
+        table.insert(key, value).map_err(Stop::failed)?;
+        Ok(())
+    }
+}
