@@ -5,13 +5,14 @@
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
-//! `layers`, [`tiered`]; [`map`], the least of them.
+//! `layers`, [`tiered`], [`levels`]; [`map`], the least of them.
 //!
 //! Invariants:
 //!
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
 mod layers;
+pub mod levels;
 pub mod map;
 pub mod maplet;
 pub mod run;
