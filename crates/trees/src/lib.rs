@@ -5,15 +5,19 @@
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
-//! `layers`, [`tiered`], [`levels`]; [`map`], the least of them.
+//! `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become one), `layers`, `scanning`, [`tiered`], [`levels`]; [`map`], the least of them.
 //!
 //! Invariants:
 //!
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
+mod fuse;
+mod home;
 mod layers;
 pub mod levels;
 pub mod map;
 pub mod maplet;
 pub mod run;
+mod scanning;
+mod taking;
 pub mod tiered;

@@ -30,7 +30,7 @@ pub(crate) struct Source {
 }
 
 /// How a merge is done.
-pub(super) struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     pub(crate) rule: Rule,
     pub(crate) schema: &'a Arc<dyn Schema>,
     pub(crate) asks_filters: bool,
@@ -45,7 +45,7 @@ pub(crate) struct Taken {
 }
 
 /// A merge under way.
-pub(super) struct Fused {
+pub(crate) struct Fused {
     store: Arc<Store>,
     merged: Merged<Cursor>,
     /// The builder has the same, where all of them remain.
