@@ -17,7 +17,7 @@ const _: () = assert!(LEAST <= USUAL && USUAL <= MOST && TIERS > 0);
 /// How many runs the levels of a tier may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fanout {
-    /// So many runs of a level become one of the next: K.
+    /// K: this number of runs of a level become one of the next.
     pub runs: u32,
     /// Levels of the tier. The last tier has all that follow, whatever this says.
     pub levels: u32,
@@ -49,6 +49,28 @@ pub enum Policy {
     },
     /// Runs are merged only when a user asks for it.
     Never,
+}
+
+/// How a levels structure is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LevelsOptions {
+    /// When runs are merged; fixed when the structure is created.
+    pub policy: Policy,
+    /// Bytes of a run that a full memtable becomes.
+    pub unit_bytes: u64,
+    /// Bits of a fingerprint; fixed when the structure is created.
+    pub fingerprint_bits: u8,
+}
+
+impl Default for LevelsOptions {
+    fn default() -> LevelsOptions {
+        LevelsOptions {
+            policy: Policy::default(),
+            unit_bytes: 64 << 20,
+            // A run of 2³⁰ keys answers for one stranger in 1,000: fingerprints never grow.
+            fingerprint_bits: 40,
+        }
+    }
 }
 
 impl Default for Policy {

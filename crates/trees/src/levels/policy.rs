@@ -8,6 +8,13 @@
 
 use crate::levels::options::{Fanout, Policy};
 
+/// No level is deeper: each is at least twice as large as the one above it.
+const MOST_LEVELS: usize = 64;
+const _: () = assert!(
+    1u128 << MOST_LEVELS > u64::MAX as u128,
+    "runs of any size have a level"
+);
+
 /// A run, as a policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunView {
@@ -88,8 +95,8 @@ pub fn choose(policy: &Policy, view: &View) -> Option<Merge> {
     }
 }
 
-/// A level that has more runs than its fan-out gives its oldest ones to the next, as one. The newest
-/// such level is first: what is read most often becomes fewer runs.
+/// A level that has more runs than its fan-out gives its oldest ones to the next, as one. The
+/// newest such level is first: what is read most often becomes fewer runs.
 fn samt(fanouts: &[Fanout], view: &View) -> Option<Merge> {
     let is_due = |&level: &usize| {
         view.runs(level) > fanout(fanouts, level).runs as usize && !view.is_busy(level..=level)
@@ -176,6 +183,34 @@ pub fn target(policy: &Policy, unit_bytes: u64, merge: &Merge, bytes: u64) -> us
     } else {
         merge.into
     }
+}
+
+/// Returns the level that a run which is newer than all others goes to, where `runs` says how many
+/// each level has. A large one need not sink by merges where nothing stands in its way.
+#[must_use]
+pub fn landing(policy: &Policy, unit_bytes: u64, runs: &[usize], bytes: u64) -> usize {
+    let empty = runs.iter().take_while(|runs| **runs == 0).count();
+    // Levels of one run take another only by a merge.
+    // Below all that there is, any level is free.
+    let is_new = empty == runs.len();
+    let deepest = match policy {
+        _ if is_new => MOST_LEVELS,
+        Policy::Samt(_) => empty,
+        Policy::Cola { .. } | Policy::Leveled { .. } => empty.saturating_sub(1),
+        Policy::Never => 0,
+    };
+    let mut share = unit_bytes;
+    let mut level = 0;
+    while share < bytes && level < deepest {
+        let ratio = match policy {
+            Policy::Samt(fanouts) => fanout(fanouts, level).runs,
+            Policy::Cola { ratio } | Policy::Leveled { ratio } => *ratio,
+            Policy::Never => return 0,
+        };
+        share = share.saturating_mul(u64::from(ratio));
+        level += 1;
+    }
+    level
 }
 
 /// Returns the tier of the store that a level's runs are written to.

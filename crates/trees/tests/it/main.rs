@@ -1,4 +1,5 @@
-//! The tiered tree: against a reference model, and under crashes and faults.
+//! The tiered tree: against a reference model, and under crashes and faults. Levels of runs: against
+//! the model.
 
 mod alone;
 mod checkpoints;
@@ -8,6 +9,7 @@ mod estimates;
 mod faults;
 mod history;
 mod keyspaces;
+mod levels;
 mod model;
 mod reads;
 mod salvage;

@@ -190,3 +190,16 @@ fn few_levels_cost_writes_and_save_runs_and_no_merging_does_the_reverse() {
     assert!(written > 5 * 1000, "{written}");
     assert_eq!(write("never", 1000), (1000, 1000));
 }
+
+#[test]
+fn what_is_loaded_goes_as_deep_as_it_is_large_and_nothing_stands_in_its_way() {
+    let lands = |policy: &str, runs: &[usize], bytes| landing(&policy.parse().unwrap(), UNIT, runs, bytes);
+    let all = |bytes| ["samt,k=4", "cola,r=4", "leveled,r=4"].map(|policy| lands(policy, &[], bytes));
+    assert_eq!((all(1), all(4), all(17)), ([0; 3], [1; 3], [3; 3]));
+    assert_eq!(lands("samt,k=4", &[0, 0, 3], 1000), 2);
+    assert_eq!(lands("samt,k=4", &[1, 0, 3], 1000), 0);
+    assert_eq!(lands("cola,r=4", &[0, 0, 1], 1000), 1);
+    assert_eq!(lands("leveled,r=4", &[1], 1000), 0);
+    assert_eq!(lands("never", &[], 1000), 0);
+    assert_eq!(lands("samt,k=2", &[], u64::MAX), 64);
+}
