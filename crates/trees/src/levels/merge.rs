@@ -3,7 +3,8 @@
 
 use super::Levels;
 use super::policy::{self, Merge};
-use super::state::{Age, Kept, Member, Version, Written};
+use super::state::{Age, Kept, Member, Version, Written, bytes_of};
+use super::stitch::{Rules, Stitched};
 use crate::fuse::{Fused, Plan, Source};
 use crate::maplet::{self, Merger};
 use crate::run::Built;
@@ -33,7 +34,7 @@ pub struct MergeStep {
 #[derive(Debug)]
 enum Phase {
     Due,
-    Merging(Box<Fused>),
+    Merging(Box<Fused<Stitched>>),
     /// The run is written, its filter is being built. The result goes to this level.
     Mapping(Box<Built>, Box<Merger>, usize),
     Over,
@@ -123,7 +124,7 @@ impl MergeStep {
         (oldest.ages.0, newest.ages.1)
     }
 
-    fn begin(&self) -> Result<Fused> {
+    fn begin(&self) -> Result<Fused<Stitched>> {
         let shared = &self.levels.shared;
         let sources = self.inputs.iter().map(|member| Source {
             run: member.run.clone(),
@@ -137,7 +138,15 @@ impl MergeStep {
         };
         let tier = self.levels.tier(self.merge.into);
         let options = shared.options.run(Purpose::Compact, self.class(), tier);
-        Fused::new(&shared.home.store, sources.collect(), plan, &options)
+        let store = &shared.home.store;
+        let rules = Rules {
+            stitching: shared.options.stitching,
+            schema: Arc::clone(&shared.home.schema),
+            asks_filters: plan.asks_filters,
+            older: self.older,
+        };
+        let open = |sources| Stitched::open_all(store, sources, &rules);
+        Fused::over(store, sources.collect(), plan, &options, open)
     }
 
     /// Those of the inputs' extents of which all runs together need less than half.
@@ -162,9 +171,12 @@ impl MergeStep {
                     self.phase = Phase::Merging(fused);
                     return Ok(Progress::More);
                 }
-                let (built, _) = fused.finish()?;
+                let filters = self.filters_of_adopted(fused.inputs());
+                let (built, taken) = fused.finish()?;
+                let stitched = &self.levels.shared.stitched;
+                stitched.fetch_add(taken.leaves, Ordering::Relaxed);
                 match built {
-                    Some(built) => self.begin_mapping(built),
+                    Some(built) => self.begin_mapping(built, filters),
                     None => {
                         self.install(None);
                         Ok(Progress::Done)
@@ -195,14 +207,30 @@ impl MergeStep {
         }
     }
 
-    fn begin_mapping(&mut self, mut built: Built) -> Result<Progress> {
+    /// Returns the filters of the inputs of which leaves were taken over: their keys were not read.
+    fn filters_of_adopted(&self, inputs: &[Stitched]) -> Vec<maplet::Source> {
+        let adopted = inputs
+            .iter()
+            .zip(&self.inputs)
+            .filter(|(input, _)| input.adopted > 0);
+        let filters = adopted.map(|(input, member)| {
+            assert!(input.is_of(&member.run), "an input of the merge");
+            maplet::Source {
+                maplet: member.maplet.clone(),
+                rewrite: [Some(0)].into(),
+            }
+        });
+        filters.collect()
+    }
+
+    fn begin_mapping(&mut self, mut built: Built, filters: Vec<maplet::Source>) -> Result<Progress> {
         let shared = &self.levels.shared;
         let (policy, unit) = (&shared.options.policy, shared.options.unit_bytes);
-        let level = policy::target(policy, unit, &self.merge, built.run.summary().bytes);
+        let level = policy::target(policy, unit, &self.merge, bytes_of(&built.run));
         let hashes = std::mem::take(&mut built.hashes);
         let tier = self.levels.tier(self.merge.into);
         let spec = shared.options.maplet(Purpose::Compact, self.class(), tier);
-        match Merger::new(&shared.home.store, &spec, Vec::new(), Some((hashes, 0))) {
+        match Merger::new(&shared.home.store, &spec, filters, Some((hashes, 0))) {
             Ok(merger) => {
                 self.phase = Phase::Mapping(Box::new(built), Box::new(merger), level);
                 Ok(Progress::More)

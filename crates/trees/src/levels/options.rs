@@ -1,5 +1,6 @@
 //! How a levels structure is built, and how that is said in words.
 
+use super::policy::Stitching;
 use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
@@ -60,6 +61,8 @@ pub struct LevelsOptions {
     pub unit_bytes: u64,
     /// Bits of a fingerprint; fixed when the structure is created.
     pub fingerprint_bits: u8,
+    /// Which leaves a merge takes over unread.
+    pub stitching: Stitching,
 }
 
 impl Default for LevelsOptions {
@@ -69,6 +72,7 @@ impl Default for LevelsOptions {
             unit_bytes: 64 << 20,
             // A run of 2³⁰ keys answers for one stranger in 1,000: fingerprints never grow.
             fingerprint_bits: 40,
+            stitching: Stitching::default(),
         }
     }
 }

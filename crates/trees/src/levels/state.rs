@@ -139,6 +139,12 @@ pub(super) fn newest_first(levels: &Runs) -> Box<[Arc<Member>]> {
     runs.cloned().collect()
 }
 
+/// Returns the bytes of a run, with those that others wrote.
+pub(super) fn bytes_of(run: &Run) -> u64 {
+    let inherited = run.extents().iter().filter(|used| used.inherited);
+    run.summary().bytes + inherited.map(|used| used.live).sum::<u64>()
+}
+
 /// What only one changes at a time.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
@@ -160,7 +166,7 @@ impl Kept {
     /// What a policy is told of a version.
     pub(super) fn view(&self, version: &Version, options: &LevelsOptions) -> View {
         let view = |member: &Arc<Member>| RunView {
-            bytes: member.run.summary().bytes,
+            bytes: bytes_of(&member.run),
             is_busy: self.busy.contains(&member.ages.0),
         };
         let levels = version.levels.iter();

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The most bytes of contents that are in the root itself.
 const INLINE: usize = 4 << 10;
@@ -32,6 +32,8 @@ pub(super) struct Shared {
     pub(super) kept: Mutex<Kept>,
     /// Space is scarce: every merge may use the reserve.
     pub(super) is_scarce: AtomicBool,
+    /// Leaves that merges took over unread.
+    pub(super) stitched: AtomicU64,
 }
 
 impl fmt::Debug for Levels {
@@ -85,7 +87,7 @@ impl Levels {
     /// let mut merge = levels.next_step()?.expect("four of five runs are to become one");
     /// while merge.poll(1000)? == Progress::More {}
     /// let root = levels.stand()?.root;
-    /// let levels = Levels::open(home, options, &root, 5)?;
+    /// let levels = Levels::open(home, &options, &root, 5)?;
     /// let mut gather = Gather::new(LAST, 0, None);
     /// lookup::gather(&levels.reader(), Key::new(b"Elbe"), &mut gather)?;
     /// assert_eq!(gather.finish().unwrap(), b"1094 km");
@@ -105,7 +107,7 @@ impl Levels {
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
-    pub fn open(home: Home, options: LevelsOptions, root: &[u8], cut: Sequence) -> Result<Levels> {
+    pub fn open(home: Home, options: &LevelsOptions, root: &[u8], cut: Sequence) -> Result<Levels> {
         let mut kept = Kept {
             root: Some((0, root.to_vec())),
             ..Kept::default()
@@ -122,7 +124,7 @@ impl Levels {
         let options = LevelsOptions {
             policy: contents.policy.clone(),
             fingerprint_bits: contents.fingerprint_bits,
-            ..options
+            ..options.clone()
         };
         let levels = contents.open(&home.store)?;
         let version = Version::new(levels, cut, contents.next_age);
@@ -138,6 +140,7 @@ impl Levels {
                 version: ArcSwap::from_pointee(version),
                 kept: Mutex::new(kept),
                 is_scarce: AtomicBool::new(false),
+                stitched: AtomicU64::new(0),
             }),
         }
     }
@@ -152,6 +155,12 @@ impl Levels {
     #[must_use]
     pub fn runs(&self) -> Vec<usize> {
         self.version().levels.iter().map(Vec::len).collect()
+    }
+
+    /// Returns how many leaves merges have taken over unread since the structure was opened.
+    #[must_use]
+    pub fn stitched(&self) -> u64 {
+        self.shared.stitched.load(Ordering::Relaxed)
     }
 
     /// Has merges ask for space of this class, or of [`Class::Freeing`] if they may use the reserve

@@ -24,7 +24,7 @@ use alluvium_dictionary::share::Share;
 use alluvium_storage::extents::{Class, ExtentOptions, ReclaimLimit, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, Result};
-use alluvium_trees::levels::{Levels, LevelsOptions};
+use alluvium_trees::levels::{Levels, LevelsOptions, Stitching};
 use alluvium_trees::map::Home;
 use std::sync::Arc;
 
@@ -67,6 +67,8 @@ struct World {
     now_ms: u64,
     /// Merges that came to their end.
     merges: u64,
+    /// Only puts of short values and deletes are written, in bursts of neighbouring keys.
+    is_plain: bool,
 }
 
 fn home(store: Store) -> Home {
@@ -79,12 +81,17 @@ fn home(store: Store) -> Home {
 
 impl World {
     fn new(policy: &str, seed: u64) -> World {
+        World::stitching(policy, Stitching::default(), seed)
+    }
+
+    fn stitching(policy: &str, stitching: Stitching, seed: u64) -> World {
         let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
         let home = home(Store::create(Arc::clone(&directory), &store_options(), b"").unwrap());
         let options = LevelsOptions {
             policy: policy.parse().unwrap(),
             unit_bytes: UNIT_BYTES,
             fingerprint_bits: 24,
+            stitching,
         };
         let world = World {
             directory,
@@ -103,6 +110,7 @@ impl World {
             snapshots: Vec::new(),
             now_ms: 1000,
             merges: 0,
+            is_plain: stitching.is_on(),
         };
         world.restack();
         world
@@ -121,6 +129,9 @@ impl World {
     fn write(&mut self) -> Result<()> {
         self.sequence += 1;
         let at = self.sequence;
+        if self.is_plain {
+            return self.write_plain(at);
+        }
         let key = self.key();
         let len = if self.random.u32(..30) == 0 { 1000 } else { 60 };
         let operand = vec![self.random.u8(..); self.random.usize(..len)];
@@ -146,6 +157,24 @@ impl World {
         self.memtable.insert(&key, message).unwrap();
         self.history.add(&key, at, kind, expires_ms, &operand);
         if self.memtable.bytes() as u64 > UNIT_BYTES + (64 << 10) {
+            self.seal()?;
+        }
+        Ok(())
+    }
+
+    /// A put or, seldom, a delete of a key beside those of the last writes.
+    fn write_plain(&mut self, at: Sequence) -> Result<()> {
+        let burst = at / 300;
+        let number = (burst * 7919 % 50) * 400 + self.random.u64(..400);
+        let key = format!("{number:05}").into_bytes();
+        let value = [self.random.u8(..); 100];
+        let message = match self.random.u8(..40) {
+            0 => Message::delete(at),
+            _ => Message::put(at, &value),
+        };
+        self.memtable.insert(&key, message).unwrap();
+        self.history.add(&key, at, message.kind, 0, message.operand);
+        if self.memtable.bytes() as u64 > 2 * UNIT_BYTES + (64 << 10) {
             self.seal()?;
         }
         Ok(())
@@ -392,7 +421,7 @@ impl World {
             // The policy is in the root.
             false => {
                 let other = options.clone().with_policy("never".parse()?);
-                Levels::open(home.clone(), other, &saved.payload, saved.cut)?
+                Levels::open(home.clone(), &other, &saved.payload, saved.cut)?
             }
         };
         assert_eq!(levels.options(), &options);
@@ -416,6 +445,7 @@ impl World {
             snapshots,
             now_ms: self.now_ms,
             merges: self.merges,
+            is_plain: self.is_plain,
         };
         world.restack();
         Ok(world)
@@ -424,7 +454,10 @@ impl World {
 
 /// Runs one seed; how many merges there were.
 fn run(policy: &str, seed: u64, operations: u64) -> World {
-    let mut world = World::new(policy, seed);
+    run_in(World::new(policy, seed), policy, seed, operations)
+}
+
+fn run_in(mut world: World, policy: &str, seed: u64, operations: u64) -> World {
     for operation in 0..operations {
         let draw = world.random.u32(..1000);
         let done = match draw {
@@ -508,4 +541,131 @@ fn all_of_it_becomes_one_run_when_a_user_wants_it_and_nothing_is_left_of_deletes
         world.check(Depth::Everything).unwrap();
         world.compare_scans().unwrap();
     }
+}
+
+fn stitching(threshold: u32) -> Stitching {
+    Stitching {
+        threshold,
+        ..Stitching::default()
+    }
+}
+
+#[test]
+fn what_is_stitched_reads_like_what_is_copied() {
+    for (seed, threshold) in (11..).zip([0, 1, 3]) {
+        for policy in ["samt,k=4", "cola,r=3", "leveled,r=4"] {
+            let world = World::stitching(policy, stitching(threshold), seed);
+            let world = run_in(world, policy, seed, 8000);
+            assert!(world.merges > 3, "{policy}: {} merges", world.merges);
+            let stitched = world.levels.stitched();
+            assert!(
+                threshold > 1 || stitched > 0,
+                "{policy} at {threshold}: none of {} merges",
+                world.merges
+            );
+        }
+    }
+}
+
+/// Writes the same into a structure; the world, when all that is due was done.
+fn written(stitching: Stitching) -> World {
+    let mut world = World::stitching("samt,k=4", stitching, 5);
+    world.is_plain = true;
+    for _ in 0..9000 {
+        world.write().unwrap();
+        if world.random.u8(..50) == 0 {
+            world.poll_incorporation().unwrap();
+            world.poll_step().unwrap();
+        }
+    }
+    world.seal().unwrap();
+    world.settle().unwrap();
+    world
+}
+
+#[test]
+fn a_threshold_beyond_all_runs_gives_the_bytes_of_copying_everything() {
+    let root = |stitching| {
+        let world = written(stitching);
+        assert_eq!(world.levels.stitched(), 0);
+        world.check(Depth::Everything).unwrap();
+        let cut = world.levels.stand().unwrap();
+        cut.root.clone()
+    };
+    // The root has the checksum of each footer, and a footer those of all below it.
+    assert_eq!(root(stitching(u32::MAX - 1)), root(Stitching::default()));
+    let stitched = written(stitching(0));
+    assert!(stitched.levels.stitched() > 0, "otherwise the test says nothing");
+    let root_of_stitched = stitched.levels.stand().unwrap().root.clone();
+    assert_ne!(root_of_stitched, root(Stitching::default()));
+}
+
+#[test]
+fn leaves_that_are_taken_over_are_never_read_and_their_space_is_free_once_nothing_needs_it() {
+    let mut read = Vec::new();
+    for threshold in [0, u32::MAX] {
+        let mut world = World::stitching("samt,k=4", stitching(threshold), 3);
+        let mut written = 0;
+        for run in 0..5u64 {
+            for number in 0..2000u64 {
+                world.sequence += 1;
+                let key = format!("{:08}", run * 2000 + number);
+                let message = Message::put(world.sequence, &[7; 100]);
+                world.memtable.insert(key.as_bytes(), message).unwrap();
+                world
+                    .history
+                    .add(key.as_bytes(), world.sequence, Kind::Put, 0, &[7; 100]);
+                written += 100;
+                if world.memtable.bytes() > 240 << 10 {
+                    world.seal().unwrap();
+                }
+            }
+            world.seal().unwrap();
+        }
+        while world.sealed.is_some() {
+            world.poll_incorporation().unwrap();
+        }
+        world.checkpoint().unwrap();
+        let mut world = world.reopen().unwrap();
+        let counters = || {
+            let counters = world.directory.counters().snapshot();
+            counters.of(alluvium_base::Purpose::Compact).read_bytes
+        };
+        let before = counters();
+        while let Some(mut step) = world.levels.next_step().unwrap() {
+            while step.poll(1000).unwrap() == Progress::More {}
+        }
+        read.push(counters() - before);
+        world.check(Depth::Everything).unwrap();
+        if threshold == 0 {
+            assert!(world.levels.stitched() > 200, "{}", world.levels.stitched());
+            assert!(read[0] < written / 8, "{} bytes read of {written}", read[0]);
+        }
+        world.compare_scans().unwrap();
+        for _ in 0..50 {
+            world.get().unwrap();
+        }
+        // Everything is deleted: no extent of any run is left.
+        world.sequence += 1;
+        world.memtable.delete_range(b"", b"a", world.sequence).unwrap();
+        world.history.delete_range(b"", b"a", world.sequence);
+        world.seal().unwrap();
+        world.settle().unwrap();
+        world.levels.compact_part(b"").unwrap();
+        world.settle().unwrap();
+        world.checkpoint().unwrap();
+        world.checkpoint().unwrap();
+        while world
+            .home
+            .store
+            .reclaim(ReclaimLimit::default())
+            .unwrap()
+            .freed_bytes
+            > 0
+        {}
+        world.check(Depth::Everything).unwrap();
+        let usage = world.home.store.usage().0.total();
+        assert!(usage.live_extent_bytes <= 4 * UNIT, "{usage:?}");
+    }
+    assert!(read[1] > 4 * read[0], "copying reads everything: {read:?}");
 }

@@ -203,3 +203,39 @@ fn what_is_loaded_goes_as_deep_as_it_is_large_and_nothing_stands_in_its_way() {
     assert_eq!(lands("never", &[], 1000), 0);
     assert_eq!(lands("samt,k=2", &[], u64::MAX), 64);
 }
+
+#[test]
+fn leaves_are_taken_over_where_more_than_the_threshold_come_in_a_row() {
+    let view = |leaves| StitchView {
+        leaves,
+        before: Some(b"file 1, page 9"),
+        first: b"file 2, page 0",
+        end: Some(b"file 3, page 0"),
+        next: Some(b"file 3, page 5"),
+    };
+    let chooses = |stitching: Stitching, leaves| stitching.chooses(&view(leaves));
+    let of = |threshold| Stitching {
+        threshold,
+        ..Stitching::default()
+    };
+    assert!(chooses(of(0), 1) && !chooses(of(1), 1) && chooses(of(1), 2));
+    assert!(!chooses(Stitching::default(), u64::MAX) && !Stitching::default().is_on());
+    // Pages of one file stay together, unless they are many.
+    let together = Stitching {
+        same_scan: Some(|one, other| one[..6] == other[..6]),
+        always: 8,
+        ..of(0)
+    };
+    assert!(!chooses(together, 8), "file 3 would be in two places");
+    assert!(chooses(together, 9));
+    let apart = StitchView {
+        next: Some(b"file 4, page 0"),
+        ..view(1)
+    };
+    assert!(together.chooses(&apart));
+    let joined = StitchView {
+        before: Some(b"file 2, page 0"),
+        ..apart
+    };
+    assert!(!together.chooses(&joined), "file 2 would be in two places");
+}
