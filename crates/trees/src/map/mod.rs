@@ -26,6 +26,7 @@ mod ingest;
 mod read;
 mod scan;
 
+pub use crate::home::Home;
 pub use check::{check_files, reached};
 pub use incorporate::{Incorporation, Rewrite};
 pub use ingest::Ingest;
@@ -35,9 +36,6 @@ pub use scan::Iter;
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_dictionary::blob::Blob;
 use alluvium_dictionary::cut::Cut;
-use alluvium_dictionary::horizon::Horizon;
-use alluvium_dictionary::rules::Schema;
-use alluvium_storage::store::Store;
 use alluvium_storage::{Place, Result, Structure};
 use arc_swap::ArcSwap;
 use format::Root;
@@ -99,17 +97,6 @@ struct Kept {
     root: Option<(u64, Vec<u8>)>,
     /// Where the contents are that it points to.
     blob: Option<Blob>,
-}
-
-/// What the owner of a store hands to its dictionaries.
-#[derive(Clone, Debug)]
-pub struct Home {
-    /// The store.
-    pub store: Arc<Store>,
-    /// How the records of each keyspace are kept.
-    pub schema: Arc<dyn Schema>,
-    /// What may be forgotten.
-    pub horizon: Arc<Horizon>,
 }
 
 /// An ordered map in memory. All methods may be called from any thread.

@@ -5,7 +5,8 @@ use super::{Maplet, format};
 use alluvium_base::{Purpose, checksum};
 use alluvium_dictionary::read::{Amount, Amounts, Files};
 use alluvium_filters as filters;
-use alluvium_filters::{Builder, Chunk, PageView, SpillView};
+use alluvium_filters::{Builder, Chunk, Fingerprint, PageView, SpillView};
+use alluvium_storage::Error;
 use alluvium_storage::store::Store;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -63,6 +64,28 @@ impl Maplet {
             violations.push(violation);
         }
         violations
+    }
+
+    /// Returns how many of these fingerprints, which ascend, the maplet does not have. All of it is
+    /// read, past the cache.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    pub(crate) fn missing(&self, files: Files<'_>, fingerprints: &[Fingerprint]) -> Result<u64, Error> {
+        debug_assert!(fingerprints.is_sorted(), "entries are read in their order");
+        let mut entries = Entries::new(self, files.tiers, Purpose::Check)?;
+        let (mut chunk, mut wanted, mut missing) = (Chunk::new(), fingerprints.iter().peekable(), 0);
+        while entries.fill(&mut chunk)? {
+            for entry in chunk.entries() {
+                let has = entry.fingerprint();
+                while wanted.next_if(|fingerprint| **fingerprint < has).is_some() {
+                    missing += 1;
+                }
+                while wanted.next_if(|fingerprint| **fingerprint == has).is_some() {}
+            }
+            chunk.clear();
+        }
+        Ok(missing + wanted.count() as u64)
     }
 
     fn check_directory(&self, files: Files<'_>) -> Vec<Violation> {

@@ -105,6 +105,10 @@ pub struct Builder {
     pub(super) waiting: (Vec<u8>, Vec<u8>),
     pub(super) first_key: Vec<u8>,
     pub(super) hashes: Vec<u64>,
+    /// Keys in leaves that were taken over, of which there are no hashes.
+    pub(super) adopted: u64,
+    /// Where the leaf that was taken over last ends, if it is the last so far.
+    pub(super) fence: Option<Vec<u8>>,
     pub(super) range_deletes: List,
     /// Those that came indexed.
     pub(super) indexed_deletes: Arc<RangeDeletes>,
@@ -193,6 +197,8 @@ impl Builder {
             waiting: (Vec::new(), Vec::new()),
             first_key: Vec::new(),
             hashes: Vec::new(),
+            adopted: 0,
+            fence: None,
             range_deletes: List::default(),
             indexed_deletes: Arc::default(),
             summary: Summary::default(),
@@ -441,6 +447,8 @@ impl Builder {
         if self.summary.records == 0 {
             self.first_key = key.to_vec();
             self.separator.extend_from_slice(key);
+        } else if let Some(fence) = self.fence.take() {
+            self.separator = fence;
         } else if new {
             self.separator.extend_from_slice(separator(&self.last_key, key));
         } else {
@@ -530,15 +538,20 @@ impl Builder {
                 sums: closed.sums,
                 begun: closed.begun,
             };
-            let room = self.page_size().bytes();
-            if !self.index.add(&closed.separator, &child, room) {
-                self.close_index();
-                let added = self.index.add(&closed.separator, &child, room);
-                assert!(added, "an empty index node takes a child");
-            }
+            self.add_child(&closed.separator, &child);
             self.spare = Some(closed);
         }
         Ok(())
+    }
+
+    /// Adds a leaf to the index.
+    pub(super) fn add_child(&mut self, separator: &[u8], child: &Child) {
+        let room = self.page_size().bytes();
+        if !self.index.add(separator, child, room) {
+            self.close_index();
+            let added = self.index.add(separator, child, room);
+            assert!(added, "an empty index node takes a child");
+        }
     }
 
     pub(super) fn close_index(&mut self) {

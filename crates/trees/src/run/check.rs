@@ -13,6 +13,7 @@ use alluvium_dictionary::read::{Amounts, Files};
 use alluvium_dictionary::record::Record;
 use alluvium_dictionary::record::Value;
 use alluvium_dictionary::values::{self, ValuePointer};
+use alluvium_storage::extents::UNIT;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Place};
 use std::collections::HashSet;
@@ -105,6 +106,8 @@ struct Checker<'a> {
     read: &'a mut Amounts,
     violations: Vec<Violation>,
     found: Summary,
+    /// Leaves that another run wrote.
+    adopted: u64,
     spans: Spans,
     /// The last record so far: its key and sequence number. None at the beginning, and behind a
     /// leaf that was left out.
@@ -153,6 +156,7 @@ impl Run {
             read,
             violations: Vec::new(),
             found: Summary::default(),
+            adopted: 0,
             spans: Spans::default(),
             last: None,
             left_out: false,
@@ -364,6 +368,7 @@ impl Checker<'_> {
                 ..index::Sums::default()
             };
             self.found.leaves += 1;
+            self.adopted += u64::from(self.is_inherited(&pointer));
             if let Err(error) = self.leaf(&bytes, &pointer, &child.own, &mut sums) {
                 self.unreadable_with(&error, &child.own);
             }
@@ -524,9 +529,30 @@ impl Checker<'_> {
         Some(pointer)
     }
 
+    /// Returns whether another run wrote a node.
+    fn is_inherited(&self, node: &NodePointer) -> bool {
+        let unit = node.offset / UNIT;
+        self.run.extents().iter().any(|used| {
+            let extent = &used.extent;
+            used.inherited
+                && extent.tier == node.tier
+                && (u64::from(extent.start)..u64::from(extent.end())).contains(&unit)
+        })
+    }
+
     fn summary(&mut self) {
         let said = self.run.summary();
         let mut found = self.found;
+        if self.adopted > 0 {
+            // Of leaves that were taken over unread the run knows bounds.
+            found.value_bytes = said.value_bytes;
+            let within = said.lowest_sequence <= found.lowest_sequence
+                && found.highest_sequence <= said.highest_sequence;
+            if within {
+                (found.lowest_sequence, found.highest_sequence) =
+                    (said.lowest_sequence, said.highest_sequence);
+            }
+        }
         // What the leaves do not tell.
         (found.bytes, found.range_deletes) = (said.bytes, said.range_deletes);
         let deletes = self.run.range_deletes();
@@ -547,6 +573,7 @@ impl Checker<'_> {
         }
         if let Some((last, _)) = &self.last
             && **last != *self.run.inner.last
+            && (self.adopted == 0 || **last > *self.run.inner.last)
         {
             self.violations.push(Violation::Summary {
                 what: "the last key".to_owned(),

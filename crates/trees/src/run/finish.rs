@@ -75,13 +75,17 @@ impl Builder {
             "a key has a record: {summary:?}"
         );
         assert_eq!(
-            self.hashes.len() as u64,
+            self.hashes.len() as u64 + self.adopted,
             summary.keys,
             "the maplet gets a hash of each key (T6)"
         );
         self.summary.range_deletes = range_deletes.count_distinct() as u64;
         for sequence in range_deletes.sequences() {
             note_sequence(&mut self.summary, sequence, sequence);
+        }
+        // No key is there: it is a bound for those of the last leaf.
+        if let Some(fence) = self.fence.take() {
+            self.last_key = fence;
         }
         let (low, high) = self.bounds(&range_deletes);
         let (root, cached) = self.finish_index(&low, &high)?;
@@ -145,7 +149,9 @@ impl Builder {
         if self.summary.records == 0 {
             return Ok((Vec::new(), cached));
         }
-        self.close_leaf(false);
+        if self.leaf.records() > 0 {
+            self.close_leaf(false);
+        }
         self.close_values()?;
         let last_key = take(&mut self.last_key);
         self.write_closed(Some(&last_key))?;

@@ -7,7 +7,8 @@
 //! cursor or a pointer keeps its extents.
 //!
 //! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `footer` (one node
-//! each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs`), `open.rs`, `load.rs`,
+//! each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs`),
+//! `adopt.rs` (leaves that a run takes over unread), `open.rs`, `load.rs`,
 //! `find.rs`, `weigh.rs`, `path.rs`, `device.rs`, `feed.rs`, `cursor.rs`, `ranges.rs`, `check.rs`,
 //! `examine.rs`.
 //!
@@ -45,6 +46,7 @@
 //! - **R4** A run's extents are provisional until its owner installs them; a builder that is
 //!   dropped gives them up.
 
+mod adopt;
 mod build;
 mod check;
 mod cursor;
@@ -67,6 +69,7 @@ mod strings;
 mod tests;
 mod weigh;
 
+pub(crate) use adopt::{Leaf, Leaves};
 pub use build::Builder;
 pub use check::Violation;
 #[cfg(all(test, not(alluvium_model_check)))]

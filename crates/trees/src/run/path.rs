@@ -167,6 +167,13 @@ impl Path {
         child.map_err(|bad| bad.at(&level.pointer))
     }
 
+    /// Returns the leaf's separator.
+    pub(super) fn separator(&self) -> Result<Vec<u8>> {
+        let level = self.lowest();
+        let separator = level.layout.separator(level.bytes(), level.at);
+        separator.map_err(|bad| bad.at(&level.pointer))
+    }
+
     /// Returns how the leaf's separator compares with a key, and whether its first key has newer
     /// records in the leaf before.
     pub(super) fn compare(&self, key: &[u8]) -> Result<(Ordering, bool)> {

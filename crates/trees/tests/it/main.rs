@@ -1,4 +1,5 @@
-//! The tiered tree: against a reference model, and under crashes and faults.
+//! The tiered tree: against a reference model, and under crashes and faults. Levels of runs: against
+//! the model.
 
 mod alone;
 mod checkpoints;
@@ -9,6 +10,7 @@ mod faults;
 mod history;
 mod keyspaces;
 mod layers;
+mod levels;
 mod model;
 mod reads;
 mod salvage;

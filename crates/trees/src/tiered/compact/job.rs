@@ -1,7 +1,7 @@
 //! One compaction: a stretch of one pivot's stack becomes one run, outside of the trunk and without
 //! a lock, and takes the stretch's place if nothing else has happened to it meanwhile (T4).
 
-use super::fuse::{Fused, Plan, Source, Taken};
+use crate::fuse::{Fused, Plan, Source, Taken};
 use crate::maplet::{self, Merger};
 use crate::run::{Built, Depth, Run, Weight};
 use crate::tiered::policy;

@@ -6,11 +6,10 @@
 //! *Does not know*: who polls a job, and on which thread; lookups and scans, but for the counts
 //! that they leave.
 //!
-//! *Read in this order*: `compactor.rs` (which step is next), `job.rs` (one compaction), `fuse.rs`
-//! (runs become one), `maintain.rs` (full compactions).
+//! *Read in this order*: `compactor.rs` (which step is next), `job.rs` (one compaction),
+//! `maintain.rs` (full compactions); how runs become one is in `crates/trees/src/fuse.rs`.
 
 mod compactor;
-mod fuse;
 mod job;
 mod maintain;
 

@@ -1,15 +1,13 @@
 //! A sealed memtable becomes a run with its maplet, and the newest bundle of the root.
 
 use crate::maplet::{self, Maplet};
-use crate::run::{Builder, Built};
+use crate::run::Built;
+use crate::taking::Taking;
 use crate::tiered::trunk::{Digest, Group, Part, Rank, Trunk};
-use alluvium_base::Purpose;
-use alluvium_base::message::LAST;
+use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::contract::Progress;
-use alluvium_dictionary::merge::{Folder, Older, Rule};
+use alluvium_dictionary::merge::Older;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_dictionary::record::{Record, Value};
-use alluvium_dictionary::rules::Keyspace;
 use alluvium_dictionary::share::Share;
 use alluvium_storage::extents::Class;
 use alluvium_storage::{Error, Result};
@@ -20,13 +18,10 @@ use std::sync::atomic::Ordering;
 #[derive(Debug)]
 pub struct Incorporation {
     trunk: Arc<Trunk>,
-    share: Share,
-    rule: Rule,
+    /// The cut of its share.
+    cut: Sequence,
     class: Class,
-    builder: Option<Builder>,
-    keyspace: Keyspace,
-    /// The last key that was taken; none before the first.
-    last: Option<Vec<u8>>,
+    taking: Option<Taking>,
     taken: usize,
     state: State,
 }
@@ -57,7 +52,7 @@ impl Incorporation {
     /// one's cut up to its own.
     ///
     /// # Errors
-    /// As [`Builder::new`].
+    /// A full disk; as the device says.
     pub(crate) fn new(trunk: &Arc<Trunk>, share: Share, class: Class) -> Result<Incorporation> {
         debug_assert!(
             share.cut >= trunk.peek().cut,
@@ -66,30 +61,16 @@ impl Incorporation {
         );
         let rule = trunk.horizon.rule(Older::Elsewhere);
         let options = trunk.run_options(Purpose::Incorporate, class);
-        let mut builder = Builder::new(&trunk.store, &options)?;
-        if share.memtable.has_range_deletes() {
-            let mut deletes = share.memtable.range_deletes();
-            // The tree holds nothing as new as the memtable's oldest message, and the records that
-            // follow were not deleted.
-            deletes.level(rule.horizon);
-            deletes.fold(&[rule.horizon]);
-            let root = &trunk.peek().root;
-            // Where the tree has nothing, a delete that every reader sees has nothing left to
-            // delete (G4).
-            deletes.retain(|start, end, sequence| {
-                share.contains(start)
-                    && (sequence > rule.horizon || root.touches(&KeyRange::new(start, Some(end))))
-            });
-            builder.delete_ranges(Arc::new(deletes.finish()));
-        }
+        let (store, schema) = (&trunk.store, &trunk.options.schema);
+        let cut = share.cut;
+        let root = &trunk.peek().root;
+        let touches = |range: &KeyRange| root.touches(range);
+        let taking = Taking::new(store, &options, schema, rule, share, touches)?;
         Ok(Incorporation {
             trunk: Arc::clone(trunk),
-            share,
-            rule,
+            cut,
             class,
-            builder: Some(builder),
-            keyspace: Keyspace::new(&trunk.options.schema),
-            last: None,
+            taking: Some(taking),
             taken: 0,
             state: State::Taking,
         })
@@ -140,44 +121,13 @@ impl Incorporation {
     }
 
     fn go_on(&mut self, records: usize) -> Result<Progress> {
-        let Some(builder) = &mut self.builder else {
+        let Some(taking) = &mut self.taking else {
             return Err(broken());
         };
-        let share = &self.share;
-        let mut cursor = match &self.last {
-            None => share.first(),
-            Some(last) => share.behind(last),
-        };
-        let until = self.taken.saturating_add(records);
-        while let Some(key) = cursor.key() {
-            if self.taken >= until {
-                return Ok(Progress::More);
-            }
-            let memtable = &share.memtable;
-            let deleted = |reader| memtable.range_deleted(key, reader);
-            if let Some(rules) = self.keyspace.enter(key) {
-                builder.begin_keyspace(rules.codec, rules.value_threshold)?;
-            }
-            let mut folder = Folder::new(&self.rule, self.keyspace.rules().operator.as_deref());
-            let mut pushed = Ok(());
-            folder.fold(cursor.versions(LAST), deleted, |folded| {
-                if pushed.is_ok() {
-                    let record = Record {
-                        sequence: folded.sequence,
-                        kind: folded.kind,
-                        expires_ms: folded.expires_ms,
-                        value: Value::Inline(folded.operand),
-                    };
-                    pushed = builder.push(key, record);
-                }
-            });
-            pushed?;
-            self.taken += cursor.versions(LAST).count();
-            let last = self.last.get_or_insert_with(Vec::new);
-            debug_assert!(last.is_empty() || &last[..] < key, "keys ascend");
-            last.clear();
-            last.extend_from_slice(key);
-            share.next(&mut cursor);
+        let progress = taking.go_on(records);
+        self.taken = taking.taken();
+        if progress? == Progress::More {
+            return Ok(Progress::More);
         }
         let bundle = self.finish()?;
         self.state = State::Taken(bundle.map(Box::new));
@@ -187,8 +137,8 @@ impl Incorporation {
     /// Writes what is left of the run, and its maplet; none of a share without messages.
     fn finish(&mut self) -> Result<Option<Bundle>> {
         let trunk = &self.trunk;
-        let builder = self.builder.take().expect("it is finished once");
-        let Some(mut built) = builder.finish()? else {
+        let taking = self.taking.take().expect("it is finished once");
+        let Some(mut built) = taking.finish()? else {
             return Ok(None);
         };
         let hashes = std::mem::take(&mut built.hashes);
@@ -220,7 +170,7 @@ impl Incorporation {
             State::Broken => return Err(broken()),
             State::Taking => unreachable!("it is published once all of it was taken"),
         };
-        let (trunk, cut) = (&self.trunk, self.share.cut);
+        let (trunk, cut) = (&self.trunk, self.cut);
         let Some(bundle) = bundle else {
             trunk.change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;
             self.state = State::Published;

@@ -7,7 +7,7 @@
 //! segment that was parked longest ago is dropped. An active scan finds its segment again; an idle
 //! one has to find its place again. And each decides little ahead.
 
-use super::segment::Segment;
+use crate::scanning::Segment;
 use alluvium_dictionary::batch::FEW;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;

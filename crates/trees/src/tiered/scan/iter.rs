@@ -2,8 +2,9 @@
 
 use super::held::Hold;
 use super::scans::Scans;
-use super::segment::{Position, Segment, Taken, Wanted};
+use super::shares::shares;
 use super::usual::LONG_SCAN;
+use crate::scanning::{Position, Segment, Taken, Wanted};
 use crate::tiered::trunk::{Node, Trunk, Version};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::apart;
@@ -272,7 +273,7 @@ impl Iter {
             list: list.as_ref(),
         };
         if let Some(segment) = &mut self.segment
-            && !segment.attach(&version, above(view.list, version.cut, self.wanted.at))
+            && !segment.attach(version.number(), above(view.list, version.cut, self.wanted.at))
         {
             self.segment = None;
         }
@@ -343,10 +344,12 @@ impl Iter {
         if std::mem::take(&mut self.enters) {
             view.trunk.usage.note_scan(leaf);
         }
+        let range = leaf.range.intersect(&self.wanted.range);
+        let shares = shares(view.version, leaf, &range);
         let segment = Segment::open(
             &view.trunk.store,
-            view.version,
-            leaf,
+            (view.version.number(), shares),
+            range,
             above(view.list, view.version.cut, self.wanted.at),
             &self.wanted,
             &self.position,

@@ -11,12 +11,11 @@ use super::walk::{all_nodes, difference, longest_path};
 use crate::maplet::MapletSpec;
 use crate::run::{Run, RunOptions};
 use alluvium_base::{Purpose, Sequence};
-use alluvium_device::{Error as DeviceError, Operation};
 use alluvium_dictionary::horizon::Horizon;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::extents::{Class, Extent};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Error, Guard, Result};
+use alluvium_storage::{Guard, Result};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
@@ -206,13 +205,7 @@ impl Trunk {
     /// takes no changes from then on. A failed read has changed nothing: whatever needed it is due
     /// again.
     pub(crate) fn judge<T>(&self, result: Result<T>) -> Result<T> {
-        match result {
-            Err(Error::Device(DeviceError::Io {
-                operation: Operation::Read,
-                ..
-            })) => result,
-            result => self.store.judge(result),
-        }
+        crate::home::judge(&self.store, result)
     }
 
     /// Returns how runs are written.

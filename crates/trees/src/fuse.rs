@@ -4,14 +4,14 @@ use crate::run::{self, Access, Builder, Built, Cursor, Run, RunOptions};
 use alluvium_base::{Kind, Message, Purpose, Sequence};
 use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::deletes::{Draft, RangeDeletes};
-use alluvium_dictionary::merge::{Direction, Folded, Folder, Merged, Older, Rule};
+use alluvium_dictionary::merge::{self, Direction, Folded, Folder, Merged, Older, Rule};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::record::{Record, Value};
 use alluvium_dictionary::rules::{Keyspace, Schema};
 use alluvium_dictionary::values::{self, ValuePointer};
-use alluvium_storage::Result;
 use alluvium_storage::extents::{Extent, UNIT};
 use alluvium_storage::store::Store;
+use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub(crate) struct Source {
 }
 
 /// How a merge is done.
-pub(super) struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     pub(crate) rule: Rule,
     pub(crate) schema: &'a Arc<dyn Schema>,
     pub(crate) asks_filters: bool,
@@ -38,16 +38,47 @@ pub(super) struct Plan<'a> {
     pub(crate) sparse: Vec<Extent>,
 }
 
+/// What a merge reads.
+pub(crate) trait Input: merge::Source<Error = Error> {
+    /// Returns the current record.
+    fn record(&self) -> Record<'_>;
+
+    /// Returns whether it stands before a leaf that it has not read: its key is a bound, then.
+    #[inline]
+    fn is_unread(&self) -> bool {
+        false
+    }
+
+    /// Reads the leaf.
+    fn enter(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Hands leaves over to a builder unread, none of which reaches `bound`. Returns how many.
+    fn stitch(&mut self, _bound: Option<&[u8]>, _builder: &mut Builder) -> Result<usize> {
+        Ok(0)
+    }
+}
+
+impl Input for Cursor {
+    #[inline]
+    fn record(&self) -> Record<'_> {
+        Cursor::record(self)
+    }
+}
+
 /// What was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) records: u64,
+    /// Leaves that were taken over unread.
+    pub(crate) leaves: u64,
 }
 
 /// A merge under way.
-pub(super) struct Fused {
+pub(crate) struct Fused<S: Input = Cursor> {
     store: Arc<Store>,
-    merged: Merged<Cursor>,
+    merged: Merged<S>,
     /// The builder has the same, where all of them remain.
     deletes: Arc<RangeDeletes>,
     rule: Rule,
@@ -62,7 +93,7 @@ pub(super) struct Fused {
     taken: Taken,
 }
 
-impl fmt::Debug for Fused {
+impl<S: Input> fmt::Debug for Fused<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fused")
             .field("rule", &self.rule)
@@ -199,10 +230,32 @@ impl Fused {
     /// Opens the sources, newest first.
     pub(crate) fn new(
         store: &Arc<Store>,
-        mut sources: Vec<Source>,
+        sources: Vec<Source>,
         plan: Plan<'_>,
         options: &RunOptions,
     ) -> Result<Fused> {
+        Fused::over(store, sources, plan, options, |sources| {
+            let mut cursors = Vec::with_capacity(sources.len());
+            for source in sources {
+                let (direction, access) = (Direction::Forward, Access::Replacing);
+                cursors.push(source.run.cursor(store, source.range, direction, access));
+            }
+            // The first reads of all are under way before any is waited for.
+            run::open_many(&mut cursors, None)?;
+            Ok(cursors)
+        })
+    }
+}
+
+impl<S: Input> Fused<S> {
+    /// The same over what `open` makes of the sources that are left.
+    pub(crate) fn over(
+        store: &Arc<Store>,
+        mut sources: Vec<Source>,
+        plan: Plan<'_>,
+        options: &RunOptions,
+        open: impl FnOnce(Vec<Source>) -> Result<Vec<S>>,
+    ) -> Result<Fused<S>> {
         let rule = plan.rule.clone();
         drop_deleted(&mut sources, &rule);
         let deletes = sources
@@ -218,17 +271,13 @@ impl Fused {
             true => Arc::clone(&deletes),
             false => Arc::new(deletes.newer(rule.horizon)),
         });
-        let mut cursors = Vec::with_capacity(sources.len());
-        for source in sources {
+        for source in &sources {
             builder.inherit_from(&source.run, &source.range);
-            let (direction, access) = (Direction::Forward, Access::Replacing);
-            cursors.push(source.run.cursor(store, source.range, direction, access));
         }
-        // The first reads of all are under way before any is waited for.
-        run::open_many(&mut cursors, None)?;
+        let inputs = open(sources)?;
         Ok(Fused {
             store: Arc::clone(store),
-            merged: Merged::new(cursors, Direction::Forward),
+            merged: Merged::new(inputs, Direction::Forward),
             deletes,
             rule,
             keyspace: Keyspace::new(plan.schema),
@@ -245,11 +294,16 @@ impl Fused {
 
     /// Reads about `records` records.
     pub(crate) fn step(&mut self, records: usize) -> Result<Progress> {
-        let stop = self.taken.records.saturating_add(records as u64);
-        while let Some(key) = self.merged.key() {
-            if self.taken.records >= stop {
+        let stop = self.done().saturating_add(records as u64);
+        while let Some(winner) = self.merged.winner() {
+            if self.done() >= stop {
                 return Ok(Progress::More);
             }
+            if self.merged.source(winner).is_unread() {
+                self.pass_unread()?;
+                continue;
+            }
+            let key = self.merged.key().expect("a winner stands at a key");
             self.key.clear();
             self.key.extend_from_slice(key);
             self.messages.clear();
@@ -257,6 +311,10 @@ impl Fused {
                 let source = self.merged.source(winner);
                 if source.key() != Some(&self.key[..]) {
                     break;
+                }
+                if source.is_unread() {
+                    self.merged.advance_by(S::enter)?;
+                    continue;
                 }
                 self.messages.push(&source.record());
                 self.taken.records += 1;
@@ -266,6 +324,28 @@ impl Fused {
             self.fold()?;
         }
         Ok(Progress::Done)
+    }
+
+    /// What was done so far.
+    fn done(&self) -> u64 {
+        self.taken.records + self.taken.leaves
+    }
+
+    /// The winner stands before a leaf that was not read: it is handed over, or read.
+    #[cold]
+    fn pass_unread(&mut self) -> Result<()> {
+        let builder = &mut self.builder;
+        let leaves = self.merged.gallop(|input, bound| input.stitch(bound, builder))?;
+        self.taken.leaves += leaves as u64;
+        if leaves == 0 {
+            self.merged.advance_by(S::enter)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the inputs, in the order of the sources.
+    pub(crate) fn inputs(&self) -> &[S] {
+        self.merged.sources()
     }
 
     fn fold(&mut self) -> Result<()> {

@@ -1,8 +1,7 @@
-//! What a scan merges within the range of one leaf of the trunk: memtables and runs, newest first.
+//! What a scan merges within a range: memtables and runs, newest first.
 
 use super::sources::{Above, Deletes, Source};
 use crate::run::{self, Access};
-use crate::tiered::trunk::{Node, Version};
 use alluvium_base::{Kind, Sequence};
 use alluvium_dictionary::batch::Batch;
 use alluvium_dictionary::fetch::{Blocking, found};
@@ -47,10 +46,10 @@ pub(crate) struct Wanted {
     pub(crate) expected: usize,
 }
 
-/// The sources within one leaf's range.
-pub(super) struct Segment {
+/// The sources within a range of which one state of the dictionary has a list of runs.
+pub(crate) struct Segment {
     version: u64,
-    /// The leaf's range, cut to the iterator's.
+    /// Cut to what the scan wants.
     pub(crate) range: KeyRange,
     merged: Merged<Source>,
     /// How many of the sources, the first, are memtables.
@@ -79,19 +78,19 @@ pub(crate) enum Taken {
 }
 
 /// A run to be walked through, where it counts, and about how many records it has there.
-type Share = (run::Run, KeyRange, f64);
+pub(crate) type Share = (run::Run, KeyRange, f64);
 
 impl Segment {
-    /// Opens what counts for a leaf, at a position.
+    /// Opens, at a position, what counts in a range: `shares`, the runs newest first, in the state
+    /// of the dictionary that has this number, below `memtables`.
     pub(crate) fn open<'m>(
         store: &Store,
-        version: &Version,
-        leaf: &Node,
+        (version, shares): (u64, Vec<Share>),
+        range: KeyRange,
         memtables: impl Iterator<Item = &'m Arc<Memtable>>,
         wanted: &Wanted,
         position: &Position,
     ) -> Result<Segment> {
-        let range = leaf.range.intersect(&wanted.range);
         let from = match position {
             Position::At(key) | Position::Behind(key) if range.contains(key) => Some(&key[..]),
             _ => None,
@@ -101,7 +100,6 @@ impl Segment {
             .map(|memtable| Source::Memtable(Box::new(above(memtable))))
             .collect();
         let memtables = sources.len();
-        let shares = shares(version, leaf, &range);
         let all: f64 = shares.iter().map(|(.., records)| records).sum();
         let mut deletes = Vec::new();
         let mut cursors = Vec::with_capacity(shares.len());
@@ -121,7 +119,7 @@ impl Segment {
         run::open_many(&mut cursors, from)?;
         sources.extend(cursors.into_iter().map(Source::Run));
         let mut segment = Segment {
-            version: version.number,
+            version,
             range,
             has_deletes: false,
             merged: Merged::new(sources, wanted.direction),
@@ -140,15 +138,15 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Takes the memtables in hand again; whether this still is what counts in that version, below
-    /// these memtables.
+    /// Takes the memtables in hand again; whether this still is what counts in the state of that
+    /// number, below these memtables.
     pub(crate) fn attach<'m>(
         &mut self,
-        version: &Version,
+        version: u64,
         memtables: impl Iterator<Item = &'m Arc<Memtable>>,
     ) -> bool {
-        debug_assert!(self.version <= version.number, "versions rise");
-        if self.version != version.number {
+        debug_assert!(self.version <= version, "versions rise");
+        if self.version != version {
             return false;
         }
         // No source is moved, so that every match stands.
@@ -174,7 +172,7 @@ impl Segment {
     }
 
     /// Lets the memtables go.
-    pub(super) fn detach(&mut self) {
+    pub(crate) fn detach(&mut self) {
         for source in &mut self.merged.sources_mut()[..self.memtables] {
             if let Source::Memtable(above) = source {
                 above.detach();
@@ -408,29 +406,6 @@ impl Segment {
             self.merged.rebuild();
         }
         Ok(())
-    }
-}
-
-/// The runs that count for a leaf, newest first.
-fn shares(version: &Version, leaf: &Node, range: &KeyRange) -> Vec<Share> {
-    let mut shares = Vec::new();
-    let mut node: &Node = &version.root;
-    loop {
-        let pivot = node.pivot_for(&leaf.range.low);
-        let shared_by = node.pivots[pivot].child.as_deref().map_or(1, Node::leaves);
-        for layer in node.stack(pivot).rev() {
-            let records = layer.weight.records as f64 / shared_by as f64 / layer.part.group.runs.len() as f64;
-            let within = layer.part.within(range);
-            for (_, run) in layer.part.group.runs().rev() {
-                if within.overlaps(run.low(), run.high()) {
-                    shares.push((run.clone(), within.clone(), records));
-                }
-            }
-        }
-        match node.pivots[pivot].child.as_deref() {
-            Some(child) => node = child,
-            None => return shares,
-        }
     }
 }
 

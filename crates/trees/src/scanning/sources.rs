@@ -65,7 +65,7 @@ impl Above {
     }
 
     /// Lets the memtable go, and keeps the position.
-    pub(super) fn detach(&mut self) {
+    pub(crate) fn detach(&mut self) {
         self.memtable = None;
         self.deletes = None;
     }
@@ -228,7 +228,7 @@ impl Deletes<'_> {
     }
 
     /// The same around the keys just below `end`.
-    pub(super) fn reaching(self, end: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
+    pub(crate) fn reaching(self, end: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             Deletes::Memtable(deletes) => deletes.reaching(end, at),
             Deletes::Run(deletes, range) if reaches(range, end) => cut(deletes.reaching(end, at)?, range),

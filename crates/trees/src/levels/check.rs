@@ -1,0 +1,233 @@
+//! Reads what a structure has on the device, and reports everything that is wrong with it.
+
+use super::format::{Contents, Root, RunName};
+use super::state::Member;
+use super::structure::place;
+use super::{Levels, state};
+use alluvium_base::Purpose;
+use alluvium_dictionary::blob::{self, extents_of};
+use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::read::Files;
+use alluvium_filters::Fingerprint;
+use alluvium_storage::extents::{Extent, Reached};
+use alluvium_storage::{NodePointer, Result};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Reads what a root leads to, and the nodes that hold it.
+fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(Contents, Vec<NodePointer>)> {
+    match Root::decode(root, &place(), files.page_size)? {
+        Root::Here(bytes) => Ok((Contents::decode(bytes, &place(), files.page_size)?, Vec::new())),
+        Root::Apart(pointer) => {
+            let (bytes, nodes) = blob::read(files, &pointer, purpose)?;
+            let contents = Contents::decode(&bytes, &pointer.node.place(), files.page_size)?;
+            Ok((contents, nodes))
+        }
+    }
+}
+
+/// Every extent that the root of a structure leads to, with its references and live bytes.
+///
+/// # Errors
+/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it is damaged; as the device says.
+pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
+    let (contents, mut nodes) = read(files, root, Purpose::Recovery)?;
+    let mut extents: BTreeMap<Extent, (u32, u64)> = BTreeMap::new();
+    let mut add = |extent: Extent, live: u64| {
+        let (references, bytes) = extents.entry(extent).or_default();
+        *references += 1;
+        *bytes = (*bytes + live).min(extent.bytes());
+    };
+    nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
+    extents_of(nodes.iter())
+        .into_iter()
+        .for_each(|(extent, live)| add(extent, live));
+    for name in contents.newest_first() {
+        let member = name.open_from(files, Purpose::Recovery)?;
+        let of_run = member.run.extents().iter().map(|used| (used.extent, used.live));
+        of_run
+            .chain(member.maplet.extents())
+            .for_each(|(extent, live)| add(extent, live));
+    }
+    let reached = extents.into_iter().map(|(extent, (references, live))| Reached {
+        extent,
+        references,
+        live,
+    });
+    Ok(reached.collect())
+}
+
+/// Checks what the root of a structure leads to in data files that are not written meanwhile;
+/// `live_bytes` says about how much there is. `tell` may end it by failing.
+///
+/// # Errors
+/// What `tell` returns. What cannot be read is reported, not returned.
+pub fn check_files(
+    files: Files<'_>,
+    root: &[u8],
+    live_bytes: u64,
+    tell: &mut dyn FnMut(Checked) -> Result<()>,
+) -> Result<Findings> {
+    let mut check = Check::new(files, live_bytes, tell);
+    check.root(root);
+    check.all()?;
+    Ok(check.findings)
+}
+
+/// A check of runs, each once.
+struct Check<'c> {
+    files: Files<'c>,
+    findings: Findings,
+    total_bytes: u64,
+    tell: &'c mut dyn FnMut(Checked) -> Result<()>,
+    /// By where the footer is.
+    runs: BTreeMap<(u8, u64, u64, u64), RunName>,
+}
+
+impl<'c> Check<'c> {
+    fn new(files: Files<'c>, total_bytes: u64, tell: &'c mut dyn FnMut(Checked) -> Result<()>) -> Check<'c> {
+        Check {
+            files,
+            findings: Findings::default(),
+            total_bytes,
+            tell,
+            runs: BTreeMap::new(),
+        }
+    }
+
+    fn add(&mut self, name: RunName) {
+        let at = &name.run;
+        let place = (at.tier, at.offset, at.birth, at.checksum);
+        self.runs.insert(place, name);
+    }
+
+    fn root(&mut self, root: &[u8]) {
+        match read(self.files, root, Purpose::Check) {
+            Ok((contents, nodes)) => {
+                nodes.iter().for_each(|node| self.findings.read.trunk.add(node));
+                contents.newest_first().cloned().for_each(|name| self.add(name));
+            }
+            Err(error) => self.findings.found.push(format!("levels: {error}")),
+        }
+    }
+
+    fn all(&mut self) -> Result<()> {
+        for name in std::mem::take(&mut self.runs).into_values() {
+            match name.open_from(self.files, Purpose::Check) {
+                Ok(member) => self.member(&member),
+                Err(error) => {
+                    self.findings.read.footers.add(&name.run);
+                    let found = format!("run of {}, footer or filter: {error}", name.run.place());
+                    self.findings.found.push(found);
+                }
+            }
+            self.findings.bound();
+            let done_bytes = self.findings.read.bytes();
+            (self.tell)(Checked {
+                done_bytes,
+                total_bytes: self.total_bytes.max(done_bytes),
+            })?;
+        }
+        let done_bytes = self.findings.read.bytes();
+        (self.tell)(Checked {
+            done_bytes,
+            total_bytes: done_bytes,
+        })
+    }
+
+    /// Everything that a reader of a run can reach.
+    fn member(&mut self, member: &Member) {
+        let (run, maplet) = (&member.run, &member.maplet);
+        let Findings { found, read, .. } = &mut self.findings;
+        let place = run.pointer().place();
+        let bits = maplet.geometry().fingerprint_bits();
+        let mut fingerprints: Vec<Fingerprint> = Vec::new();
+        let mut tell = |key: &[u8]| fingerprints.push(Fingerprint::of(Key::new(key).hash(), bits));
+        let said = run.check_within(self.files, &[KeyRange::everything()], &mut tell, read);
+        let is_sound = said.is_empty();
+        found.extend(said.into_iter().map(|what| format!("run of {place}: {what}")));
+        let said = maplet.check_from(self.files, read);
+        let is_sound = is_sound && said.is_empty();
+        found.extend(
+            said.into_iter()
+                .map(|what| format!("filter of the run of {place}: {what}")),
+        );
+        if !is_sound {
+            return;
+        }
+        fingerprints.sort_unstable();
+        fingerprints.dedup();
+        match maplet.missing(self.files, &fingerprints) {
+            Ok(0) => {}
+            Ok(missing) => found.push(format!(
+                "{missing} fingerprints of keys are not in the filter of the run of {place} (V3)"
+            )),
+            Err(error) => found.push(format!("filter of the run of {place}: {error}")),
+        }
+    }
+}
+
+impl Levels {
+    pub(super) fn examine_all(
+        &self,
+        depth: Depth,
+        jobs: &[u64],
+        durable: Option<&[u8]>,
+        tell: &mut dyn FnMut(Checked) -> Result<()>,
+    ) -> Result<Examined> {
+        let version = self.version();
+        let mut examined = Examined::default();
+        let mut wrong = |what: String| examined.findings.found.push(format!("levels: {what}"));
+        if !version.is_ordered() {
+            wrong("newer runs do not stand above older ones (V2)".to_owned());
+        }
+        if version.newest_first != state::newest_first(&version.levels) {
+            wrong("the list of all runs is not that of the levels' runs".to_owned());
+        }
+        let newest = version
+            .newest_first
+            .iter()
+            .map(|member| member.run.newest())
+            .max();
+        if newest.is_some_and(|newest| newest > version.cut) {
+            wrong("a run has a message above the cut (V5)".to_owned());
+        }
+        let kept = self.shared.kept.lock();
+        let wanted: BTreeSet<u64> = jobs.iter().copied().collect();
+        if !kept.jobs.is_subset(&wanted) {
+            wrong(format!(
+                "merges {:?} are counted, {wanted:?} are under way (V4)",
+                kept.jobs
+            ));
+        }
+        let has_run = |age: &u64| version.newest_first.iter().any(|member| member.ages.0 == *age);
+        if !kept.busy.iter().all(has_run) {
+            wrong("a merge reads a run that there is not (V4)".to_owned());
+        }
+        let of_runs = version.newest_first.iter().flat_map(|member| member.extents());
+        let of_root = kept.blob.iter().flat_map(|blob| blob.extents().iter().copied());
+        for extent in of_runs.chain(of_root) {
+            *examined.reachable.entry(extent).or_default() += 1;
+        }
+        drop(kept);
+        if depth == Depth::Everything {
+            let store = &self.shared.home.store;
+            let live_bytes = store.extents().usage().total().live_bytes;
+            let mut check = Check::new(Files::of(store), live_bytes, tell);
+            durable.iter().for_each(|root| check.root(root));
+            let contents = Contents::of(&version, &self.shared.options);
+            contents.newest_first().cloned().for_each(|name| check.add(name));
+            check.all()?;
+            examined.findings.add(check.findings);
+        }
+        Ok(examined)
+    }
+}
+
+impl PartialEq for Member {
+    /// Whether both are the same run.
+    fn eq(&self, other: &Member) -> bool {
+        self.ages == other.ages && self.run.pointer() == other.run.pointer()
+    }
+}

@@ -1,0 +1,130 @@
+//! The structure as its store sees it: see `alluvium_dictionary::contract`.
+
+use super::Levels;
+use super::incorporate::Incorporation;
+use super::ingest::Ingest;
+use super::scan::Iter;
+use super::state::Member;
+use crate::run::Weight;
+use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::contract::{self, Dictionary, Load, Ordered};
+use alluvium_dictionary::cut::Cut;
+use alluvium_dictionary::findings::{Checked, Depth, Examined};
+use alluvium_dictionary::memtables::Memtables;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::share::Share;
+use alluvium_storage::Result;
+use alluvium_storage::extents::Class;
+use std::sync::Arc;
+
+impl Levels {
+    /// Tells what each run has in a range, from index nodes alone.
+    fn weigh(&self, range: &KeyRange, tell: &mut dyn FnMut(&Member, Weight)) -> Result<()> {
+        let store = &self.shared.home.store;
+        let guard = store.epochs().pin();
+        let version = self.shared.version.load();
+        for member in &version.newest_first {
+            let weight = member.run.weigh(range, store.cache(), &guard, Purpose::Other)?;
+            debug_assert!(weight.tombstones <= weight.records, "deletes are records");
+            tell(member, weight);
+        }
+        Ok(())
+    }
+}
+
+impl Dictionary for Levels {
+    fn cut(&self) -> Sequence {
+        self.shared.version.load().cut
+    }
+
+    fn advance(&self, cut: Sequence) -> Result<()> {
+        self.raise(cut);
+        Ok(())
+    }
+
+    fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn contract::Incorporate>> {
+        Ok(Box::new(Incorporation::new(self, share, class)?))
+    }
+
+    fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
+        let step = self.next_merge();
+        Ok(step.map(|step| Box::new(step) as Box<dyn contract::Step>))
+    }
+
+    fn compact_part(&self, _key: &[u8]) -> Result<()> {
+        self.shared.kept.lock().wants_all = true;
+        Ok(())
+    }
+
+    fn part_end(&self, _key: &[u8]) -> Option<Box<[u8]>> {
+        None
+    }
+
+    fn prepare(&self) -> Result<()> {
+        // What is written here is of use only where nothing changes before the cut; it is little.
+        Ok(())
+    }
+
+    fn stand(&self) -> Result<Cut<'_>> {
+        self.cut_here()
+    }
+
+    fn examine(
+        &self,
+        depth: Depth,
+        steps: &[&dyn contract::Step],
+        durable: Option<&[u8]>,
+        tell: &mut dyn FnMut(Checked) -> Result<()>,
+    ) -> Result<Examined> {
+        let jobs: Vec<u64> = steps.iter().filter_map(|step| step.number()).collect();
+        self.examine_all(depth, &jobs, durable, tell)
+    }
+
+    fn load(&self) -> Load {
+        let version = self.version();
+        Load {
+            memory_bytes: version
+                .newest_first
+                .iter()
+                .map(|member| member.memory_bytes())
+                .sum(),
+            steps: self.steps(),
+        }
+    }
+
+    fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
+        let mut sum = Weight::default();
+        self.weigh(range, &mut |_, weight| sum = sum + weight)?;
+        Ok(sum.records.saturating_sub(sum.tombstones))
+    }
+
+    fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {
+        let mut bytes = 0;
+        self.weigh(range, &mut |member, weight| {
+            let share = u128::from(member.maplet.bytes()) * u128::from(weight.records);
+            let share = (share / u128::from(member.maplet.entries().max(1))) as u64;
+            bytes += weight.bytes + share.min(member.maplet.bytes());
+        })?;
+        Ok(bytes)
+    }
+}
+
+impl Ordered for Levels {
+    type Scan = Iter;
+
+    fn scan(
+        &self,
+        memtables: Arc<dyn Memtables>,
+        range: KeyRange,
+        direction: Direction,
+        at: Sequence,
+        now_ms: u64,
+    ) -> Iter {
+        Iter::new(self, memtables, range, direction, at, now_ms)
+    }
+
+    fn ingest(&self, class: Class) -> Result<Box<dyn contract::Ingest>> {
+        Ok(Box::new(Ingest::new(self, class)?))
+    }
+}

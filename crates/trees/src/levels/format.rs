@@ -1,0 +1,385 @@
+//! The bytes of a levels structure at a checkpoint, version 1. All integers little-endian; a
+//! *varint* is LEB128 of at most 10 bytes.
+//!
+//! The root:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  version, 1
+//!      1     1  0: the contents follow; 1: a pointer to them follows
+//!      2        the contents, or the pointer (40), as the values of leaves have it
+//! ```
+//!
+//! The contents:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  bits of a fingerprint
+//!      1        length of the policy (varint), the policy as text
+//!               age of the next run (varint)
+//!               levels (varint), newest first, each:
+//!                 runs (varint), oldest first, each:
+//!                   the first of its ages (varint), the last less the first (varint),
+//!                   the least sequence number of its records (varint),
+//!                   pointer to its footer (32), pointer to its maplet (32)
+//! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use super::options::{LevelsOptions, Policy};
+use super::state::{Age, Member, Runs, Version};
+use crate::maplet::Maplet;
+use crate::run::Run;
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::read::Files;
+use alluvium_dictionary::values::ValuePointer;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, NodePointer, PageSize, Place, Result};
+use std::sync::Arc;
+
+const VERSION: u8 = 1;
+const HERE: u8 = 0;
+const APART: u8 = 1;
+/// The most levels: each is at least twice as large as the one above it.
+const MOST_LEVELS: u64 = 4096;
+const _: () = assert!(HERE != APART, "a root says where the contents are");
+
+/// What a structure is opened from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Root<'b> {
+    /// The contents.
+    Here(&'b [u8]),
+    /// Where they are.
+    Apart(ValuePointer),
+}
+
+impl<'b> Root<'b> {
+    /// Returns the root's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        match self {
+            Root::Here(contents) => {
+                out.push(HERE);
+                out.extend_from_slice(contents);
+            }
+            Root::Apart(pointer) => {
+                out.push(APART);
+                pointer.encode(&mut out);
+            }
+        }
+        out
+    }
+
+    /// Reads a root.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
+    pub fn decode(bytes: &'b [u8], place: &Place, page_size: PageSize) -> Result<Root<'b>> {
+        match bytes.split_at_checked(2) {
+            Some(([VERSION, HERE], contents)) => Ok(Root::Here(contents)),
+            Some(([VERSION, APART], pointer)) => {
+                Ok(Root::Apart(ValuePointer::decode(pointer, place, page_size)?))
+            }
+            Some(([found, _], _)) if *found > VERSION => Err(Error::NewerFormat {
+                place: place.clone(),
+                found: u32::from(*found),
+                supported: u32::from(VERSION),
+            }),
+            _ => {
+                let found = format!("{} other bytes", bytes.len());
+                Err(Error::corrupt(place.clone(), "the root of levels", found))
+            }
+        }
+    }
+}
+
+/// A run as the contents name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunName {
+    /// The first and the last of its ages.
+    pub ages: (u64, u64),
+    /// The least sequence number of its records, whatever they say.
+    pub base: Sequence,
+    /// Where its footer is.
+    pub run: NodePointer,
+    /// Where the directory of its maplet is.
+    pub maplet: NodePointer,
+}
+
+/// What a structure consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Contents {
+    /// Bits of a fingerprint.
+    pub fingerprint_bits: u8,
+    /// When runs are merged.
+    pub policy: Policy,
+    /// The age of the next run.
+    pub next_age: u64,
+    /// The runs of each level, oldest first; lower levels are newer.
+    pub levels: Vec<Vec<RunName>>,
+}
+
+impl Contents {
+    pub(super) fn of(version: &Version, options: &LevelsOptions) -> Contents {
+        let name = |member: &Arc<Member>| RunName {
+            ages: member.ages,
+            base: member.run.base(),
+            run: *member.run.pointer(),
+            maplet: *member.maplet.pointer(),
+        };
+        let levels = version.levels.iter();
+        Contents {
+            fingerprint_bits: options.fingerprint_bits,
+            policy: options.policy.clone(),
+            next_age: version.next_age,
+            levels: levels.map(|level| level.iter().map(name).collect()).collect(),
+        }
+    }
+
+    /// Returns their bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![self.fingerprint_bits];
+        let policy = self.policy.to_string();
+        Writer::new(&mut out)
+            .varint(policy.len() as u64)
+            .bytes(policy.as_bytes())
+            .varint(self.next_age)
+            .varint(self.levels.len() as u64);
+        for level in &self.levels {
+            Writer::new(&mut out).varint(level.len() as u64);
+            for name in level {
+                assert!(name.ages.0 <= name.ages.1, "ages ascend (V2)");
+                Writer::new(&mut out)
+                    .varint(name.ages.0)
+                    .varint(name.ages.1 - name.ages.0)
+                    .varint(name.base);
+                name.run.encode(&mut out);
+                name.maplet.encode(&mut out);
+            }
+        }
+        out
+    }
+
+    /// Reads contents.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at `place`.
+    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Contents> {
+        let mut decoder = Decoder {
+            reader: Reader::new(bytes),
+            place,
+            page_size,
+        };
+        let contents = decoder.contents()?;
+        if decoder.reader.left() > 0 {
+            return Err(decoder.bad("the end", format!("{} bytes more", decoder.reader.left())));
+        }
+        Ok(contents)
+    }
+
+    /// Returns the names of all runs, newest first.
+    pub fn newest_first(&self) -> impl Iterator<Item = &RunName> {
+        self.levels.iter().flat_map(|level| level.iter().rev())
+    }
+
+    /// Opens all runs.
+    pub(super) fn open(&self, store: &Store) -> Result<Runs> {
+        let mut levels = Runs::new();
+        for level in &self.levels {
+            let mut runs = Vec::new();
+            for name in level {
+                runs.push(Arc::new(name.open_from(Files::of(store), Purpose::Trunk)?));
+            }
+            levels.push(runs);
+        }
+        Ok(levels)
+    }
+}
+
+impl RunName {
+    /// Opens the run and its maplet, whether or not the store is open.
+    pub(super) fn open_from(&self, files: Files<'_>, purpose: Purpose) -> Result<Member> {
+        Ok(Member {
+            ages: self.ages,
+            run: Run::open_from(files, &self.run, purpose)?.based(self.base),
+            maplet: Maplet::open_from(files, &self.maplet, purpose)?,
+        })
+    }
+}
+
+struct Decoder<'b> {
+    reader: Reader<'b>,
+    place: &'b Place,
+    page_size: PageSize,
+}
+
+impl<'b> Decoder<'b> {
+    fn bad(&self, expected: &str, found: impl Into<String>) -> Error {
+        let expected = format!(
+            "{expected} at byte {} of the contents of levels",
+            self.reader.position()
+        );
+        Error::corrupt(self.place.clone(), expected, found.into())
+    }
+
+    fn read<T>(
+        &mut self,
+        read: impl FnOnce(&mut Reader<'b>) -> std::result::Result<T, Truncated>,
+    ) -> Result<T> {
+        read(&mut self.reader).map_err(|cut| self.bad("more bytes", cut.to_string()))
+    }
+
+    fn contents(&mut self) -> Result<Contents> {
+        let fingerprint_bits = self.read(Reader::u8)?;
+        let len = usize::try_from(self.read(Reader::varint)?).unwrap_or(usize::MAX);
+        let text = self.read(|reader| reader.take(len))?;
+        let policy = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+        let Some(policy) = policy else {
+            return Err(self.bad("a policy", format!("\"{}\"", text.escape_ascii())));
+        };
+        let next_age = self.read(Reader::varint)?;
+        let count = self.read(Reader::varint)?;
+        if count > MOST_LEVELS {
+            return Err(self.bad("the number of levels", count.to_string()));
+        }
+        let mut levels = Vec::new();
+        // What is newer has been read before: ages fall from one level to the next.
+        let mut above = next_age;
+        for _ in 0..count {
+            let level = self.level(above)?;
+            above = level.first().map_or(above, |oldest: &RunName| oldest.ages.0);
+            levels.push(level);
+        }
+        Ok(Contents {
+            fingerprint_bits,
+            policy,
+            next_age,
+            levels,
+        })
+    }
+
+    fn level(&mut self, above: Age) -> Result<Vec<RunName>> {
+        let mut level: Vec<RunName> = Vec::new();
+        // A count that is not true ends with the bytes: every run takes some.
+        for _ in 0..self.read(Reader::varint)? {
+            let first = self.read(Reader::varint)?;
+            let more = self.read(Reader::varint)?;
+            let last = first.saturating_add(more);
+            let is_newer = level.last().is_none_or(|older| older.ages.1 < first);
+            if !is_newer || last >= above {
+                return Err(self.bad("the age of a run", format!("{first} to {last}")));
+            }
+            let base = self.read(Reader::varint)?;
+            let run = NodePointer::decode(&mut self.reader, self.place, self.page_size)?;
+            let maplet = NodePointer::decode(&mut self.reader, self.place, self.page_size)?;
+            level.push(RunName {
+                ages: (first, last),
+                base,
+                run,
+                maplet,
+            });
+        }
+        Ok(level)
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use alluvium_storage::{Codec, Structure};
+
+    fn place() -> Place {
+        Place::new(Structure::Node, "levels", 0)
+    }
+
+    fn node_at(offset: u64) -> NodePointer {
+        NodePointer {
+            offset,
+            birth: 7,
+            checksum: 0x0102_0304_0506_0708,
+            encoded_len: 4096,
+            tier: 0,
+            pages: 1,
+            codec: Codec::None,
+        }
+    }
+
+    fn example() -> Contents {
+        let name = |ages, at: u64| RunName {
+            ages,
+            base: 300,
+            run: node_at(at << 17),
+            maplet: node_at((at + 1) << 17),
+        };
+        Contents {
+            fingerprint_bits: 40,
+            policy: "samt,k=4".parse().unwrap(),
+            next_age: 9,
+            levels: vec![
+                vec![name((7, 7), 1), name((8, 8), 3)],
+                vec![],
+                vec![name((0, 6), 5)],
+            ],
+        }
+    }
+
+    fn pointer_bytes(at: u64) -> Vec<u8> {
+        let mut out = Vec::new();
+        node_at(at << 17).encode(&mut out);
+        out
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        let mut expected = b"\x28\x08samt,k=4\x09\x03\x02".to_vec();
+        let mut run = |head: &[u8], at| {
+            expected.extend_from_slice(head);
+            expected.extend(pointer_bytes(at));
+            expected.extend(pointer_bytes(at + 1));
+        };
+        run(b"\x07\x00\xac\x02", 1);
+        run(b"\x08\x00\xac\x02", 3);
+        run(b"\x00\x01\x00\x06\xac\x02", 5);
+        let bytes = example().encode();
+        assert_eq!(bytes, expected);
+        assert_eq!(
+            Contents::decode(&bytes, &place(), PageSize::MIN).unwrap(),
+            example()
+        );
+        let root = Root::Here(&bytes).encode();
+        assert_eq!(&root[..2], [1, 0]);
+        assert_eq!(
+            Root::decode(&root, &place(), PageSize::MIN).unwrap(),
+            Root::Here(&bytes)
+        );
+        let newest: Vec<u64> = example().newest_first().map(|name| name.ages.1).collect();
+        assert_eq!(newest, [8, 7, 6]);
+    }
+
+    #[test]
+    fn contents_that_are_cut_or_out_of_order_are_refused() {
+        let bytes = example().encode();
+        let decode = |bytes: &[u8]| Contents::decode(bytes, &place(), PageSize::MIN);
+        for len in 0..bytes.len() {
+            assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
+        }
+        assert!(decode(&[&bytes[..], b"\0"].concat()).is_err());
+        let said = |at: usize, byte: u8| {
+            let mut bytes = bytes.clone();
+            bytes[at] = byte;
+            decode(&bytes).unwrap_err().to_string()
+        };
+        assert!(said(9, b'1').contains("a policy"), "{}", said(9, b'1'));
+        assert!(said(10, 8).contains("the age of a run"), "an age that is to come");
+        let mut same = example();
+        same.levels[2][0].ages = (7, 7);
+        assert!(decode(&same.encode()).is_err(), "an age that two runs have");
+        let mut newer = Root::Here(&bytes).encode();
+        newer[0] = 2;
+        let read = Root::decode(&newer, &place(), PageSize::MIN);
+        assert!(matches!(read, Err(Error::NewerFormat { found: 2, .. })));
+        assert!(Root::decode(&[1, 2], &place(), PageSize::MIN).is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! The share of a memtable becomes the newest run of level 0.
+
+use super::Levels;
+use super::policy;
+use super::state::Written;
+use crate::maplet::Maplet;
+use crate::taking::Taking;
+use alluvium_base::Purpose;
+use alluvium_base::Sequence;
+use alluvium_dictionary::contract::{Incorporate, Progress};
+use alluvium_dictionary::merge::Older;
+use alluvium_dictionary::share::Share;
+use alluvium_storage::extents::Class;
+use alluvium_storage::{Error, Result};
+use std::sync::Arc;
+
+/// The share of a memtable on its way into a structure. Dropped unfinished, it leaves nothing.
+#[derive(Debug)]
+pub struct Incorporation {
+    levels: Levels,
+    cut: Sequence,
+    class: Class,
+    taken: usize,
+    state: State,
+}
+
+/// How far it has come.
+#[derive(Debug)]
+enum State {
+    Taking(Box<Taking>),
+    /// All of it is written, if there was anything.
+    Taken(Option<Box<Written>>),
+    Published,
+    /// It was broken off: only the memtable has the messages.
+    Broken,
+}
+
+impl Incorporation {
+    pub(super) fn new(levels: &Levels, share: Share, class: Class) -> Result<Incorporation> {
+        let shared = &levels.shared;
+        let version = levels.version();
+        debug_assert!(share.cut >= version.cut, "shares come in commit order");
+        let cut = share.cut;
+        let options = shared.options.run(Purpose::Incorporate, class, levels.tier(0));
+        let taking = Taking::new(
+            &shared.home.store,
+            &options,
+            &shared.home.schema,
+            shared.home.horizon.rule(Older::Elsewhere),
+            share,
+            |range| version.touches(range),
+        )?;
+        Ok(Incorporation {
+            levels: levels.clone(),
+            cut,
+            class,
+            taken: 0,
+            state: State::Taking(Box::new(taking)),
+        })
+    }
+
+    fn go_on(&mut self, records: usize) -> Result<Progress> {
+        let mut taking = match std::mem::replace(&mut self.state, State::Broken) {
+            State::Taking(taking) => taking,
+            State::Broken => return Err(broken()),
+            done => {
+                self.state = done;
+                return Ok(Progress::Done);
+            }
+        };
+        let progress = taking.go_on(records)?;
+        self.taken = taking.taken();
+        if progress == Progress::More {
+            self.state = State::Taking(taking);
+            return Ok(Progress::More);
+        }
+        let built = taking.finish()?;
+        let written = built.map(|mut built| {
+            let shared = &self.levels.shared;
+            let hashes = std::mem::take(&mut built.hashes);
+            let spec = shared
+                .options
+                .maplet(Purpose::Incorporate, self.class, self.levels.tier(0));
+            match Maplet::build(&shared.home.store, &spec, hashes, 0) {
+                Ok(maplet) => Ok(Box::new(Written { built, maplet })),
+                Err(error) => {
+                    built.abandon(&shared.home.store);
+                    Err(error)
+                }
+            }
+        });
+        self.state = State::Taken(written.transpose()?);
+        Ok(Progress::Done)
+    }
+}
+
+impl Levels {
+    /// Returns the tier that a level's runs are written to.
+    pub(super) fn tier(&self, level: usize) -> u8 {
+        policy::tier(&self.shared.options.policy, level)
+    }
+}
+
+impl Incorporate for Incorporation {
+    fn poll(&mut self, records: usize) -> Result<Progress> {
+        let result = self.go_on(records);
+        self.levels.judge(result)
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        let written = match std::mem::replace(&mut self.state, State::Broken) {
+            State::Taken(written) => written,
+            State::Published => {
+                self.state = State::Published;
+                return Ok(());
+            }
+            State::Broken => return Err(broken()),
+            State::Taking(_) => unreachable!("it is published once all of it was taken"),
+        };
+        match written {
+            None => self.levels.raise(self.cut),
+            Some(written) => {
+                let mut kept = self.levels.shared.kept.lock();
+                let version = self.levels.version();
+                let age = version.next_age;
+                let member = written.install(&self.levels.shared.home.store, (age, age));
+                let mut runs = version.levels.clone();
+                if runs.is_empty() {
+                    runs.push(Vec::new());
+                }
+                runs[0].push(Arc::new(member));
+                self.levels.publish(&mut kept, runs, self.cut, age + 1);
+            }
+        }
+        self.state = State::Published;
+        Ok(())
+    }
+
+    fn taken(&self) -> usize {
+        self.taken
+    }
+}
+
+impl Drop for Incorporation {
+    fn drop(&mut self) {
+        if let State::Taken(Some(written)) = std::mem::replace(&mut self.state, State::Broken) {
+            written.abandon(&self.levels.shared.home.store);
+        }
+    }
+}
+
+#[cold]
+fn broken() -> Error {
+    let cause = "writing a memtable out was broken off on its way into its levels".to_owned();
+    Error::Poisoned { cause }
+}

@@ -1,0 +1,316 @@
+//! A merge: runs that a policy has chosen become one, beside the structure, and are replaced at
+//! once.
+
+use super::Levels;
+use super::policy::{self, Merge};
+use super::state::{Age, Kept, Member, Version, Written, bytes_of};
+use super::stitch::{Rules, Stitched};
+use crate::fuse::{Fused, Plan, Source};
+use crate::maplet::{self, Merger};
+use crate::run::Built;
+use alluvium_base::Purpose;
+use alluvium_dictionary::contract::{Progress, Step};
+use alluvium_dictionary::merge::Older;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::Result;
+use alluvium_storage::extents::{Class, Extent};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A merge under way. Dropped, it gives up what it wrote.
+#[derive(Debug)]
+pub struct MergeStep {
+    levels: Levels,
+    number: u64,
+    merge: Merge,
+    /// Newest first; they stay until it is over, for nothing else takes busy runs away.
+    inputs: Vec<Arc<Member>>,
+    /// Whether all of the structure becomes one run because a user wants it.
+    takes_all: bool,
+    older: Older,
+    phase: Phase,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Due,
+    Merging(Box<Fused<Stitched>>),
+    /// The run is written, its filter is being built. The result goes to this level.
+    Mapping(Box<Built>, Box<Merger>, usize),
+    Over,
+}
+
+impl Levels {
+    /// Begins the merge that is due, if one is.
+    pub(super) fn next_merge(&self) -> Option<MergeStep> {
+        let mut kept = self.shared.kept.lock();
+        let version = self.version();
+        let merge = self.due(&mut kept, &version)?;
+        let inputs = inputs(&version, &merge);
+        for input in &inputs {
+            let is_free = kept.busy.insert(input.ages.0);
+            assert!(is_free, "a run is merged once (V4)");
+        }
+        let number = kept.next_job;
+        kept.next_job += 1;
+        kept.jobs.insert(number);
+        let below = version.levels.iter().skip(merge.to + 1);
+        let is_oldest = below.flatten().next().is_none();
+        Some(MergeStep {
+            levels: self.clone(),
+            number,
+            merge,
+            inputs,
+            takes_all: std::mem::take(&mut kept.wants_all),
+            older: if is_oldest { Older::None } else { Older::Elsewhere },
+            phase: Phase::Due,
+        })
+    }
+
+    /// Returns the merge that is due.
+    fn due(&self, kept: &mut Kept, version: &Version) -> Option<Merge> {
+        if version.newest_first.is_empty() {
+            kept.wants_all = false;
+        }
+        policy::choose(
+            &self.shared.options.policy,
+            &kept.view(version, &self.shared.options),
+        )
+    }
+
+    /// Returns how many merges are due or under way.
+    pub(super) fn steps(&self) -> u64 {
+        let mut kept = self.shared.kept.lock();
+        let version = self.version();
+        let is_due = self.due(&mut kept, &version).is_some() || kept.wants_all;
+        kept.jobs.len() as u64 + u64::from(is_due)
+    }
+}
+
+/// The runs that a merge takes, newest first.
+fn inputs(version: &Version, merge: &Merge) -> Vec<Arc<Member>> {
+    let mut inputs = Vec::new();
+    for level in merge.from..=merge.to {
+        let Some(runs) = version.levels.get(level) else {
+            continue;
+        };
+        let count = if level == merge.from {
+            merge.runs
+        } else {
+            runs.len()
+        };
+        inputs.extend(runs[..count].iter().rev().cloned());
+    }
+    assert!(!inputs.is_empty(), "a merge takes runs");
+    inputs
+}
+
+impl MergeStep {
+    fn class(&self) -> Class {
+        match self.levels.shared.is_scarce.load(Ordering::Relaxed) {
+            _ if self.takes_all => Class::Freeing,
+            true => Class::Essential,
+            false => Class::Normal,
+        }
+    }
+
+    /// The ages of what comes of it.
+    fn ages(&self) -> (Age, Age) {
+        let (newest, oldest) = (self.inputs.first(), self.inputs.last());
+        let (newest, oldest) = (
+            newest.expect("there are inputs"),
+            oldest.expect("there are inputs"),
+        );
+        (oldest.ages.0, newest.ages.1)
+    }
+
+    fn begin(&self) -> Result<Fused<Stitched>> {
+        let shared = &self.levels.shared;
+        let sources = self.inputs.iter().map(|member| Source {
+            run: member.run.clone(),
+            range: KeyRange::everything(),
+        });
+        let plan = Plan {
+            rule: shared.home.horizon.rule(self.older),
+            schema: &shared.home.schema,
+            asks_filters: shared.home.horizon.asks_filters(),
+            sparse: self.sparse(),
+        };
+        let tier = self.levels.tier(self.merge.into);
+        let options = shared.options.run(Purpose::Compact, self.class(), tier);
+        let store = &shared.home.store;
+        let rules = Rules {
+            stitching: shared.options.stitching,
+            schema: Arc::clone(&shared.home.schema),
+            asks_filters: plan.asks_filters,
+            older: self.older,
+        };
+        let open = |sources| Stitched::open_all(store, sources, &rules);
+        Fused::over(store, sources.collect(), plan, &options, open)
+    }
+
+    /// Those of the inputs' extents of which all runs together need less than half.
+    fn sparse(&self) -> Vec<Extent> {
+        let live = self.levels.version().live_bytes();
+        let used = self.inputs.iter().flat_map(|member| member.run.extents());
+        let is_sparse = |extent: &Extent| 2 * live.get(extent).copied().unwrap_or(0) < extent.bytes();
+        let mut sparse: Vec<Extent> = used.map(|used| used.extent).filter(is_sparse).collect();
+        sparse.sort_unstable();
+        sparse.dedup();
+        sparse
+    }
+
+    fn go_on(&mut self, records: usize) -> Result<Progress> {
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Due => {
+                self.phase = Phase::Merging(Box::new(self.begin()?));
+                Ok(Progress::More)
+            }
+            Phase::Merging(mut fused) => {
+                if fused.step(records)? == Progress::More {
+                    self.phase = Phase::Merging(fused);
+                    return Ok(Progress::More);
+                }
+                let filters = self.filters_of_adopted(fused.inputs());
+                let (built, taken) = fused.finish()?;
+                let stitched = &self.levels.shared.stitched;
+                stitched.fetch_add(taken.leaves, Ordering::Relaxed);
+                match built {
+                    Some(built) => self.begin_mapping(built, filters),
+                    None => {
+                        self.install(None);
+                        Ok(Progress::Done)
+                    }
+                }
+            }
+            Phase::Mapping(built, mut merger, level) => match merger.step(records.saturating_mul(4)) {
+                Ok(maplet::Progress::More) => {
+                    self.phase = Phase::Mapping(built, merger, level);
+                    Ok(Progress::More)
+                }
+                Ok(maplet::Progress::Done(maplet)) => {
+                    self.install(Some((
+                        Written {
+                            built: *built,
+                            maplet,
+                        },
+                        level,
+                    )));
+                    Ok(Progress::Done)
+                }
+                Err(error) => {
+                    built.abandon(&self.levels.shared.home.store);
+                    Err(error)
+                }
+            },
+            Phase::Over => Ok(Progress::Done),
+        }
+    }
+
+    /// Returns the filters of the inputs of which leaves were taken over: their keys were not read.
+    fn filters_of_adopted(&self, inputs: &[Stitched]) -> Vec<maplet::Source> {
+        let adopted = inputs
+            .iter()
+            .zip(&self.inputs)
+            .filter(|(input, _)| input.adopted > 0);
+        let filters = adopted.map(|(input, member)| {
+            assert!(input.is_of(&member.run), "an input of the merge");
+            maplet::Source {
+                maplet: member.maplet.clone(),
+                rewrite: [Some(0)].into(),
+            }
+        });
+        filters.collect()
+    }
+
+    fn begin_mapping(&mut self, mut built: Built, filters: Vec<maplet::Source>) -> Result<Progress> {
+        let shared = &self.levels.shared;
+        let (policy, unit) = (&shared.options.policy, shared.options.unit_bytes);
+        let level = policy::target(policy, unit, &self.merge, bytes_of(&built.run));
+        let hashes = std::mem::take(&mut built.hashes);
+        let tier = self.levels.tier(self.merge.into);
+        let spec = shared.options.maplet(Purpose::Compact, self.class(), tier);
+        match Merger::new(&shared.home.store, &spec, filters, Some((hashes, 0))) {
+            Ok(merger) => {
+                self.phase = Phase::Mapping(Box::new(built), Box::new(merger), level);
+                Ok(Progress::More)
+            }
+            Err(error) => {
+                built.abandon(&shared.home.store);
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts the result in the place of the inputs.
+    fn install(&mut self, result: Option<(Written, usize)>) {
+        let levels = self.levels.clone();
+        let mut kept = levels.shared.kept.lock();
+        let version = levels.version();
+        let mut runs = version.levels.clone();
+        let is_input = |member: &Arc<Member>| self.inputs.iter().any(|input| Arc::ptr_eq(input, member));
+        let before: usize = runs.iter().map(Vec::len).sum();
+        runs.iter_mut()
+            .for_each(|level| level.retain(|member| !is_input(member)));
+        let left: usize = runs.iter().map(Vec::len).sum();
+        assert!(
+            before - left == self.inputs.len(),
+            "busy runs stay where they are (V4)"
+        );
+        if let Some((written, level)) = result {
+            let member = Arc::new(written.install(&levels.shared.home.store, self.ages()));
+            if runs.len() <= level {
+                runs.resize(level + 1, Vec::new());
+            }
+            // Where its inputs were it is the oldest; below them it is the newest.
+            let at = if level <= self.merge.to {
+                0
+            } else {
+                runs[level].len()
+            };
+            runs[level].insert(at, member);
+        }
+        levels.publish(&mut kept, runs, version.cut, version.next_age);
+        self.end(&mut kept);
+    }
+
+    fn end(&self, kept: &mut Kept) -> bool {
+        for input in &self.inputs {
+            kept.busy.remove(&input.ages.0);
+        }
+        kept.jobs.remove(&self.number)
+    }
+
+    /// Gives up what was written and not installed.
+    fn give_up(&mut self) {
+        if let Phase::Mapping(built, ..) = std::mem::replace(&mut self.phase, Phase::Over) {
+            built.abandon(&self.levels.shared.home.store);
+        }
+        let mut kept = self.levels.shared.kept.lock();
+        if kept.jobs.contains(&self.number) {
+            self.end(&mut kept);
+            kept.wants_all |= self.takes_all;
+        }
+    }
+}
+
+impl Step for MergeStep {
+    fn poll(&mut self, records: usize) -> Result<Progress> {
+        let result = self.go_on(records);
+        let result = self.levels.judge(result);
+        if result.is_err() {
+            self.give_up();
+        }
+        result
+    }
+
+    fn number(&self) -> Option<u64> {
+        Some(self.number)
+    }
+}
+
+impl Drop for MergeStep {
+    fn drop(&mut self) {
+        self.give_up();
+    }
+}

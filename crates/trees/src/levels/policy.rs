@@ -1,0 +1,317 @@
+//! Every decision about which runs are merged, and to which level what comes of it goes: pure
+//! functions of the sizes of runs.
+//!
+//! The policies are those of Spillane 2012, chapter 5: SAMT (as Cassandra merges), R-COLA (as
+//! HBase does), levels of one run each that grow by a ratio (O'Neil 1996), and no merging at all.
+//! A share of a memtable becomes the newest run of level 0 in each of them; what they differ in is
+//! what comes later.
+
+use crate::levels::options::{Fanout, Policy};
+
+/// No level is deeper: each is at least twice as large as the one above it.
+const MOST_LEVELS: usize = 64;
+const _: () = assert!(
+    1u128 << MOST_LEVELS > u64::MAX as u128,
+    "runs of any size have a level"
+);
+
+/// A run, as a policy sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunView {
+    /// Its bytes.
+    pub bytes: u64,
+    /// Whether a merge reads it.
+    pub is_busy: bool,
+}
+
+/// What a policy is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Bytes of a run that a full memtable becomes.
+    pub unit_bytes: u64,
+    /// The runs of each level, oldest first. Lower levels are newer than higher ones.
+    pub levels: Vec<Vec<RunView>>,
+    /// Whether all of it is to become one run.
+    pub wants_all: bool,
+}
+
+/// A merge: the oldest runs of one level, and all runs of the levels below it down to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merge {
+    /// The newest level that it takes runs of.
+    pub from: usize,
+    /// How many runs it takes of that level: the oldest ones.
+    pub runs: usize,
+    /// The oldest level that it takes runs of; of this one and all between it takes every run.
+    pub to: usize,
+    /// The level that the result becomes the newest run of.
+    pub into: usize,
+}
+
+impl View {
+    fn is_busy(&self, levels: std::ops::RangeInclusive<usize>) -> bool {
+        let mut runs = levels.flat_map(|level| self.levels.get(level).into_iter().flatten());
+        runs.any(|run| run.is_busy)
+    }
+
+    fn bytes(&self, level: usize) -> u64 {
+        self.levels
+            .get(level)
+            .map_or(0, |runs| runs.iter().map(|run| run.bytes).sum())
+    }
+
+    fn runs(&self, level: usize) -> usize {
+        self.levels.get(level).map_or(0, Vec::len)
+    }
+
+    /// Everything becomes one run.
+    fn all(&self) -> Option<Merge> {
+        let has_runs = |level: &usize| self.runs(*level) > 0;
+        let from = (0..self.levels.len()).find(has_runs)?;
+        let to = (0..self.levels.len()).rev().find(has_runs)?;
+        let merge = Merge {
+            from,
+            runs: self.runs(from),
+            to,
+            into: to,
+        };
+        Some(merge).filter(|_| !self.is_busy(from..=to))
+    }
+}
+
+/// Returns the merge that is done next, if one is due that does without the runs that others read.
+#[must_use]
+pub fn choose(policy: &Policy, view: &View) -> Option<Merge> {
+    assert!(view.unit_bytes > 0, "a memtable has bytes");
+    // Others would have to end before: none begins meanwhile.
+    if view.wants_all {
+        return view.all();
+    }
+    match policy {
+        Policy::Samt(fanouts) => samt(fanouts, view),
+        Policy::Cola { ratio } => cola(u64::from(*ratio), view),
+        Policy::Leveled { ratio } => leveled(u64::from(*ratio), view),
+        Policy::Never => None,
+    }
+}
+
+/// A level that has more runs than its fan-out gives its oldest ones to the next, as one. The
+/// newest such level is first: what is read most often becomes fewer runs.
+fn samt(fanouts: &[Fanout], view: &View) -> Option<Merge> {
+    let is_due = |&level: &usize| {
+        view.runs(level) > fanout(fanouts, level).runs as usize && !view.is_busy(level..=level)
+    };
+    let level = (0..view.levels.len()).find(is_due)?;
+    let runs = fanout(fanouts, level).runs as usize;
+    debug_assert!(runs >= 2, "a merge of one run changes nothing");
+    Some(Merge {
+        from: level,
+        runs,
+        to: level,
+        into: level + 1,
+    })
+}
+
+/// What is new becomes one with all levels down to the first that can take it and all that is above
+/// it. Level `i` takes up to `(ratio - 1) ratioⁱ` memtables: after `ratio - 1` merges it is full.
+fn cola(ratio: u64, view: &View) -> Option<Merge> {
+    let is_one_run = (view.runs(0) == 1, view.bytes(0) <= (ratio - 1) * view.unit_bytes);
+    if view.runs(0) == 0 || is_one_run == (true, true) {
+        return None;
+    }
+    let mut bytes = 0u64;
+    let mut share = (ratio - 1).saturating_mul(view.unit_bytes);
+    let mut to = 0;
+    loop {
+        bytes = bytes.saturating_add(view.bytes(to));
+        if bytes <= share || share == u64::MAX {
+            break;
+        }
+        share = share.saturating_mul(ratio);
+        to += 1;
+    }
+    debug_assert!(
+        to <= 64,
+        "each level takes at least twice as much as the one above it"
+    );
+    let merge = Merge {
+        from: 0,
+        runs: view.runs(0),
+        to,
+        into: to,
+    };
+    (!view.is_busy(0..=to)).then_some(merge)
+}
+
+/// A level of one run that is larger than its share gives it to the next one; what is new becomes
+/// one with level 1. Level `i` takes `ratioⁱ` memtables.
+fn leveled(ratio: u64, view: &View) -> Option<Merge> {
+    let share = |level: usize| {
+        let level = u32::try_from(level).unwrap_or(u32::MAX);
+        ratio.saturating_pow(level).saturating_mul(view.unit_bytes)
+    };
+    let mut over = (1..view.levels.len()).rev();
+    let over = over.find(|&level| view.bytes(level) > share(level));
+    let from = over.or((view.runs(0) > 0).then_some(0))?;
+    let merge = Merge {
+        from,
+        runs: view.runs(from),
+        to: from + 1,
+        into: from + 1,
+    };
+    debug_assert!(merge.runs > 0, "a level that is over its share has a run");
+    (!view.is_busy(from..=from + 1)).then_some(merge)
+}
+
+/// Returns the level to which the result of a merge goes, once its size is known. A SAMT keeps it
+/// where its runs were when it takes no more than half of that level: so few bytes never sink far
+/// (the reclamation of Spillane 2012, chapter 5).
+#[must_use]
+pub fn target(policy: &Policy, unit_bytes: u64, merge: &Merge, bytes: u64) -> usize {
+    let Policy::Samt(fanouts) = policy else {
+        return merge.into;
+    };
+    if merge.into == merge.to {
+        return merge.into;
+    }
+    assert!(merge.from == merge.to, "a SAMT merges runs of one level");
+    let capacity = (0..=merge.from).fold(unit_bytes, |bytes, level| {
+        bytes.saturating_mul(u64::from(fanout(fanouts, level).runs))
+    });
+    if bytes <= capacity / 2 {
+        merge.from
+    } else {
+        merge.into
+    }
+}
+
+/// Returns the level that a run which is newer than all others goes to, where `runs` says how many
+/// each level has. A large one need not sink by merges where nothing stands in its way.
+#[must_use]
+pub fn landing(policy: &Policy, unit_bytes: u64, runs: &[usize], bytes: u64) -> usize {
+    let empty = runs.iter().take_while(|runs| **runs == 0).count();
+    // Levels of one run take another only by a merge.
+    // Below all that there is, any level is free.
+    let is_new = empty == runs.len();
+    let deepest = match policy {
+        _ if is_new => MOST_LEVELS,
+        Policy::Samt(_) => empty,
+        Policy::Cola { .. } | Policy::Leveled { .. } => empty.saturating_sub(1),
+        Policy::Never => 0,
+    };
+    let mut share = unit_bytes;
+    let mut level = 0;
+    while share < bytes && level < deepest {
+        let ratio = match policy {
+            Policy::Samt(fanouts) => fanout(fanouts, level).runs,
+            Policy::Cola { ratio } | Policy::Leveled { ratio } => *ratio,
+            Policy::Never => return 0,
+        };
+        share = share.saturating_mul(u64::from(ratio));
+        level += 1;
+    }
+    level
+}
+
+/// Returns the tier of the store that a level's runs are written to.
+#[must_use]
+pub fn tier(policy: &Policy, level: usize) -> u8 {
+    match policy {
+        Policy::Samt(fanouts) => place(fanouts, level) as u8,
+        Policy::Cola { .. } | Policy::Leveled { .. } | Policy::Never => 0,
+    }
+}
+
+fn fanout(fanouts: &[Fanout], level: usize) -> Fanout {
+    fanouts[place(fanouts, level)]
+}
+
+/// Returns which of the fan-outs counts for a level: the last one for all that follow.
+fn place(fanouts: &[Fanout], level: usize) -> usize {
+    assert!(!fanouts.is_empty(), "a SAMT has a fan-out");
+    let mut below = 0usize;
+    let is_within = |fanout: &Fanout| {
+        below = below.saturating_add(fanout.levels as usize);
+        level < below
+    };
+    let found = fanouts.iter().position(is_within);
+    found.unwrap_or(fanouts.len() - 1)
+}
+
+/// Says whether two keys are of one unit that scans read together.
+pub type SameScan = fn(&[u8], &[u8]) -> bool;
+
+/// Which leaves a merge takes over unread, by copying their index entries (Spillane 2012, chapter
+/// 6).
+#[derive(Clone, Copy, Debug)]
+pub struct Stitching {
+    /// f: no more leaves in a row than this are copied instead. [`u32::MAX`] copies everything.
+    pub threshold: u32,
+    /// Leaves are copied where an end of theirs would part keys of one unit.
+    pub same_scan: Option<SameScan>,
+    /// More leaves in a row than this are taken over whatever they part.
+    pub always: u32,
+}
+
+impl Default for Stitching {
+    /// Everything is copied.
+    fn default() -> Stitching {
+        Stitching {
+            threshold: u32::MAX,
+            same_scan: None,
+            always: u32::MAX,
+        }
+    }
+}
+
+impl PartialEq for Stitching {
+    fn eq(&self, other: &Stitching) -> bool {
+        let address = |same: Option<SameScan>| same.map(|same| same as usize);
+        (self.threshold, self.always) == (other.threshold, other.always)
+            && address(self.same_scan) == address(other.same_scan)
+    }
+}
+
+impl Eq for Stitching {}
+
+/// Leaves in a row that could be taken over.
+#[derive(Clone, Copy, Debug)]
+pub struct StitchView<'k> {
+    /// How many.
+    pub leaves: u64,
+    /// The last key of the result so far.
+    pub before: Option<&'k [u8]>,
+    /// At or below their first key.
+    pub first: &'k [u8],
+    /// Above their last key.
+    pub end: Option<&'k [u8]>,
+    /// The next key of any other run.
+    pub next: Option<&'k [u8]>,
+}
+
+impl Stitching {
+    /// Returns whether any leaf may be taken over.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.threshold < u32::MAX
+    }
+
+    /// Returns whether leaves are taken over, instead of being copied.
+    #[must_use]
+    pub fn chooses(&self, view: &StitchView<'_>) -> bool {
+        if view.leaves <= u64::from(self.threshold) || !self.is_on() {
+            return false;
+        }
+        if view.leaves > u64::from(self.always) {
+            return true;
+        }
+        let are_one = |one: Option<&[u8]>, other: Option<&[u8]>| match (self.same_scan, one, other) {
+            (Some(same), Some(one), Some(other)) => same(one, other),
+            _ => false,
+        };
+        !are_one(view.before, Some(view.first)) && !are_one(view.end, view.next)
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests;

@@ -1,0 +1,241 @@
+//! Decisions in text: `5 | 1 1 1` are a level with one run of 5 bytes and one with three.
+
+use super::*;
+
+const UNIT: u64 = 1;
+
+fn view(text: &str) -> View {
+    let run = |word: &str| RunView {
+        bytes: word.trim_end_matches('*').parse().unwrap(),
+        is_busy: word.ends_with('*'),
+    };
+    let levels = text
+        .split('|')
+        .map(|level| level.split_whitespace().map(run).collect());
+    View {
+        unit_bytes: UNIT,
+        levels: levels.collect(),
+        wants_all: false,
+    }
+}
+
+fn said(merge: Option<Merge>) -> String {
+    match merge {
+        None => "nothing".to_owned(),
+        Some(Merge { from, runs, to, into }) => format!("{runs} of {from} to {to} into {into}"),
+    }
+}
+
+fn chosen(policy: &str, text: &str) -> String {
+    said(choose(&policy.parse().unwrap(), &view(text)))
+}
+
+#[test]
+fn a_samt_merges_the_oldest_runs_of_a_level_that_has_too_many() {
+    let samt = |text| chosen("samt,k=4", text);
+    assert_eq!(samt(""), "nothing");
+    assert_eq!(samt("1 1 1 1"), "nothing");
+    assert_eq!(samt("1 1 1 1 1"), "4 of 0 to 0 into 1");
+    assert_eq!(samt("1 | 4 4 4 4 4"), "4 of 1 to 1 into 2");
+    assert_eq!(samt("1 1 1 1 1 | 4 4 4 4 4"), "4 of 0 to 0 into 1");
+    assert_eq!(samt("1* 1* 1* 1* 1 1 1 1 1 1 | 4 4 4 4 4"), "4 of 1 to 1 into 2");
+    assert_eq!(samt("1* 1* 1* 1* 1 1 1 1 1 1 | 4 4"), "nothing");
+    assert_eq!(chosen("samt,k=2x1/3", "1 1 1 | 2"), "2 of 0 to 0 into 1");
+    assert_eq!(chosen("samt,k=2x1/3", "1 | 2 2 2"), "nothing");
+    assert_eq!(chosen("samt,k=2x1/3", "1 | 2 2 2 2"), "3 of 1 to 1 into 2");
+}
+
+#[test]
+fn a_cola_merges_down_to_the_first_level_that_can_take_it() {
+    let three = |text| chosen("cola,r=3", text);
+    assert_eq!(three(" | 6"), "nothing");
+    assert_eq!(three("1"), "nothing");
+    assert_eq!(three("1 1"), "2 of 0 to 0 into 0");
+    assert_eq!(three("2 1"), "2 of 0 to 1 into 1");
+    assert_eq!(three("2 1 | 3"), "2 of 0 to 1 into 1");
+    assert_eq!(three("2 1 | 6"), "2 of 0 to 2 into 2");
+    assert_eq!(three("2 1 | 6 | 18"), "2 of 0 to 3 into 3");
+    assert_eq!(three("2 1 | 6* | 18"), "nothing");
+    assert_eq!(chosen("cola,r=2", "1 1 | 2 | | 8"), "2 of 0 to 2 into 2");
+}
+
+#[test]
+fn levels_of_one_run_pass_on_what_is_too_much_for_them() {
+    let four = |text| chosen("leveled,r=4", text);
+    assert_eq!(four(" | 4"), "nothing");
+    assert_eq!(four("1 1 | 2"), "2 of 0 to 1 into 1");
+    assert_eq!(four("1 | 5 | 15"), "1 of 1 to 2 into 2");
+    assert_eq!(four("1 | 5 | 17"), "1 of 2 to 3 into 3");
+    assert_eq!(four("1 | 5* | 15"), "nothing");
+    assert_eq!(four("1 | 4 | 17* | 7*"), "nothing");
+}
+
+#[test]
+fn without_a_policy_runs_stay_until_all_of_them_are_to_become_one() {
+    assert_eq!(chosen("never", "1 1 1 1 1 1 1 1 1"), "nothing");
+    let all = |policy: &str, text| {
+        let view = View {
+            wants_all: true,
+            ..view(text)
+        };
+        said(choose(&policy.parse().unwrap(), &view))
+    };
+    assert_eq!(all("never", "1 1 1"), "3 of 0 to 0 into 0");
+    assert_eq!(all("samt", "1 1 1 1 1 | | 3 3 | "), "5 of 0 to 2 into 2");
+    assert_eq!(all("samt", " | 1 | 3 3"), "1 of 1 to 2 into 2");
+    assert_eq!(all("samt", "1 1 1 1 1 | 1*"), "nothing");
+    assert_eq!(all("samt", ""), "nothing");
+}
+
+#[test]
+fn what_few_bytes_remain_of_a_merge_stays_where_they_were() {
+    let policy: Policy = "samt,k=4".parse().unwrap();
+    let into = |level, bytes| {
+        let merge = Merge {
+            from: level,
+            runs: 4,
+            to: level,
+            into: level + 1,
+        };
+        target(&policy, UNIT, &merge, bytes)
+    };
+    assert_eq!((into(0, 2), into(0, 3), into(0, 4)), (0, 1, 1));
+    assert_eq!((into(1, 8), into(1, 9)), (1, 2));
+    let tiers: Policy = "samt,k=4x2/8x1/16".parse().unwrap();
+    let tiers: Vec<u8> = (0..6).map(|level| tier(&tiers, level)).collect();
+    assert_eq!(tiers, [0, 0, 1, 2, 2, 2]);
+}
+
+/// Writes `shares` memtables of one byte; the bytes that were written, and the most runs that there
+/// were after a share had been settled.
+fn write(policy: &str, shares: u64) -> (u64, usize) {
+    let policy: Policy = policy.parse().unwrap();
+    let mut view = view("");
+    let (mut written, mut most) = (0, 0);
+    for _ in 0..shares {
+        let fresh = RunView {
+            bytes: UNIT,
+            is_busy: false,
+        };
+        view.levels[0].push(fresh);
+        written += UNIT;
+        while let Some(merge) = choose(&policy, &view) {
+            let mut bytes = 0;
+            view.levels
+                .resize(view.levels.len().max(merge.into + 1), Vec::new());
+            for level in merge.from..=merge.to {
+                let runs = &mut view.levels[level];
+                let count = if level == merge.from {
+                    merge.runs
+                } else {
+                    runs.len()
+                };
+                bytes += runs.drain(..count).map(|run| run.bytes).sum::<u64>();
+            }
+            written += bytes;
+            let into = target(&policy, UNIT, &merge, bytes);
+            let run = RunView {
+                bytes,
+                is_busy: false,
+            };
+            let at = if into == merge.from && merge.to != merge.into {
+                0
+            } else {
+                view.levels[into].len()
+            };
+            view.levels[into].insert(at, run);
+        }
+        most = most.max(view.levels.iter().map(Vec::len).sum());
+    }
+    let kept: u64 = view.levels.iter().flatten().map(|run| run.bytes).sum();
+    assert_eq!(kept, shares * UNIT, "nothing is lost");
+    (written, most)
+}
+
+/// The simulation of `seed-3-spillane.md` §1.2: 256 evictions at K = 4 write each byte 3.67 times.
+#[test]
+fn a_samt_writes_each_byte_as_often_as_its_levels_say() {
+    let (written, most) = write("samt,k=4", 256);
+    assert_eq!(written, 940, "3.67 writes of each byte");
+    assert!(most <= 4 * 4, "K runs on each of log_K N levels");
+    // 1 + L with L = log_K N, where each level has just been filled (Table 6.3: log_K N / B).
+    for (k, levels, shares) in [(2u64, 8u32, 256u64), (4, 4, 256), (8, 3, 512)] {
+        let (written, _) = write(&format!("samt,k={k}"), shares);
+        let bound = shares * u64::from(1 + levels);
+        assert!(
+            written <= bound && 10 * written >= 7 * bound,
+            "K = {k}: {written} of {bound}"
+        );
+    }
+}
+
+/// Table 6.3: `(R - 1) log_R N / B` writes and one run on each level.
+#[test]
+fn a_cola_writes_more_and_keeps_fewer_runs() {
+    for (ratio, levels, shares) in [(2u64, 8u32, 256u64), (3, 5, 243), (4, 4, 256), (8, 3, 512)] {
+        let (written, most) = write(&format!("cola,r={ratio}"), shares);
+        let bound = shares * (1 + (ratio - 1) * u64::from(levels));
+        assert!(
+            written <= bound && 10 * written >= 4 * bound,
+            "R = {ratio}: {written} of {bound}"
+        );
+        assert!(most <= levels as usize + 1, "R = {ratio}: {most} runs");
+    }
+}
+
+#[test]
+fn few_levels_cost_writes_and_save_runs_and_no_merging_does_the_reverse() {
+    let (written, most) = write("leveled,r=10", 1000);
+    assert!(most <= 5, "{most} runs");
+    assert!(written > 5 * 1000, "{written}");
+    assert_eq!(write("never", 1000), (1000, 1000));
+}
+
+#[test]
+fn what_is_loaded_goes_as_deep_as_it_is_large_and_nothing_stands_in_its_way() {
+    let lands = |policy: &str, runs: &[usize], bytes| landing(&policy.parse().unwrap(), UNIT, runs, bytes);
+    let all = |bytes| ["samt,k=4", "cola,r=4", "leveled,r=4"].map(|policy| lands(policy, &[], bytes));
+    assert_eq!((all(1), all(4), all(17)), ([0; 3], [1; 3], [3; 3]));
+    assert_eq!(lands("samt,k=4", &[0, 0, 3], 1000), 2);
+    assert_eq!(lands("samt,k=4", &[1, 0, 3], 1000), 0);
+    assert_eq!(lands("cola,r=4", &[0, 0, 1], 1000), 1);
+    assert_eq!(lands("leveled,r=4", &[1], 1000), 0);
+    assert_eq!(lands("never", &[], 1000), 0);
+    assert_eq!(lands("samt,k=2", &[], u64::MAX), 64);
+}
+
+#[test]
+fn leaves_are_taken_over_where_more_than_the_threshold_come_in_a_row() {
+    let view = |leaves| StitchView {
+        leaves,
+        before: Some(b"file 1, page 9"),
+        first: b"file 2, page 0",
+        end: Some(b"file 3, page 0"),
+        next: Some(b"file 3, page 5"),
+    };
+    let chooses = |stitching: Stitching, leaves| stitching.chooses(&view(leaves));
+    let of = |threshold| Stitching {
+        threshold,
+        ..Stitching::default()
+    };
+    assert!(chooses(of(0), 1) && !chooses(of(1), 1) && chooses(of(1), 2));
+    assert!(!chooses(Stitching::default(), u64::MAX) && !Stitching::default().is_on());
+    // Pages of one file stay together, unless they are many.
+    let together = Stitching {
+        same_scan: Some(|one, other| one[..6] == other[..6]),
+        always: 8,
+        ..of(0)
+    };
+    assert!(!chooses(together, 8), "file 3 would be in two places");
+    assert!(chooses(together, 9));
+    let apart = StitchView {
+        next: Some(b"file 4, page 0"),
+        ..view(1)
+    };
+    assert!(together.chooses(&apart));
+    let joined = StitchView {
+        before: Some(b"file 2, page 0"),
+        ..apart
+    };
+    assert!(!together.chooses(&joined), "file 2 would be in two places");
+}

@@ -1,0 +1,222 @@
+//! Scans of a structure, through the memtables above it: records are decided by the batch.
+
+use super::Levels;
+use super::state::Version;
+use crate::scanning::{Position, Segment, Share, Taken, Wanted};
+use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::batch::Batch;
+use alluvium_dictionary::contract;
+use alluvium_dictionary::fetch::Blocking;
+use alluvium_dictionary::gather::Known;
+use alluvium_dictionary::memtables::{MemtableList, Memtables, above};
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::rules::Keyspace;
+use alluvium_dictionary::{apart, memtable::Memtable};
+use alluvium_storage::Result;
+use std::fmt;
+use std::sync::Arc;
+
+/// The most records that are decided before the caller takes them.
+const MAX_AHEAD: usize = 128;
+/// Deleted keys in a row after which a scan looks for the end of the range delete that covers them.
+const PATIENCE: u32 = 4;
+/// Deleted keys after which a scan lets go of what it holds, and finds its place again.
+const BREATH: u32 = 4096;
+const _: () = assert!(PATIENCE < BREATH, "a scan skips before it begins again");
+
+/// A walk over the keys of a range that have a value, for a reader at one sequence number. Between
+/// its calls it holds neither a version nor a memtable: a position, frames of the cache, and
+/// records that it has decided.
+pub struct Iter {
+    levels: Levels,
+    memtables: Arc<dyn Memtables>,
+    wanted: Wanted,
+    segment: Option<Box<Segment>>,
+    /// Where to go on when the segment is no more.
+    position: Position,
+    batch: Batch,
+    /// How many records the next batch has.
+    ahead: usize,
+    known: Known,
+    keyspace: Keyspace,
+}
+
+impl fmt::Debug for Iter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter")
+            .field("wanted", &self.wanted)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Iter {
+    pub(super) fn new(
+        levels: &Levels,
+        memtables: Arc<dyn Memtables>,
+        range: KeyRange,
+        direction: Direction,
+        at: Sequence,
+        now_ms: u64,
+    ) -> Iter {
+        Iter {
+            keyspace: Keyspace::new(&levels.shared.home.schema),
+            levels: levels.clone(),
+            memtables,
+            wanted: Wanted {
+                range,
+                direction,
+                at,
+                now_ms,
+                expected: 0,
+            },
+            segment: None,
+            position: Position::Start,
+            batch: Batch::default(),
+            ahead: 1,
+            known: Known::default(),
+        }
+    }
+
+    /// Decides the next records, at least one if there is any.
+    #[cold]
+    fn refill(&mut self) -> Result<()> {
+        self.batch.clear();
+        self.batch.want(self.ahead);
+        while self.batch.len() == 0 && !matches!(self.position, Position::End) {
+            let filled = self.fill();
+            if let Err(error) = filled {
+                if let Some(segment) = self.segment.take() {
+                    self.position = segment.position();
+                }
+                // What was decided before is right; the error comes again when there is nothing
+                // else.
+                if self.batch.len() == 0 {
+                    return Err(error);
+                }
+            }
+        }
+        debug_assert!(self.ahead <= MAX_AHEAD, "{} ahead", self.ahead);
+        self.ahead = (2 * self.ahead).min(MAX_AHEAD);
+        self.wanted.expected = self.ahead;
+        Ok(())
+    }
+
+    /// Fills the batch from one version and the memtables above it, which are let go afterwards.
+    fn fill(&mut self) -> Result<()> {
+        let levels = self.levels.clone();
+        let store = &levels.shared.home.store;
+        // The list before the version: what leaves the list from here on is in the version.
+        let list = self.memtables.newest_first();
+        // What the version refers to stays while this guard is pinned.
+        let guard = store.epochs().pin();
+        let version = levels.shared.version.load();
+        if let Some(segment) = &mut self.segment
+            && !segment.attach(version.number, memtables(&list, &version, self.wanted.at))
+        {
+            self.segment = None;
+        }
+        let from = Blocking {
+            cache: store.cache(),
+            guard: &guard,
+            purpose: Purpose::Scan,
+        };
+        let mut filled = self.fill_from(&version, &list, &from);
+        if let Err((key, error)) = apart::bring(&mut self.batch, &from) {
+            self.segment = None;
+            self.position = Position::At(key);
+            filled = Err(error);
+        }
+        if let Some(segment) = &mut self.segment {
+            segment.detach();
+        }
+        filled
+    }
+
+    fn fill_from(&mut self, version: &Version, list: &MemtableList, from: &Blocking<'_>) -> Result<()> {
+        if self.segment.is_none() {
+            let range = self.wanted.range.clone();
+            let shares = shares(version, &range);
+            let segment = Segment::open(
+                &self.levels.shared.home.store,
+                (version.number, shares),
+                range,
+                memtables(list, version, self.wanted.at),
+                &self.wanted,
+                &self.position,
+            )?;
+            self.segment = Some(Box::new(segment));
+        }
+        let segment = self.segment.as_mut().expect("it was just opened");
+        let mut dead = 0;
+        while let Some(key) = segment.next_key() {
+            if self.batch.is_full() || dead >= BREATH {
+                self.position = Position::At(key.to_vec());
+                return Ok(());
+            }
+            let (known, batch) = (&mut self.known, &mut self.batch);
+            let taken = segment.take(&self.wanted, known, &mut self.keyspace, from, batch)?;
+            if taken == Taken::Live {
+                dead = 0;
+                continue;
+            }
+            dead += 1;
+            if dead.is_multiple_of(PATIENCE) {
+                segment.skip(&self.wanted)?;
+            }
+        }
+        self.segment = None;
+        self.position = Position::End;
+        Ok(())
+    }
+
+    /// Returns whether nothing of the range lies at or behind a key.
+    fn ends_at(&self, key: &[u8]) -> bool {
+        let range = &self.wanted.range;
+        match self.wanted.direction {
+            Direction::Forward => range.ends_before(key),
+            Direction::Backward => *key < *range.low,
+        }
+    }
+}
+
+/// The memtables above a version.
+fn memtables<'m>(
+    list: &'m MemtableList,
+    version: &Version,
+    at: Sequence,
+) -> impl Iterator<Item = &'m Arc<Memtable>> {
+    above(Some(list), version.cut, at)
+}
+
+/// The runs that have anything in a range, newest first, each with about how many records.
+fn shares(version: &Version, range: &KeyRange) -> Vec<Share> {
+    let runs = version.newest_first.iter().map(|member| &member.run);
+    let within = runs.filter(|run| range.overlaps(run.low(), run.high()));
+    within
+        .map(|run| (run.clone(), range.clone(), run.summary().records as f64))
+        .collect()
+}
+
+impl contract::Scan for Iter {
+    fn seek(&mut self, key: &[u8]) {
+        self.position = if self.ends_at(key) {
+            Position::End
+        } else {
+            Position::At(key.to_vec())
+        };
+        self.segment = None;
+        self.batch.clear();
+        self.ahead = 1;
+        self.wanted.expected = 0;
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        if self.batch.is_over() {
+            self.refill()?;
+        }
+        Ok(self.batch.take())
+    }
+}

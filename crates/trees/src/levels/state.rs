@@ -1,0 +1,207 @@
+//! What readers see of a levels structure, a version, and what its one writer keeps beside it.
+
+use super::options::{LevelsOptions, Policy};
+use super::policy::{RunView, View};
+use crate::maplet::{self, Maplet, MapletSpec};
+use crate::run::{Built, Run, RunOptions};
+use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::blob::Blob;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::extents::{Class, Extent};
+use alluvium_storage::store::Store;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The order in which runs have come: a later one is newer in all that it says.
+pub(super) type Age = u64;
+
+/// A run of a level, with its filter.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    /// The first and the last of the runs that have become this one, by when they came (V2).
+    pub(super) ages: (Age, Age),
+    pub(super) run: Run,
+    /// All keys of the run are in it, under 0 (V3).
+    pub(super) maplet: Maplet,
+}
+
+impl Member {
+    pub(super) fn memory_bytes(&self) -> u64 {
+        self.run.memory_bytes() as u64 + self.maplet.memory_bytes() + size_of::<Member>() as u64
+    }
+
+    /// Returns whether it may say something of a key.
+    #[inline]
+    pub(super) fn touches(&self, key: &[u8]) -> bool {
+        self.run.low() <= key && key <= self.run.high()
+    }
+
+    /// The extents that it uses, each as often as it does.
+    pub(super) fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
+        let of_run = self.run.extents().iter().map(|used| used.extent);
+        of_run.chain(self.maplet.extents().map(|(extent, _)| extent))
+    }
+}
+
+/// A run and its filter that are written, and not yet part of the structure.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) built: Built,
+    pub(super) maplet: maplet::Written,
+}
+
+impl Written {
+    /// Gives it up: nothing of it is left.
+    pub(super) fn abandon(self, store: &Store) {
+        self.built.abandon(store);
+        self.maplet.abandon(store);
+    }
+
+    /// Makes it a member, whose extents belong to the generation that is being built.
+    pub(super) fn install(self, store: &Store, ages: (Age, Age)) -> Member {
+        install_extents(store, &self.built, &self.maplet);
+        Member {
+            ages,
+            run: self.built.run,
+            maplet: self.maplet.maplet,
+        }
+    }
+}
+
+/// Makes what was written part of the generation that is being built.
+pub(super) fn install_extents(store: &Store, built: &Built, maplet: &maplet::Written) {
+    let extents = store.extents();
+    extents.install(&built.extents);
+    extents.install(&maplet.extents);
+    let inherited = built.run.extents().iter().filter(|used| used.inherited);
+    inherited.for_each(|used| extents.retain(used.extent));
+}
+
+/// The runs of each level, oldest first; lower levels are newer.
+pub(super) type Runs = Vec<Vec<Arc<Member>>>;
+
+/// One state of the structure. It never changes (V1).
+#[derive(Debug, Default)]
+pub(super) struct Version {
+    pub(super) levels: Runs,
+    /// All runs, newest first.
+    pub(super) newest_first: Box<[Arc<Member>]>,
+    /// How many versions there were before it.
+    pub(super) number: u64,
+    /// How many versions before it had other runs.
+    pub(super) contents: u64,
+    /// It holds every commit up to this one, and none above.
+    pub(super) cut: Sequence,
+    /// The age of the next run.
+    pub(super) next_age: Age,
+}
+
+impl Version {
+    pub(super) fn new(levels: Runs, cut: Sequence, next_age: Age) -> Version {
+        let version = Version {
+            newest_first: newest_first(&levels),
+            levels,
+            number: 0,
+            contents: 0,
+            cut,
+            next_age,
+        };
+        debug_assert!(version.is_ordered(), "newer runs stand above older ones (V2)");
+        version
+    }
+
+    /// Returns whether each run is newer than all that stand below it (V2).
+    pub(super) fn is_ordered(&self) -> bool {
+        let runs = &self.newest_first;
+        let has_age = |member: &Arc<Member>| member.ages.0 <= member.ages.1 && member.ages.1 < self.next_age;
+        runs.iter().all(has_age) && runs.is_sorted_by(|newer, older| newer.ages.0 > older.ages.1)
+    }
+
+    /// Returns whether it has anything in a range.
+    pub(super) fn touches(&self, range: &KeyRange) -> bool {
+        let mut runs = self.newest_first.iter();
+        runs.any(|member| range.overlaps(member.run.low(), member.run.high()))
+    }
+
+    /// Returns what all runs together need of each extent of a run, in bytes.
+    pub(super) fn live_bytes(&self) -> BTreeMap<Extent, u64> {
+        let mut live = BTreeMap::new();
+        for used in self.newest_first.iter().flat_map(|member| member.run.extents()) {
+            *live.entry(used.extent).or_default() += used.live;
+        }
+        live
+    }
+}
+
+/// All runs, newest first.
+pub(super) fn newest_first(levels: &Runs) -> Box<[Arc<Member>]> {
+    let runs = levels.iter().flat_map(|level| level.iter().rev());
+    runs.cloned().collect()
+}
+
+/// Returns the bytes of a run, with those that others wrote.
+pub(super) fn bytes_of(run: &Run) -> u64 {
+    let inherited = run.extents().iter().filter(|used| used.inherited);
+    run.summary().bytes + inherited.map(|used| used.live).sum::<u64>()
+}
+
+/// What only one changes at a time.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// The newest root that was written, and of which contents it is.
+    pub(super) root: Option<(u64, Vec<u8>)>,
+    /// Where the contents are that it points to.
+    pub(super) blob: Option<Blob>,
+    /// The runs that merges read, by the first of their ages.
+    pub(super) busy: BTreeSet<Age>,
+    /// The merges under way.
+    pub(super) jobs: BTreeSet<u64>,
+    /// The number of the next merge.
+    pub(super) next_job: u64,
+    /// Whether all of it is to become one run.
+    pub(super) wants_all: bool,
+}
+
+impl Kept {
+    /// What a policy is told of a version.
+    pub(super) fn view(&self, version: &Version, options: &LevelsOptions) -> View {
+        let view = |member: &Arc<Member>| RunView {
+            bytes: bytes_of(&member.run),
+            is_busy: self.busy.contains(&member.ages.0),
+        };
+        let levels = version.levels.iter();
+        View {
+            unit_bytes: options.unit_bytes,
+            levels: levels.map(|level| level.iter().map(view).collect()).collect(),
+            wants_all: self.wants_all,
+        }
+    }
+}
+
+impl LevelsOptions {
+    /// Returns how runs of a tier are written.
+    pub(super) fn run(&self, purpose: Purpose, class: Class, tier: u8) -> RunOptions {
+        RunOptions {
+            class,
+            tier,
+            value_tier: tier,
+            ..RunOptions::new(purpose)
+        }
+    }
+
+    /// Returns how filters of a tier are written.
+    pub(super) fn maplet(&self, purpose: Purpose, class: Class, tier: u8) -> MapletSpec {
+        MapletSpec {
+            fingerprint_bits: self.fingerprint_bits,
+            purpose,
+            class,
+            tier,
+        }
+    }
+
+    /// The same options with another policy.
+    #[must_use]
+    pub fn with_policy(self, policy: Policy) -> LevelsOptions {
+        LevelsOptions { policy, ..self }
+    }
+}

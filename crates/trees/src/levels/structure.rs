@@ -1,0 +1,277 @@
+//! The front of a levels structure: how it is made, opened, changed and written.
+
+use super::format::{Contents, Root};
+use super::options::LevelsOptions;
+use super::state::{Age, Kept, Member, Runs, Version, newest_first};
+use crate::home::{Home, judge};
+use alluvium_base::Sequence;
+use alluvium_dictionary::blob::Blob;
+use alluvium_dictionary::cut::Cut;
+use alluvium_storage::extents::Class;
+use alluvium_storage::{Place, Result, Structure};
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// The most bytes of contents that are in the root itself.
+const INLINE: usize = 4 << 10;
+const _: () = assert!(INLINE > 0, "an empty structure needs no blob");
+
+/// Runs on levels. All methods may be called from any thread; clones share it.
+#[derive(Clone)]
+pub struct Levels {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) home: Home,
+    pub(super) options: LevelsOptions,
+    pub(super) version: ArcSwap<Version>,
+    pub(super) kept: Mutex<Kept>,
+    /// Space is scarce: every merge may use the reserve.
+    pub(super) is_scarce: AtomicBool,
+    /// Leaves that merges took over unread.
+    pub(super) stitched: AtomicU64,
+}
+
+impl fmt::Debug for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.shared.version.load();
+        let runs: Vec<usize> = version.levels.iter().map(Vec::len).collect();
+        f.debug_struct("Levels")
+            .field("policy", &self.shared.options.policy)
+            .field("runs", &runs)
+            .field("cut", &version.cut)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Levels {
+    /// Creates an empty structure that holds every commit up to `cut`: none of them is about its
+    /// keys.
+    ///
+    /// ```
+    /// use alluvium_base::{Message, message::LAST};
+    /// use alluvium_device::memory::MemoryDirectory;
+    /// use alluvium_dictionary::contract::{Dictionary, Lookup, Progress};
+    /// use alluvium_dictionary::gather::Gather;
+    /// use alluvium_dictionary::key::Key;
+    /// use alluvium_dictionary::lookup;
+    /// use alluvium_dictionary::memtable::Memtable;
+    /// use alluvium_dictionary::rules::OneKeyspace;
+    /// use alluvium_dictionary::share::Share;
+    /// use alluvium_storage::extents::Class;
+    /// use alluvium_storage::store::{Store, StoreOptions};
+    /// use alluvium_trees::levels::{Levels, LevelsOptions};
+    /// use alluvium_trees::map::Home;
+    /// use std::sync::Arc;
+    ///
+    /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// let home = Home {
+    ///     store: Arc::new(store),
+    ///     schema: Arc::new(OneKeyspace::default()),
+    ///     horizon: Arc::default(),
+    /// };
+    /// let options = LevelsOptions::default().with_policy("samt,k=4".parse()?);
+    /// let levels = Levels::create(home.clone(), options.clone(), 0)?;
+    /// for at in 1..=5 {
+    ///     let memtable = Memtable::new(1 << 20);
+    ///     memtable.insert(b"Elbe", Message::put(at, b"1094 km")).unwrap();
+    ///     let mut taking = levels.incorporate(Share::whole(Arc::new(memtable), at), Class::Normal)?;
+    ///     while taking.poll(1000)? == Progress::More {}
+    ///     taking.publish()?;
+    /// }
+    /// assert_eq!(levels.runs(), [5]);
+    /// let mut merge = levels.next_step()?.expect("four of five runs are to become one");
+    /// while merge.poll(1000)? == Progress::More {}
+    /// let root = levels.stand()?.root;
+    /// let levels = Levels::open(home, &options, &root, 5)?;
+    /// let mut gather = Gather::new(LAST, 0, None);
+    /// lookup::gather(&levels.reader(), Key::new(b"Elbe"), &mut gather)?;
+    /// assert_eq!(gather.finish().unwrap(), b"1094 km");
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the policy is no good.
+    pub fn create(home: Home, options: LevelsOptions, cut: Sequence) -> Result<Levels> {
+        options.policy.validate()?;
+        let version = Version::new(Runs::new(), cut, 0);
+        Ok(Levels::assemble(home, options, version, Kept::default()))
+    }
+
+    /// Opens the structure with this root, and with every commit up to `cut`. Its policy and the
+    /// length of its fingerprints are those that it was created with.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
+    pub fn open(home: Home, options: &LevelsOptions, root: &[u8], cut: Sequence) -> Result<Levels> {
+        let mut kept = Kept {
+            root: Some((0, root.to_vec())),
+            ..Kept::default()
+        };
+        let page_size = home.store.page_size();
+        let contents = match Root::decode(root, &place(), page_size)? {
+            Root::Here(bytes) => Contents::decode(bytes, &place(), page_size)?,
+            Root::Apart(pointer) => {
+                let (blob, bytes) = Blob::open(&home.store, &pointer)?;
+                kept.blob = Some(blob);
+                Contents::decode(&bytes, &pointer.node.place(), page_size)?
+            }
+        };
+        let options = LevelsOptions {
+            policy: contents.policy.clone(),
+            fingerprint_bits: contents.fingerprint_bits,
+            ..options.clone()
+        };
+        let levels = contents.open(&home.store)?;
+        let version = Version::new(levels, cut, contents.next_age);
+        Ok(Levels::assemble(home, options, version, kept))
+    }
+
+    fn assemble(home: Home, options: LevelsOptions, version: Version, kept: Kept) -> Levels {
+        assert!(options.unit_bytes > 0, "a memtable has bytes");
+        Levels {
+            shared: Arc::new(Shared {
+                home,
+                options,
+                version: ArcSwap::from_pointee(version),
+                kept: Mutex::new(kept),
+                is_scarce: AtomicBool::new(false),
+                stitched: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// Returns how it is built.
+    #[must_use]
+    pub fn options(&self) -> &LevelsOptions {
+        &self.shared.options
+    }
+
+    /// Returns how many runs each level has.
+    #[must_use]
+    pub fn runs(&self) -> Vec<usize> {
+        self.version().levels.iter().map(Vec::len).collect()
+    }
+
+    /// Returns how many leaves merges have taken over unread since the structure was opened.
+    #[must_use]
+    pub fn stitched(&self) -> u64 {
+        self.shared.stitched.load(Ordering::Relaxed)
+    }
+
+    /// Has merges ask for space of this class, or of [`Class::Freeing`] if they may use the reserve
+    /// at all.
+    pub fn compact_from(&self, class: Class) {
+        let is_scarce = class != Class::Normal;
+        self.shared.is_scarce.store(is_scarce, Ordering::Relaxed);
+    }
+
+    pub(super) fn version(&self) -> Arc<Version> {
+        self.shared.version.load_full()
+    }
+
+    pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
+        judge(&self.shared.home.store, result)
+    }
+
+    /// Makes a version with other runs the current one. What only the old one had is unlinked.
+    /// `kept` is what is held while that goes on.
+    pub(super) fn publish(&self, _kept: &mut Kept, levels: Runs, cut: Sequence, next_age: Age) {
+        let old = self.version();
+        assert!(cut >= old.cut, "a structure does not forget commits");
+        assert!(next_age >= old.next_age, "ages rise (V2)");
+        let mut levels = levels;
+        while levels.last().is_some_and(Vec::is_empty) {
+            levels.pop();
+        }
+        let version = Version {
+            newest_first: newest_first(&levels),
+            levels,
+            number: old.number + 1,
+            contents: old.contents + 1,
+            cut,
+            next_age,
+        };
+        assert!(version.is_ordered(), "newer runs stand above older ones (V2)");
+        let stays = |gone: &Arc<Member>| {
+            version
+                .newest_first
+                .iter()
+                .any(|member| Arc::ptr_eq(member, gone))
+        };
+        let gone: Vec<Arc<Member>> = old
+            .newest_first
+            .iter()
+            .filter(|member| !stays(member))
+            .cloned()
+            .collect();
+        self.shared.version.store(Arc::new(version));
+        let store = &self.shared.home.store;
+        let epoch = store.epochs().current();
+        for extent in gone.iter().flat_map(|member| member.extents()) {
+            store.extents().release(extent, epoch);
+        }
+    }
+
+    /// Raises the cut.
+    pub(super) fn raise(&self, cut: Sequence) {
+        let _kept = self.shared.kept.lock();
+        let old = self.version();
+        assert!(cut >= old.cut, "a structure does not forget commits");
+        self.shared.version.store(Arc::new(Version {
+            levels: old.levels.clone(),
+            newest_first: old.newest_first.clone(),
+            number: old.number + 1,
+            contents: old.contents,
+            cut,
+            next_age: old.next_age,
+        }));
+    }
+
+    /// Writes the current contents unless they are; the guard keeps them current.
+    pub(super) fn write(&self) -> Result<MutexGuard<'_, Kept>> {
+        let mut kept = self.shared.kept.lock();
+        let version = self.version();
+        let written = kept.root.as_ref().map(|(contents, _)| *contents);
+        if written == Some(version.contents) {
+            return Ok(kept);
+        }
+        assert!(
+            written.is_none_or(|written| written < version.contents),
+            "a root is of contents that there were"
+        );
+        let store = &self.shared.home.store;
+        let contents = Contents::of(&version, &self.shared.options).encode();
+        let (root, blob) = if contents.len() <= INLINE {
+            (Root::Here(&contents).encode(), None)
+        } else {
+            let blob = store.judge(Blob::write(store, &contents))?;
+            (Root::Apart(*blob.pointer()).encode(), Some(blob))
+        };
+        if let Some(before) = std::mem::replace(&mut kept.blob, blob) {
+            before.release(store);
+        }
+        kept.root = Some((version.contents, root));
+        Ok(kept)
+    }
+
+    pub(super) fn cut_here(&self) -> Result<Cut<'_>> {
+        let kept = self.write()?;
+        let (contents, root) = kept.root.as_ref().expect("it was just written");
+        let version = self.version();
+        assert_eq!(
+            *contents, version.contents,
+            "the guard keeps the contents current"
+        );
+        Ok(Cut::new(root.clone(), version.cut, kept))
+    }
+}
+
+/// Where the root of a structure is, for errors: others keep it.
+pub(super) fn place() -> Place {
+    Place::new(Structure::Node, "the root of levels", 0)
+}

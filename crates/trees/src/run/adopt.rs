@@ -1,0 +1,162 @@
+//! Leaves that a run takes over from another, unread: their index entries are copied, and their
+//! extents inherited (stitching: Spillane 2012, chapter 6).
+
+use super::Run;
+use super::build::{Builder, note_sequence};
+use super::index::Child;
+use super::path::{Path, Target};
+use alluvium_base::Purpose;
+use alluvium_storage::extents::UNIT;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Cache, Result};
+use std::mem::take;
+
+/// A leaf as the index above it knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Leaf {
+    child: Child,
+    /// At or below its keys, and above those of the leaf before.
+    separator: Vec<u8>,
+    /// Above its keys; none of the last leaf.
+    fence: Option<Vec<u8>>,
+}
+
+impl Leaf {
+    pub(crate) fn separator(&self) -> &[u8] {
+        &self.separator
+    }
+
+    pub(crate) fn fence(&self) -> Option<&[u8]> {
+        self.fence.as_deref()
+    }
+
+    /// Returns whether it has deletes.
+    pub(crate) fn has_deletes(&self) -> bool {
+        self.child.sums.tombstones > 0
+    }
+
+    /// Returns whether it lies behind another on the device, or begins an extent.
+    pub(crate) fn follows(&self, before: &Leaf) -> bool {
+        let (here, there) = (&self.child.pointer, &before.child.pointer);
+        let is_next = there.offset + there.read_len() as u64 == here.offset;
+        here.tier == there.tier && (is_next || here.offset.is_multiple_of(UNIT))
+    }
+}
+
+impl Run {
+    /// Returns whether its index knows all that a run needs to know of a leaf: one record of each
+    /// key, none of which expires or is folded, whose values are in the leaf.
+    pub(crate) fn is_adoptable(&self) -> bool {
+        let summary = self.summary();
+        summary.keys == summary.records
+            && (summary.merges, summary.separate, summary.earliest_expiry_ms) == (0, 0, 0)
+            && self.base() == 0
+            && self.range_deletes().is_empty()
+    }
+
+    /// Returns whether a leaf can be taken over: it was closed because it was full, as far as its
+    /// records tell, and it is one node.
+    pub(crate) fn is_full(&self, leaf: &Leaf) -> bool {
+        let (summary, sums) = (self.summary(), leaf.child.sums);
+        let mean = summary.records / summary.leaves.max(1);
+        leaf.fence.is_some()
+            && !leaf.child.begun
+            && 4 * sums.records >= 3 * mean
+            && sums.bytes == leaf.child.pointer.read_len() as u64
+    }
+}
+
+/// The leaves of a run in order, none of which is read.
+pub(crate) struct Leaves {
+    path: Option<Path>,
+    cache: Cache,
+    purpose: Purpose,
+}
+
+impl Leaves {
+    pub(crate) fn new(run: &Run, store: &Store, purpose: Purpose) -> Result<Leaves> {
+        let cache = store.cache().clone();
+        let guard = cache.epochs().pin();
+        let path = Path::seek(run, Target::Start, &cache, &guard, purpose)?;
+        drop(guard);
+        Ok(Leaves { path, cache, purpose })
+    }
+
+    /// Returns the next leaf; none behind the last.
+    pub(crate) fn next(&mut self) -> Result<Option<Leaf>> {
+        let Some(path) = &mut self.path else {
+            return Ok(None);
+        };
+        let (child, separator) = (path.child()?, path.separator()?);
+        let guard = self.cache.epochs().pin();
+        let fence = match path.next(&self.cache, &guard, self.purpose)? {
+            true => Some(path.separator()?),
+            false => None,
+        };
+        if fence.is_none() {
+            self.path = None;
+        }
+        Ok(Some(Leaf {
+            child,
+            separator,
+            fence,
+        }))
+    }
+}
+
+impl Builder {
+    /// Takes over a leaf of a run that [`Builder::inherit_from`] has named, as it is. Its keys lie
+    /// behind all that were taken so far, and before all that follow.
+    ///
+    /// # Errors
+    /// As [`Builder::push`].
+    pub(crate) fn adopt(&mut self, leaf: &Leaf, of: &Run) -> Result<()> {
+        let fence = leaf.fence.as_ref().expect("the last leaf of a run is copied");
+        assert!(
+            self.summary.records == 0 || self.last_key < leaf.separator,
+            "a leaf that is taken over follows what is there (R1)"
+        );
+        self.end_leaf()?;
+        let (all, sums) = (of.summary(), leaf.child.sums);
+        if self.summary.records == 0 {
+            self.first_key.clone_from(&leaf.separator);
+        }
+        note_sequence(&mut self.summary, all.lowest_sequence, all.highest_sequence);
+        let summary = &mut self.summary;
+        summary.records += sums.records;
+        summary.keys += sums.records;
+        summary.tombstones += sums.tombstones;
+        summary.leaves += 1;
+        // An estimate: a leaf's share of all values is its share of all records.
+        let share = u128::from(all.value_bytes) * u128::from(sums.records) / u128::from(all.records.max(1));
+        summary.value_bytes += share as u64;
+        self.adopted += sums.records;
+        let live = leaf.child.pointer.read_len() as u64;
+        self.value_spans
+            .add(&leaf.child.pointer, &leaf.separator, fence, live);
+        self.add_child(&leaf.separator, &leaf.child);
+        self.last_key.clone_from(&leaf.separator);
+        self.fence = Some(fence.clone());
+        Ok(())
+    }
+
+    /// Returns the last key that was taken; below a leaf that was taken over, its bound.
+    pub(crate) fn last_key(&self) -> Option<&[u8]> {
+        (self.summary.records > 0).then_some(&self.last_key)
+    }
+
+    /// Writes the leaf that is being filled, and all before it.
+    fn end_leaf(&mut self) -> Result<()> {
+        if self.leaf.records() > 0 {
+            self.close_leaf(false);
+            self.leaf.restart(false);
+        }
+        self.close_values()?;
+        let last = take(&mut self.last_key);
+        let written = self.write_closed(Some(&last));
+        self.last_key = last;
+        written?;
+        assert!(self.closed.is_empty(), "every leaf before is written");
+        Ok(())
+    }
+}

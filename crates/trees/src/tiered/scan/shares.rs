@@ -1,0 +1,28 @@
+//! Which runs count for one leaf of the trunk.
+
+use crate::scanning::Share;
+use crate::tiered::trunk::{Node, Version};
+use alluvium_dictionary::range::KeyRange;
+
+/// The runs that count for a leaf, newest first.
+pub(super) fn shares(version: &Version, leaf: &Node, range: &KeyRange) -> Vec<Share> {
+    let mut shares = Vec::new();
+    let mut node: &Node = &version.root;
+    loop {
+        let pivot = node.pivot_for(&leaf.range.low);
+        let shared_by = node.pivots[pivot].child.as_deref().map_or(1, Node::leaves);
+        for layer in node.stack(pivot).rev() {
+            let records = layer.weight.records as f64 / shared_by as f64 / layer.part.group.runs.len() as f64;
+            let within = layer.part.within(range);
+            for (_, run) in layer.part.group.runs().rev() {
+                if within.overlaps(run.low(), run.high()) {
+                    shares.push((run.clone(), within.clone(), records));
+                }
+            }
+        }
+        match node.pivots[pivot].child.as_deref() {
+            Some(child) => node = child,
+            None => return shares,
+        }
+    }
+}

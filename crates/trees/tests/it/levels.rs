@@ -1,0 +1,671 @@
+//! Levels of runs, under every policy: random operations of users and of the background, compared
+//! with the reference.
+
+use crate::history::History;
+use crate::schema::schema_with;
+use crate::stack::Stack;
+use alluvium_base::message::LAST;
+use alluvium_base::{Kind, Message, Sequence};
+use alluvium_device::Directory;
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_dictionary::contract::{
+    Dictionary, Incorporate, Ingest, Lookup, Ordered, Progress, Reader, Scan, Step,
+};
+use alluvium_dictionary::findings::Depth;
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::horizon::Horizon;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::lookup;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::memtables::Memtables;
+use alluvium_dictionary::merge::{Append, Direction};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::share::Share;
+use alluvium_storage::extents::{Class, ExtentOptions, ReclaimLimit, UNIT};
+use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::{Codec, Result};
+use alluvium_trees::levels::{Levels, LevelsOptions, Stitching};
+use alluvium_trees::map::Home;
+use std::sync::Arc;
+
+const KEYS: u32 = 1500;
+const UNIT_BYTES: u64 = 16 << 10;
+/// Merges that go on at once.
+const WORKERS: usize = 4;
+
+fn store_options() -> StoreOptions {
+    StoreOptions {
+        id: 0xa11,
+        cache_bytes: 1 << 20,
+        extents: ExtentOptions {
+            min_reserve: UNIT,
+            max_reserve: 4 * UNIT,
+            min_map_deltas: 4 << 10,
+            ..ExtentOptions::default()
+        },
+        ..StoreOptions::default()
+    }
+}
+
+/// A structure with a memtable above it.
+struct World {
+    directory: Arc<dyn Directory>,
+    home: Home,
+    options: LevelsOptions,
+    // What is under way goes before the structure.
+    steps: Vec<Box<dyn Step>>,
+    sealed: Option<(Arc<Memtable>, Sequence, Sequence, Box<dyn Incorporate>)>,
+    levels: Levels,
+    memtable: Arc<Memtable>,
+    base: Sequence,
+    stack: Arc<Stack>,
+    history: History,
+    random: fastrand::Rng,
+    sequence: Sequence,
+    durable: Sequence,
+    snapshots: Vec<Sequence>,
+    now_ms: u64,
+    /// Merges that came to their end.
+    merges: u64,
+    /// Only puts of short values and deletes are written, in bursts of neighbouring keys.
+    is_plain: bool,
+}
+
+fn home(store: Store) -> Home {
+    Home {
+        store: Arc::new(store),
+        schema: schema_with(0, Codec::None, Some(200)),
+        horizon: Arc::new(Horizon::default()),
+    }
+}
+
+impl World {
+    fn new(policy: &str, seed: u64) -> World {
+        World::stitching(policy, Stitching::default(), seed)
+    }
+
+    fn stitching(policy: &str, stitching: Stitching, seed: u64) -> World {
+        let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
+        let home = home(Store::create(Arc::clone(&directory), &store_options(), b"").unwrap());
+        let options = LevelsOptions {
+            policy: policy.parse().unwrap(),
+            unit_bytes: UNIT_BYTES,
+            fingerprint_bits: 24,
+            stitching,
+        };
+        let world = World {
+            directory,
+            levels: Levels::create(home.clone(), options.clone(), 0).unwrap(),
+            home,
+            options,
+            steps: Vec::new(),
+            sealed: None,
+            memtable: Arc::new(Memtable::new(256 << 10)),
+            base: 0,
+            stack: Arc::default(),
+            history: History::default(),
+            random: fastrand::Rng::with_seed(seed),
+            sequence: 0,
+            durable: 0,
+            snapshots: Vec::new(),
+            now_ms: 1000,
+            merges: 0,
+            is_plain: stitching.is_on(),
+        };
+        world.restack();
+        world
+    }
+
+    fn restack(&self) {
+        let sealed = self.sealed.iter().map(|(memtable, base, ..)| (memtable, *base));
+        self.stack
+            .set(std::iter::once((&self.memtable, self.base)).chain(sealed));
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        format!("{:05}", self.random.u32(..KEYS)).into_bytes()
+    }
+
+    fn write(&mut self) -> Result<()> {
+        self.sequence += 1;
+        let at = self.sequence;
+        if self.is_plain {
+            return self.write_plain(at);
+        }
+        let key = self.key();
+        let len = if self.random.u32(..30) == 0 { 1000 } else { 60 };
+        let operand = vec![self.random.u8(..); self.random.usize(..len)];
+        let (kind, expires_ms, operand) = match self.random.u32(..1000) {
+            0..3 => {
+                let other = self.key();
+                let (start, end) = if key < other { (key, other) } else { (other, key) };
+                self.memtable.delete_range(&start, &end, at).unwrap();
+                self.history.delete_range(&start, &end, at);
+                return Ok(());
+            }
+            3..150 => (Kind::Delete, 0, Vec::new()),
+            150..300 => (Kind::Merge, 0, operand[..operand.len().min(3)].to_vec()),
+            300..320 => (Kind::Put, self.now_ms + self.random.u64(..200), operand),
+            _ => (Kind::Put, 0, operand),
+        };
+        let message = Message {
+            sequence: at,
+            kind,
+            expires_ms,
+            operand: &operand,
+        };
+        self.memtable.insert(&key, message).unwrap();
+        self.history.add(&key, at, kind, expires_ms, &operand);
+        if self.memtable.bytes() as u64 > UNIT_BYTES + (64 << 10) {
+            self.seal()?;
+        }
+        Ok(())
+    }
+
+    /// A put or, seldom, a delete of a key beside those of the last writes.
+    fn write_plain(&mut self, at: Sequence) -> Result<()> {
+        let burst = at / 300;
+        let number = (burst * 7919 % 50) * 400 + self.random.u64(..400);
+        let key = format!("{number:05}").into_bytes();
+        let value = [self.random.u8(..); 100];
+        let message = match self.random.u8(..40) {
+            0 => Message::delete(at),
+            _ => Message::put(at, &value),
+        };
+        self.memtable.insert(&key, message).unwrap();
+        self.history.add(&key, at, message.kind, 0, message.operand);
+        if self.memtable.bytes() as u64 > 2 * UNIT_BYTES + (64 << 10) {
+            self.seal()?;
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self) -> Result<()> {
+        while self.sealed.is_some() {
+            self.poll_incorporation()?;
+        }
+        if self.sequence > self.levels.cut() {
+            let sealed = std::mem::replace(&mut self.memtable, Arc::new(Memtable::new(256 << 10)));
+            let base = std::mem::replace(&mut self.base, self.sequence);
+            self.raise_horizon();
+            let share = Share::whole(Arc::clone(&sealed), self.sequence);
+            let taking = self.levels.incorporate(share, Class::Normal)?;
+            self.sealed = Some((sealed, base, self.sequence, taking));
+        }
+        self.restack();
+        Ok(())
+    }
+
+    fn poll_incorporation(&mut self) -> Result<()> {
+        let slice = self.random.usize(1..200);
+        let Some((_, _, cut, taking)) = &mut self.sealed else {
+            return Ok(());
+        };
+        if taking.poll(slice)? == Progress::Done {
+            taking.publish()?;
+            assert_eq!(self.levels.cut(), *cut);
+            self.sealed = None;
+            // The list may go on naming what is in the structure: readers know.
+            if self.random.bool() {
+                self.restack();
+            }
+        }
+        Ok(())
+    }
+
+    fn raise_horizon(&self) {
+        let mut snapshots = self.snapshots.clone();
+        snapshots.sort_unstable();
+        self.home.horizon.raise_past(snapshots, self.sequence);
+        self.home.horizon.tick(self.now_ms);
+    }
+
+    fn poll_step(&mut self) -> Result<()> {
+        self.raise_horizon();
+        if self.steps.len() < WORKERS
+            && let Some(step) = self.levels.next_step()?
+        {
+            self.steps.push(step);
+        }
+        if !self.steps.is_empty() {
+            let (worker, slice) = (self.random.usize(..self.steps.len()), self.random.usize(1..400));
+            if self.steps[worker].poll(slice)? == Progress::Done {
+                drop(self.steps.swap_remove(worker));
+                self.merges += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        while self.sealed.is_some() {
+            self.poll_incorporation()?;
+        }
+        for turn in 0.. {
+            assert!(
+                turn < 100_000,
+                "there is always something to do: {:?}",
+                self.levels
+            );
+            if self.levels.load().steps == 0 {
+                assert!(self.steps.is_empty() && self.levels.next_step()?.is_none());
+                return Ok(());
+            }
+            self.poll_step()?;
+        }
+        Ok(())
+    }
+
+    fn ingest(&mut self) -> Result<()> {
+        self.seal()?;
+        while self.sealed.is_some() {
+            self.poll_incorporation()?;
+        }
+        let mut ingest: Box<dyn Ingest> = self.levels.ingest(Class::Normal)?;
+        let mut own = History::default();
+        for layer in 1..=self.random.u64(1..4) {
+            if self.random.u8(..4) == 0 {
+                let (one, other) = (self.key(), self.key());
+                let (start, end) = if one < other { (one, other) } else { (other, one) };
+                ingest.delete_range(&start, &end);
+                own.delete_range(&start, &end, layer);
+            } else {
+                let from = self.random.u32(..KEYS);
+                for number in (from..KEYS).step_by(1 + self.random.usize(..20)) {
+                    let (key, value) = (format!("{number:05}"), [self.random.u8(..); 40]);
+                    ingest.push(key.as_bytes(), Message::put(0, &value))?;
+                    own.add(key.as_bytes(), layer, Kind::Put, 0, &value);
+                }
+            }
+            ingest.end_layer()?;
+        }
+        let layers = ingest.layers();
+        ingest.attach(self.sequence + 1)?;
+        self.history.append(own, self.sequence);
+        self.sequence += layers;
+        self.base = self.sequence;
+        self.restack();
+        Ok(())
+    }
+
+    fn get(&mut self) -> Result<()> {
+        let keys: Vec<Vec<u8>> = (0..4).map(|_| self.key()).collect();
+        let at = self.snapshots.first().copied().filter(|_| self.random.bool());
+        let at = at.unwrap_or(LAST);
+        let hashed: Vec<Key<'_>> = keys.iter().map(|key| Key::new(key)).collect();
+        let mut gathers: Vec<Gather<'_>> = keys
+            .iter()
+            .map(|_| Gather::new(at, self.now_ms, Some(&Append)))
+            .collect();
+        let list = self.stack.newest_first();
+        let reader = self.levels.reader();
+        for entry in list.iter().filter(|entry| entry.base >= reader.cut()) {
+            for (&key, gather) in hashed.iter().zip(&mut gathers) {
+                gather.memtable(&entry.memtable, key);
+            }
+        }
+        if self.random.bool() {
+            lookup::batch::gather_many(&reader, &hashed, &mut gathers)?;
+        } else {
+            for (&key, gather) in hashed.iter().zip(&mut gathers) {
+                lookup::gather(&reader, key, gather)?;
+            }
+        }
+        for (key, gather) in keys.iter().zip(gathers) {
+            let expected = self.history.read(key, at, self.now_ms);
+            assert_eq!(
+                gather.finish(),
+                expected,
+                "{:?} at {at}",
+                key.escape_ascii().to_string()
+            );
+        }
+        Ok(())
+    }
+
+    fn compare_scans(&mut self) -> Result<()> {
+        for at in self.snapshots.clone().into_iter().chain([self.sequence]) {
+            let mut expected = self.history.scan(at, self.now_ms);
+            let (one, other) = (self.key(), self.key());
+            let range = if self.random.bool() {
+                KeyRange::everything()
+            } else {
+                KeyRange::new(&one, Some(&other))
+            };
+            expected.retain(|(key, _)| range.contains(key));
+            for direction in [Direction::Forward, Direction::Backward] {
+                let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&self.stack);
+                let mut scan = self.levels.scan(stack, range.clone(), direction, at, self.now_ms);
+                let mut found = Vec::new();
+                // What goes on meanwhile does not show.
+                while let Some((key, value)) = scan.next()? {
+                    found.push((key.to_vec(), value.to_vec()));
+                    if found.len() % 100 == 99 {
+                        self.poll_step()?;
+                    }
+                }
+                if direction == Direction::Backward {
+                    found.reverse();
+                }
+                assert!(found == expected, "a scan at {at} of {range:?}, {direction:?}");
+                scan.seek(&one);
+                let after = |(key, _): &&(Vec<u8>, Vec<u8>)| match direction {
+                    Direction::Forward => *key >= one,
+                    Direction::Backward => *key <= one,
+                };
+                let mut after: Vec<_> = expected.iter().filter(after).collect();
+                if direction == Direction::Backward {
+                    after.reverse();
+                }
+                let found = scan.next()?.map(|(key, value)| (key.to_vec(), value.to_vec()));
+                assert_eq!(found.as_ref(), after.first().copied());
+            }
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        let store = Arc::clone(&self.home.store);
+        self.levels.prepare()?;
+        let cut = self.levels.stand()?;
+        let begun = store.begin_checkpoint()?;
+        let (root, at) = (cut.root.clone(), cut.at);
+        drop(cut);
+        begun.finish(&root, at)?;
+        self.durable = at;
+        Ok(())
+    }
+
+    fn toggle_snapshot(&mut self) {
+        if self.snapshots.len() < 3 && self.random.bool() {
+            self.snapshots.push(self.levels.cut());
+            self.snapshots.sort_unstable();
+        } else if !self.snapshots.is_empty() {
+            let index = self.random.usize(..self.snapshots.len());
+            self.snapshots.remove(index);
+        }
+        self.now_ms += self.random.u64(..20);
+    }
+
+    fn check(&self, depth: Depth) -> Result<()> {
+        let payload = self.home.store.superblock().payload;
+        let durable = Some(&payload[..]).filter(|payload| !payload.is_empty());
+        let steps: Vec<&dyn Step> = self.steps.iter().map(|step| &**step).collect();
+        let examined = self.levels.examine(depth, &steps, durable, &mut |_| Ok(()))?;
+        let mut found = self.home.store.check(examined.reachable.into_iter())?;
+        found.extend(examined.findings.into_sentences());
+        assert_eq!(found, Vec::<String>::new(), "{:?}", self.levels);
+        Ok(())
+    }
+
+    /// The store is closed and opened: what was not checkpointed is gone.
+    fn reopen(self) -> Result<World> {
+        let World {
+            directory,
+            home: old,
+            options,
+            steps,
+            sealed,
+            levels,
+            mut history,
+            mut snapshots,
+            durable,
+            ..
+        } = self;
+        drop((steps, sealed, levels, old));
+        let store = Store::open(Arc::clone(&directory), &store_options())?.replay(&mut |_| Ok(()))?;
+        let home = home(store);
+        let saved = home.store.superblock();
+        let levels = match saved.payload.is_empty() {
+            true => Levels::create(home.clone(), options.clone(), 0)?,
+            // The policy is in the root.
+            false => {
+                let other = options.clone().with_policy("never".parse()?);
+                Levels::open(home.clone(), &other, &saved.payload, saved.cut)?
+            }
+        };
+        assert_eq!(levels.options(), &options);
+        assert_eq!(levels.cut(), durable);
+        history.cut(durable);
+        snapshots.retain(|at| *at <= durable);
+        let world = World {
+            directory,
+            home,
+            options,
+            steps: Vec::new(),
+            sealed: None,
+            levels,
+            memtable: Arc::new(Memtable::new(256 << 10)),
+            base: durable,
+            stack: Arc::default(),
+            history,
+            random: self.random,
+            sequence: durable,
+            durable,
+            snapshots,
+            now_ms: self.now_ms,
+            merges: self.merges,
+            is_plain: self.is_plain,
+        };
+        world.restack();
+        Ok(world)
+    }
+}
+
+/// Runs one seed; how many merges there were.
+fn run(policy: &str, seed: u64, operations: u64) -> World {
+    run_in(World::new(policy, seed), policy, seed, operations)
+}
+
+fn run_in(mut world: World, policy: &str, seed: u64, operations: u64) -> World {
+    for operation in 0..operations {
+        let draw = world.random.u32(..1000);
+        let done = match draw {
+            0..780 => world.write(),
+            780..850 => world.poll_incorporation(),
+            850..930 => world.poll_step(),
+            930..975 => world.get(),
+            975..978 => world.ingest(),
+            978..984 => world.compare_scans(),
+            984..988 => {
+                world.toggle_snapshot();
+                Ok(())
+            }
+            988..991 => world.checkpoint(),
+            991 => world.home.store.reclaim(ReclaimLimit::default()).map(drop),
+            992 => world.levels.compact_part(b""),
+            993 => {
+                world.steps.pop();
+                Ok(())
+            }
+            994 => {
+                world = world.reopen().unwrap();
+                Ok(())
+            }
+            995 => world.seal(),
+            996 if operation % 5 == 0 => world.check(Depth::Everything),
+            _ => world.check(Depth::Trunk),
+        };
+        done.unwrap_or_else(|error| panic!("{policy}, seed {seed}, operation {operation} ({draw}): {error}"));
+    }
+    world.seal().unwrap();
+    world.settle().unwrap();
+    world.compare_scans().unwrap();
+    world.check(Depth::Everything).unwrap();
+    world
+}
+
+const POLICIES: [&str; 5] = ["samt,k=4", "samt,k=2", "cola,r=3", "leveled,r=4", "never"];
+
+#[test]
+fn levels_say_what_was_written_under_every_policy() {
+    for (seed, policy) in (1..).zip(POLICIES) {
+        let world = run(policy, seed, 6000);
+        assert!(
+            world.merges > 3 || policy == "never",
+            "{policy}: {} merges",
+            world.merges
+        );
+    }
+}
+
+#[test]
+fn all_of_it_becomes_one_run_when_a_user_wants_it_and_nothing_is_left_of_deletes() {
+    for policy in ["samt,k=4", "cola,r=3", "leveled,r=4", "never"] {
+        let mut world = World::new(policy, 7);
+        for _ in 0..2500 {
+            world.write().unwrap();
+        }
+        world.seal().unwrap();
+        world.settle().unwrap();
+        world.levels.compact_part(b"").unwrap();
+        assert!(world.levels.load().steps > 0);
+        world.settle().unwrap();
+        assert_eq!(world.levels.runs().iter().sum::<usize>(), 1, "{policy}");
+        world.compare_scans().unwrap();
+        world.check(Depth::Everything).unwrap();
+        let live = world.history.scan(LAST, world.now_ms).len() as u64;
+        let len = world.levels.approximate_len(&KeyRange::everything()).unwrap();
+        assert_eq!(len, live, "{policy}: one record for each key that has a value");
+        let all = KeyRange::everything();
+        assert!(world.levels.size_on_disk(&all).unwrap() > live * 5);
+        // Everything is deleted: nothing is left.
+        world.sequence += 1;
+        world.memtable.delete_range(b"", b"9", world.sequence).unwrap();
+        world.history.delete_range(b"", b"9", world.sequence);
+        world.seal().unwrap();
+        world.settle().unwrap();
+        world.levels.compact_part(b"").unwrap();
+        world.settle().unwrap();
+        assert_eq!(world.levels.runs().iter().sum::<usize>(), 0, "{policy}");
+        world.check(Depth::Everything).unwrap();
+        world.compare_scans().unwrap();
+    }
+}
+
+fn stitching(threshold: u32) -> Stitching {
+    Stitching {
+        threshold,
+        ..Stitching::default()
+    }
+}
+
+#[test]
+fn what_is_stitched_reads_like_what_is_copied() {
+    for (seed, threshold) in (11..).zip([0, 1, 3]) {
+        for policy in ["samt,k=4", "cola,r=3", "leveled,r=4"] {
+            let world = World::stitching(policy, stitching(threshold), seed);
+            let world = run_in(world, policy, seed, 8000);
+            assert!(world.merges > 3, "{policy}: {} merges", world.merges);
+            let stitched = world.levels.stitched();
+            assert!(
+                threshold > 1 || stitched > 0,
+                "{policy} at {threshold}: none of {} merges",
+                world.merges
+            );
+        }
+    }
+}
+
+/// Writes the same into a structure; the world, when all that is due was done.
+fn written(stitching: Stitching) -> World {
+    let mut world = World::stitching("samt,k=4", stitching, 5);
+    world.is_plain = true;
+    for _ in 0..9000 {
+        world.write().unwrap();
+        if world.random.u8(..50) == 0 {
+            world.poll_incorporation().unwrap();
+            world.poll_step().unwrap();
+        }
+    }
+    world.seal().unwrap();
+    world.settle().unwrap();
+    world
+}
+
+#[test]
+fn a_threshold_beyond_all_runs_gives_the_bytes_of_copying_everything() {
+    let root = |stitching| {
+        let world = written(stitching);
+        assert_eq!(world.levels.stitched(), 0);
+        world.check(Depth::Everything).unwrap();
+        let cut = world.levels.stand().unwrap();
+        cut.root.clone()
+    };
+    // The root has the checksum of each footer, and a footer those of all below it.
+    assert_eq!(root(stitching(u32::MAX - 1)), root(Stitching::default()));
+    let stitched = written(stitching(0));
+    assert!(stitched.levels.stitched() > 0, "otherwise the test says nothing");
+    let root_of_stitched = stitched.levels.stand().unwrap().root.clone();
+    assert_ne!(root_of_stitched, root(Stitching::default()));
+}
+
+#[test]
+fn leaves_that_are_taken_over_are_never_read_and_their_space_is_free_once_nothing_needs_it() {
+    let mut read = Vec::new();
+    for threshold in [0, u32::MAX] {
+        let mut world = World::stitching("samt,k=4", stitching(threshold), 3);
+        let mut written = 0;
+        for run in 0..5u64 {
+            for number in 0..2000u64 {
+                world.sequence += 1;
+                let key = format!("{:08}", run * 2000 + number);
+                let message = Message::put(world.sequence, &[7; 100]);
+                world.memtable.insert(key.as_bytes(), message).unwrap();
+                world
+                    .history
+                    .add(key.as_bytes(), world.sequence, Kind::Put, 0, &[7; 100]);
+                written += 100;
+                if world.memtable.bytes() > 240 << 10 {
+                    world.seal().unwrap();
+                }
+            }
+            world.seal().unwrap();
+        }
+        while world.sealed.is_some() {
+            world.poll_incorporation().unwrap();
+        }
+        world.checkpoint().unwrap();
+        let mut world = world.reopen().unwrap();
+        let counters = || {
+            let counters = world.directory.counters().snapshot();
+            counters.of(alluvium_base::Purpose::Compact).read_bytes
+        };
+        let before = counters();
+        while let Some(mut step) = world.levels.next_step().unwrap() {
+            while step.poll(1000).unwrap() == Progress::More {}
+        }
+        read.push(counters() - before);
+        world.check(Depth::Everything).unwrap();
+        if threshold == 0 {
+            assert!(world.levels.stitched() > 200, "{}", world.levels.stitched());
+            assert!(read[0] < written / 8, "{} bytes read of {written}", read[0]);
+        }
+        world.compare_scans().unwrap();
+        for _ in 0..50 {
+            world.get().unwrap();
+        }
+        // Everything is deleted: no extent of any run is left.
+        world.sequence += 1;
+        world.memtable.delete_range(b"", b"a", world.sequence).unwrap();
+        world.history.delete_range(b"", b"a", world.sequence);
+        world.seal().unwrap();
+        world.settle().unwrap();
+        world.levels.compact_part(b"").unwrap();
+        world.settle().unwrap();
+        world.checkpoint().unwrap();
+        world.checkpoint().unwrap();
+        while world
+            .home
+            .store
+            .reclaim(ReclaimLimit::default())
+            .unwrap()
+            .freed_bytes
+            > 0
+        {}
+        world.check(Depth::Everything).unwrap();
+        let usage = world.home.store.usage().0.total();
+        assert!(usage.live_extent_bytes <= 4 * UNIT, "{usage:?}");
+    }
+    assert!(read[1] > 4 * read[0], "copying reads everything: {read:?}");
+}
