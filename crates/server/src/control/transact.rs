@@ -9,9 +9,13 @@ use alluvium::{
     Concurrency, Db, Durability, Isolation, Keyspace, Savepoint, Transaction, TransactionOptions, Value,
 };
 use std::ops::Bound;
+use std::time::Duration;
 
 /// How many savepoints a transaction may have on a connection.
 const MOST_SAVEPOINTS: usize = 1000;
+
+/// How old a transaction may become on a connection: a forgotten one holds versions back.
+const MOST_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// A transaction that was begun. Dropping it rolls it back.
 pub(super) struct Transacting {
@@ -24,6 +28,7 @@ pub(super) struct Transacting {
 impl Transacting {
     pub(super) fn begin(db: &Db, new: NewTransaction) -> Transacting {
         let options = TransactionOptions::new()
+            .timeout(MOST_AGE)
             .isolation(match new.isolation {
                 IsolationLevel::Serializable => Isolation::Serializable,
                 IsolationLevel::Snapshot => Isolation::Snapshot,
