@@ -4,7 +4,7 @@ use super::code::SMALL;
 use super::encode::{BucketKeys, Encoder};
 use super::huffman::lengths;
 use super::key::KeyBits;
-use super::walk::Walk;
+use super::walk::{Bad, Walk};
 use super::*;
 use crate::bits::BitWriter;
 
@@ -245,4 +245,24 @@ fn small_tries_found_at_once_end_where_decoding_them_ends() {
         }
         assert!(found > 5000, "{found}");
     }
+}
+
+#[test]
+fn a_trie_deeper_than_a_key_or_longer_than_its_bucket_is_refused() {
+    let codes = Codes::new(64);
+    // Of 2 keys a zero says that both go the same way.
+    let stream = [0; 64];
+    let walk = |end, key_bits| Walk {
+        codes: &codes,
+        stream: &stream,
+        at: 0,
+        end,
+        block_items: 1,
+        key_bits,
+    };
+    let key = KeyBits::of(&[0xff; 8], 1).1;
+    assert_eq!(walk(400, 64).rank(key, 2, 0), Err(Bad::Depth), "T4");
+    assert_eq!(walk(400, 64).skip(2, 0, 0), Err(Bad::Depth), "T4");
+    assert_eq!(walk(40, 64).rank(key, 2, 0), Err(Bad::Word));
+    assert_eq!(walk(40, 64).skip(2, 0, 0), Err(Bad::Word));
 }

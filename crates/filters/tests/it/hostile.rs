@@ -167,3 +167,34 @@ fn damaged_perfect_hashes_make_nothing_panic_and_are_reported() {
     });
     assert!(opened > 1000, "{opened} were opened");
 }
+
+#[test]
+fn damage_behind_a_right_checksum_is_found_by_the_other_rules() {
+    use trie::{Builder, Codes, Index, Shape, key_of};
+    let codes = Codes::new(64);
+    let mut builder = Builder::new(&codes, Shape::new(8), 9).unwrap();
+    let mut random = fastrand::Rng::with_seed(10);
+    let mut hashes: Vec<u64> = (0..700).map(|_| random.u64(..)).collect();
+    hashes.sort_unstable();
+    hashes
+        .iter()
+        .for_each(|&hash| builder.push(&key_of(hash)).unwrap());
+    let sound = builder.finish();
+    // The bits at which tries begin: one group of 9 buckets, behind its own place.
+    for bucket in 0..9 {
+        for bit in 0..16 {
+            let mut bytes = sound.clone();
+            bytes[40 + 16 + 4 * bucket + bit / 8] ^= 1 << (bit % 8);
+            let end = bytes.len() - 8;
+            let sum = alluvium_base::checksum(&bytes[..end]);
+            bytes[end..].copy_from_slice(&sum.to_le_bytes());
+            let violations = Index::open(&codes, 8, &bytes).unwrap().check();
+            assert!(!violations.is_empty(), "bucket {bucket}, bit {bit}");
+            assert!(
+                !violations
+                    .iter()
+                    .any(|violation| violation.what.contains("checksum"))
+            );
+        }
+    }
+}
