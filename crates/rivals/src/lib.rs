@@ -7,8 +7,8 @@
 //! *Does not know*: workloads, accounting.
 //!
 //! *Read in this order*: this file; then any; `transactions/`, and `transactions.rs` of RocksDB,
-//! are those of the engines that have transactions. `c.rs` and `failure.rs` are what those with a C API
-//! share.
+//! are those of the engines that have transactions. `c.rs` and `failure.rs` are what those with a
+//! C API share.
 //!
 //! Invariants:
 //!

@@ -5,6 +5,7 @@
 mod access;
 mod basics;
 mod bench;
+mod bench_transactions;
 mod bulk;
 mod consent;
 mod errors;

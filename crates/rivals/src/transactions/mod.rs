@@ -25,7 +25,7 @@ pub(crate) mod sqlite;
 #[cfg(any(feature = "fjall", feature = "redb", feature = "sqlite"))]
 const CACHE_PERCENT: u64 = 50;
 
-#[cfg(any(feature = "fjall", feature = "redb", feature = "sqlite"))]
+#[cfg(any(feature = "fjall", feature = "redb"))]
 const MIB: u64 = 1 << 20;
 
 /// Returns settings as they are reported.
