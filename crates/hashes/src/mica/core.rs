@@ -9,6 +9,11 @@ use super::mode::Mode;
 use super::stats::Tally;
 use super::sync::spin;
 
+pub(super) mod sealed {
+    /// Only the tables of this module are tables: a handle relies on that its table is no other's.
+    pub trait Sealed {}
+}
+
 /// An item that was found.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
@@ -22,7 +27,7 @@ pub struct Found {
 
 /// A table of either kind: [`super::Lossy`] or [`super::Lossless`]. Its methods are reached
 /// through the handles that know who may call them.
-pub trait Core: Sized {
+pub trait Core: Sized + sealed::Sealed {
     /// Who may read and write.
     type Mode: Mode;
 

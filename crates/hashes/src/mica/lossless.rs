@@ -207,6 +207,8 @@ impl<M: Mode> Lossless<M> {
     }
 }
 
+impl<M> super::core::sealed::Sealed for Lossless<M> {}
+
 impl<M: Mode> Core for Lossless<M> {
     type Mode = M;
 

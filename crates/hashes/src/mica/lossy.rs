@@ -311,6 +311,8 @@ impl<M: Mode> Lossy<M> {
     }
 }
 
+impl<M> super::core::sealed::Sealed for Lossy<M> {}
+
 impl<M: Mode> Core for Lossy<M> {
     type Mode = M;
 

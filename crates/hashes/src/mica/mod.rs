@@ -1,21 +1,39 @@
-//! Hash tables in memory, after MICA.
+//! Hash tables in memory, after MICA (Lim 2015, chapter 5; Lim et al., NSDI 2014).
 //!
-//! *Knows*: partitions of items by slices of a hash; a circular log with a lossy index; who may
-//! read and write at once.
+//! A key's hash tells its partition, its bucket there and its tag. A bucket of two lines leads to
+//! the item: so a lookup waits for memory twice, and in a burst not even that (`pipeline.rs`).
 //!
-//! *Does not know*: clocks, threads; what a value means.
+//! ```text
+//!   mode      Erew · Crew · Crcw            who reads and writes
+//!   kind      Lossy                         Lossless
+//!   items     circular log                  segregated fits
+//!   index     buckets that forget           chains of buckets
+//!   full      evicts (policy.rs)            is an error
+//! ```
 //!
-//! *Read in this order*: [`mode`], `item.rs`, `bucket.rs`, `log.rs`, `memory.rs`.
+//! *Knows*: how items lie in memory and are found, what a cache evicts, how readers meet writers.
+//!
+//! *Does not know*: clocks (time is a parameter), threads (handles say which may do what), what a
+//! value means.
+//!
+//! *Read in this order*: [`Cache`] and `handle.rs`, the ways in; `bucket.rs`, `item.rs`; `log.rs`,
+//! `lossy.rs`, `policy.rs`, `evict.rs`, `sweep.rs`; `heap.rs`, `chain.rs`, `lossless.rs`; `core.rs`
+//! for readers beside writers, `model_check.rs` for what is checked of that; `memory.rs`, which has
+//! all that is `unsafe` but one line.
 //!
 //! Invariants:
 //!
-//! - **M1** Partition, bucket and tag of a key come from slices of its hash that do not
-//!   overlap.
-//! - **M2** An entry of the index leads to an item whose key was compared, or the lookup goes
-//!   on.
-//! - **M3** An item is read only if nothing has been written over it: its offset is held.
-//! - **M4** In shared modes, what was read counts only if the bucket's version is even and the
-//!   same, and the offset still held, after the last word was copied.
+//! - **M1** Partition, bucket and tag of a key come from slices of its hash that do not overlap.
+//! - **M2** A lookup compares the whole key of the item that an entry leads to.
+//! - **M3** An item in a log is read only while its offset is held: nothing has been written over
+//!   it. The tail is raised before words are.
+//! - **M4** In shared modes, what was read counts only if, after the last word was copied, the
+//!   bucket's version is even and the same, and the offset still held.
+//! - **M5** No entry outlives a turn of the offsets: sweeps clear it before.
+//! - **M6** Writers of a partition exclude each other; a writer changes a bucket, or an item that
+//!   it leads to, only while the bucket's version is odd.
+//! - **M7** A table in store mode has every key that was set and not deleted, or the set failed and
+//!   changed nothing.
 
 mod bucket;
 mod cache;

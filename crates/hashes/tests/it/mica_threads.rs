@@ -34,7 +34,8 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Reads random keys until `is_over`, and some more. A version never falls, because writers' only rise.
+/// Reads random keys until `is_over`, and some more. A version never falls, because writers' only
+/// rise.
 fn read(seed: u64, is_over: &AtomicBool, mut get: impl FnMut(HashedKey<'_>, &mut Vec<u8>) -> bool) -> u64 {
     let (mut random, mut bytes, mut hits) = (fastrand::Rng::with_seed(seed), Vec::new(), 0);
     let mut newest = vec![0; KEYS as usize];
