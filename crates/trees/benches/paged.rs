@@ -4,8 +4,8 @@
 //! Keys of 8 bytes, values of 100, pages of 16 KiB; keys are drawn with repetition from as many
 //! as there are operations, by Zipf's distribution with exponent 0.99 over scrambled keys, or
 //! uniformly. Words after `--`: `memory` or `file`, `zipf` or `uniform`, `beps`, `no-root` or
-//! `bplus`, `keys=…`, `seconds=…` (at most, for each workload), `threads=…`, `epsilon=…`,
-//! `page=…` (KiB), `directory=…`.
+//! `bplus`, `keys=…`, `seconds=…` (at most, for each workload), `workloads=…`, `threads=…`,
+//! `epsilon=…`, `page=…` (KiB), `directory=…`.
 //!
 //! In a file the trees have a quarter of the data's size as memory, and reads and writes go
 //! past the page cache.
@@ -34,6 +34,8 @@ struct Plan {
     threads: Vec<u64>,
     epsilon: u32,
     page_bytes: usize,
+    /// How many of the workloads run.
+    workloads: usize,
     directory: Option<String>,
     words: Vec<String>,
 }
@@ -58,6 +60,7 @@ impl Plan {
             threads: number("threads").map_or(vec![1, 2], |threads| vec![threads]),
             epsilon: number("epsilon").unwrap_or(60) as u32,
             page_bytes: number("page").unwrap_or(if is_bench { 16 } else { 4 }) as usize * 1024,
+            workloads: number("workloads").unwrap_or(5) as usize,
             directory: directory.map(str::to_owned),
             words,
         }
@@ -219,7 +222,7 @@ fn run(tree: &dyn Tree, plan: &Plan, draw: &Draw, threads: u64, number: usize) -
 /// Runs all workloads on a tree, and prints and returns operations per second.
 fn all(name: &str, tree: &dyn Tree, plan: &Plan, draw: &Draw, threads: u64) -> [f64; 5] {
     let mut speeds = [0.0; 5];
-    for (number, (workload, ..)) in WORKLOADS.iter().enumerate() {
+    for (number, (workload, ..)) in WORKLOADS.iter().enumerate().take(plan.workloads) {
         let before = tree.traffic();
         speeds[number] = run(tree, plan, draw, threads, number);
         let [reads, writes] = tree.traffic();
