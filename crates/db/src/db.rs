@@ -118,7 +118,7 @@ impl Db {
         })
     }
 
-    fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.shared.engine
     }
 
