@@ -52,6 +52,7 @@ fn main() -> std::io::Result<()> {
         ("trunk", trunks()),
         ("manifest", manifests()),
         ("map", maps()),
+        ("levels", levels()),
         ("resp", requests_of_redis()),
         ("memcached", requests_of_memcached()),
         ("control", messages_of_managers()),
@@ -461,6 +462,35 @@ fn maps() -> Vec<Vec<u8>> {
         ),
     ];
     let contents = encode(&keys.into_iter().collect());
+    vec![Root::Here(&contents).encode(), contents]
+}
+
+/// The contents of levels with a run on each of two, and a root that holds them.
+fn levels() -> Vec<Vec<u8>> {
+    use alluvium_trees::levels::Policy;
+    use alluvium_trees::levels::format::{Contents, Root, RunName};
+    let at = |offset| NodePointer {
+        offset,
+        birth: 3,
+        checksum: 7,
+        encoded_len: 4096,
+        tier: 0,
+        pages: 1,
+        codec: Codec::None,
+    };
+    let name = |ages, base, offset| RunName {
+        ages,
+        base,
+        run: at(offset),
+        maplet: at(offset + (1 << 17)),
+    };
+    let contents = Contents {
+        fingerprint_bits: 40,
+        policy: Policy::default(),
+        next_age: 6,
+        levels: vec![vec![name((4, 5), 300, 0)], vec![name((0, 3), 0, 1 << 18)]],
+    };
+    let contents = contents.encode();
     vec![Root::Here(&contents).encode(), contents]
 }
 

@@ -118,7 +118,7 @@ impl Db {
         })
     }
 
-    fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.shared.engine
     }
 
@@ -165,9 +165,10 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::keyspace`], [`Error::OptionsDiffer`], [`Error::NotRegistered`],
-    /// [`Error::BadOption`] for a value threshold above four pages.
+    /// [`Error::BadOption`] for a value threshold above four pages, and for a structure that cannot
+    /// be.
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
-        let definition = self.find_or_create(name, Structure::Tiered, options)?;
+        let definition = self.find_or_create(name, Structure::chosen(options), options)?;
         definition.options.require(name, options)?;
         Ok(self.handle(definition))
     }
@@ -196,6 +197,7 @@ impl Db {
         if let Some(definition) = self.catalog().get(name) {
             return Ok(definition);
         }
+        options.structure.validate()?;
         let most = 4 * self.engine().store.page_size().bytes();
         if let Some(bytes) = options.value_threshold.filter(|&bytes| bytes as usize > most) {
             let why = format!("{bytes} bytes is more than {most}, four pages");
@@ -231,7 +233,7 @@ impl Db {
         );
         // Before the first write to it, so that compactions know how to fold its merges, and where
         // it goes.
-        self.engine().dictionaries.place(id, structure);
+        self.engine().dictionaries.place(&definition)?;
         self.catalog().prepare(&definition);
         self.shared.commit(&commit, Owners::Catalog, None)?;
         self.catalog().add(name, Arc::clone(&definition));

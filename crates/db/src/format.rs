@@ -29,7 +29,7 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  format, 2
+//!      0     1  format: 3 where the structure has options, or 2
 //!      1     4  number: neither the catalog's nor the last
 //!      5     1  kind of the structure that it is in: `structure.rs` lists them
 //!      6     1  codec, as in node pointers
@@ -38,10 +38,14 @@
 //!              the name
 //!              varint: length of the compaction filter's name; 0 for none
 //!              the name
+//!              format 3: varint: length of the structure's options
+//!              the options, as text
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::keyspace_options::KeyspaceOptions;
+use crate::levels_options::{LevelsOptions, Structure};
+use crate::structure::Structure as Kinds;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::{Kind, Sequence};
 use alluvium_dictionary::record::MAX_KEY;
@@ -354,15 +358,21 @@ pub enum CatalogRecord {
 }
 
 const KEYSPACE_FORMAT: u8 = 2;
+/// The same, followed by what the structure is built with.
+const STRUCTURED_FORMAT: u8 = 3;
 const DEFAULT_THRESHOLD: u32 = u32::MAX;
 
 /// A keyspace's record in the catalog.
 pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> Vec<u8> {
     let mut out = Vec::new();
+    let format = match options.structure {
+        Structure::Tiered => KEYSPACE_FORMAT,
+        Structure::Levels(_) => STRUCTURED_FORMAT,
+    };
     let name = |name: &Option<String>| name.clone().unwrap_or_default();
     let (operator, filter) = (name(&options.merge_operator), name(&options.compaction_filter));
     Writer::new(&mut out)
-        .u8(KEYSPACE_FORMAT)
+        .u8(format)
         .u32(id)
         .u8(kind)
         .u8(options.compression.codec().number())
@@ -371,6 +381,12 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
         .bytes(operator.as_bytes())
         .varint(filter.len() as u64)
         .bytes(filter.as_bytes());
+    if let Structure::Levels(levels) = &options.structure {
+        let text = levels.to_string();
+        Writer::new(&mut out)
+            .varint(text.len() as u64)
+            .bytes(text.as_bytes());
+    }
     out
 }
 
@@ -405,8 +421,10 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
         }),
         b'k' => {
             let format = reader.u8().map_err(cut)?;
-            if format != KEYSPACE_FORMAT {
-                return Err(format!("a keyspace in format {format}, not {KEYSPACE_FORMAT}"));
+            if !matches!(format, KEYSPACE_FORMAT | STRUCTURED_FORMAT) {
+                return Err(format!(
+                    "a keyspace in format {format}, where this version knows {KEYSPACE_FORMAT} and {STRUCTURED_FORMAT}: open the store with the version that wrote it, or with a newer one"
+                ));
             }
             let id = reader.u32().map_err(cut)?;
             if id == CATALOG || id == KeyspaceId::MAX {
@@ -422,6 +440,10 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
             };
             let operator = text(part().map_err(cut)?)?;
             let filter = text(part().map_err(cut)?)?;
+            let structure = match format {
+                STRUCTURED_FORMAT => structure_of(kind, &text(part().map_err(cut)?)?)?,
+                _ => Structure::Tiered,
+            };
             Ok(CatalogRecord::Keyspace {
                 name: text(name)?,
                 id,
@@ -431,11 +453,29 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
                     value_threshold: (threshold != DEFAULT_THRESHOLD).then_some(threshold),
                     merge_operator: (!operator.is_empty()).then_some(operator),
                     compaction_filter: (!filter.is_empty()).then_some(filter),
+                    structure,
                 },
             })
         }
         other => Err(format!("a catalog key of kind {other}")),
     }
+}
+
+/// What a structure of a kind is built with. An unknown kind is refused elsewhere.
+fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
+    match Kinds::of(kind) {
+        Some(Kinds::Levels) => {}
+        Some(_) => {
+            return Err(format!(
+                "options \"{text}\" of a structure of kind {kind}, which has none"
+            ));
+        }
+        None => return Ok(Structure::Tiered),
+    }
+    let options = LevelsOptions::parse(text).map_err(|error| {
+        format!("a keyspace in levels with the options \"{text}\" ({error}): open the store with the version that wrote it, or with a newer one")
+    })?;
+    Ok(Structure::Levels(options))
 }
 
 #[cfg(test)]
@@ -520,6 +560,7 @@ mod tests {
             value_threshold: Some(512),
             merge_operator: Some("add".to_owned()),
             compaction_filter: None,
+            structure: Structure::Tiered,
         };
         let value = encode_keyspace(300, 7, &options);
         assert_eq!(value, b"\x02\x2c\x01\0\0\x07\x01\0\x02\0\0\x03add\0");
@@ -544,6 +585,20 @@ mod tests {
         assert_eq!(
             decode_catalog(&next_key(), &encode_next(4)).unwrap(),
             CatalogRecord::Next(4)
+        );
+        let levels = KeyspaceOptions::new().structure(Structure::Levels(LevelsOptions::samt(8)));
+        let value_of_levels = encode_keyspace(300, 2, &levels);
+        let expected = b"\x03\x2c\x01\0\0\x02\0\xff\xff\xff\xff\0\0\x08samt,k=8";
+        assert_eq!(value_of_levels, expected);
+        let decoded = decode_catalog(&key, &value_of_levels).unwrap();
+        assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == levels));
+        let newer = [&expected[..14], b"zamt,k=8".as_slice()].concat();
+        let newer = decode_catalog(&key, &newer).unwrap_err();
+        assert!(newer.contains("or with a newer one"), "{newer}");
+        let others = encode_keyspace(300, 1, &levels);
+        assert!(
+            decode_catalog(&key, &others).is_err(),
+            "the tiered tree has no options"
         );
         assert!(decode_catalog(b"\0", b"").is_err());
         for number in [CATALOG, KeyspaceId::MAX] {

@@ -1,5 +1,6 @@
 //! What a keyspace is created with.
 
+use crate::levels_options::Structure;
 use crate::{Error, Result};
 use alluvium_storage::Codec;
 
@@ -55,6 +56,8 @@ pub struct KeyspaceOptions {
     /// Name of a registered compaction filter. A snapshot that is taken during a compaction may see
     /// values from before and from after the filter.
     pub compaction_filter: Option<String>,
+    /// The structure that it is in.
+    pub structure: Structure,
 }
 
 impl KeyspaceOptions {
@@ -79,6 +82,13 @@ impl KeyspaceOptions {
         self
     }
 
+    /// Sets the structure.
+    #[must_use]
+    pub fn structure(mut self, structure: Structure) -> KeyspaceOptions {
+        self.structure = structure;
+        self
+    }
+
     /// Sets the merge operator, by name.
     #[must_use]
     pub fn merge_operator(mut self, name: &str) -> KeyspaceOptions {
@@ -91,7 +101,9 @@ impl KeyspaceOptions {
         let name = |name: &Option<String>| format!("{name:?}");
         let threshold = |options: &KeyspaceOptions| format!("{:?}", options.value_threshold);
         let compression = |options: &KeyspaceOptions| format!("{:?}", options.compression);
+        let structure = |options: &KeyspaceOptions| options.structure.to_string();
         let all = [
+            ("structure", structure(self), structure(asked)),
             ("compression", compression(self), compression(asked)),
             ("value threshold", threshold(self), threshold(asked)),
             (

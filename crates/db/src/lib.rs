@@ -52,7 +52,7 @@
 //! without threads; `lock_manager/`, `locks/`, `footprint.rs`, `ranges.rs`,
 //! `transaction_options.rs`; [`Options`] (`options.rs`, `scale.rs`, `machine.rs`, [`devices`]);
 //! `catalog.rs`, `manifest/`, `format.rs`, `fault.rs` (mistakes that tests plant), `structure.rs`,
-//! `keyspace_options.rs`. No two modules import each other.
+//! `keyspace_options.rs`, `levels_options.rs`. No two modules import each other.
 //!
 //! Invariants (the engine's are in its header):
 //!
@@ -83,6 +83,7 @@ mod iter;
 pub mod keys;
 mod keyspace;
 mod keyspace_options;
+mod levels_options;
 mod lock_manager;
 mod locks;
 mod machine;
@@ -138,6 +139,7 @@ pub use futures::{Get, MultiGet, Write};
 pub use iter::{Iter, Keys, Values};
 pub use keyspace::{Ingest, Keyspace};
 pub use keyspace_options::{Compression, KeyspaceOptions};
+pub use levels_options::{LevelsOptions, Structure};
 pub use locks::{HeldLocks, LockMode, LockSet, LockTable};
 pub use machine::MIN_MEMORY;
 pub use options::{Durability, OpenMode, Options};

@@ -1,7 +1,8 @@
 //! The kinds of structures that a store may have, by the numbers that stand in the catalog and in
 //! the manifest.
 
-use crate::{Error, Result};
+use crate::keyspace_options::KeyspaceOptions;
+use crate::{Error, Result, levels_options};
 
 /// The number of a dictionary in its store.
 pub(crate) type DictionaryId = u32;
@@ -12,18 +13,21 @@ pub(crate) enum Structure {
     /// The tiered tree. Every store has one: dictionary 0 of its manifest, which also keeps the
     /// catalog.
     Tiered,
+    /// Levels of runs.
+    Levels,
     /// The ordered map in memory. No option chooses it: it proves what a structure must do.
     Map,
 }
 
 impl Structure {
     /// All that this version knows.
-    pub(crate) const ALL: [Structure; 2] = [Structure::Tiered, Structure::Map];
+    pub(crate) const ALL: [Structure; 3] = [Structure::Tiered, Structure::Levels, Structure::Map];
 
     /// The number of its kind.
     pub(crate) fn kind(self) -> u8 {
         match self {
             Structure::Tiered => 1,
+            Structure::Levels => 2,
             Structure::Map => 250,
         }
     }
@@ -33,6 +37,15 @@ impl Structure {
         match self {
             Structure::Tiered => 0,
             Structure::Map => 1,
+            Structure::Levels => 2,
+        }
+    }
+
+    /// The structure that a keyspace with these options is in.
+    pub(crate) fn chosen(options: &KeyspaceOptions) -> Structure {
+        match options.structure {
+            levels_options::Structure::Tiered => Structure::Tiered,
+            levels_options::Structure::Levels(_) => Structure::Levels,
         }
     }
 

@@ -19,6 +19,7 @@ Examples:
   alluvium keyspaces                       # lists them
   alluvium keyspaces create events --compression zstd
   alluvium keyspaces create hits --merge-operator add
+  alluvium keyspaces create trial --structure levels,k=4
   alluvium keyspaces rename events old-events
   alluvium keyspaces drop old-events       # asks first; --yes does not";
 
@@ -76,6 +77,10 @@ pub struct Create {
     /// The operator that folds what is merged: add or append.
     #[arg(long, value_name = "NAME")]
     pub merge_operator: Option<String>,
+    /// The structure: tiered, or levels, with K as in levels,k=4, or with another policy:
+    /// levels,cola,r=3, levels,leveled,r=10, levels,never.
+    #[arg(long, value_name = "NAME", default_value = "tiered")]
+    pub structure: String,
 }
 
 /// Compression as it is typed.
@@ -149,6 +154,7 @@ impl Create {
             compression: self.compression.name().to_owned(),
             value_threshold,
             merge_operator: self.merge_operator.clone(),
+            structure: Some(self.structure.clone()),
         }))?;
         store.close()?;
         Ok(Exit::Done)
@@ -178,6 +184,7 @@ fn list(context: &Context, shown: impl Fn(&str) -> bool) -> Result<Exit> {
             "value_threshold",
             "merge_operator",
             "compaction_filter",
+            "structure",
         ];
         let row = |all: &Value| columns.iter().map(|column| text(&all[column])).collect();
         let rows: Vec<Vec<String>> = all.iter().map(row).collect();

@@ -1,6 +1,8 @@
 //! The dictionaries of an open store: which keyspace is in which, and the manifest that lists them.
 
+use crate::catalog::Definition;
 use crate::format::{self, KeyspaceId};
+use crate::levels_options;
 use crate::manifest::files::Surveyed;
 use crate::manifest::{Entry, Keeper, Manifest};
 use crate::structure::Structure;
@@ -17,6 +19,7 @@ use alluvium_dictionary::share::Share;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::{Checkpoint, Store};
 use alluvium_storage::{Place, Structure as Kind};
+use alluvium_trees::levels::{Levels, LevelsOptions, Policy};
 use alluvium_trees::map::{Home, Map};
 use alluvium_trees::tiered::{Lost, Shape, Tree, TreeOptions};
 use parking_lot::{Mutex, RwLock};
@@ -33,6 +36,10 @@ pub(crate) struct Dictionaries {
     pub(crate) tree: Tree,
     /// Made for the first keyspace in it.
     map: OnceLock<Map>,
+    /// Made for the first keyspace in it.
+    levels: OnceLock<Levels>,
+    /// How levels are built, but for their policy.
+    levels_options: LevelsOptions,
     /// Keyspaces that are not in the tree.
     placed: RwLock<BTreeMap<KeyspaceId, Structure>>,
     /// Held while a memtable becomes part of all dictionaries, one after the other, and while a
@@ -86,6 +93,13 @@ impl How {
             ..TreeOptions::default()
         }
     }
+
+    fn levels(&self) -> LevelsOptions {
+        LevelsOptions {
+            unit_bytes: self.shape.memtable,
+            ..LevelsOptions::default()
+        }
+    }
 }
 
 impl Dictionaries {
@@ -93,7 +107,7 @@ impl Dictionaries {
     pub(super) fn create(store: &Arc<Store>, how: &How) -> Dictionaries {
         let home = how.home(store);
         let tree = Tree::create(Arc::clone(store), how.tree(&home));
-        Dictionaries::assemble(home, tree, Keeper::default())
+        Dictionaries::assemble(home, tree, Keeper::default(), how.levels())
     }
 
     /// Opens the dictionaries that the durable manifest lists, as far as this version knows them:
@@ -105,19 +119,20 @@ impl Dictionaries {
             Some(root) => Tree::open(Arc::clone(store), how.tree(&home), root, cut)?,
             None => Tree::create(Arc::clone(store), how.tree(&home)),
         };
-        Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut, &[])
+        let dictionaries = Dictionaries::assemble(home, tree, keeper, how.levels());
+        dictionaries.with_others(&manifest, cut, &Surveyed::default())
     }
 
     /// As [`Dictionaries::open`], where some are damaged. Says what it did about that.
     pub(super) fn open_salvaged(
         store: &Arc<Store>,
         how: &How,
-        surveyed: Surveyed,
+        mut surveyed: Surveyed,
     ) -> Result<(Dictionaries, Vec<Lost>, Vec<String>)> {
         let (keeper, manifest) = Keeper::open(store)?;
         let (home, cut) = (how.home(store), store.superblock().cut);
         let root = root_of(&manifest, Structure::Tiered)?;
-        let (tree, mut lost, mended) = match (surveyed.tree, root) {
+        let (tree, mut lost, mended) = match (surveyed.tree.take(), root) {
             (Some(salvage), root) => {
                 let root = root.expect("what is salvaged has a root");
                 Tree::open_salvaged(store, how.tree(&home), salvage, root, cut)?
@@ -131,17 +146,19 @@ impl Dictionaries {
                 (tree, Vec::new(), Vec::new())
             }
         };
-        lost.extend(surveyed.map.iter().cloned());
-        let dictionaries =
-            Dictionaries::assemble(home, tree, keeper).with_others(&manifest, cut, &surveyed.map)?;
+        lost.extend(surveyed.map.iter().chain(&surveyed.levels).cloned());
+        let dictionaries = Dictionaries::assemble(home, tree, keeper, how.levels());
+        let dictionaries = dictionaries.with_others(&manifest, cut, &surveyed)?;
         Ok((dictionaries, lost, mended))
     }
 
-    fn assemble(home: Home, tree: Tree, manifest: Keeper) -> Dictionaries {
+    fn assemble(home: Home, tree: Tree, manifest: Keeper, levels: LevelsOptions) -> Dictionaries {
         Dictionaries {
             home,
             tree,
             map: OnceLock::new(),
+            levels: OnceLock::new(),
+            levels_options: levels,
             placed: RwLock::default(),
             publishing: Mutex::default(),
             manifest,
@@ -149,11 +166,20 @@ impl Dictionaries {
         }
     }
 
-    /// The same with what a manifest lists beside the tree. A map of which something is `lost` is
-    /// empty.
-    fn with_others(mut self, manifest: &Manifest, cut: Sequence, lost: &[Lost]) -> Result<Dictionaries> {
+    /// The same with what a manifest lists beside the tree. Of what something is lost, all is.
+    fn with_others(
+        mut self,
+        manifest: &Manifest,
+        cut: Sequence,
+        surveyed: &Surveyed,
+    ) -> Result<Dictionaries> {
+        // Lost levels are made again for the first keyspace that is in them.
+        if let Some(root) = root_of(manifest, Structure::Levels)?.filter(|_| surveyed.levels.is_empty()) {
+            let levels = Levels::open(self.home.clone(), &self.levels_options, root, cut)?;
+            self.levels.set(levels).expect("they were not made before");
+        }
         if let Some(root) = root_of(manifest, Structure::Map)? {
-            let map = match lost.is_empty() {
+            let map = match surveyed.map.is_empty() {
                 true => Map::open(self.home.clone(), root, cut)?,
                 false => Map::create(self.home.clone(), cut),
             };
@@ -227,17 +253,39 @@ impl Dictionaries {
         corrupt(expected, format!("in dictionary {}", listed.dictionary()))
     }
 
-    /// A keyspace is in this structure. It is told before anything can be written to the keyspace.
-    pub(crate) fn place(&self, keyspace: KeyspaceId, structure: Structure) {
+    /// A keyspace is in its structure. It is told before anything can be written to the keyspace.
+    pub(crate) fn place(&self, definition: &Definition) -> Result<()> {
         let _publishing = self.publishing.lock();
-        if structure == Structure::Tiered {
-            self.placed.write().remove(&keyspace);
-            return;
-        }
         // No commit so far is about its keys.
-        self.map
-            .get_or_init(|| Map::create(self.home.clone(), self.tree.cut()));
-        self.placed.write().insert(keyspace, structure);
+        let cut = self.tree.cut();
+        match definition.structure {
+            Structure::Tiered => {
+                self.placed.write().remove(&definition.id);
+                return Ok(());
+            }
+            Structure::Levels => {
+                let policy = policy_of(definition);
+                if self.levels.get().is_none() {
+                    let options = self.levels_options.clone().with_policy(policy.clone());
+                    let made = Levels::create(self.home.clone(), options, cut)?;
+                    self.levels.get_or_init(|| made);
+                }
+                let has = &self.levels().options().policy;
+                if *has != policy {
+                    return Err(Error::OptionsDiffer {
+                        keyspace: definition.name(),
+                        option: "policy of all levels of this store",
+                        has: has.to_string(),
+                        asked: policy.to_string(),
+                    });
+                }
+            }
+            Structure::Map => {
+                self.map.get_or_init(|| Map::create(self.home.clone(), cut));
+            }
+        }
+        self.placed.write().insert(definition.id, definition.structure);
+        Ok(())
     }
 
     /// Forgets where keyspaces were that there are not: no memtable has anything about them.
@@ -248,12 +296,16 @@ impl Dictionaries {
     /// Each of them.
     pub(super) fn all(&self) -> impl Iterator<Item = (Structure, &dyn Dictionary)> {
         let map = self.map.get().map(|map| (Structure::Map, map as &dyn Dictionary));
-        std::iter::once((Structure::Tiered, &self.tree as &dyn Dictionary)).chain(map)
+        let levels = self.levels.get();
+        let levels = levels.map(|levels| (Structure::Levels, levels as &dyn Dictionary));
+        let tree = (Structure::Tiered, &self.tree as &dyn Dictionary);
+        std::iter::once(tree).chain(map).chain(levels)
     }
 
     pub(super) fn of(&self, structure: Structure) -> &dyn Dictionary {
         match structure {
             Structure::Tiered => &self.tree,
+            Structure::Levels => self.levels(),
             Structure::Map => self.map(),
         }
     }
@@ -263,10 +315,32 @@ impl Dictionaries {
         self.map.get().expect("it was made for its first keyspace")
     }
 
+    /// The levels, of which a keyspace is known.
+    pub(crate) fn levels(&self) -> &Levels {
+        self.levels
+            .get()
+            .expect("they were made for their first keyspace")
+    }
+
+    /// Has compactions ask for space of this class.
+    pub(super) fn compact_from(&self, class: Class) {
+        self.tree.compact_from(class);
+        if let Some(levels) = self.levels.get() {
+            levels.compact_from(class);
+        }
+    }
+
+    /// Returns whether a compaction is under way or due.
+    pub(super) fn may_compact(&self) -> bool {
+        let levels = self.levels.get();
+        self.tree.may_compact() || levels.is_some_and(Levels::may_compact)
+    }
+
     /// Every commit up to this one is in all of them.
     pub(crate) fn cut(&self) -> Sequence {
         let tree = self.tree.cut();
-        self.map.get().map_or(tree, |map| map.cut().min(tree))
+        self.all()
+            .fold(tree, |cut, (_, dictionary)| cut.min(dictionary.cut()))
     }
 
     /// What may be forgotten.
@@ -371,6 +445,7 @@ impl Dictionaries {
     pub(super) fn ingest(&self, structure: Structure, class: Class) -> Result<Box<dyn Ingest>> {
         Ok(match structure {
             Structure::Tiered => Ordered::ingest(&self.tree, class)?,
+            Structure::Levels => self.levels().ingest(class)?,
             Structure::Map => self.map().ingest(class)?,
         })
     }
@@ -380,6 +455,7 @@ impl Dictionaries {
     pub(super) fn reader(&self, structure: Structure) -> Reader<'_> {
         match structure {
             Structure::Tiered => Reader::Tiered(self.tree.reader()),
+            Structure::Levels => Reader::Levels(self.levels().reader()),
             Structure::Map => Reader::Map(self.map().reader()),
         }
     }
@@ -396,6 +472,7 @@ impl Dictionaries {
     ) -> Scan {
         match structure {
             Structure::Tiered => Scan::Tiered(self.tree.scan(memtables, range, direction, at, now_ms)),
+            Structure::Levels => Scan::Levels(self.levels().scan(memtables, range, direction, at, now_ms)),
             Structure::Map => Scan::Map(self.map().scan(memtables, range, direction, at, now_ms)),
         }
     }
@@ -430,6 +507,14 @@ impl Dictionaries {
             payload,
             at,
         }))
+    }
+}
+
+/// The policy of a keyspace's levels.
+fn policy_of(definition: &Definition) -> Policy {
+    match &definition.options.structure {
+        levels_options::Structure::Levels(options) => options.policy.clone(),
+        levels_options::Structure::Tiered => Policy::default(),
     }
 }
 

@@ -223,7 +223,7 @@ impl Engine {
                 return Err(Error::corrupt(place, "a snapshot of what there is", found).into());
             }
             if let Some(definition) = self.catalog.load(record)? {
-                self.dictionaries.place(definition.id, definition.structure);
+                self.dictionaries.place(&definition)?;
             }
             Ok(())
         })?;
@@ -325,7 +325,8 @@ fn survey(opening: &mut Opening) -> Result<(Surveyed, Option<String>)> {
     let mut surveyed = manifest::files::survey(files, &superblock.payload)?;
     surveyed.tree = surveyed.tree.filter(Salvage::is_needed);
     let damage = opening.map_damage().map(ToString::to_string);
-    if surveyed.tree.is_some() || !surveyed.map.is_empty() || damage.is_some() {
+    if surveyed.tree.is_some() || !surveyed.map.is_empty() || !surveyed.levels.is_empty() || damage.is_some()
+    {
         opening.rebuild_map(&surveyed.reached)?;
     }
     Ok((surveyed, damage))

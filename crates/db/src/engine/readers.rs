@@ -8,7 +8,7 @@ use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::lookup::{self, batch};
 use alluvium_storage::Result;
-use alluvium_trees::{map, tiered};
+use alluvium_trees::{levels, map, tiered};
 use std::task::Poll;
 
 /// Runs the same code for each structure.
@@ -16,6 +16,7 @@ macro_rules! each {
     ($kind:ident, $value:expr, $own:ident => $does:expr) => {
         match $value {
             $kind::Tiered($own) => $does,
+            $kind::Levels($own) => $does,
             $kind::Map($own) => $does,
         }
     };
@@ -29,6 +30,7 @@ macro_rules! each {
 #[derive(Debug)]
 pub(crate) enum Reader<'d> {
     Tiered(tiered::Reader<'d>),
+    Levels(levels::Reader<'d>),
     Map(map::Reader<'d>),
 }
 
@@ -36,6 +38,7 @@ pub(crate) enum Reader<'d> {
 #[derive(Debug)]
 pub(crate) enum Search {
     Tiered(tiered::Search),
+    Levels(levels::Search),
     Map(()),
 }
 
@@ -85,6 +88,7 @@ impl contract::Reader for Reader<'_> {
     ) -> Poll<Result<()>> {
         match (self, search) {
             (Reader::Tiered(own), Search::Tiered(search)) => own.search(key, gather, search, fetch),
+            (Reader::Levels(own), Search::Levels(search)) => own.search(key, gather, search, fetch),
             (Reader::Map(own), Search::Map(search)) => own.search(key, gather, search, fetch),
             _ => unreachable!("a search goes on in the structure that it was begun in"),
         }
@@ -93,6 +97,7 @@ impl contract::Reader for Reader<'_> {
     fn new_search(&self) -> Search {
         match self {
             Reader::Tiered(own) => Search::Tiered(own.new_search()),
+            Reader::Levels(own) => Search::Levels(own.new_search()),
             Reader::Map(_) => Search::Map(()),
         }
     }
@@ -100,6 +105,7 @@ impl contract::Reader for Reader<'_> {
     fn restart(&self, search: &mut Search) {
         match (self, search) {
             (Reader::Tiered(own), Search::Tiered(search)) => own.restart(search),
+            (Reader::Levels(own), Search::Levels(search)) => own.restart(search),
             (Reader::Map(own), Search::Map(search)) => own.restart(search),
             _ => unreachable!("a search goes on in the structure that it was begun in"),
         }
@@ -119,6 +125,7 @@ impl contract::Reader for Reader<'_> {
 #[derive(Debug)]
 pub(crate) enum Scan {
     Tiered(tiered::Iter),
+    Levels(levels::Iter),
     Map(map::Iter),
 }
 

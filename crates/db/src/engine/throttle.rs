@@ -317,7 +317,7 @@ impl Engine {
         if !self.pressure.is_full() {
             return Ok(());
         }
-        let mut is_stuck = !self.dictionaries.tree.may_compact();
+        let mut is_stuck = !self.dictionaries.may_compact();
         if (is_stuck || self.pressure.blocked.swap(false, Ordering::Relaxed)) && self.maintain(u64::MAX)? {
             is_stuck = false;
             self.pressure.call_all();

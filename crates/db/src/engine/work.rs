@@ -425,7 +425,7 @@ impl Engine {
         if self.digest_slice(records)? == Worked::Something {
             return Ok(Worked::Something);
         }
-        self.dictionaries.tree.compact_from(self.pressure.class());
+        self.dictionaries.compact_from(self.pressure.class());
         let parked = self.work.parked.lock().pop();
         let step = match parked {
             Some(step) => Some(step),

@@ -9,8 +9,8 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::extents::Reached;
 use alluvium_storage::{Error, NodePointer, Place, Result};
-use alluvium_trees::map;
 use alluvium_trees::tiered::{self, Checked, Findings, Lost, Salvage};
+use alluvium_trees::{levels, map};
 
 /// What is damaged of what an opening needs.
 #[derive(Debug, Default)]
@@ -19,6 +19,8 @@ pub(crate) struct Surveyed {
     pub(crate) tree: Option<Salvage>,
     /// Keyspaces of a map that cannot be read: it is given up.
     pub(crate) map: Vec<Lost>,
+    /// Keyspaces of levels whose runs cannot all be opened: they are given up.
+    pub(crate) levels: Vec<Lost>,
     /// The extents that what is sound needs.
     pub(crate) reached: Vec<Reached>,
 }
@@ -31,6 +33,7 @@ pub(crate) fn reached(files: Files<'_>, payload: &[u8]) -> Result<Vec<Reached>> 
     for entry in &manifest.dictionaries {
         match known(entry)? {
             Structure::Tiered => all.extend(tiered::reached(files, &entry.root)?),
+            Structure::Levels => all.extend(levels::reached(files, &entry.root)?),
             Structure::Map => all.extend(map::reached(files, &entry.root)?),
         }
     }
@@ -49,6 +52,11 @@ pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
                 all.extend(salvage.reached().iter().cloned());
                 surveyed.tree = Some(salvage);
             }
+            Structure::Levels => match levels::reached(files, &entry.root) {
+                Ok(reached) => all.extend(reached),
+                Err(error @ Error::Corrupt { .. }) => surveyed.levels = lost(&manifest, entry, &error),
+                Err(error) => return Err(error),
+            },
             Structure::Map => match map::reached(files, &entry.root) {
                 Ok(reached) => all.extend(reached),
                 Err(error @ Error::Corrupt { .. }) => surveyed.map = lost(&manifest, entry, &error),
@@ -92,6 +100,7 @@ pub(crate) fn check(
     for entry in &manifest.dictionaries {
         let found = match known(entry) {
             Ok(Structure::Tiered) => tiered::check_files(files, &entry.root, live_bytes, tell)?,
+            Ok(Structure::Levels) => levels::check_files(files, &entry.root, live_bytes, tell)?,
             Ok(Structure::Map) => map::check_files(files, &entry.root),
             Err(error) => Findings {
                 found: vec![format!("manifest: {error}")],
@@ -114,7 +123,7 @@ fn unknown(entry: &Entry) -> Error {
     Error::NewerFormat {
         place: Place::new(alluvium_storage::Structure::Superblock, file, 0),
         found: u32::from(entry.kind),
-        supported: u32::from(Structure::Tiered.kind()),
+        supported: u32::from(Structure::Levels.kind()),
     }
 }
 

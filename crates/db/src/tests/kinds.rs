@@ -1,5 +1,5 @@
-//! The keyspaces of the story, of both kinds: `b`, which merges, and `c`, which is dropped now and
-//! then, are maps.
+//! The keyspaces of the story, of all kinds: `b`, which merges, is in levels, and `c`, which is
+//! dropped now and then, is a map.
 
 use crate::structure::Structure;
 use crate::{Db, Keyspace, KeyspaceOptions, Result};
@@ -8,6 +8,7 @@ use crate::{Db, Keyspace, KeyspaceOptions, Result};
 pub(crate) fn keyspace(db: &Db, letter: u8, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
     let structure = match letter {
         b'a' => Structure::Tiered,
+        b'b' => Structure::Levels,
         _ => Structure::Map,
     };
     db.keyspace_in(name, structure, options)

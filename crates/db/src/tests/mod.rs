@@ -1,8 +1,8 @@
-//! The store with structures of every kind in it. No user can choose one, so these tests are inside
-//! the crate.
+//! The store with structures of every kind in it. No user can choose the map, so these tests are
+//! inside the crate.
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
-//! history, told to all of them), `copies.rs`, `crashes.rs`, `hostile.rs` (manifests),
+//! history, told to all of them), `levels.rs` (as a user chooses them), `copies.rs`, `crashes.rs`, `hostile.rs` (manifests),
 //! `hostile_log.rs`.
 
 mod contract;
@@ -11,6 +11,7 @@ mod crashes;
 mod hostile;
 mod hostile_log;
 mod kinds;
+mod levels;
 mod model;
 #[path = "../../tests/it/story/mod.rs"]
 mod story;
@@ -73,4 +74,11 @@ fn one_of_each(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
     Structure::ALL
         .map(|structure| keyspace(structure).unwrap())
         .into()
+}
+
+/// A keyspace in the tree and one in the map: the manifest lists these two.
+fn tree_and_map(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
+    let keyspace = |structure| db.keyspace_in(&format!("{structure:?}"), structure, options);
+    let both = [Structure::Tiered, Structure::Map];
+    both.map(|structure| keyspace(structure).unwrap()).into()
 }

@@ -31,6 +31,7 @@ pub(super) fn keyspaces(db: &Db) -> alluvium::Result<Value> {
             "value_threshold": options.value_threshold,
             "merge_operator": options.merge_operator,
             "compaction_filter": options.compaction_filter,
+            "structure": options.structure.to_string(),
         }));
     }
     Ok(all.into())

@@ -270,6 +270,9 @@ pub struct NewKeyspace {
     pub value_threshold: Option<u32>,
     /// The merge operator.
     pub merge_operator: Option<String>,
+    /// The structure, as `levels,k=4`; the tiered tree if absent.
+    #[serde(default)]
+    pub structure: Option<String>,
 }
 
 impl NewKeyspace {

@@ -8,7 +8,7 @@ use super::request::{
     Change, Depth, Direction, Error, Kind, NewKeyspace, Reply, Request, Result, Scan, Stage, Step, What,
 };
 use super::transact::Transacting;
-use alluvium::{Db, Ingest, Keyspace, Progress, WriteBatch};
+use alluvium::{Db, Ingest, Keyspace, Progress, Structure, WriteBatch};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::ops::Bound;
@@ -235,6 +235,10 @@ impl Session {
     }
 
     fn create(&self, new: &NewKeyspace) -> Result<()> {
+        let structure = new.structure.as_deref().unwrap_or("tiered");
+        let structure: Structure = structure
+            .parse()
+            .map_err(|error: alluvium::Error| Error::told(Kind::Usage, error.to_string()))?;
         let options = new.options().ok_or_else(|| {
             let text = format!(
                 "there is no compression {:?}: choose none, lz4 or zstd",
@@ -250,7 +254,7 @@ impl Session {
             return Err(Error::told(Kind::Failed, text));
         }
         self.db
-            .keyspace_with(&new.name, &options)
+            .keyspace_with(&new.name, &options.structure(structure))
             .map_err(|error| match error {
                 alluvium::Error::NotRegistered { name, .. } => {
                     let text = format!("there is no merge operator {name:?}: choose add or append");

@@ -85,6 +85,15 @@ impl Levels {
         let is_due = self.due(&mut kept, &version).is_some() || kept.wants_all;
         kept.jobs.len() as u64 + u64::from(is_due)
     }
+
+    /// Returns whether a merge is under way, or due and not known to need more space than there is.
+    #[must_use]
+    pub fn may_compact(&self) -> bool {
+        let mut kept = self.shared.kept.lock();
+        let version = self.version();
+        let is_due = self.due(&mut kept, &version).is_some();
+        !kept.jobs.is_empty() || (is_due && !kept.is_cramped)
+    }
 }
 
 /// The runs that a merge takes, newest first.
@@ -271,6 +280,7 @@ impl MergeStep {
             runs[level].insert(at, member);
         }
         levels.publish(&mut kept, runs, version.cut, version.next_age);
+        kept.is_cramped = false;
         self.end(&mut kept);
     }
 
@@ -298,7 +308,8 @@ impl Step for MergeStep {
     fn poll(&mut self, records: usize) -> Result<Progress> {
         let result = self.go_on(records);
         let result = self.levels.judge(result);
-        if result.is_err() {
+        if let Err(error) = &result {
+            self.levels.shared.kept.lock().is_cramped |= error.is_full();
             self.give_up();
         }
         result

@@ -181,8 +181,10 @@ fn fanouts_of(text: &str) -> Result<Box<[Fanout]>> {
             levels,
         })
     });
-    let tiers = tiers.collect::<Result<Vec<Fanout>>>()?;
+    let mut tiers = tiers.collect::<Result<Vec<Fanout>>>()?;
     let last = tiers.len() - 1;
+    // It has all that follow, whatever is said.
+    tiers[last].levels = u32::MAX;
     if tiers[..last].iter().any(|tier| tier.levels == u32::MAX) {
         return Err(bad(format!(
             "\"{text}\": say how many levels each tier but the last has, as in 4x2/8"

@@ -160,6 +160,8 @@ pub(super) struct Kept {
     pub(super) next_job: u64,
     /// Whether all of it is to become one run.
     pub(super) wants_all: bool,
+    /// Whether the last merge found no space.
+    pub(super) is_cramped: bool,
 }
 
 impl Kept {

@@ -137,7 +137,7 @@ impl<'e> Readers<'e> {
     fn of(engine: &'e Engine, polled: &Polled) -> Readers<'e> {
         let mut readers = Readers {
             dictionaries: &engine.dictionaries,
-            all: [None, None],
+            all: [const { None }; Structure::ALL.len()],
         };
         for key in polled.keys.iter().filter(|key| key.answer.is_none()) {
             readers.of_key(key);

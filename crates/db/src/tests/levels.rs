@@ -1,0 +1,85 @@
+//! Keyspaces in levels of runs, as a user chooses them.
+
+use super::{memory, pairs, small, tiny};
+use crate::simulation::{OpenIn as _, Simulated as _};
+use crate::{Error, KeyspaceOptions, LevelsOptions, Structure};
+use std::sync::Arc;
+
+fn levels(options: LevelsOptions) -> KeyspaceOptions {
+    KeyspaceOptions::new().structure(Structure::Levels(options))
+}
+
+#[test]
+fn the_policy_of_levels_is_kept_and_one_store_has_one() {
+    let directory = memory();
+    let db = small().open_in(Arc::clone(&directory)).unwrap();
+    let eight = levels(LevelsOptions::samt(8));
+    let trial = db.keyspace_with("trial", &eight).unwrap();
+    trial.put("key", "value").unwrap();
+    for bad in [
+        LevelsOptions::samt(1),
+        LevelsOptions::samt(0),
+        LevelsOptions::cola(1),
+    ] {
+        let error = db.keyspace_with("bad", &levels(bad)).unwrap_err();
+        assert!(
+            error.to_string().contains("give a number from 2 to 64"),
+            "{error}"
+        );
+    }
+    let other = db.keyspace_with("other", &levels(LevelsOptions::cola(3)));
+    let error = other.unwrap_err();
+    assert!(matches!(error, Error::OptionsDiffer { .. }), "{error}");
+    assert!(error.to_string().contains("samt,k=8"), "{error}");
+    assert!(matches!(
+        db.keyspace_with("trial", &KeyspaceOptions::new()),
+        Err(Error::OptionsDiffer { .. })
+    ));
+    assert_eq!(db.keyspaces(), ["trial"], "what was refused is not there");
+    db.rename_keyspace("trial", "renamed").unwrap();
+    db.checkpoint().unwrap();
+    db.close().unwrap();
+    let db = small().open_in(directory).unwrap();
+    let trial = db.keyspace_with("renamed", &eight).unwrap();
+    assert_eq!(trial.options(), &eight);
+    assert_eq!(trial.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    assert!(db.keyspace_with("second", &eight).is_ok());
+    assert!(
+        db.keyspace_with("other", &levels(LevelsOptions::never()))
+            .is_err()
+    );
+}
+
+#[test]
+fn many_memtables_become_few_runs_and_all_is_there_after_a_crash() {
+    let directory = memory();
+    let db = tiny().open_in(Arc::clone(&directory)).unwrap();
+    let k = db.keyspace_with("k", &levels(LevelsOptions::samt(2))).unwrap();
+    let value = [b'v'; 100];
+    for number in 0..20_000u32 {
+        k.put((number * 7919 % 5000).to_be_bytes(), value).unwrap();
+        if number % 100 == 0 {
+            while db.work().unwrap() {}
+        }
+    }
+    db.checkpoint().unwrap();
+    while db.work().unwrap() {}
+    let runs = db.engine().dictionaries.levels().runs();
+    assert!(runs.len() > 2 && runs.iter().all(|runs| *runs <= 2), "{runs:?}");
+    assert_eq!(db.check().unwrap(), Vec::<String>::new());
+    k.put("last", "one").unwrap();
+    db.abandon();
+    drop((k, db));
+    let db = tiny().open_existing_in(directory).unwrap();
+    let found = pairs(&db.existing_keyspace("k").unwrap());
+    assert_eq!(found.len(), 5001);
+    assert_eq!(db.check().unwrap(), Vec::<String>::new());
+    db.compact().unwrap();
+    let runs = db.engine().dictionaries.levels().runs();
+    assert_eq!(runs.iter().sum::<usize>(), 1, "{runs:?}");
+    db.drop_keyspace("k").unwrap();
+    db.compact().unwrap();
+    let runs = db.engine().dictionaries.levels().runs();
+    assert_eq!(runs.iter().sum::<usize>(), 0, "{runs:?}");
+    assert_eq!(db.check().unwrap(), Vec::<String>::new());
+}

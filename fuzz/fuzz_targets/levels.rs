@@ -1,0 +1,21 @@
+//! What a checkpoint says of levels of runs: no bytes panic, and what is read is written the same
+//! again.
+
+#![no_main]
+
+use alluvium_storage::{PageSize, Place, Structure};
+use alluvium_trees::levels::format::{Contents, Root};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let place = Place::new(Structure::Node, "tier-0.data", 0);
+    if let Ok(root) = Root::decode(input, &place, PageSize::MIN) {
+        let bytes = root.encode();
+        let again = Root::decode(&bytes, &place, PageSize::MIN);
+        assert_eq!(again.expect("what was read is sound"), root);
+    }
+    if let Ok(contents) = Contents::decode(input, &place, PageSize::MIN) {
+        let again = Contents::decode(&contents.encode(), &place, PageSize::MIN);
+        assert_eq!(again.expect("what was read is sound"), contents);
+    }
+});
