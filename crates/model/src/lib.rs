@@ -1,13 +1,13 @@
 //! Pure arithmetic: what storage costs.
 //!
-//! *Knows*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses,
-//! how a sequence of accesses translates from one model to another, the parameters of real devices,
-//! how to find them from measurements, and which nodes of B-trees and Bε-trees cost least. It also
-//! knows how popular keys are, and what structures write, read and keep in memory for that:
-//! LSM-trees, LevelDB, COLA, SAMT, SILT, MICA, and buffers of insertions.
+//! *Knows*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge
+//! accesses, how a sequence of accesses translates from one model to another, the parameters of
+//! real devices, how to find them from measurements, and which nodes of B-trees and Bε-trees
+//! cost least. It also knows how popular keys are, and what structures write, read and keep in
+//! memory for that: LSM-trees, LevelDB, COLA, SAMT, SILT, MICA, and buffers of insertions.
 //!
-//! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is told.
-//! What is random is drawn from a seed that the caller names.
+//! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is
+//! told. What is random is drawn from a seed that the caller names.
 //!
 //! *Read in this order*: [`costs`], [`translate`], [`presets`], [`fit`], [`nodes`], [`mix`],
 //! [`pdam`], `profile.rs` (devices as stores are told of them, and the length of nodes); then
@@ -15,14 +15,15 @@
 //! [`BadParameter`] and draw from [`Random`] and [`Alias`]; `minimum.rs` finds minima.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
-//! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*. The structures are of
-//! *Lim* (see [`popularity`]) and *Conway* (see [`lsm`]).
+//! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*. The structures are
+//! of *Lim* (see [`popularity`]) and *Conway* (see [`lsm`]).
 //!
 //! Invariants:
 //!
-//! - **M1** Costs are exact integers of nanoseconds: no rounding depends on the order of charges.
-//! - **M2** A clock never charges an access for time before it was issued: what an idle device did
-//!   not do is lost.
+//! - **M1** Costs are exact integers of nanoseconds: no rounding depends on the order of
+//!   charges.
+//! - **M2** A clock never charges an access for time before it was issued: what an idle device
+//!   did not do is lost.
 
 mod alias;
 pub mod costs;

@@ -8,7 +8,8 @@ impl Popularity {
     /// Returns how many different keys `requests` are expected to hold (Lim, Theorem 4.1).
     ///
     /// # Errors
-    /// [`BadParameter`] if the requests are negative or not a number. Infinitely many hold all keys.
+    /// [`BadParameter`] if the requests are negative or not a number. Infinitely many hold all
+    /// keys.
     pub fn unique(&self, requests: f64) -> Result<f64, BadParameter> {
         require("the requests", requests, requests >= 0.0, "at least 0")?;
         Ok(self.unique_of(requests))
@@ -34,11 +35,11 @@ impl Popularity {
         Ok(self.unique_of(self.requests_of(one) + self.requests_of(other)))
     }
 
-    /// Returns how many requests reach a level of `size` keys while a cursor goes once around it
-    /// (`DInterval`; Lim, Theorem 4.4 and Lemma 4.5).
+    /// Returns how many requests reach a level of `size` keys while a cursor goes once around
+    /// it (`DInterval`; Lim, Theorem 4.4 and Lemma 4.5).
     ///
-    /// The cursor empties the level where it is, so that the level is the fuller the longer ago the
-    /// cursor was there: the size is the mean of `unique` over one round.
+    /// The cursor empties the level where it is, so that the level is the fuller the longer ago
+    /// the cursor was there: the size is the mean of `unique` over one round.
     ///
     /// ```
     /// use alluvium_model::Popularity;
@@ -55,8 +56,8 @@ impl Popularity {
         Ok(self.interval_of(self.size("the level", size)?))
     }
 
-    /// Returns the share of keys that are in a level at a distance behind the cursor: 0 is where the
-    /// cursor is, 1 one round behind it (Lim, Theorem 4.4).
+    /// Returns the share of keys that are in a level at a distance behind the cursor: 0 is
+    /// where the cursor is, 1 one round behind it (Lim, Theorem 4.4).
     ///
     /// # Errors
     /// As [`cursor_interval`](Popularity::cursor_interval), and unless the distance is a share.
