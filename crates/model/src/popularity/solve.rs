@@ -7,8 +7,8 @@ pub(super) struct Point {
     pub(super) slope: f64,
 }
 
-/// The longest search. Forty steps are many.
-const STEPS: usize = 100;
+/// The longest search. Twenty steps are many.
+const STEPS: usize = 1000;
 
 /// Returns where a curve has `size` of `keys` keys; infinity for all of them.
 ///

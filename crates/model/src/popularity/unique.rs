@@ -127,3 +127,20 @@ fn mean_of_round(x: f64) -> (f64, f64) {
     let lost = -(-x).exp_m1();
     (1.0 - lost / x, (lost - x * missing) / (x * x))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slope_of_a_round_is_that_of_its_mean() {
+        for x in [1e-6, 0.003, 0.009_9, 0.010_1, 0.5, 3.0, 40.0] {
+            let step = x * 1e-4;
+            let (above, below) = (mean_of_round(x + step).0, mean_of_round(x - step).0);
+            let (mean, slope) = mean_of_round(x);
+            let wanted = (above - below) / (2.0 * step);
+            assert!((slope / wanted - 1.0).abs() < 1e-6, "{x}: {slope}, not {wanted}");
+            assert!(below < mean && mean < above, "{x}");
+        }
+    }
+}
