@@ -1,9 +1,9 @@
 //! The tables of the documents at full size, and how long the optimiser takes:
 //! `cargo bench -p alluvium-model --bench structures [words]`.
 //!
-//! Words choose among `optimise`, `simulate`, `recycle` and `insert`; without one all run, which
-//! takes half an hour and 2 GiB of memory. `large` adds the simulation of 100 million keys. Under
-//! `cargo test` all of it runs with small inputs.
+//! Words choose among `optimise`, `simulate`, `recycle` and `insert`; without one all run,
+//! which takes half an hour and 2 GiB of memory. `large` adds the simulation of 100 million
+//! keys. Under `cargo test` all of it runs with small inputs.
 
 use alluvium_model::lsm::simulate::{LevelChoice, Pace, Rules, TableChoice};
 use alluvium_model::lsm::{LevelDb, Stage};

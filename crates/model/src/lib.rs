@@ -7,23 +7,24 @@
 //! read and keep in memory for that: LSM-trees, LevelDB, COLA, SAMT, SILT, MICA, and buffers of
 //! insertions.
 //!
-//! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is told.
-//! What is random is drawn from a seed that the caller names.
+//! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is
+//! told. What is random is drawn from a seed that the caller names.
 //!
 //! *Read in this order*: [`costs`], [`translate`], [`presets`], [`fit`], [`nodes`], [`mix`],
 //! [`pdam`], `profile.rs` (devices as stores are told of them, and the length of nodes),
-//! [`probe`]; then [`popularity`], [`lsm`], [`silt`], [`mica`], [`recycling`]. All refuse parameters with
-//! [`BadParameter`] and draw from [`Random`] and [`Alias`]; `minimum.rs` finds minima.
+//! [`probe`]; then [`popularity`], [`lsm`], [`silt`], [`mica`], [`recycling`]. All refuse
+//! parameters with [`BadParameter`] and draw from [`Random`] and [`Alias`]; `minimum.rs` finds minima.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
-//! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*. The structures are of
-//! *Lim* (see [`popularity`]) and *Conway* (see [`lsm`]).
+//! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*. The structures are
+//! of *Lim* (see [`popularity`]) and *Conway* (see [`lsm`]).
 //!
 //! Invariants:
 //!
-//! - **M1** Costs are exact integers of nanoseconds: no rounding depends on the order of charges.
-//! - **M2** A clock never charges an access for time before it was issued: what an idle device did
-//!   not do is lost.
+//! - **M1** Costs are exact integers of nanoseconds: no rounding depends on the order of
+//!   charges.
+//! - **M2** A clock never charges an access for time before it was issued: what an idle device
+//!   did not do is lost.
 
 mod alias;
 pub mod costs;

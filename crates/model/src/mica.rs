@@ -1,5 +1,5 @@
-//! The memory that a table like MICA's takes: buckets of one length, and a pool of spare ones for
-//! those that overflow, or a log of one length (Lim §5.3, bulk chaining and circular log).
+//! The memory that a table like MICA's takes: buckets of one length, and a pool of spare ones
+//! for those that overflow, or a log of one length (Lim §5.3, bulk chaining and circular log).
 
 use crate::parameter::{BadParameter, positive, require};
 
@@ -34,7 +34,7 @@ pub struct Index {
     pub bytes_per_item: f64,
 }
 
-/// Beyond so many items for each bucket, chains are all there is.
+/// The most items for each bucket: beyond, chains are all there is.
 const MOST_LOAD: f64 = 1000.0;
 
 impl Index {
@@ -101,8 +101,8 @@ impl Index {
     }
 }
 
-/// Returns the bytes of memory of a cache: its log, and an index with `load` live items a bucket.
-/// Items take `item_bytes` of the log, headers included.
+/// Returns the bytes of memory of a cache: its log, and an index with `load` live items a
+/// bucket. Items take `item_bytes` of the log, headers included.
 ///
 /// # Errors
 /// [`BadParameter`] unless all are positive.
@@ -124,8 +124,8 @@ pub fn store_bytes(items: f64, item_bytes: f64, load: f64) -> Result<f64, BadPar
     Ok(items * (item + Index::holding(load)?.bytes_per_item))
 }
 
-/// Returns how many buckets a second must be swept, so that each is cleared of dead places before
-/// the places of the log, written at a rate, begin again.
+/// Returns how many buckets a second must be swept, so that each is cleared of dead places
+/// before the places of the log, written at a rate, begin again.
 ///
 /// # Errors
 /// [`BadParameter`] unless both are positive.
@@ -158,7 +158,8 @@ mod tests {
             assert!(index.spare >= index.overflowing && index.spare < 1.01 * index.overflowing);
             assert_eq!(Index::kept_without_chains(load), Ok(index.in_main));
         }
-        // A tenth of spare buckets permits 11 items for each, 11.6 bytes each for the main buckets.
+        // A tenth of spare buckets permits 11 items for each, 11.6 bytes each for the main
+        // buckets.
         let most = Index::most_load(0.1).unwrap();
         assert!((11.0..11.2).contains(&most), "{most}");
         near(BUCKET_BYTES / 11.0, 11.6, 0.04);

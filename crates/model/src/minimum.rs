@@ -9,8 +9,8 @@ const CLOSE: f64 = 1e-10;
 /// Most steps of one search.
 const STEPS: usize = 2000;
 
-/// Returns a local minimum near `start`, which must have a finite value. `step` is how far the first
-/// corners are from it. Where a function is infinite the search does not go.
+/// Returns a local minimum near `start`, which must have a finite value. `step` is how far the
+/// first corners are from it. Where a function is infinite the search does not go.
 pub(crate) fn minimum(start: &[f64], step: f64, of: &mut impl FnMut(&[f64]) -> f64) -> Found {
     let mut best = (start.to_vec(), of(start));
     // A simplex can collapse short of the minimum: begin again until that gains nothing.

@@ -1,4 +1,5 @@
-//! Which nodes cost least for a mix of operations in the affine model (Bender §4 and §5, Table 3).
+//! Which nodes cost least for a mix of operations in the affine model (Bender §4 and §5, Table
+//! 3).
 //!
 //! Sizes are in elements, α is for one element, and costs are in setups, as in [`nodes`].
 
@@ -31,8 +32,9 @@ pub struct Best {
 }
 
 impl Mix {
-    /// Returns what an operation costs on average, from the costs of updates and point queries for
-    /// each unit of `height`, and the size of a leaf. A range costs a query and (1 + ℓ/B)(1 + αB).
+    /// Returns what an operation costs on average, from the costs of updates and point queries
+    /// for each unit of `height`, and the size of a leaf. A range costs a query and (1 + ℓ/B)(1
+    /// + αB).
     ///
     /// # Errors
     /// [`BadParameter`] unless α, node and height are positive, and the mix is one.
@@ -72,8 +74,8 @@ impl Mix {
         })
     }
 
-    /// Returns the nodes and the fanout of a Bε-tree that cost least, of at most `most` elements. With
-    /// nothing but inserts the largest nodes are best.
+    /// Returns the nodes and the fanout of a Bε-tree that cost least, of at most `most`
+    /// elements. With nothing but inserts the largest nodes are best.
     ///
     /// # Errors
     /// As [`best_b_tree`](Mix::best_b_tree).
@@ -127,8 +129,8 @@ fn checked_most(most: f64) -> Result<(), BadParameter> {
     require("the largest node", most, counts, "at least 4, and finite").map(|_| ())
 }
 
-/// Returns where a function of a size from 2 to `most` is least, and its value: costs fall and then
-/// grow, so that thirds can be cut off.
+/// Returns where a function of a size from 2 to `most` is least, and its value: costs fall and
+/// then grow, so that thirds can be cut off.
 fn least(most: f64, of: impl Fn(f64) -> f64) -> (f64, f64) {
     let (mut low, mut high) = (2.0_f64.ln(), most.ln());
     for _ in 0..200 {

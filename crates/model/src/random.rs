@@ -1,4 +1,5 @@
-//! Random numbers from a seed (SplitMix64): the same seed draws the same numbers on every machine.
+//! Random numbers from a seed (SplitMix64): the same seed draws the same numbers on every
+//! machine.
 
 /// A generator of random numbers.
 ///

@@ -1,8 +1,9 @@
 //! SILT: what its three kinds of stores write, read and keep in memory (Lim §2.4 and §4.5,
 //! Algorithm 5).
 //!
-//! A log takes what is written. Full logs become hash stores, and when there are enough of those,
-//! all of them are merged with the sorted store. Costs are for updates in a steady state.
+//! A log takes what is written. Full logs become hash stores, and when there are enough of
+//! those, all of them are merged with the sorted store. Costs are for updates in a steady
+//! state.
 
 use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, positive, require};
@@ -67,8 +68,8 @@ impl Silt {
         }
     }
 
-    /// Returns what the store costs if all keys are equally popular, and lookups read from the last
-    /// store they may.
+    /// Returns what the store costs if all keys are equally popular, and lookups read from the
+    /// last store they may.
     ///
     /// # Errors
     /// [`BadParameter`] unless there are keys, instances and merged entries, and 1 to 32 bits.
@@ -100,8 +101,8 @@ impl Silt {
         })
     }
 
-    /// Returns for how many seconds a device lasts (2.8): `updates` a second of `entry_bytes` each, on
-    /// `device_bytes` that may be erased `erasures` times.
+    /// Returns for how many seconds a device lasts (2.8): `updates` a second of `entry_bytes`
+    /// each, on `device_bytes` that may be erased `erasures` times.
     ///
     /// # Errors
     /// As [`costs`](Silt::costs), and unless all of them are positive.
@@ -120,12 +121,13 @@ impl Silt {
     }
 }
 
-/// Estimates the write amplification of one instance with the popularity of its keys (Algorithm 5):
-/// a table of `slots` slots is full at the share `occupancy`, and `hash_stores` of them are merged.
+/// Estimates the write amplification of one instance with the popularity of its keys (Algorithm
+/// 5): a table of `slots` slots is full at the share `occupancy`, and `hash_stores` of them are
+/// merged.
 ///
 /// # Errors
-/// [`BadParameter`] unless occupancy is a share, there are slots and hash stores, and a full table
-/// has fewer keys than the instance.
+/// [`BadParameter`] unless occupancy is a share, there are slots and hash stores, and a full
+/// table has fewer keys than the instance.
 ///
 /// ```
 /// use alluvium_model::{Popularity, silt};

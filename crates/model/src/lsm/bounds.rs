@@ -23,7 +23,8 @@ pub fn b_tree(node: f64) -> Result<f64, BadParameter> {
     at_least("the node", node, 1.0, "at least 1, and finite")
 }
 
-/// Returns the bound of a Bε-tree: an item is rewritten with its fanout of others on each level.
+/// Returns the bound of a Bε-tree: an item is rewritten with its fanout of others on each
+/// level.
 ///
 /// # Errors
 /// As [`levels`].

@@ -42,7 +42,8 @@ const MOST_LEVELS: u32 = 64;
 const MOST_GROWTH: u32 = 1 << 16;
 
 impl Geometric {
-    /// Returns the shape with the fewest levels that hold `keys` keys: ⌈log_r(N/M)⌉, at least 1.
+    /// Returns the shape with the fewest levels that hold `keys` keys: ⌈log_r(N/M)⌉, at least
+    /// 1.
     ///
     /// # Errors
     /// [`BadParameter`] unless keys and log are positive, and the growth factor is at least 2.
@@ -57,8 +58,8 @@ impl Geometric {
         Ok(shape)
     }
 
-    /// Estimates the LSM-tree of O'Neil: a cursor rolls through each level, also the one in memory,
-    /// and merges what it passes into the next.
+    /// Estimates the LSM-tree of O'Neil: a cursor rolls through each level, also the one in
+    /// memory, and merges what it passes into the next.
     ///
     /// # Errors
     /// [`BadParameter`] if the shape has no levels, or a log that is not positive.
@@ -94,8 +95,8 @@ impl Geometric {
         })
     }
 
-    /// Estimates the levelled LSM-tree: each level is one table, and a full one is merged into the
-    /// next level whole, which takes r of them.
+    /// Estimates the levelled LSM-tree: each level is one table, and a full one is merged into
+    /// the next level whole, which takes r of them.
     ///
     /// # Errors
     /// As [`lsm`](Geometric::lsm).
@@ -112,8 +113,8 @@ impl Geometric {
         Ok(costs)
     }
 
-    /// Estimates the size-tiered LSM-tree: r tables of a level become one of the next, and r of the
-    /// last level become one that holds all keys. It is SAMT with one level more.
+    /// Estimates the size-tiered LSM-tree: r tables of a level become one of the next, and r of
+    /// the last level become one that holds all keys. It is SAMT with one level more.
     ///
     /// # Errors
     /// As [`lsm`](Geometric::lsm).
@@ -121,7 +122,8 @@ impl Geometric {
         self.in_tiers(popularity, self.levels + 1)
     }
 
-    /// Estimates COLA: a level takes r − 1 merges, and with the r-th all of it goes on to the next.
+    /// Estimates COLA: a level takes r − 1 merges, and with the r-th all of it goes on to the
+    /// next.
     ///
     /// # Errors
     /// As [`lsm`](Geometric::lsm).
@@ -138,8 +140,8 @@ impl Geometric {
         Ok(costs)
     }
 
-    /// Estimates SAMT: r tables of a level are merged into one of the next; the last level is one
-    /// table of all keys.
+    /// Estimates SAMT: r tables of a level are merged into one of the next; the last level is
+    /// one table of all keys.
     ///
     /// # Errors
     /// As [`lsm`](Geometric::lsm).
@@ -156,8 +158,9 @@ impl Geometric {
         Ok(costs)
     }
 
-    /// Estimates levels that take whole tables: all but the last write what `writes` says for the
-    /// requests in one table, as estimated and in the worst case. The last is rewritten with each.
+    /// Estimates levels that take whole tables: all but the last write what `writes` says for
+    /// the requests in one table, as estimated and in the worst case. The last is rewritten
+    /// with each.
     fn merged(&self, popularity: &Popularity, levels: u32, writes: impl Fn(f64) -> (f64, f64)) -> WriteCosts {
         let mut stages = vec![(Stage::Log, 1.0)];
         let mut worst_case = 1.0;

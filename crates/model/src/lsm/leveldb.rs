@@ -40,8 +40,8 @@ pub(super) const MIB: f64 = 1_048_576.0 / 1000.0;
 const GROWTH: f64 = 10.0;
 
 impl LevelDb {
-    /// Returns LevelDB's own shape for items of 1000 bytes: a log of 4 MiB, 4 tables of level 0, and
-    /// levels of 10 MiB, 100 MiB and so on, as many as hold the keys.
+    /// Returns LevelDB's own shape for items of 1000 bytes: a log of 4 MiB, 4 tables of level
+    /// 0, and levels of 10 MiB, 100 MiB and so on, as many as hold the keys.
     ///
     /// # Errors
     /// [`BadParameter`] unless the number of keys is positive.
@@ -60,8 +60,8 @@ impl LevelDb {
         })
     }
 
-    /// Returns the shape with a number of levels beyond level 0 that grow evenly from 10 MiB to the
-    /// number of keys (Lim, Fig. 4.15).
+    /// Returns the shape with a number of levels beyond level 0 that grow evenly from 10 MiB to
+    /// the number of keys (Lim, Fig. 4.15).
     ///
     /// # Errors
     /// [`BadParameter`] unless there are levels, and more keys than the first of several holds.
@@ -94,8 +94,8 @@ impl LevelDb {
     /// Estimates what an insert writes.
     ///
     /// # Errors
-    /// [`BadParameter`] unless log and tables are positive, levels grow, and none has more keys than
-    /// there are.
+    /// [`BadParameter`] unless log and tables are positive, levels grow, and none has more keys
+    /// than there are.
     pub fn estimate(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
         self.checked(popularity)?;
         let keys = popularity.keys();

@@ -1,7 +1,9 @@
-//! Write amplification of stores that merge tables: LSM-trees, LevelDB, COLA, SAMT (Lim §4.3, §4.4).
+//! Write amplification of stores that merge tables: LSM-trees, LevelDB, COLA, SAMT (Lim §4.3,
+//! §4.4).
 //!
 //! *Knows*: what each merge of a structure writes for each item inserted, with redundant keys
-//! removed; the bounds of textbooks; the level sizes at which LevelDB writes least; a simulation.
+//! removed; the bounds of textbooks; the level sizes at which LevelDB writes least; a
+//! simulation.
 //!
 //! *Does not know*: files, bytes, time. Sizes are in items, and all items have one size.
 //!
@@ -13,8 +15,8 @@
 //!
 //! Invariants:
 //!
-//! - **A1** Without redundant keys a merge writes the sum of its inputs: no estimate exceeds its
-//!   worst case.
+//! - **A1** Without redundant keys a merge writes the sum of its inputs: no estimate exceeds
+//!   its worst case.
 //! - **A2** The last level holds every key.
 
 pub mod bounds;

@@ -1,8 +1,8 @@
 //! Level sizes at which LevelDB writes least (Lim §4.6).
 //!
-//! The log, the tables of level 0 and the number of levels stay, for they decide what reads cost.
-//! The search is in the logarithms of the sizes, and in those of the requests that fill levels; the
-//! better result counts.
+//! The log, the tables of level 0 and the number of levels stay, for they decide what reads
+//! cost. The search is in the logarithms of the sizes, and in those of the requests that fill
+//! levels; the better result counts.
 
 use super::{LevelDb, WriteCosts};
 use crate::Popularity;
@@ -23,8 +23,8 @@ const LEAST_GROWTH: f64 = 1.001;
 pub enum Trust {
     /// It lies inside of what the model describes.
     Inside,
-    /// A level is as large as the last one or no larger than the one above it: the model is wrong
-    /// there, which is so with large write buffers.
+    /// A level is as large as the last one or no larger than the one above it: the model is
+    /// wrong there, which is so with large write buffers.
     AtBound,
 }
 
@@ -124,8 +124,8 @@ impl LevelDb {
         })
     }
 
-    /// Returns sizes to begin at: those of this shape, if the search may go there, and sizes that
-    /// grow evenly from the log, and from four times the log, to all keys.
+    /// Returns sizes to begin at: those of this shape, if the search may go there, and sizes
+    /// that grow evenly from the log, and from four times the log, to all keys.
     fn starts(&self, keys: f64) -> Vec<Vec<f64>> {
         let mut starts = Vec::new();
         if within(self, keys) {

@@ -192,7 +192,7 @@ fn no_structure_writes_more_than_in_its_worst_case() {
 
 #[test]
 fn without_redundancy_levels_write_what_textbooks_say() {
-    // So many keys that the upper levels have none twice.
+    // With 2^50 keys the upper levels have none twice.
     let popularity = zipf(1 << 50, 0.0);
     let shape = Geometric {
         log: 1024.0,

@@ -1,5 +1,5 @@
-//! The order of van Emde Boas: a binary tree in which the way from the root to a leaf lies in few
-//! runs of places, whatever their length.
+//! The order of van Emde Boas: a binary tree in which the way from the root to a leaf lies in
+//! few runs of places, whatever their length.
 //!
 //! ```text
 //!   the upper half of the tree │ its 2^t subtrees, one after the other; each of them alike
@@ -19,7 +19,8 @@ use crate::parameter::{BadParameter, require};
 /// ```
 #[derive(Clone, Debug)]
 pub struct VanEmdeBoas {
-    /// For each depth but the root's: where a subtree of that depth is cut from the tree above it.
+    /// For each depth but the root's: where a subtree of that depth is cut from the tree above
+    /// it.
     cuts: Vec<Cut>,
 }
 
@@ -58,8 +59,8 @@ impl VanEmdeBoas {
         self.cuts.len()
     }
 
-    /// Returns the place of a position. Positions are numbered level by level: the root is 1, and the
-    /// children of i are 2i and 2i + 1.
+    /// Returns the place of a position. Positions are numbered level by level: the root is 1,
+    /// and the children of i are 2i and 2i + 1.
     ///
     /// # Panics
     /// When the tree has no such position.

@@ -1,7 +1,8 @@
 //! B-trees on a device that moves P blocks in a step (Bender §6).
 //!
-//! *Knows*: how many steps a query takes with nodes of one block, of P blocks, and of P blocks in the
-//! order of van Emde Boas; that order; a simulation with read-ahead shared among clients.
+//! *Knows*: how many steps a query takes with nodes of one block, of P blocks, and of P blocks
+//! in the order of van Emde Boas; that order; a simulation with read-ahead shared among
+//! clients.
 //!
 //! *Does not know*: the clock of the device, which is `Pdam`; nodes and keys of a store.
 //!
@@ -9,7 +10,8 @@
 //!
 //! Invariants:
 //!
-//! - **V1** The order of van Emde Boas gives each tree position one place, and each place is taken.
+//! - **V1** The order of van Emde Boas gives each tree position one place, and each place is
+//!   taken.
 //! - **V2** A step moves at most P blocks, and read-ahead stays inside of a node.
 
 mod layout;
@@ -54,8 +56,8 @@ impl Tree {
     /// Returns how many steps a query takes while as many clients query (Lemma 13).
     ///
     /// # Errors
-    /// [`BadParameter`] unless there is a client, blocks have at least two keys, and the tree has at
-    /// least as many as a block.
+    /// [`BadParameter`] unless there is a client, blocks have at least two keys, and the tree
+    /// has at least as many as a block.
     pub fn steps(&self, nodes: Nodes, clients: f64) -> Result<f64, BadParameter> {
         self.checked()?;
         let clients = at_least("the clients", clients, 1.0, "at least 1, and finite")?;

@@ -1,7 +1,7 @@
 //! Queries that are played step by step, with read-ahead (Bender §6).
 //!
-//! In each step every client asks for one block. Slots that are left are given to the requests in
-//! turn, as read-ahead: a request becomes a run of blocks, inside of its node.
+//! In each step every client asks for one block. Slots that are left are given to the requests
+//! in turn, as read-ahead: a request becomes a run of blocks, inside of its node.
 
 use super::layout::VanEmdeBoas;
 use super::{Nodes, Tree};
@@ -20,7 +20,8 @@ struct Walk {
 }
 
 impl Tree {
-    /// Plays queries for random keys until as many are answered, and returns the steps of a query.
+    /// Plays queries for random keys until as many are answered, and returns the steps of a
+    /// query.
     ///
     /// # Errors
     /// As [`steps`](Tree::steps), and unless there is a query.
@@ -64,8 +65,8 @@ impl Tree {
 }
 
 impl Walk {
-    /// Loads a run of `share` blocks and walks on as far as they lead. Returns whether the query is
-    /// answered.
+    /// Loads a run of `share` blocks and walks on as far as they lead. Returns whether the
+    /// query is answered.
     fn step(
         &mut self,
         order: &VanEmdeBoas,
@@ -98,7 +99,8 @@ impl Walk {
     }
 }
 
-/// Returns how many blocks each client gets in a step: P over all of them, and what is left in turn.
+/// Returns how many blocks each client gets in a step: P over all of them, and what is left in
+/// turn.
 fn shares(clients: usize, parallel: u64, step: u64) -> Vec<u64> {
     let count = clients as u64;
     let (each, rest) = (parallel / count, parallel % count);

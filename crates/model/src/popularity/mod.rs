@@ -25,7 +25,8 @@ mod unique;
 use crate::Random;
 use crate::{Alias, BadParameter};
 
-/// How popular the keys of a store are: requests draw keys independently with these probabilities.
+/// How popular the keys of a store are: requests draw keys independently with these
+/// probabilities.
 ///
 /// ```
 /// use alluvium_model::Popularity;

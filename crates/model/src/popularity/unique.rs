@@ -8,7 +8,8 @@ impl Popularity {
     /// Returns how many different keys `requests` are expected to hold (Lim, Theorem 4.1).
     ///
     /// # Errors
-    /// [`BadParameter`] if the requests are negative or not a number. Infinitely many hold all keys.
+    /// [`BadParameter`] if the requests are negative or not a number. Infinitely many hold all
+    /// keys.
     pub fn unique(&self, requests: f64) -> Result<f64, BadParameter> {
         require("the requests", requests, requests >= 0.0, "at least 0")?;
         Ok(self.unique_of(requests))
@@ -34,11 +35,11 @@ impl Popularity {
         Ok(self.unique_of(self.requests_of(one) + self.requests_of(other)))
     }
 
-    /// Returns how many requests reach a level of `size` keys while a cursor goes once around it
-    /// (`DInterval`; Lim, Theorem 4.4 and Lemma 4.5).
+    /// Returns how many requests reach a level of `size` keys while a cursor goes once around
+    /// it (`DInterval`; Lim, Theorem 4.4 and Lemma 4.5).
     ///
-    /// The cursor empties the level where it is, so that the level is the fuller the longer ago the
-    /// cursor was there: the size is the mean of `unique` over one round.
+    /// The cursor empties the level where it is, so that the level is the fuller the longer ago
+    /// the cursor was there: the size is the mean of `unique` over one round.
     ///
     /// ```
     /// use alluvium_model::Popularity;
@@ -55,8 +56,8 @@ impl Popularity {
         Ok(self.interval_of(self.size("the level", size)?))
     }
 
-    /// Returns the share of keys that are in a level at a distance behind the cursor: 0 is where the
-    /// cursor is, 1 one round behind it (Lim, Theorem 4.4).
+    /// Returns the share of keys that are in a level at a distance behind the cursor: 0 is
+    /// where the cursor is, 1 one round behind it (Lim, Theorem 4.4).
     ///
     /// # Errors
     /// As [`cursor_interval`](Popularity::cursor_interval), and unless the distance is a share.
@@ -125,4 +126,21 @@ fn mean_of_round(x: f64) -> (f64, f64) {
     let missing = (-x).exp();
     let lost = -(-x).exp_m1();
     (1.0 - lost / x, (lost - x * missing) / (x * x))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slope_of_a_round_is_that_of_its_mean() {
+        for x in [1e-6, 0.003, 0.009_9, 0.010_1, 0.5, 3.0, 40.0] {
+            let step = x * 1e-4;
+            let (above, below) = (mean_of_round(x + step).0, mean_of_round(x - step).0);
+            let (mean, slope) = mean_of_round(x);
+            let wanted = (above - below) / (2.0 * step);
+            assert!((slope / wanted - 1.0).abs() < 1e-6, "{x}: {slope}, not {wanted}");
+            assert!(below < mean && mean < above, "{x}");
+        }
+    }
 }

@@ -3,14 +3,14 @@
 //!
 //! The estimates are ours; both are for many bins, of which none has nearly all balls.
 //!
-//! *Golden Gate.* Let D balls be thrown while the gate goes once around. A bin has p · D when its turn
-//! comes, and the balls there are those thrown since: m = D · (1 + Σp²) / 2. Of all bins Unique(D) have
-//! any, so that a round takes D / Unique(D). If all bins are alike and full, it is 2m/(n + 1), the
-//! bound of Theorem 7.
+//! *Golden Gate.* Let D balls be thrown while the gate goes once around. A bin has p · D when
+//! its turn comes, and the balls there are those thrown since: m = D · (1 + Σp²) / 2. Of all
+//! bins Unique(D) have any, so that a round takes D / Unique(D). If all bins are alike and
+//! full, it is 2m/(n + 1), the bound of Theorem 7.
 //!
-//! *Random Ball.* A bin with x balls gets another at the rate pR and is emptied at the rate x/m. The
-//! mean numbers of balls in all bins add up to m for one R only. If all bins are alike and full, it is
-//! π/4 of the upper bound.
+//! *Random Ball.* A bin with x balls gets another at the rate pR and is emptied at the rate
+//! x/m. The mean numbers of balls in all bins add up to m for one R only. If all bins are alike
+//! and full, it is π/4 of the upper bound.
 
 use crate::Popularity;
 use crate::parameter::{BadParameter, positive, require};
@@ -52,8 +52,9 @@ pub fn random_ball_even_most(bins: f64, balls: f64) -> Result<f64, BadParameter>
     Ok(1.0 + 1.994 * checked(balls)? / bins)
 }
 
-/// Returns the rate of the aggressive strategy up to a constant: 1 / ((1 − q)/R + q), where a share q
-/// of balls falls outside of the kept bins, and the choice among those has the rate R (Lemma 29).
+/// Returns the rate of the aggressive strategy up to a constant: 1 / ((1 − q)/R + q), where a
+/// share q of balls falls outside of the kept bins, and the choice among those has the rate R
+/// (Lemma 29).
 ///
 /// # Errors
 /// [`BadParameter`] unless the rate is at least 1, and the share from 0 to 1.

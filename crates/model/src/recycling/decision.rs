@@ -18,8 +18,8 @@ use std::collections::HashMap;
 pub struct Decision {
     probabilities: Vec<f64>,
     balls: usize,
-    /// How many balls each bin has, for all states in which at most all balls lie: those with fewer
-    /// come later.
+    /// How many balls each bin has, for all states in which at most all balls lie: those with
+    /// fewer come later.
     states: Vec<Vec<u8>>,
     /// For each state the state with a ball more in a bin; none if all lie.
     with_ball: Vec<Vec<usize>>,
@@ -37,7 +37,8 @@ impl Decision {
     /// Writes down the states of a game.
     ///
     /// # Errors
-    /// [`BadParameter`] if a bin has no weight, there are no balls or no bins, or too many states.
+    /// [`BadParameter`] if a bin has no weight, there are no balls or no bins, or too many
+    /// states.
     pub fn new(weights: &[f64], balls: usize) -> Result<Decision, BadParameter> {
         for &weight in weights {
             positive("the weight of a bin", weight)?;
@@ -154,8 +155,8 @@ impl Decision {
     }
 
     /// Returns the mean reward of a round: iterates the relative values of states, for each of
-    /// `copies` of them, until the bounds of Odoni meet. `step` returns the worth of a state, given
-    /// the values of all states once balls have been thrown.
+    /// `copies` of them, until the bounds of Odoni meet. `step` returns the worth of a state,
+    /// given the values of all states once balls have been thrown.
     fn solve(&self, copies: usize, step: impl Fn(usize, usize, &[Vec<f64>]) -> f64) -> f64 {
         let full = self.emptied.len();
         let mut values = vec![vec![0.0; self.states.len()]; copies];
@@ -209,8 +210,8 @@ mod tests {
     #[test]
     fn two_alike_bins_and_two_balls_are_solved_by_hand() {
         let game = Decision::new(&[1.0, 1.0], 2).unwrap();
-        // From (2, 0) both balls are thrown: (1, 1) with 1/2. From (1, 1) one is: (1, 1) with 1/2.
-        // So half of the rounds take one ball, whatever the strategy.
+        // From (2, 0) both balls are thrown: (1, 1) with 1/2. From (1, 1) one is: (1, 1) with
+        // 1/2. So half of the rounds take one ball, whatever the strategy.
         for rate in [
             game.best(),
             game.rate(Choice::FullestBin),

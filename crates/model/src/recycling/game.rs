@@ -47,8 +47,8 @@ impl Game {
     /// Creates a game in which a ball falls into a bin in proportion to its weight.
     ///
     /// # Errors
-    /// [`BadParameter`] if a bin has no weight, there are no bins or no balls, or 2^31 of them, or a
-    /// strategy keeps a bin that is not there, or none.
+    /// [`BadParameter`] if a bin has no weight, there are no bins or no balls, or 2^31 of them,
+    /// or a strategy keeps a bin that is not there, or none.
     pub fn new(weights: &[f64], balls: usize, strategy: impl Into<Strategy>) -> Result<Game, BadParameter> {
         for &weight in weights {
             positive("the weight of a bin", weight)?;

@@ -1,8 +1,8 @@
 //! Insertion buffers over leaves that split (Conway §5.2 and §5.7).
 //!
-//! Keys wait in a buffer. When it is full, the keys of one leaf are inserted there. Leaves that are
-//! too long split by rank, so that all but the order of keys is without effect: distributions that
-//! are coupled give the same run.
+//! Keys wait in a buffer. When it is full, the keys of one leaf are inserted there. Leaves that
+//! are too long split by rank, so that all but the order of keys is without effect:
+//! distributions that are coupled give the same run.
 
 use super::board::Board;
 use super::{Choice, Keys, Strategy};
@@ -73,7 +73,8 @@ impl InsertionBuffer {
             "at most 2^27",
         )?;
         let mut random = Random::from_seed(seed);
-        // Keys and choices are drawn apart, so that distributions with the same seed are coupled.
+        // Keys and choices are drawn apart, so that distributions with the same seed are
+        // coupled.
         let mut choices = Random::from_seed(random.bits());
         let mut tree = Tree::new(self, inserts);
         let mut measured = Vec::new();
@@ -234,7 +235,8 @@ impl LeafWeights {
         let some = (1..=MOST_INSERTS).contains(&inserts);
         require("the inserts", inserts as f64, some, "from 1 to 2^27")?;
         let mut random = Random::from_seed(seed);
-        // A key stands for its share of all keys: splits are by rank, so that no more is needed.
+        // A key stands for its share of all keys: splits are by rank, so that no more is
+        // needed.
         let mut leaves: Vec<(f64, Vec<f64>)> = vec![(0.0, Vec::new())];
         for _ in 0..inserts {
             let key = random.unit();
@@ -260,7 +262,8 @@ impl LeafWeights {
         self.quantile(1.0)
     }
 
-    /// Returns how many times the average a leaf is at which a share of leaves is not more probable.
+    /// Returns how many times the average a leaf is at which a share of leaves is not more
+    /// probable.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.probabilities.clone();

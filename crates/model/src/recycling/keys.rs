@@ -1,4 +1,5 @@
-//! Keys as they come, with distributions that are coupled: one number in 0 to 1 is a key of each.
+//! Keys as they come, with distributions that are coupled: one number in 0 to 1 is a key of
+//! each.
 
 use crate::Random;
 use crate::parameter::{BadParameter, positive};
@@ -51,8 +52,8 @@ impl Keys {
     }
 }
 
-/// Returns the quantile of the standard normal distribution (Wichura, algorithm AS 241: a rational
-/// function for the middle and two for the tails, exact to 16 digits).
+/// Returns the quantile of the standard normal distribution (Wichura, algorithm AS 241: a
+/// rational function for the middle and two for the tails, exact to 16 digits).
 fn normal_quantile(share: f64) -> f64 {
     let from_middle = share - 0.5;
     if from_middle.abs() <= 0.425 {

@@ -1,16 +1,17 @@
 //! Ball recycling: how many buffered items one flush of a leaf takes along (Conway §5).
 //!
-//! *Knows*: the game of balls and bins, strategies that choose a bin, bounds and estimates of their
-//! rates, the best strategy for small games, and insertion buffers over leaves that split.
+//! *Knows*: the game of balls and bins, strategies that choose a bin, bounds and estimates of
+//! their rates, the best strategy for small games, and insertion buffers over leaves that
+//! split.
 //!
-//! *Does not know*: buffers and trees of a store. A ball is an item that is buffered, a bin is a leaf
-//! on the device, and a rate of R means that each leaf written takes R items.
+//! *Does not know*: buffers and trees of a store. A ball is an item that is buffered, a bin is
+//! a leaf on the device, and a rate of R means that each leaf written takes R items.
 //!
-//! *Read in this order*: this file (strategies), `game.rs`, `board.rs`, `trees.rs`, `bounds.rs`,
-//! `decision.rs`, `insertion.rs`, `keys.rs`.
+//! *Read in this order*: this file (strategies), `game.rs`, `board.rs`, `trees.rs`,
+//! `bounds.rs`, `decision.rs`, `insertion.rs`, `keys.rs`.
 //!
-//! Source: *Conway* §5; Theorem 6 takes the bins of lowest weight by a misprint, and the heaviest
-//! are taken here.
+//! Source: *Conway* §5; Theorem 6 takes the bins of lowest weight by a misprint, and the
+//! heaviest are taken here.
 //!
 //! Invariants:
 //!
@@ -35,8 +36,8 @@ pub use keys::Keys;
 /// How a round chooses the bin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// The bin with the most balls, the first of several: put light bins first, for with skew it
-    /// takes more if ties are for them.
+    /// The bin with the most balls, the first of several: put light bins first, for with skew
+    /// it takes more if ties are for them.
     FullestBin,
     /// The bin of a ball that is drawn evenly.
     RandomBall,
@@ -58,8 +59,8 @@ impl Strategy {
         Strategy { choice, kept: None }
     }
 
-    /// Returns the aggressive strategy: it empties the lightest bin outside of `kept` that has balls,
-    /// and chooses among the kept ones once all others are empty.
+    /// Returns the aggressive strategy: it empties the lightest bin outside of `kept` that has
+    /// balls, and chooses among the kept ones once all others are empty.
     #[must_use]
     pub fn aggressive_empty(kept: Vec<usize>, choice: Choice) -> Strategy {
         Strategy {
@@ -75,8 +76,8 @@ impl From<Choice> for Strategy {
     }
 }
 
-/// Returns the bins that the aggressive strategy does well to keep: as many of the heaviest as there
-/// are balls, and all that get a ball in a throw of all of them.
+/// Returns the bins that the aggressive strategy does well to keep: as many of the heaviest as
+/// there are balls, and all that get a ball in a throw of all of them.
 #[must_use]
 pub fn heavy_bins(weights: &[f64], balls: usize) -> Vec<usize> {
     let sum: f64 = weights.iter().sum();

@@ -117,8 +117,8 @@ fn ties_of_the_fullest_bin_matter_where_bins_are_skewed() {
     near(rate(&weights, 1e6), 21.12, 0.01);
     weights.reverse();
     near(rate(&weights, 1e6), 22.11, 0.01);
-    // The reference of 6.4 for this game is of a run that has not settled: the lightest bin gets a
-    // ball in a million.
+    // The reference of 6.4 for this game is of a run that has not settled: the lightest bin
+    // gets a ball in a million.
     let mut weights = zipf(1000, 2.0);
     weights.reverse();
     near(play(&weights, 1000, Choice::FullestBin, 1e6, 6.4).rate, 6.4, 0.03);
@@ -210,7 +210,8 @@ fn the_aggressive_strategy_pays_for_what_falls_outside() {
 
 #[test]
 fn insertion_buffers_flush_as_many_keys_as_the_reference_says() {
-    // Buffer 2500, leaf 160: rates over the last 50 000 of 100 000, 200 000 and 500 000 inserts.
+    // Buffer 2500, leaf 160: rates over the last 50 000 of 100 000, 200 000 and 500 000
+    // inserts.
     let rows = [
         (Choice::FullestBin, [8.9, 4.2, 2.1]),
         (Choice::RandomBall, [6.9, 3.3, 1.76]),

@@ -1,7 +1,7 @@
 //! Indexes over bins: the next one with balls, and the fullest one.
 
-/// A set of small numbers that finds the next member in a few steps: each word of a level says which
-/// words of the level below have members.
+/// A set of small numbers that finds the next member in a few steps: each word of a level says
+/// which words of the level below have members.
 #[derive(Clone, Debug)]
 pub(super) struct Members {
     levels: Vec<Vec<u64>>,

@@ -1,14 +1,15 @@
 //! A simulation of LevelDB's compactions, with keys only and in memory (Lim §4.3.5).
 //!
-//! *Knows*: memtables, tables, levels and cursors; which level and which table is compacted next.
+//! *Knows*: memtables, tables, levels and cursors; which level and which table is compacted
+//! next.
 //!
-//! *Does not know*: values, files, readers. A compaction is complete before the next insert, unless
-//! its pace is limited.
+//! *Does not know*: values, files, readers. A compaction is complete before the next insert,
+//! unless its pace is limited.
 //!
 //! *Read in this order*: this file (rules and one run), `policy.rs`, `levels.rs`, `table.rs`.
 //!
-//! As in the source, it leaves out what LevelDB does to save work: more tables of the upper level in
-//! one compaction, memtables placed below level 0, and tables moved without a merge.
+//! As in the source, it leaves out what LevelDB does to save work: more tables of the upper
+//! level in one compaction, memtables placed below level 0, and tables moved without a merge.
 //!
 //! Invariants:
 //!
@@ -38,7 +39,7 @@ pub enum Pace {
     Limited {
         /// Items that compactions write while one item is inserted.
         writes: f64,
-        /// With so many tables in level 0 inserts wait.
+        /// The tables in level 0 with which inserts wait.
         stop: usize,
     },
 }
@@ -83,8 +84,8 @@ impl Measured {
 const MOST_KEYS: f64 = 4_294_967_296.0;
 
 impl Rules {
-    /// Returns LevelDB's rules for a shape: tables of 2 MiB that overlap at most 20 MiB, cursors, the
-    /// fullest level first, compactions at once, and three requests for each key.
+    /// Returns LevelDB's rules for a shape: tables of 2 MiB that overlap at most 20 MiB,
+    /// cursors, the fullest level first, compactions at once, and three requests for each key.
     #[must_use]
     pub fn new(shape: LevelDb) -> Rules {
         Rules {
@@ -98,8 +99,8 @@ impl Rules {
         }
     }
 
-    /// Inserts each key once, then counts what requests write. `seed` decides the requests and where
-    /// popular keys are.
+    /// Inserts each key once, then counts what requests write. `seed` decides the requests and
+    /// where popular keys are.
     ///
     /// ```
     /// use alluvium_model::Popularity;
@@ -113,8 +114,8 @@ impl Rules {
     /// ```
     ///
     /// # Errors
-    /// [`BadParameter`] as [`LevelDb::estimate`], or if there are more than 2^32 keys, tables without
-    /// items, or no requests.
+    /// [`BadParameter`] as [`LevelDb::estimate`], or if there are more than 2^32 keys, tables
+    /// without items, or no requests.
     pub fn run(&self, popularity: &Popularity, seed: u64) -> Result<Measured, BadParameter> {
         self.checked(popularity)?;
         let keys = popularity.keys() as u32;
