@@ -310,7 +310,8 @@ fn false_positives_are_one_in_lambda_in_roots_and_survive_a_level_as_rarely() {
 
 #[test]
 fn a_rebuilt_table_has_prefixes_as_even_as_before() {
-    // Records in order of fingerprint would leave a small tree with all records of few prefixes.
+    // Records in order of fingerprint would leave a small tree with all records of few
+    // prefixes.
     let mut table = bot(BotOptions {
         fingerprint_bits: 128,
         ..BotOptions::new(256, 4096)
