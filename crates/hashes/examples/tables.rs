@@ -6,6 +6,7 @@
 //! cargo run --release -p alluvium-hashes --example tables -- mixed 10000000 [table]
 //! cargo run --release -p alluvium-hashes --example tables -- beta 20
 //! cargo run --release -p alluvium-hashes --example tables -- caches 16
+//! cargo run --release -p alluvium-hashes --example tables -- reads 20
 //! ```
 
 use alluvium_filters::fingerprint::Independence;
@@ -324,6 +325,37 @@ fn caches(log2: u32) -> Result<()> {
     Ok(())
 }
 
+/// Prints how many blocks lookups in one interpolated run read, from cold.
+fn reads(log2: u32) -> Result<()> {
+    let records = 1u64 << log2;
+    let options = Options {
+        growth: 256,
+        independence: Independence::Assumed,
+        ..Options::new(Kind::Interpolated, BLOCK, MEMORY)
+    };
+    let mut table = Boa::create(space(), options)?;
+    for number in 0..records {
+        table.insert(&key(number), &number.to_le_bytes())?;
+    }
+    table.rebuild()?;
+    let mut counts = [0u32; 8];
+    for at in 0..4000 {
+        table.space().cool();
+        let before = table.space().transfers(0);
+        assert!(table.get(&key(at * records / 4000))?.is_some());
+        counts[table.space().transfers(0).since(before).reads.min(7) as usize] += 1;
+    }
+    let fullest = table
+        .buckets()
+        .iter()
+        .map(|(fullest, mean)| *fullest as f64 / mean)
+        .fold(0.0, f64::max);
+    println!(
+        "N 2^{log2}: lookups by blocks read, from 0: {counts:?}; fullest bucket {fullest:.2} of the mean"
+    );
+    Ok(())
+}
+
 fn main() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize, usual: u64| {
@@ -334,6 +366,7 @@ fn main() -> Result<()> {
     let names = |at: usize| words.get(at).map_or(TABLES.to_vec(), |name| vec![name.as_str()]);
     match words.first().map(String::as_str) {
         Some("mixed") => mixed(number(1, 1_000_000), &names(2)),
+        Some("reads") => reads(number(1, 14) as u32),
         Some("beta") => beta(number(1, 16) as u32),
         Some("caches") => caches(number(1, 14) as u32),
         _ => fits(number(1, 12) as u32, number(2, 14) as u32, &names(3)),

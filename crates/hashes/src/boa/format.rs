@@ -325,26 +325,39 @@ fn get_filter(reader: &mut Reader<'_>, options: &Options) -> Result<Option<Filte
         (0, _) => Ok(None),
         (1, Kind::Routed) => {
             let shape = Latest::new(u32::from(reader.u8()?), character_bits)?;
-            Ok(Some(Filter::Latest {
-                shape,
-                extent: get_extent(reader)?,
-            }))
+            let extent = get_extent(reader)?;
+            if extent.bytes != shape.bytes() {
+                return Err(Error::damaged(
+                    at,
+                    "bytes of a filter",
+                    shape.bytes(),
+                    extent.bytes,
+                ));
+            }
+            Ok(Some(Filter::Latest { shape, extent }))
         }
         (2, Kind::Refined) => {
             let (geometry, bits) = Geometry::decode(reader.take(Geometry::BYTES)?)?;
             if geometry.payload_bits() != 2 * character_bits {
+                let expected = 2 * character_bits;
                 return Err(Error::damaged(
                     at,
                     "bits of a sketch",
-                    2 * character_bits,
+                    expected,
                     geometry.payload_bits(),
                 ));
+            }
+            let (table, list) = (get_extent(reader)?, get_extent(reader)?);
+            if table.bytes != geometry.table_bytes() || list.bytes < bits.div_ceil(8) {
+                let expected = format!("{}, and {bits} bits", geometry.table_bytes());
+                let found = format!("{}, and {} bytes", table.bytes, list.bytes);
+                return Err(Error::damaged(at, "bytes of a filter", expected, found));
             }
             Ok(Some(Filter::Refined {
                 geometry,
                 bits,
-                table: get_extent(reader)?,
-                list: get_extent(reader)?,
+                table,
+                list,
             }))
         }
         (other, kind) => Err(Error::damaged(
@@ -406,7 +419,7 @@ mod tests {
             bytes: 200,
             fullest: 90,
         };
-        let shape = Latest::new(9, 2).unwrap();
+        let shape = Latest::new(12, 2).unwrap();
         state.levels.push(Level {
             runs: vec![run],
             filter: Some(Filter::Latest { shape, extent }),

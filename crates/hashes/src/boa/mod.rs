@@ -17,6 +17,20 @@
 //!   pointer names the run before it, or its own run when there is none: a chain visits all.
 //! - **O5** A refined filter has a sketch for each run, prefix and check character that occur.
 //! - **O6** All records with a prefix are in one bucket of their run.
+//!
+//! Where this differs from the paper:
+//!
+//! - A filter and the previous pointers are updated for a group of records with one prefix. For
+//!   each record apart, as the paper has it, the second record of a group points to its own
+//!   run, which means "none".
+//! - Buckets are blocks that are filled to 11/16 on average. The few records that do not fit
+//!   are in an overflow. The paper pads all buckets to the fullest, which one frequent key
+//!   makes as long as the run.
+//! - The length of a level's prefixes follows from the records of the first run that comes to
+//!   it, so that no size has to be planned.
+//! - What is merged into a level comes from all levels above at once: no run is written to be
+//!   merged again in the same step.
+//! - A lookup ends at the newest record of the key; [`Boa::history`] gives all.
 
 mod check;
 mod filter;

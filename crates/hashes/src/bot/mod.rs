@@ -19,6 +19,22 @@
 //! - **T4** The queue holds the sketches that a record's level and each later level need, once.
 //! - **T5** A tape's runs are in the order of the log, so that merges which prefer the earlier
 //!   run keep that order among equal prefixes.
+//!
+//! Where this differs from the paper:
+//!
+//! - The queue is the self-consistent one: a promotion into level j begins the series j + 2^q
+//!   for q < ρ(j), a leaf those of all powers of two, and items of one prefix are sorted again
+//!   when their prefix grows.
+//! - A parent hands down the entries that are not alive as well; without them, lists do not
+//!   align.
+//! - All runs of a series lie on one tape, with what is known of a run after it, so that a tape
+//!   needs no directory. A queue of the β-asymmetric BOT has all later sketches of a record
+//!   side by side: a merge reads those of deeper levels too, O(λ + log_λ N) in place of O(λ +
+//!   β) reads.
+//! - A rebuild sorts the log by fingerprint to find what is hidden, then by a hash of it:
+//!   leaves in order of fingerprint would make lists uneven. Without blocks, that sort merges
+//!   two at a time.
+//! - A cache-oblivious table holds one record in memory, which the next one sends to the log.
 
 mod check;
 mod format;

@@ -65,14 +65,12 @@ impl<S: Space> Bot<S> {
     }
 
     fn rebuild_with(&mut self, options: BotOptions) -> Result<()> {
-        let mut figures = self.figures.take();
+        let mut figures = self.figures.borrow().clone();
         let draft = Draft::new(&self.space);
-        let rebuilt = self.state.rebuilt(&draft, options, &mut figures);
-        if rebuilt.is_ok() {
-            draft.keep();
-        }
+        let rebuilt = self.state.rebuilt(&draft, options, &mut figures)?;
+        draft.keep();
         self.figures.replace(figures);
-        self.state = rebuilt?;
+        self.state = rebuilt;
         Ok(())
     }
 }

@@ -146,7 +146,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns which of a node's entries are alive, or none if they are not those of its parent.
+    /// Returns which of a node's entries are alive, or none if they are not those of its
+    /// parent.
     fn alive(
         &self,
         entries: &[u32],

@@ -320,14 +320,12 @@ impl<S: Space> Bot<S> {
         if grows {
             return self.grow(base);
         }
-        let mut figures = self.figures.take();
+        let mut figures = self.figures.borrow().clone();
         let draft = Draft::new(&self.space);
-        let next = self.state.with_leaf(&draft, &mut figures);
-        if next.is_ok() {
-            draft.keep();
-        }
+        let next = self.state.with_leaf(&draft, &mut figures)?;
+        draft.keep();
         self.figures.replace(figures);
-        self.state = next?;
+        self.state = next;
         Ok(())
     }
 

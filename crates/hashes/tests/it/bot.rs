@@ -309,6 +309,34 @@ fn false_positives_are_one_in_lambda_in_roots_and_survive_a_level_as_rarely() {
 }
 
 #[test]
+fn a_rebuilt_table_has_prefixes_as_even_as_before() {
+    // Records in order of fingerprint would leave a small tree with all records of few
+    // prefixes.
+    let mut table = bot(BotOptions {
+        fingerprint_bits: 128,
+        ..BotOptions::new(256, 4096)
+    });
+    for number in 0..6000 {
+        table.insert(&key(number), &[0; 4]).unwrap();
+    }
+    let most = |table: &Bot<MemorySpace>| {
+        let met = |number| {
+            let before = table.figures().root_entries;
+            table.history(&key(number)).unwrap();
+            table.figures().root_entries - before
+        };
+        (0..6000).map(met).max().unwrap()
+    };
+    let before = most(&table);
+    table.rebuild().unwrap();
+    let after = most(&table);
+    assert!(
+        before < 16 && after < 16,
+        "{before} entries with a key's prefix, {after} after the rebuild"
+    );
+}
+
+#[test]
 fn the_log_is_written_once_and_every_level_cascades() {
     let options = BotOptions {
         levels: 7,
