@@ -26,8 +26,8 @@ pub enum Structure {
     Levels(LevelsOptions),
 }
 
-/// How runs on levels are merged: larger numbers make writes cheaper and reads dearer in a SAMT, and
-/// the reverse elsewhere.
+/// How runs on levels are merged: larger numbers make writes cheaper and reads dearer in a SAMT,
+/// and the reverse elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LevelsOptions {
     pub(crate) policy: Policy,

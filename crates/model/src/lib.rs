@@ -13,7 +13,8 @@
 //! *Read in this order*: [`costs`], [`translate`], [`presets`], [`fit`], [`nodes`], [`mix`],
 //! [`pdam`], `profile.rs` (devices as stores are told of them, and the length of nodes),
 //! [`probe`]; then [`popularity`], [`lsm`], [`silt`], [`mica`], [`recycling`]. All refuse
-//! parameters with [`BadParameter`] and draw from [`Random`] and [`Alias`]; `minimum.rs` finds minima.
+//! parameters with [`BadParameter`] and draw from [`Random`] and [`Alias`]; `minimum.rs` finds
+//! minima.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
 //! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*. The structures are

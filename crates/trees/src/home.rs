@@ -18,8 +18,9 @@ pub struct Home {
     pub horizon: Arc<Horizon>,
 }
 
-/// Passes the result of something that writes on, and shows a failed write to the store, which takes
-/// no changes from then on. A failed read has changed nothing: whatever needed it is due again.
+/// Passes the result of something that writes on, and shows a failed write to the store, which
+/// takes no changes from then on. A failed read has changed nothing: whatever needed it is due
+/// again.
 pub(crate) fn judge<T>(store: &Store, result: Result<T>) -> Result<T> {
     match result {
         Err(Error::Device(DeviceError::Io {

@@ -28,7 +28,7 @@ fn transactions_are_measured_by_a_child_of_each_engine() {
         "--json",
         file.to_str().unwrap(),
     ];
-    let said = place.run(&words).ended(0);
+    let said = place.run(words).ended(0);
     assert_eq!(said.text().lines().count(), 1 + 2 * 3, "{said:?}");
     assert!(said.text().contains("aborts/commit"), "{said:?}");
     let report: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
@@ -55,6 +55,6 @@ fn transactions_are_measured_by_a_child_of_each_engine() {
         ("--engines", "nothing-of-the-kind", "nothing-of-the-kind"),
     ] {
         let words = ["bench", "transactions", "--no-cap", flag, value];
-        place.run(&words).ended(2).complained(why);
+        place.run(words).ended(2).complained(why);
     }
 }

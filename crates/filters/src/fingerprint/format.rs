@@ -66,7 +66,12 @@ impl Family {
             ("bytes after a fingerprint function", reader.left() as u64, 0),
         ] {
             if found != expected {
-                return Err(Error::damaged_bits(0, what, expected.to_string(), found.to_string()));
+                return Err(Error::damaged_bits(
+                    0,
+                    what,
+                    expected.to_string(),
+                    found.to_string(),
+                ));
             }
         }
         let independence = if words == 0 {
@@ -74,8 +79,9 @@ impl Family {
         } else {
             Independence::Words(words)
         };
-        Family::new(seed, u32::from(width), independence)
-            .map_err(|error| Error::damaged_bits(0, "fingerprint function", "a possible one", error.to_string()))
+        Family::new(seed, u32::from(width), independence).map_err(|error| {
+            Error::damaged_bits(0, "fingerprint function", "a possible one", error.to_string())
+        })
     }
 }
 

@@ -12,8 +12,8 @@
 //!
 //! Invariants:
 //!
-//! - **A1** Conclusions are a function of the samples alone: stored ones give the same again.
-//! - **A2** What could not be concluded is an error or `None`, never a number.
+//! - **D1** Conclusions are a function of the samples alone: stored ones give the same again.
+//! - **D2** What could not be concluded is an error or `None`, never a number.
 
 mod costs;
 pub mod format;

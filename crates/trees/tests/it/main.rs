@@ -1,5 +1,5 @@
-//! The tiered tree: against a reference model, and under crashes and faults. Levels of runs: against
-//! the model.
+//! The tiered tree: against a reference model, and under crashes and faults. Levels of runs:
+//! against the model.
 
 mod alone;
 mod checkpoints;
