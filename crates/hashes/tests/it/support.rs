@@ -118,7 +118,7 @@ pub(crate) fn drive<T: Table>(table: &mut T, mix: Mix, operations: u32, seed: u6
     let mut model = Model::new();
     for done in 1..=operations {
         step(table, &mut model, mix, &mut random);
-        if done % (operations / 4).max(1) == 0 {
+        if done % (operations / 2).max(1) == 0 {
             agree(table, &model, mix.keys.min(3000));
         }
     }
