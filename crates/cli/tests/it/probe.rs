@@ -39,7 +39,7 @@ fn a_store_s_device_is_measured_and_the_samples_are_kept_beside_it() {
         "{names:?}"
     );
     // The store works on, and what was kept says the same again.
-    assert_eq!(place.done(["get", "a"]).text(), "1\n");
+    assert_eq!(place.done(["get", "a"]).text(), "1");
     place.done(["check"]);
     let stored = place.done(["probe", "--stored", "--json"]).json();
     assert_eq!(stored["file_bytes"], 16 << 20);
