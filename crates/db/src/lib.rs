@@ -66,6 +66,7 @@
 extern crate self as alluvium;
 
 mod batch;
+pub mod cache;
 mod caps;
 mod catalog;
 mod changes;

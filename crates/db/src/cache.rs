@@ -1,0 +1,12 @@
+//! A cache in memory, bounded by bytes, that needs no store.
+//!
+//! ```
+//! use alluvium::cache::{Cache, CacheOptions};
+//! let cache = Cache::new(&CacheOptions::new(4 << 20))?;
+//! cache.set(b"river", b"Rhine")?;
+//! assert_eq!(cache.get(b"river").as_deref(), Some(&b"Rhine"[..]));
+//! # Ok::<(), alluvium::cache::Error>(())
+//! ```
+
+pub use alluvium_hashes::mica::{Error, Eviction, Stats};
+pub use alluvium_hashes::{Cache, CacheOptions};
