@@ -16,10 +16,17 @@ fn keyspaces_are_created_listed_renamed_and_dropped() {
     ]);
     place.done(["keyspaces", "create", "hits", "--merge-operator", "add"]);
     place.done(["put", "-k", "events", "a", "1"]);
+    place.done(["keyspaces", "create", "trial", "--structure", "levels,k=4"]);
+    place.done(["put", "-k", "trial", "a", "2"]);
+    assert_eq!(place.done(["get", "-k", "trial", "a"]).out, b"2");
     let list = place.done(["keyspaces"]).text();
     assert_eq!(
         lines(&list),
-        ["events\tzstd\t2048\t-\t-", "hits\tnone\t-\tadd\t-"]
+        [
+            "events\tzstd\t2048\t-\t-\ttiered",
+            "hits\tnone\t-\tadd\t-\ttiered",
+            "trial\tnone\t-\t-\t-\tlevels,samt,k=4",
+        ]
     );
     let json = place.done(["keyspaces", "list", "--json"]).json();
     assert_eq!(json[0]["compression"], "zstd");
@@ -52,6 +59,14 @@ fn what_cannot_be_is_refused() {
         .run(["keyspaces", "drop", "x"])
         .ended(1)
         .complained("no keyspace");
+    place
+        .run(["keyspaces", "create", "c", "--structure", "levels,k=1"])
+        .ended(2)
+        .complained("k");
+    place
+        .run(["keyspaces", "create", "c", "--structure", "pyramid"])
+        .ended(2)
+        .complained("pyramid");
     place
         .run(["keyspaces", "create", "c", "--merge-operator", "sing"])
         .ended(2)
