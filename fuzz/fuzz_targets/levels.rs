@@ -3,8 +3,9 @@
 
 #![no_main]
 
+use alluvium_dictionary::blob::Root;
 use alluvium_storage::{PageSize, Place, Structure};
-use alluvium_trees::levels::format::{Contents, Root};
+use alluvium_trees::levels::format::Contents;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

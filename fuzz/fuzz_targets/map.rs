@@ -3,8 +3,9 @@
 
 #![no_main]
 
+use alluvium_dictionary::blob::Root;
 use alluvium_storage::{PageSize, Place, Structure};
-use alluvium_trees::map::format::{Root, decode, encode};
+use alluvium_trees::map::format::{decode, encode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -8,9 +8,9 @@ use crate::structure::Structure;
 use crate::{Db, ErrorKind, KeyspaceOptions};
 use alluvium_base::Purpose;
 use alluvium_device::{Access, Directory, FileOptions};
+use alluvium_dictionary::blob::Root;
 use alluvium_storage::superblock::SuperblockFile;
 use alluvium_storage::{PageSize, Place};
-use alluvium_trees::map::format::Root;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

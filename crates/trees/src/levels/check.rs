@@ -1,10 +1,11 @@
 //! Reads what a structure has on the device, and reports everything that is wrong with it.
 
-use super::format::{Contents, Root, RunName};
+use super::format::{Contents, RunName};
 use super::state::Member;
 use super::structure::place;
 use super::{Levels, state};
 use alluvium_base::Purpose;
+use alluvium_dictionary::blob::Root;
 use alluvium_dictionary::blob::{self, extents_of};
 use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
 use alluvium_dictionary::key::Key;

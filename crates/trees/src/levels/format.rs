@@ -1,16 +1,7 @@
 //! The bytes of a levels structure at a checkpoint, version 1. All integers little-endian; a
 //! *varint* is LEB128 of at most 10 bytes.
 //!
-//! The root:
-//!
-//! ```text
-//! OFFSET  SIZE  MEANING
-//!      0     1  version, 1
-//!      1     1  0: the contents follow; 1: a pointer to them follows
-//!      2        the contents, or the pointer (40), as the values of leaves have it
-//! ```
-//!
-//! The contents:
+//! The root of them has the version: `crates/dictionary/src/blob/format.rs`. The contents:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -32,67 +23,12 @@ use crate::run::Run;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::read::Files;
-use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, PageSize, Place, Result};
 use std::sync::Arc;
 
-const VERSION: u8 = 1;
-const HERE: u8 = 0;
-const APART: u8 = 1;
 /// The most levels: each is at least twice as large as the one above it.
 const MOST_LEVELS: u64 = 4096;
-const _: () = assert!(HERE != APART, "a root says where the contents are");
-
-/// What a structure is opened from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Root<'b> {
-    /// The contents.
-    Here(&'b [u8]),
-    /// Where they are.
-    Apart(ValuePointer),
-}
-
-impl<'b> Root<'b> {
-    /// Returns the root's bytes.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![VERSION];
-        match self {
-            Root::Here(contents) => {
-                out.push(HERE);
-                out.extend_from_slice(contents);
-            }
-            Root::Apart(pointer) => {
-                out.push(APART);
-                pointer.encode(&mut out);
-            }
-        }
-        out
-    }
-
-    /// Reads a root.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
-    pub fn decode(bytes: &'b [u8], place: &Place, page_size: PageSize) -> Result<Root<'b>> {
-        match bytes.split_at_checked(2) {
-            Some(([VERSION, HERE], contents)) => Ok(Root::Here(contents)),
-            Some(([VERSION, APART], pointer)) => {
-                Ok(Root::Apart(ValuePointer::decode(pointer, place, page_size)?))
-            }
-            Some(([found, _], _)) if *found > VERSION => Err(Error::NewerFormat {
-                place: place.clone(),
-                found: u32::from(*found),
-                supported: u32::from(VERSION),
-            }),
-            _ => {
-                let found = format!("{} other bytes", bytes.len());
-                Err(Error::corrupt(place.clone(), "the root of levels", found))
-            }
-        }
-    }
-}
 
 /// A run as the contents name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -288,6 +224,7 @@ impl<'b> Decoder<'b> {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
+    use alluvium_dictionary::blob::Root;
     use alluvium_storage::{Codec, Structure};
 
     fn place() -> Place {

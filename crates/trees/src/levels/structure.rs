@@ -1,11 +1,12 @@
 //! The front of a levels structure: how it is made, opened, changed and written.
 
-use super::format::{Contents, Root};
+use super::format::Contents;
 use super::options::LevelsOptions;
 use super::state::{Age, Kept, Member, Runs, Version, newest_first};
 use crate::home::{Home, judge};
 use alluvium_base::Sequence;
 use alluvium_dictionary::blob::Blob;
+use alluvium_dictionary::blob::Root;
 use alluvium_dictionary::cut::Cut;
 use alluvium_storage::extents::Class;
 use alluvium_storage::{Place, Result, Structure};

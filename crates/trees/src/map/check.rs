@@ -1,8 +1,9 @@
 //! Reads what a map has on the device, and reports everything that is wrong with it.
 
-use super::format::{self, Root};
+use super::format;
 use super::{Map, place};
 use alluvium_base::Purpose;
+use alluvium_dictionary::blob::Root;
 use alluvium_dictionary::blob::{self, extents_of};
 use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
 use alluvium_dictionary::read::Files;

@@ -35,10 +35,10 @@ pub use scan::Iter;
 
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_dictionary::blob::Blob;
+use alluvium_dictionary::blob::Root;
 use alluvium_dictionary::cut::Cut;
 use alluvium_storage::{Place, Result, Structure};
 use arc_swap::ArcSwap;
-use format::Root;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,5 +1,19 @@
 //! Bytes of any length that a checkpoint writes as a whole: in nodes of their own, each with a
 //! checksum.
+//!
+//! *Knows*: in which extents the bytes are; how a root holds them or points to them.
+//!
+//! *Does not know*: what the bytes mean.
+//!
+//! *Read in this order*: [`Blob`], [`Root`] (`format.rs`).
+//!
+//! Invariants:
+//!
+//! - **J1** The extents of a blob hold nothing else.
+
+mod format;
+
+pub use format::Root;
 
 use crate::read::Files;
 use crate::values::{self, Placed, Slot, ValuePointer, ValueWriter};

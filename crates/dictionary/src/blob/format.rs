@@ -1,0 +1,89 @@
+//! The root of a dictionary whose checkpoint is one piece of bytes, version 1.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  version, 1
+//!      1     1  0: the contents follow; 1: a pointer to them follows
+//!      2        the contents, or the pointer (40), as the values of leaves have it
+//! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use crate::values::ValuePointer;
+use alluvium_storage::{Error, PageSize, Place, Result};
+
+const VERSION: u8 = 1;
+const HERE: u8 = 0;
+const APART: u8 = 1;
+const _: () = assert!(HERE != APART, "a root says where the contents are");
+
+/// What a dictionary is opened from whose checkpoint is one piece of bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Root<'b> {
+    /// The contents.
+    Here(&'b [u8]),
+    /// Where they are.
+    Apart(ValuePointer),
+}
+
+impl<'b> Root<'b> {
+    /// Returns the root's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = vec![VERSION];
+        match self {
+            Root::Here(contents) => {
+                out.push(HERE);
+                out.extend_from_slice(contents);
+            }
+            Root::Apart(pointer) => {
+                out.push(APART);
+                pointer.encode(&mut out);
+            }
+        }
+        out
+    }
+
+    /// Reads a root.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
+    pub fn decode(bytes: &'b [u8], place: &Place, page_size: PageSize) -> Result<Root<'b>> {
+        match bytes.split_at_checked(2) {
+            Some(([VERSION, HERE], contents)) => Ok(Root::Here(contents)),
+            Some(([VERSION, APART], pointer)) => {
+                Ok(Root::Apart(ValuePointer::decode(pointer, place, page_size)?))
+            }
+            Some(([found, _], _)) if *found > VERSION => Err(Error::NewerFormat {
+                place: place.clone(),
+                found: u32::from(*found),
+                supported: u32::from(VERSION),
+            }),
+            _ => {
+                let found = format!("{} other bytes", bytes.len());
+                Err(Error::corrupt(place.clone(), "a root of version 1", found))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_storage::Structure;
+
+    #[test]
+    fn the_bytes_of_a_root_never_change_and_others_are_refused() {
+        let place = Place::new(Structure::Node, "a root", 0);
+        let root = Root::Here(b"abc").encode();
+        assert_eq!(root, b"\x01\x00abc");
+        let read = |bytes: &[u8]| Root::decode(bytes, &place, PageSize::MIN).map(|_| ());
+        assert_eq!(
+            Root::decode(&root, &place, PageSize::MIN).unwrap(),
+            Root::Here(b"abc")
+        );
+        assert!(matches!(read(b"\x02\x00abc"), Err(Error::NewerFormat { .. })));
+        for other in [&b""[..], b"\x01", b"\x01\x02", b"\x00\x00", b"\x01\x01short"] {
+            assert!(matches!(read(other), Err(Error::Corrupt { .. })), "{other:?}");
+        }
+    }
+}
