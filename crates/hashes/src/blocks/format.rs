@@ -21,6 +21,31 @@ const VERSION: u32 = 1;
 /// The longest state: levels, tails and a buffer.
 const MAX_STATE_BYTES: u64 = 1 << 32;
 
+/// Appends the bytes of an extent: where it begins (8), and how long it is (8).
+pub(crate) fn put_extent(out: &mut Vec<u8>, extent: Extent) {
+    Writer::new(out).u64(extent.at).u64(extent.bytes);
+}
+
+/// Reads an extent.
+///
+/// # Errors
+/// When it ends too soon, or beyond all numbers.
+pub(crate) fn get_extent(reader: &mut Reader<'_>) -> Result<Extent> {
+    let extent = Extent {
+        at: reader.u64()?,
+        bytes: reader.u64()?,
+    };
+    match extent.end() {
+        Some(_) => Ok(extent),
+        None => Err(Error::damaged(
+            reader.position() as u64,
+            "extent",
+            "of 2^64 bytes",
+            format!("{extent:?}"),
+        )),
+    }
+}
+
 /// Writes a state and commits a root that leads to it. `current` is the state of the last
 /// commit and becomes that of the new one.
 ///

@@ -17,7 +17,7 @@
 
 mod draft;
 mod error;
-mod format;
+pub(crate) mod format;
 mod free;
 mod memory;
 mod meter;

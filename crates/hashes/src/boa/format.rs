@@ -47,7 +47,8 @@ use super::filter::Filter;
 use super::options::{Duplicates, Kind, Options};
 use super::run::{Layout, Run};
 use super::table::{Level, State};
-use crate::blocks::{Error, Extent, Machine, Result};
+use crate::blocks::format::{get_extent, put_extent};
+use crate::blocks::{Error, Machine, Result};
 use crate::records::{Slice, decode};
 use alluvium_base::bytes::{Reader, Writer};
 use alluvium_filters::fingerprint::Family;
@@ -238,26 +239,6 @@ fn get_options(reader: &mut Reader<'_>) -> Result<Options> {
     })
 }
 
-fn put_extent(out: &mut Vec<u8>, extent: Extent) {
-    Writer::new(out).u64(extent.at).u64(extent.bytes);
-}
-
-fn get_extent(reader: &mut Reader<'_>) -> Result<Extent> {
-    let extent = Extent {
-        at: reader.u64()?,
-        bytes: reader.u64()?,
-    };
-    match extent.end() {
-        Some(_) => Ok(extent),
-        None => Err(Error::damaged(
-            reader.position() as u64,
-            "extent",
-            "of 2^64 bytes",
-            format!("{extent:?}"),
-        )),
-    }
-}
-
 fn put_run(out: &mut Vec<u8>, run: &Run) {
     Writer::new(out)
         .u8(u8::from(run.layout == Layout::Buckets))
@@ -372,6 +353,7 @@ fn get_filter(reader: &mut Reader<'_>, options: &Options) -> Result<Option<Filte
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::Extent;
 
     #[test]
     fn the_bytes_of_a_bucket_head_never_change() {

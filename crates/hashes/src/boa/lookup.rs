@@ -5,23 +5,8 @@ use super::options::Kind;
 use super::run::{Form, Layout, Run};
 use super::table::{Boa, Figures, State};
 use crate::blocks::{Error, Reader, Result, Space};
-use crate::records::{Bytes, Entry, Slice, decode};
+use crate::records::{Bytes, Entry, Slice, Wanted, decode};
 use alluvium_filters::fingerprint::WideFingerprint;
-
-/// What a lookup is after.
-struct Wanted<'k> {
-    key: &'k [u8],
-    fingerprint: WideFingerprint,
-    /// Whether all records of the key are wanted, or the newest.
-    all: bool,
-    found: Vec<Option<Vec<u8>>>,
-}
-
-impl Wanted<'_> {
-    fn is_done(&self) -> bool {
-        !self.all && !self.found.is_empty()
-    }
-}
 
 /// What the search of a run told.
 struct Searched {
@@ -50,25 +35,8 @@ impl<S: Space> Boa<S> {
     }
 
     fn search(&self, key: &[u8], all: bool) -> Result<Vec<Option<Vec<u8>>>> {
-        let fingerprint = self.state.family.of(key);
-        let mut wanted = Wanted {
-            key,
-            fingerprint,
-            all,
-            found: Vec::new(),
-        };
-        for entry in self
-            .state
-            .buffer
-            .iter()
-            .rev()
-            .filter(|entry| entry.fingerprint == fingerprint)
-        {
-            wanted.found.extend(entry.value_of(key, &self.space)?);
-            if wanted.is_done() {
-                return Ok(wanted.found);
-            }
-        }
+        let mut wanted = Wanted::new(key, self.state.family.of(key), all);
+        wanted.search_buffer(&self.state.buffer, &self.space)?;
         let mut figures = self.figures.get();
         for level in 1..=self.state.levels.len() {
             if wanted.is_done() {

@@ -53,6 +53,7 @@ use super::options::{BotOptions, Schedule};
 use super::series::{Item, Shape};
 use super::table::{Root, State};
 use super::tape::{Chunk, Tape};
+use crate::blocks::format::{get_extent, put_extent};
 use crate::blocks::{Error, Extent, Machine, Result};
 use crate::records::{Slice, decode};
 use alluvium_base::bytes::{Reader, Writer};
@@ -190,26 +191,6 @@ impl Item {
             prefix: reader.u64()?,
             payload: reader.u128()?,
         })
-    }
-}
-
-fn put_extent(out: &mut Vec<u8>, extent: Extent) {
-    Writer::new(out).u64(extent.at).u64(extent.bytes);
-}
-
-fn get_extent(reader: &mut Reader<'_>) -> Result<Extent> {
-    let extent = Extent {
-        at: reader.u64()?,
-        bytes: reader.u64()?,
-    };
-    match extent.end() {
-        Some(_) => Ok(extent),
-        None => Err(Error::damaged(
-            reader.position() as u64,
-            "extent",
-            "of 2^64 bytes",
-            format!("{extent:?}"),
-        )),
     }
 }
 

@@ -10,22 +10,7 @@
 use super::node::{Child, Node, named};
 use super::table::{Bot, BotFigures, State};
 use crate::blocks::{Error, Extent, Result, Space};
-use crate::records::{Bytes as _, decode};
-use alluvium_filters::fingerprint::WideFingerprint;
-
-/// What a lookup is after.
-struct Wanted<'k> {
-    key: &'k [u8],
-    fingerprint: WideFingerprint,
-    all: bool,
-    found: Vec<Option<Vec<u8>>>,
-}
-
-impl Wanted<'_> {
-    fn is_done(&self) -> bool {
-        !self.all && !self.found.is_empty()
-    }
-}
+use crate::records::{Bytes as _, Wanted, decode};
 
 impl<S: Space> Bot<S> {
     /// Returns the value of a key, or none if it was never put in or deleted since.
@@ -47,25 +32,8 @@ impl<S: Space> Bot<S> {
     }
 
     fn search(&self, key: &[u8], all: bool) -> Result<Vec<Option<Vec<u8>>>> {
-        let fingerprint = self.state.family.of(key);
-        let mut wanted = Wanted {
-            key,
-            fingerprint,
-            all,
-            found: Vec::new(),
-        };
-        for entry in self
-            .state
-            .buffer
-            .iter()
-            .rev()
-            .filter(|entry| entry.fingerprint == fingerprint)
-        {
-            wanted.found.extend(entry.value_of(key, &self.space)?);
-            if wanted.is_done() {
-                return Ok(wanted.found);
-            }
-        }
+        let mut wanted = Wanted::new(key, self.state.family.of(key), all);
+        wanted.search_buffer(&self.state.buffer, &self.space)?;
         let mut figures = self.figures.take();
         let mut searched = Ok(());
         for (above, root) in self.state.roots.iter().enumerate() {

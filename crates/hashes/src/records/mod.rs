@@ -4,11 +4,13 @@
 //!
 //! *Does not know*: runs, logs, levels.
 //!
-//! *Read in this order*: [`Entry`], [`Body`]; `format.rs`.
+//! *Read in this order*: [`Entry`], [`Body`]; `format.rs`; `wanted.rs` (lookups).
 
 mod format;
+mod wanted;
 
 pub(crate) use format::{Bytes, Slice, decode, entry_bytes};
+pub(crate) use wanted::Wanted;
 
 use crate::blocks::{Error, Extent, Result, Space};
 use alluvium_filters::fingerprint::WideFingerprint;

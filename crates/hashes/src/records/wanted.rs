@@ -1,0 +1,46 @@
+//! What a lookup is after, and what it has found.
+
+use super::Entry;
+use crate::blocks::{Result, Space};
+use alluvium_filters::fingerprint::WideFingerprint;
+
+/// The records of a key, the newest first.
+pub(crate) struct Wanted<'k> {
+    pub(crate) key: &'k [u8],
+    pub(crate) fingerprint: WideFingerprint,
+    /// Whether all records of the key are wanted, or the newest.
+    all: bool,
+    /// The values found; none of a record that deletes.
+    pub(crate) found: Vec<Option<Vec<u8>>>,
+}
+
+impl<'k> Wanted<'k> {
+    pub(crate) fn new(key: &'k [u8], fingerprint: WideFingerprint, all: bool) -> Wanted<'k> {
+        Wanted {
+            key,
+            fingerprint,
+            all,
+            found: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        !self.all && !self.found.is_empty()
+    }
+
+    /// Searches records in memory, of which the last is the newest.
+    ///
+    /// # Errors
+    /// When a record outside cannot be read.
+    pub(crate) fn search_buffer(&mut self, buffer: &[Entry], space: &dyn Space) -> Result<()> {
+        for entry in buffer.iter().rev() {
+            if self.is_done() {
+                break;
+            }
+            if entry.fingerprint == self.fingerprint {
+                self.found.extend(entry.value_of(self.key, space)?);
+            }
+        }
+        Ok(())
+    }
+}
