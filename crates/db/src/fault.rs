@@ -64,8 +64,6 @@ pub(crate) enum Fault {
     SavepointKeepsSpilledWrites,
     /// Under snapshot isolation a commit does not ask about the spilled keys that it writes.
     SpilledWritesAreNotValidated,
-    /// A commit does not ask again, with no other commit on its way, before it attaches runs.
-    AttachedWritesAreNotValidated,
     /// A walk under locks does not lock what lies behind its last key.
     EndOfWalkIsNotLocked,
 }

@@ -8,7 +8,7 @@
 //!   numbered    numbers N to M, in a memtable of its own; the log has a record for them
 //!   sunk        every memtable before it is in the tree
 //!   forgotten   records that are kept of its keys (Y1)
-//!   attached    the tree's cut is M; nobody reads there yet
+//!   attached    the tree's cut is M; no reader is there yet
 //!   durable     a checkpoint holds M
 //!   visible     and with it the commits above M, which waited since it was numbered
 //! ```

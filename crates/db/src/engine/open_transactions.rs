@@ -146,8 +146,8 @@ pub struct TransactionInfo {
     pub reads: usize,
     /// The memory of its writes, in bytes.
     pub write_bytes: usize,
-    /// The bytes of keys and values that it has written beside the store's files, in bytes: more
-    /// than its share of the memory.
+    /// The bytes of keys and values that it has spilled to disk, being more than its share of the
+    /// memory.
     pub spilled_bytes: u64,
     /// How many locks it holds.
     pub locks: usize,

@@ -300,9 +300,6 @@ impl AttachTerms for SpilledTerms<'_> {
     }
 
     fn holds(&self) -> Result<Verdict> {
-        if is_planted(Fault::AttachedWritesAreNotValidated) {
-            return Ok(Verdict::Go);
-        }
         let recent = self.recent.borrow();
         let place = recent.as_ref().expect("it was prepared").place();
         let (_, ranges) = self.prepared.asks();

@@ -33,10 +33,10 @@ impl Transaction {
         }
         let share = self.options.memory;
         let share = share.unwrap_or_else(|| self.engine().share_of_transaction());
-        if self.in_memory() > 0 && self.in_memory() + more > share {
+        if self.in_memory > 0 && self.in_memory + more > share {
             self.forget_overwritten();
             // Where the same keys are written again and again, that is enough.
-            if 2 * (self.in_memory() + more) > share {
+            if 2 * (self.in_memory + more) > share {
                 self.spill()?;
             }
         }
@@ -48,11 +48,6 @@ impl Transaction {
         let spilled = self.handle.open.spilled_bytes.load(Ordering::Relaxed);
         let kept = self.handle.open.write_bytes.load(Ordering::Relaxed);
         kept.saturating_add(usize::try_from(spilled).unwrap_or(usize::MAX))
-    }
-
-    /// Returns how many bytes of memory a spill would free.
-    pub(super) fn in_memory(&self) -> usize {
-        self.in_memory
     }
 
     /// Notes how many bytes of memory the newest writes take, and tells those who list

@@ -8,7 +8,7 @@ use crate::engine::{Engine, OpenTransaction, UnderWay};
 use crate::fault::{Fault, is_planted};
 use crate::format::{self, KeyspaceId, TreeKey};
 use crate::structure::Structure;
-use crate::write_set::{End, Upper, WriteSet};
+use crate::write_set::{End, Upper, WriteSet, bad_base, merged_over};
 use crate::{Error, Keyspace, Result, Value};
 use alluvium_base::message::LAST;
 use alluvium_dictionary::contract::{Ingest, Walk};
@@ -75,7 +75,7 @@ impl Said {
         match self {
             Said::Nothing => Ok(base),
             Said::Value(value) => Ok(value.map(|value| Value::new(value.into()))),
-            Said::Operand(operand) => WriteSet::new(keyspace).merged_over(key, operand, base),
+            Said::Operand(operand) => merged_over(keyspace, key, operand, base),
         }
     }
 }
@@ -207,7 +207,7 @@ impl Spilled {
         let name = format::tree_key(&keyspace.definition().prefix, key);
         let mut gather = Gather::new(LAST, now_ms, keyspace.operator());
         runs.read(|ingest| Ok(ingest.gather(Key::new(&name), &mut gather)?))?;
-        Said::of(gather).map_err(|bad| WriteSet::new(keyspace).bad_base(key, bad, keyspace.operator()))
+        Said::of(gather).map_err(|bad| bad_base(keyspace, key, bad))
     }
 
     /// Returns the value of a key: what was spilled, over what `read` returns. That is asked only
@@ -387,8 +387,7 @@ impl Upper for SpilledWalk {
         }
         let name = key[self.prefix()..].to_vec();
         let keyspace = &self.keyspace;
-        let operator = keyspace.operator();
-        let said = said.map_err(|bad| WriteSet::new(keyspace).bad_base(&name, bad, operator))?;
+        let said = said.map_err(|bad| bad_base(keyspace, &name, bad))?;
         let value = said.over(keyspace, &name, below)?;
         Ok(Some((name, value)))
     }

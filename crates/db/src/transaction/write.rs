@@ -191,7 +191,7 @@ impl Transaction {
         let before = set.memory();
         let changed = change(set);
         let more = set.memory() as isize - before as isize;
-        self.tell_writes(self.in_memory().wrapping_add_signed(more));
+        self.tell_writes(self.in_memory.wrapping_add_signed(more));
         changed
     }
 

@@ -327,31 +327,10 @@ impl WriteSet {
         }
     }
 
-    /// Returns the value that an operand gives a key of which the store has `base`.
-    pub(crate) fn merged_over(
-        &self,
-        key: &[u8],
-        operand: Vec<u8>,
-        base: Option<Value>,
-    ) -> Result<Option<Value>> {
-        self.read_over(key, &Write::Merge { operand }, base)
-    }
-
     /// Returns the value that a write gives a key of which the store has `base`.
     fn read_over(&self, key: &[u8], write: &Write, base: Option<Value>) -> Result<Option<Value>> {
-        let operator = self.keyspace.operator();
-        let read = write.over(base, self.now_ms, operator);
-        read.map_err(|bad| self.bad_base(key, bad, operator))
-    }
-
-    #[cold]
-    pub(crate) fn bad_base(&self, key: &[u8], bad: BadOperand, operator: Option<&dyn Operator>) -> Error {
-        Error::BadBase {
-            keyspace: self.keyspace.name(),
-            key: key.to_vec(),
-            operator: operator.map_or("", Operator::name).to_owned(),
-            why: bad.why,
-        }
+        let read = write.over(base, self.now_ms, self.keyspace.operator());
+        read.map_err(|bad| bad_base(&self.keyspace, key, bad))
     }
 
     /// Returns an iterator over all keys and values, in key order: the store's as they are now,
@@ -459,4 +438,27 @@ impl WriteSet {
 pub(crate) fn slices<'r, K: AsRef<[u8]> + 'r>(range: &'r impl RangeBounds<K>) -> Bounds<'r> {
     let slice = |bound: Bound<&'r K>| bound.map(AsRef::as_ref);
     (slice(range.start_bound()), slice(range.end_bound()))
+}
+
+/// Returns the value that an operand gives a key of which a store has `base`.
+pub(crate) fn merged_over(
+    keyspace: &Keyspace,
+    key: &[u8],
+    operand: Vec<u8>,
+    base: Option<Value>,
+) -> Result<Option<Value>> {
+    // A merge by itself does not depend on the time.
+    let read = Write::Merge { operand }.over(base, 0, keyspace.operator());
+    read.map_err(|bad| bad_base(keyspace, key, bad))
+}
+
+/// Returns the error of a value that operands lie upon and that the operator refuses.
+#[cold]
+pub(crate) fn bad_base(keyspace: &Keyspace, key: &[u8], bad: BadOperand) -> Error {
+    Error::BadBase {
+        keyspace: keyspace.name(),
+        key: key.to_vec(),
+        operator: keyspace.operator().map_or("", Operator::name).to_owned(),
+        why: bad.why,
+    }
 }

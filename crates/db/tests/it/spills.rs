@@ -10,13 +10,18 @@ use std::time::{Duration, SystemTime};
 
 type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keyspaces of a store, of which the second appends.
-fn keyspaces(db: &Db) -> [Keyspace; 2] {
+/// Keyspaces of a store, of which the second appends and is kept in a structure.
+fn keyspaces_in(db: &Db, structure: &str) -> [Keyspace; 2] {
+    let structure = structure.parse().unwrap();
     let append = KeyspaceOptions::new().merge_operator("append");
     [
         db.keyspace("plain").unwrap(),
-        db.keyspace_with("lists", &append).unwrap(),
+        db.keyspace_with("lists", &append.structure(structure)).unwrap(),
     ]
+}
+
+fn keyspaces(db: &Db) -> [Keyspace; 2] {
+    keyspaces_in(db, "tiered")
 }
 
 fn store() -> (Db, [Keyspace; 2]) {
@@ -161,8 +166,23 @@ fn everything(keyspaces: &[Keyspace; 2]) -> [State; 2] {
 
 #[test]
 fn a_transaction_reads_and_commits_what_it_has_spilled() {
-    let (db, keyspaces) = store();
-    for seed in 0..60 {
+    run_all("tiered", 60);
+}
+
+#[test]
+fn a_transaction_spills_to_several_structures_at_once() {
+    run_all("levels,k=2", 40);
+    run_all("levels,never", 12);
+}
+
+/// Runs transactions over keyspaces of which one is kept in a structure.
+fn run_all(structure: &str, seeds: u64) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store");
+    let options = Options::new().memory(24 << 20);
+    let mut db = options.open(&path).unwrap();
+    let mut keyspaces = keyspaces_in(&db, structure);
+    for seed in 0..seeds {
         let kind = kinds()[seed as usize % 4].clone();
         let mut random = fastrand::Rng::with_seed(seed);
         let memory = random.usize(..8000);
@@ -198,6 +218,14 @@ fn a_transaction_reads_and_commits_what_it_has_spilled() {
         }
         if seed % 7 == 0 {
             db.compact().unwrap();
+        }
+        if seed % 11 == 10 {
+            let before = everything(&keyspaces);
+            db.close().unwrap();
+            drop(keyspaces);
+            db = options.open(&path).unwrap();
+            keyspaces = keyspaces_in(&db, structure);
+            assert_eq!(everything(&keyspaces), before, "opened again");
         }
     }
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
