@@ -439,8 +439,9 @@ fn manifests() -> Vec<Vec<u8>> {
 /// The contents of an ordered map, and a root that holds them.
 fn maps() -> Vec<Vec<u8>> {
     use alluvium_base as message;
+    use alluvium_dictionary::blob::Root;
     use alluvium_trees::map::Entry;
-    use alluvium_trees::map::format::{Root, encode};
+    use alluvium_trees::map::format::encode;
     let entry = |sequence, kind, operand: &[u8]| Entry {
         sequence,
         kind,
@@ -467,8 +468,9 @@ fn maps() -> Vec<Vec<u8>> {
 
 /// The contents of levels with a run on each of two, and a root that holds them.
 fn levels() -> Vec<Vec<u8>> {
+    use alluvium_dictionary::blob::Root;
     use alluvium_trees::levels::Policy;
-    use alluvium_trees::levels::format::{Contents, Root, RunName};
+    use alluvium_trees::levels::format::{Contents, RunName};
     let at = |offset| NodePointer {
         offset,
         birth: 3,
