@@ -6,13 +6,14 @@
 //! *Does not know*: what is in a data file, and which structure places what on which tier.
 //!
 //! *Read in this order*: `directories.rs`, this file (the data files), `format.rs` and `mark.rs`
-//! (the mark of a directory).
+//! (the mark of a directory), `list/` (where the directories were).
 //!
 //! ```text
 //!  first directory          second directory         third directory
 //!  ├── superblock           ├── tier  (the mark)     ├── tier
 //!  ├── extents-<n>.map      ├── tier-1.data          ├── tier-2.data
 //!  ├── log-<n> …            └── LOCK                 └── LOCK
+//!  ├── tiers  (the list)
 //!  ├── tier-0.data
 //!  └── LOCK
 //! ```
@@ -29,6 +30,7 @@
 
 mod directories;
 pub mod format;
+pub mod list;
 mod mark;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
