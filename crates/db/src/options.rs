@@ -3,14 +3,16 @@
 use crate::caps::Background;
 use crate::machine::{self, MIN_MEMORY};
 use crate::scale::Scale;
+use crate::tiers::{Places, TierOptions};
 use crate::{Error, Result};
 use alluvium_base::{DeviceProfile, KIB, MIB};
 use alluvium_dictionary::merge::{CompactionFilter, Operator};
 use alluvium_storage::PageSize;
-use alluvium_storage::extents::ExtentOptions;
+use alluvium_storage::extents::{ExtentOptions, TierLimits};
 use alluvium_storage::log::LogOptions;
 use alluvium_trees::tiered::Shape;
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,6 +71,10 @@ pub struct Options {
     pub(crate) clock: Clock,
     pub(crate) scale: Option<Scale>,
     pub(crate) mode: OpenMode,
+    /// Directories of further tiers, as the program gives them.
+    pub(crate) tiers: Vec<(PathBuf, TierOptions)>,
+    /// The most bytes of each further tier, in the order of the tiers.
+    pub(crate) tier_limits: Vec<Option<u64>>,
 }
 
 /// Whether a store must exist when it is opened.
@@ -105,6 +111,7 @@ impl fmt::Debug for Options {
             .field("operators", &self.operators)
             .field("filters", &self.filters)
             .field("mode", &self.mode)
+            .field("tiers", &self.tiers)
             .finish_non_exhaustive()
     }
 }
@@ -129,6 +136,8 @@ impl Default for Options {
             clock: Arc::new(machine::now_ms),
             scale: None,
             mode: OpenMode::default(),
+            tiers: Vec::new(),
+            tier_limits: Vec::new(),
         }
     }
 }
@@ -281,6 +290,39 @@ impl Options {
         self
     }
 
+    /// Adds a tier: a further directory for data, on a slower and larger device than those before.
+    /// Superblock and log stay in the directory that the store is opened at.
+    ///
+    /// The store remembers where its tiers are, so that they need not be given again. One that has
+    /// moved is given with its new path; the order does not matter then.
+    ///
+    /// New data goes to the first tier. What compactions write lies on the first tier that all data
+    /// as new as it fits on, three quarters of each. A tier without space is passed over.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let (fast, large) = (place.path().join("fast"), place.path().join("large"));
+    /// use alluvium::{Db, Options, TierOptions};
+    /// let options = Options::new().tier(&large, TierOptions::new().max_bytes(1 << 40));
+    /// drop(options.open(&fast)?);
+    /// let db = Db::open(&fast)?;
+    /// assert_eq!(db.stats().tiers.len(), 2);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn tier(mut self, path: impl AsRef<Path>, options: TierOptions) -> Options {
+        self.tiers.push((path.as_ref().to_owned(), options));
+        self
+    }
+
+    /// These options with the limits of a store's tiers.
+    pub(crate) fn limited(&self, places: &Places) -> Options {
+        Options {
+            tier_limits: places.limits.clone(),
+            ..self.clone()
+        }
+    }
+
     pub(crate) fn plan(&self) -> Result<Plan> {
         self.background.check()?;
         let page_size = match self.page_size {
@@ -292,6 +334,13 @@ impl Options {
             Some(scale) => scale,
             None => self.scale()?,
         };
+        for (tier, &max_bytes) in (1..).zip(&self.tier_limits) {
+            let limits = TierLimits {
+                max_bytes,
+                ..TierLimits::default()
+            };
+            scale.extents = scale.extents.with_tier(tier, limits);
+        }
         let records = match (self.records, self.scale) {
             (Some(records), _) => records,
             (None, Some(_)) => SIMULATED_RECORDS,

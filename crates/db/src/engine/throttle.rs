@@ -254,7 +254,7 @@ impl Engine {
 
     /// Bytes that the device was asked for by compactions and by memtables on their way out.
     pub(crate) fn moved_bytes(&self) -> u64 {
-        let counts = self.store.directory().counters().snapshot();
+        let counts = self.device_stats();
         let of = |purpose| counts.of(purpose).read_bytes + counts.of(purpose).written_bytes;
         of(Purpose::Compact) + of(Purpose::Incorporate)
     }

@@ -138,6 +138,15 @@ impl Extents {
         }
     }
 
+    /// Returns the most bytes that a tier may occupy on its file system, if there is a limit.
+    ///
+    /// # Panics
+    /// When there is no such tier.
+    #[must_use]
+    pub fn max_bytes(&self, tier: u8) -> Option<u64> {
+        self.shared.slot(tier).limits.max_bytes
+    }
+
     /// Returns whether a tier has a unit for this class. What it takes to find out it gives back.
     ///
     /// # Panics

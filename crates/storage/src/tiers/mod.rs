@@ -37,7 +37,7 @@ mod tests;
 
 pub use directories::Directories;
 pub(crate) use mark::{Damaged, is_tier_directory};
-pub use mark::{MARK_FILE, NEW_MARK_FILE};
+pub use mark::{MARK_FILE, NEW_MARK_FILE, mark_of};
 
 use crate::node::tier_file;
 use crate::{Error, Place, Result, Structure};
