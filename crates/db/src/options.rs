@@ -3,16 +3,16 @@
 use crate::caps::Background;
 use crate::machine::{self, MIN_MEMORY};
 use crate::scale::Scale;
-use crate::tiers::{Places, TierOptions};
+use crate::tiers::TierOptions;
 use crate::{Error, Result};
 use alluvium_base::{DeviceProfile, KIB, MIB};
 use alluvium_dictionary::merge::{CompactionFilter, Operator};
 use alluvium_storage::PageSize;
-use alluvium_storage::extents::{ExtentOptions, TierLimits};
+use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::log::LogOptions;
 use alluvium_trees::tiered::Shape;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,6 +63,7 @@ pub struct Options {
     pub(crate) workers: Option<usize>,
     pub(crate) log_limit: Option<u64>,
     pub(crate) max_bytes: Option<u64>,
+    pub(crate) fast_bytes: Option<u64>,
     pub(crate) records: Option<u64>,
     pub(crate) background: Background,
     pub(crate) keep_log: u64,
@@ -105,6 +106,7 @@ impl fmt::Debug for Options {
             .field("workers", &self.workers)
             .field("log_limit", &self.log_limit)
             .field("max_bytes", &self.max_bytes)
+            .field("fast_bytes", &self.fast_bytes)
             .field("records", &self.records)
             .field("background", &self.background)
             .field("keep_log", &self.keep_log)
@@ -128,6 +130,7 @@ impl Default for Options {
             workers: None,
             log_limit: None,
             max_bytes: None,
+            fast_bytes: None,
             records: None,
             background: Background::default(),
             keep_log: 0,
@@ -244,7 +247,8 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes the data may take on disk. Default: all that the disk has.
+    /// Sets how many bytes the data may take on disk, in the first directory of a store with several
+    /// tiers. Default: all that the disk has.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Options {
         self.max_bytes = Some(bytes);
@@ -290,39 +294,6 @@ impl Options {
         self
     }
 
-    /// Adds a tier: a further directory for data, on a slower and larger device than those before.
-    /// Superblock and log stay in the directory that the store is opened at.
-    ///
-    /// The store remembers where its tiers are, so that they need not be given again. One that has
-    /// moved is given with its new path; the order does not matter then.
-    ///
-    /// New data goes to the first tier. What compactions write lies on the first tier that all data
-    /// as new as it fits on, three quarters of each. A tier without space is passed over.
-    ///
-    /// ```
-    /// # let place = tempfile::tempdir().unwrap();
-    /// # let (fast, large) = (place.path().join("fast"), place.path().join("large"));
-    /// use alluvium::{Db, Options, TierOptions};
-    /// let options = Options::new().tier(&large, TierOptions::new().max_bytes(1 << 40));
-    /// drop(options.open(&fast)?);
-    /// let db = Db::open(&fast)?;
-    /// assert_eq!(db.stats().tiers.len(), 2);
-    /// # Ok::<(), alluvium::Error>(())
-    /// ```
-    #[must_use]
-    pub fn tier(mut self, path: impl AsRef<Path>, options: TierOptions) -> Options {
-        self.tiers.push((path.as_ref().to_owned(), options));
-        self
-    }
-
-    /// These options with the limits of a store's tiers.
-    pub(crate) fn limited(&self, places: &Places) -> Options {
-        Options {
-            tier_limits: places.limits.clone(),
-            ..self.clone()
-        }
-    }
-
     pub(crate) fn plan(&self) -> Result<Plan> {
         self.background.check()?;
         let page_size = match self.page_size {
@@ -334,13 +305,7 @@ impl Options {
             Some(scale) => scale,
             None => self.scale()?,
         };
-        for (tier, &max_bytes) in (1..).zip(&self.tier_limits) {
-            let limits = TierLimits {
-                max_bytes,
-                ..TierLimits::default()
-            };
-            scale.extents = scale.extents.with_tier(tier, limits);
-        }
+        self.plan_tiers(&mut scale.extents);
         let records = match (self.records, self.scale) {
             (Some(records), _) => records,
             (None, Some(_)) => SIMULATED_RECORDS,

@@ -6,18 +6,15 @@
 //! on (Spillane 2012, section 5.1). A tier that is full is passed over, and so is one that takes
 //! nothing; whichever has most space is the last resort.
 
-use alluvium_storage::extents::Extent;
+use alluvium_storage::extents::{Extent, UNIT};
 use alluvium_storage::store::{Store, TierSpace};
 
-/// How much of a tier's capacity its place in the order of ages may fill, in quarters. A
-/// compaction needs space beside what it reads, until the next checkpoint.
-const PLANNED: u64 = 3;
-const QUARTERS: u64 = 4;
+/// Bytes that a step takes beside what it writes until it is over: of its leaves, values and maplet,
+/// an extent each.
+const SLACK: u64 = 3 * 8 * UNIT;
 
 /// The part of a tier's capacity that compactions leave to what is new: one in so many.
 const LEFT_FREE: u64 = 16;
-
-const _: () = assert!(PLANNED < QUARTERS && LEFT_FREE > QUARTERS);
 
 /// What is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +71,7 @@ pub(crate) fn choose_from(tiers: &[TierSpace], preferred: usize, demand: &Demand
         } else {
             space.capacity_bytes / LEFT_FREE
         };
-        space.is_open && space.free_bytes >= demand.bytes.saturating_add(left)
+        space.is_open && space.free_bytes >= demand.bytes.saturating_add(SLACK).saturating_add(left)
     };
     let mut near_first = (preferred..=last).chain((0..preferred).rev());
     let open = (0..=last).filter(|&tier| tiers[tier].is_open);
@@ -84,12 +81,12 @@ pub(crate) fn choose_from(tiers: &[TierSpace], preferred: usize, demand: &Demand
     found.unwrap_or(0) as u8
 }
 
-/// Returns the first tier that has all of this with those before it.
+/// Returns the first tier that has all of this, with those before it, as it is planned.
 fn preferred(tiers: &[TierSpace], through_bytes: u64) -> usize {
     let mut planned = 0u64;
     let holds = |space: &TierSpace| {
         if space.is_open {
-            planned = planned.saturating_add(space.capacity_bytes / QUARTERS * PLANNED);
+            planned = planned.saturating_add(space.planned_bytes);
         }
         space.is_open && planned >= through_bytes
     };
@@ -120,7 +117,8 @@ pub(crate) fn is_left(store: &Store, extent: &Extent, tier: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// Tiers as "capacity/free", with a `!` for one that takes nothing.
+    /// Tiers as "capacity/free" in slacks, of which three quarters are planned for, with a `!` for
+    /// one that takes nothing.
     fn tiers(text: &str) -> Vec<TierSpace> {
         let tier = |word: &str| {
             let (sizes, is_open) = match word.strip_suffix('!') {
@@ -128,19 +126,25 @@ mod tests {
                 None => (word, true),
             };
             let (capacity, free) = sizes.split_once('/').unwrap();
+            let bytes = |slacks: &str| slacks.parse::<u64>().unwrap() * SLACK;
             TierSpace {
-                capacity_bytes: capacity.parse().unwrap(),
-                free_bytes: free.parse().unwrap(),
+                capacity_bytes: bytes(capacity),
+                planned_bytes: bytes(capacity) / 4 * 3,
+                free_bytes: bytes(free),
                 is_open,
             }
         };
         text.split_whitespace().map(tier).collect()
     }
 
+    fn older(through: u64, own: u64) -> Demand {
+        Demand::older(through.saturating_mul(SLACK), own * SLACK)
+    }
+
     #[test]
     fn what_is_old_lies_where_all_that_is_newer_fits_before_it() {
         let spaces = tiers("1600/1600 16000/16000 160000/160000");
-        let place = |through| choose(&spaces, &Demand::older(through, 10));
+        let place = |through| choose(&spaces, &older(through, 10));
         // Three quarters of 1600, then of 17600.
         assert_eq!(
             [0, 1200, 1201, 13_200, 13_201, u64::MAX].map(place),
@@ -158,13 +162,13 @@ mod tests {
     #[test]
     fn a_full_tier_is_passed_over_to_the_next_with_space_slower_ones_first() {
         let place = |text, demand: &Demand| choose(&tiers(text), demand);
-        let (new, old) = (Demand::newest(50), Demand::older(0, 50));
+        let (new, old) = (Demand::newest(49 * SLACK), older(0, 49));
         assert_eq!(place("1600/49 1600/50 1600/1600", &new), 1);
         assert_eq!(place("1600/50 1600/1600", &new), 0);
         // A compaction leaves a sixteenth of it to what is new.
         assert_eq!(place("1600/149 1600/150", &old), 1);
         assert_eq!(place("1600/150 1600/1600", &old), 0);
-        let last = Demand::older(u64::MAX, 50);
+        let last = older(u64::MAX, 49);
         assert_eq!(
             place("1600/1600 1600/400 1600/10", &last),
             1,
@@ -174,7 +178,7 @@ mod tests {
 
     #[test]
     fn where_nothing_fits_the_most_space_is_the_last_resort() {
-        let place = |text| choose(&tiers(text), &Demand::older(0, 50));
+        let place = |text| choose(&tiers(text), &older(0, 50));
         assert_eq!(place("1600/10 1600/20 1600/15"), 1);
         assert_eq!(place("1600/20 1600/20"), 0);
         assert_eq!(place("1600/0 1600/0!"), 0);
@@ -182,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_tier_that_takes_nothing_is_neither_counted_nor_chosen() {
-        let place = |text, through| choose(&tiers(text), &Demand::older(through, 1));
+        let place = |text, through| choose(&tiers(text), &older(through, 1));
         assert_eq!(place("1600/1600 1600/1600! 1600/1600", 1201), 2);
         assert_eq!(place("1600/0 1600/1600!", 1201), 0, "not even as the last resort");
         assert_eq!(place("1600/1600 1600/1600!", 5000), 0);

@@ -5,11 +5,20 @@ use crate::extents::TierUsage;
 use crate::tiers::MAX_TIERS;
 use std::sync::atomic::Ordering;
 
+/// How much of a tier's capacity is planned for, in quarters. A compaction needs space beside what
+/// it reads, until the next checkpoint.
+const PLANNED: u64 = 3;
+const QUARTERS: u64 = 4;
+
+const _: () = assert!(PLANNED < QUARTERS);
+
 /// The space of one tier, as far as new extents go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierSpace {
     /// Bytes that it could hold in all.
     pub capacity_bytes: u64,
+    /// Bytes that are planned to lie on it while slower tiers take the rest.
+    pub planned_bytes: u64,
     /// Bytes that are free for ordinary writes.
     pub free_bytes: u64,
     /// Whether it takes new extents.
@@ -18,12 +27,16 @@ pub struct TierSpace {
 
 impl TierSpace {
     /// Returns the space of a tier, of which `grows_bytes` more may come from its file system.
-    fn of(usage: &TierUsage, grows_bytes: u64, is_open: bool) -> TierSpace {
+    fn of(usage: &TierUsage, grows_bytes: u64, planned_bytes: Option<u64>, is_open: bool) -> TierSpace {
         let used = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;
         let allocated = usage.free_bytes.saturating_sub(usage.hole_bytes);
         let free = allocated.saturating_add(grows_bytes);
+        let capacity = used.saturating_add(free);
         TierSpace {
-            capacity_bytes: used.saturating_add(free),
+            capacity_bytes: capacity,
+            planned_bytes: planned_bytes
+                .unwrap_or(capacity / QUARTERS * PLANNED)
+                .min(capacity),
             free_bytes: free.saturating_sub(usage.reserve_bytes),
             is_open,
         }
@@ -36,18 +49,33 @@ impl Store {
     pub fn tier_space(&self) -> (Vec<TierSpace>, u64) {
         let usage = self.extents.usage();
         let spaces = usage.tiers.iter().zip(0u8..).map(|(usage, tier)| {
-            let limit = self.extents.max_bytes(tier).unwrap_or(u64::MAX);
-            let allowed = limit.saturating_sub(usage.occupied_bytes);
+            let limits = self.extents.limits(tier);
+            let most = limits.max_bytes.unwrap_or(u64::MAX);
+            let allowed = most.saturating_sub(usage.occupied_bytes);
             let directory = self.directories.get(tier);
             // What cannot be asked has as much as its limit says.
             let free = directory.map_or(0, |directory| {
                 directory.space().map_or(u64::MAX, |space| space.free)
             });
-            TierSpace::of(usage, allowed.min(free), self.takes_extents(tier))
+            let is_open = self.takes_extents(tier);
+            let mut space = TierSpace::of(usage, allowed.min(free), limits.planned_bytes, is_open);
+            if self.extents.has_refused(tier) {
+                // It did not have what it says to have.
+                space.free_bytes = 0;
+            }
+            space
         });
         let spaces: Vec<TierSpace> = spaces.collect();
         debug_assert_eq!(spaces.len(), self.tiers.count(), "one for each tier (T1)");
         (spaces, usage.total().live_extent_bytes)
+    }
+
+    /// Returns whether a tier that takes new extents has space for as much, in bytes.
+    #[must_use]
+    pub fn has_space_for(&self, bytes: u64) -> bool {
+        let (spaces, _) = self.tier_space();
+        let mut open = spaces.iter().filter(|space| space.is_open);
+        open.any(|space| space.free_bytes >= bytes)
     }
 
     /// Has a tier take nothing new from now on, as far as those ask that choose among tiers.
@@ -90,11 +118,13 @@ mod tests {
             reserve_bytes: 5,
             ..TierUsage::default()
         };
-        let space = TierSpace::of(&usage, 40, true);
+        let space = TierSpace::of(&usage, 40, None, true);
         assert_eq!((space.capacity_bytes, space.free_bytes), (180, 65));
-        let full = TierSpace::of(&usage, 0, true);
+        assert_eq!(space.planned_bytes, 135);
+        let full = TierSpace::of(&usage, 0, Some(1000), true);
         assert_eq!((full.capacity_bytes, full.free_bytes), (140, 25));
-        let endless = TierSpace::of(&usage, u64::MAX, true);
-        assert_eq!(endless.capacity_bytes, u64::MAX);
+        assert_eq!(full.planned_bytes, 140, "no more than it can hold");
+        let endless = TierSpace::of(&usage, u64::MAX, Some(7), true);
+        assert_eq!((endless.capacity_bytes, endless.planned_bytes), (u64::MAX, 7));
     }
 }

@@ -118,8 +118,11 @@ fn inputs(version: &Version, merge: &Merge) -> Vec<Arc<Member>> {
 impl MergeStep {
     fn class(&self) -> Class {
         match self.levels.shared.is_scarce.load(Ordering::Relaxed) {
-            _ if self.takes_all => Class::Freeing,
+            true if self.takes_all => Class::Freeing,
             true => Class::Essential,
+            // Another tier may have the space.
+            false if self.levels.shared.home.store.tiers().count() > 1 => Class::Normal,
+            false if self.takes_all => Class::Freeing,
             false => Class::Normal,
         }
     }

@@ -127,6 +127,8 @@ impl Job {
             _ if self.trunk.is_scarce() && self.frees => Class::Freeing,
             _ if self.trunk.is_scarce() => Class::Essential,
             Reason::Writes => Class::Normal,
+            // Another tier may have the space.
+            _ if self.trunk.store.tiers().count() > 1 => Class::Normal,
             Reason::Crowd | Reason::Full => Class::Freeing,
         }
     }
