@@ -213,6 +213,7 @@ fn superblocks() -> Vec<Vec<u8>> {
             tier: 1,
             path: "/slow".to_owned(),
             max_bytes: Some(1 << 40),
+            is_drained: false,
         }],
     }
     .encode();

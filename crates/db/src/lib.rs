@@ -108,6 +108,7 @@ mod stats;
 mod structure;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
+mod tier_options;
 mod tiers;
 mod transaction;
 mod transaction_options;
@@ -155,7 +156,7 @@ pub use stats::{
     Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats,
     TierStats, Unit,
 };
-pub use tiers::TierOptions;
+pub use tier_options::TierOptions;
 pub use transaction::{Savepoint, Transaction, TransactionIter};
 pub use transaction_options::{Concurrency, Isolation, TransactionOptions};
 pub use value::Value;

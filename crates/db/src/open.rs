@@ -46,6 +46,7 @@ impl Options {
             OpenMode::Existing => Existing::Open,
         };
         let db = Db::open_in(&places.directories, &options, existing)?;
+        places.close_drained(&db.engine().store);
         places.note()?;
         Ok(db)
     }

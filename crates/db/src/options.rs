@@ -3,7 +3,7 @@
 use crate::caps::Background;
 use crate::machine::{self, MIN_MEMORY};
 use crate::scale::Scale;
-use crate::tiers::TierOptions;
+use crate::tier_options::TierOptions;
 use crate::{Error, Result};
 use alluvium_base::{DeviceProfile, KIB, MIB};
 use alluvium_dictionary::merge::{CompactionFilter, Operator};
@@ -247,8 +247,8 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes the data may take on disk, in the first directory of a store with several
-    /// tiers. Default: all that the disk has.
+    /// Sets how many bytes the data may take on disk, in the first directory where there are more.
+    /// Default: all that the disk has.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Options {
         self.max_bytes = Some(bytes);

@@ -1,4 +1,5 @@
-//! Stores in directories that the caller provides, one for each tier, on a small scale and under a simulated clock.
+//! Stores in directories that the caller provides, one for each tier, on a small scale and under a
+//! simulated clock.
 //!
 //! This module is for the tests of Alluvium's own crates: crash simulations, fault injection and
 //! fuzzing. It names types of the inner crates and may change in any version. Programs open a store

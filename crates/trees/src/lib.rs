@@ -5,9 +5,8 @@
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
-//! `placement.rs` (which tier), `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become one),
-//! `layers`, `scanning`,
-//! [`tiered`], [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in
+//! `placement.rs` (which tier), `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become
+//! one), `layers`, `scanning`, [`tiered`], [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in
 //! place.
 //!
 //! Invariants:

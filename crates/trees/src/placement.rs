@@ -1,5 +1,5 @@
-//! Which tier of a store new data goes to: the fastest that what is at least as new fits on, as far
-//! as it has space.
+//! Which tier of a store new data goes to: the fastest on which all that is as new fits, as far as
+//! it has space.
 //!
 //! Levels and trunk nodes are alike here: what is written has its place in the order of ages. The
 //! newest data is the smallest part and is read and written most, so tiers fill from the first one
@@ -9,11 +9,11 @@
 use alluvium_storage::extents::{Extent, UNIT};
 use alluvium_storage::store::{Store, TierSpace};
 
-/// Bytes that a step takes beside what it writes until it is over: of its leaves, values and maplet,
-/// an extent each.
+/// Bytes that a step takes beside what it writes until it is over: an extent of its leaves, of its
+/// values and of its maplet.
 const SLACK: u64 = 3 * 8 * UNIT;
 
-/// The part of a tier's capacity that compactions leave to what is new: one in so many.
+/// Of the capacity of a tier, compactions leave one part in 16 to what is new.
 const LEFT_FREE: u64 = 16;
 
 /// What is to be written.
@@ -46,8 +46,8 @@ impl Demand {
         }
     }
 
-    /// What a compaction in a trunk node writes. Each height of a tree holds `fanout` times what the
-    /// one above it does, so all down to it have that part of the whole.
+    /// What a compaction in a trunk node writes. Each height of a tree holds `fanout` times what
+    /// the next one holds, so all down to it have that part of the whole.
     pub(crate) fn of_height(height: u8, fanout: u64, all_bytes: u64, bytes: u64) -> Demand {
         let below = fanout.max(2).saturating_pow(height.into());
         Demand::older(all_bytes / below, bytes)

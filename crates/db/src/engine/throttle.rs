@@ -16,9 +16,6 @@ use std::time::Duration;
 /// Poll interval of a blocked writer; it is also woken when a memtable has gone.
 const NAP: Duration = Duration::from_millis(2);
 
-/// A tier with as many bytes free may take what another has no space for.
-const ELSEWHERE: u64 = 32 * UNIT;
-
 /// How many naps a delete waits on a full disk for space, before it is refused: five seconds.
 pub(super) const FULL_TURNS: u32 = 2500;
 
@@ -333,7 +330,7 @@ impl Engine {
         self.reclaim()
     }
 
-    /// Returns whether a tier has so many units for ordinary writes.
+    /// Returns whether a tier has this number of units for ordinary writes.
     fn has_units(&self, tier: u8, units: u32) -> bool {
         let extents = self.store.extents();
         let (mut left, mut found) = (units, Vec::new());
@@ -354,7 +351,9 @@ impl Engine {
 
     /// Returns whether a step that found its tier full is due again on another, which has space.
     pub(super) fn goes_elsewhere(&self, error: &alluvium_storage::Error) -> bool {
-        error.is_full() && self.store.tiers().count() > 1 && self.store.has_space_for(ELSEWHERE)
+        error.is_full()
+            && self.store.tiers().count() > 1
+            && self.store.has_space_for(4 * self.plan.scale.memtable)
     }
 
     /// Looks whether a full disk has space again: it is asked for as much as writing a memtable out

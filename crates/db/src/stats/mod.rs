@@ -4,7 +4,8 @@
 //!
 //! *Does not know*: what to make of it; that is for people, and for the exporters.
 //!
-//! *Read in this order*: this file, `tiers.rs` (each directory), `latencies.rs` (what is timed, and how it stays cheap),
+//! *Read in this order*: this file, `tiers.rs` (each directory),
+//! `latencies.rs` (what is timed, and how it stays cheap),
 //! `distribution.rs` (the same, counted by how long), `list.rs` (all numbers as a list, and as a
 //! table), `publish.rs` (the list for the `metrics` crate, behind the feature of that name).
 

@@ -1,4 +1,5 @@
-//! A store with both kinds of structures, on one tier and on two, under the crash driver, and on devices that fail.
+//! A store with both kinds of structures, on one tier and on two, under the crash driver, and on
+//! devices that fail.
 
 use super::story::Whole;
 use alluvium_sim::environment::number;

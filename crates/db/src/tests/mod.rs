@@ -3,7 +3,7 @@
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
 //! history, told to all of them), `levels.rs` (as a user chooses them), `copies.rs`, `crashes.rs`,
-//! `tiers.rs` (stores of several directories), `hostile.rs` (manifests), `hostile_log.rs`.
+//! `hostile.rs` (manifests), `hostile_log.rs`.
 
 mod contract;
 mod copies;
@@ -15,7 +15,6 @@ mod levels;
 mod model;
 #[path = "../../tests/it/story/mod.rs"]
 mod story;
-mod tiers;
 
 use crate::scale::Scale;
 use crate::simulation::OpenIn as _;
@@ -61,7 +60,7 @@ fn memory() -> Arc<dyn Directory> {
     Arc::new(MemoryDirectory::new())
 }
 
-/// Directories in memory, one for each of so many tiers.
+/// Directories in memory, one for each tier.
 fn directories(tiers: usize) -> Directories {
     (1..tiers).fold(Directories::from(memory()), |all, _| all.and(memory()))
 }

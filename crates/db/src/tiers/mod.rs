@@ -1,66 +1,27 @@
 //! The tiers of a store, as its users see them.
 //!
-//! *Knows*: what a tier may take, where the directories of tiers are, and how a path is found to be
+//! *Knows*: where the directories of tiers are, and how a path is found to be
 //! one of them.
 //!
 //! *Does not know*: what lies on which tier; marks are compared by the storage layer.
 //!
-//! *Read in this order*: this file, `places.rs`.
+//! *Read in this order*: `tier_options.rs` beside this folder, this file, `places.rs`,
+//! `drain.rs` (taking everything off a tier).
 //!
 //! Invariants:
 //!
 //! - **D1** No directory of a store lies inside of another one.
 //! - **D2** Nothing is created or changed in a directory before all of them are known to be right.
 
+mod drain;
 mod places;
 
 pub(crate) use places::{Places, existing, is_store, new, of_copy, overlaid};
 
-use crate::{Error, Options, Result};
-use alluvium_base::MIB;
+use crate::Options;
+use crate::tier_options::TierOptions;
 use alluvium_storage::extents::{ExtentOptions, TierLimits};
 use std::path::Path;
-
-/// What a tier may take: see [`Options::tier`](crate::Options::tier).
-///
-/// ```
-/// use alluvium::TierOptions;
-/// let large = TierOptions::new().max_bytes(4 << 40);
-/// assert_ne!(large, TierOptions::new());
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TierOptions {
-    pub(crate) max_bytes: Option<u64>,
-}
-
-/// The least limit of a tier, in bytes: a few extents and a reserve.
-const LEAST_BYTES: u64 = 16 * MIB;
-
-impl TierOptions {
-    /// Returns the defaults: the tier may take all that its file system has, or what was set when
-    /// the store was opened before.
-    #[must_use]
-    pub fn new() -> TierOptions {
-        TierOptions::default()
-    }
-
-    /// Sets how many bytes the tier may take on its file system; at least 16 MiB.
-    #[must_use]
-    pub fn max_bytes(mut self, bytes: u64) -> TierOptions {
-        self.max_bytes = Some(bytes);
-        self
-    }
-
-    pub(crate) fn check(&self) -> Result<()> {
-        match self.max_bytes {
-            Some(bytes) if bytes < LEAST_BYTES => Err(Error::BadOption {
-                option: "tier",
-                why: format!("{bytes} bytes are less than {LEAST_BYTES}, the least that a tier works with"),
-            }),
-            _ => Ok(()),
-        }
-    }
-}
 
 impl Options {
     /// Adds a tier: a further directory for data, on a slower and larger device than those before.
@@ -69,8 +30,8 @@ impl Options {
     /// The store remembers where its tiers are, so that they need not be given again. One that has
     /// moved is given with its new path; the order does not matter then.
     ///
-    /// New data goes to the first tier. What compactions write lies on the first tier that all data
-    /// as new as it fits on, three quarters of each. A tier without space is passed over.
+    /// New data goes to the first tier. What compactions write lies on the first tier on which,
+    /// with those before, all that is as new fits. A tier without space is passed over.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -96,9 +57,9 @@ impl Options {
         }
     }
 
-    /// Sets how many bytes of data are planned to lie in the first directory of a store with several
-    /// tiers, while the others take the rest. It is no limit: what is written first goes there, and
-    /// where slower tiers are full so does more. Default: three quarters of what it can hold.
+    /// Sets how many bytes of data are planned to lie in the first directory of a store that has
+    /// further tiers, while those take the rest. It is no limit: what is written first goes there,
+    /// and where slower tiers are full so does more. Default: three quarters of what it can hold.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

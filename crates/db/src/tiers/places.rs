@@ -1,9 +1,10 @@
 //! Where the directories of a store's tiers are: as the program says, or as the store remembers.
 
-use super::TierOptions;
+use crate::tier_options::TierOptions;
 use crate::{Error, Result, place};
 use alluvium_device::file::FileDirectory;
 use alluvium_device::{Access, Directory, OverlayDirectory};
+use alluvium_storage::store::Store;
 use alluvium_storage::superblock::{self, Superblock, SuperblockFile};
 use alluvium_storage::tiers::list::{Listed, TierList};
 use alluvium_storage::tiers::{MAX_TIERS, mark_of};
@@ -18,6 +19,8 @@ pub(crate) struct Places {
     pub(crate) directories: Directories,
     /// The most bytes of each further tier.
     pub(crate) limits: Vec<Option<u64>>,
+    /// Whether each further tier takes nothing new.
+    drained: Vec<bool>,
     /// Where the further tiers are.
     paths: Vec<PathBuf>,
 }
@@ -28,27 +31,39 @@ struct Found {
     path: PathBuf,
     directory: Arc<dyn Directory>,
     max_bytes: Option<u64>,
+    is_drained: bool,
 }
 
 impl Places {
     fn new(first: FileDirectory, further: Vec<Found>) -> Places {
         let mut directories = Directories::from(Arc::new(first));
-        let (mut limits, mut paths) = (Vec::new(), Vec::new());
+        let (mut limits, mut drained, mut paths) = (Vec::new(), Vec::new(), Vec::new());
         for Found {
             path,
             directory,
             max_bytes,
+            is_drained,
         } in further
         {
             directories = directories.and(directory);
             limits.push(max_bytes);
+            drained.push(is_drained);
             paths.push(path);
         }
         Places {
             directories,
             limits,
+            drained,
             paths,
         }
+    }
+
+    /// Has tiers of an open store take nothing new that were drained before.
+    pub(crate) fn close_drained(&self, store: &Store) {
+        let numbered = (1..).zip(&self.drained);
+        numbered
+            .filter(|(_, drained)| **drained)
+            .for_each(|(tier, _)| store.close_tier(tier));
     }
 
     /// Remembers where the tiers are, in the first directory of a store that is there. What is full
@@ -58,11 +73,12 @@ impl Places {
             return Ok(());
         }
         let first = &**self.directories.first();
-        let listed = (1..).zip(&self.paths).zip(&self.limits);
-        let listed = listed.map(|((tier, path), &max_bytes)| Listed {
+        let listed = (1..).zip(&self.paths).zip(&self.limits).zip(&self.drained);
+        let listed = listed.map(|(((tier, path), &max_bytes), &is_drained)| Listed {
             tier,
             path: path.to_string_lossy().into_owned(),
             max_bytes,
+            is_drained,
         });
         let list = TierList {
             store: SuperblockFile::open(first, Access::ReadOnly)?.durable().store,
@@ -107,6 +123,7 @@ pub(crate) fn new(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<Place
             path: settled(path),
             directory: Arc::new(directory),
             max_bytes: options.max_bytes,
+            is_drained: false,
         })
     });
     Ok(Places::new(first, further.collect::<Result<_>>()?))
@@ -185,6 +202,7 @@ fn find(
             path: settled(path),
             directory: Arc::new(directory),
             max_bytes: options.max_bytes.or(listed.and_then(|listed| listed.max_bytes)),
+            is_drained: listed.is_some_and(|listed| listed.is_drained),
         };
         match slot {
             Some(slot) if slot.is_none() => *slot = Some(this),
@@ -232,6 +250,7 @@ fn remembered(first: &FileDirectory, tier: u8, listed: Option<&Listed>) -> Resul
         directory: Arc::new(FileDirectory::open(&path)?),
         path,
         max_bytes: listed.max_bytes,
+        is_drained: listed.is_drained,
     })
 }
 
@@ -264,7 +283,7 @@ fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<()> {
 }
 
 /// Returns a path without links, as far as it leads to something.
-fn settled(path: &Path) -> PathBuf {
+pub(super) fn settled(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let known = absolute
         .ancestors()

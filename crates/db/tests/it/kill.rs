@@ -2,7 +2,7 @@
 //! there, and batches are whole.
 //!
 //! Five kills in `cargo test`; `ALLUVIUM_KILLS=200` asks for more. Of a store in two directories as
-//! well: most of what compactions write is in the second.
+//! well: what compactions write is in the second.
 
 use alluvium::{Db, Keyspace, Options, TierOptions, WriteBatch};
 use alluvium_sim::environment::number;
@@ -20,7 +20,7 @@ const WRITERS: u64 = 2;
 fn open(path: &Path, second: Option<&Path>) -> (Db, Keyspace, Keyspace) {
     let mut options = Options::new().memory(16 << 20);
     if let Some(second) = second {
-        options = options.fast_bytes(1 << 20).tier(second, TierOptions::new());
+        options = options.fast_bytes(0).tier(second, TierOptions::new());
     }
     let db = options.open(path).unwrap();
     let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
@@ -55,6 +55,10 @@ fn the_child_writes_until_it_is_killed() {
     let (db, one, two) = open(Path::new(&directory), second.as_deref().map(Path::new));
     let out = Mutex::new(std::io::stdout());
     std::thread::scope(|scope| {
+        if second.is_some() {
+            // So that it dies amid rewriting from one directory to the other.
+            scope.spawn(|| while db.compact().is_ok() {});
+        }
         for writer in 0..WRITERS {
             let (db, one, two, out) = (&db, &one, &two, &out);
             scope.spawn(move || {
@@ -87,11 +91,10 @@ fn a_process_with_two_tiers_that_is_killed_loses_nothing_that_it_acknowledged() 
     let place = tempfile::tempdir().unwrap();
     let (path, second) = (place.path().join("store"), place.path().join("second"));
     kill(&path, Some(&second));
-    let (db, ..) = open(&path, None);
+    let (db, ..) = open(&path, Some(&second));
     db.compact().unwrap();
     let tiers = db.stats().tiers;
-    assert_eq!(tiers.len(), 2);
-    assert!(tiers[1].space.file_bytes > 0, "{tiers:?}");
+    assert!(tiers[1].space.live_bytes > tiers[0].space.live_bytes, "{tiers:?}");
     assert_eq!(db.check().unwrap(), [""; 0]);
 }
 

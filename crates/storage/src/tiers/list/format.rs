@@ -18,7 +18,7 @@
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  number of the tier: 1 to 7
-//!      1     1  zero
+//!      1     1  1 if the tier is drained: it takes nothing new; else 0
 //!      2     2  length of the path: 1 to 4095
 //!      4     8  most bytes that the tier may take; all ones: no limit
 //!     12     …  the path of its directory
@@ -73,7 +73,7 @@ impl TierList {
             before = listed.tier;
             Writer::new(&mut entries)
                 .u8(listed.tier)
-                .u8(0)
+                .u8(u8::from(listed.is_drained))
                 .u16(path.len() as u16)
                 .u64(listed.max_bytes.unwrap_or(UNLIMITED))
                 .bytes(path);
@@ -143,13 +143,13 @@ fn read_entries(bytes: &[u8]) -> std::result::Result<Vec<Listed>, String> {
     let mut tiers: Vec<Listed> = Vec::new();
     while reader.left() > 0 {
         let mut read = || -> std::result::Result<_, Truncated> {
-            let (tier, zero, len, most) = (reader.u8()?, reader.u8()?, reader.u16()?, reader.u64()?);
-            Ok((tier, zero, most, reader.take(usize::from(len))?))
+            let (tier, drained, len, most) = (reader.u8()?, reader.u8()?, reader.u16()?, reader.u64()?);
+            Ok((tier, drained, most, reader.take(usize::from(len))?))
         };
-        let (tier, zero, most, path) = read().map_err(|error| error.to_string())?;
+        let (tier, drained, most, path) = read().map_err(|error| error.to_string())?;
         let before = tiers.last().map_or(0, |listed| listed.tier);
         let is_next = before < tier && usize::from(tier) < MAX_TIERS;
-        if !is_next || zero != 0 || !(1..=MAX_PATH).contains(&path.len()) {
+        if !is_next || drained > 1 || !(1..=MAX_PATH).contains(&path.len()) {
             return Err(format!(
                 "tier {tier} after {before}, a path of {} bytes",
                 path.len()
@@ -160,6 +160,7 @@ fn read_entries(bytes: &[u8]) -> std::result::Result<Vec<Listed>, String> {
             tier,
             path: path.to_owned(),
             max_bytes: Some(most).filter(|&most| most != UNLIMITED),
+            is_drained: drained == 1,
         });
     }
     Ok(tiers)
@@ -175,6 +176,7 @@ mod tests {
             tier,
             path: path.to_owned(),
             max_bytes,
+            is_drained: tier == 3,
         };
         TierList {
             store: 0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10,
@@ -202,7 +204,7 @@ mod tests {
                       0100f0e0d0c0b0a090807060504030201";
         let first = "01000500000000000001\
                      00002f736c6f77";
-        let second = "03000700ffffffffffffffff2f736c6f776572";
+        let second = "03010700ffffffffffffffff2f736c6f776572";
         assert_eq!(hex, format!("{header}{first}{second}0000"));
         assert_eq!(bytes.len(), PAGE);
     }
@@ -228,6 +230,7 @@ mod tests {
                     tier,
                     path: "x".repeat(MAX_PATH),
                     max_bytes: None,
+                    is_drained: false,
                 })
                 .collect(),
         };
@@ -238,14 +241,14 @@ mod tests {
             decode(&signed(bytes))
         };
         assert!(matches!(with(8, 2), Err(Error::NewerFormat { found: 2, .. })));
-        // The version, the length of the entries, a tier, a zero, a path's length, the bytes behind.
+        // The version, the length of all entries, a tier, a zero, the length of a path, the end.
         for (at, byte) in [
             (8, 0),
             (12, 0x25),
             (32, 0),
             (32, 8),
             (32, 4),
-            (33, 1),
+            (33, 2),
             (34, 0),
             (44, 0xff),
             (80, 1),

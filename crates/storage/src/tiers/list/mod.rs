@@ -33,6 +33,8 @@ pub struct Listed {
     pub path: String,
     /// The most bytes that it may take, if there is a limit.
     pub max_bytes: Option<u64>,
+    /// Whether it takes nothing new.
+    pub is_drained: bool,
 }
 
 /// Where the further tiers of a store are.
@@ -105,6 +107,7 @@ mod tests {
             tier,
             path: (*path).to_owned(),
             max_bytes: None,
+            is_drained: false,
         });
         TierList {
             store: 9,

@@ -32,8 +32,9 @@ pub struct TreeOptions {
     /// What may be forgotten, shared with other dictionaries; a tree without one has its own.
     pub horizon: Option<Arc<Horizon>>,
     /// The tier of what compactions write: runs, their values and maplets, while memtables are
-    /// written to tier 0. A tier that the store does not have fails the first compaction. If absent,
-    /// each goes where it has its place among all that the tiers hold. The trunk is on tier 0.
+    /// written to tier 0. A tier that the store does not have fails the first compaction. If
+    /// absent, each goes where it has its place among all that the tiers hold. The trunk is on
+    /// tier 0.
     pub compacted_tier: Option<u8>,
 }
 

@@ -1,17 +1,24 @@
 //! Stores of several directories: how they are found, what is refused, where data goes.
 
-use super::{directories, pairs, small, tiny};
-use crate::simulation::OpenIn as _;
-use crate::{
-    Db, ErrorKind, Keyspace, KeyspaceOptions, LevelsOptions, OpenMode, Options, Structure, TierOptions,
+use alluvium::simulation::{OpenIn as _, Scale};
+use alluvium::{
+    Db, ErrorKind, Keyspace, KeyspaceOptions, LevelsOptions, OpenMode, Options, Purpose, Structure,
+    TierOptions,
 };
-use alluvium_device::Directory;
 use alluvium_device::file::FileDirectory;
-use alluvium_storage::LogOptions;
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::{Buffer, Directory, FileOptions};
 use alluvium_storage::extents::{ExtentOptions, TierLimits, UNIT};
 use alluvium_storage::tiers::list::LIST_FILE;
+use alluvium_storage::{Directories, LogOptions};
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
 use tempfile::TempDir;
+
+fn small() -> Options {
+    Options::new().memory(16 << 20).workers(0)
+}
 
 /// Directories that are not there yet: of a first tier, and of some more.
 fn places() -> (TempDir, [PathBuf; 4]) {
@@ -51,7 +58,8 @@ fn create(first: &Path, tiers: &[&PathBuf]) {
 }
 
 fn is_whole(db: &Db) {
-    assert_eq!(pairs(&db.existing_keyspace("k").unwrap()).len(), 500);
+    let found = db.existing_keyspace("k").unwrap().iter().map(Result::unwrap);
+    assert_eq!(found.count(), 500);
     assert_eq!(db.check().unwrap(), [""; 0]);
 }
 
@@ -78,7 +86,8 @@ fn the_order_in_which_tiers_are_given_does_not_matter_and_one_may_have_moved() {
     let (_place, [fast, one, two, three]) = places();
     create(&fast, &[&one, &two]);
     is_whole(&with(&[&two, &one]).open(&fast).unwrap());
-    std::fs::rename(&one, &three).unwrap();
+    let moved = Command::new("mv").args([&one, &three]).status().unwrap();
+    assert!(moved.success());
     let text = refusal(&small(), &fast);
     assert!(
         text.contains("one is not tier 1") && text.contains("--tier"),
@@ -127,7 +136,7 @@ fn a_directory_of_another_store_and_one_of_none_are_refused_by_name() {
     assert!(text.contains("first directory of a store"), "{text}");
     let empty = fast.with_extension("empty");
     assert!(with(&[&empty]).open(&fast).is_err() && !empty.exists());
-    std::fs::create_dir(&empty).unwrap();
+    FileDirectory::create(&empty).unwrap();
     let text = refusal(&with(&[&empty]), &fast);
     assert!(text.contains("it is empty"), "{text}");
     assert!(
@@ -150,11 +159,14 @@ fn a_directory_of_another_store_and_one_of_none_are_refused_by_name() {
 fn a_list_that_is_lost_or_damaged_is_made_again_from_what_is_given() {
     let (_place, [fast, one, ..]) = places();
     create(&fast, &[&one]);
-    let list = fast.join(LIST_FILE);
-    std::fs::write(&list, vec![1; 4096]).unwrap();
+    let directory = FileDirectory::open(&fast).unwrap();
+    let list = directory.open(LIST_FILE, FileOptions::DIRECT).unwrap();
+    list.write_at(0, Buffer::padded(&[1; 4096]), Purpose::Other)
+        .unwrap();
+    drop(list);
     let text = refusal(&small(), &fast);
     assert!(text.contains("give the directory of each tier"), "{text}");
-    std::fs::remove_file(&list).unwrap();
+    directory.remove(LIST_FILE).unwrap();
     assert_eq!(refusal(&small(), &fast), text);
     is_whole(&with(&[&one]).open(&fast).unwrap());
     is_whole(&small().open(&fast).unwrap());
@@ -207,13 +219,11 @@ fn a_flipped_bit_on_a_further_tier_is_found_by_a_check() {
     let (_place, [fast, one, ..]) = places();
     create(&fast, &[&one]);
     let directory = FileDirectory::open(&one).unwrap();
-    let file = directory
-        .open("tier-1.data", alluvium_device::FileOptions::BUFFERED)
-        .unwrap();
-    let purpose = alluvium_base::Purpose::Other;
+    let file = directory.open("tier-1.data", FileOptions::BUFFERED).unwrap();
+    let purpose = Purpose::Other;
     // In the middle of a value.
     let pages = (0..file.len() / 4096).map(|page| file.read_at(page * 4096, 4096, purpose).unwrap());
-    let is_of_values = |page: &alluvium_device::Buffer| page[1000..1100].iter().all(|&byte| byte == 7);
+    let is_of_values = |page: &Buffer| page[1000..1100].iter().all(|&byte| byte == 7);
     let (number, mut page) = pages.enumerate().find(|(_, page)| is_of_values(page)).unwrap();
     page[1000] ^= 1;
     file.write_at(number as u64 * 4096, page, purpose).unwrap();
@@ -244,14 +254,13 @@ fn narrow(units: u64) -> Db {
         max_reserve: 8 * UNIT,
         ..ExtentOptions::default()
     };
-    let mut options = tiny();
-    let scale = options.scale.as_mut().unwrap();
-    scale.extents = extents.with_tier(1, limits);
     // Runs so long that an extent is no large part of one.
-    scale.memtable = 1 << 20;
-    scale.shape.memtable = 1 << 20;
+    let mut scale = Scale::small(26, 1 << 20, 4 << 20);
     scale.log = LogOptions::with_limit(4 << 20);
-    options.open_in(directories(2)).unwrap()
+    scale.extents = extents.with_tier(1, limits);
+    let directories =
+        Directories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()));
+    small().simulated(scale, || 1000).open_in(directories).unwrap()
 }
 
 fn kinds(db: &Db) -> [Keyspace; 2] {
@@ -311,4 +320,49 @@ fn where_all_tiers_are_full_deletes_go_through_and_writes_return_with_space() {
     }
     assert_eq!(keyspace.iter().count(), count as usize / 2);
     assert_eq!(db.check().unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_tier_is_drained_and_takes_nothing_until_it_is_used_again() {
+    let (_place, [fast, one, two, three]) = places();
+    create(&fast, &[&one, &two]);
+    let live = |db: &Db| -> Vec<u64> {
+        db.stats()
+            .tiers
+            .iter()
+            .map(|tier| tier.space.live_bytes)
+            .collect()
+    };
+    let db = small().fast_bytes(0).open(&fast).unwrap();
+    for (path, words) in [(&fast, "first directory"), (&three, "no tier of the store")] {
+        let text = db.drain_tier(path).unwrap_err().to_string();
+        assert!(text.contains(words), "{text}");
+    }
+    assert!(live(&db)[1] > 0 && live(&db)[2] == 0);
+    db.drain_tier(&one).unwrap();
+    assert_eq!(live(&db)[1], 0);
+    assert!(live(&db)[2] > 500 * 2000, "{:?}", live(&db));
+    is_whole(&db);
+    db.close().unwrap();
+    // It can be moved now, and is still drained.
+    let moved = Command::new("mv").args([&one, &three]).status().unwrap();
+    assert!(moved.success());
+    let db = with(&[&three]).open(&fast).unwrap();
+    db.compact().unwrap();
+    assert_eq!(live(&db)[1], 0);
+    is_whole(&db);
+    db.use_tier(&three).unwrap();
+    fill(&db);
+    assert!(live(&db)[1] > 500 * 2000, "{:?}", live(&db));
+    is_whole(&db);
+}
+
+#[test]
+fn a_tier_is_not_drained_where_the_others_have_no_space_for_it() {
+    let (_place, [fast, one, ..]) = places();
+    create(&fast, &[&one]);
+    let db = small().fast_bytes(0).max_bytes(1 << 20).open(&fast).unwrap();
+    let text = db.drain_tier(&one).unwrap_err().to_string();
+    assert!(text.contains("the others have space for"), "{text}");
+    is_whole(&db);
 }
