@@ -74,6 +74,7 @@ mod check;
 mod committer;
 mod db;
 pub mod devices;
+mod drain;
 mod engine;
 mod error;
 mod fault;

@@ -283,7 +283,7 @@ fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<()> {
 }
 
 /// Returns a path without links, as far as it leads to something.
-pub(super) fn settled(path: &Path) -> PathBuf {
+pub(crate) fn settled(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let known = absolute
         .ancestors()

@@ -1,21 +1,21 @@
 //! Taking everything off a tier, so that its device can be replaced.
 
-use super::places::settled;
+use crate::tiers::settled;
 use crate::{Db, Error, Result};
 use alluvium_storage::tiers::list::{Listed, TierList};
 use std::path::Path;
 
-/// How often all is rewritten: what compactions that were under way had put on the tier goes with
-/// the next time.
+/// How often all is rewritten: what compactions under way had put on the tier goes the next time.
 const PASSES: usize = 3;
 
 impl Db {
-    /// Rewrites what lies on a tier to the others, and has it take nothing new, until
+    /// Rewrites what lies on a tier to the others, and has it take nothing new until
     /// [`Db::use_tier`]. Reads and writes go on meanwhile. It stays a tier of the store, with next
     /// to nothing in it: its directory can be moved to another device while the store is closed.
     ///
-    /// All data of the store is rewritten, as [`Db::compact`] does. A crash meanwhile loses nothing;
-    /// the tier takes nothing new after the next opening either, and this may be called again.
+    /// All data of the store is rewritten, as [`Db::compact`] does. A crash meanwhile loses
+    /// nothing. The tier takes nothing new after the next opening either, and this may be called
+    /// again.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -30,8 +30,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the directory is no further tier of the store, when the others have
-    /// no space for what it holds, or when readers still hold some of it; as [`Db::compact`].
+    /// [`Error::BadOption`] when the directory is no further tier of the store, when the others
+    /// have no space for what it holds, or when readers still hold some of it; as [`Db::compact`].
     pub fn drain_tier(&self, path: impl AsRef<Path>) -> Result<()> {
         self.shared().healthy()?;
         let tier = self.further_tier(path.as_ref())?;
