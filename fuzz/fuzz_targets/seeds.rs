@@ -22,6 +22,7 @@ use alluvium_storage::log::format::{Kind, RecordHeader, SegmentHeader};
 use alluvium_storage::node::read_node;
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::tiers::format::Mark;
+use alluvium_storage::tiers::list::{Listed, TierList};
 use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
 use alluvium_trees::maplet::format::{Body, Root, Stretch};
 use alluvium_trees::run::{Builder, RunOptions, Weight};
@@ -206,10 +207,21 @@ fn superblocks() -> Vec<Vec<u8>> {
         tier: 1,
     }
     .encode();
+    let list = TierList {
+        store: 0x1234,
+        tiers: vec![Listed {
+            tier: 1,
+            path: "/slow".to_owned(),
+            max_bytes: Some(1 << 40),
+            is_drained: false,
+        }],
+    }
+    .encode();
     vec![
         [&[2][..], &sealed].concat(),
         [&[3][..], open].concat(),
         [&[2][..], &mark].concat(),
+        [&[2][..], &list].concat(),
         [&[3][..], &mark[..64]].concat(),
     ]
 }

@@ -2,6 +2,7 @@
 
 use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
+use crate::tier::{self, Tier};
 use crate::verbs::{
     backup, bench, check, compact, completions, delete, export, get, import, inspect, keyspaces, lab, man,
     probe, put, repair, scan, serve, stats, transaction, transactions,
@@ -35,6 +36,11 @@ pub struct Arguments {
     /// Open the store with the costs of its device as `alluvium probe` has measured them.
     #[arg(long, global = true)]
     pub measured_device: bool,
+    /// A further directory for data, on a slower and larger device: again for each, the fastest
+    /// first. `bytes=4T` limits what it may take. A store remembers its tiers: they are given when
+    /// it is created, and when one has moved.
+    #[arg(long, global = true, value_name = "PATH[,bytes=SIZE]", value_parser = tier::parse)]
+    pub tier: Vec<Tier>,
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,

@@ -108,6 +108,8 @@ mod stats;
 mod structure;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
+mod tier_options;
+mod tiers;
 mod transaction;
 mod transaction_options;
 mod value;
@@ -152,8 +154,9 @@ pub use restore::restore;
 pub use snapshot::Snapshot;
 pub use stats::{
     Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats,
-    Unit,
+    TierStats, Unit,
 };
+pub use tier_options::TierOptions;
 pub use transaction::{Savepoint, Transaction, TransactionIter};
 pub use transaction_options::{Concurrency, Isolation, TransactionOptions};
 pub use value::Value;

@@ -5,8 +5,8 @@
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
-//! `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become one), `layers`, `scanning`,
-//! [`tiered`], [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in
+//! `placement.rs` (which tier), `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become
+//! one), `layers`, `scanning`, [`tiered`], [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in
 //! place.
 //!
 //! Invariants:
@@ -20,6 +20,7 @@ pub mod levels;
 pub mod map;
 pub mod maplet;
 pub mod paged;
+mod placement;
 pub mod run;
 mod scanning;
 mod taking;

@@ -213,12 +213,13 @@ pub fn landing(policy: &Policy, unit_bytes: u64, runs: &[usize], bytes: u64) -> 
     level
 }
 
-/// Returns the tier of the store that a level's runs are written to.
+/// Returns the tier of the store that a level's runs are written to, if the policy says so: it does
+/// with a fan-out for each tier.
 #[must_use]
-pub fn tier(policy: &Policy, level: usize) -> u8 {
+pub fn tier(policy: &Policy, level: usize) -> Option<u8> {
     match policy {
-        Policy::Samt(fanouts) => place(fanouts, level) as u8,
-        Policy::Cola { .. } | Policy::Leveled { .. } | Policy::Never => 0,
+        Policy::Samt(fanouts) if fanouts.len() > 1 => Some(place(fanouts, level) as u8),
+        _ => None,
     }
 }
 

@@ -123,6 +123,17 @@ impl Version {
         runs.any(|member| range.overlaps(member.run.low(), member.run.high()))
     }
 
+    /// Returns the bytes of all runs down to a level, and of all runs.
+    pub(super) fn bytes_through(&self, level: usize) -> (u64, u64) {
+        let sizes = self
+            .levels
+            .iter()
+            .map(|runs| runs.iter().map(|member| bytes_of(&member.run)).sum());
+        let sizes: Vec<u64> = sizes.collect();
+        let newer = sizes.iter().take(level.saturating_add(1)).sum();
+        (newer, sizes.iter().sum())
+    }
+
     /// Returns what all runs together need of each extent of a run, in bytes.
     pub(super) fn live_bytes(&self) -> BTreeMap<Extent, u64> {
         let mut live = BTreeMap::new();

@@ -35,7 +35,7 @@ fn tree_options() -> TreeOptions {
             memtable: 64 << 10,
         },
         schema: schema_with(0, Codec::None, None),
-        compacted_tier: 1,
+        compacted_tier: Some(1),
         ..TreeOptions::default()
     }
 }

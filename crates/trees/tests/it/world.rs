@@ -181,7 +181,7 @@ impl World {
             fingerprint_bits: 24,
             schema: schema_with(workload.prefix, workload.codec, workload.value_threshold),
             horizon: None,
-            compacted_tier: 0,
+            compacted_tier: None,
         }
     }
 

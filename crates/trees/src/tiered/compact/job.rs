@@ -24,8 +24,9 @@ pub(super) struct Task {
     pub(super) base: Vec<Owned>,
     /// Of the inputs' extents, so little is live that values in them are copied.
     pub(super) sparse: Vec<Extent>,
-    /// Records that it reads, about.
+    /// Records that it reads, about, and their bytes.
     pub(super) records: u64,
+    pub(super) bytes: u64,
     /// Whether it frees as much space as it takes, if space is scarce.
     pub(super) frees: bool,
 }
@@ -36,6 +37,8 @@ const WRITING: u64 = 5 << 20;
 /// What a range delete takes while the deletes of several runs are put together, and in the run
 /// that is made.
 const DELETE: u64 = 64;
+/// Bytes of a fingerprint in a maplet, about.
+const FINGERPRINT: u64 = 6;
 
 /// Returns the memory of a compaction of `runs` runs with this many records and range deletes, on a
 /// device.
@@ -58,6 +61,10 @@ pub struct Job {
     /// How many of the new run's records a leaf holds in older versions, about.
     renews: u64,
     phase: Phase,
+    /// Bytes that it reads, about.
+    bytes: u64,
+    /// The tier that the run is written to.
+    tier: u8,
     /// Memory that it takes, about.
     memory: u64,
     /// Whether it frees as much space as it takes, if space is scarce.
@@ -93,6 +100,8 @@ impl Job {
             base: task.base,
             renews: 0,
             phase: Phase::Due(task.sparse),
+            bytes: task.bytes,
+            tier: 0,
             memory,
             frees: task.frees,
         }
@@ -118,17 +127,21 @@ impl Job {
             _ if self.trunk.is_scarce() && self.frees => Class::Freeing,
             _ if self.trunk.is_scarce() => Class::Essential,
             Reason::Writes => Class::Normal,
+            // Another tier may have the space.
+            _ if self.trunk.store.tiers().count() > 1 => Class::Normal,
             Reason::Crowd | Reason::Full => Class::Freeing,
         }
     }
 
-    fn begin(&self, sparse: Vec<Extent>) -> Result<Fused> {
+    fn begin(&mut self, mut sparse: Vec<Extent>) -> Result<Fused> {
+        self.tier = self.trunk.compacted_tier(self.claim.height, self.bytes);
         let trunk = &self.trunk;
         // A source for each run, newest first.
         let mut sources = Vec::new();
         for (part, within) in self.pins.iter().rev() {
             for (_, run) in part.group.runs().rev() {
                 if within.overlaps(run.low(), run.high()) {
+                    sparse.extend(trunk.left_behind(run, self.tier));
                     sources.push(Source {
                         run: run.clone(),
                         range: within.clone(),
@@ -137,7 +150,9 @@ impl Job {
             }
         }
         let rule = trunk.horizon.rule(self.stretch.older);
-        let options = trunk.run_options(Purpose::Compact, self.class());
+        sparse.sort_unstable();
+        sparse.dedup();
+        let options = trunk.run_options(Purpose::Compact, self.class(), self.tier);
         let plan = Plan {
             rule,
             schema: &trunk.options.schema,
@@ -240,7 +255,10 @@ impl Job {
         );
         let hashes = std::mem::take(&mut built.hashes);
         self.renews = self.renews(&hashes);
-        let spec = self.trunk.maplet_spec(Purpose::Compact, self.class());
+        let tier = self
+            .trunk
+            .maplet_tier(hashes.len() as u64 * FINGERPRINT, self.tier);
+        let spec = self.trunk.maplet_spec(Purpose::Compact, self.class(), tier);
         match Merger::new(&self.trunk.store, &spec, sources, Some((hashes, value as u16))) {
             Ok(merger) => {
                 self.phase = Phase::Mapping(Box::new(built), Box::new(merger));

@@ -31,9 +31,11 @@ pub struct TreeOptions {
     pub schema: Arc<dyn Schema>,
     /// What may be forgotten, shared with other dictionaries; a tree without one has its own.
     pub horizon: Option<Arc<Horizon>>,
-    /// The tier of what compactions write: runs, their values and maplets. Memtables and the trunk
-    /// are written to tier 0. A tier that the store does not have fails the first compaction.
-    pub compacted_tier: u8,
+    /// The tier of what compactions write: runs, their values and maplets, while memtables are
+    /// written to tier 0. A tier that the store does not have fails the first compaction. If
+    /// absent, each goes where it has its place among all that the tiers hold. The trunk is on
+    /// tier 0.
+    pub compacted_tier: Option<u8>,
 }
 
 impl Default for TreeOptions {
@@ -46,7 +48,7 @@ impl Default for TreeOptions {
             fingerprint_bits: 33,
             schema: Arc::new(OneKeyspace::default()),
             horizon: None,
-            compacted_tier: 0,
+            compacted_tier: None,
         }
     }
 }

@@ -97,7 +97,7 @@ impl Tiered {
                 log::Access::Written => schema(1, Codec::None),
             },
             horizon: None,
-            compacted_tier: self.tiers - 1,
+            compacted_tier: Some(self.tiers - 1),
         }
     }
 
