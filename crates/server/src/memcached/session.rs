@@ -1,7 +1,7 @@
 //! One connection: requests are read, and executed in runs of neighbours.
 
 use super::dump::{self, Dump};
-use super::items::{self, Items, Key};
+use super::items::{self, Key, StoredItems};
 use super::permission::{Identified, Pause, Paused};
 use super::request::{self, Found, Request};
 use super::run::{self, Most, Next};
@@ -216,7 +216,7 @@ impl Session {
         let most_read = store.sizes.most();
         for request in &requests[done.requests..] {
             run::accesses(request, is_careful, |key, access| {
-                Items::lock(&mut wanted, key, access);
+                StoredItems::lock(&mut wanted, key, access);
                 if access != run::Access::Overwrites && keys.len() < most_read {
                     keys.push(Key::from_slice(key));
                 }
@@ -224,7 +224,7 @@ impl Session {
         }
         let needs_locks = !wanted.is_empty();
         let _held = store.locks.lock(wanted);
-        let mut items = Items::new(store, !keys.is_empty(), is_careful);
+        let mut items = StoredItems::new(store, !keys.is_empty(), is_careful);
         items.reply_room = self.shared.budget.reply_room();
         if !keys.is_empty() {
             match read_keys(store, &keys, read, needs_locks, context)? {
@@ -276,7 +276,7 @@ impl Session {
         output.extend_from_slice(b"SERVER_ERROR out of memory writing get response (--client-memory)\r\n");
     }
 
-    fn commit(&mut self, items: &mut Items<'_>) -> Result<(), Failure> {
+    fn commit(&mut self, items: &mut StoredItems<'_>) -> Result<(), Failure> {
         let has_written = items.commit()?;
         self.wants_sync |= has_written && self.shared.store.waits_for_disk();
         Ok(())
@@ -285,7 +285,7 @@ impl Session {
     fn execute(
         &self,
         request: &Request<'_>,
-        items: &mut Items<'_>,
+        items: &mut StoredItems<'_>,
         output: &mut Vec<u8>,
     ) -> Result<(), Failure> {
         let counters = &self.shared.counters;
