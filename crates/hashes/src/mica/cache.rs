@@ -94,8 +94,13 @@ impl fmt::Debug for Cache {
     }
 }
 
-/// Buckets that are looked at when bytes are counted.
-const MOST_SAMPLED: usize = 1 << 14;
+/// Buckets of a cache up to which all are looked at when items are counted, or sets of it up to
+/// which they are: few items are counted exactly however large the cache is.
+const MOST_COUNTED: usize = 1 << 16;
+const FEW_SETS: u64 = 1 << 16;
+
+/// Buckets that are looked at otherwise.
+const SAMPLED: usize = 1 << 14;
 
 /// The part of a partition that an item may have.
 const LONGEST_PART: usize = 16;
@@ -273,14 +278,18 @@ impl Cache {
         self.len() == 0
     }
 
-    /// Returns how many items there are and how many bytes they take, from a sample of the index
-    /// if that has many buckets.
+    /// Returns how many items have not expired and how many bytes they take, from a sample of the
+    /// index if that has many buckets.
     #[must_use]
     pub fn content(&self) -> Content {
+        let partitions = &self.0.partitions;
+        let few = self.stats().sets <= FEW_SETS;
+        let most = if few { usize::MAX } else { MOST_COUNTED };
+        let all: usize = partitions.iter().map(|table| table.buckets.all().len()).sum();
+        let most = if all <= most { all } else { SAMPLED };
         let mut sum = Content::default();
-        for partition in &self.0.partitions {
-            let most = MOST_SAMPLED / self.0.partitions.len();
-            sum += partition.content(most.max(1));
+        for partition in partitions {
+            sum += partition.content((most / partitions.len()).max(1), self.now());
         }
         sum
     }

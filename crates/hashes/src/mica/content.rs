@@ -1,7 +1,7 @@
 //! What a cache holds: counted, or deleted as a whole.
 
 use super::bucket::{Bucket, WAYS, Writing};
-use super::item::Header;
+use super::item::{self, Header};
 use super::lossy::Lossy;
 use super::memory::WORD;
 use super::mode::Mode;
@@ -11,7 +11,7 @@ use std::ops::AddAssign;
 /// What a cache holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Content {
-    /// Items, those that have expired and were not dropped yet counted.
+    /// Items that have not expired.
     pub items: u64,
     /// Bytes of their headers, keys and values.
     pub bytes: u64,
@@ -54,17 +54,23 @@ impl<M: Mode> Lossy<M> {
         self.buckets.all().iter().map(count).sum()
     }
 
-    /// Returns what the index leads to, from `most` of its buckets. Headers that are being written
-    /// meanwhile make it inexact, and nothing else.
-    pub(super) fn content(&self, most: usize) -> Content {
+    /// Returns what the index leads to that has not expired at the time `now`, from `most` of its
+    /// buckets. Headers that are being written meanwhile make it inexact, and nothing else.
+    pub(super) fn content(&self, most: usize, now: u64) -> Content {
         let buckets = self.buckets.all();
         let step = buckets.len().div_ceil(most).max(1);
         let (mut looked_at, mut content) = (0, Content::default());
         for bucket in buckets.iter().step_by(step) {
             looked_at += 1;
             for entry in (0..WAYS).filter_map(|slot| bucket.entry(slot)) {
-                if self.log(entry).holds(entry.place()) {
-                    let header = Header::load(&self.words, self.log(entry).word(entry.place()));
+                if !self.log(entry).holds(entry.place()) {
+                    continue;
+                }
+                let at = self.log(entry).word(entry.place());
+                let header = Header::load(&self.words, at);
+                if at + header.needed() <= self.words.len()
+                    && !item::has_expired(&self.words, at, header, now)
+                {
                     content.items += 1;
                     content.bytes += (header.needed() * WORD) as u64;
                 }
@@ -95,6 +101,10 @@ mod tests {
         // A header of a word, a key of one, and a value of fifteen.
         assert_eq!((cache.len(), cache.content().items), (999, 999));
         assert_eq!(cache.content().bytes, 999 * 68);
+        cache.set_until(b"soon", b"gone", 5).unwrap();
+        assert_eq!(cache.content().items, 1000);
+        cache.tick(5);
+        assert_eq!((cache.len(), cache.content().items), (1000, 999));
         cache.clear();
         assert!(cache.is_empty());
         assert_eq!(cache.content(), super::Content::default());
@@ -107,7 +117,7 @@ mod tests {
     fn a_sample_of_a_large_cache_tells_about_what_it_holds() {
         let options = CacheOptions {
             item_bytes: 16,
-            ..CacheOptions::new(16 << 20)
+            ..CacheOptions::new(32 << 20)
         };
         let cache = Cache::new(&options).unwrap();
         for number in 0..300_000_u32 {

@@ -23,7 +23,7 @@ pub(super) fn key(word: &[u8]) -> Result<&[u8], Failure> {
     Ok(word)
 }
 
-fn say(request: &Request<'_>, output: &mut Vec<u8>, text: &str) {
+pub(super) fn say(request: &Request<'_>, output: &mut Vec<u8>, text: &str) {
     if !request.is_quiet() {
         output.extend_from_slice(text.as_bytes());
         output.extend_from_slice(b"\r\n");
@@ -267,13 +267,18 @@ pub(super) fn delete(
     Ok(())
 }
 
+/// Returns in how many seconds all items are to be deleted.
+pub(super) fn flush_delay(request: &Request<'_>) -> Result<i64, Failure> {
+    let words = request.words.len() - usize::from(request.is_quiet());
+    match words {
+        1 => Ok(0),
+        _ => number::<i64>(request.word(1)).ok_or(BAD_EXPIRY),
+    }
+}
+
 /// Deletes all items, now or later. Whether anything was written.
 pub(super) fn flush(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>) -> Result<bool, Failure> {
-    let words = request.words.len() - usize::from(request.is_quiet());
-    let delay = match words {
-        1 => 0,
-        _ => number::<i64>(request.word(1)).ok_or(BAD_EXPIRY)?,
-    };
+    let delay = flush_delay(request)?;
     shared.counters.item_flushes.fetch_add(1, Ordering::Relaxed);
     if delay > 0 {
         let items = StoredItems::new(&shared.store, false, false);

@@ -219,7 +219,7 @@ pub(super) fn database(text: &[u8]) -> Result<u8, Failure> {
     number.ok_or(Failure::say("ERR DB index is out of range"))
 }
 
-fn flush_mode(args: Args<'_>) -> Done {
+pub(super) fn flush_mode(args: Args<'_>) -> Done {
     match args.len() {
         1 => Ok(()),
         2 if args.is(1, "SYNC") || args.is(1, "ASYNC") => Ok(()),

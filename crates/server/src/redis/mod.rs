@@ -12,7 +12,7 @@
 //! and `permission.rs` (who may use them), `acl.rs`; `connection.rs`, `transactions.rs`,
 //! `interactive.rs` (BEGIN and COMMIT),
 //! `admin.rs`, `saving.rs`, `clients.rs`, `info/`, `watching.rs` (MONITOR); `direct.rs` (commands
-//! without a connection).
+//! without a connection); `cached/` (a connection to a cache).
 //!
 //! Invariants:
 //!
@@ -24,6 +24,7 @@ mod args;
 mod batch;
 mod bitfield;
 mod bits;
+pub(crate) mod cached;
 pub(crate) mod catalog;
 pub(crate) mod classes;
 mod clients;
@@ -61,6 +62,7 @@ mod transactions;
 mod walks;
 mod watching;
 
+pub(crate) use cached::CachedSession;
 pub(crate) use clients::line;
 pub(crate) use direct::execute;
 pub(crate) use session::Session;
