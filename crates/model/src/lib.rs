@@ -44,6 +44,7 @@ mod profile;
 mod random;
 pub mod recycling;
 pub mod silt;
+pub mod tiered;
 pub mod translate;
 
 pub use alias::Alias;
