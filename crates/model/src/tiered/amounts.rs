@@ -68,6 +68,8 @@ pub(super) struct Run {
     pub(super) span: f64,
     /// The share of the range of keys that it was written for.
     pub(super) width: f64,
+    /// Tells it from others: several pivots may use one run.
+    pub(super) id: u64,
 }
 
 impl Run {
@@ -116,7 +118,11 @@ pub(super) fn merge<'r>(
         deleted += run.requests * run.deletes;
     }
     sum.base = sum.base.min(uniques.keys());
-    sum.deletes = if sum.requests > 0.0 { deleted / sum.requests } else { 0.0 };
+    sum.deletes = if sum.requests > 0.0 {
+        deleted / sum.requests
+    } else {
+        0.0
+    };
     if older == Older::None {
         let left = sum.amount(uniques, 1.0).puts;
         return Run {
@@ -162,6 +168,7 @@ mod tests {
             deletes,
             span: base + requests,
             width: 1.0,
+            id: 0,
         }
     }
 

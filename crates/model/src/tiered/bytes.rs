@@ -106,7 +106,11 @@ impl Formats {
         record -= shared;
         let in_leaf = ((room - shared) / record).floor();
         // A record longer than a leaf takes leaves of its own.
-        if in_leaf >= 1.0 { records / in_leaf } else { records * record / room }
+        if in_leaf >= 1.0 {
+            records / in_leaf
+        } else {
+            records * record / room
+        }
     }
 
     /// Returns what values outside of leaves take.
@@ -114,14 +118,15 @@ impl Formats {
         self.value().1 * amount.puts
     }
 
-    /// Returns the bytes of a run: leaves, values, index, footer.
+    /// Returns the bytes of a run: leaves, values, index, and the footer, which has the index's
+    /// root.
     pub(super) fn run(&self, amount: &Amount) -> f64 {
         if amount.records() <= 0.0 {
             return 0.0;
         }
         let page = self.shape.page_bytes as f64;
         let leaves = self.leaves(amount).ceil();
-        leaves * self.leaf() + self.separate(amount) + self.index_pages(leaves) * page + page
+        leaves * self.leaf() + self.separate(amount) + self.index_pages(leaves) * page
     }
 
     /// Returns how many children an index node has.
@@ -148,7 +153,11 @@ impl Formats {
         }
         let page = self.shape.page_bytes as f64;
         let wanted = entries / LOAD;
-        let value = if runs > 1.0 { (runs - 1.0).log2().floor() + 1.0 } else { 0.0 };
+        let value = if runs > 1.0 {
+            (runs - 1.0).log2().floor() + 1.0
+        } else {
+            0.0
+        };
         let mut pages = 1.0_f64;
         for remainder in 2..=48 {
             let slot = f64::from(remainder) + value;

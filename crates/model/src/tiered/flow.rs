@@ -8,6 +8,10 @@ use super::settle::{Rank, Shaper};
 use super::work::{Compacted, Worker};
 use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, require};
+use std::collections::HashMap;
+
+/// Bytes of the smallest extent.
+const EXTENT: f64 = 131_072.0;
 
 /// Memtables that a prediction goes through, at most: some seconds of work.
 const MOST_MEMTABLES: f64 = 2e6;
@@ -36,6 +40,8 @@ pub struct Flow {
     /// What the memtable holds that fills.
     filling: Run,
     filled_bytes: f64,
+    /// The number of the newest run.
+    newest: u64,
 }
 
 /// What was written, and for what.
@@ -94,6 +100,7 @@ impl Flow {
             written: Written::default(),
             filling: Run::default(),
             filled_bytes: 0.0,
+            newest: 0,
         })
     }
 
@@ -121,7 +128,13 @@ impl Flow {
         let run = std::mem::take(&mut self.filling);
         self.filled_bytes = 0.0;
         if run.base + run.requests > 0.0 {
-            self.incorporate(Run { width: 1.0, ..run });
+            self.newest += 1;
+            let id = self.newest;
+            self.incorporate(Run {
+                width: 1.0,
+                id,
+                ..run
+            });
         }
     }
 
@@ -148,21 +161,35 @@ impl Flow {
         self.root.longest()
     }
 
-    /// Returns the bytes of what is live: runs in the ranges that need them, and maplets.
+    /// Returns the bytes of extents that something needs: runs as far as a pivot needs them, and
+    /// maplets. An extent is free when nothing in it is needed.
     #[must_use]
-    pub fn live_bytes(&self) -> f64 {
-        let mut sum = 0.0;
+    pub fn space_bytes(&self) -> f64 {
+        // By run: bytes needed, and those of the whole. A maplet is needed as a whole.
+        let mut runs: HashMap<u64, (f64, f64)> = HashMap::new();
+        let mut maplets: HashMap<u64, f64> = HashMap::new();
+        let (formats, uniques) = (&self.scale.formats, &self.scale.uniques);
         self.root.visit(&mut |node| {
             for pivot in &node.pivots {
                 for group in pivot.stack() {
-                    let entries = group.entries(&self.scale.uniques);
-                    let maplet = self.scale.formats.maplet(entries, group.runs.len() as f64);
-                    let share = (pivot.width / group.width).min(1.0);
-                    sum += self.scale.weigh(group, pivot.width) + maplet * share;
+                    for run in &group.runs {
+                        let whole = formats.run(&run.amount(uniques, run.width));
+                        let share = (pivot.width / run.width).min(1.0);
+                        // Where a needed range begins or ends within a run, an extent is needed for
+                        // a part of it.
+                        let cut = if share < 1.0 { EXTENT / 2.0 } else { 0.0 };
+                        let sum = runs.entry(run.id).or_insert((0.0, whole));
+                        sum.0 += whole * share + cut;
+                    }
+                    let bytes = || formats.maplet(group.entries(uniques), group.runs.len() as f64);
+                    let newest = group.runs.last().map_or(0, |run| run.id);
+                    maplets.entry(newest).or_insert_with(bytes);
                 }
             }
         });
-        sum
+        let extents = |bytes: f64| (bytes / EXTENT).ceil() * EXTENT;
+        let runs = runs.values().map(|(needed, whole)| extents(needed.min(*whole)));
+        runs.sum::<f64>() + maplets.values().map(|bytes| extents(*bytes)).sum::<f64>()
     }
 
     /// Returns how many records there are, older versions and deletes included.
@@ -183,7 +210,8 @@ impl Flow {
     fn write(&mut self, kind: Kind, count: f64, deletes: f64) -> Result<(), BadParameter> {
         let name = kind.name();
         at_least(name, count, 0.0, "finite, and not negative")?;
-        let bytes = self.records.key_bytes + self.records.value_bytes * (1.0 - deletes);
+        let user = self.records.key_bytes + self.records.value_bytes * (1.0 - deletes);
+        let bytes = user + self.shape.overhead_bytes;
         let memtables = count * bytes / self.shape.memtable_bytes;
         let must = "few enough for two million memtables";
         require(name, count, memtables <= MOST_MEMTABLES, must)?;
@@ -193,7 +221,7 @@ impl Flow {
             let taken = left.min((space / bytes).ceil().max(1.0));
             self.fill(kind, taken, deletes);
             self.filled_bytes += taken * bytes;
-            self.written.user_bytes += taken * bytes;
+            self.written.user_bytes += taken * user;
             left -= taken;
             if self.filled_bytes >= self.shape.memtable_bytes {
                 self.seal();
@@ -234,9 +262,11 @@ impl Flow {
             shape: &self.shape,
             scale: &self.scale,
             done: Compacted::default(),
+            newest: self.newest,
         };
         worker.work(&mut self.root);
         let done = worker.done;
+        self.newest = worker.newest;
         self.written.compacted_bytes += done.run_bytes;
         self.written.maplet_bytes += done.maplet_bytes;
         self.written.read_bytes += done.read_bytes;

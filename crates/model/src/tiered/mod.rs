@@ -25,8 +25,10 @@ mod flow;
 mod node;
 mod parameters;
 mod policy;
+mod reads;
 mod settle;
 mod work;
 
 pub use flow::{Flow, Written};
 pub use parameters::{Lengths, Records, Shape};
+pub use reads::{Lookups, Reads};

@@ -26,8 +26,10 @@ pub struct Records {
 /// The shape of a tree, and what it writes to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// m: bytes of keys and values that fill a memtable.
+    /// m: bytes of a memtable.
     pub memtable_bytes: f64,
+    /// Bytes that a record takes in a memtable beside its key and value.
+    pub overhead_bytes: f64,
     /// F: how many children a node has.
     pub fanout: u32,
     /// Bytes of a page.
@@ -43,6 +45,7 @@ impl Default for Shape {
     fn default() -> Shape {
         Shape {
             memtable_bytes: 32.0 * 1024.0 * 1024.0,
+            overhead_bytes: 160.0,
             fanout: 8,
             page_bytes: 4096,
             fingerprint_bits: 33,
@@ -90,6 +93,12 @@ impl Shape {
 
     pub(super) fn checked(&self) -> Result<(), BadParameter> {
         positive("the memtable", self.memtable_bytes)?;
+        at_least(
+            "the overhead",
+            self.overhead_bytes,
+            0.0,
+            "finite, and not negative",
+        )?;
         let fanout = f64::from(self.fanout);
         let grows = (2..=MOST_FANOUT).contains(&self.fanout);
         require("the fanout", fanout, grows, "from 2 to 1024")?;

@@ -113,6 +113,7 @@ mod tests {
 
     const SHAPE: Shape = Shape {
         memtable_bytes: 100.0,
+        overhead_bytes: 0.0,
         fanout: 4,
         page_bytes: 4096,
         fingerprint_bits: 33,
@@ -138,7 +139,10 @@ mod tests {
         assert_eq!(pieces_of_index(&SHAPE, 9, true), 3);
         assert_eq!(pieces_of_index(&SHAPE, 8, true), 1);
         let merged = |runs: &[usize]| maplets(runs, &vec![true; runs.len()]);
-        assert_eq!((merged(&[1, 1]), merged(&[1, 1, 1]), merged(&[4, 1, 1, 1])), (0, 3, 3));
+        assert_eq!(
+            (merged(&[1, 1]), merged(&[1, 1, 1]), merged(&[4, 1, 1, 1])),
+            (0, 3, 3)
+        );
         assert_eq!(merged(&[4, 4, 4, 1, 1, 1]), 6);
         assert_eq!(merged(&[64, 16, 16, 16, 4, 4, 4, 1, 1, 1]), 9);
     }

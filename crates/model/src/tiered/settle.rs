@@ -30,7 +30,11 @@ impl Shaper<'_> {
         if rank == Rank::Inner {
             adopt(&mut node);
         }
-        if node.is_leaf() { self.cut_leaf(node) } else { self.cut_index(node, rank) }
+        if node.is_leaf() {
+            self.cut_leaf(node)
+        } else {
+            self.cut_index(node, rank)
+        }
     }
 
     fn victim(&self, node: &Node) -> Option<usize> {
@@ -45,7 +49,9 @@ impl Shaper<'_> {
         let mut child = *pivot.child.take().expect("an index node has children");
         child.receive(&groups);
         let pieces = self.settle(child, Rank::Inner);
-        let pivots = pieces.into_iter().map(|piece| Pivot::empty(piece.width, Some(Box::new(piece))));
+        let pivots = pieces
+            .into_iter()
+            .map(|piece| Pivot::empty(piece.width, Some(Box::new(piece))));
         node.pivots.splice(index..=index, pivots);
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Worker<'s> {
     pub(super) shape: &'s Shape,
     pub(super) scale: &'s Scale,
     pub(super) done: Compacted,
+    /// The number of the newest run.
+    pub(super) newest: u64,
 }
 
 impl Worker<'_> {
@@ -83,7 +85,11 @@ impl Worker<'_> {
                 let oldest = policy::oldest(self.shape, &groups).clamp(1, pivot.own.len());
                 self.rewrite(pivot, oldest);
             } else {
-                let older = if pivot.own.is_empty() { Older::None } else { Older::Elsewhere };
+                let older = if pivot.own.is_empty() {
+                    Older::None
+                } else {
+                    Older::Elsewhere
+                };
                 let own = pivot.own.len();
                 self.compact(pivot, own, older);
             }
@@ -110,7 +116,9 @@ impl Worker<'_> {
         let runs = || taken.iter().flat_map(|group| &group.runs);
         self.done.read_bytes += taken.iter().map(|group| scale.weigh(group, width)).sum::<f64>();
         self.done.records += runs().map(|run| run.records(&scale.uniques, width)).sum::<f64>();
-        let run: Run = merge(runs(), older, &scale.uniques, width);
+        let mut run: Run = merge(runs(), older, &scale.uniques, width);
+        self.newest += 1;
+        run.id = self.newest;
         let amount = run.amount(&scale.uniques, width);
         if amount.records() <= 0.0 {
             return;
