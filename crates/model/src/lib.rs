@@ -44,6 +44,7 @@ mod profile;
 mod random;
 pub mod recycling;
 pub mod silt;
+pub mod structures;
 pub mod tiered;
 pub mod translate;
 

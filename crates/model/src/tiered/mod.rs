@@ -31,4 +31,5 @@ mod work;
 
 pub use flow::{Flow, Written};
 pub use parameters::{Lengths, Records, Shape};
+pub(crate) use reads::missed;
 pub use reads::{Lookups, Reads};

@@ -113,7 +113,7 @@ impl Shape {
 
     /// Returns the bytes of a run's leaf for records of so many bytes: of whole pages, as many as
     /// cost least to read (see [`best_node`]).
-    pub(super) fn leaf_bytes(&self, record: f64) -> f64 {
+    pub(crate) fn leaf_bytes(&self, record: f64) -> f64 {
         let best = best_node(record as u64, self.half_bandwidth);
         let pages = (best + self.page_bytes / 2) / self.page_bytes;
         (pages.clamp(1, MOST_PAGES) * self.page_bytes) as f64

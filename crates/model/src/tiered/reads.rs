@@ -361,7 +361,9 @@ pub(crate) fn missed(popularity: &Popularity, in_page: f64, page_bytes: f64, cac
         (idle.sum::<f64>() / popularity.keys()).clamp(0.0, 1.0)
     };
     let bytes = popularity.keys() / in_page * page_bytes;
-    let time = solve(PAGES * cache_bytes, |time| bytes * (1.0 - idle(time).powf(in_page)));
+    let time = solve(PAGES * cache_bytes, |time| {
+        bytes * (1.0 - idle(time).powf(in_page))
+    });
     if time.is_infinite() {
         return 0.0;
     }
