@@ -112,6 +112,7 @@ mod transaction;
 mod transaction_options;
 mod value;
 mod worker;
+mod workload;
 mod write_set;
 
 pub use alluvium_base::{DeviceProfile, Purpose};
@@ -142,7 +143,7 @@ pub use keyspace::{Ingest, Keyspace};
 pub use keyspace_options::{Compression, KeyspaceOptions};
 pub use levels_options::{LevelsOptions, Structure};
 pub use locks::{HeldLocks, LockMode, LockSet, LockTable};
-pub use machine::MIN_MEMORY;
+pub use machine::{MIN_MEMORY, default_memory};
 pub use options::{Durability, OpenMode, Options};
 pub use outline::OutlineKey;
 pub use progress::{Progress, Stage};
@@ -157,6 +158,7 @@ pub use stats::{
 pub use transaction::{Savepoint, Transaction, TransactionIter};
 pub use transaction_options::{Concurrency, Isolation, TransactionOptions};
 pub use value::Value;
+pub use workload::{HourSeen, KeyspaceSeen};
 pub use write_set::{OwnWrite, WriteSet, WriteSetIter};
 
 /// The program of the README, compiled by its tests.

@@ -35,6 +35,7 @@ pub mod mica;
 mod minimum;
 pub mod mix;
 pub mod nodes;
+pub mod observed;
 mod parameter;
 pub mod pdam;
 pub mod popularity;
