@@ -4,8 +4,8 @@ use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
 use crate::tier::{self, Tier};
 use crate::verbs::{
-    backup, bench, check, compact, completions, delete, export, get, import, inspect, keyspaces, lab, man,
-    probe, put, repair, scan, serve, stats, transaction, transactions,
+    advise, backup, bench, check, compact, completions, delete, export, get, import, inspect, keyspaces, lab,
+    man, model, probe, put, repair, scan, serve, stats, transaction, transactions,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -83,6 +83,10 @@ pub enum Verb {
     Compact(compact::Compact),
     /// Measure the device under a directory: what reads, writes and syncs cost.
     Probe(probe::Probe),
+    /// Say what structures would cost for a workload.
+    Model(Box<model::Model>),
+    /// Rank structures and settings by what they would cost this store.
+    Advise(Box<advise::Advise>),
     /// Measure it, and other engines beside it.
     Bench(bench::Bench),
     /// Run published experiments, and compare their figures with ours.

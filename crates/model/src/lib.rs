@@ -35,6 +35,7 @@ pub mod mica;
 mod minimum;
 pub mod mix;
 pub mod nodes;
+pub mod observed;
 mod parameter;
 pub mod pdam;
 pub mod popularity;
@@ -44,6 +45,8 @@ mod profile;
 mod random;
 pub mod recycling;
 pub mod silt;
+pub mod structures;
+pub mod tiered;
 pub mod translate;
 
 pub use alias::Alias;

@@ -6,6 +6,7 @@
 //!
 //! *Read in this order*: `get.rs`, the simplest; then any.
 
+pub(crate) mod advise;
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod check;
@@ -19,6 +20,7 @@ pub(crate) mod inspect;
 pub(crate) mod keyspaces;
 pub(crate) mod lab;
 pub(crate) mod man;
+pub(crate) mod model;
 pub(crate) mod probe;
 pub(crate) mod put;
 pub(crate) mod repair;
@@ -50,6 +52,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Transactions(verb) => verb.run(&context),
         Verb::Stats(verb) => verb.run(&context),
         Verb::Probe(verb) => verb.run(&context),
+        Verb::Model(verb) => verb.run(&context),
+        Verb::Advise(verb) => verb.run(&context),
         Verb::Bench(verb) => verb.run(&context),
         Verb::Lab(verb) => verb.run(&context),
         Verb::Inspect(verb) => verb.run(&context),

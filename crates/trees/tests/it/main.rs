@@ -12,6 +12,7 @@ mod keyspaces;
 mod layers;
 mod levels;
 mod model;
+mod predicted;
 mod reads;
 mod salvage;
 mod schema;
