@@ -118,9 +118,10 @@ pub(super) fn silt(workload: &Workload, machine: &Machine) -> Result<Point, BadP
         ..example
     };
     let costs = silt.costs()?;
-    let left = (machine.memory_bytes - costs.memory_bytes).max(0.0);
+    let memory = costs.memory_bytes * workload.keys;
+    let left = (machine.memory_bytes - memory).max(0.0);
     let leaf = missed(&popularity, (BLOCK / record).max(1.0), BLOCK.max(record), left);
-    let fits = costs.memory_bytes <= machine.memory_bytes;
+    let fits = memory <= machine.memory_bytes;
     let more = if fits { 0.0 } else { 1.0 };
     let false_reads = costs.read_amplification - 1.0;
     Ok(Point {
@@ -128,7 +129,7 @@ pub(super) fn silt(workload: &Workload, machine: &Machine) -> Result<Point, BadP
         textbook: costs.write_amplification,
         hit_reads: leaf + false_reads + more,
         miss_reads: leaf + false_reads + more,
-        memory_per_key: costs.memory_bytes / workload.keys,
+        memory_per_key: costs.memory_bytes,
         space_amplification: 1.2,
         merge_reads: costs.write_amplification - 1.0,
         write_bytes: LONG,
