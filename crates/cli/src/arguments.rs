@@ -3,8 +3,8 @@
 use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
 use crate::verbs::{
-    backup, bench, check, compact, completions, delete, export, get, import, inspect, keyspaces, lab, man,
-    probe, put, repair, scan, serve, stats, transaction, transactions,
+    backup, bench, check, compact, completions, delete, export, get, import, index, inspect, keyspaces, lab,
+    man, probe, put, repair, scan, serve, sort, stats, transaction, transactions,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -75,6 +75,10 @@ pub enum Verb {
     Restore(backup::Restore),
     /// Rewrite everything, so that what was deleted or replaced takes no space.
     Compact(compact::Compact),
+    /// Sort lines, or records of one length, that need not fit into memory.
+    Sort(sort::Sort),
+    /// Build and use an index of records at rest.
+    Index(index::Index),
     /// Measure the device under a directory: what reads, writes and syncs cost.
     Probe(probe::Probe),
     /// Measure it, and other engines beside it.
