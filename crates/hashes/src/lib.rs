@@ -16,6 +16,7 @@
 pub mod blocks;
 pub mod boa;
 pub mod bot;
+pub mod index;
 pub mod mica;
 mod records;
 pub mod silt;

@@ -16,6 +16,7 @@ pub(crate) mod delete;
 pub(crate) mod export;
 pub(crate) mod get;
 pub(crate) mod import;
+pub(crate) mod index;
 pub(crate) mod inspect;
 pub(crate) mod keyspaces;
 pub(crate) mod lab;
@@ -26,6 +27,7 @@ pub(crate) mod put;
 pub(crate) mod repair;
 pub(crate) mod scan;
 pub(crate) mod serve;
+pub(crate) mod sort;
 pub(crate) mod stats;
 pub(crate) mod transaction;
 pub(crate) mod transactions;
@@ -62,6 +64,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Backup(verb) => verb.run(&context),
         Verb::Restore(verb) => verb.run(&context),
         Verb::Compact(verb) => verb.run(&context),
+        Verb::Sort(verb) => verb.run(&context),
+        Verb::Index(verb) => verb.run(&context),
         Verb::Completions(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),
     }
