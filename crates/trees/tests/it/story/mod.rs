@@ -2,10 +2,10 @@
 //! to it, and what a crash, or a device that fails, may leave.
 
 mod background;
-mod db;
+pub(crate) mod db;
 mod flaw;
 mod ingest;
-mod ops;
+pub(crate) mod ops;
 
 pub(crate) use flaw::Flaw;
 
