@@ -5,9 +5,9 @@
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
-//! `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become one), `layers`, `scanning`,
-//! [`tiered`], [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in
-//! place.
+//! `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become one), `stitch` (leaves that are
+//! taken over unread), `layers`, `scanning`, [`tiered`], [`levels`]; [`map`], the least of
+//! them; [`paged`], trees whose pages are written in place.
 //!
 //! Invariants:
 //!
@@ -22,5 +22,6 @@ pub mod maplet;
 pub mod paged;
 pub mod run;
 mod scanning;
+mod stitch;
 mod taking;
 pub mod tiered;

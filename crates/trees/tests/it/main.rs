@@ -17,6 +17,7 @@ mod salvage;
 mod schema;
 mod space;
 mod stack;
+mod stitched;
 mod story;
 mod under_way;
 mod world;

@@ -34,6 +34,20 @@ pub struct TreeOptions {
     /// The tier of what compactions write: runs, their values and maplets. Memtables and the trunk
     /// are written to tier 0. A tier that the store does not have fails the first compaction.
     pub compacted_tier: u8,
+    /// Whether compactions take leaves over unread.
+    pub adoption: Adoption,
+}
+
+/// Whether compactions take leaves of their inputs over unread, or copy all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Adoption {
+    /// Where it is cheaper on the store's device, by the affine model.
+    #[default]
+    WhereCheaper,
+    /// Wherever more leaves in a row than this can be taken over.
+    Above(u32),
+    /// Nowhere.
+    Never,
 }
 
 impl Default for TreeOptions {
@@ -47,6 +61,7 @@ impl Default for TreeOptions {
             schema: Arc::new(OneKeyspace::default()),
             horizon: None,
             compacted_tier: 0,
+            adoption: Adoption::default(),
         }
     }
 }
