@@ -134,6 +134,7 @@ impl Trunk {
             rewritten: read(&tallies.rewritten),
             compacted_bytes: read(&tallies.compacted_bytes),
             incorporated_bytes: read(&tallies.incorporated_bytes),
+            adopted: (read(&tallies.adopted_leaves), read(&tallies.adopted_bytes)),
         }
     }
 
