@@ -8,7 +8,7 @@
 //!
 //! *Read in this order*: `queue.rs` (memtables and numbers), `record.rs`, `gaps.rs`, `commit.rs`,
 //! `visible.rs`, `stripes.rs` (conditional writes), `locking.rs` (locks of transactions),
-//! `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`, `dictionaries.rs` and
+//! `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`, `dictionaries/` and
 //! `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is
 //! read often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`,
 //! `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` and `memory.rs` (the caches'

@@ -5,6 +5,7 @@
 //! here is what the document says in words and numbers. Names: S1 to S9 are the figures of section
 //! 3.7 in their order, T2 to T5 theorems, Q1 is what section 3.6.3 says of filters.
 
+mod counted;
 mod q1_filters;
 mod s1_ycsb;
 mod s2_large_values;
