@@ -14,7 +14,6 @@
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
 mod fuse;
-mod home;
 mod layers;
 pub mod levels;
 pub mod map;

@@ -207,7 +207,7 @@ impl Trunk {
     /// takes no changes from then on. A failed read has changed nothing: whatever needed it is due
     /// again.
     pub(crate) fn judge<T>(&self, result: Result<T>) -> Result<T> {
-        crate::home::judge(&self.store, result)
+        alluvium_dictionary::home::judge(&self.store, result)
     }
 
     /// Returns how runs are written on a tier.
