@@ -46,6 +46,8 @@ fn main() -> std::io::Result<()> {
         ("trie", hashed::tries()),
         ("pachash", hashed::block_indexes()),
         ("perfect", hashed::perfect_hashes()),
+        ("sort", hashed::frames()),
+        ("rest", hashed::indexes_at_rest()),
         ("silt", hashed::records_and_slots()),
         ("maplet_directory", maplet_directories()),
         ("run", runs()),

@@ -4,8 +4,8 @@ use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
 use crate::tier::{self, Tier};
 use crate::verbs::{
-    backup, bench, check, compact, completions, delete, export, get, import, inspect, keyspaces, lab, man,
-    probe, put, repair, scan, serve, stats, transaction, transactions,
+    advise, backup, bench, check, compact, completions, delete, export, get, import, index, inspect,
+    keyspaces, lab, man, model, probe, put, repair, scan, serve, sort, stats, transaction, transactions,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -81,8 +81,16 @@ pub enum Verb {
     Restore(backup::Restore),
     /// Rewrite everything, so that what was deleted or replaced takes no space.
     Compact(compact::Compact),
+    /// Sort lines, or records of one length, that need not fit into memory.
+    Sort(sort::Sort),
+    /// Build and use an index of records at rest.
+    Index(index::Index),
     /// Measure the device under a directory: what reads, writes and syncs cost.
     Probe(probe::Probe),
+    /// Say what structures would cost for a workload.
+    Model(Box<model::Model>),
+    /// Rank structures and settings by what they would cost this store.
+    Advise(Box<advise::Advise>),
     /// Measure it, and other engines beside it.
     Bench(bench::Bench),
     /// Run published experiments, and compare their figures with ours.

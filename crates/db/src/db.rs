@@ -19,6 +19,7 @@ use crate::stats::{DiskSpace, Distributions, Recorders, Stats};
 use crate::structure::Structure;
 use crate::tiers;
 use crate::worker::Workers;
+use crate::workload::KeyspaceSeen;
 use crate::{Error, Keyspace, Result};
 use alluvium_base::Kind;
 use alluvium_storage::Directories;
@@ -596,6 +597,27 @@ impl Db {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine().stats(&self.shared.recorders)
+    }
+
+    /// Returns what was asked of each keyspace since the store was opened, by hour, as a sample of
+    /// one request in 64 tells. Keyspaces of which nothing was seen are left out.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// for river in 0..10_000u32 {
+    ///     rivers.put(river.to_be_bytes(), "long")?;
+    /// }
+    /// let seen = &db.workload()[0];
+    /// assert_eq!((&seen.keyspace[..], seen.key_bytes), ("rivers", 4.0));
+    /// assert!((5_000..20_000).contains(&seen.total().puts));
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn workload(&self) -> Vec<KeyspaceSeen> {
+        let engine = self.engine();
+        engine.watches.seen(&engine.catalog)
     }
 
     /// Returns a window for reading many keys at a time on one thread, without an executor: see

@@ -99,3 +99,18 @@ pub(crate) fn with<R>(fault: Fault, run: impl FnOnce() -> R) -> R {
     let _removed = Removed;
     run()
 }
+
+/// Returns the mistake that is planted on this thread.
+#[cfg(all(test, not(alluvium_model_check)))]
+pub(crate) fn planted() -> Option<Fault> {
+    PLANTED.with(std::cell::Cell::get)
+}
+
+/// As [`with`], or without a mistake.
+#[cfg(all(test, not(alluvium_model_check)))]
+pub(crate) fn with_any<R>(fault: Option<Fault>, run: impl FnOnce() -> R) -> R {
+    match fault {
+        Some(fault) => with(fault, run),
+        None => run(),
+    }
+}

@@ -115,6 +115,7 @@ mod transaction;
 mod transaction_options;
 mod value;
 mod worker;
+mod workload;
 mod write_set;
 
 pub use alluvium_base::{DeviceProfile, Purpose};
@@ -145,7 +146,7 @@ pub use keyspace::{Ingest, Keyspace};
 pub use keyspace_options::{Compression, KeyspaceOptions};
 pub use levels_options::{LevelsOptions, Structure};
 pub use locks::{HeldLocks, LockMode, LockSet, LockTable};
-pub use machine::MIN_MEMORY;
+pub use machine::{MIN_MEMORY, default_memory};
 pub use options::{Durability, OpenMode, Options};
 pub use outline::OutlineKey;
 pub use progress::{Progress, Stage};
@@ -161,6 +162,7 @@ pub use tier_options::TierOptions;
 pub use transaction::{Savepoint, Transaction, TransactionIter};
 pub use transaction_options::{Concurrency, Isolation, TransactionOptions};
 pub use value::Value;
+pub use workload::{HourSeen, KeyspaceSeen};
 pub use write_set::{OwnWrite, WriteSet, WriteSetIter};
 
 /// The program of the README, compiled by its tests.

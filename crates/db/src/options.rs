@@ -334,7 +334,7 @@ impl Options {
 
     /// What all of it together may take in memory.
     fn total(&self) -> u64 {
-        self.memory.unwrap_or_else(machine::memory_budget)
+        self.memory.unwrap_or_else(machine::default_memory)
     }
 
     /// Returns the scale of a store with so much memory.

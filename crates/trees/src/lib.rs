@@ -6,15 +6,14 @@
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
 //! `placement.rs` (which tier), `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become
-//! one), `layers`, `scanning`, [`tiered`], [`levels`]; [`map`], the least of them; [`paged`], trees
-//! whose pages are written in place.
+//! one), `stitch` (leaves that are taken over unread), `layers`, `scanning`, [`tiered`],
+//! [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in place.
 //!
 //! Invariants:
 //!
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
 mod fuse;
-mod home;
 mod layers;
 pub mod levels;
 pub mod map;
@@ -23,5 +22,6 @@ pub mod paged;
 mod placement;
 pub mod run;
 mod scanning;
+mod stitch;
 mod taking;
 pub mod tiered;

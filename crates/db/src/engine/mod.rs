@@ -80,6 +80,7 @@ use crate::catalog::Catalog;
 use crate::fault::{Fault, is_planted};
 use crate::options::{Clock, Durability, Plan};
 use crate::structure::Structure;
+use crate::workload::Watches;
 use crate::{Error, Result};
 use alluvium_base::Sequence;
 use alluvium_dictionary::memtables::Memtables;
@@ -128,6 +129,7 @@ pub(crate) struct Engine {
     work: Work,
     pressure: Pressure,
     pub(crate) tallies: Tallies,
+    pub(crate) watches: Watches,
     gaps: Gaps,
     /// Held while the catalog changes.
     pub(crate) schema: Mutex<()>,

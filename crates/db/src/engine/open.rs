@@ -24,6 +24,7 @@ use crate::manifest;
 use crate::manifest::files::Surveyed;
 use crate::options::{Existing, Options, Plan};
 use crate::structure::Structure;
+use crate::workload::Watches;
 use alluvium_base::Sequence;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
@@ -186,6 +187,7 @@ impl Engine {
             work: Work::new(covered),
             pressure: Pressure::default(),
             tallies: Tallies::default(),
+            watches: Watches::default(),
             gaps: Gaps::default(),
             schema: Mutex::new(()),
             copying: RwLock::new(()),

@@ -5,6 +5,7 @@ mod backups;
 mod blind;
 mod bounds;
 mod budget;
+mod cached;
 mod client;
 mod cold;
 mod collections;

@@ -2,13 +2,13 @@
 //! once.
 
 use super::Levels;
-use super::policy::{self, Merge, Stitching};
+use super::policy::{self, Merge};
 use super::state::{Age, Kept, Member, Version, Written, bytes_of};
-use super::stitch::{Rules, Stitched};
 use crate::fuse::{Fused, Plan, Source};
 use crate::maplet::{self, Merger};
 use crate::placement;
 use crate::run::Built;
+use crate::stitch::{Retry, Rules, Stitched, Stitching};
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::{Progress, Step};
 use alluvium_dictionary::merge::Older;
@@ -164,8 +164,11 @@ impl MergeStep {
             schema: Arc::clone(&shared.home.schema),
             asks_filters: plan.asks_filters,
             older: self.older,
+            sparse: plan.sparse.clone(),
+            tier,
+            retry: Retry::Soon,
         };
-        let open = |sources| Stitched::open_all(store, sources, &rules);
+        let open = |sources| Stitched::open_all(store, sources, &rules, |_| true);
         Fused::over(store, sources.collect(), plan, &options, open)
     }
 
@@ -246,7 +249,8 @@ impl MergeStep {
             .zip(&self.inputs)
             .filter(|(input, _)| input.adopted > 0);
         let filters = adopted.map(|(input, member)| {
-            assert!(input.is_of(&member.run), "an input of the merge");
+            let (read, kept) = (input.run().pointer(), member.run.pointer());
+            assert!(read == kept, "an input of the merge");
             maplet::Source {
                 maplet: member.maplet.clone(),
                 rewrite: [Some(0)].into(),

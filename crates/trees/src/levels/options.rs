@@ -1,6 +1,6 @@
 //! How a levels structure is built, and how that is said in words.
 
-use super::policy::Stitching;
+use crate::stitch::Stitching;
 use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::str::FromStr;

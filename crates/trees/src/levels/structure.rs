@@ -3,11 +3,11 @@
 use super::format::Contents;
 use super::options::LevelsOptions;
 use super::state::{Age, Kept, Member, Runs, Version, newest_first};
-use crate::home::{Home, judge};
 use alluvium_base::Sequence;
 use alluvium_dictionary::blob::Blob;
 use alluvium_dictionary::blob::Root;
 use alluvium_dictionary::cut::Cut;
+use alluvium_dictionary::home::{Home, judge};
 use alluvium_storage::extents::Class;
 use alluvium_storage::{Place, Result, Structure};
 use arc_swap::ArcSwap;

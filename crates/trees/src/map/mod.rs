@@ -26,7 +26,7 @@ mod ingest;
 mod read;
 mod scan;
 
-pub use crate::home::Home;
+pub use alluvium_dictionary::home::Home;
 pub use check::{check_files, reached};
 pub use incorporate::{Incorporation, Rewrite};
 pub use ingest::Ingest;

@@ -189,31 +189,19 @@ const fn against_bound(what: &'static str, ours: fn(&Measured) -> Vec<Line>) -> 
 }
 
 fn inserts(measured: &Measured) -> Vec<Line> {
-    of(measured, INSERTS)
+    measured.under(INSERTS)
 }
 
 fn hits(measured: &Measured) -> Vec<Line> {
-    of(measured, HITS)
+    measured.under(HITS)
 }
 
 fn misses(measured: &Measured) -> Vec<Line> {
-    of(measured, MISSES)
+    measured.under(MISSES)
 }
 
 fn an_operation(measured: &Measured) -> Vec<Line> {
-    of(measured, OPERATION)
-}
-
-/// The lines that were counted under a name, one for each growth factor.
-fn of(measured: &Measured, what: &str) -> Vec<Line> {
-    let prefix = format!("{what}, ");
-    let lines = measured.counts.iter().filter_map(|line| {
-        Some(Line {
-            name: line.name.strip_prefix(&prefix)?.to_owned(),
-            points: line.points.clone(),
-        })
-    });
-    lines.collect()
+    measured.under(OPERATION)
 }
 
 fn boa(keys: u64) -> Result<Measured> {
@@ -241,8 +229,8 @@ fn log(base: f64, value: f64) -> f64 {
     value.ln() / base.ln()
 }
 
-/// Counts a table's transfers for growing numbers of keys. `extra` is what its theorem adds to λ and
-/// to log_{M/B} N for an insert.
+/// Counts a table's transfers for growing numbers of keys. `extra` is what its theorem adds to λ
+/// and to log_{M/B} N for an insert.
 fn measure(keys: u64, table: Table, extra: impl Fn(f64, f64) -> f64) -> Result<Measured> {
     ensure!(
         keys >= LEAST,

@@ -1,6 +1,7 @@
 //! Runs the transactions of a history, an operation at a time, in an order that a seed draws.
 
-use super::history::{Committed, ELEMENT, History, LISTS, Op, REGISTERS, State};
+use super::history::{Committed, History, LISTS, Op, REGISTERS, State};
+use super::slow::{SlowDirectory, slowly};
 use crate::simulation::{OpenIn as _, Scale, Simulated as _};
 use crate::transaction_options::{Concurrency, Isolation, TransactionOptions};
 use crate::{Db, ErrorKind, Keyspace, KeyspaceOptions, Options, Result, Savepoint, Transaction, WriteBatch};
@@ -14,7 +15,7 @@ use std::time::Duration;
 const SESSIONS: usize = 4;
 
 /// How many keys each keyspace has.
-const KEYS: u8 = 6;
+pub(super) const KEYS: u8 = 6;
 
 /// How often an operation that would wait is tried again before its transaction is given up.
 const PATIENCE: u32 = 3;
@@ -32,15 +33,19 @@ pub(super) enum Trouble {
     Spills,
     /// As that, and the disk is full now and then: what is committed then fails.
     FullDisk,
+    /// As with spills; each operation of the device takes so long that others go on meanwhile, in
+    /// the middle of reads, walks, spills, checkpoints and compactions.
+    SlowDevice,
 }
 
 impl Trouble {
-    pub(super) const ALL: [Trouble; 5] = [
+    pub(super) const ALL: [Trouble; 6] = [
         Trouble::None,
         Trouble::Background,
         Trouble::Kills,
         Trouble::Spills,
         Trouble::FullDisk,
+        Trouble::SlowDevice,
     ];
 }
 
@@ -55,30 +60,32 @@ pub(super) struct Plan {
 }
 
 /// A transaction that is open.
-struct Session {
-    transaction: Transaction,
+pub(super) struct Session {
+    pub(super) transaction: Transaction,
     name: usize,
     began: usize,
-    ops: Vec<Op>,
+    pub(super) ops: Vec<Op>,
     /// How many operations it is to have.
     length: usize,
     savepoint: Option<(Savepoint, usize)>,
     waits: u32,
 }
 
-struct Driver<'p> {
+pub(super) struct Driver<'p> {
     plan: &'p Plan,
     directory: Arc<dyn Directory>,
     /// The same, where the disk is full now and then.
     disk: Option<SimDirectory>,
     db: Db,
-    lists: Keyspace,
-    registers: Keyspace,
-    random: fastrand::Rng,
+    pub(super) lists: Keyspace,
+    pub(super) registers: Keyspace,
+    pub(super) random: fastrand::Rng,
     sessions: [Option<Session>; SESSIONS],
     history: History,
     names: usize,
     elements: u32,
+    /// Whether something slow is under way.
+    is_slow: bool,
 }
 
 /// The sizes of a store that writes its memtables out often.
@@ -99,9 +106,11 @@ fn open(directory: &Arc<dyn Directory>) -> (Db, Keyspace, Keyspace) {
 /// Runs a history.
 pub(super) fn run(plan: &Plan) -> History {
     let disk = (plan.trouble == Trouble::FullDisk).then(|| SimDirectory::new(plan.seed));
+    let memory = MemoryDirectory::new();
     let directory: Arc<dyn Directory> = match &disk {
         Some(disk) => Arc::new(disk.clone()),
-        None => Arc::new(MemoryDirectory::new()),
+        None if plan.trouble == Trouble::SlowDevice => Arc::new(SlowDirectory(memory)),
+        None => Arc::new(memory),
     };
     let (db, lists, registers) = open(&directory);
     let mut driver = Driver {
@@ -116,6 +125,7 @@ pub(super) fn run(plan: &Plan) -> History {
         history: History::default(),
         names: 0,
         elements: 0,
+        is_slow: false,
     };
     while driver.history.committed.len() < plan.transactions {
         driver.step();
@@ -133,6 +143,8 @@ impl Driver<'_> {
         match self.random.u32(0..100) {
             0..3 => self.plain_write(),
             3..9 if matches!(self.plan.trouble, Trouble::Background | Trouble::Spills) => self.work(),
+            // One thing is slow at a time.
+            3..9 if self.plan.trouble == Trouble::SlowDevice && !self.is_slow => self.work(),
             3..9 if self.plan.trouble == Trouble::FullDisk => self.fill_or_work(),
             3 if self.plan.trouble == Trouble::Kills => self.kill(),
             _ => {
@@ -143,13 +155,28 @@ impl Driver<'_> {
     }
 
     fn work(&mut self) {
-        match self.random.u32(0..12) {
-            0 => self.db.checkpoint().unwrap(),
-            1 => self.db.compact().unwrap(),
-            _ => {
-                self.db.work().unwrap();
-            }
+        let (chosen, db) = (self.random.u32(0..12), self.db.clone());
+        let worked = self.slowly(move || match chosen {
+            0 => db.checkpoint(),
+            1 => db.compact(),
+            _ => db.work().map(drop),
+        });
+        worked.unwrap();
+    }
+
+    /// Does something that uses the device, and steps during its operations if the device is slow.
+    pub(super) fn slowly<R: Send>(&mut self, act: impl FnOnce() -> R + Send) -> R {
+        if self.plan.trouble != Trouble::SlowDevice || self.is_slow {
+            return act();
         }
+        self.is_slow = true;
+        let done = slowly(act, || {
+            for _ in 0..self.random.u32(0..3) {
+                self.step();
+            }
+        });
+        self.is_slow = false;
+        done
     }
 
     /// Fills the disk, but for a few pages perhaps, or empties it, or works.
@@ -204,21 +231,21 @@ impl Driver<'_> {
         state
     }
 
-    fn key(&mut self, letter: u8) -> Vec<u8> {
+    pub(super) fn key(&mut self, letter: u8) -> Vec<u8> {
         vec![letter, b'a' + self.random.u8(0..KEYS)]
     }
 
-    fn letter(&mut self) -> u8 {
+    pub(super) fn letter(&mut self) -> u8 {
         if self.random.bool() { LISTS } else { REGISTERS }
     }
 
     /// A value that was never written before.
-    fn element(&mut self) -> Vec<u8> {
+    pub(super) fn element(&mut self) -> Vec<u8> {
         self.elements += 1;
         self.elements.to_be_bytes().to_vec()
     }
 
-    fn range(&mut self, letter: u8) -> (Vec<u8>, Vec<u8>) {
+    pub(super) fn range(&mut self, letter: u8) -> (Vec<u8>, Vec<u8>) {
         let low = self.random.u8(0..KEYS);
         let high = self.random.u8(low + 1..=KEYS);
         (vec![letter, b'a' + low], vec![letter, b'a' + high])
@@ -267,6 +294,7 @@ impl Driver<'_> {
 
     fn committed(&mut self, name: usize, began: usize, ops: Vec<Op>) {
         let ended = self.history.committed.len() + 1;
+        self.history.beside += usize::from(self.is_slow);
         self.history.committed.push(Committed {
             name,
             began,
@@ -281,7 +309,9 @@ impl Driver<'_> {
             .concurrency(self.plan.concurrency)
             .lock_timeout(Duration::ZERO);
         let options = match self.plan.trouble {
-            Trouble::Spills | Trouble::FullDisk => options.memory(self.random.usize(0..500)),
+            Trouble::Spills | Trouble::FullDisk | Trouble::SlowDevice => {
+                options.memory(self.random.usize(0..500))
+            }
             _ => options,
         };
         self.names += 1;
@@ -303,6 +333,11 @@ impl Driver<'_> {
             None => self.begin(),
         };
         if session.ops.len() >= session.length {
+            // A commit of what was spilled waits for a checkpoint that is under way.
+            if self.is_slow && !session.transaction.spilled.is_empty() {
+                self.sessions[at] = Some(session);
+                return;
+            }
             return self.end(session);
         }
         let done = match self.random.u32(0..16) {
@@ -364,138 +399,6 @@ impl Driver<'_> {
             // What it has read of its own writes is no longer so.
             at <= *len || !(op.is_write() || has_written)
         });
-        Ok(())
-    }
-
-    fn keyspace(&self, key: &[u8]) -> &Keyspace {
-        match key[0] {
-            LISTS => &self.lists,
-            _ => &self.registers,
-        }
-    }
-
-    fn read(&mut self, session: &mut Session) -> Result<()> {
-        let letter = self.letter();
-        let op = match self.random.u32(0..8) {
-            0..3 => {
-                let (key, for_update) = (self.key(letter), self.random.u32(0..4) == 0);
-                let (transaction, keyspace) = (&session.transaction, self.keyspace(&key));
-                let seen = match for_update {
-                    true => transaction.get_for_update(keyspace, &key[1..])?,
-                    false => transaction.get(keyspace, &key[1..])?,
-                };
-                vec![Op::Get {
-                    key,
-                    seen: seen.map(Vec::from),
-                    for_update,
-                }]
-            }
-            3 => {
-                let keys = [self.key(letter), self.key(letter)];
-                let keyspace = self.keyspace(&keys[0]);
-                let names = keys.iter().map(|key| &key[1..]);
-                let seen = session.transaction.multi_get(keyspace, names)?;
-                let each = keys.into_iter().zip(seen);
-                each.map(|(key, seen)| Op::Get {
-                    key,
-                    seen: seen.map(Vec::from),
-                    for_update: false,
-                })
-                .collect()
-            }
-            _ => vec![self.walk(session, letter)?],
-        };
-        session.ops.extend(op);
-        Ok(())
-    }
-
-    fn walk(&mut self, session: &Session, letter: u8) -> Result<Op> {
-        let (low, high) = self.range(letter);
-        let (most, is_backward) = (self.random.usize(1..=usize::from(KEYS) + 1), self.random.bool());
-        let keyspace = self.keyspace(&low);
-        let mut iter = session.transaction.range(keyspace, &low[1..]..&high[1..]);
-        let (mut seen, mut has_ended) = (Vec::new(), false);
-        while seen.len() < most && !has_ended {
-            let next = match is_backward {
-                false => iter.next(),
-                true => iter.next_back(),
-            };
-            match next.transpose()? {
-                Some((key, value)) => seen.push(([&[letter], &key[..]].concat(), value.into_vec())),
-                None => has_ended = true,
-            }
-        }
-        Ok(Op::Walk {
-            low,
-            high,
-            is_backward,
-            seen,
-            has_ended,
-        })
-    }
-
-    fn write(&mut self, session: &mut Session) -> Result<()> {
-        let letter = self.letter();
-        let (key, element) = (self.key(letter), self.element());
-        let keyspace = self.keyspace(&key).clone();
-        let (transaction, name) = (&mut session.transaction, &key[1..]);
-        let ops = if letter == LISTS {
-            match self.random.bool() {
-                true => {
-                    transaction.merge(&keyspace, name, &element)?;
-                    vec![Op::Append { key, element }]
-                }
-                // Reads the list, and writes a longer one.
-                false => {
-                    let seen = transaction.get(&keyspace, name)?.map(Vec::from);
-                    let mut list = seen.clone().unwrap_or_default();
-                    list.extend(&element);
-                    let read = Op::Get {
-                        key: key.clone(),
-                        seen,
-                        for_update: false,
-                    };
-                    // It has been read even if it cannot be written.
-                    session.ops.push(read);
-                    session.transaction.put(&keyspace, &key[1..], &list)?;
-                    vec![Op::Put { key, value: list }]
-                }
-            }
-        } else {
-            match self.random.u32(0..8) {
-                0 => {
-                    transaction.delete(&keyspace, name)?;
-                    vec![Op::Delete { key }]
-                }
-                1 => {
-                    let (low, high) = self.range(letter);
-                    transaction.delete_range(&keyspace, &low[1..], Some(&high[1..]))?;
-                    vec![Op::DeleteRange { low, high }]
-                }
-                2 | 3 => {
-                    // What was there some time ago, or nothing.
-                    let expected = self.random.bool().then(|| self.registers.get(name).unwrap());
-                    let expected = expected.flatten().map(Vec::from);
-                    let new = Some(&element[..]);
-                    let done = transaction.compare_and_set(&keyspace, name, expected.as_deref(), new)?;
-                    vec![Op::Swap {
-                        key,
-                        expected,
-                        value: element,
-                        done,
-                    }]
-                }
-                _ => {
-                    transaction.put(&keyspace, name, &element)?;
-                    vec![Op::Put { key, value: element }]
-                }
-            }
-        };
-        debug_assert!(
-            ops.iter()
-                .all(|op| !matches!(op, Op::Append { element, .. } if element.len() != ELEMENT))
-        );
-        session.ops.extend(ops);
         Ok(())
     }
 }

@@ -122,6 +122,8 @@ pub(super) struct History {
     pub(super) refused: usize,
     /// How often the disk was full.
     pub(super) full: usize,
+    /// How many commits there were while an operation of the device was under way.
+    pub(super) beside: usize,
 }
 
 impl fmt::Display for History {

@@ -5,20 +5,23 @@
 //! draws. So a seed gives the same history each time. A lock that is not to be had is not waited
 //! for: the operation is tried again later.
 //!
-//! *Read in this order*: `history.rs` (what was done and seen), `driver.rs` (who does it),
+//! *Read in this order*: `history.rs` (what was done and seen), `driver.rs` (who does it) with
+//! `operations.rs`,
 //! `replay.rs` (the checker that does it again, one transaction after the other), `cycles.rs` (the
 //! checker that looks for circles of dependencies), `outside.rs` (one that others have written),
 //! `planted.rs` (mistakes that they must find),
-//! `clock.rs`, `threads.rs` (several threads).
+//! `slow.rs` (a device whose operations take long), `clock.rs`, `threads.rs` (several threads).
 
 mod checkers;
 mod clock;
 mod cycles;
 mod driver;
 mod history;
+mod operations;
 mod outside;
 mod planted;
 mod replay;
+mod slow;
 mod threads;
 
 use crate::transaction_options::{Concurrency, Isolation};
@@ -50,7 +53,7 @@ fn wanted() -> usize {
 
 /// Runs histories, of which no checker may find anything. Returns how often write skew was shown.
 fn run(isolation: Isolation, concurrency: Concurrency, trouble: Trouble) -> usize {
-    let (mut committed, mut refused, mut full, mut skews) = (0, 0, 0, 0);
+    let (mut committed, mut refused, mut full, mut beside, mut skews) = (0, 0, 0, 0, 0);
     let mut seed = named("ALLUVIUM_TRANSACTIONS_SEED").map_or(1, |seed: u64| seed << 20);
     while committed < wanted() {
         let plan = Plan {
@@ -67,11 +70,18 @@ fn run(isolation: Isolation, concurrency: Concurrency, trouble: Trouble) -> usiz
         committed += history.committed.len();
         refused += history.refused;
         full += history.full;
+        beside += history.beside;
         seed += 1;
     }
     assert!(refused > committed / 50, "{refused} of {committed} were refused");
     let is_disk_full = trouble == Trouble::FullDisk;
     assert_eq!(full > committed / 200, is_disk_full, "{full} met a full disk");
+    let is_slow = trouble == Trouble::SlowDevice;
+    assert_eq!(
+        beside > committed / 10,
+        is_slow,
+        "{beside} beside slow operations"
+    );
     skews
 }
 
@@ -104,14 +114,16 @@ fn snapshot_histories_are_those_of_snapshots_and_show_write_skew() {
 #[test]
 fn a_seed_gives_the_same_history_each_time() {
     for concurrency in [Concurrency::Optimistic, Concurrency::Locking] {
-        let plan = Plan {
-            seed: 7,
-            isolation: Isolation::Serializable,
-            concurrency,
-            trouble: Trouble::Background,
-            transactions: 60,
-        };
-        let one = driver::run(&plan).to_string();
-        assert_eq!(one, driver::run(&plan).to_string());
+        for trouble in [Trouble::Background, Trouble::SlowDevice] {
+            let plan = Plan {
+                seed: 7,
+                isolation: Isolation::Serializable,
+                concurrency,
+                trouble,
+                transactions: 60,
+            };
+            let one = driver::run(&plan).to_string();
+            assert_eq!(one, driver::run(&plan).to_string());
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::fault::{self, Fault};
 use crate::transaction_options::{Concurrency, Isolation};
 
 /// How many histories are tried.
-const SEEDS: u64 = 60;
+const SEEDS: u64 = 400;
 
 /// Returns whether the checkers find a mistake in histories of a kind; or the store itself does, by
 /// a panic.

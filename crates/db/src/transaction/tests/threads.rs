@@ -167,6 +167,7 @@ fn history(isolation: Isolation, seed: u64) -> History {
         last,
         refused: 0,
         full: 0,
+        beside: 0,
     }
 }
 

@@ -95,6 +95,7 @@ impl Compactor {
         drop(writer);
         let task = Task {
             base: self.base(node, index, &stretch),
+            whole: stretch.whole(node, index),
             records: stretch.weight(node, index).records,
             bytes: stretch.weight(node, index).bytes,
             claim,
@@ -155,15 +156,7 @@ impl Compactor {
         );
         let before = &node.pivots[index].own[..stretch.own.start];
         let runs: Vec<usize> = before.iter().map(|owned| owned.part.group.runs.len()).collect();
-        let is_ours = |owned: &Owned| {
-            let records: u64 = owned
-                .part
-                .group
-                .runs()
-                .map(|(_, run)| run.summary().records)
-                .sum();
-            owned.part.clip.is_none() && owned.weight.records * 4 >= records * 3
-        };
+        let is_ours = |owned: &Owned| owned.part.is_mostly(&owned.weight);
         let shares: Vec<bool> = before.iter().map(is_ours).collect();
         let base = before[policy::maplets_to_merge(&runs, &shares)].to_vec();
         debug_assert!(

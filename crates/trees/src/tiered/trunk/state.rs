@@ -36,6 +36,20 @@ pub struct TreeOptions {
     /// absent, each goes where it has its place among all that the tiers hold. The trunk is on
     /// tier 0.
     pub compacted_tier: Option<u8>,
+    /// Whether compactions take leaves over unread.
+    pub adoption: Adoption,
+}
+
+/// Whether compactions take leaves of their inputs over unread, or copy all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Adoption {
+    /// Where it is cheaper on the store's device, by the affine model.
+    #[default]
+    WhereCheaper,
+    /// Wherever more leaves in a row than this can be taken over.
+    Above(u32),
+    /// Nowhere.
+    Never,
 }
 
 impl Default for TreeOptions {
@@ -49,6 +63,7 @@ impl Default for TreeOptions {
             schema: Arc::new(OneKeyspace::default()),
             horizon: None,
             compacted_tier: None,
+            adoption: Adoption::default(),
         }
     }
 }

@@ -134,6 +134,7 @@ impl Trunk {
             rewritten: read(&tallies.rewritten),
             compacted_bytes: read(&tallies.compacted_bytes),
             incorporated_bytes: read(&tallies.incorporated_bytes),
+            adopted: (read(&tallies.adopted_leaves), read(&tallies.adopted_bytes)),
         }
     }
 
@@ -206,7 +207,7 @@ impl Trunk {
     /// takes no changes from then on. A failed read has changed nothing: whatever needed it is due
     /// again.
     pub(crate) fn judge<T>(&self, result: Result<T>) -> Result<T> {
-        crate::home::judge(&self.store, result)
+        alluvium_dictionary::home::judge(&self.store, result)
     }
 
     /// Returns how runs are written on a tier.

@@ -17,7 +17,7 @@ fn run(policy: &str, seed: u64, operations: u64) -> World {
     run_in(World::new(policy, seed), policy, seed, operations)
 }
 
-fn run_in(mut world: World, policy: &str, seed: u64, operations: u64) -> World {
+pub(super) fn run_in(mut world: World, policy: &str, seed: u64, operations: u64) -> World {
     for operation in 0..operations {
         let draw = world.random.u32(..1000);
         let done = match draw {

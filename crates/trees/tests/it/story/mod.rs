@@ -2,10 +2,10 @@
 //! to it, and what a crash, or a device that fails, may leave.
 
 mod background;
-mod db;
+pub(crate) mod db;
 mod flaw;
 mod ingest;
-mod ops;
+pub(crate) mod ops;
 
 pub(crate) use flaw::Flaw;
 
@@ -18,7 +18,7 @@ use alluvium_sim::{Contents, Durability, Part, Step, Story, Trouble, World, Writ
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Codec, Directories, Error, log};
-use alluvium_trees::tiered::{Depth, Shape, TreeOptions, Victim};
+use alluvium_trees::tiered::{Adoption, Depth, Shape, TreeOptions, Victim};
 use db::Db;
 use ops::Action;
 use std::sync::Arc;
@@ -98,6 +98,7 @@ impl Tiered {
             },
             horizon: None,
             compacted_tier: Some(self.tiers - 1),
+            adoption: Adoption::Above(0),
         }
     }
 

@@ -1,0 +1,149 @@
+//! The operations of a session, drawn at random.
+
+use super::driver::{Driver, KEYS, Session};
+use super::history::{ELEMENT, LISTS, Op};
+use super::slow::stop;
+use crate::{Keyspace, Result};
+
+impl Driver<'_> {
+    fn keyspace(&self, key: &[u8]) -> Keyspace {
+        match key[0] {
+            LISTS => self.lists.clone(),
+            _ => self.registers.clone(),
+        }
+    }
+
+    /// Reads keys, or walks over a range.
+    pub(super) fn read(&mut self, session: &mut Session) -> Result<()> {
+        let letter = self.letter();
+        let op = match self.random.u32(0..8) {
+            0..3 => {
+                let (key, for_update) = (self.key(letter), self.random.u32(0..4) == 0);
+                let (transaction, keyspace) = (&mut session.transaction, self.keyspace(&key));
+                let seen = self.slowly(|| match for_update {
+                    true => transaction.get_for_update(&keyspace, &key[1..]),
+                    false => transaction.get(&keyspace, &key[1..]),
+                })?;
+                vec![Op::Get {
+                    key,
+                    seen: seen.map(Vec::from),
+                    for_update,
+                }]
+            }
+            3 => {
+                let keys = [self.key(letter), self.key(letter)];
+                let (transaction, keyspace) = (&mut session.transaction, self.keyspace(&keys[0]));
+                let names = keys.iter().map(|key| &key[1..]);
+                let seen = self.slowly(|| transaction.multi_get(&keyspace, names))?;
+                let each = keys.into_iter().zip(seen);
+                each.map(|(key, seen)| Op::Get {
+                    key,
+                    seen: seen.map(Vec::from),
+                    for_update: false,
+                })
+                .collect()
+            }
+            _ => vec![self.walk(session, letter)?],
+        };
+        session.ops.extend(op);
+        Ok(())
+    }
+
+    fn walk(&mut self, session: &mut Session, letter: u8) -> Result<Op> {
+        let (low, high) = self.range(letter);
+        let (most, is_backward) = (self.random.usize(1..=usize::from(KEYS) + 1), self.random.bool());
+        let keyspace = self.keyspace(&low);
+        let transaction = &mut session.transaction;
+        let (seen, has_ended) = self.slowly(|| {
+            let mut iter = transaction.range(&keyspace, &low[1..]..&high[1..]);
+            let (mut seen, mut has_ended) = (Vec::new(), false);
+            while seen.len() < most && !has_ended {
+                stop();
+                let next = match is_backward {
+                    false => iter.next(),
+                    true => iter.next_back(),
+                };
+                match next.transpose()? {
+                    Some((key, value)) => seen.push(([&[letter], &key[..]].concat(), value.into_vec())),
+                    None => has_ended = true,
+                }
+            }
+            Ok::<_, crate::Error>((seen, has_ended))
+        })?;
+        Ok(Op::Walk {
+            low,
+            high,
+            is_backward,
+            seen,
+            has_ended,
+        })
+    }
+
+    /// Writes to a key or a range, having read it perhaps.
+    pub(super) fn write(&mut self, session: &mut Session) -> Result<()> {
+        let letter = self.letter();
+        let (key, element) = (self.key(letter), self.element());
+        let keyspace = self.keyspace(&key);
+        let (transaction, name) = (&mut session.transaction, &key[1..]);
+        let ops = if letter == LISTS {
+            match self.random.bool() {
+                true => {
+                    self.slowly(|| transaction.merge(&keyspace, name, &element))?;
+                    vec![Op::Append { key, element }]
+                }
+                // Reads the list, and writes a longer one.
+                false => {
+                    let seen = self.slowly(|| transaction.get(&keyspace, name))?.map(Vec::from);
+                    let mut list = seen.clone().unwrap_or_default();
+                    list.extend(&element);
+                    let read = Op::Get {
+                        key: key.clone(),
+                        seen,
+                        for_update: false,
+                    };
+                    // It has been read even if it cannot be written.
+                    session.ops.push(read);
+                    let transaction = &mut session.transaction;
+                    self.slowly(|| transaction.put(&keyspace, &key[1..], &list))?;
+                    vec![Op::Put { key, value: list }]
+                }
+            }
+        } else {
+            match self.random.u32(0..8) {
+                0 => {
+                    self.slowly(|| transaction.delete(&keyspace, name))?;
+                    vec![Op::Delete { key }]
+                }
+                1 => {
+                    let (low, high) = self.range(letter);
+                    self.slowly(|| transaction.delete_range(&keyspace, &low[1..], Some(&high[1..])))?;
+                    vec![Op::DeleteRange { low, high }]
+                }
+                2 | 3 => {
+                    // What was there some time ago, or nothing.
+                    let expected = self.random.bool().then(|| self.registers.get(name).unwrap());
+                    let expected = expected.flatten().map(Vec::from);
+                    let new = Some(&element[..]);
+                    let swap = || transaction.compare_and_set(&keyspace, name, expected.as_deref(), new);
+                    let done = self.slowly(swap)?;
+                    vec![Op::Swap {
+                        key,
+                        expected,
+                        value: element,
+                        done,
+                    }]
+                }
+                _ => {
+                    self.slowly(|| transaction.put(&keyspace, name, &element))?;
+                    vec![Op::Put { key, value: element }]
+                }
+            }
+        };
+        debug_assert!(
+            ops.iter()
+                .all(|op| !matches!(op, Op::Append { element, .. } if element.len() != ELEMENT))
+        );
+        session.ops.extend(ops);
+        Ok(())
+    }
+}
