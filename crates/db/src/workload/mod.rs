@@ -1,7 +1,7 @@
 //! What users ask of each keyspace, from a sample of their requests.
 //!
-//! *Knows*: how often each kind of request came, by hour; how long keys, values and scans were; what
-//! was not found; which share of writes came in the order of keys; how skewed requests were.
+//! *Knows*: how often each kind of request came, by hour; how long keys, values and scans were;
+//! what was not found; which share of writes came in the order of keys; how skewed requests were.
 //!
 //! *Does not know*: what follows from that for a store.
 //!
@@ -13,7 +13,7 @@
 //!
 //! Invariants:
 //!
-//! - **L1** No thread waits to note a request, and what is kept of a keyspace is bounded.
+//! - **N1** No thread waits to note a request, and what is kept of a keyspace is bounded.
 
 mod watch;
 
@@ -168,7 +168,7 @@ impl Watches {
         }
     }
 
-    /// A scan returned so many records, of the keyspace with these bytes before its keys.
+    /// A scan returned this many records, of the keyspace with these bytes before its keys.
     pub(crate) fn scanned(&self, prefix: &[u8], records: u64, now_ms: u64) {
         if sampled(1).is_some() {
             self.note(prefix, now_ms, |watch, _| watch.scanned(records));

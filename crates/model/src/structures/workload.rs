@@ -194,7 +194,7 @@ impl Machine {
         Ok(*self)
     }
 
-    /// Returns the device's time for so many requests of so many bytes each, in nanoseconds: of
+    /// Returns the device's time for this many requests of as many bytes each, in nanoseconds: of
     /// requests that it serves at the same time, each has its part of the setup.
     pub(super) fn device_ns(&self, requests: f64, bytes: f64) -> f64 {
         let device = &self.device;

@@ -39,7 +39,7 @@ impl Uniques {
         self.popularity.keys()
     }
 
-    /// Returns how many different keys so many requests hold.
+    /// Returns how many different keys a number of requests holds.
     pub(super) fn of(&self, requests: f64) -> f64 {
         if self.table.is_empty() {
             return self.popularity.unique_of(requests);

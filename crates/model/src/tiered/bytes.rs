@@ -134,7 +134,7 @@ impl Formats {
         ((self.shape.page_bytes as f64 - INDEX_HEADER) / (CHILD + SEPARATOR)).floor()
     }
 
-    /// Returns the pages of index nodes above so many leaves, the root included.
+    /// Returns the pages of index nodes above a number of leaves, the root included.
     pub(super) fn index_pages(&self, leaves: f64) -> f64 {
         let (mut below, mut pages) = (leaves, 0.0);
         loop {

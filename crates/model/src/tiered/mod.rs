@@ -1,4 +1,5 @@
-//! Our own tree, predicted: what a size-tiered Bε-tree of runs and maplets writes, reads and keeps.
+//! Our own tree, predicted: what a size-tiered Bε-tree of runs and maplets writes, reads and
+//! keeps.
 //!
 //! *Knows*: the decisions of `alluvium_trees::tiered` and the formats of its runs and maplets, over
 //! amounts of records in place of keys; what a workload makes of them.

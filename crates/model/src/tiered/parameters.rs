@@ -111,7 +111,7 @@ impl Shape {
         Ok(())
     }
 
-    /// Returns the bytes of a run's leaf for records of so many bytes: of whole pages, as many as
+    /// Returns the bytes of a run's leaf for records of a length: of whole pages, as many as
     /// cost least to read (see [`best_node`]).
     pub(crate) fn leaf_bytes(&self, record: f64) -> f64 {
         let best = best_node(record as u64, self.half_bandwidth);

@@ -83,7 +83,7 @@ pub(super) fn pieces_of_index(shape: &Shape, children: usize, is_root: bool) -> 
 
 /// How many maplets of one size become one.
 const TIER: usize = 4;
-/// Runs that one maplet tells apart.
+/// Runs that a maplet tells apart.
 const MOST_RUNS: usize = 64;
 
 /// How many of the newest maplets a new run's fingerprints are merged with, given the runs of

@@ -1,4 +1,5 @@
-//! `advise`: which structure and settings would cost a store least, and whether a change is worth it.
+//! `advise`: which structure and settings would cost a store least, and whether a change is worth
+//! it.
 //!
 //! *Knows*: how a store's record and the command line make a question, how choices are ranked, and
 //! when a gain is none.
@@ -44,10 +45,10 @@ pub struct Advise {
     /// Look at this keyspace alone [default: that with the most requests].
     #[arg(long, value_name = "NAME")]
     pub keyspace: Option<String>,
-    /// What if there were so many times the data.
+    /// What if the data were larger by this factor.
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub data: Option<f64>,
-    /// What if there were so many times the memory.
+    /// What if the memory were larger by this factor.
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub memory_factor: Option<f64>,
 }

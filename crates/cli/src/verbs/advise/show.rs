@@ -27,6 +27,9 @@ fn moment(ms: u64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{minutes:02} UTC", hours % 24)
 }
 
+/// Numbers this near to a band are within it: the band of no reads at all has no width.
+const CLOSE: f64 = 0.02;
+
 /// Returns over which hours a store was watched.
 fn hours(seen: &Seen) -> String {
     match (seen.hours.first(), seen.hours.last()) {
@@ -65,7 +68,7 @@ pub(super) fn print(
         out.line(&title)?;
     }
     for (name, [p10, predicted, p90], measured) in &advice.beside {
-        let holds = (*p10..=*p90).contains(measured);
+        let holds = (p10 - CLOSE..=p90 + CLOSE).contains(measured);
         let verdict = if holds {
             "within the band"
         } else {

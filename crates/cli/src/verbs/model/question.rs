@@ -27,7 +27,8 @@ pub struct Question {
     /// How skewed requests are: the exponent of Zipf's law, 0 for uniform.
     #[arg(long, value_name = "S", value_parser = number, allow_hyphen_values = true)]
     pub skew: Option<f64>,
-    /// How often each operation is, as in updates=30,hits=60,misses=10; also inserts, deletes, scans.
+    /// How often each operation is, as in updates=30,hits=60,misses=10; also inserts, deletes,
+    /// scans.
     #[arg(long, value_name = "MIX", value_parser = mix)]
     pub mix: Option<Operations>,
     /// Records that a scan returns.
