@@ -1,7 +1,7 @@
 //! Frames of sorted runs, and the records in them.
 //!
-//! Strategy: the input is a frame as it stands, or the records of one, which is given its header and
-//! its checksum.
+//! Strategy: the input is a frame as it stands, or the records of one, which is given its header
+//! and its checksum.
 //! Invariants: no panic, no endless loop; no record reaches outside its frame.
 #![no_main]
 

@@ -1,7 +1,7 @@
 //! Sorting lines of 100 bytes that do not fit into memory: how fast, with one thread and with two.
 //!
-//! `cargo bench -p alluvium-storage --bench sort -- [FILE [MEBIBYTES [OUTPUT]]]` sorts the lines of a
-//! file with so much memory; without a file it makes lines. Under `cargo test` it sorts a few.
+//! `cargo bench -p alluvium-storage --bench sort -- [FILE [MEBIBYTES [OUTPUT]]]` sorts the lines of
+//! a file in this memory; without a file it makes lines. Under `cargo test` it sorts a few.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Allows so many units a second, and a burst at once.
+/// Allows a number of units a second, and a burst at once.
 ///
 /// Work is done first and paid for afterwards: the caller then waits as long as it is told. So
 /// any amount can be taken, and over a long time the rate holds.
@@ -47,6 +47,7 @@ impl Limiter {
     pub fn take(&mut self, now: Duration, units: u64) -> Duration {
         let from = self.full_at.max(now);
         self.full_at = from.saturating_add(self.time_of(units));
+        assert!(self.full_at >= now, "what was taken is paid for in the future");
         self.full_at
             .saturating_sub(now.saturating_add(self.time_of(self.burst)))
     }

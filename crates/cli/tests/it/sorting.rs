@@ -131,18 +131,8 @@ fn an_index_is_built_asked_updated_converted_and_checked() {
         &at("gone"),
     ]);
     place.run(["index", "get", &index, "00000003"]).ended(1);
-    assert_eq!(
-        place
-            .done(
-                ["index", "get", &index, "20000009", "--hex"].map(|text| match text {
-                    "20000009" => "3030303230303039",
-                    other => other,
-                })
-            )
-            .text()
-            .trim(),
-        "30303039"
-    );
+    let said = place.done(["index", "get", &index, "3030303230303039", "--hex"]);
+    assert_eq!(said.text().trim(), "30303039");
     for kind in ["sparse", "blocks", "dense"] {
         place.done(["index", "convert", &index, "--kind", kind]);
         let stat = place.done(["--json", "index", "stat", &index, "--check"]).json();

@@ -33,7 +33,7 @@ pub(super) struct DataWriter {
 }
 
 impl DataWriter {
-    /// Begins a file of about so many records, whose space is taken now.
+    /// Begins a file of about `expected` records, whose space is taken now.
     pub(super) fn new(device: Arc<dyn Device>, seed: u64, shape: Shape, expected: u64) -> Result<DataWriter> {
         let whole = shape.blocks(expected).saturating_mul(shape.block_bytes.into());
         device.grow(whole)?;

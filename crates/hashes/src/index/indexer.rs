@@ -47,7 +47,7 @@ fn pachash_shape(options: &Options, records: u64) -> Result<pachash::Shape> {
 }
 
 impl<'c> Indexer<'c> {
-    /// Begins the index of so many records.
+    /// Begins the index of `expected` records.
     pub(super) fn new(codes: &'c Codes, options: Options, expected: u64) -> Result<Indexer<'c>> {
         let building = match options.kind {
             Kind::Dense | Kind::Sparse => {

@@ -101,7 +101,7 @@ impl Updater {
         )?;
         let mut old = DataReader::new(&*self.old.device, header.seed, header.shape, header.records);
         let key_bytes = header.shape.key_bytes as usize;
-        let mut change = changes.next()?.map(Change::of);
+        let mut change = changes.next()?.map(|record| Change::of(&record));
         while let Some(record) = old.next()? {
             let hash = hash_of(header.seed, &record[..key_bytes]);
             let mut is_replaced = false;
@@ -112,7 +112,7 @@ impl Updater {
                 }
                 next.apply(&mut output)?;
                 is_replaced |= order == Ordering::Equal;
-                change = changes.next()?.map(Change::of);
+                change = changes.next()?.map(|record| Change::of(&record));
             }
             if !is_replaced {
                 output.push(hash, record)?;
@@ -128,7 +128,7 @@ impl Updater {
         }
         while let Some(next) = change {
             next.apply(&mut output)?;
-            change = changes.next()?.map(Change::of);
+            change = changes.next()?.map(|record| Change::of(&record));
         }
         drop(changes);
         output.finish()
@@ -144,7 +144,7 @@ struct Change {
 }
 
 impl Change {
-    fn of(record: Record<'_>) -> Change {
+    fn of(record: &Record<'_>) -> Change {
         let (hash, key) = record.key().split_at(HASH_BYTES);
         let (what, value) = record.value().split_first().expect("a change says what it is");
         Change {
@@ -175,8 +175,8 @@ impl Change {
 /// # Errors
 /// As [`Index::open`], and what the device says. What was there before stays then.
 pub fn reindex(directory: Arc<dyn Directory>, name: &str, kind: Kind) -> Result<u64> {
-    let site = Site::new(Arc::clone(&directory), name)?;
-    let old = Index::open(&*directory, name)?;
+    let site = Site::new(directory, name)?;
+    let old = Index::open(&*site.directory, name)?;
     let options = Options {
         kind,
         ..old.options()

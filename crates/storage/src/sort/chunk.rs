@@ -210,9 +210,10 @@ impl SortedChunk {
             Ordering::Equal => rest(one).cmp(rest(other)),
             order => order,
         };
-        // Where a record is says when it was pushed (R1), so that no two entries are equal.
+        // Where a record is says when it was pushed (Q1), so that no two entries are equal.
         self.entries
             .sort_unstable_by(|one, other| by_key(one, other).then(one.at.cmp(&other.at)));
+        let before = self.entries.len();
         let is_same = |one: &Entry, other: &Entry| by_key(one, other).is_eq();
         match equal {
             Equal::KeepAll => {}
@@ -225,5 +226,9 @@ impl SortedChunk {
                 same
             }),
         }
+        assert!(
+            self.entries.len() <= before && (before == 0) == self.entries.is_empty(),
+            "one of equal keys stays"
+        );
     }
 }

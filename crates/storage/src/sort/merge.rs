@@ -141,6 +141,7 @@ impl Merge {
             last: Vec::new(),
             begun: false,
         };
+        assert_eq!(merge.heads.len(), merge.sources.len(), "every source has a head");
         if !merge.sources.is_empty() {
             let (sources, heads) = (&merge.sources, &merge.heads);
             let before = |a, b| is_before(sources, heads, skip, a, b);
@@ -209,6 +210,7 @@ impl Merge {
         self.last.clear();
         self.last.push(0);
         self.last.extend_from_slice(key);
+        assert!(!self.last.is_empty(), "a key that came is told from none");
         true
     }
 }

@@ -35,13 +35,13 @@
 //!
 //! Invariants:
 //!
-//! - **R1** Records with equal keys come in the order in which they were pushed, chunks and runs
+//! - **Q1** Records with equal keys come in the order in which they were pushed, chunks and runs
 //!   included: runs that are merged follow each other, and equal keys go by their number.
-//! - **R2** A run's file has no name once it exists: what a crash leaves is in no directory, or has
+//! - **Q2** A run's file has no name once it exists: what a crash leaves is in no directory, or has
 //!   a name that the next opening of the same spool removes.
-//! - **R3** A frame is used only if its checksum, its run and its number are right.
-//! - **R4** Space for a run is taken before its first byte is written.
-//! - **R5** Frames in memory take no more than the options' memory, unless two runs with a large
+//! - **Q3** A frame is used only if its checksum, its run and its number are right.
+//! - **Q4** Space for a run is taken before its first byte is written.
+//! - **Q5** Frames in memory take no more than the options' memory, unless two runs with a large
 //!   record are merged.
 
 mod chunk;

@@ -76,13 +76,17 @@ impl Passes {
                 .sum::<u64>()
         };
         let at = (0..=count - width).min_by_key(|&at| bytes(at))?;
+        assert!(
+            (2..=fan_in).contains(&width),
+            "a group makes inputs fewer, and has space (Q5)"
+        );
         self.hole = Some(at);
         Some(Group {
             inputs: self.inputs.drain(at..at + width).collect(),
         })
     }
 
-    /// Returns how many inputs' frames the memory has space for (R5).
+    /// Returns how many inputs' frames the memory has space for (Q5).
     fn fan_in(&self) -> usize {
         let longest = self.inputs.iter().map(|input| match input {
             Spooled::Chunk(_) => 0,
@@ -99,6 +103,11 @@ impl Passes {
     pub fn put(&mut self, run: Run) {
         let at = self.hole.take().expect("a group was handed out");
         self.inputs.insert(at, Spooled::Run(run));
+        let rises = self
+            .inputs
+            .windows(2)
+            .all(|pair| pair[0].number() < pair[1].number());
+        assert!(rises, "a run has the place of its group (Q1)");
     }
 
     /// Returns the stream of all records.

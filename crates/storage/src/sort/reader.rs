@@ -58,6 +58,8 @@ pub(super) struct RunReader {
 impl RunReader {
     /// Opens a run, and asks for its first frame.
     pub(super) fn new(run: Run, layout: Layout) -> RunReader {
+        let blocks: u64 = run.frames.iter().map(|&blocks| u64::from(blocks)).sum();
+        assert_eq!(blocks * BLOCK, run.bytes, "a run is its frames");
         let mut reader = RunReader {
             run,
             layout,
@@ -143,6 +145,7 @@ impl RunReader {
             let found = format!("{} bytes that are none", self.end.saturating_sub(self.at));
             return Err(self.damaged(("a record".to_owned(), found)));
         };
+        assert!(self.left > 0, "a record is counted before it is read");
         self.parts = parts;
         self.left -= 1;
         Ok(())

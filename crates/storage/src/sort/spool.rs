@@ -60,6 +60,14 @@ impl Spooled {
         }
     }
 
+    /// How many records there are.
+    pub(super) fn records(&self) -> u64 {
+        match self {
+            Spooled::Chunk(chunk) => chunk.len() as u64,
+            Spooled::Run(run) => run.records(),
+        }
+    }
+
     /// Bytes that it has, about.
     pub(super) fn bytes(&self) -> u64 {
         match self {
@@ -127,7 +135,7 @@ impl Spool {
         Ok(run)
     }
 
-    /// Creates a file, whose name goes at once (R2).
+    /// Creates a file, whose name goes at once (Q2).
     fn create(&self) -> Result<Arc<dyn Device>> {
         let mut taken = None;
         for _ in 0..TRIES {
@@ -149,6 +157,8 @@ impl Spool {
     pub(super) fn merge(&self, inputs: Vec<Spooled>) -> Result<Run> {
         let number = inputs.iter().map(Spooled::number).min().unwrap_or_default();
         let expected = inputs.iter().map(Spooled::bytes).sum();
+        assert!(inputs.len() > 1, "a merge of one run changes nothing");
+        let records: u64 = inputs.iter().map(Spooled::records).sum();
         let first = inputs.iter().find(|input| !input.is_empty());
         let mut common = first.map_or_else(Vec::new, |input| input.common().to_vec());
         common.truncate(super::merge::common(&inputs));
@@ -158,6 +168,7 @@ impl Spool {
             writer.push(record.encoded())?;
         }
         let mut run = writer.finish()?;
+        assert!(run.records <= records, "a merge adds no record");
         run.common = common;
         Ok(run)
     }

@@ -79,7 +79,7 @@ fn records_come_as_a_stable_sort_gives_them() {
             let found = sorted(Arc::clone(&directory) as _, options, &pairs).unwrap();
             let expected = expected(pairs, equal);
             assert!(found == expected, "{equal:?}, {count} records of seed {seed}");
-            assert_eq!(directory.list().unwrap(), Vec::<String>::new(), "R2");
+            assert_eq!(directory.list().unwrap(), Vec::<String>::new(), "Q2");
         }
     }
 }
@@ -107,7 +107,7 @@ fn records_of_one_length_are_sorted_by_their_key_alone() {
     }
     let found = drain(sorter.finish().unwrap()).unwrap();
     records.sort_by(|one, other| one[8..12].cmp(&other[8..12]));
-    assert!(found.iter().map(|(_, record)| record).eq(&records), "R1");
+    assert!(found.iter().map(|(_, record)| record).eq(&records), "Q1");
     assert!(found.iter().all(|(key, record)| key == &record[8..12]));
 }
 

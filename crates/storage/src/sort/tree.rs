@@ -51,6 +51,10 @@ impl LoserTree {
             }
             node /= 2;
         }
+        assert!(
+            (winner as usize) < self.losers.len().max(1),
+            "the winner is a player"
+        );
         self.winner = winner;
     }
 }

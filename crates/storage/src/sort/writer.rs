@@ -27,7 +27,7 @@ pub(super) struct RunWriter {
 }
 
 impl RunWriter {
-    /// Begins a run of records of `expected` bytes, at most: their space is taken now (R4).
+    /// Begins a run of records of `expected` bytes, at most: their space is taken now (Q4).
     pub(super) fn new(
         device: Arc<dyn Device>,
         number: u64,
@@ -36,6 +36,7 @@ impl RunWriter {
     ) -> Result<RunWriter> {
         // What frames leave empty at their ends comes on top; the file grows again if it is more.
         let whole = expected + expected / 16 + frame_bytes as u64;
+        assert!(frame_bytes > HEADER_BYTES, "a frame has space for records");
         device.grow(whole.next_multiple_of(BLOCK))?;
         Ok(RunWriter {
             device,
@@ -91,6 +92,7 @@ impl RunWriter {
         let full = shortened(full, self.used);
         let len = full.len();
         let end = self.offset + len as u64;
+        assert!((len as u64).is_multiple_of(BLOCK), "frames are whole blocks (D2)");
         if end > self.device.len() {
             self.device.grow(end + (end / 8).next_multiple_of(BLOCK))?;
         }

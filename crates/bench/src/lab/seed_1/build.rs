@@ -202,8 +202,8 @@ pub(super) const E2: Experiment = Experiment {
     },
 };
 
-/// How fast an index is built with parts of the records' bytes as memory; with the last part, beside
-/// perfect hashes.
+/// How fast an index is built with parts of the records' bytes as memory; with the last part,
+/// beside perfect hashes.
 fn rates(records: Records, count: u64, parts: &[f64]) -> Result<Measured> {
     let bytes = records.bytes(count);
     let (mut sweep, mut bits) = (Vec::new(), Vec::new());

@@ -69,7 +69,7 @@ impl Records {
         options
     }
 
-    /// Bytes of so many.
+    /// Bytes of a number of records.
     pub(super) fn bytes(self, count: u64) -> u64 {
         count * u64::from(self.key_bytes + self.value_bytes)
     }
@@ -98,7 +98,7 @@ impl Records {
         Ok(())
     }
 
-    /// Builds an index of the first so many numbers; how long that took.
+    /// Builds an index of the first `count` numbers; how long that took.
     pub(super) fn build(self, scratch: &Scratch, count: u64, options: Options) -> Result<Duration> {
         let started = Instant::now();
         let mut builder = Builder::new(Arc::clone(&scratch.directory) as _, NAME, options)?;

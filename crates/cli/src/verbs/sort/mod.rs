@@ -52,7 +52,7 @@ pub struct Sort {
     /// The file to write; `-` for standard output.
     #[arg(short, long, value_name = "FILE", default_value = "-")]
     pub output: PathBuf,
-    /// Sort records of so many bytes instead of lines.
+    /// Sort records of this many bytes instead of lines.
     #[arg(long, value_name = "N")]
     pub record_bytes: Option<u32>,
     /// Where the key of a record is: its first byte, counted from 0, and its length [default: the
@@ -69,7 +69,7 @@ pub struct Sort {
     /// The directory of temporary files [default: that of the output, or the system's].
     #[arg(long, value_name = "DIRECTORY")]
     pub temporary: Option<PathBuf>,
-    /// Read at most so many bytes a second, to leave the device to others.
+    /// Read at most this many bytes a second, to leave the device to others.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub rate: Option<Bytes>,
 }

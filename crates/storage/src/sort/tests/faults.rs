@@ -40,7 +40,7 @@ fn a_failure_of_any_operation_is_an_error_and_leaves_nothing() {
             }
             hit += 1;
             assert!(matches!(outcome, Err(Error::Device(_))), "{operation} {call}");
-            // A file whose name could not be removed is the next opening's to remove (R2).
+            // A file whose name could not be removed is the next opening's to remove (Q2).
             assert!(sort_on(&directory.reopen(), &pairs).unwrap() == wanted);
             assert_eq!(names(&directory.reopen()), Vec::<String>::new());
             assert_eq!(directory.used(), 0, "{operation} {call}");
