@@ -19,7 +19,7 @@ use alluvium_dictionary::share::Share;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::{Checkpoint, Store};
 use alluvium_storage::{Place, Structure as Kind};
-use alluvium_trees::levels::{Levels, LevelsOptions, Policy};
+use alluvium_trees::levels::{Levels, LevelsOptions};
 use alluvium_trees::map::{Home, Map};
 use alluvium_trees::tiered::{Lost, Shape, Tree, TreeOptions};
 use parking_lot::{Mutex, RwLock};
@@ -38,7 +38,7 @@ pub(crate) struct Dictionaries {
     map: OnceLock<Map>,
     /// Made for the first keyspace in it.
     levels: OnceLock<Levels>,
-    /// How levels are built, but for their policy.
+    /// How levels are built, but for what their first keyspace says.
     levels_options: LevelsOptions,
     /// Keyspaces that are not in the tree.
     placed: RwLock<BTreeMap<KeyspaceId, Structure>>,
@@ -264,19 +264,20 @@ impl Dictionaries {
                 return Ok(());
             }
             Structure::Levels => {
-                let policy = policy_of(definition);
+                let asked = options_of(definition);
                 if self.levels.get().is_none() {
-                    let options = self.levels_options.clone().with_policy(policy.clone());
+                    let options = self.levels_options.clone().with_policy(asked.policy.clone());
+                    let options = options.with_stitching(asked.stitching());
                     let made = Levels::create(self.home.clone(), options, cut)?;
                     self.levels.get_or_init(|| made);
                 }
-                let has = &self.levels().options().policy;
-                if *has != policy {
+                let has = self.levels().options();
+                if (&has.policy, has.stitching) != (&asked.policy, asked.stitching()) {
                     return Err(Error::OptionsDiffer {
                         keyspace: definition.name(),
-                        option: "policy of all levels of this store",
-                        has: has.to_string(),
-                        asked: policy.to_string(),
+                        option: "options of all levels of this store",
+                        has: format!("{}{}", has.policy, has.stitching),
+                        asked: asked.to_string(),
                     });
                 }
             }
@@ -510,11 +511,11 @@ impl Dictionaries {
     }
 }
 
-/// The policy of a keyspace's levels.
-fn policy_of(definition: &Definition) -> Policy {
+/// The options of a keyspace's levels.
+fn options_of(definition: &Definition) -> levels_options::LevelsOptions {
     match &definition.options.structure {
-        levels_options::Structure::Levels(options) => options.policy.clone(),
-        levels_options::Structure::Tiered => Policy::default(),
+        levels_options::Structure::Levels(options) => options.clone(),
+        levels_options::Structure::Tiered => levels_options::LevelsOptions::default(),
     }
 }
 
