@@ -483,8 +483,8 @@ fn maps() -> Vec<Vec<u8>> {
 /// The contents of levels with a run on each of two, and a root that holds them.
 fn levels() -> Vec<Vec<u8>> {
     use alluvium_dictionary::blob::Root;
-    use alluvium_trees::levels::Policy;
     use alluvium_trees::levels::format::{Contents, RunName};
+    use alluvium_trees::levels::{Policy, Stitching};
     let at = |offset| NodePointer {
         offset,
         birth: 3,
@@ -504,6 +504,9 @@ fn levels() -> Vec<Vec<u8>> {
         fingerprint_bits: 40,
         policy: Policy::default(),
         next_age: 6,
+        stitching: Stitching::split("samt,f=3,scan=8,always=2048")
+            .expect("it is right")
+            .1,
         levels: vec![vec![name((4, 5), 300, 0)], vec![name((0, 3), 0, 1 << 18)]],
     };
     let contents = contents.encode();

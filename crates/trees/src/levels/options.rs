@@ -61,7 +61,8 @@ pub struct LevelsOptions {
     pub unit_bytes: u64,
     /// Bits of a fingerprint; fixed when the structure is created.
     pub fingerprint_bits: u8,
-    /// Which leaves a merge takes over unread.
+    /// Which leaves a merge takes over unread; fixed when the structure is created, but for a
+    /// function that says which keys are one.
     pub stitching: Stitching,
 }
 

@@ -8,7 +8,7 @@
 
 use crate::levels::options::{Fanout, Policy};
 #[cfg(test)]
-use crate::stitch::{StitchView, Stitching};
+use crate::stitch::{SameScan, StitchView, Stitching};
 
 /// No level is deeper: each is at least twice as large as the one above it.
 const MOST_LEVELS: usize = 64;

@@ -4,6 +4,7 @@ use super::options::{LevelsOptions, Policy};
 use super::policy::{RunView, View};
 use crate::maplet::{self, Maplet, MapletSpec};
 use crate::run::{Built, Run, RunOptions};
+use crate::stitch::Stitching;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::blob::Blob;
 use alluvium_dictionary::range::KeyRange;
@@ -210,6 +211,12 @@ impl LevelsOptions {
             class,
             tier,
         }
+    }
+
+    /// The same options with another stitching.
+    #[must_use]
+    pub fn with_stitching(self, stitching: Stitching) -> LevelsOptions {
+        LevelsOptions { stitching, ..self }
     }
 
     /// The same options with another policy.

@@ -125,6 +125,11 @@ impl Levels {
         let options = LevelsOptions {
             policy: contents.policy.clone(),
             fingerprint_bits: contents.fingerprint_bits,
+            // A function is not kept: it is the caller's.
+            stitching: match contents.stitching.is_on() {
+                true => contents.stitching,
+                false => options.stitching,
+            },
             ..options.clone()
         };
         let levels = contents.open(&home.store)?;

@@ -263,6 +263,7 @@ impl Input for Stitched {
             first: self.ahead[0].separator(),
             end: self.ahead[count.saturating_sub(1)].fence(),
             next: bound,
+            name: self.rules.schema.prefix_len(self.ahead[0].separator()),
         };
         self.goes_on = count == MOST_AT_ONCE;
         if count == 0 || !self.rules.stitching.chooses(&view) {

@@ -57,7 +57,7 @@ pub(crate) struct Dictionaries {
     map: OnceLock<Map>,
     /// Made for the first keyspace in it.
     levels: OnceLock<Levels>,
-    /// How levels are built, but for their policy.
+    /// How levels are built, but for what their first keyspace says.
     levels_options: LevelsOptions,
     /// Keyspaces that are not in the tree.
     placed: RwLock<BTreeMap<KeyspaceId, Structure>>,

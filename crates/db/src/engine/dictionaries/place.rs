@@ -8,7 +8,7 @@ use crate::levels_options;
 use crate::structure::Structure;
 use crate::{Error, Result};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_trees::levels::{Levels, Policy};
+use alluvium_trees::levels::Levels;
 use alluvium_trees::map::Map;
 use std::sync::Arc;
 
@@ -39,19 +39,20 @@ impl Dictionaries {
                 return Ok(());
             }
             Structure::Levels => {
-                let policy = policy_of(definition);
+                let asked = options_of(definition);
                 if self.levels.get().is_none() {
-                    let options = self.levels_options.clone().with_policy(policy.clone());
+                    let options = self.levels_options.clone().with_policy(asked.policy.clone());
+                    let options = options.with_stitching(asked.stitching());
                     let made = Levels::create(self.home.clone(), options, cut)?;
                     self.levels.get_or_init(|| made);
                 }
-                let has = &self.levels().options().policy;
-                if *has != policy {
+                let has = self.levels().options();
+                if (&has.policy, has.stitching) != (&asked.policy, asked.stitching()) {
                     return Err(Error::OptionsDiffer {
                         keyspace: definition.name(),
-                        option: "policy of all levels of this store",
-                        has: has.to_string(),
-                        asked: policy.to_string(),
+                        option: "options of all levels of this store",
+                        has: format!("{}{}", has.policy, has.stitching),
+                        asked: asked.to_string(),
                     });
                 }
             }
@@ -89,10 +90,10 @@ impl Dictionaries {
     }
 }
 
-/// The policy of a keyspace's levels.
-fn policy_of(definition: &Definition) -> Policy {
+/// The options of a keyspace's levels.
+fn options_of(definition: &Definition) -> levels_options::LevelsOptions {
     match &definition.options.structure {
-        levels_options::Structure::Levels(options) => options.policy.clone(),
-        levels_options::Structure::Tiered => Policy::default(),
+        levels_options::Structure::Levels(options) => options.clone(),
+        levels_options::Structure::Tiered => levels_options::LevelsOptions::default(),
     }
 }

@@ -213,6 +213,7 @@ fn leaves_are_taken_over_where_more_than_the_threshold_come_in_a_row() {
         first: b"file 2, page 0",
         end: Some(b"file 3, page 0"),
         next: Some(b"file 3, page 5"),
+        name: 0,
     };
     let chooses = |stitching: Stitching, leaves| stitching.chooses(&view(leaves));
     let of = |threshold| Stitching {
@@ -223,7 +224,7 @@ fn leaves_are_taken_over_where_more_than_the_threshold_come_in_a_row() {
     assert!(!chooses(Stitching::default(), u64::MAX) && !Stitching::default().is_on());
     // Pages of one file stay together, unless they are many.
     let together = Stitching {
-        same_scan: Some(|one, other| one[..6] == other[..6]),
+        same_scan: Some(SameScan::Prefix(6)),
         always: 8,
         ..of(0)
     };

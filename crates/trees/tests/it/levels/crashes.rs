@@ -12,7 +12,7 @@ use crate::story::Flaw;
 use alluvium_sim::Settings;
 use alluvium_sim::harness::Crashes;
 use alluvium_sim::saboteur::Sabotage;
-use alluvium_trees::levels::Stitching;
+use alluvium_trees::levels::{SameScan, Stitching};
 
 /// Keys of one unit: the first four bytes, so a hundred neighbours.
 fn first_four(one: &[u8], other: &[u8]) -> bool {
@@ -44,7 +44,7 @@ fn stories() -> [Levelled; 3] {
     let leveled = Levelled {
         policy: "leveled,r=4",
         stitching: Stitching {
-            same_scan: Some(first_four),
+            same_scan: Some(SameScan::By(first_four)),
             always: 2,
             ..stitching(0)
         },

@@ -17,7 +17,7 @@ use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_sim::environment::number;
 use alluvium_storage::extents::ReclaimLimit;
-use alluvium_trees::levels::Stitching;
+use alluvium_trees::levels::{SameScan, Stitching};
 use std::sync::Arc;
 
 /// Operations from one comparison to the next.
@@ -176,8 +176,9 @@ fn stitchings() -> Vec<Stitching> {
         of(1, None, never),
         of(3, None, never),
         of(15, None, never),
-        of(0, Some(first_four), never),
-        of(1, Some(first_four), 4),
+        of(0, Some(SameScan::By(first_four)), never),
+        of(0, Some(SameScan::Prefix(4)), never),
+        of(1, Some(SameScan::Prefix(5)), 4),
     ]
 }
 
