@@ -94,7 +94,7 @@ impl Paged {
     }
 
     /// Puts messages before those of a key (PV3).
-    fn put_before(&self, key: &[u8], newer: &[Message<'_>], rule: &Rule) -> PagedResult<()> {
+    pub(super) fn put_before(&self, key: &[u8], newer: &[Message<'_>], rule: &Rule) -> PagedResult<()> {
         let above = Rule {
             older: Older::Elsewhere,
             ..rule.clone()
@@ -135,7 +135,7 @@ impl Paged {
     }
 
     /// Applies a change to keys in slices, while readers wait (PV1).
-    fn in_slices<K>(
+    pub(super) fn in_slices<K>(
         &self,
         writer: &mut Writer,
         keys: &[K],

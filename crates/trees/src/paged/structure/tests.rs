@@ -312,6 +312,54 @@ fn readers_between_two_slices_see_neither_more_nor_less() {
 }
 
 #[test]
+fn a_change_that_is_half_done_shows_nowhere_and_is_done_again() {
+    for kind in KINDS {
+        let paged = Paged::create(home(Arc::new(MemoryDirectory::new())), options(kind), 0).unwrap();
+        let mut world = World::new(40);
+        let first = world.memtable(300);
+        world.take(&paged, &first);
+        let (at, before) = (world.sequence, world.state.clone());
+        let memtable = world.memtable(300);
+        let horizon = &paged.shared.home.horizon;
+        horizon.raise_past([at], world.sequence);
+        let mut keys = Vec::new();
+        let mut cursor = memtable.cursor();
+        cursor.first();
+        while let Some(key) = cursor.key() {
+            keys.push(key.to_vec());
+            cursor.next();
+        }
+        keys.truncate(keys.len() / 2);
+        let rule = horizon.rule(alluvium_dictionary::merge::Older::None);
+        let change = |key: &Vec<u8>| {
+            let newer = crate::map::newest_first(&memtable, key);
+            paged.put_before(key, &newer, &rule)
+        };
+        paged
+            .in_slices(&mut paged.shared.writer.lock(), &keys, change)
+            .unwrap();
+        let entry = MemtableEntry {
+            memtable: Arc::clone(&memtable),
+            base: paged.cut(),
+        };
+        let above: Arc<dyn Memtables> = Arc::new(List(Arc::new(vec![entry])));
+        require(&paged, &above, at, &before);
+        require(&paged, &above, LAST, &world.state);
+        for key in &keys {
+            // As a lookup does that is not decided in the memtable.
+            let mut gather = Gather::new(LAST, 0, Some(&Append));
+            gather.memtable(&memtable, Key::new(key));
+            lookup::gather(&paged.reader(), Key::new(key), &mut gather).unwrap();
+            assert_eq!(gather.finish(), world.state.get(key).cloned());
+        }
+        world.take(&paged, &memtable);
+        require(&paged, &no_memtables(), at, &before);
+        world.require(&paged);
+        sound(&paged);
+    }
+}
+
+#[test]
 fn a_load_becomes_part_of_it_at_once() {
     for kind in KINDS {
         let paged = Paged::create(home(Arc::new(MemoryDirectory::new())), options(kind), 0).unwrap();
