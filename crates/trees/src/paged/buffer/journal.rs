@@ -327,7 +327,7 @@ impl Journal {
         newest.sort_unstable();
         for (_, file) in newest.into_iter().rev() {
             let file = &self.files[file];
-            if file.len() > 0 {
+            if !file.is_empty() {
                 file.truncate(0)?;
                 file.sync(Purpose::Recovery)?;
             }

@@ -51,6 +51,7 @@ pub use arena::Arena;
 pub use format::PAGE_HEADER;
 pub use frame::{Exclusive, Shared};
 pub use hosted::LastRoot;
+pub(in crate::paged) use pool::check_page_bytes;
 pub use pool::{Pool, PoolOptions, PoolStatistics, Validate};
 pub use queue::QueuePolicy;
 pub use segments::FIRST_SEGMENT;
