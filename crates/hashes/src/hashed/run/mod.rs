@@ -1,11 +1,12 @@
-//! Runs: records in the order of their keys' hashes, in leaves that one index finds.
+//! Runs: records in the order of their keys' hashes, in leaves that an index finds.
 //!
 //! *Knows*: where a run's leaves and values are; which leaf has a hash; how a run is written and
 //! read in order.
 //!
 //! *Does not know*: which runs a structure has, and which are newer.
 //!
-//! *Read in this order*: this file, `format.rs`, `build.rs`, `find.rs`, `cursor.rs`, `window.rs`, `check.rs`.
+//! *Read in this order*: this file, `format.rs`, `build.rs`, `find.rs`, `cursor.rs`,
+//! `window.rs`, `check.rs`.
 //!
 //! Invariants:
 //!
@@ -136,7 +137,8 @@ impl Meta {
 
     /// Returns where a leaf is; none if there is no such leaf.
     #[inline]
-    pub(super) fn leaf(&self, number: u64) -> Option<NodePointer> {
+    #[must_use]
+    pub fn leaf(&self, number: u64) -> Option<NodePointer> {
         let checksum = *self.checksums.get(usize::try_from(number).ok()?)?;
         let behind = self.segments.partition_point(|segment| segment.first <= number);
         let segment = self.segments.get(behind.checked_sub(1)?)?;
