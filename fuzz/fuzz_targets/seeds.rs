@@ -16,6 +16,7 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_filters::{Geometry, Shape};
 use alluvium_server::control::format::{Part, frame};
+use alluvium_server::datagram::format::{self as datagram, Datagram, Directory, Header, Operation, Way};
 use alluvium_server::control::{self, Change, Redis as Commands, Reply, Request};
 use alluvium_storage::extents::{Class, Extent, ExtentOptions, Extents, MapPointer, map_file};
 use alluvium_storage::log::format::{Kind, RecordHeader, SegmentHeader};
@@ -60,6 +61,7 @@ fn main() -> std::io::Result<()> {
         ("resp", requests_of_redis()),
         ("memcached", requests_of_memcached()),
         ("control", messages_of_managers()),
+        ("datagram", datagrams()),
     ] {
         let folder = corpus.join(target);
         fs::create_dir_all(&folder)?;
@@ -68,6 +70,27 @@ fn main() -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn datagrams() -> Vec<Vec<u8>> {
+    let header = Header {
+        operation: Operation::Set,
+        way: Way::Request,
+        sequence: 1,
+        client: 2,
+        hash: 3,
+        expires_in_ms: 4,
+        echo: 5,
+    };
+    let mut bytes = vec![0; 72];
+    let (key, value) = (&b"key"[..], &b"value"[..]);
+    let length = datagram::write(&Datagram { header, key, value }, &mut bytes);
+    assert_eq!(length, Some(72));
+    let directory = Directory {
+        seed: 1,
+        ports: vec![1, 2],
+    };
+    vec![bytes, directory.encode()]
 }
 
 fn messages_of_managers() -> Vec<Vec<u8>> {

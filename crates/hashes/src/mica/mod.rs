@@ -17,7 +17,8 @@
 //! value means.
 //!
 //! *Read in this order*: [`Cache`] and `handle.rs`, the ways in; `bucket.rs`, `item.rs`; `log.rs`,
-//! `lossy.rs`, `policy.rs`, `evict.rs`, `sweep.rs`, `content.rs`; `heap.rs`, `chain.rs`, `lossless.rs`; `core.rs`
+//! `lossy.rs`, `policy.rs`, `evict.rs`, `sweep.rs`, `content.rs`;
+//! `heap.rs`, `chain.rs`, `lossless.rs`; `core.rs`
 //! for readers beside writers, `model_check.rs` for what is checked of that; `memory.rs`, which has
 //! all that is `unsafe` but one line.
 //!

@@ -79,7 +79,7 @@ pub struct CacheMemory {
 }
 
 impl CacheMemory {
-    /// Returns a cache of so many bytes, for items of about a hundred bytes, with S3-FIFO.
+    /// Returns a cache of this size, for items of about a hundred bytes, with S3-FIFO.
     #[must_use]
     pub fn new(bytes: u64) -> CacheMemory {
         CacheMemory {

@@ -3,7 +3,7 @@
 //! *Knows*: what all its connections share, what an item is in memory, how the server starts and
 //! ends.
 //!
-//! *Does not know*: commands (`redis/cached/`, `memcached/cached/`), stores, files.
+//! *Does not know*: commands (`redis/cached/`, `memcached/cached/`), the disk.
 //!
 //! *Read in this order*: `content.rs` (items and their locks), `item.rs` (what stands before a
 //! value), `server.rs` ([`CacheServer`]).

@@ -2,6 +2,7 @@
 
 use super::Cached;
 use super::content::{CacheMemory, Content};
+use crate::datagram::{DatagramOptions, Datagrams};
 use crate::error::{Error, Result};
 use crate::net::{self, Acceptor, Beside, Budget, Driver, Keeper, Language, Pool, Syncer};
 use crate::options::ServerOptions;
@@ -58,6 +59,7 @@ struct Running {
     pool: Arc<Pool>,
     control: Arc<net::Control>,
     threads: Mutex<Option<(JoinHandle<()>, Keeper)>>,
+    datagrams: Mutex<Option<Datagrams>>,
     socket_files: Mutex<Vec<SocketFile>>,
     is_stopping: Mutex<bool>,
     changed: Condvar,
@@ -145,6 +147,7 @@ impl CacheServer {
             pool,
             control,
             threads: Mutex::new(Some((acceptor, keeper))),
+            datagrams: Mutex::new(None),
             socket_files: Mutex::new(socket_files),
             is_stopping: Mutex::new(false),
             changed: Condvar::new(),
@@ -166,6 +169,19 @@ impl CacheServer {
     #[must_use]
     pub fn memcached_addr(&self) -> Option<SocketAddr> {
         self.memcached
+    }
+
+    /// Serves the same items to clients of MICA's datagrams: see
+    /// [`DatagramClient`](crate::DatagramClient). Returns the address of the first port.
+    ///
+    /// # Errors
+    /// [`Error::Unprotected`] for an address that others can reach without a shared key;
+    /// [`Error::Listen`]; [`Error::Cache`] for a number of ports that cannot be.
+    pub fn serve_datagrams(&self, options: &DatagramOptions) -> Result<SocketAddr> {
+        let datagrams = Datagrams::start(&self.running.cached, options)?;
+        let address = datagrams.address;
+        *self.running.datagrams.lock() = Some(datagrams);
+        Ok(address)
     }
 
     /// How many clients are connected.
@@ -211,6 +227,7 @@ impl Running {
         if acceptor.join().is_err() {
             tracing::error!("the thread that accepts connections has panicked");
         }
+        drop(self.datagrams.lock().take());
         self.socket_files.lock().clear();
         self.pool.stop(Instant::now() + self.options.grace);
         self.pool.join();

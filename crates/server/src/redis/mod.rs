@@ -5,7 +5,8 @@
 //!
 //! *Does not know*: sockets, the bytes of requests, how types lie in keys.
 //!
-//! *Read in this order*: `table.rs` (all commands), `names.rs`, `texts.rs` (what the commands of strings work on), `session.rs` (one connection: from
+//! *Read in this order*: `table.rs` (all commands), `names.rs`, `texts.rs` (what the commands
+//! of strings work on), `session.rs` (one connection: from
 //! requests to batches), `batch.rs` (locks, one read, one commit), then `pages.rs` (long replies),
 //! then a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`,
 //! `sets.rs`, `lists.rs`, `sorted/`, `ordered.rs` (what Redis has not); `catalog.rs`, `classes.rs`

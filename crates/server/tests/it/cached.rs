@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// A cache of so many bytes, with two loops.
+/// A cache of a size, with two loops.
 pub(crate) fn start(bytes: u64) -> CacheServer {
     CacheServer::start(CacheMemory::new(bytes), options()).unwrap()
 }

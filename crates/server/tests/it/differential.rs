@@ -428,6 +428,18 @@ fn is_of_caches(shape: &str) -> bool {
     NAMES.contains(&format!(" {name} ")) || others.contains(&shape)
 }
 
+/// The shapes that are compared.
+fn shapes_of(commands: Commands) -> Vec<&'static str> {
+    let more = MORE
+        .iter()
+        .flat_map(|&(times, shape)| std::iter::repeat_n(shape, times));
+    let mut shapes: Vec<&str> = SHAPES.iter().copied().chain(more).collect();
+    if commands == Commands::OfCaches {
+        shapes.retain(|shape| is_of_caches(shape));
+    }
+    shapes
+}
+
 fn compare(version: &str) {
     let fixture = Fixture::new();
     compare_with(version, fixture.server.redis_addr().unwrap(), Commands::All);
@@ -444,13 +456,7 @@ fn compare_with(version: &str, address: SocketAddr, commands: Commands) {
         client.ask(&format!("HELLO {version}"));
     }
     let (mut their_other, mut our_other) = (Client::connect(redis.address), Client::connect(address));
-    let more = MORE
-        .iter()
-        .flat_map(|&(times, shape)| std::iter::repeat_n(shape, times));
-    let mut shapes: Vec<&str> = SHAPES.iter().copied().chain(more).collect();
-    if commands == Commands::OfCaches {
-        shapes.retain(|shape| is_of_caches(shape));
-    }
+    let shapes = shapes_of(commands);
     let mut good: BTreeMap<String, u64> = BTreeMap::new();
     let mut history: Vec<String> = Vec::new();
     let mut in_multi = false;

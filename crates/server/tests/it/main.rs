@@ -10,6 +10,7 @@ mod client;
 mod cold;
 mod collections;
 mod connections;
+mod datagrams;
 mod differential;
 mod expired;
 mod guesses;

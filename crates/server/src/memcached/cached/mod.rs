@@ -4,7 +4,8 @@
 //!
 //! *Does not know*: sockets; how an item lies in memory (`crate::cached`).
 //!
-//! *Read in this order*: this file, `items.rs` (items as commands see them), `login.rs`, `stats.rs`.
+//! *Read in this order*: this file, `items.rs` (items as commands see them), `login.rs`,
+//! `stats.rs`.
 
 mod items;
 mod login;
@@ -197,6 +198,14 @@ impl CachedSession {
         }
     }
 
+    /// Refuses what is no request.
+    fn refuse_bad(&self, error: &str, output: &mut Vec<u8>) {
+        let counters = &self.cached.common.counters;
+        counters.errors.fetch_add(1, Ordering::Relaxed);
+        output.extend_from_slice(error.as_bytes());
+        output.extend_from_slice(b"\r\n");
+    }
+
     /// The longest block that is received: a longer one is refused before it has come.
     fn most_block(&self) -> usize {
         let limits = &self.cached.common.config.limits;
@@ -288,10 +297,7 @@ impl Protocol for CachedSession {
                     taken
                 }
                 Next::Bad(error, taken) => {
-                    let counters = &self.cached.common.counters;
-                    counters.errors.fetch_add(1, Ordering::Relaxed);
-                    output.extend_from_slice(error.as_bytes());
-                    output.extend_from_slice(b"\r\n");
+                    self.refuse_bad(error, output);
                     left -= 1;
                     taken
                 }

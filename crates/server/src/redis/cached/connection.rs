@@ -39,8 +39,8 @@ pub(super) fn select(_session: &mut CachedSession, args: Args<'_>, reply: &mut R
     Ok(())
 }
 
-/// The connection says whose it is. A wrong password is answered late, and looked at late where many
-/// came before.
+/// The connection says whose it is. A wrong password is answered late, and looked at late where
+/// many came before.
 fn identify(session: &mut CachedSession, user: &[u8], password: &[u8]) -> Done {
     let access = &session.cached.common.access;
     match access.log_in(session.client.peer.place(), &mut session.strikes, user, password) {

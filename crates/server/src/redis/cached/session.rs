@@ -21,6 +21,7 @@ const AT_ONCE: usize = 64;
 const LONG: usize = 16 << 10;
 
 /// What a wrong password does.
+#[derive(Clone, Copy)]
 pub(super) enum Hold {
     /// The reply is sent at this time.
     Reply(Duration),
