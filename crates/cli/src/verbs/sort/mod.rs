@@ -167,7 +167,7 @@ impl Sort {
     fn total(&self) -> Option<u64> {
         let bytes = |file: &PathBuf| {
             let metadata = file.metadata().ok()?;
-            metadata.is_file().then(|| metadata.len())
+            metadata.is_file().then_some(metadata.len())
         };
         self.files.iter().map(bytes).sum()
     }

@@ -51,9 +51,9 @@ use super::core::Core;
 use super::error::Error as PagedError;
 use super::node::{Action, Message as Node, Operator, TreeSizes};
 use super::store::{Place, Sort};
-use crate::home::Home;
 use alluvium_base::Sequence;
 use alluvium_dictionary::cut::Cut;
+use alluvium_dictionary::home::Home;
 use alluvium_storage::{Error, Place as Where, Result, Structure};
 pub(in crate::paged) use format::is_apart;
 use format::{Pointer, Value};
@@ -440,7 +440,7 @@ impl Paged {
 
     /// Shows a failure to the store.
     fn judge<T>(&self, result: super::Result<T>) -> Result<T> {
-        crate::home::judge(&self.shared.home.store, result.map_err(translated))
+        alluvium_dictionary::home::judge(&self.shared.home.store, result.map_err(translated))
     }
 
     /// Writes the pages unless they are as the last root says; the guard keeps them so.
