@@ -64,7 +64,7 @@ fn runs(spool: &Spool, input: &mut dyn Read, threads: usize) -> Vec<Spooled> {
         let (sender, chunks) = sync_channel::<Chunk>(0);
         let worker = scope.spawn(move || chunks.iter().map(|chunk| write(spool, chunk)).collect::<Vec<_>>());
         let last = fill(spool, input, |chunk| {
-            sender.send(chunk).expect("the worker waits")
+            sender.send(chunk).expect("the worker waits");
         });
         drop(sender);
         runs.push(write(spool, last));
