@@ -30,6 +30,8 @@ pub(crate) struct Pressure {
     stuck: AtomicBool,
     /// The newest memtable may hold deletes.
     deletes: AtomicBool,
+    /// Steps in a row that found their tier full and were due again on another.
+    moved: AtomicU64,
     /// Bytes that writers have written since they last looked at the debt.
     since: Sum,
     /// Microseconds of delay that were too few to be taken.
@@ -94,6 +96,11 @@ impl Pressure {
         if self.full.swap(false, Ordering::AcqRel) {
             tracing::info!("there is space on the disk again: writes resume");
         }
+    }
+
+    /// Notes that a step was done: the next one that finds its tier full may try the others.
+    pub(super) fn stepped(&self) {
+        self.moved.store(0, Ordering::Relaxed);
     }
 
     /// Wakes blocked writers, so that they look again.
@@ -350,9 +357,14 @@ impl Engine {
     }
 
     /// Returns whether a step that found its tier full is due again on another, which has space.
+    ///
+    /// What a file system says to have free may not be had. So after as many steps in a row as
+    /// there are tiers the disk counts as full, until a step is done.
     pub(super) fn goes_elsewhere(&self, error: &alluvium_storage::Error) -> bool {
+        let tiers = self.store.tiers().count() as u64;
         error.is_full()
-            && self.store.tiers().count() > 1
+            && tiers > 1
+            && self.pressure.moved.fetch_add(1, Ordering::Relaxed) < tiers
             && self.store.has_space_for(4 * self.plan.scale.memtable)
     }
 

@@ -351,6 +351,7 @@ impl Engine {
         match written {
             Ok(Progress::More) => {}
             Ok(Progress::Done) => {
+                self.pressure.stepped();
                 let done = under_way.take().expect("it is under way");
                 self.queue.remove(&done.slot);
                 drop(under_way);
@@ -448,7 +449,7 @@ impl Engine {
         let _span = tracing::trace_span!("compact", records).entered();
         match step.poll(records) {
             Ok(Progress::More) => self.work.parked.lock().push((structure, step)),
-            Ok(Progress::Done) => {}
+            Ok(Progress::Done) => self.pressure.stepped(),
             Err(error) if self.goes_elsewhere(&error) => {}
             Err(error) => {
                 self.pressure.note_compaction(&error);

@@ -147,7 +147,7 @@ mod tests {
             (seen.key_bytes, seen.value_bytes, seen.in_order),
             (6.0, 10.0, 1.0)
         );
-        assert_eq!((seen.requests, seen.same_pairs), (100, 50 * 49 / 2 + 1));
+        assert_eq!((seen.requests, seen.same_pairs), (100, 51 * 50 / 2));
     }
 
     #[test]

@@ -23,7 +23,7 @@
 //!               zeros
 //! ```
 //!
-//! Pages that another store hosts have the checkpoint's superblock in that store, without the zeros.
+//! Pages that another store hosts have the checkpoint's superblock in that store, without zeros.
 //! Their own has 8 bytes of an owner: the oldest epoch that they can go back to.
 //!
 //! A page, and behind it what its owner keeps there:

@@ -2,8 +2,8 @@
 //!
 //! The pages stand still for a moment, are written and synced, and hand out a root. The store makes
 //! that durable later, or never; until the next time it is not known which. So images are kept for
-//! every checkpoint that may be the durable one, and whoever opens the pages names the root that
-//! the store has.
+//! every checkpoint that may be the durable one. Opening the pages takes the root that the store
+//! has.
 //!
 //! ```text
 //!   stand            dirty pages are written, their old images first     NAME, NAME.0 or NAME.1

@@ -7,7 +7,8 @@
 //! OFFSET  SIZE  MEANING
 //!      0     1  0: messages follow; 1: they are in pages of their own
 //!      1        messages, newest first, up to the end, each:
-//!                 sequence (varint), kind (1), expiry in milliseconds (varint), length of the operand (varint), operand
+//!                 sequence (varint), kind (1), expiry in milliseconds (varint),
+//!                 length of the operand (varint), operand
 //!               or the first page (varint), bytes of the messages (varint)
 //! ```
 //!
