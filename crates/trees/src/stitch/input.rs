@@ -117,6 +117,11 @@ impl Stitched {
                 adopted_records: 0,
             });
         }
+        let read_whole = inputs.iter().filter(|input| input.leaves.is_none()).count();
+        assert!(
+            read_whole == whole.len(),
+            "a cursor for each run that is read whole"
+        );
         // The first reads of all are under way before any is waited for.
         run::open_many(&mut whole, None)?;
         let mut whole = whole.into_iter();
@@ -158,6 +163,7 @@ impl Stitched {
     /// Returns whether the leaf at a place ahead may be taken over, where no other input has keys
     /// before `bound`.
     fn may_adopt(&self, place: usize, bound: Option<&[u8]>) -> bool {
+        debug_assert!(self.leaves.is_some(), "it is walked leaf by leaf");
         let leaf = &self.ahead[place];
         let Some(fence) = leaf.fence() else {
             return false;
@@ -192,6 +198,7 @@ impl Stitched {
 
     /// Goes on behind the leaves that were read or taken over.
     fn pass(&mut self, count: usize) -> Result<()> {
+        assert!(count <= self.ahead.len(), "leaves are passed once");
         self.ahead.drain(..count);
         self.look_ahead(1)?;
         Ok(())
@@ -238,6 +245,7 @@ impl Input for Stitched {
         let window = std::mem::replace(&mut self.window, 1);
         self.look_ahead(window)?;
         let window = window.clamp(1, self.ahead.len());
+        assert!(self.cursor.is_none(), "leaves ahead are behind all that is read");
         let low = self.ahead[0].separator().to_vec();
         let high = self.ahead[window - 1].fence().map(<[u8]>::to_vec);
         let range = KeyRange::new(&low, high.as_deref()).intersect(&self.range);
@@ -257,6 +265,7 @@ impl Input for Stitched {
             count += 1;
         }
         let before = if self.goes_on { MOST_AT_ONCE } else { 0 };
+        assert!(count <= self.ahead.len(), "what is taken over was looked at");
         let view = StitchView {
             leaves: (before + count) as u64,
             before: builder.last_key(),
@@ -275,6 +284,7 @@ impl Input for Stitched {
             }
             return Ok(0);
         }
+        assert!(self.patience <= MOST_PATIENCE, "patience has an end");
         self.patience = 1;
         for leaf in self.ahead.iter().take(count) {
             builder.adopt(leaf, &self.run)?;

@@ -95,6 +95,10 @@ impl Stitching {
         if view.leaves <= u64::from(self.threshold) || !self.is_on() {
             return false;
         }
+        debug_assert!(
+            view.end.is_none_or(|end| view.first < end),
+            "leaves begin before they end"
+        );
         if view.leaves > u64::from(self.always) {
             return true;
         }

@@ -407,6 +407,10 @@ impl Paged {
         cut: Sequence,
         writer: Writer,
     ) -> Paged {
+        assert!(
+            writer.is_current == writer.root.is_some(),
+            "pages are current by a root (PV4)"
+        );
         Paged {
             shared: Arc::new(Shared {
                 home,
@@ -469,6 +473,7 @@ impl Paged {
 
     fn cut_here(&self) -> Result<Cut<'_>> {
         let writer = self.stand_still()?;
+        assert!(writer.is_current, "the pages are as the root says");
         let (root, _) = writer.root.as_ref().expect("it was just written");
         Ok(Cut::new(root.clone(), self.at(), writer))
     }

@@ -77,6 +77,7 @@ impl Iter {
 
     /// Takes a key, and what lies before it, off what is left.
     fn pass(&mut self, key: &[u8]) {
+        assert!(self.range.contains(key), "a walk does not go back");
         match self.direction {
             Direction::Forward => self.range.low = [key, &[0]].concat().into(),
             Direction::Backward => self.range.high = Some(key.into()),
@@ -85,6 +86,10 @@ impl Iter {
 
     /// Finds the next pairs.
     fn fill(&mut self) -> Result<()> {
+        debug_assert!(
+            self.found.is_empty() && !self.is_done,
+            "there may be more to find"
+        );
         // The list before the pages: what leaves the list from here on is in the pages.
         let list = self.memtables.newest_first();
         let paged = self.paged.clone();

@@ -62,6 +62,7 @@ impl Choice<'_> {
                 threshold(store.device(), leaf_bytes, self.rewrites)
             }
         };
+        assert!(self.rewrites > 0, "a compaction is a rewrite");
         // The last leaf of a run is always copied.
         (largest.leaves > u64::from(threshold) + 1).then_some(threshold)
     }
