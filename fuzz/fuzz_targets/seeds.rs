@@ -16,12 +16,14 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_filters::{Geometry, Shape};
 use alluvium_server::control::format::{Part, frame};
+use alluvium_server::datagram::format::{self as datagram, Datagram, Directory, Header, Operation, Way};
 use alluvium_server::control::{self, Change, Redis as Commands, Reply, Request};
 use alluvium_storage::extents::{Class, Extent, ExtentOptions, Extents, MapPointer, map_file};
 use alluvium_storage::log::format::{Kind, RecordHeader, SegmentHeader};
 use alluvium_storage::node::read_node;
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::tiers::format::Mark;
+use alluvium_storage::tiers::list::{Listed, TierList};
 use alluvium_storage::{Codec, NodePointer, PageSize, Tiers, superblock::Superblock};
 use alluvium_trees::maplet::format::{Body, Root, Stretch};
 use alluvium_trees::run::{Builder, RunOptions, Weight};
@@ -45,6 +47,8 @@ fn main() -> std::io::Result<()> {
         ("trie", hashed::tries()),
         ("pachash", hashed::block_indexes()),
         ("perfect", hashed::perfect_hashes()),
+        ("sort", hashed::frames()),
+        ("rest", hashed::indexes_at_rest()),
         ("silt", hashed::records_and_slots()),
         ("maplet_directory", maplet_directories()),
         ("run", runs()),
@@ -53,9 +57,11 @@ fn main() -> std::io::Result<()> {
         ("manifest", manifests()),
         ("map", maps()),
         ("levels", levels()),
+        ("hashed", hashed_structures()),
         ("resp", requests_of_redis()),
         ("memcached", requests_of_memcached()),
         ("control", messages_of_managers()),
+        ("datagram", datagrams()),
     ] {
         let folder = corpus.join(target);
         fs::create_dir_all(&folder)?;
@@ -64,6 +70,27 @@ fn main() -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn datagrams() -> Vec<Vec<u8>> {
+    let header = Header {
+        operation: Operation::Set,
+        way: Way::Request,
+        sequence: 1,
+        client: 2,
+        hash: 3,
+        expires_in_ms: 4,
+        echo: 5,
+    };
+    let mut bytes = vec![0; 72];
+    let (key, value) = (&b"key"[..], &b"value"[..]);
+    let length = datagram::write(&Datagram { header, key, value }, &mut bytes);
+    assert_eq!(length, Some(72));
+    let directory = Directory {
+        seed: 1,
+        ports: vec![1, 2],
+    };
+    vec![bytes, directory.encode()]
 }
 
 fn messages_of_managers() -> Vec<Vec<u8>> {
@@ -206,10 +233,21 @@ fn superblocks() -> Vec<Vec<u8>> {
         tier: 1,
     }
     .encode();
+    let list = TierList {
+        store: 0x1234,
+        tiers: vec![Listed {
+            tier: 1,
+            path: "/slow".to_owned(),
+            max_bytes: Some(1 << 40),
+            is_drained: false,
+        }],
+    }
+    .encode();
     vec![
         [&[2][..], &sealed].concat(),
         [&[3][..], open].concat(),
         [&[2][..], &mark].concat(),
+        [&[2][..], &list].concat(),
         [&[3][..], &mark[..64]].concat(),
     ]
 }
@@ -469,8 +507,8 @@ fn maps() -> Vec<Vec<u8>> {
 /// The contents of levels with a run on each of two, and a root that holds them.
 fn levels() -> Vec<Vec<u8>> {
     use alluvium_dictionary::blob::Root;
-    use alluvium_trees::levels::Policy;
     use alluvium_trees::levels::format::{Contents, RunName};
+    use alluvium_trees::levels::{Policy, Stitching};
     let at = |offset| NodePointer {
         offset,
         birth: 3,
@@ -490,10 +528,44 @@ fn levels() -> Vec<Vec<u8>> {
         fingerprint_bits: 40,
         policy: Policy::default(),
         next_age: 6,
+        stitching: Stitching::split("samt,f=3,scan=8,always=2048")
+            .expect("it is right")
+            .1,
         levels: vec![vec![name((4, 5), 300, 0)], vec![name((0, 3), 0, 1 << 18)]],
     };
     let contents = contents.encode();
     vec![Root::Here(&contents).encode(), contents]
+}
+
+/// A leaf of a hashed structure, and what a checkpoint lists of one.
+fn hashed_structures() -> Vec<Vec<u8>> {
+    use alluvium_dictionary::values::ValuePointer;
+    use alluvium_hashes::hashed::IndexKind;
+    use alluvium_hashes::hashed::format::{Contents, PartName, YoungName};
+    use alluvium_hashes::hashed::leaf::Draft;
+    use alluvium_hashes::hashed::leaf::format::{KeyPart, ValuePart};
+    use alluvium_storage::PageSize;
+    let node = NodePointer {
+        offset: 8192,
+        birth: 3,
+        checksum: 7,
+        encoded_len: 4096,
+        tier: 0,
+        pages: 1,
+        codec: Codec::None,
+    };
+    let run = ValuePointer { node, at: 0, len: 4000 };
+    let contents = Contents {
+        index: IndexKind::PaCHash,
+        parts_log: 1,
+        next_age: 7,
+        young: vec![YoungName { age: 6, base: 300, run }],
+        parts: vec![PartName { upto: 6, run: Some(run) }, PartName { upto: 4, run: None }],
+    };
+    let mut draft = Draft::default();
+    let put = (5, alluvium_base::Kind::Put, 0);
+    draft.push(KeyPart::Here(b"Elbe"), put, ValuePart::Here(b"1094"), 4096);
+    vec![contents.encode(), draft.finish(PageSize::MIN)]
 }
 
 /// A node of two pivots over a group of three runs, and a payload, each behind the byte that

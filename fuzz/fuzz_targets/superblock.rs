@@ -1,14 +1,16 @@
-//! `superblock::format::Slot::decode` and `tiers::format::Mark::decode` against any bytes.
+//! `superblock::format::Slot::decode`, `tiers::format::Mark::decode` and
+//! `tiers::list::TierList::decode` against any bytes.
 //!
 //! Strategy: the first byte says for which slot the rest is read, and whether it is first given the
 //! length and the checksum of a slot, so that the fields behind the checksum are reached too.
-//! Both decoders read the same bytes. Invariants: no panic; what is accepted is read back equal
+//! All decoders read the same bytes. Invariants: no panic; what is accepted is read back equal
 //! from its own encoding, a superblock from its own slot only.
 #![no_main]
 
 use alluvium_base::checksum;
 use alluvium_storage::superblock::format::{SLOT_BYTES, SLOTS, Slot};
 use alluvium_storage::tiers::format::Mark;
+use alluvium_storage::tiers::list::TierList;
 use alluvium_storage::{Place, Structure};
 use libfuzzer_sys::fuzz_target;
 
@@ -26,6 +28,10 @@ fuzz_target!(|input: &[u8]| {
     let place = Place::new(Structure::TierMark, "tier", 0);
     if let Ok(mark) = Mark::decode(&bytes, &place) {
         assert_eq!(Mark::decode(&mark.encode(), &place).ok(), Some(mark));
+    }
+    let place = Place::new(Structure::TierList, "tiers", 0);
+    if let Ok(list) = TierList::decode(&bytes, &place) {
+        assert_eq!(TierList::decode(&list.encode(), &place).ok(), Some(list));
     }
     if let Slot::Valid(superblock) = Slot::decode(&bytes, slot) {
         let again = superblock.encode(slot);

@@ -2,9 +2,10 @@
 
 use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};
+use crate::tier::{self, Tier};
 use crate::verbs::{
-    backup, bench, check, compact, completions, delete, export, get, import, inspect, keyspaces, lab, man,
-    probe, put, repair, scan, serve, stats, transaction, transactions,
+    advise, backup, bench, check, compact, completions, delete, export, get, import, index, inspect,
+    keyspaces, lab, man, model, probe, put, repair, scan, serve, sort, stats, transaction, transactions,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -35,6 +36,11 @@ pub struct Arguments {
     /// Open the store with the costs of its device as `alluvium probe` has measured them.
     #[arg(long, global = true)]
     pub measured_device: bool,
+    /// A further directory for data, on a slower and larger device: again for each, the fastest
+    /// first. `bytes=4T` limits what it may take. A store remembers its tiers: they are given when
+    /// it is created, and when one has moved.
+    #[arg(long, global = true, value_name = "PATH[,bytes=SIZE]", value_parser = tier::parse)]
+    pub tier: Vec<Tier>,
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
@@ -75,8 +81,16 @@ pub enum Verb {
     Restore(backup::Restore),
     /// Rewrite everything, so that what was deleted or replaced takes no space.
     Compact(compact::Compact),
+    /// Sort lines, or records of one length, that need not fit into memory.
+    Sort(sort::Sort),
+    /// Build and use an index of records at rest.
+    Index(index::Index),
     /// Measure the device under a directory: what reads, writes and syncs cost.
     Probe(probe::Probe),
+    /// Say what structures would cost for a workload.
+    Model(Box<model::Model>),
+    /// Rank structures and settings by what they would cost this store.
+    Advise(Box<advise::Advise>),
     /// Measure it, and other engines beside it.
     Bench(bench::Bench),
     /// Run published experiments, and compare their figures with ours.

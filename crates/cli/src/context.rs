@@ -3,8 +3,9 @@
 use crate::arguments::Arguments;
 use crate::exit::{self, Exit, failure};
 use crate::store::Store;
+use crate::tier::Tier;
 use crate::{screen, sizes};
-use alluvium::{Db, MIN_MEMORY, OpenMode, Options};
+use alluvium::{Db, MIN_MEMORY, OpenMode, Options, TierOptions};
 use alluvium_server::control::Client;
 use anyhow::{Context as _, Error, Result};
 use std::io;
@@ -18,6 +19,8 @@ pub(crate) struct Context {
     pub(crate) memory: Option<u64>,
     /// Whether the store takes what was measured of its device.
     pub(crate) takes_measured: bool,
+    /// Further directories of the store.
+    pub(crate) tiers: Vec<Tier>,
 }
 
 /// Who reads what is printed.
@@ -34,6 +37,7 @@ impl Context {
             form: if arguments.json { Form::Json } else { Form::Text },
             memory: arguments.memory.map(|memory| memory.0),
             takes_measured: arguments.measured_device,
+            tiers: arguments.tier.clone(),
         }
     }
 
@@ -43,10 +47,14 @@ impl Context {
 
     /// Returns how the store is opened.
     pub(crate) fn options(&self) -> Options {
-        let options = match self.takes_measured {
+        let mut options = match self.takes_measured {
             true => Options::new().measured_device(),
             false => Options::new(),
         };
+        for Tier { path, max_bytes } in &self.tiers {
+            let limited = max_bytes.map(|bytes| TierOptions::new().max_bytes(bytes));
+            options = options.tier(path, limited.unwrap_or_default());
+        }
         match self.memory {
             Some(bytes) => options.memory(bytes),
             None => options,

@@ -48,6 +48,7 @@ mod screen;
 mod sizes;
 mod stop;
 mod store;
+mod tier;
 mod typed;
 mod users;
 mod verbs;

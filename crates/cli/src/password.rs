@@ -15,20 +15,20 @@ const VARIABLE: &str = "ALLUVIUM_PASSWORD";
 pub(crate) fn given(flag: Option<&str>, file: Option<&Path>) -> Result<Option<String>> {
     match (flag, file) {
         (Some(password), _) => Ok(Some(password.to_owned())),
-        (None, Some(path)) => Ok(Some(first_line(path)?)),
+        (None, Some(path)) => Ok(Some(first_line("--password-file", path)?)),
         (None, None) => from_variable(std::env::var_os(VARIABLE)),
     }
 }
 
-/// The password of a file: its first line, which must not be empty.
-fn first_line(path: &Path) -> Result<String> {
+/// The secret of a file that a flag names: its first line, which must not be empty.
+pub(crate) fn first_line(flag: &str, path: &Path) -> Result<String> {
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(line.to_owned()),
         _ => Err(failure(
             Exit::Usage,
             format!(
-                "--password-file {}: its first line is empty, write the password there",
+                "{flag} {}: its first line is empty, write the secret there",
                 path.display()
             ),
         )),

@@ -8,5 +8,5 @@
 //! # Ok::<(), alluvium::cache::Error>(())
 //! ```
 
-pub use alluvium_hashes::mica::{Error, Eviction, Stats};
+pub use alluvium_hashes::mica::{Content, Error, Eviction, MAX_KEY_BYTES, MAX_VALUE_BYTES, Stats};
 pub use alluvium_hashes::{Cache, CacheOptions};

@@ -17,11 +17,12 @@ use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::stats::{DiskSpace, Distributions, Recorders, Stats};
 use crate::structure::Structure;
+use crate::tiers;
 use crate::worker::Workers;
+use crate::workload::KeyspaceSeen;
 use crate::{Error, Keyspace, Result};
 use alluvium_base::Kind;
-use alluvium_device::Directory;
-use alluvium_device::file::FileDirectory;
+use alluvium_storage::Directories;
 use alluvium_trees::tiered::{Depth, Outline, OutlineRun};
 use std::fmt;
 use std::path::Path;
@@ -95,11 +96,11 @@ impl Db {
     }
 
     pub(crate) fn open_in(
-        directory: Arc<dyn Directory>,
+        directories: impl Into<Directories>,
         options: &Options,
         existing: Existing,
     ) -> Result<Db> {
-        let engine = Arc::new(Engine::open(directory, options, existing)?);
+        let engine = Arc::new(Engine::open(directories.into(), options, existing)?);
         let workers = Workers::start(
             &engine,
             engine.plan.workers,
@@ -485,27 +486,23 @@ impl Db {
         path: impl AsRef<Path>,
         mut progress: impl FnMut(Progress),
     ) -> Result<u64> {
-        self.back_up(&(Arc::new(FileDirectory::create(path)?) as Arc<_>), &mut progress)
+        let store = &self.engine().store;
+        let target = tiers::of_copy(path.as_ref(), &[], store.tiers().count())?;
+        let cut = self.back_up(&target.directories, &mut progress)?;
+        target.note()?;
+        Ok(cut)
     }
 
     /// Copies the store and checks the copy: see [`Db::checkpoint_to`].
-    pub(crate) fn back_up(
-        &self,
-        target: &Arc<dyn Directory>,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<u64> {
+    pub(crate) fn back_up(&self, target: &Directories, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
         self.shared.healthy()?;
-        self.engine().back_up(&Arc::clone(target).into(), progress)
+        self.engine().back_up(target, progress)
     }
 
     /// Copies the store without checking the copy.
-    pub(crate) fn copy_to_in(
-        &self,
-        target: &Arc<dyn Directory>,
-        progress: &mut dyn FnMut(Progress),
-    ) -> Result<u64> {
+    pub(crate) fn copy_to_in(&self, target: &Directories, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
         self.shared.healthy()?;
-        self.engine().copy_to(&Arc::clone(target).into(), progress)
+        self.engine().copy_to(target, progress)
     }
 
     /// Reads the whole store and returns a sentence for everything that is wrong; an empty list
@@ -600,6 +597,27 @@ impl Db {
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine().stats(&self.shared.recorders)
+    }
+
+    /// Returns what was asked of each keyspace since the store was opened, by hour, as a sample of
+    /// one request in 64 tells. Keyspaces of which nothing was seen are left out.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// for river in 0..10_000u32 {
+    ///     rivers.put(river.to_be_bytes(), "long")?;
+    /// }
+    /// let seen = &db.workload()[0];
+    /// assert_eq!((&seen.keyspace[..], seen.key_bytes), ("rivers", 4.0));
+    /// assert!((5_000..20_000).contains(&seen.total().puts));
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn workload(&self) -> Vec<KeyspaceSeen> {
+        let engine = self.engine();
+        engine.watches.seen(&engine.catalog)
     }
 
     /// Returns a window for reading many keys at a time on one thread, without an executor: see

@@ -31,6 +31,8 @@ pub struct Iter {
     /// handed out since.
     sought: bool,
     is_over: bool,
+    /// Records that the statistics know of.
+    told: u64,
     /// Records that the statistics do not know of yet.
     untold: u64,
 }
@@ -99,6 +101,7 @@ impl Iter {
             front_key: Vec::new(),
             back_key: Vec::new(),
             sought: false,
+            told: 0,
             untold: 0,
         }
     }
@@ -207,6 +210,7 @@ impl Iter {
         self.sought &= direction == Direction::Backward;
         self.untold += 1;
         if self.untold == TOLD_AT_ONCE {
+            self.told += TOLD_AT_ONCE;
             self.untold = 0;
             engine.tallies.add([(Tally::Scanned, TOLD_AT_ONCE)]);
         }
@@ -296,8 +300,11 @@ impl DoubleEndedIterator for Values {
 
 impl Drop for Iter {
     fn drop(&mut self) {
-        let tallies = &self.keyspace.shared.engine.tallies;
-        tallies.add([(Tally::Scanned, self.untold)]);
+        let engine = &self.keyspace.shared.engine;
+        engine.tallies.add([(Tally::Scanned, self.untold)]);
+        let prefix = &self.keyspace.definition.prefix;
+        let now_ms = self.pinned.now_ms();
+        engine.watches.scanned(prefix, self.told + self.untold, now_ms);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which structure a keyspace is in, and how that is built.
 
 use crate::{Error, Result};
-use alluvium_trees::levels::{Fanout, Policy};
+use alluvium_trees::levels::{Fanout, Policy, SameScan, Stitching};
 use std::fmt;
 use std::str::FromStr;
 
@@ -31,7 +31,19 @@ pub enum Structure {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LevelsOptions {
     pub(crate) policy: Policy,
+    stitch: Option<Stitch>,
 }
+
+/// Which leaves merges take over instead of copying them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Stitch {
+    threshold: u32,
+    unit: Option<u32>,
+    always: u32,
+}
+
+/// The largest threshold: a larger one means that everything is copied.
+const MOST: u32 = u32::MAX - 1;
 
 impl LevelsOptions {
     /// Returns the options of a SAMT: `k` runs of a level become one of the next.
@@ -63,12 +75,97 @@ impl LevelsOptions {
         LevelsOptions::of(Policy::Never)
     }
 
+    /// Has merges take over, unread, more than `threshold` leaves in a row to which no other run
+    /// has a key: *f* of a VT-tree. What is written in order is then written once. Scans of what is
+    /// written at random seek more often the smaller it is. Without it everything is copied.
+    ///
+    /// ```
+    /// use alluvium::{LevelsOptions, Structure};
+    /// let options = LevelsOptions::samt(4).stitch(3).scan_unit(8).always_stitch(2048);
+    /// let text = "levels,samt,k=4,f=3,scan=8,always=2048";
+    /// assert_eq!(text.parse::<Structure>()?, Structure::Levels(options));
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stitch(self, threshold: u32) -> LevelsOptions {
+        let threshold = threshold.min(MOST);
+        let stitch = self.stitch.unwrap_or(Stitch::at(threshold));
+        LevelsOptions {
+            stitch: Some(Stitch { threshold, ..stitch }),
+            ..self
+        }
+    }
+
+    /// Has merges keep keys together that begin with the same `bytes`, such as the pages of one
+    /// file, instead of taking leaves over that part them. Turns stitching on.
+    #[must_use]
+    pub fn scan_unit(self, bytes: u32) -> LevelsOptions {
+        let stitch = self.stitch.unwrap_or(Stitch::at(0));
+        LevelsOptions {
+            stitch: Some(Stitch {
+                unit: Some(bytes),
+                ..stitch
+            }),
+            ..self
+        }
+    }
+
+    /// Has merges take over more than `leaves` in a row even if that parts keys of one scan unit.
+    /// Turns stitching on.
+    #[must_use]
+    pub fn always_stitch(self, leaves: u32) -> LevelsOptions {
+        let stitch = self.stitch.unwrap_or(Stitch::at(0));
+        LevelsOptions {
+            stitch: Some(Stitch {
+                always: leaves,
+                ..stitch
+            }),
+            ..self
+        }
+    }
+
     fn of(policy: Policy) -> LevelsOptions {
-        LevelsOptions { policy }
+        LevelsOptions { policy, stitch: None }
+    }
+
+    /// Returns what is said to the structure. The bytes of a unit are those of users' keys.
+    pub(crate) fn stitching(&self) -> Stitching {
+        let Some(stitch) = self.stitch else {
+            return Stitching::default();
+        };
+        Stitching {
+            threshold: stitch.threshold,
+            same_scan: stitch.unit.map(SameScan::Prefix),
+            always: stitch.always,
+        }
     }
 
     pub(crate) fn parse(text: &str) -> Result<LevelsOptions> {
-        Ok(LevelsOptions::of(text.parse()?))
+        let (policy, stitching) = Stitching::split(text)?;
+        let unit = match stitching.same_scan {
+            Some(SameScan::Prefix(bytes)) => Some(bytes),
+            Some(SameScan::By(_)) | None => None,
+        };
+        let stitch = stitching.is_on().then_some(Stitch {
+            threshold: stitching.threshold,
+            unit,
+            always: stitching.always,
+        });
+        let policy = if policy.is_empty() { "samt" } else { policy };
+        Ok(LevelsOptions {
+            policy: policy.parse()?,
+            stitch,
+        })
+    }
+}
+
+impl Stitch {
+    fn at(threshold: u32) -> Stitch {
+        Stitch {
+            threshold,
+            unit: None,
+            always: u32::MAX,
+        }
     }
 }
 
@@ -84,7 +181,8 @@ impl Structure {
 
 impl fmt::Display for LevelsOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.policy.fmt(f)
+        self.policy.fmt(f)?;
+        self.stitching().fmt(f)
     }
 }
 
@@ -101,7 +199,7 @@ impl FromStr for Structure {
     type Err = Error;
 
     /// Reads `tiered`, `levels`, `levels,k=4`, or `levels,` and a policy: `samt,k=4`, `cola,r=3`,
-    /// `leveled,r=10`, `never`.
+    /// `leveled,r=10`, `never`. Behind it may stand what is stitched: `,f=3,scan=8,always=2048`.
     fn from_str(text: &str) -> Result<Structure> {
         let (name, options) = text.split_once(',').unwrap_or((text, ""));
         match (name, options) {
@@ -132,15 +230,23 @@ mod tests {
             "levels,cola,r=3",
             "levels,leveled,r=10",
             "levels,never",
+            "levels,samt,k=4,f=0",
+            "levels,cola,r=3,f=3,scan=8,always=2048",
         ] {
             assert_eq!(text.parse::<Structure>().unwrap().to_string(), text);
         }
         let short: Structure = "levels,k=4".parse().unwrap();
         assert_eq!(short, Structure::Levels(LevelsOptions::samt(4)));
         assert_eq!(short, "levels".parse().unwrap());
+        let stitched = Structure::Levels(LevelsOptions::samt(4).scan_unit(8).stitch(3));
+        assert_eq!("levels,k=4,f=3,scan=8".parse::<Structure>().unwrap(), stitched);
+        let all = Structure::Levels(LevelsOptions::samt(4).stitch(u32::MAX));
+        assert_eq!(all.to_string().parse::<Structure>().unwrap(), all);
         for (text, why) in [
             ("levels,k=1", "k is 1"),
             ("levels,k=", "no number"),
+            ("levels,k=4,f=x", "no number"),
+            ("levels,k=4,scan=8", "need f"),
             ("tiered,k=4", "there is no \"tiered,k=4\""),
             ("hash", "there is no \"hash\""),
         ] {

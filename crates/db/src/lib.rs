@@ -74,6 +74,7 @@ mod check;
 mod committer;
 mod db;
 pub mod devices;
+mod drain;
 mod engine;
 mod error;
 mod fault;
@@ -108,10 +109,13 @@ mod stats;
 mod structure;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
+mod tier_options;
+mod tiers;
 mod transaction;
 mod transaction_options;
 mod value;
 mod worker;
+mod workload;
 mod write_set;
 
 pub use alluvium_base::{DeviceProfile, Purpose};
@@ -142,7 +146,7 @@ pub use keyspace::{Ingest, Keyspace};
 pub use keyspace_options::{Compression, KeyspaceOptions};
 pub use levels_options::{LevelsOptions, Structure};
 pub use locks::{HeldLocks, LockMode, LockSet, LockTable};
-pub use machine::MIN_MEMORY;
+pub use machine::{MIN_MEMORY, default_memory};
 pub use options::{Durability, OpenMode, Options};
 pub use outline::OutlineKey;
 pub use progress::{Progress, Stage};
@@ -152,11 +156,13 @@ pub use restore::restore;
 pub use snapshot::Snapshot;
 pub use stats::{
     Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats,
-    Unit,
+    TierStats, Unit,
 };
+pub use tier_options::TierOptions;
 pub use transaction::{Savepoint, Transaction, TransactionIter};
 pub use transaction_options::{Concurrency, Isolation, TransactionOptions};
 pub use value::Value;
+pub use workload::{HourSeen, KeyspaceSeen};
 pub use write_set::{OwnWrite, WriteSet, WriteSetIter};
 
 /// The program of the README, compiled by its tests.

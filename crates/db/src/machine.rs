@@ -8,8 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// The least memory that a store works with, in bytes.
 pub const MIN_MEMORY: u64 = 16 * MIB;
 
-/// Returns the memory that a store takes by default.
-pub(crate) fn memory_budget() -> u64 {
+/// Returns the bytes of memory that a store takes by default on this machine.
+///
+/// ```
+/// assert!(alluvium::default_memory() >= alluvium::MIN_MEMORY);
+/// ```
+#[must_use]
+pub fn default_memory() -> u64 {
     budget(machine::memory(), machine::container_memory())
 }
 

@@ -1,10 +1,9 @@
-//! Opening a store: in a directory, for reading only, or in memory.
+//! Opening a store: in its directories, for reading only, or in memory.
 
 use crate::options::{Existing, OpenMode};
-use crate::{Db, Options, Result, place};
-use alluvium_device::file::FileDirectory;
+use crate::{Db, Options, Result, place, tiers};
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_device::{Directory, OverlayDirectory};
+use alluvium_storage::Directories;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,24 +27,28 @@ impl Options {
     /// [`Error::NotRegistered`](crate::Error::NotRegistered).
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         let path = path.as_ref();
-        match self.mode {
+        let places = match self.mode {
+            _ if tiers::is_store(path) => tiers::existing(path, &self.tiers)?,
             OpenMode::OpenOrCreate | OpenMode::New => {
                 place::nothing_else(path)?;
-                let directory = Arc::new(FileDirectory::create(path)?);
-                match self.mode {
-                    OpenMode::New => Db::open_in(directory, self, Existing::Create),
-                    _ => Db::open_in(directory, self, Existing::OpenOrCreate),
-                }
+                tiers::new(path, &self.tiers)?
             }
             OpenMode::Existing | OpenMode::ReadOnly => {
                 place::no_file(path)?;
-                let directory = Arc::new(FileDirectory::open(path)?);
-                match self.mode {
-                    OpenMode::ReadOnly => self.read_only_in(directory),
-                    _ => Db::open_in(directory, self, Existing::Open),
-                }
+                tiers::existing(path, &self.tiers)?
             }
-        }
+        };
+        let options = self.limited(&places);
+        let existing = match self.mode {
+            OpenMode::ReadOnly => return options.read_only_in(&places.directories),
+            OpenMode::OpenOrCreate => Existing::OpenOrCreate,
+            OpenMode::New => Existing::Create,
+            OpenMode::Existing => Existing::Open,
+        };
+        let db = Db::open_in(&places.directories, &options, existing)?;
+        places.close_drained(&db.engine().store);
+        places.note()?;
+        Ok(db)
     }
 
     /// Creates an empty store that lives in memory, for tests of programs that use a store. It has
@@ -66,9 +69,9 @@ impl Options {
         Db::open_in(Arc::new(MemoryDirectory::new()), self, Existing::Create)
     }
 
-    /// Opens an existing store for reading only, in a directory of the caller's.
-    pub(crate) fn read_only_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
-        let overlay = Arc::new(OverlayDirectory::new(directory)?);
-        Db::open_in(overlay, &self.clone().workers(0), Existing::ReadOnly)
+    /// Opens an existing store for reading only, in directories of the caller's.
+    pub(crate) fn read_only_in(&self, directories: &Directories) -> Result<Db> {
+        let above = tiers::overlaid(directories)?;
+        Db::open_in(above, &self.clone().workers(0), Existing::ReadOnly)
     }
 }

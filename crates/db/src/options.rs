@@ -3,6 +3,7 @@
 use crate::caps::Background;
 use crate::machine::{self, MIN_MEMORY};
 use crate::scale::Scale;
+use crate::tier_options::TierOptions;
 use crate::{Error, Result};
 use alluvium_base::{DeviceProfile, KIB, MIB};
 use alluvium_dictionary::merge::{CompactionFilter, Operator};
@@ -11,6 +12,7 @@ use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::log::LogOptions;
 use alluvium_trees::tiered::Shape;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +63,7 @@ pub struct Options {
     pub(crate) workers: Option<usize>,
     pub(crate) log_limit: Option<u64>,
     pub(crate) max_bytes: Option<u64>,
+    pub(crate) fast_bytes: Option<u64>,
     pub(crate) records: Option<u64>,
     pub(crate) background: Background,
     pub(crate) keep_log: u64,
@@ -69,6 +72,10 @@ pub struct Options {
     pub(crate) clock: Clock,
     pub(crate) scale: Option<Scale>,
     pub(crate) mode: OpenMode,
+    /// Directories of further tiers, as the program gives them.
+    pub(crate) tiers: Vec<(PathBuf, TierOptions)>,
+    /// The most bytes of each further tier, in the order of the tiers.
+    pub(crate) tier_limits: Vec<Option<u64>>,
 }
 
 /// Whether a store must exist when it is opened.
@@ -99,12 +106,14 @@ impl fmt::Debug for Options {
             .field("workers", &self.workers)
             .field("log_limit", &self.log_limit)
             .field("max_bytes", &self.max_bytes)
+            .field("fast_bytes", &self.fast_bytes)
             .field("records", &self.records)
             .field("background", &self.background)
             .field("keep_log", &self.keep_log)
             .field("operators", &self.operators)
             .field("filters", &self.filters)
             .field("mode", &self.mode)
+            .field("tiers", &self.tiers)
             .finish_non_exhaustive()
     }
 }
@@ -121,6 +130,7 @@ impl Default for Options {
             workers: None,
             log_limit: None,
             max_bytes: None,
+            fast_bytes: None,
             records: None,
             background: Background::default(),
             keep_log: 0,
@@ -129,6 +139,8 @@ impl Default for Options {
             clock: Arc::new(machine::now_ms),
             scale: None,
             mode: OpenMode::default(),
+            tiers: Vec::new(),
+            tier_limits: Vec::new(),
         }
     }
 }
@@ -235,7 +247,8 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes the data may take on disk. Default: all that the disk has.
+    /// Sets how many bytes the data may take on disk, in the first directory where there are more.
+    /// Default: all that the disk has.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Options {
         self.max_bytes = Some(bytes);
@@ -292,6 +305,7 @@ impl Options {
             Some(scale) => scale,
             None => self.scale()?,
         };
+        self.plan_tiers(&mut scale.extents);
         let records = match (self.records, self.scale) {
             (Some(records), _) => records,
             (None, Some(_)) => SIMULATED_RECORDS,
@@ -320,7 +334,7 @@ impl Options {
 
     /// What all of it together may take in memory.
     fn total(&self) -> u64 {
-        self.memory.unwrap_or_else(machine::memory_budget)
+        self.memory.unwrap_or_else(machine::default_memory)
     }
 
     /// Returns the scale of a store with so much memory.

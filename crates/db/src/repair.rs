@@ -1,15 +1,15 @@
 //! What can be saved of a damaged store.
 
 use crate::engine::{Engine, Salvaged};
+use crate::tiers::{self, overlaid};
 use crate::{Error, Options, Progress, Result};
-use alluvium_device::file::FileDirectory;
-use alluvium_device::{Access, Directory, OverlayDirectory};
+use alluvium_device::Access;
 use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::Directories;
 use alluvium_storage::superblock::{self, SuperblockFile};
 use alluvium_trees::tiered::{Depth, Lost};
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 /// What a repair did, sentence by sentence. It can be shown as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,7 +130,8 @@ impl Options {
         path: impl AsRef<Path>,
         progress: impl FnMut(Progress),
     ) -> Result<RepairReport> {
-        self.repair_on(Arc::new(FileDirectory::open(path)?), progress)
+        let places = tiers::existing(path.as_ref(), &self.tiers)?;
+        self.limited(&places).repair_on(&places.directories, progress)
     }
 
     /// Returns what [`Options::repair`] would do and report, without changing anything: what it
@@ -148,20 +149,21 @@ impl Options {
     /// # Errors
     /// As [`Options::repair`].
     pub fn try_repair(&self, path: impl AsRef<Path>, progress: impl FnMut(Progress)) -> Result<RepairReport> {
-        let directory = Arc::new(FileDirectory::open(path)?);
-        self.repair_on(Arc::new(OverlayDirectory::new(directory)?), progress)
+        let places = tiers::existing(path.as_ref(), &self.tiers)?;
+        let above = overlaid(&places.directories)?;
+        self.limited(&places).repair_on(&above, progress)
     }
 
     pub(crate) fn repair_on(
         &self,
-        directory: Arc<dyn Directory>,
+        directories: &Directories,
         mut progress: impl FnMut(Progress),
     ) -> Result<RepairReport> {
         let options = self.clone().workers(0);
-        superblock::require(&*directory)?;
+        superblock::require(&**directories.first())?;
         let mut report = RepairReport::default();
-        let than = choose(&directory, &options, &mut report)?;
-        let (engine, salvaged) = Engine::repair(directory, &options, than)?;
+        let than = choose(directories, &options, &mut report)?;
+        let (engine, salvaged) = Engine::repair(directories.clone(), &options, than)?;
         report.tell(&salvaged);
         for lost in &salvaged.lost {
             report.lost.extend(told(lost, &engine));
@@ -187,14 +189,9 @@ struct Attempt {
 /// Says before which generation the one must be that is taken: the newest, unless it leads nowhere,
 /// or loses what the one before has and the log has the rest of. Tried in memory: the older
 /// generation is not written over before the newest is known to lead somewhere.
-fn choose(
-    directory: &Arc<dyn Directory>,
-    options: &Options,
-    report: &mut RepairReport,
-) -> Result<Option<u64>> {
+fn choose(directories: &Directories, options: &Options, report: &mut RepairReport) -> Result<Option<u64>> {
     let attempt = |than| {
-        let overlay = OverlayDirectory::new(Arc::clone(directory))?;
-        let (engine, salvaged) = Engine::repair(Arc::new(overlay), options, than)?;
+        let (engine, salvaged) = Engine::repair(overlaid(directories)?, options, than)?;
         let log = &salvaged.report;
         let is_dense = log.missing.is_empty() && log.dropped_records == 0;
         let attempt = Attempt {
@@ -209,7 +206,7 @@ fn choose(
         Err(error) if !is_damage(&error) => return Err(error),
         first => first,
     };
-    let newest = SuperblockFile::open(&**directory, Access::ReadOnly);
+    let newest = SuperblockFile::open(&**directories.first(), Access::ReadOnly);
     let newest = newest.map(|file| (file.durable().generation, file.durable().cut));
     let Ok((newest, cut)) = newest else {
         return first.map(|_| None);

@@ -2,12 +2,10 @@
 
 use crate::options::Existing;
 use crate::progress::Progress;
+use crate::tiers::{self, overlaid};
 use crate::{Db, Error, Options, Result};
-use alluvium_device::file::FileDirectory;
-use alluvium_device::{Directory, OverlayDirectory};
 use alluvium_storage::{Directories, superblock};
 use std::path::Path;
-use std::sync::Arc;
 
 /// Makes a store of a backup: copies it into a directory that is made if there is none and holds no
 /// files, and checks all of what it copied. The backup is any store that is not open; it is only
@@ -47,32 +45,33 @@ impl Options {
         to: impl AsRef<Path>,
         mut progress: impl FnMut(Progress),
     ) -> Result<()> {
-        let from: Arc<dyn Directory> = Arc::new(FileDirectory::open(from)?);
-        superblock::require(&*from)?;
-        let to: Arc<dyn Directory> = Arc::new(FileDirectory::create(to)?);
-        self.restore_on(&from, &to, &mut progress)
+        let from = tiers::existing(from.as_ref(), &[])?;
+        superblock::require(&**from.directories.first())?;
+        let to = tiers::of_copy(to.as_ref(), &self.tiers, from.directories.count())?;
+        self.limited(&to)
+            .restore_on(&from.directories, &to.directories, &mut progress)?;
+        to.note()
     }
 
     /// As [`Options::restore`], with directories of the caller's.
     pub(crate) fn restore_on(
         &self,
-        from: &Arc<dyn Directory>,
-        to: &Arc<dyn Directory>,
+        from: &Directories,
+        to: &Directories,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<()> {
         let options = self.clone().workers(0);
-        superblock::require(&**from)?;
-        let overlay = OverlayDirectory::new(Arc::clone(from))?;
-        let backup = Db::open_in(Arc::new(overlay), &options, Existing::Open)?;
+        superblock::require(&**from.first())?;
+        let backup = Db::open_in(overlaid(from)?, &options, Existing::Open)?;
         backup.copy_to_in(to, progress)?;
         drop(backup);
         let findings = options.findings(to, progress);
         match findings {
             Ok(findings) if findings.is_empty() => Ok(()),
             other => {
-                Directories::from(Arc::clone(to)).undo_creation();
+                to.undo_creation();
                 Err(Error::BadBackup {
-                    from: from.describe(),
+                    from: from.first().describe(),
                     findings: other?,
                 })
             }
@@ -80,8 +79,8 @@ impl Options {
     }
 
     /// Returns what is wrong with a copy.
-    fn findings(&self, copy: &Arc<dyn Directory>, progress: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
-        let copy = Db::open_in(Arc::clone(copy), self, Existing::Open)?;
+    fn findings(&self, copy: &Directories, progress: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
+        let copy = Db::open_in(copy, self, Existing::Open)?;
         let findings = copy.check_report(progress)?.into_sentences();
         copy.close()?;
         Ok(findings)

@@ -1,4 +1,5 @@
-//! Stores in a directory that the caller provides, on a small scale and under a simulated clock.
+//! Stores in directories that the caller provides, one for each tier, on a small scale and under a
+//! simulated clock.
 //!
 //! This module is for the tests of Alluvium's own crates: crash simulations, fault injection and
 //! fuzzing. It names types of the inner crates and may change in any version. Programs open a store
@@ -7,7 +8,7 @@
 use crate::options::Existing;
 use crate::{Db, Error, Options, Progress, RepairReport, Result};
 use alluvium_base::ErrorKind;
-use alluvium_device::Directory;
+use alluvium_storage::Directories;
 use std::sync::Arc;
 
 pub use crate::scale::Scale;
@@ -22,31 +23,31 @@ pub trait OpenIn {
     ///
     /// # Errors
     /// As [`Options::open`].
-    fn open_in(&self, directory: Arc<dyn Directory>) -> Result<Db>;
+    fn open_in(&self, directories: impl Into<Directories>) -> Result<Db>;
 
     /// Opens an existing store.
     ///
     /// # Errors
     /// As [`Options::open`].
-    fn open_existing_in(&self, directory: Arc<dyn Directory>) -> Result<Db>;
+    fn open_existing_in(&self, directories: impl Into<Directories>) -> Result<Db>;
 
     /// Creates a store in a directory that has none.
     ///
     /// # Errors
     /// As [`Options::open`].
-    fn create_in(&self, directory: Arc<dyn Directory>) -> Result<Db>;
+    fn create_in(&self, directories: impl Into<Directories>) -> Result<Db>;
 
     /// Opens an existing store for reading only.
     ///
     /// # Errors
     /// As [`Options::open`].
-    fn open_read_only_in(&self, directory: Arc<dyn Directory>) -> Result<Db>;
+    fn open_read_only_in(&self, directories: impl Into<Directories>) -> Result<Db>;
 
     /// Repairs the store in a directory.
     ///
     /// # Errors
     /// As [`Options::repair`].
-    fn repair_in(&self, directory: Arc<dyn Directory>) -> Result<RepairReport>;
+    fn repair_in(&self, directories: impl Into<Directories>) -> Result<RepairReport>;
 
     /// Copies a backup into a directory, and checks the copy.
     ///
@@ -54,8 +55,8 @@ pub trait OpenIn {
     /// As [`Options::restore`].
     fn restore_in(
         &self,
-        from: &Arc<dyn Directory>,
-        to: &Arc<dyn Directory>,
+        from: impl Into<Directories>,
+        to: impl Into<Directories>,
         progress: impl FnMut(Progress),
     ) -> Result<()>;
 }
@@ -67,33 +68,33 @@ impl OpenIn for Options {
         self.workers(0)
     }
 
-    fn open_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
-        Db::open_in(directory, self, Existing::OpenOrCreate)
+    fn open_in(&self, directories: impl Into<Directories>) -> Result<Db> {
+        Db::open_in(directories, self, Existing::OpenOrCreate)
     }
 
-    fn open_existing_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
-        Db::open_in(directory, self, Existing::Open)
+    fn open_existing_in(&self, directories: impl Into<Directories>) -> Result<Db> {
+        Db::open_in(directories, self, Existing::Open)
     }
 
-    fn create_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
-        Db::open_in(directory, self, Existing::Create)
+    fn create_in(&self, directories: impl Into<Directories>) -> Result<Db> {
+        Db::open_in(directories, self, Existing::Create)
     }
 
-    fn open_read_only_in(&self, directory: Arc<dyn Directory>) -> Result<Db> {
-        self.read_only_in(directory)
+    fn open_read_only_in(&self, directories: impl Into<Directories>) -> Result<Db> {
+        self.read_only_in(&directories.into())
     }
 
-    fn repair_in(&self, directory: Arc<dyn Directory>) -> Result<RepairReport> {
-        self.repair_on(directory, |_| ())
+    fn repair_in(&self, directories: impl Into<Directories>) -> Result<RepairReport> {
+        self.repair_on(&directories.into(), |_| ())
     }
 
     fn restore_in(
         &self,
-        from: &Arc<dyn Directory>,
-        to: &Arc<dyn Directory>,
+        from: impl Into<Directories>,
+        to: impl Into<Directories>,
         mut progress: impl FnMut(Progress),
     ) -> Result<()> {
-        self.restore_on(from, to, &mut progress)
+        self.restore_on(&from.into(), &to.into(), &mut progress)
     }
 }
 
@@ -103,7 +104,8 @@ pub trait Simulated {
     ///
     /// # Errors
     /// As [`Db::checkpoint_to`].
-    fn checkpoint_to_in(&self, target: &Arc<dyn Directory>, progress: impl FnMut(Progress)) -> Result<u64>;
+    fn checkpoint_to_in(&self, target: impl Into<Directories>, progress: impl FnMut(Progress))
+    -> Result<u64>;
 
     /// Ends a store as if its process had died: no handle writes anything more.
     fn abandon(&self);
@@ -112,10 +114,10 @@ pub trait Simulated {
 impl Simulated for Db {
     fn checkpoint_to_in(
         &self,
-        target: &Arc<dyn Directory>,
+        target: impl Into<Directories>,
         mut progress: impl FnMut(Progress),
     ) -> Result<u64> {
-        self.back_up(target, &mut progress)
+        self.back_up(&target.into(), &mut progress)
     }
 
     fn abandon(&self) {

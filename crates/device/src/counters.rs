@@ -137,6 +137,16 @@ impl Snapshot {
             .fold(Counts::default(), |sum, &count| sum.each(count, |a, b| a + b))
     }
 
+    /// Returns what was counted in both.
+    #[must_use]
+    pub fn plus(&self, other: &Snapshot) -> Snapshot {
+        let mut counts = self.counts;
+        for (count, more) in counts.iter_mut().zip(other.counts) {
+            *count = count.each(more, |one, two| one + two);
+        }
+        Snapshot { counts }
+    }
+
     /// Returns what was counted since an earlier snapshot.
     #[must_use]
     pub fn since(&self, earlier: &Snapshot) -> Snapshot {

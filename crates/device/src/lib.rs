@@ -7,7 +7,8 @@
 //!
 //! *Read in this order*: [`buffer`] (large ones: `slabs.rs`), [`batch`], [`contract`],
 //! [`counters`], [`memory`], [`mod@file`], then the other implementations; [`forward`] (wrappers);
-//! [`socket`] (the file of a Unix socket); [`probe`] (measures what is under a directory).
+//! [`socket`] (the file of a Unix socket); [`datagrams`] (bursts of them);
+//! [`probe`] (measures what is under a directory).
 //!
 //! Invariants that every implementation keeps (a shared test suite in `tests/it/contract.rs` runs
 //! on all of them):
@@ -32,6 +33,7 @@ pub mod batch;
 pub mod buffer;
 pub mod contract;
 pub mod counters;
+pub mod datagrams;
 pub mod error;
 pub mod file;
 pub mod forward;

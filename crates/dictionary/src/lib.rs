@@ -10,6 +10,7 @@
 //! [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from), [`found`]
 //! (what it finds), [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided),
 //! [`read`] (what a check reads), [`blob`] and [`cut`] (what a checkpoint writes), [`horizon`],
+//! [`home`] (what a store hands over),
 //! [`share`], [`findings`], [`contract`] (what a dictionary is to its store), [`lookup`] (what
 //! drives its lookups).
 //!
@@ -29,6 +30,7 @@ pub mod fetch;
 pub mod findings;
 pub mod found;
 pub mod gather;
+pub mod home;
 pub mod horizon;
 pub mod key;
 pub mod lookup;

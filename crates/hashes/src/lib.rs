@@ -4,8 +4,8 @@
 //!
 //! *Does not know*: transactions, clocks; who assigned a sequence number.
 //!
-//! *Read in this order*: the folders, in any order: each is a structure of its own. [`boa`] and
-//! [`bot`] share [`blocks`] and `records`.
+//! *Read in this order*: the folders, in any order: each is a structure of its own. [`hashed`] is
+//! what a store hosts: SILT on storage. [`boa`] and [`bot`] share [`blocks`] and `records`.
 //!
 //! Invariants:
 //!
@@ -16,6 +16,8 @@
 pub mod blocks;
 pub mod boa;
 pub mod bot;
+pub mod hashed;
+pub mod index;
 pub mod mica;
 mod records;
 pub mod silt;

@@ -12,9 +12,9 @@
 //!
 //! *Read in this order*: [`costs`], [`translate`], [`presets`], [`fit`], [`nodes`], [`mix`],
 //! [`pdam`], `profile.rs` (devices as stores are told of them, and the length of nodes),
-//! [`probe`]; then [`popularity`], [`lsm`], [`silt`], [`mica`], [`recycling`]. All refuse
-//! parameters with [`BadParameter`] and draw from [`Random`] and [`Alias`]; `minimum.rs` finds
-//! minima.
+//! `stitching.rs` (when merges leave leaves where they are), [`probe`]; then [`popularity`],
+//! [`lsm`], [`silt`], [`mica`], [`recycling`]. All refuse parameters with [`BadParameter`] and draw
+//! from [`Random`] and [`Alias`]; `minimum.rs` finds minima.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
 //! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*. The structures are
@@ -35,6 +35,7 @@ pub mod mica;
 mod minimum;
 pub mod mix;
 pub mod nodes;
+pub mod observed;
 mod parameter;
 pub mod pdam;
 pub mod popularity;
@@ -44,6 +45,9 @@ mod profile;
 mod random;
 pub mod recycling;
 pub mod silt;
+mod stitching;
+pub mod structures;
+pub mod tiered;
 pub mod translate;
 
 pub use alias::Alias;
@@ -52,3 +56,4 @@ pub use parameter::BadParameter;
 pub use popularity::Popularity;
 pub use profile::best_node;
 pub use random::Random;
+pub use stitching::stitch_break_even;

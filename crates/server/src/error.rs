@@ -65,6 +65,12 @@ pub enum Error {
         /// What is in the way.
         why: String,
     },
+    /// A cache cannot be had.
+    #[error("the cache: {why}")]
+    Cache {
+        /// What is in the way.
+        why: String,
+    },
     /// The certificate or its key is of no use.
     #[error("TLS: {why}")]
     Tls {

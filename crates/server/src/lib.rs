@@ -9,7 +9,8 @@
 //! *Read in this order*: `server.rs` ([`Server`]) and `options.rs`; `access/` (who may do what);
 //! then bytes, requests, commands, keys, from outside in: `net/` (sockets and threads), `resp/`
 //! (the codec), `redis/` (the commands) with `redis/session.rs` first, `store/` (what they read and
-//! write through), `model/` (how types lie in keys); `memcached/`; `web/` (a page and answers for
+//! write through), `model/` (how types lie in keys); `memcached/`; `cached/` (a server without a
+//! store); `datagram/`; `web/` (a page and answers for
 //! programs, which only read); `control/` (management while it runs).
 //!
 //! Invariants of each folder are in its header; those of all:
@@ -20,8 +21,10 @@
 
 mod access;
 mod backups;
+mod cached;
 pub mod control;
 mod cursors;
+pub mod datagram;
 mod error;
 mod glob;
 mod health;
@@ -46,6 +49,8 @@ mod waits;
 mod web;
 
 pub use access::{Clock, UserFile};
+pub use cached::{CacheMemory, CacheServer, Policy};
+pub use datagram::{DatagramAnswer, DatagramClient, DatagramOptions, DatagramRequest};
 pub use error::{Error, Result};
 pub use log_level::LogLevel;
 pub use options::{Exposure, Limits, ServerOptions, Tls};

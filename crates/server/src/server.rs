@@ -3,12 +3,13 @@
 use crate::access::{Access, Delays, SystemClock};
 use crate::control::{About, Control};
 use crate::error::{Error, Result};
-use crate::net::{self, Acceptor, Driver, Keeper, Language, Listener, Listening, Pool, Syncer};
+use crate::net::{self, Acceptor, Beside, Driver, Keeper, Language, Listener, Listening, Pool, Syncer};
 use crate::options::{Exposure, ServerOptions, Tls};
 use crate::sampler;
 use crate::shared::{Ports, Shared};
 use crate::store::{Reaper, Store};
 use crate::web::{Setting, Web};
+use crate::{memcached, redis};
 use alluvium::Db;
 use alluvium_device::socket::SocketFile;
 use mio::net::{TcpListener, UnixListener};
@@ -140,11 +141,15 @@ impl Server {
         let loops = options.loops.unwrap_or_else(usual_loops).max(1);
         let shared = Arc::new(Shared::new(Arc::clone(&store), &options, access, ports, loops));
         shared.place_backups(&options)?;
-        let syncer = Arc::new(Syncer::new(db));
+        let syncer = Arc::new(Syncer::new({
+            let db = db.clone();
+            Box::new(move || db.sync())
+        }));
         let seats: std::io::Result<Vec<_>> = (0..loops).map(|_| Driver::seat(&syncer)).collect();
         let pool = Arc::new(Pool::new(seats?));
         let web = start_web(&options, &shared, tls.as_ref())?;
-        let (acceptor, control) = Acceptor::new(listeners, &shared, &pool, tls)?;
+        let sessions = sessions(&shared);
+        let (acceptor, control) = Acceptor::new(listeners, &shared.common, sessions, &pool, tls)?;
         let waking = Arc::downgrade(&pool);
         let wake = move || {
             if let Some(pool) = waking.upgrade() {
@@ -159,7 +164,7 @@ impl Server {
                 .spawn(move || acceptor.run())?,
             syncer: net::start_syncer(&syncer, &pool)?,
             reaper: Reaper::start(&store)?,
-            keeper: Keeper::start(&shared)?,
+            keeper: Keeper::start(&shared.common, Arc::clone(&shared) as _)?,
             sampler: sampler::start(&shared)?,
         };
         let running = Arc::new(Running {
@@ -320,8 +325,32 @@ impl Drop for Server {
     }
 }
 
+/// Begins to speak with clients about a store.
+fn sessions(shared: &Arc<Shared>) -> net::Sessions {
+    let shared = Arc::clone(shared);
+    Box::new(move |language, client| match language {
+        Language::Redis => Box::new(redis::Session::new(&shared, client)),
+        Language::Memcached => Box::new(memcached::Session::new(&shared, client)),
+    })
+}
+
+impl Beside for Shared {
+    fn lends(&self, held: u64) -> std::result::Result<(), String> {
+        let counted = self.store.db.count_memory_beside(held);
+        counted.map_err(|error| error.to_string())
+    }
+
+    fn ages(&self) {
+        self.store.sizes.age();
+    }
+
+    fn budget(&self) -> u64 {
+        self.store.db.stats().memory.budget
+    }
+}
+
 /// The users that may connect.
-fn access(options: &ServerOptions) -> Result<Access> {
+pub(crate) fn access(options: &ServerOptions) -> Result<Access> {
     let clock = match &options.clock {
         Some(clock) => Arc::clone(clock),
         None => Arc::new(SystemClock::start()?),
@@ -335,7 +364,7 @@ fn access(options: &ServerOptions) -> Result<Access> {
 }
 
 /// Listens at an address, if one is asked for. Returns it with the port that was taken.
-fn listen(
+pub(crate) fn listen(
     address: Option<SocketAddr>,
     language: Language,
     listeners: &mut Vec<Listener>,
@@ -352,7 +381,10 @@ fn listen(
 }
 
 /// Listens at the sockets of the file system that are asked for.
-fn listen_at_files(options: &ServerOptions, listeners: &mut Vec<Listener>) -> Result<Vec<SocketFile>> {
+pub(crate) fn listen_at_files(
+    options: &ServerOptions,
+    listeners: &mut Vec<Listener>,
+) -> Result<Vec<SocketFile>> {
     let asked = [
         (&options.redis_socket, Language::Redis),
         (&options.memcached_socket, Language::Memcached),
@@ -374,7 +406,7 @@ fn listen_at_files(options: &ServerOptions, listeners: &mut Vec<Listener>) -> Re
 
 /// Refuses addresses that others can reach when nothing keeps them out. Encryption alone does not:
 /// every client may encrypt.
-fn protected(options: &ServerOptions, access: &Access) -> Result<()> {
+pub(crate) fn protected(options: &ServerOptions, access: &Access) -> Result<()> {
     if options.exposure == Exposure::Unprotected {
         return Ok(());
     }
@@ -396,7 +428,7 @@ fn protected(options: &ServerOptions, access: &Access) -> Result<()> {
     }
 }
 
-fn tls_config(tls: &Tls) -> Result<Arc<ServerConfig>> {
+pub(crate) fn tls_config(tls: &Tls) -> Result<Arc<ServerConfig>> {
     let bad = |why: String| Error::Tls { why };
     let certificates: std::result::Result<Vec<_>, _> =
         CertificateDer::pem_slice_iter(&tls.certificate).collect();

@@ -15,6 +15,7 @@ use crate::tally::Tally;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -239,29 +240,18 @@ pub(crate) struct Ports {
     pub(crate) memcached: u16,
 }
 
-/// What all connections share.
-pub(crate) struct Shared {
-    pub(crate) store: Arc<Store>,
+/// What connections share whatever is served: clients, counters, settings.
+pub(crate) struct Common {
     pub(crate) clients: Clients,
     pub(crate) counters: Counters,
     pub(crate) config: Config,
     pub(crate) access: Access,
-    pub(crate) slow: SlowLog,
-    pub(crate) backups: Backups,
-    /// How much is logged, if clients may change that.
-    pub(crate) log_level: Option<LogLevel>,
     /// The memory of all connections.
     pub(crate) budget: Arc<Budget>,
     pub(crate) tally: Tally,
-    pub(crate) latencies: crate::latency::Latencies,
-    pub(crate) monitors: Monitors,
-    pub(crate) pause: Pause,
-    pub(crate) samples: Samples,
     /// Tells this life of the server from others: 40 hexadecimal digits.
     pub(crate) run_id: String,
     pub(crate) since: Instant,
-    /// When the last backup was made, or the server started, in seconds since 1970.
-    pub(crate) saved: AtomicU64,
     /// When all items of memcached are to be deleted, in milliseconds since 1970, or 0.
     pub(crate) flush_at: AtomicU64,
     /// The port that the Redis protocol is spoken at, or 0.
@@ -276,6 +266,92 @@ pub(crate) struct Shared {
     pub(crate) stop: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
+impl Common {
+    pub(crate) fn new(
+        options: &ServerOptions,
+        access: Access,
+        budget: Arc<Budget>,
+        ports: Ports,
+        loops: usize,
+    ) -> Common {
+        Common {
+            clients: Clients::default(),
+            counters: Counters::default(),
+            config: Config {
+                max_clients: AtomicUsize::new(options.limits.connections),
+                max_output: AtomicUsize::new(options.limits.output),
+                client_memory: AtomicUsize::new(options.limits.memory.unwrap_or(0)),
+                idle_s: AtomicU64::new(options.idle_timeout.map_or(0, |timeout| timeout.as_secs().max(1))),
+                keepalive_s: AtomicU64::new(options.keepalive.map_or(0, |silence| silence.as_secs().max(1))),
+                slow_us: AtomicI64::new(10_000),
+                slow_entries: AtomicUsize::new(128),
+                limits: options.limits,
+            },
+            access,
+            budget,
+            tally: Tally::new(redis::counted_names().len()),
+            run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
+            since: Instant::now(),
+            flush_at: AtomicU64::new(0),
+            redis_port: ports.redis,
+            memcached_port: ports.memcached,
+            loops,
+            wake: std::sync::OnceLock::new(),
+            stop: std::sync::OnceLock::new(),
+        }
+    }
+
+    /// Counts an error reply.
+    pub(crate) fn count_error(&self, text: &str) {
+        self.counters.errors.fetch_add(1, Ordering::Relaxed);
+        self.tally.error(text);
+    }
+
+    /// Returns the bytes that all connections hold.
+    pub(crate) fn client_bytes(&self) -> u64 {
+        self.budget.held_with(self.clients.len()) as u64
+    }
+
+    /// What is counted, as the page and managers show it.
+    pub(crate) fn counts(&self) -> Value {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        json!({
+            "connections": self.clients.len(),
+            "most_connections": self.config.max_clients(),
+            "connections_accepted": count(&self.counters.connections),
+            "connections_rejected": count(&self.counters.rejected),
+            "commands": count(&self.counters.commands),
+            "errors": count(&self.counters.errors),
+            "received_bytes": count(&self.counters.received),
+            "sent_bytes": count(&self.counters.sent),
+        })
+    }
+}
+
+/// What all connections to a store share.
+pub(crate) struct Shared {
+    pub(crate) common: Arc<Common>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) slow: SlowLog,
+    pub(crate) backups: Backups,
+    /// How much is logged, if clients may change that.
+    pub(crate) log_level: Option<LogLevel>,
+    pub(crate) latencies: crate::latency::Latencies,
+    pub(crate) monitors: Monitors,
+    pub(crate) pause: Pause,
+    pub(crate) samples: Samples,
+    /// When the last backup was made, or the server started, in seconds since 1970.
+    pub(crate) saved: AtomicU64,
+}
+
+impl Deref for Shared {
+    type Target = Common;
+
+    fn deref(&self) -> &Common {
+        &self.common
+    }
+}
+
 impl Shared {
     pub(crate) fn new(
         store: Arc<Store>,
@@ -286,49 +362,21 @@ impl Shared {
     ) -> Shared {
         let saved = store.now_ms() / 1000;
         let backups = Backups::since(store.db.sequence());
-        let client_memory = options.limits.memory.unwrap_or(0);
+        let common = Common::new(options, access, Arc::clone(&store.budget), ports, loops);
         let shared = Shared {
-            budget: Arc::clone(&store.budget),
+            common: Arc::new(common),
             store,
-            clients: Clients::default(),
-            counters: Counters::default(),
-            config: Config {
-                max_clients: AtomicUsize::new(options.limits.connections),
-                max_output: AtomicUsize::new(options.limits.output),
-                client_memory: AtomicUsize::new(client_memory),
-                idle_s: AtomicU64::new(options.idle_timeout.map_or(0, |timeout| timeout.as_secs().max(1))),
-                keepalive_s: AtomicU64::new(options.keepalive.map_or(0, |silence| silence.as_secs().max(1))),
-                slow_us: AtomicI64::new(10_000),
-                slow_entries: AtomicUsize::new(128),
-                limits: options.limits,
-            },
-            access,
             slow: SlowLog::default(),
             backups,
             log_level: options.log_level.clone(),
-            tally: Tally::new(redis::counted_names().len()),
             latencies: crate::latency::Latencies::default(),
             monitors: Monitors::default(),
             pause: Pause::default(),
             samples: Samples::default(),
-            run_id: (0..5).map(|_| format!("{:08x}", fastrand::u32(..))).collect(),
-            since: Instant::now(),
             saved: AtomicU64::new(saved),
-            flush_at: AtomicU64::new(0),
-            redis_port: ports.redis,
-            memcached_port: ports.memcached,
-            loops,
-            wake: std::sync::OnceLock::new(),
-            stop: std::sync::OnceLock::new(),
         };
         shared.fit_client_memory();
         shared
-    }
-
-    /// Counts an error reply.
-    pub(crate) fn count_error(&self, text: &str) {
-        self.counters.errors.fetch_add(1, Ordering::Relaxed);
-        self.tally.error(text);
     }
 
     /// Returns the bytes of memory that are in use by the store, not those that it may take.
@@ -337,11 +385,6 @@ impl Shared {
         let memory = &stats.memory;
         let caches = stats.cache.charged_bytes + stats.records.used_bytes;
         memory.memtables + memory.log + memory.tree + memory.tables + caches
-    }
-
-    /// Returns the bytes that all connections hold.
-    pub(crate) fn client_bytes(&self) -> u64 {
-        self.budget.held_with(self.clients.len()) as u64
     }
 
     /// Sets what all connections may hold together; 0 for a share of the store's memory.
@@ -369,20 +412,5 @@ impl Shared {
             }
             None => Ok(()),
         }
-    }
-
-    /// What is counted, as the page and managers show it.
-    pub(crate) fn counts(&self) -> Value {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        json!({
-            "connections": self.clients.len(),
-            "most_connections": self.config.max_clients(),
-            "connections_accepted": count(&self.counters.connections),
-            "connections_rejected": count(&self.counters.rejected),
-            "commands": count(&self.counters.commands),
-            "errors": count(&self.counters.errors),
-            "received_bytes": count(&self.counters.received),
-            "sent_bytes": count(&self.counters.sent),
-        })
     }
 }

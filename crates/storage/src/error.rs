@@ -22,6 +22,8 @@ pub enum Structure {
     LogRecord,
     /// The mark of a tier's directory.
     TierMark,
+    /// The list of a store's further tiers.
+    TierList,
 }
 
 impl fmt::Display for Structure {
@@ -33,6 +35,7 @@ impl fmt::Display for Structure {
             Structure::LogSegment => "log segment header",
             Structure::LogRecord => "log record",
             Structure::TierMark => "mark of a tier",
+            Structure::TierList => "list of tiers",
         })
     }
 }

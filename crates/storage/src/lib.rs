@@ -6,7 +6,7 @@
 //! *Does not know*: keys, messages, trees, transactions; what a log record means.
 //!
 //! *Read in this order*: [`node`], [`extents`], [`superblock`], [`epoch`], [`memory`], [`cache`],
-//! [`watermark`], [`log`], [`tiers`], [`store`].
+//! [`watermark`], [`log`], [`tiers`], [`store`]; beside them [`sort`] and [`limiter`].
 //!
 //! Invariants:
 //!
@@ -25,9 +25,11 @@ pub mod cache;
 pub mod epoch;
 pub mod error;
 pub mod extents;
+pub mod limiter;
 pub mod log;
 pub mod memory;
 pub mod node;
+pub mod sort;
 pub mod store;
 pub mod superblock;
 mod sync;

@@ -11,7 +11,7 @@ use alluvium_dictionary::rules::{Keyspace, Schema};
 use alluvium_dictionary::values::{self, ValuePointer};
 use alluvium_storage::extents::{Extent, UNIT};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Error, Result};
+use alluvium_storage::{Error, NodePointer, Result};
 use std::fmt;
 use std::sync::Arc;
 
@@ -395,12 +395,17 @@ impl<S: Input> Fused<S> {
 /// Whether a value is copied instead of passed on: so that the extent is given up, of which the
 /// rest is dead. A value that is longer fills most of its extents by itself.
 fn is_copied(sparse: &[Extent], pointer: &ValuePointer) -> bool {
-    let unit = pointer.node.offset / UNIT;
-    let behind = |extent: &Extent| (extent.tier, u64::from(extent.start)) <= (pointer.node.tier, unit);
-    debug_assert!(sparse.is_sorted(), "extents by their places");
-    let before = &sparse[..sparse.partition_point(behind)];
-    let holds = |extent: &Extent| extent.tier == pointer.node.tier && unit < u64::from(extent.end());
-    pointer.len <= LONGEST_COPIED && before.last().is_some_and(holds)
+    pointer.len <= LONGEST_COPIED && lies_in(sparse, &pointer.node)
+}
+
+/// Returns whether a node lies in one of these extents, which are in order.
+pub(crate) fn lies_in(extents: &[Extent], node: &NodePointer) -> bool {
+    let unit = node.offset / UNIT;
+    let behind = |extent: &Extent| (extent.tier, u64::from(extent.start)) <= (node.tier, unit);
+    debug_assert!(extents.is_sorted(), "extents by their places");
+    let before = &extents[..extents.partition_point(behind)];
+    let holds = |extent: &Extent| extent.tier == node.tier && unit < u64::from(extent.end());
+    before.last().is_some_and(holds)
 }
 
 /// Leaves out the sources of which a newer one deletes everything, for every reader: they need not

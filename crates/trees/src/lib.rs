@@ -5,22 +5,23 @@
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
-//! `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become one), `layers`, `scanning`,
-//! [`tiered`], [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in
-//! place.
+//! `placement.rs` (which tier), `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become
+//! one), `stitch` (leaves that are taken over unread), `layers`, `scanning`, [`tiered`],
+//! [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in place.
 //!
 //! Invariants:
 //!
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
 mod fuse;
-mod home;
 mod layers;
 pub mod levels;
 pub mod map;
 pub mod maplet;
 pub mod paged;
+mod placement;
 pub mod run;
 mod scanning;
+mod stitch;
 mod taking;
 pub mod tiered;

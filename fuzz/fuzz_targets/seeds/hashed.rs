@@ -87,3 +87,46 @@ pub(crate) fn records_and_slots() -> Vec<Vec<u8>> {
     layout.encode(Some(&of_key), &mut slot).expect("short");
     vec![log, slot]
 }
+
+/// Frames as they stand, and records with damages.
+pub(crate) fn frames() -> Vec<Vec<u8>> {
+    use alluvium_storage::sort::format::{Frame, HEADER_BYTES};
+    let records = b"\x03\x02keyab\x00\x01c\x02\x00de";
+    let mut frame = vec![0; 512];
+    frame[HEADER_BYTES..HEADER_BYTES + records.len()].copy_from_slice(records);
+    Frame {
+        run: 0,
+        number: 0,
+        records: 3,
+        bytes: records.len() as u32,
+    }
+    .seal(&mut frame);
+    vec![frame, records.to_vec(), b"\x80\x01\xff\xff\xff\xff\x0f".to_vec()]
+}
+
+/// The file of an index, and a block.
+pub(crate) fn indexes_at_rest() -> Vec<Vec<u8>> {
+    use alluvium_hashes::index::Kind;
+    use alluvium_hashes::index::format::{Header, seal_block};
+    use alluvium_hashes::index::{Options, Shape};
+    let header = |kind| Header {
+        kind,
+        seed: 0,
+        shape: Shape {
+            block_bytes: 512,
+            ..Options::new(8, 4).shape
+        },
+        keys_per_bucket: 256,
+        hmax: 64,
+        records: 100,
+        data: 1,
+    };
+    let mut block: Vec<u8> = (0..512).map(|byte| byte as u8).collect();
+    seal_block(3, &mut block, 500, 7);
+    let [dense, blocks] = [Kind::Dense, Kind::Blocks].map(header);
+    vec![
+        dense.encode(&tries()[0]),
+        blocks.encode(&block_indexes()[0]),
+        block,
+    ]
+}

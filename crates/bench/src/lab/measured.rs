@@ -77,6 +77,19 @@ impl<'a> Of<'a> {
 }
 
 impl Measured {
+    /// The counts whose names begin with a word and a comma, by the rest of their names.
+    #[must_use]
+    pub fn under(&self, what: &str) -> Vec<Line> {
+        let prefix = format!("{what}, ");
+        let lines = self.counts.iter().filter_map(|line| {
+            Some(Line {
+                name: line.name.strip_prefix(&prefix)?.to_owned(),
+                points: line.points.clone(),
+            })
+        });
+        lines.collect()
+    }
+
     /// The engines, in the order in which they were measured.
     #[must_use]
     pub fn engines(&self) -> Vec<&str> {

@@ -28,6 +28,8 @@ mod plot;
 mod results;
 mod run;
 mod seed_0;
+mod seed_1;
+mod seed_4;
 mod table;
 
 pub use documents::{DOCUMENTS, Document, document};
@@ -42,7 +44,10 @@ pub use table::{Place, places};
 
 /// All experiments, document by document.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    seed_0::EXPERIMENTS.into_iter()
+    seed_0::EXPERIMENTS
+        .into_iter()
+        .chain(seed_1::EXPERIMENTS)
+        .chain(seed_4::EXPERIMENTS)
 }
 
 /// The experiment of an id; capitals and small letters are alike.

@@ -78,7 +78,9 @@ pub struct Create {
     #[arg(long, value_name = "NAME")]
     pub merge_operator: Option<String>,
     /// The structure: tiered, or levels, with K as in levels,k=4, or with another policy:
-    /// levels,cola,r=3, levels,leveled,r=10, levels,never.
+    /// levels,cola,r=3, levels,leveled,r=10, levels,never. Behind it, what merges take over
+    /// unread: more than f leaves in a row, keeping keys together that share their first bytes
+    /// (scan), unless they are more than always: levels,k=4,f=3,scan=8,always=2048.
     #[arg(long, value_name = "NAME", default_value = "tiered")]
     pub structure: String,
 }

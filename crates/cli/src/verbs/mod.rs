@@ -6,6 +6,7 @@
 //!
 //! *Read in this order*: `get.rs`, the simplest; then any.
 
+pub(crate) mod advise;
 pub(crate) mod backup;
 pub(crate) mod bench;
 pub(crate) mod check;
@@ -15,15 +16,18 @@ pub(crate) mod delete;
 pub(crate) mod export;
 pub(crate) mod get;
 pub(crate) mod import;
+pub(crate) mod index;
 pub(crate) mod inspect;
 pub(crate) mod keyspaces;
 pub(crate) mod lab;
 pub(crate) mod man;
+pub(crate) mod model;
 pub(crate) mod probe;
 pub(crate) mod put;
 pub(crate) mod repair;
 pub(crate) mod scan;
 pub(crate) mod serve;
+pub(crate) mod sort;
 pub(crate) mod stats;
 pub(crate) mod transaction;
 pub(crate) mod transactions;
@@ -50,6 +54,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Transactions(verb) => verb.run(&context),
         Verb::Stats(verb) => verb.run(&context),
         Verb::Probe(verb) => verb.run(&context),
+        Verb::Model(verb) => verb.run(&context),
+        Verb::Advise(verb) => verb.run(&context),
         Verb::Bench(verb) => verb.run(&context),
         Verb::Lab(verb) => verb.run(&context),
         Verb::Inspect(verb) => verb.run(&context),
@@ -58,6 +64,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Backup(verb) => verb.run(&context),
         Verb::Restore(verb) => verb.run(&context),
         Verb::Compact(verb) => verb.run(&context),
+        Verb::Sort(verb) => verb.run(&context),
+        Verb::Index(verb) => verb.run(&context),
         Verb::Completions(verb) => verb.run(),
         Verb::Man(verb) => verb.run(),
     }

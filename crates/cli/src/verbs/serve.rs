@@ -6,10 +6,13 @@ use crate::context::Context;
 use crate::exit::failure;
 use crate::password;
 use crate::screen::{self, Output};
+use crate::sizes::{self, Bytes};
 use crate::users::Users;
 use crate::{log, panics, stop};
 use alluvium::Durability;
-use alluvium_server::{Exposure, Server, ServerOptions, Tls};
+use alluvium_server::{
+    CacheMemory, CacheServer, DatagramOptions, Exposure, Policy, Server, ServerOptions, Tls,
+};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use serde_json::json;
@@ -27,6 +30,7 @@ Examples:
   alluvium serve                                    # Redis on port 6379, memcached on 11211, a page at http://127.0.0.1:7070
   alluvium serve --redis 127.0.0.1:7000 --memcached off --memory 2G --durability disk
   ALLUVIUM_PASSWORD=secret alluvium serve --redis 0.0.0.0:6379
+  alluvium serve --cache 4G                         # a cache in memory: no store, nothing on disk
 
 Ctrl-C or SIGTERM ends it: what has been received is answered, and the store is closed.";
 
@@ -51,6 +55,26 @@ pub struct Serve {
     /// be given more than once.
     #[arg(long, value_name = "HOST")]
     pub web_name: Vec<String>,
+    /// Serve a cache of this size in memory instead of a store: memcached's text and meta
+    /// commands, and Redis' strings. No file is touched, and what was not asked for lately is
+    /// evicted.
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
+    #[arg(conflicts_with_all = ["durability", "users", "backup_dir", "web_name"])]
+    pub cache: Option<Bytes>,
+    /// What the cache evicts first.
+    #[arg(long, value_enum, default_value_t = Eviction::S3Fifo, requires = "cache")]
+    pub cache_eviction: Eviction,
+    /// Bytes that a key and its value in the cache have on average: they decide how much of the
+    /// memory is index.
+    #[arg(long, value_name = "SIZE", default_value = "96", value_parser = sizes::parse, requires = "cache")]
+    pub cache_item: Bytes,
+    /// Where the cache is served by datagrams as well: the first of as many ports as there are
+    /// processors. Others than this machine are served only with --datagram-key-file.
+    #[arg(long, value_name = "ADDR", requires = "cache", value_parser = address)]
+    pub datagrams: Option<Listen>,
+    /// A file whose first line is the key that clients of datagrams share.
+    #[arg(long, value_name = "FILE", requires = "datagrams")]
+    pub datagram_key_file: Option<PathBuf>,
     /// When a write is acknowledged.
     #[arg(long, value_enum, default_value_t = Word::Process)]
     pub durability: Word,
@@ -118,6 +142,7 @@ fn in_flags(serve: &Serve, error: alluvium_server::Error) -> anyhow::Error {
             };
             failure(Exit::Failed, format!("{flag} {}: {cause}", path.display()))
         }
+        alluvium_server::Error::Cache { why } => failure(Exit::Usage, format!("--cache: {why}")),
         alluvium_server::Error::BackupDirectory { why } => {
             failure(Exit::Usage, format!("--backup-dir: {why}"))
         }
@@ -167,6 +192,30 @@ impl From<Word> for Durability {
     }
 }
 
+/// What is evicted, as it is typed.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Eviction {
+    /// The oldest.
+    Fifo,
+    /// What was not asked for the longest.
+    Lru,
+    /// Nearly that, with fewer copies.
+    ApproximateLru,
+    /// What was asked for once only, before the rest.
+    S3Fifo,
+}
+
+impl From<Eviction> for Policy {
+    fn from(word: Eviction) -> Policy {
+        match word {
+            Eviction::Fifo => Policy::Fifo,
+            Eviction::Lru => Policy::Lru,
+            Eviction::ApproximateLru => Policy::ApproximateLru,
+            Eviction::S3Fifo => Policy::S3Fifo,
+        }
+    }
+}
+
 /// Lets other commands manage the store while it is served. Without that it is served all the same.
 fn manage(server: &Server, directory: &Path) {
     if let Err(error) = server.manage(directory) {
@@ -182,6 +231,9 @@ impl Serve {
         alluvium_device::heap::give_freed_memory_back();
         panics::are_brief();
         let options = self.options(context)?;
+        if let Some(bytes) = self.cache {
+            return self.run_cache(context, bytes, options);
+        }
         context.check()?;
         stop::listen()?;
         let db = context
@@ -191,7 +243,19 @@ impl Serve {
             .with_context(|| format!("opening the store in {}", context.path.display()))?;
         let server = Server::start(&db, options).map_err(|error| in_flags(self, error))?;
         manage(&server, &context.path);
-        self.announce(context, &server)?;
+        let scheme = if self.tls_certificate.is_some() {
+            "https"
+        } else {
+            "http"
+        };
+        let web = server.web_addr().map(|address| format!("{scheme}://{address}"));
+        let place = format!("the store in {}", context.path.display());
+        self.announce(
+            context,
+            (server.redis_addr(), server.memcached_addr()),
+            web,
+            &place,
+        )?;
         let is_over = AtomicBool::new(false);
         let served = thread::scope(|scope| {
             scope.spawn(|| {
@@ -212,12 +276,64 @@ impl Serve {
         Ok(Exit::Done)
     }
 
+    /// Serves a cache until a signal comes.
+    fn run_cache(&self, context: &Context, bytes: Bytes, options: ServerOptions) -> Result<Exit> {
+        let memory = CacheMemory {
+            item_bytes: usize::try_from(self.cache_item.0.max(1)).unwrap_or(usize::MAX),
+            policy: self.cache_eviction.into(),
+            ..CacheMemory::new(bytes.0)
+        };
+        let options = ServerOptions {
+            web: None,
+            log_level: None,
+            ..options
+        };
+        stop::listen()?;
+        let server = CacheServer::start(memory, options).map_err(|error| in_flags(self, error))?;
+        let mut place = format!("a cache of {} in memory", sizes::human(bytes.0));
+        if let Some(Listen(Some(address))) = self.datagrams {
+            let first = server.serve_datagrams(&self.datagram_options(address)?);
+            let first = first.map_err(|error| in_flags(self, error))?;
+            place = format!("datagrams from {first} on, {place}");
+        }
+        self.announce(
+            context,
+            (server.redis_addr(), server.memcached_addr()),
+            None,
+            &place,
+        )?;
+        while !stop::asked() {
+            thread::sleep(LOOK);
+        }
+        server.stop();
+        server.join();
+        screen::note("closed in order");
+        Ok(Exit::Done)
+    }
+
+    fn datagram_options(&self, address: SocketAddr) -> Result<DatagramOptions> {
+        // Not that of ALLUVIUM_PASSWORD, which is for the other protocols.
+        let key = match &self.datagram_key_file {
+            Some(file) => Some(password::first_line("--datagram-key-file", file)?),
+            None => None,
+        };
+        Ok(DatagramOptions {
+            key: key.map(String::into_bytes),
+            exposure: match self.unprotected {
+                true => Exposure::Unprotected,
+                false => Exposure::Protected,
+            },
+            ..DatagramOptions::new(address)
+        })
+    }
+
     /// The flag that an address was given by, before it.
     fn flag_of(&self, address: SocketAddr) -> &'static str {
         let flags = [
             ("--redis ", self.redis),
             ("--memcached ", self.memcached),
             ("--web ", self.web),
+            ("--datagrams ", self.datagrams.unwrap_or(Listen(None))),
         ];
         let found = flags.iter().find(|(_, listen)| listen.0 == Some(address));
         found.map_or("", |(flag, _)| flag)
@@ -267,14 +383,13 @@ impl Serve {
     }
 
     /// Says where it can be reached, now that it can.
-    fn announce(&self, context: &Context, server: &Server) -> Result<()> {
-        let (redis, memcached) = (server.redis_addr(), server.memcached_addr());
-        let scheme = if self.tls_certificate.is_some() {
-            "https"
-        } else {
-            "http"
-        };
-        let web = server.web_addr().map(|address| format!("{scheme}://{address}"));
+    fn announce(
+        &self,
+        context: &Context,
+        (redis, memcached): (Option<SocketAddr>, Option<SocketAddr>),
+        web: Option<String>,
+        place: &str,
+    ) -> Result<()> {
         let text = |address: Option<SocketAddr>| address.map(|address| address.to_string());
         if context.is_json() {
             let mut out = Output::new();
@@ -298,11 +413,7 @@ impl Serve {
             web,
         ];
         let places: Vec<String> = places.into_iter().flatten().collect();
-        screen::note(&format!(
-            "{}, the store in {}; Ctrl-C ends it",
-            places.join(", "),
-            context.path.display()
-        ));
+        screen::note(&format!("{}, {place}; Ctrl-C ends it", places.join(", ")));
         Ok(())
     }
 }

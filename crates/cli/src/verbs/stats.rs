@@ -81,6 +81,10 @@ fn print(context: &Context, numbers: &Value) -> Result<Exit> {
         out.json(numbers)?;
     } else {
         for (group, lines) in numbers.as_object().into_iter().flatten() {
+            if group == "workload" {
+                print_workload(&mut out, lines)?;
+                continue;
+            }
             let title = out.styled(BOLD, &group.replace('_', " "));
             out.line(&title)?;
             for (name, value) in lines.as_object().into_iter().flatten() {
@@ -94,6 +98,29 @@ fn print(context: &Context, numbers: &Value) -> Result<Exit> {
     }
     out.flush()?;
     Ok(Exit::Done)
+}
+
+/// Prints what was asked of each keyspace: a sample of it since the store was opened.
+fn print_workload(out: &mut Output, seen: &Value) -> Result<()> {
+    let seen = seen.as_object().into_iter().flatten();
+    for (number, (keyspace, what)) in seen.enumerate() {
+        if number == 0 {
+            let title = out.styled(BOLD, "workload since opening, about");
+            out.line(&title)?;
+        }
+        let of = |name: &str| count(what["total"][name].as_u64().unwrap_or(0));
+        out.line(&format!(
+            "  {keyspace}: {} puts, {} deletes, {} found, {} absent, {} scans; keys of {:.0} and values of {:.0} bytes",
+            of("puts"),
+            of("deletes"),
+            of("hits"),
+            of("misses"),
+            of("scans"),
+            what["key_bytes"].as_f64().unwrap_or(0.0),
+            what["value_bytes"].as_f64().unwrap_or(0.0)
+        ))?;
+    }
+    Ok(())
 }
 
 /// What a server says of the store that it has open, in the same groups.
@@ -160,6 +187,9 @@ fn shown(name: &str, value: &Value) -> String {
     match value.as_u64() {
         Some(bytes) if name.ends_with("_bytes") => human(bytes),
         Some(number) => count(number),
-        None => value.to_string(),
+        None => match value.as_f64() {
+            Some(ratio) => format!("{ratio:.3}"),
+            None => "–".to_owned(),
+        },
     }
 }

@@ -17,6 +17,7 @@ mod probe;
 mod read_only;
 mod resume;
 mod serve;
+mod sorting;
 mod tables;
 mod terminal;
 mod transactions;

@@ -102,6 +102,31 @@ fn what_was_acknowledged_is_there_after_sigterm_and_after_sigkill() {
 }
 
 #[test]
+fn a_cache_is_served_without_a_store() {
+    let place = Place::new();
+    let store = place.path("none");
+    let served = Served::with(
+        &place,
+        &["--cache", "8M", "--datagrams", "127.0.0.1:0"],
+        |command| {
+            command.env("ALLUVIUM_DB", &store);
+        },
+    );
+    asked(&served.redis, "SET a 1\r\nGET a\r\n", "+OK\r\n$1\r\n1\r\n");
+    asked(&served.memcached, "get a\r\n", "VALUE a 0 1\r\n1\r\nEND\r\n");
+    assert!(served.web.is_none());
+    assert_eq!(served.ended(libc::SIGTERM), Some(0));
+    assert!(!store.exists(), "nothing is written");
+    let refused = place.command(["serve", "--cache", "900T"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        said.contains("--cache") && said.contains("ask for less"),
+        "{said}"
+    );
+}
+
+#[test]
 fn a_panic_is_told_without_a_backtrace_unless_all_of_it_is_asked_for() {
     for (word, has_backtrace) in [("1", false), ("full", true)] {
         let place = Place::new();

@@ -43,7 +43,7 @@ impl Engine {
         let cache = self.store.cache();
         let of_pages = cache.stats();
         let pages = of_pages.budget_bytes;
-        let device = self.store.directory().counters().snapshot();
+        let device = self.device_stats();
         let reads = device.of(Purpose::Lookup).reads;
         let scan_reads = device.of(Purpose::Scan).reads;
         let mut seen = self.budget.seen.lock();

@@ -292,6 +292,8 @@ impl Engine {
         }
         self.visible.complete(place.first, last);
         self.tallies.committed(commit);
+        self.watches
+            .committed(commit.count, || commit.writes(), || self.now_ms());
         Ok(last)
     }
 

@@ -8,7 +8,7 @@
 //!
 //! *Read in this order*: `queue.rs` (memtables and numbers), `record.rs`, `gaps.rs`, `commit.rs`,
 //! `visible.rs`, `stripes.rs` (conditional writes), `locking.rs` (locks of transactions),
-//! `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`, `dictionaries.rs` and
+//! `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`, `dictionaries/` and
 //! `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is
 //! read often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`,
 //! `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` and `memory.rs` (the caches'
@@ -80,6 +80,7 @@ use crate::catalog::Catalog;
 use crate::fault::{Fault, is_planted};
 use crate::options::{Clock, Durability, Plan};
 use crate::structure::Structure;
+use crate::workload::Watches;
 use crate::{Error, Result};
 use alluvium_base::Sequence;
 use alluvium_dictionary::memtables::Memtables;
@@ -128,6 +129,7 @@ pub(crate) struct Engine {
     work: Work,
     pressure: Pressure,
     pub(crate) tallies: Tallies,
+    pub(crate) watches: Watches,
     gaps: Gaps,
     /// Held while the catalog changes.
     pub(crate) schema: Mutex<()>,

@@ -24,25 +24,22 @@ use crate::manifest;
 use crate::manifest::files::Surveyed;
 use crate::options::{Existing, Options, Plan};
 use crate::structure::Structure;
+use crate::workload::Watches;
 use alluvium_base::Sequence;
-use alluvium_device::Directory;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::log::{Record, RepairReport};
 use alluvium_storage::store::{Opening, Store, StoreOptions};
-use alluvium_storage::{Epochs, Error, Place, Structure as Kind, superblock};
+use alluvium_storage::{Directories, Epochs, Error, Place, Structure as Kind, superblock};
 use alluvium_trees::tiered::{Lost, Salvage};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 impl Engine {
-    pub(crate) fn open(
-        directory: Arc<dyn Directory>,
-        options: &Options,
-        existing: Existing,
-    ) -> Result<Engine> {
+    pub(crate) fn open(directories: Directories, options: &Options, existing: Existing) -> Result<Engine> {
+        let directory = Arc::clone(directories.first());
         let _span = tracing::info_span!("open", store = %directory.describe()).entered();
         let mut plan = options.plan()?;
         if options.takes_measured {
@@ -60,7 +57,7 @@ impl Engine {
             schema: Arc::clone(&catalog) as Arc<_>,
         };
         if !exists {
-            let store = Arc::new(Store::create(directory, &store_options, b"")?);
+            let store = Arc::new(Store::create(directories, &store_options, b"")?);
             let dictionaries = Dictionaries::create(&store, &how);
             let queue = Queue::new(plan.scale.memtable, 0);
             return Engine::assemble(store, dictionaries, catalog, options, plan, queue, 0);
@@ -68,13 +65,13 @@ impl Engine {
         let opening = match existing {
             // What is read needs no map, and nothing is written.
             Existing::ReadOnly => {
-                let mut opening = Store::open_without_map(directory, &store_options)?;
+                let mut opening = Store::open_without_map(directories, &store_options)?;
                 if let Some(damage) = rebuild_map(&mut opening)? {
                     tracing::warn!("reading without the extent map: {damage}");
                 }
                 opening
             }
-            _ => Store::open(directory, &store_options)?,
+            _ => Store::open(directories, &store_options)?,
         };
         let recovery = tracing::info_span!("recovery", commits = tracing::field::Empty).entered();
         let cut = opening.superblock().cut;
@@ -89,7 +86,7 @@ impl Engine {
 
     /// Opens a damaged store as far as it goes: of its newest generation, or of one before `than`.
     pub(crate) fn repair(
-        directory: Arc<dyn Directory>,
+        directories: Directories,
         options: &Options,
         than: Option<u64>,
     ) -> Result<(Engine, Salvaged)> {
@@ -100,8 +97,8 @@ impl Engine {
             schema: Arc::clone(&catalog) as Arc<_>,
         };
         let mut opening = match than {
-            None => Store::open_without_map(directory, &store_options(&plan))?,
-            Some(than) => Store::open_older(directory, &store_options(&plan), than)?,
+            None => Store::open_without_map(directories, &store_options(&plan))?,
+            Some(than) => Store::open_older(directories, &store_options(&plan), than)?,
         };
         let (surveyed, map_damage) = survey(&mut opening)?;
         let (generation, cut) = (opening.superblock().generation, opening.superblock().cut);
@@ -190,6 +187,7 @@ impl Engine {
             work: Work::new(covered),
             pressure: Pressure::default(),
             tallies: Tallies::default(),
+            watches: Watches::default(),
             gaps: Gaps::default(),
             schema: Mutex::new(()),
             copying: RwLock::new(()),

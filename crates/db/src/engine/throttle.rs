@@ -254,7 +254,7 @@ impl Engine {
 
     /// Bytes that the device was asked for by compactions and by memtables on their way out.
     pub(crate) fn moved_bytes(&self) -> u64 {
-        let counts = self.store.directory().counters().snapshot();
+        let counts = self.device_stats();
         let of = |purpose| counts.of(purpose).read_bytes + counts.of(purpose).written_bytes;
         of(Purpose::Compact) + of(Purpose::Incorporate)
     }
@@ -330,17 +330,12 @@ impl Engine {
         self.reclaim()
     }
 
-    /// Looks whether a full disk has space again: it is asked for as much as writing a memtable out
-    /// takes.
-    pub(crate) fn look_for_room(&self) {
-        if !self.pressure.is_full() {
-            return;
-        }
+    /// Returns whether a tier has this number of units for ordinary writes.
+    fn has_units(&self, tier: u8, units: u32) -> bool {
         let extents = self.store.extents();
-        let mut left = (self.plan.scale.memtable * 2).div_ceil(UNIT) as u32;
-        let mut found = Vec::new();
+        let (mut left, mut found) = (units, Vec::new());
         while left > 0 {
-            match extents.allocate_between(0, 1..=left.min(MAX_EXTENT_UNITS), Class::Normal, None) {
+            match extents.allocate_between(tier, 1..=left.min(MAX_EXTENT_UNITS), Class::Normal, None) {
                 Ok(extent) => {
                     left -= extent.units;
                     found.push(extent);
@@ -351,7 +346,26 @@ impl Engine {
         for extent in found {
             extents.abandon(extent);
         }
-        if left > 0 {
+        left == 0
+    }
+
+    /// Returns whether a step that found its tier full is due again on another, which has space.
+    pub(super) fn goes_elsewhere(&self, error: &alluvium_storage::Error) -> bool {
+        error.is_full()
+            && self.store.tiers().count() > 1
+            && self.store.has_space_for(4 * self.plan.scale.memtable)
+    }
+
+    /// Looks whether a full disk has space again: it is asked for as much as writing a memtable out
+    /// takes.
+    pub(crate) fn look_for_room(&self) {
+        if !self.pressure.is_full() {
+            return;
+        }
+        let tiers = self.store.tiers().count() as u8;
+        let units = (self.plan.scale.memtable * 2).div_ceil(UNIT) as u32;
+        let has_room = |tier| self.store.takes_extents(tier) && self.has_units(tier, units);
+        if !(0..tiers).any(has_room) {
             return;
         }
         // There is room for data; what is written goes through the log first.

@@ -364,6 +364,9 @@ impl Engine {
                 // the reserve.
                 step.slot.note_written_out(0);
                 *under_way = None;
+                if self.goes_elsewhere(&error) {
+                    return Ok(Worked::Something);
+                }
                 let was_full = self.pressure.is_full();
                 self.pressure.note(&error);
                 if was_full || !error.is_full() {
@@ -446,6 +449,7 @@ impl Engine {
         match step.poll(records) {
             Ok(Progress::More) => self.work.parked.lock().push((structure, step)),
             Ok(Progress::Done) => {}
+            Err(error) if self.goes_elsewhere(&error) => {}
             Err(error) => {
                 self.pressure.note_compaction(&error);
                 return Err(error.into());

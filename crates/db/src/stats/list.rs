@@ -259,6 +259,28 @@ impl Stats {
                 ("reserve_bytes", space.reserve_bytes),
             ],
         );
+        let further = self.tiers.iter().filter(|_| self.tiers.len() > 1);
+        for (number, tier) in further.enumerate() {
+            let device = tier.device.total();
+            list.are(
+                &format!("tiers.{number}"),
+                Unit::Bytes,
+                &[
+                    ("capacity_bytes", tier.capacity_bytes),
+                    ("available_bytes", tier.available_bytes),
+                    ("file_bytes", tier.space.file_bytes),
+                    ("live_bytes", tier.space.live_bytes),
+                    ("dead_bytes", tier.space.dead_bytes),
+                ],
+            );
+            list.counted_bytes(
+                &format!("tiers.{number}"),
+                &[
+                    ("read_bytes", device.read_bytes),
+                    ("written_bytes", device.written_bytes),
+                ],
+            );
+        }
         let log = &self.log;
         list.are(
             "log",

@@ -4,7 +4,8 @@
 //!
 //! *Does not know*: what to make of it; that is for people, and for the exporters.
 //!
-//! *Read in this order*: this file, `latencies.rs` (what is timed, and how it stays cheap),
+//! *Read in this order*: this file, `tiers.rs` (each directory),
+//! `latencies.rs` (what is timed, and how it stays cheap),
 //! `distribution.rs` (the same, counted by how long), `list.rs` (all numbers as a list, and as a
 //! table), `publish.rs` (the list for the `metrics` crate, behind the feature of that name).
 
@@ -13,11 +14,13 @@ mod latencies;
 mod list;
 #[cfg(feature = "metrics")]
 mod publish;
+mod tiers;
 
 pub use distribution::{Distribution, Distributions};
 pub(crate) use latencies::{Began, Recorders};
 pub use latencies::{Latencies, Latency};
 pub use list::{Figure, Nature, Unit};
+pub use tiers::TierStats;
 
 use crate::engine::{Cause, Engine, RecordStats, Tally, TransactionStats};
 use crate::{CacheStats, DeviceStats, LogUsage, MemoryUse, SpaceUsage, TreeDebt, TreeStats};
@@ -127,8 +130,10 @@ pub struct Stats {
     pub tree_runs: usize,
     /// How high it is: 1 when all of it is one leaf.
     pub tree_height: u8,
-    /// What the device was asked for, by purpose.
+    /// What the devices of all tiers were asked for, by purpose.
     pub device: DeviceStats,
+    /// Each tier, the first one first.
+    pub tiers: Vec<TierStats>,
 }
 
 fn ratio(one: u64, other: u64) -> Option<f64> {
@@ -223,7 +228,8 @@ impl Engine {
             debt: self.dictionaries.tree.debt(),
             tree_runs: self.dictionaries.tree.longest_path(),
             tree_height: self.dictionaries.tree.height(),
-            device: self.store.directory().counters().snapshot(),
+            device: self.device_stats(),
+            tiers: self.tier_stats(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What users see of a keyspace, whatever structure it is in: each part of the suite runs on every
 //! kind.
 
-use super::{memory, small};
+use super::{directories, memory, spread};
 use crate::simulation::{OpenIn as _, Simulated as _};
 use crate::structure::Structure;
 use crate::{Change, Db, Error, Keyspace, KeyspaceOptions, WriteBatch};
@@ -31,14 +31,17 @@ fn options() -> KeyspaceOptions {
     KeyspaceOptions::new().merge_operator("append")
 }
 
-/// Runs a part on every kind, with what it writes in memory, in the dictionary, and rewritten.
+/// Runs a part on every kind, with what it writes in memory, in the dictionary, and rewritten; and
+/// with one tier and two.
 fn each(part: Part) {
     for structure in Structure::ALL {
         for settle in SETTLES {
-            let db = small().open_in(memory()).unwrap();
-            let keyspace = db.keyspace_in("k", structure, &options()).unwrap();
-            part(&db, &keyspace, &Context { settle });
-            assert_eq!(db.check().unwrap(), Vec::<String>::new(), "{structure:?}");
+            for tiers in [1, 2] {
+                let db = spread().open_in(directories(tiers)).unwrap();
+                let keyspace = db.keyspace_in("k", structure, &options()).unwrap();
+                part(&db, &keyspace, &Context { settle });
+                assert_eq!(db.check().unwrap(), Vec::<String>::new(), "{structure:?}");
+            }
         }
     }
 }
@@ -286,7 +289,7 @@ impl CompactionFilter for Large {
 #[test]
 fn a_filter_is_asked_when_everything_is_compacted() {
     for structure in Structure::ALL {
-        let options = small().register_compaction_filter("large", Arc::new(Large));
+        let options = spread().register_compaction_filter("large", Arc::new(Large));
         let db = options.open_in(memory()).unwrap();
         let filtered = KeyspaceOptions::new().compaction_filter("large");
         let k = db.keyspace_in("k", structure, &filtered).unwrap();
@@ -307,8 +310,8 @@ fn a_filter_is_asked_when_everything_is_compacted() {
 fn what_is_acknowledged_is_there_after_the_store_is_opened_again() {
     for structure in Structure::ALL {
         for settle in SETTLES {
-            let directory = memory();
-            let db = small().open_in(Arc::clone(&directory)).unwrap();
+            let directories = directories(2);
+            let db = spread().open_in(&directories).unwrap();
             let k = db.keyspace_in("k", structure, &options()).unwrap();
             k.put("a", "1").unwrap();
             k.merge("b", "1").unwrap();
@@ -318,7 +321,7 @@ fn what_is_acknowledged_is_there_after_the_store_is_opened_again() {
             // As if the process had died: the log has the rest.
             db.abandon();
             drop((k, db));
-            let db = small().open_existing_in(directory).unwrap();
+            let db = spread().open_existing_in(directories).unwrap();
             let k = db.existing_keyspace("k").unwrap();
             assert_eq!(k.definition().structure, structure);
             assert_eq!(value(&k, "a"), None);

@@ -1,7 +1,7 @@
 //! Copies, restored stores, damaged maps and read-only openings of a store with both kinds of
 //! structures.
 
-use super::{memory, one_of_each, pairs, small};
+use super::{directories, memory, one_of_each, pairs, small, spread};
 use crate::manifest::format::Payload;
 use crate::simulation::{OpenIn as _, Simulated as _};
 use crate::structure::Structure;
@@ -43,21 +43,21 @@ fn fill(db: &Db, from: u32, to: u32) {
 
 #[test]
 fn a_copy_holds_both_kinds_and_is_restored() {
-    for count in [10, 60, 3000] {
-        let directory = memory();
-        let db = small().open_in(Arc::clone(&directory)).unwrap();
+    for (count, tiers) in [(10, 1), (60, 2), (3000, 1), (3000, 3)] {
+        let directory = directories(tiers);
+        let db = spread().open_in(&directory).unwrap();
         fill(&db, 0, count);
-        db.checkpoint().unwrap();
+        db.compact().unwrap();
         // Written out before, and only in the log.
         fill(&db, count, count + count / 2);
         let wanted = contents(&db);
-        let copy = memory();
+        let copy = directories(tiers);
         db.checkpoint_to_in(&copy, |_| ()).unwrap();
         fill(&db, 0, 2 * count);
-        let restored = memory();
+        let restored = directories(tiers);
         small().restore_in(&copy, &restored, |_| ()).unwrap();
         for directory in [copy, restored] {
-            let reading = small().open_read_only_in(Arc::clone(&directory)).unwrap();
+            let reading = small().open_read_only_in(&directory).unwrap();
             assert_eq!(contents(&reading), wanted, "{count}");
             drop(reading);
             let db = small().open_existing_in(directory).unwrap();
@@ -82,19 +82,20 @@ fn damage_the_map(directory: &Arc<dyn Directory>) {
 
 #[test]
 fn an_extent_map_is_rebuilt_from_both_kinds() {
-    for count in [10, 3000] {
-        let directory = memory();
-        let db = small().open_in(Arc::clone(&directory)).unwrap();
+    for (count, tiers) in [(10, 1), (3000, 1), (3000, 2)] {
+        let directory = directories(tiers);
+        let db = spread().open_in(&directory).unwrap();
         fill(&db, 0, count);
+        db.compact().unwrap();
         let wanted = contents(&db);
         db.close().unwrap();
-        damage_the_map(&directory);
-        let reading = small().open_read_only_in(Arc::clone(&directory)).unwrap();
+        damage_the_map(directory.first());
+        let reading = small().open_read_only_in(&directory).unwrap();
         for (name, pairs_wanted) in &wanted {
             assert_eq!(&pairs(&reading.existing_keyspace(name).unwrap()), pairs_wanted);
         }
         drop(reading);
-        let report = small().repair_in(Arc::clone(&directory)).unwrap();
+        let report = small().repair_in(&directory).unwrap();
         assert!(report.is_whole(), "{report}");
         assert!(!report.done.is_empty(), "{report}");
         let db = small().open_existing_in(directory).unwrap();

@@ -1,4 +1,5 @@
-//! A store with both kinds of structures under the crash driver, and on devices that fail.
+//! A store with both kinds of structures, on one tier and on two, under the crash driver, and on
+//! devices that fail.
 
 use super::story::Whole;
 use alluvium_sim::environment::number;
@@ -7,18 +8,30 @@ use alluvium_storage::log::Access;
 use std::collections::BTreeMap;
 
 /// How many images are judged.
-const POINTS: u64 = 900;
+const POINTS: u64 = 1000;
 
 const COMMAND: &str = "cargo test -p alluvium --lib -- a_store_with_both_kinds_survives --nocapture";
 
-const STORIES: [Whole; 2] = [
+const STORIES: [Whole; 4] = [
     Whole {
         access: Access::Mapped,
         lanes: 3,
+        tiers: 1,
     },
     Whole {
         access: Access::Written,
         lanes: 2,
+        tiers: 1,
+    },
+    Whole {
+        access: Access::Written,
+        lanes: 1,
+        tiers: 2,
+    },
+    Whole {
+        access: Access::Mapped,
+        lanes: 2,
+        tiers: 2,
     },
 ];
 

@@ -83,3 +83,43 @@ fn many_memtables_become_few_runs_and_all_is_there_after_a_crash() {
     assert_eq!(runs.iter().sum::<usize>(), 0, "{runs:?}");
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
 }
+
+#[test]
+fn what_is_stitched_is_kept_and_another_scan_unit_is_refused() {
+    let directory = memory();
+    let db = tiny().open_in(Arc::clone(&directory)).unwrap();
+    let eight = levels(LevelsOptions::samt(2).stitch(0).scan_unit(8));
+    let k = db.keyspace_with("k", &eight).unwrap();
+    for number in 0..8_000u64 {
+        k.put((number / 500).to_be_bytes().repeat(2), b"first").unwrap();
+        k.put([number.to_be_bytes(), number.to_be_bytes()].concat(), [b'v'; 100])
+            .unwrap();
+        if number % 100 == 0 {
+            while db.work().unwrap() {}
+        }
+    }
+    db.checkpoint().unwrap();
+    while db.work().unwrap() {}
+    let stitched = db.engine().dictionaries.levels().stitched();
+    assert!(stitched > 20, "{stitched} leaves were taken over");
+    assert_eq!(db.check().unwrap(), Vec::<String>::new());
+    let before = pairs(&k);
+    drop(k);
+    db.checkpoint().unwrap();
+    db.close().unwrap();
+    let db = tiny().open_in(directory).unwrap();
+    for other in [
+        LevelsOptions::samt(2).stitch(0).scan_unit(4),
+        LevelsOptions::samt(2).stitch(0),
+        LevelsOptions::samt(2),
+    ] {
+        let error = db.keyspace_with("k", &levels(other.clone())).unwrap_err();
+        assert!(matches!(error, Error::OptionsDiffer { .. }), "{error}");
+        assert!(error.to_string().contains("samt,k=2,f=0,scan=8"), "{error}");
+        let error = db.keyspace_with("second", &levels(other)).unwrap_err();
+        assert!(matches!(error, Error::OptionsDiffer { .. }), "{error}");
+    }
+    let k = db.keyspace_with("k", &eight).unwrap();
+    assert_eq!(pairs(&k), before);
+    assert!(db.keyspace_with("second", &eight).is_ok());
+}

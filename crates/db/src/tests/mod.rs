@@ -22,9 +22,9 @@ use crate::structure::Structure;
 use crate::{Db, Keyspace, KeyspaceOptions, Options};
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
-use alluvium_storage::LogOptions;
 use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::store::StoreOptions;
+use alluvium_storage::{Directories, LogOptions};
 use alluvium_trees::tiered::Shape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,6 +58,16 @@ fn store_options() -> StoreOptions {
 
 fn memory() -> Arc<dyn Directory> {
     Arc::new(MemoryDirectory::new())
+}
+
+/// Directories in memory, one for each tier.
+fn directories(tiers: usize) -> Directories {
+    (1..tiers).fold(Directories::from(memory()), |all, _| all.and(memory()))
+}
+
+/// As [`small`], with all that compactions write on the second tier, if there is one.
+fn spread() -> Options {
+    small().fast_bytes(0)
 }
 
 fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {

@@ -1,12 +1,11 @@
 //! One history, told to a keyspace of each kind and to a map of the standard library: all of them
 //! give the same answers.
 
-use super::{memory, one_of_each, small};
+use super::{directories, one_of_each, small};
 use crate::simulation::{OpenIn as _, Simulated as _};
 use crate::{Db, Keyspace, KeyspaceOptions, Snapshot, WriteBatch};
-use alluvium_device::Directory;
+use alluvium_storage::Directories;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -15,7 +14,9 @@ const STEPS: usize = 3000;
 
 struct World {
     random: fastrand::Rng,
-    directory: Arc<dyn Directory>,
+    directories: Directories,
+    /// Bytes that are planned to lie on the first tier.
+    fast_bytes: u64,
     db: Option<Db>,
     keyspaces: Vec<Keyspace>,
     model: Model,
@@ -23,10 +24,11 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
+    fn new(seed: u64, tiers: usize, fast_bytes: u64) -> World {
         let mut world = World {
             random: fastrand::Rng::with_seed(seed),
-            directory: memory(),
+            directories: directories(tiers),
+            fast_bytes,
             db: None,
             keyspaces: Vec::new(),
             model: Model::new(),
@@ -37,7 +39,8 @@ impl World {
     }
 
     fn open(&mut self) {
-        let db = small().open_in(Arc::clone(&self.directory)).unwrap();
+        let options = small().fast_bytes(self.fast_bytes);
+        let db = options.open_in(&self.directories).unwrap();
         self.keyspaces = one_of_each(&db, &KeyspaceOptions::new().merge_operator("append"));
         self.db = Some(db);
     }
@@ -192,8 +195,15 @@ impl World {
 
 #[test]
 fn a_history_has_the_same_answers_in_every_kind() {
-    for seed in 1..=3 {
-        let mut world = World::new(seed);
+    // One tier; two, of which the second has all that was compacted, or most of it.
+    for (seed, tiers, fast_bytes) in [
+        (1, 1, 0),
+        (2, 1, 0),
+        (3, 2, 0),
+        (4, 2, 1 << 20),
+        (5, 3, 512 << 10),
+    ] {
+        let mut world = World::new(seed, tiers, fast_bytes);
         for _ in 0..STEPS {
             world.step();
         }

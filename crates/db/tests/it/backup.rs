@@ -298,6 +298,6 @@ fn a_store_is_restored_from_any_copy_with_its_log() {
     drop(restored);
     let error = small().restore_in(&left, &to, |_| ()).unwrap_err();
     assert!(error.kind() == ErrorKind::NotAStore, "{error}");
-    let error = small().restore_in(&memory(), &memory(), |_| ()).unwrap_err();
+    let error = small().restore_in(memory(), memory(), |_| ()).unwrap_err();
     assert!(error.kind() == ErrorKind::NotAStore, "{error}");
 }

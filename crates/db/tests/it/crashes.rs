@@ -14,18 +14,26 @@ use alluvium_sim::Settings;
 use alluvium_sim::harness::{Crashes, Faults};
 use alluvium_storage::log::Access;
 
-const STORIES: [Whole; 3] = [
+const STORIES: [Whole; 4] = [
     Whole {
         access: Access::Mapped,
         lanes: 1,
+        tiers: 1,
     },
     Whole {
         access: Access::Mapped,
         lanes: 3,
+        tiers: 1,
     },
     Whole {
         access: Access::Written,
         lanes: 2,
+        tiers: 1,
+    },
+    Whole {
+        access: Access::Written,
+        lanes: 1,
+        tiers: 2,
     },
 ];
 

@@ -1,9 +1,10 @@
 //! A real process that writes, killed from outside again and again: what it had acknowledged is
 //! there, and batches are whole.
 //!
-//! Five kills in `cargo test`; `ALLUVIUM_KILLS=200` asks for more.
+//! Five kills in `cargo test`; `ALLUVIUM_KILLS=200` asks for more. Of a store in two directories as
+//! well: what compactions write is in the second.
 
-use alluvium::{Db, Keyspace, Options, WriteBatch};
+use alluvium::{Db, Keyspace, Options, TierOptions, WriteBatch};
 use alluvium_sim::environment::number;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -12,10 +13,16 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const DIRECTORY: &str = "ALLUVIUM_KILL_DIRECTORY";
+/// The directory of a second tier, if there is one.
+const SECOND: &str = "ALLUVIUM_KILL_SECOND_DIRECTORY";
 const WRITERS: u64 = 2;
 
-fn open(path: &Path) -> (Db, Keyspace, Keyspace) {
-    let db = Options::new().memory(16 << 20).open(path).unwrap();
+fn open(path: &Path, second: Option<&Path>) -> (Db, Keyspace, Keyspace) {
+    let mut options = Options::new().memory(16 << 20);
+    if let Some(second) = second {
+        options = options.fast_bytes(0).tier(second, TierOptions::new());
+    }
+    let db = options.open(path).unwrap();
     let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
     (db, one, two)
 }
@@ -44,9 +51,14 @@ fn the_child_writes_until_it_is_killed() {
     let Some(directory) = std::env::var_os(DIRECTORY) else {
         return;
     };
-    let (db, one, two) = open(Path::new(&directory));
+    let second = std::env::var_os(SECOND);
+    let (db, one, two) = open(Path::new(&directory), second.as_deref().map(Path::new));
     let out = Mutex::new(std::io::stdout());
     std::thread::scope(|scope| {
+        if second.is_some() {
+            // So that it dies amid rewriting from one directory to the other.
+            scope.spawn(|| while db.compact().is_ok() {});
+        }
         for writer in 0..WRITERS {
             let (db, one, two, out) = (&db, &one, &two, &out);
             scope.spawn(move || {
@@ -71,7 +83,22 @@ fn the_child_writes_until_it_is_killed() {
 #[test]
 fn a_process_that_is_killed_loses_nothing_that_it_acknowledged() {
     let place = tempfile::tempdir().unwrap();
-    let path = place.path().join("store");
+    kill(&place.path().join("store"), None);
+}
+
+#[test]
+fn a_process_with_two_tiers_that_is_killed_loses_nothing_that_it_acknowledged() {
+    let place = tempfile::tempdir().unwrap();
+    let (path, second) = (place.path().join("store"), place.path().join("second"));
+    kill(&path, Some(&second));
+    let (db, ..) = open(&path, Some(&second));
+    db.compact().unwrap();
+    let tiers = db.stats().tiers;
+    assert!(tiers[1].space.live_bytes > tiers[0].space.live_bytes, "{tiers:?}");
+    assert_eq!(db.check().unwrap(), [""; 0]);
+}
+
+fn kill(path: &Path, second: Option<&Path>) {
     let mut random = fastrand::Rng::with_seed(number("ALLUVIUM_KILL_SEED", 1));
     let (mut longest, mut batches) = (Duration::ZERO, 0);
     let kills = number("ALLUVIUM_KILLS", 5);
@@ -82,7 +109,8 @@ fn a_process_that_is_killed_loses_nothing_that_it_acknowledged() {
                 "kill::the_child_writes_until_it_is_killed",
                 "--nocapture",
             ])
-            .env(DIRECTORY, &path)
+            .env(DIRECTORY, path)
+            .envs(second.map(|second| (SECOND, second)))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -109,7 +137,7 @@ fn a_process_that_is_killed_loses_nothing_that_it_acknowledged() {
         child.wait().unwrap();
         assert!(seen > 0, "the child wrote nothing");
         let began = Instant::now();
-        let (db, one, two) = open(&path);
+        let (db, one, two) = open(path, second);
         longest = longest.max(began.elapsed());
         for writer in 0..WRITERS {
             let (newest, count) = last(&one, writer);

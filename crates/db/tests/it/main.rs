@@ -28,5 +28,6 @@ mod space;
 mod spills;
 mod stats;
 mod story;
+mod tiers;
 mod transactions;
 mod undone;

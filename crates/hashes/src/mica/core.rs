@@ -25,6 +25,14 @@ pub struct Found {
     pub(super) header: Header,
 }
 
+/// What a reader has found and copied.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Hit {
+    pub(super) found: Found,
+    /// When the item expires, or [`item::NEVER`].
+    pub(super) expires_at: u64,
+}
+
 /// A table of either kind: [`super::Lossy`] or [`super::Lossless`]. Its methods are reached
 /// through the handles that know who may call them.
 pub trait Core: Sized + sealed::Sealed {
@@ -61,14 +69,18 @@ pub trait Core: Sized + sealed::Sealed {
 
 /// Copies the value of a key while others may write. Returns what was found, if the copy is
 /// whole.
-pub(super) fn read<C: Core>(table: &C, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> Option<Found> {
+pub(super) fn read<C: Core>(table: &C, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> Option<Hit> {
     let bucket = table.bucket(key.hash());
     let mut turns = 0;
     loop {
         let version = bucket.begin_read::<C::Mode>();
         let found = table.find(key);
-        let live = found.filter(|found| !item::has_expired(table.words(), found.at, found.header, now));
-        if let Some(found) = live {
+        let hit = found.map(|found| Hit {
+            found,
+            expires_at: item::expires_at(table.words(), found.at, found.header),
+        });
+        let live = hit.filter(|hit| hit.expires_at == item::NEVER || hit.expires_at > now);
+        if let Some(Hit { found, .. }) = live {
             value.resize(found.header.value_len(), 0);
             table.words().read(found.at + found.header.value_at(), value);
         }

@@ -86,6 +86,7 @@ impl<M: Mode> Lossy<M> {
             MainLog::IsFull
         };
         let Fate::Move { accesses } = fate(ring, entry.accesses(), waiting.moves, main) else {
+            self.tally.count(Event::Evict);
             return false;
         };
         waiting.moves += 1;

@@ -262,9 +262,9 @@ impl<C: Core<Mode = Crew>> Reader<C> {
     /// Copies the value of a key to `value`. Returns whether there was one.
     #[inline]
     pub fn get(&self, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
-        let found = read(&*self.0, key, now, value);
-        self.0.tally().read(1, u64::from(found.is_some()));
-        found.is_some()
+        let hit = read(&*self.0, key, now, value);
+        self.0.tally().read(1, u64::from(hit.is_some()));
+        hit.is_some()
     }
 
     /// Looks up keys in their order, and hands over each value, with the number of its key.
@@ -390,7 +390,7 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
 
 #[inline]
 fn get_and_touch<C: Core>(table: &C, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
-    let found = read(table, key, now, value);
-    table.tally().read(1, u64::from(found.is_some()));
-    found.map(|found| table.touch(key, found, now)).is_some()
+    let hit = read(table, key, now, value);
+    table.tally().read(1, u64::from(hit.is_some()));
+    hit.map(|hit| table.touch(key, hit.found, now)).is_some()
 }

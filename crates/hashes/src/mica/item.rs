@@ -137,6 +137,16 @@ pub(super) fn write<M: Mode>(
     words.write(at + header.value_at(), value);
 }
 
+/// Returns when the item expires, or [`NEVER`].
+#[inline(always)]
+pub(super) fn expires_at<M: Mode>(words: &Words<M>, at: usize, header: Header) -> u64 {
+    if header.0 & EXPIRES == 0 {
+        NEVER
+    } else {
+        words.load_pair(at + 1)
+    }
+}
+
 /// Returns whether the item has expired by `now`.
 #[inline]
 pub(super) fn has_expired<M: Mode>(words: &Words<M>, at: usize, header: Header, now: u64) -> bool {
@@ -167,6 +177,7 @@ mod tests {
                 assert_eq!((read.key_len(), read.value_len()), (key.len(), value.len()));
                 assert!(words.equals(5 + read.key_at(), key) && words.equals(5 + read.value_at(), value));
                 assert_eq!(has_expired(&words, 5, read, 17), expires_at <= 17);
+                assert_eq!(super::expires_at(&words, 5, read), expires_at);
                 assert!(!has_expired(&words, 5, read, 2));
             }
         }

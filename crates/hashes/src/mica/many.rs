@@ -74,14 +74,14 @@ impl<C: Core, T: Borrow<C>, R: FnMut(usize, Option<&[u8]>)> Burst for Lookups<'_
     fn execute(&mut self, number: usize) {
         let key = self.keys[number];
         let table = table::<C, T>(self.tables, key.hash());
-        let found = read(table, key, self.now, &mut self.value);
-        if let Some(found) = found {
+        let hit = read(table, key, self.now, &mut self.value);
+        if let Some(hit) = hit {
             self.hits += 1;
             if self.accesses == Accesses::Counted {
-                table.touch(key, found, self.now);
+                table.touch(key, hit.found, self.now);
             }
         }
-        (self.respond)(number, found.is_some().then_some(&self.value));
+        (self.respond)(number, hit.is_some().then_some(&self.value));
     }
 }
 

@@ -17,7 +17,8 @@
 //! value means.
 //!
 //! *Read in this order*: [`Cache`] and `handle.rs`, the ways in; `bucket.rs`, `item.rs`; `log.rs`,
-//! `lossy.rs`, `policy.rs`, `evict.rs`, `sweep.rs`; `heap.rs`, `chain.rs`, `lossless.rs`; `core.rs`
+//! `lossy.rs`, `policy.rs`, `evict.rs`, `sweep.rs`, `content.rs`;
+//! `heap.rs`, `chain.rs`, `lossless.rs`; `core.rs`
 //! for readers beside writers, `model_check.rs` for what is checked of that; `memory.rs`, which has
 //! all that is `unsafe` but one line.
 //!
@@ -38,6 +39,7 @@
 mod bucket;
 mod cache;
 mod chain;
+mod content;
 mod core;
 mod error;
 mod evict;
@@ -63,6 +65,7 @@ mod tests;
 
 pub use bucket::partition;
 pub use cache::{Cache, CacheOptions};
+pub use content::Content;
 pub use core::Core;
 pub use error::{Error, Result};
 pub use handle::{Exclusive, Reader, Request, Response, Shared, Writer};

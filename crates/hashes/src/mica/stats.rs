@@ -18,6 +18,8 @@ pub struct Stats {
     pub deletes: u64,
     /// Items that left a log at its head, used or not.
     pub dropped: u64,
+    /// Those of them that could be found until then. Only S3-FIFO knows it.
+    pub evicted: u64,
     /// Items copied to the tail of a log, because they were asked for.
     pub moved: u64,
     /// Items whose entry in the index was taken by another.
@@ -36,6 +38,7 @@ impl AddAssign for Stats {
         self.updates_in_place += other.updates_in_place;
         self.deletes += other.deletes;
         self.dropped += other.dropped;
+        self.evicted += other.evicted;
         self.moved += other.moved;
         self.displaced += other.displaced;
         self.returned += other.returned;
@@ -50,6 +53,7 @@ pub(super) enum Event {
     UpdateInPlace,
     Delete,
     Drop,
+    Evict,
     Move,
     Displace,
     Return,
@@ -129,6 +133,7 @@ impl Tally {
             updates_in_place: event(Event::UpdateInPlace),
             deletes: event(Event::Delete),
             dropped: event(Event::Drop),
+            evicted: event(Event::Evict),
             moved: event(Event::Move),
             displaced: event(Event::Displace),
             returned: event(Event::Return),

@@ -1,6 +1,8 @@
 //! Answers as JSON: what the store holds, how its tree looks, what a check has read.
 
-use alluvium::{CheckReport, Compression, Db, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway};
+use alluvium::{
+    CheckReport, Compression, Db, HourSeen, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway,
+};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -78,7 +80,36 @@ pub(super) fn stats(db: &Db) -> Value {
             "written_bytes": device.written_bytes,
             "syncs": device.syncs,
         },
+        "measured": {
+            "write_amplification": stats.write_amplification(),
+            "reads_per_lookup": stats.read_amplification(),
+        },
+        "workload": workload(db),
     })
+}
+
+/// Returns what was asked of each keyspace since the store was opened, by keyspace.
+fn workload(db: &Db) -> Value {
+    let of = |hour: &HourSeen| {
+        json!({
+            "began_ms": hour.began_ms, "puts": hour.puts, "deletes": hour.deletes, "hits": hour.hits,
+            "misses": hour.misses, "scans": hour.scans, "scanned": hour.scanned,
+        })
+    };
+    let seen = db.workload().into_iter().map(|seen| {
+        let total = of(&seen.total());
+        let what = json!({
+            "total": total,
+            "hours": seen.hours.iter().map(of).collect::<Vec<_>>(),
+            "key_bytes": seen.key_bytes,
+            "value_bytes": seen.value_bytes,
+            "in_order": seen.in_order,
+            "requests": seen.requests,
+            "same_pairs": seen.same_pairs,
+        });
+        (seen.keyspace, what)
+    });
+    seen.collect::<Map<String, Value>>().into()
 }
 
 /// All figures, and the tree.

@@ -34,8 +34,8 @@ pub(super) enum Kept {
     Own(Vec<u8>),
 }
 
-impl Kept {
-    pub(super) fn item(&self) -> Result<Item<'_>, Failure> {
+impl Keeps for Kept {
+    fn item(&self) -> Result<Item<'_>, Failure> {
         let stored = match self {
             Kept::Read(value) => &value[..],
             Kept::Own(stored) => stored,
@@ -51,6 +51,82 @@ pub(super) enum Change {
     Put(Vec<u8>),
 }
 
+/// An item that was read, and lives longer than the look at it.
+pub(crate) trait Keeps {
+    /// Returns the item.
+    fn item(&self) -> Result<Item<'_>, Failure>;
+}
+
+/// Items as commands see and change them, wherever they are kept.
+pub(crate) trait Items: Sized {
+    /// An item that was read.
+    type Kept: Keeps;
+    /// Memory that is taken for a change.
+    type Memory;
+
+    /// Returns the time of all that is done, in milliseconds since 1970.
+    fn now_ms(&self) -> u64;
+
+    /// Returns another number that CAS compares.
+    fn next_cas(&self) -> u64;
+
+    /// Returns how long a reply may be that only says what is there.
+    fn reply_room(&self) -> usize;
+
+    /// Returns whether what only reads may change an item that it finds stale. If not, it is
+    /// executed again when it may.
+    fn is_careful(&mut self) -> bool;
+
+    /// Returns an item.
+    fn get(&mut self, key: &[u8]) -> Result<Option<Self::Kept>, Failure>;
+
+    /// Changes an item as `decide` says, so that no other request changes it meanwhile.
+    fn change<T>(
+        &mut self,
+        key: &[u8],
+        decide: impl FnOnce(&Self, Option<Item<'_>>) -> Result<(Change, T), Failure>,
+    ) -> Result<T, Failure>;
+
+    /// Stores an item, whatever is there.
+    fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), Failure>;
+
+    /// Takes memory for an item that becomes longer by what is added to it: clients have to have
+    /// it, as for one that is set.
+    fn room_to_grow(&self, bytes: usize) -> Result<Self::Memory, Failure>;
+
+    /// Takes memory for an item of a length that is read to be written again, as long as that
+    /// takes: others wait for it, and caches give it back.
+    fn room_to_touch(&self, bytes: usize) -> Option<Self::Memory>;
+
+    /// Commits what was written so far if it takes much memory. A request that changes several
+    /// items is atomic for each of them, not for all.
+    fn relieve(&mut self) -> Result<(), Failure>;
+
+    /// When an item expires that shall live so long; 0 for never.
+    fn expiry(&self, seconds: i64) -> u64 {
+        let at_ms = match seconds {
+            0 => return 0,
+            ..0 => self.now_ms(),
+            1..=RELATIVE_S => self.now_ms() + seconds.unsigned_abs() * 1000,
+            _ => seconds.unsigned_abs().saturating_mul(1000),
+        };
+        at_ms.max(1)
+    }
+
+    /// In how many seconds an item expires; -1 for never.
+    fn seconds_left(&self, expires_ms: u64) -> i64 {
+        if expires_ms == 0 {
+            -1
+        } else {
+            expires_ms.saturating_sub(self.now_ms()).div_ceil(1000) as i64
+        }
+    }
+
+    fn now_s(&self) -> u32 {
+        (self.now_ms() / 1000) as u32
+    }
+}
+
 /// A key of an item.
 pub(super) type Key = SmallVec<[u8; 32]>;
 
@@ -59,7 +135,7 @@ const AHEAD: usize = 16;
 
 /// Items of one store, for requests that are executed together: what was read for them beforehand,
 /// and what they write until it is committed. Locks of what they change are held.
-pub(super) struct Items<'s> {
+pub(super) struct StoredItems<'s> {
     pub(super) store: &'s Store,
     pub(super) now_ms: u64,
     /// Whether what only reads may change an item that it finds stale: its lock is held.
@@ -84,11 +160,11 @@ pub(super) struct Items<'s> {
     last_expiry_ms: u64,
 }
 
-impl<'s> Items<'s> {
+impl<'s> StoredItems<'s> {
     /// For requests that ask for items, or for none: then no request sees what they write before it
     /// is committed.
-    pub(super) fn new(store: &'s Store, is_read: bool, is_careful: bool) -> Items<'s> {
-        Items {
+    pub(super) fn new(store: &'s Store, is_read: bool, is_careful: bool) -> StoredItems<'s> {
+        StoredItems {
             store,
             now_ms: store.now_ms(),
             is_careful,
@@ -124,30 +200,6 @@ impl<'s> Items<'s> {
         self.next = 0;
     }
 
-    /// When an item expires that shall live so long; 0 for never.
-    pub(super) fn expiry(&self, seconds: i64) -> u64 {
-        let at_ms = match seconds {
-            0 => return 0,
-            ..0 => self.now_ms,
-            1..=RELATIVE_S => self.now_ms + seconds.unsigned_abs() * 1000,
-            _ => seconds.unsigned_abs().saturating_mul(1000),
-        };
-        at_ms.max(1)
-    }
-
-    /// In how many seconds an item expires; -1 for never.
-    pub(super) fn seconds_left(&self, expires_ms: u64) -> i64 {
-        if expires_ms == 0 {
-            -1
-        } else {
-            expires_ms.saturating_sub(self.now_ms).div_ceil(1000) as i64
-        }
-    }
-
-    pub(super) fn now_s(&self) -> u32 {
-        (self.now_ms / 1000) as u32
-    }
-
     fn alive(&self, found: Option<Kept>) -> Result<Option<Kept>, Failure> {
         let Some(kept) = found else {
             return Ok(None);
@@ -177,17 +229,57 @@ impl<'s> Items<'s> {
         }
     }
 
-    /// Items by their keys.
-    pub(super) fn get(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Kept>>, Failure> {
-        keys.iter().map(|key| self.lookup(key)).collect()
+    fn note(&mut self, key: &[u8], stored: Option<Vec<u8>>) {
+        if self.is_read {
+            self.own.insert(Key::from_slice(key), stored);
+        }
     }
 
-    /// Changes an item as `decide` says, whose lock is held, so that no other request changes it
-    /// meanwhile.
-    pub(super) fn change<T>(
+    /// Commits what was written so far. Whether there was anything.
+    pub(super) fn commit(&mut self) -> Result<bool, Failure> {
+        let has_written = std::mem::take(&mut self.has_written);
+        if self.batch.is_empty() {
+            return Ok(has_written);
+        }
+        self.store.db.write(&self.batch)?;
+        self.batch.clear();
+        if self.expiring > 0 {
+            self.store.expiring.note(self.last_expiry_ms, self.expiring, 0);
+        }
+        (self.bytes, self.expiring, self.last_expiry_ms) = (0, 0, 0);
+        Ok(true)
+    }
+}
+
+impl<'s> Items for StoredItems<'s> {
+    type Kept = Kept;
+    type Memory = Working<'s>;
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn next_cas(&self) -> u64 {
+        self.store.next_cas()
+    }
+
+    fn reply_room(&self) -> usize {
+        self.reply_room
+    }
+
+    fn is_careful(&mut self) -> bool {
+        self.wants_care |= !self.is_careful;
+        self.is_careful
+    }
+
+    fn get(&mut self, key: &[u8]) -> Result<Option<Kept>, Failure> {
+        self.lookup(key)
+    }
+
+    fn change<T>(
         &mut self,
         key: &[u8],
-        decide: impl FnOnce(&Items<'_>, Option<Item<'_>>) -> Result<(Change, T), Failure>,
+        decide: impl FnOnce(&Self, Option<Item<'_>>) -> Result<(Change, T), Failure>,
     ) -> Result<T, Failure> {
         let kept = self.lookup(key)?;
         let item = kept.as_ref().map(Kept::item).transpose()?;
@@ -204,16 +296,13 @@ impl<'s> Items<'s> {
         Ok(result)
     }
 
-    /// Takes memory for an item that becomes longer by what is added to it: clients have to have
-    /// it, as for one that is set.
-    pub(super) fn room_to_grow(&self, bytes: usize) -> Result<Working<'s>, Failure> {
+    fn room_to_grow(&self, bytes: usize) -> Result<Working<'s>, Failure> {
         let mut working = Working::new(self.store);
         working.add(bytes.saturating_mul(COPIES))?;
         Ok(working)
     }
 
-    /// Stores an item, whatever is there.
-    pub(super) fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), Failure> {
+    fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), Failure> {
         let expires_ms = format::decode_item(&stored)?.expires_ms;
         self.store.sizes.note_kept(stored.len());
         let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
@@ -233,21 +322,11 @@ impl<'s> Items<'s> {
         Ok(())
     }
 
-    fn note(&mut self, key: &[u8], stored: Option<Vec<u8>>) {
-        if self.is_read {
-            self.own.insert(Key::from_slice(key), stored);
-        }
-    }
-
-    /// Takes memory for an item of a length that is read to be written again, as long as that
-    /// takes: others wait for it, and caches give it back.
-    pub(super) fn room_to_touch(&self, bytes: usize) -> Option<Working<'s>> {
+    fn room_to_touch(&self, bytes: usize) -> Option<Working<'s>> {
         (bytes > COMMITTED_AT_ONCE).then(|| Working::of_buffer(self.store, bytes.saturating_mul(COPIES)))
     }
 
-    /// Commits what was written so far if it takes much memory. A request that changes several
-    /// items is atomic for each of them, not for all.
-    pub(super) fn relieve(&mut self) -> Result<(), Failure> {
+    fn relieve(&mut self) -> Result<(), Failure> {
         if self.bytes > COMMITTED_AT_ONCE {
             self.has_written |= self.commit()?;
             // The store has it, and what was read before may be older.
@@ -257,21 +336,6 @@ impl<'s> Items<'s> {
             self.next = 0;
         }
         Ok(())
-    }
-
-    /// Commits what was written so far. Whether there was anything.
-    pub(super) fn commit(&mut self) -> Result<bool, Failure> {
-        let has_written = std::mem::take(&mut self.has_written);
-        if self.batch.is_empty() {
-            return Ok(has_written);
-        }
-        self.store.db.write(&self.batch)?;
-        self.batch.clear();
-        if self.expiring > 0 {
-            self.store.expiring.note(self.last_expiry_ms, self.expiring, 0);
-        }
-        (self.bytes, self.expiring, self.last_expiry_ms) = (0, 0, 0);
-        Ok(true)
     }
 }
 

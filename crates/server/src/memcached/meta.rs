@@ -5,7 +5,7 @@ mod arithmetic;
 pub(super) use arithmetic::arithmetic;
 
 use super::counts::{Counts, count};
-use super::items::{self, CLAIMED, Change, Items, STALE};
+use super::items::{CLAIMED, Change, Items, Keeps, STALE};
 use super::request::{Request, number};
 use super::run::Access;
 use super::text::{BAD_LINE, key};
@@ -174,7 +174,7 @@ struct Got {
 }
 
 impl Got {
-    fn new(items: &Items<'_>, item: &Item<'_>, wants_value: bool) -> Got {
+    fn new(items: &impl Items, item: &Item<'_>, wants_value: bool) -> Got {
         Got {
             flags: item.flags,
             cas: item.cas,
@@ -187,7 +187,7 @@ impl Got {
         }
     }
 
-    fn letter(&self, items: &Items<'_>, letter: u8) -> Option<String> {
+    fn letter(&self, items: &impl Items, letter: u8) -> Option<String> {
         Some(match letter {
             b'c' => self.cas.to_string(),
             b'f' => self.flags.to_string(),
@@ -202,7 +202,7 @@ impl Got {
 
 /// How a get that may change the item leaves it: who is told to renew it, when it expires.
 fn look(
-    items: &Items<'_>,
+    items: &impl Items,
     old: Option<Item<'_>>,
     flags: &Flags<'_>,
     (vivify, recache, touch): (Option<i64>, Option<i64>, Option<i64>),
@@ -214,7 +214,7 @@ fn look(
         };
         let item = Item {
             flags: 0,
-            cas: items.store.next_cas(),
+            cas: items.next_cas(),
             expires_ms: items.expiry(seconds),
             touched: items.now_s(),
             staleness: CLAIMED,
@@ -244,7 +244,7 @@ fn look(
 
 pub(super) fn get(
     request: &Request<'_>,
-    items: &mut Items<'_>,
+    items: &mut impl Items,
     counters: &Counters,
     output: &mut Vec<u8>,
 ) -> Done {
@@ -253,13 +253,12 @@ pub(super) fn get(
     let key = meta_key(request, &flags)?;
     let changes = (flags.number(b'N')?, flags.number(b'R')?, flags.number(b'T')?);
     let found = if changes == (None, None, None) && !flags.has(b'l') && !flags.has(b'h') {
-        let kept = items.get(&[&key])?.pop().flatten();
-        let item = kept.as_ref().map(items::Kept::item).transpose()?;
+        let kept = items.get(&key)?;
+        let item = kept.as_ref().map(Keeps::item).transpose()?;
         match item {
             // Who is told to renew it is noted, so that only one is; that takes the item's lock.
             Some(item) if item.staleness & STALE != 0 => {
-                if !items.is_careful {
-                    items.wants_care = true;
+                if !items.is_careful() {
                     return Ok(());
                 }
                 items.change(&key, |items, old| look(items, old, &flags, changes))?
@@ -364,7 +363,7 @@ impl Setting {
     /// What is stored.
     fn stored(
         &self,
-        items: &Items<'_>,
+        items: &impl Items,
         old: Option<Item<'_>>,
         block: &[u8],
         staleness: u8,
@@ -409,7 +408,7 @@ impl Setting {
 
 pub(super) fn set(
     request: &Request<'_>,
-    items: &mut Items<'_>,
+    items: &mut impl Items,
     counters: &Counters,
     output: &mut Vec<u8>,
 ) -> Done {
@@ -423,7 +422,7 @@ pub(super) fn set(
             Ok(staleness) => staleness,
             Err(code) => return Ok((Change::Nothing, (code, 0))),
         };
-        let cas = setting.given.unwrap_or_else(|| items.store.next_cas());
+        let cas = setting.given.unwrap_or_else(|| items.next_cas());
         let grown = old.as_ref().filter(|_| setting.joins());
         let _working = grown
             .map(|old| items.room_to_grow(old.value.len() + request.block.len()))
@@ -450,7 +449,7 @@ pub(super) fn set(
 
 pub(super) fn delete(
     request: &Request<'_>,
-    items: &mut Items<'_>,
+    items: &mut impl Items,
     counts: &Counts,
     output: &mut Vec<u8>,
 ) -> Done {
@@ -471,7 +470,7 @@ pub(super) fn delete(
             return Ok((Change::Delete, "HD"));
         }
         let mut item = Item {
-            cas: given.unwrap_or_else(|| items.store.next_cas()),
+            cas: given.unwrap_or_else(|| items.next_cas()),
             ..old
         };
         if flags.has(b'x') {
@@ -494,13 +493,13 @@ pub(super) fn delete(
     Ok(())
 }
 
-pub(super) fn describe(request: &Request<'_>, items: &mut Items<'_>, output: &mut Vec<u8>) -> Done {
+pub(super) fn describe(request: &Request<'_>, items: &mut impl Items, output: &mut Vec<u8>) -> Done {
     if request.words.len() < 2 {
         return Err(BAD_LINE);
     }
     let flags = Flags::new(request, 2);
     let key = meta_key(request, &flags)?;
-    let kept = items.get(&[&key])?.pop().flatten();
+    let kept = items.get(&key)?;
     let Some(kept) = kept else {
         output.extend_from_slice(b"EN\r\n");
         return Ok(());

@@ -6,15 +6,17 @@
 //!
 //! *Read in this order*: `request.rs` (lines and blocks), `session.rs` (one connection), `run.rs`
 //! (which requests are executed together), `items.rs` (what can be done to an item), `text.rs`,
-//! `meta.rs`, `stats.rs`, `dump.rs`.
+//! `meta.rs`, `execute.rs`, `stats.rs`, `dump.rs`; `cached/` (a connection to a cache).
 //!
 //! ```text
 //! request = WORD { " " WORD } CRLF                        all but those that bring an item
 //!         | WORD { " " WORD } CRLF BYTES CRLF             set, add, replace, append, prepend, cas; ms
 //! ```
 
+pub(crate) mod cached;
 mod counts;
 mod dump;
+mod execute;
 mod items;
 mod meta;
 mod permission;
@@ -24,5 +26,6 @@ mod session;
 mod stats;
 mod text;
 
+pub(crate) use cached::CachedSession;
 pub(crate) use counts::Counts;
 pub(crate) use session::Session;

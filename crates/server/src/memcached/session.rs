@@ -1,11 +1,12 @@
 //! One connection: requests are read, and executed in runs of neighbours.
 
 use super::dump::{self, Dump};
-use super::items::{self, Items, Key};
+use super::execute::{check, execute, refuse};
+use super::items::{self, Key, StoredItems};
 use super::permission::{Identified, Pause, Paused};
 use super::request::{self, Found, Request};
 use super::run::{self, Most, Next};
-use super::{meta, stats, text};
+use super::{stats, text};
 use crate::access::User;
 use crate::error::Failure;
 use crate::net::{HIGH_WATER, Input, Protocol, Served};
@@ -23,10 +24,10 @@ const MOST_BYTES: usize = 16 << 20;
 const SHARE: usize = 8;
 
 /// The longest value of a `set` that gives the password.
-const MOST_CREDENTIALS: usize = 2048;
+pub(super) const MOST_CREDENTIALS: usize = 2048;
 
 /// The most that a client may send before it has given the password, as one request.
-const UNKNOWN_INPUT: usize = 8 << 10;
+pub(super) const UNKNOWN_INPUT: usize = 8 << 10;
 
 /// How many requests of a client that reads are executed at once at first, and at most: what they
 /// read is in memory together.
@@ -216,7 +217,7 @@ impl Session {
         let most_read = store.sizes.most();
         for request in &requests[done.requests..] {
             run::accesses(request, is_careful, |key, access| {
-                Items::lock(&mut wanted, key, access);
+                StoredItems::lock(&mut wanted, key, access);
                 if access != run::Access::Overwrites && keys.len() < most_read {
                     keys.push(Key::from_slice(key));
                 }
@@ -224,7 +225,7 @@ impl Session {
         }
         let needs_locks = !wanted.is_empty();
         let _held = store.locks.lock(wanted);
-        let mut items = Items::new(store, !keys.is_empty(), is_careful);
+        let mut items = StoredItems::new(store, !keys.is_empty(), is_careful);
         items.reply_room = self.shared.budget.reply_room();
         if !keys.is_empty() {
             match read_keys(store, &keys, read, needs_locks, context)? {
@@ -276,7 +277,7 @@ impl Session {
         output.extend_from_slice(b"SERVER_ERROR out of memory writing get response (--client-memory)\r\n");
     }
 
-    fn commit(&mut self, items: &mut Items<'_>) -> Result<(), Failure> {
+    fn commit(&mut self, items: &mut StoredItems<'_>) -> Result<(), Failure> {
         let has_written = items.commit()?;
         self.wants_sync |= has_written && self.shared.store.waits_for_disk();
         Ok(())
@@ -285,47 +286,17 @@ impl Session {
     fn execute(
         &self,
         request: &Request<'_>,
-        items: &mut Items<'_>,
+        items: &mut StoredItems<'_>,
         output: &mut Vec<u8>,
     ) -> Result<(), Failure> {
-        let counters = &self.shared.counters;
-        if request.words.len() == 1 && matches!(request.word(0), b"mg" | b"md" | b"ma") {
-            return Err(Failure::say("ERROR"));
-        }
+        check(request)?;
         self.permit_items(request)?;
-        match request.word(0) {
-            b"get" | b"gets" | b"gat" | b"gats" => text::get(request, items, counters, output),
-            b"incr" | b"decr" => text::arithmetic(request, items, &counters.items, output),
-            b"touch" => text::touch(request, items, counters, output),
-            b"delete" => text::delete(request, items, &counters.items, output),
-            b"mg" => meta::get(request, items, counters, output),
-            b"ms" => meta::set(request, items, counters, output),
-            b"md" => meta::delete(request, items, &counters.items, output),
-            b"ma" => meta::arithmetic(request, items, &counters.items, output),
-            b"me" => meta::describe(request, items, output),
-            _ => text::store(request, items, counters, output),
-        }
+        execute(request, items, &self.shared.counters, output)
     }
 
     fn refuse(&self, failure: &Failure, request: &Request<'_>, output: &mut Vec<u8>) {
         self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
-        if request.is_quiet() && matches!(failure, Failure::Refused(_)) {
-            return;
-        }
-        let text = match failure {
-            Failure::Refused(text) => text.to_string(),
-            Failure::NoRoom { bytes } => {
-                format!(
-                    "SERVER_ERROR out of memory storing object: it needs {bytes} bytes, see --client-memory"
-                )
-            }
-            Failure::Store(error) if error.is_full() => {
-                format!("SERVER_ERROR out of memory storing object: {error}")
-            }
-            Failure::Store(error) => format!("SERVER_ERROR {error}"),
-        };
-        output.extend_from_slice(text.replace(['\r', '\n'], " ").as_bytes());
-        output.extend_from_slice(b"\r\n");
+        refuse(failure, request, output);
     }
 
     /// Executes a request that is not about single items.
@@ -432,9 +403,16 @@ impl Session {
     }
 }
 
+/// Returns what is said of a request that does not fit into the memory of clients.
+pub(super) fn no_room(limit: usize) -> String {
+    format!(
+        "SERVER_ERROR out of memory storing object: clients may hold {limit} bytes together, see --client-memory\r\n"
+    )
+}
+
 /// Ends a connection that speaks HTTP: a web page could make a browser send commands in a request's
 /// body.
-fn drop_http() -> Served {
+pub(super) fn drop_http() -> Served {
     tracing::warn!(
         "closed: a client of the memcached port spoke HTTP; a web page may have tried to send commands"
     );
@@ -596,11 +574,7 @@ impl Protocol for Session {
     fn refuse_announced(&mut self, input: &mut Input, output: &mut Vec<u8>) {
         self.skipping = self.announced(input).max(input.len());
         self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
-        let limit = self.shared.budget.limit();
-        let text = format!(
-            "SERVER_ERROR out of memory storing object: clients may hold {limit} bytes together, see --client-memory\r\n"
-        );
-        output.extend_from_slice(text.as_bytes());
+        output.extend_from_slice(no_room(self.shared.budget.limit()).as_bytes());
         self.skip(input);
     }
 

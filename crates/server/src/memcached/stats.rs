@@ -5,7 +5,7 @@ use crate::error::Failure;
 use crate::model::format;
 use crate::net::Language;
 use crate::process;
-use crate::shared::Shared;
+use crate::shared::{Common, Shared};
 use crate::waits;
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,21 +41,42 @@ const NOTHING: [&str; 17] = [
 ];
 
 /// Lines of an answer.
-struct Lines(String);
+#[derive(Default)]
+pub(super) struct Lines(String);
 
 impl Lines {
-    fn line(&mut self, name: &str, value: impl Display) {
+    pub(super) fn line(&mut self, name: &str, value: impl Display) {
         let _ = write!(self.0, "STAT {name} {value}\r\n");
     }
 
-    fn end(mut self, output: &mut Vec<u8>) {
+    /// Says which connections there are.
+    pub(super) fn connections(&mut self, shared: &Common) {
+        let clients = shared.clients.list();
+        for client in clients
+            .iter()
+            .filter(|client| client.language == Language::Memcached)
+        {
+            let number = client.descriptor.load(Ordering::Relaxed);
+            let age_ms = client.since.elapsed().as_millis() as u64;
+            let idle_ms = age_ms.saturating_sub(client.last_ms.load(Ordering::Relaxed));
+            self.line(&format!("{number}:addr"), format_args!("tcp:{}", client.peer));
+            self.line(
+                &format!("{number}:listen_addr"),
+                format_args!("tcp:{}", client.local),
+            );
+            self.line(&format!("{number}:state"), "conn_read");
+            self.line(&format!("{number}:secs_since_last_cmd"), idle_ms / 1000);
+        }
+    }
+
+    pub(super) fn end(mut self, output: &mut Vec<u8>) {
         self.0 += "END\r\n";
         output.extend_from_slice(self.0.as_bytes());
     }
 }
 
 /// The counters of the server that `stats` shows and `stats reset` sets to zero.
-fn counted(shared: &Shared) -> [(&'static str, &AtomicU64); 9] {
+pub(super) fn counted(shared: &Common) -> [(&'static str, &AtomicU64); 9] {
     let counters = &shared.counters;
     [
         ("total_connections", &counters.connections),
@@ -72,7 +93,7 @@ fn counted(shared: &Shared) -> [(&'static str, &AtomicU64); 9] {
 
 pub(super) fn stats(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>) -> Result<(), Failure> {
     let _may_wait = waits::may_wait();
-    let mut lines = Lines(String::new());
+    let mut lines = Lines::default();
     match request.word(1) {
         b"" => general(shared, &mut lines)?,
         b"reset" => {
@@ -89,7 +110,7 @@ pub(super) fn stats(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>
             lines.line("total_malloced", shared.used_memory());
         }
         b"sizes" => lines.line("sizes_status", "disabled"),
-        b"conns" => connections(shared, &mut lines),
+        b"conns" => lines.connections(shared),
         b"cachedump" => return dump(request, shared, output),
         _ => return Err(Failure::say("ERROR")),
     }
@@ -204,25 +225,6 @@ fn items(shared: &Shared, lines: &mut Lines) -> Result<(), Failure> {
         lines.line(&format!("items:1:{name}"), 0);
     }
     Ok(())
-}
-
-fn connections(shared: &Shared, lines: &mut Lines) {
-    let clients = shared.clients.list();
-    for client in clients
-        .iter()
-        .filter(|client| client.language == Language::Memcached)
-    {
-        let number = client.descriptor.load(Ordering::Relaxed);
-        let age_ms = client.since.elapsed().as_millis() as u64;
-        let idle_ms = age_ms.saturating_sub(client.last_ms.load(Ordering::Relaxed));
-        lines.line(&format!("{number}:addr"), format_args!("tcp:{}", client.peer));
-        lines.line(
-            &format!("{number}:listen_addr"),
-            format_args!("tcp:{}", client.local),
-        );
-        lines.line(&format!("{number}:state"), "conn_read");
-        lines.line(&format!("{number}:secs_since_last_cmd"), idle_ms / 1000);
-    }
 }
 
 /// Some items: `stats cachedump 1 count`, all being of class 1.

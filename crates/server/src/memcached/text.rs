@@ -1,7 +1,7 @@
 //! The text commands.
 
 use super::counts::{Counts, Direction, count};
-use super::items::{self, Change, Items};
+use super::items::{self, Change, Items, Keeps, StoredItems};
 use super::request::{MAX_KEY, Request, number};
 use crate::error::Failure;
 use crate::model::format::{Item, encode_item};
@@ -23,7 +23,7 @@ pub(super) fn key(word: &[u8]) -> Result<&[u8], Failure> {
     Ok(word)
 }
 
-fn say(request: &Request<'_>, output: &mut Vec<u8>, text: &str) {
+pub(super) fn say(request: &Request<'_>, output: &mut Vec<u8>, text: &str) {
     if !request.is_quiet() {
         output.extend_from_slice(text.as_bytes());
         output.extend_from_slice(b"\r\n");
@@ -32,7 +32,7 @@ fn say(request: &Request<'_>, output: &mut Vec<u8>, text: &str) {
 
 pub(super) fn get(
     request: &Request<'_>,
-    items: &mut Items<'_>,
+    items: &mut impl Items,
     counters: &Counters,
     output: &mut Vec<u8>,
 ) -> Done {
@@ -54,14 +54,14 @@ pub(super) fn get(
     for &word in keys {
         // One after the other: what a request asks for is not in memory as a whole. A client that
         // asks for too much is told so.
-        if output.len() - start > items.reply_room {
+        if output.len() - start > items.reply_room() {
             return match touches {
                 // What was touched is.
                 true => Err(NO_ROOM),
                 false => Ok(()),
             };
         }
-        let kept = items.get(&[word])?.pop().flatten();
+        let kept = items.get(word)?;
         let _working = match (seconds, &kept) {
             (Some(_), Some(kept)) => items.room_to_touch(kept.item()?.value.len()),
             _ => None,
@@ -99,7 +99,7 @@ pub(super) fn get(
 
 pub(super) fn store(
     request: &Request<'_>,
-    items: &mut Items<'_>,
+    items: &mut impl Items,
     counters: &Counters,
     output: &mut Vec<u8>,
 ) -> Done {
@@ -114,7 +114,7 @@ pub(super) fn store(
     if command == b"set" {
         let item = Item {
             flags,
-            cas: items.store.next_cas(),
+            cas: items.next_cas(),
             expires_ms: items.expiry(seconds),
             touched: items.now_s(),
             staleness: 0,
@@ -135,7 +135,7 @@ pub(super) fn store(
         if let Some(refusal) = refusal {
             return Ok((Change::Nothing, refusal));
         }
-        let cas = items.store.next_cas();
+        let cas = items.next_cas();
         let (joined, _working);
         let new = match (command, old) {
             (b"append" | b"prepend", Some(old)) => {
@@ -170,7 +170,7 @@ pub(super) fn store(
 
 pub(super) fn arithmetic(
     request: &Request<'_>,
-    items: &mut Items<'_>,
+    items: &mut impl Items,
     counts: &Counts,
     output: &mut Vec<u8>,
 ) -> Done {
@@ -191,7 +191,7 @@ pub(super) fn arithmetic(
             "CLIENT_ERROR cannot increment or decrement non-numeric value",
         ))?;
         let item = Item {
-            cas: items.store.next_cas(),
+            cas: items.next_cas(),
             staleness: items::staleness_after(&old, &value),
             value: &value,
             ..old
@@ -203,7 +203,7 @@ pub(super) fn arithmetic(
 }
 
 /// Whether the item was there.
-fn touch_one(items: &mut Items<'_>, word: &[u8], seconds: i64) -> Result<bool, Failure> {
+fn touch_one(items: &mut impl Items, word: &[u8], seconds: i64) -> Result<bool, Failure> {
     items.change(word, |items, old| {
         let Some(old) = old else {
             return Ok((Change::Nothing, false));
@@ -213,7 +213,7 @@ fn touch_one(items: &mut Items<'_>, word: &[u8], seconds: i64) -> Result<bool, F
 }
 
 /// An item as it is stored once it was touched.
-fn touched(items: &Items<'_>, item: Item<'_>, seconds: i64) -> Vec<u8> {
+fn touched(items: &impl Items, item: Item<'_>, seconds: i64) -> Vec<u8> {
     encode_item(&Item {
         expires_ms: items.expiry(seconds),
         touched: items.now_s(),
@@ -223,7 +223,7 @@ fn touched(items: &Items<'_>, item: Item<'_>, seconds: i64) -> Vec<u8> {
 
 pub(super) fn touch(
     request: &Request<'_>,
-    items: &mut Items<'_>,
+    items: &mut impl Items,
     counters: &Counters,
     output: &mut Vec<u8>,
 ) -> Done {
@@ -241,7 +241,7 @@ pub(super) fn touch(
 
 pub(super) fn delete(
     request: &Request<'_>,
-    items: &mut Items<'_>,
+    items: &mut impl Items,
     counts: &Counts,
     output: &mut Vec<u8>,
 ) -> Done {
@@ -267,16 +267,21 @@ pub(super) fn delete(
     Ok(())
 }
 
+/// Returns in how many seconds all items are to be deleted.
+pub(super) fn flush_delay(request: &Request<'_>) -> Result<i64, Failure> {
+    let words = request.words.len() - usize::from(request.is_quiet());
+    match words {
+        1 => Ok(0),
+        _ => number::<i64>(request.word(1)).ok_or(BAD_EXPIRY),
+    }
+}
+
 /// Deletes all items, now or later. Whether anything was written.
 pub(super) fn flush(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>) -> Result<bool, Failure> {
-    let words = request.words.len() - usize::from(request.is_quiet());
-    let delay = match words {
-        1 => 0,
-        _ => number::<i64>(request.word(1)).ok_or(BAD_EXPIRY)?,
-    };
+    let delay = flush_delay(request)?;
     shared.counters.item_flushes.fetch_add(1, Ordering::Relaxed);
     if delay > 0 {
-        let items = Items::new(&shared.store, false, false);
+        let items = StoredItems::new(&shared.store, false, false);
         shared.flush_at.store(items.expiry(delay), Ordering::Release);
     } else {
         items::flush(&shared.store)?;

@@ -84,6 +84,17 @@ pub(crate) struct Text<'t> {
     pub(crate) expires_ms: u64,
 }
 
+impl<'t> Text<'t> {
+    /// Returns a string that lies in memory without a record.
+    pub(crate) fn of(bytes: &'t [u8], expires_ms: u64) -> Text<'t> {
+        Text {
+            record: Found::Borrowed(bytes),
+            skip: 0,
+            expires_ms,
+        }
+    }
+}
+
 impl Text<'_> {
     /// Returns how long its record is.
     pub(crate) fn record_len(&self) -> usize {

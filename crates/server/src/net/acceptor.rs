@@ -6,8 +6,7 @@ use super::connection::{Connection, Protocol};
 use super::pool::{Message, Pool};
 use super::socket::{Listening, Socket};
 use super::transport::{Tls, Transport};
-use crate::shared::{Client, Shared};
-use crate::{memcached, redis};
+use crate::shared::{Client, Common};
 use mio::{Events, Interest, Poll, Token};
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
@@ -32,6 +31,9 @@ pub(crate) enum Language {
     Memcached,
 }
 
+/// Begins to speak with a client.
+pub(crate) type Sessions = Box<dyn Fn(Language, &Arc<Client>) -> Box<dyn Protocol> + Send>;
+
 /// A place where connections arrive.
 pub(crate) struct Listener {
     pub(crate) socket: Listening,
@@ -42,7 +44,8 @@ pub(crate) struct Listener {
 pub(crate) struct Acceptor {
     poll: Poll,
     listeners: Vec<Listener>,
-    shared: Arc<Shared>,
+    common: Arc<Common>,
+    sessions: Sessions,
     pool: Arc<Pool>,
     tls: Option<Arc<ServerConfig>>,
     control: Arc<Control>,
@@ -68,7 +71,8 @@ impl Control {
 impl Acceptor {
     pub(crate) fn new(
         mut listeners: Vec<Listener>,
-        shared: &Arc<Shared>,
+        common: &Arc<Common>,
+        sessions: Sessions,
         pool: &Arc<Pool>,
         tls: Option<Arc<ServerConfig>>,
     ) -> io::Result<(Acceptor, Arc<Control>)> {
@@ -85,7 +89,8 @@ impl Acceptor {
         let acceptor = Acceptor {
             poll,
             listeners,
-            shared: Arc::clone(shared),
+            common: Arc::clone(common),
+            sessions,
             pool: Arc::clone(pool),
             tls,
             control: Arc::clone(&control),
@@ -145,15 +150,15 @@ impl Acceptor {
         next: &AtomicU64,
     ) -> io::Result<()> {
         if let Some(network) = socket.network() {
-            keep_alive(&network, self.shared.config.keepalive())?;
+            keep_alive(&network, self.common.config.keepalive())?;
         }
         let (user, most) = (
-            self.shared.access.default_user(),
-            self.shared.config.max_clients(),
+            self.common.access.default_user(),
+            self.common.config.max_clients(),
         );
-        let clients = &self.shared.clients;
+        let clients = &self.common.clients;
         let Some(client) = clients.admit(listener.language, addresses, user, most) else {
-            self.shared.counters.rejected.fetch_add(1, Ordering::Relaxed);
+            self.common.counters.rejected.fetch_add(1, Ordering::Relaxed);
             let refusal: &[u8] = match listener.language {
                 Language::Redis => b"-ERR max number of clients reached\r\n",
                 Language::Memcached => b"ERROR Too many open connections\r\n",
@@ -164,11 +169,11 @@ impl Acceptor {
             return Ok(());
         };
         client.descriptor.store(socket.number(), Ordering::Relaxed);
-        self.shared.counters.connections.fetch_add(1, Ordering::Relaxed);
+        self.common.counters.connections.fetch_add(1, Ordering::Relaxed);
         let connection = self
             .connection(socket, listener.language, &client)
             .inspect_err(|_| {
-                self.shared.clients.remove(client.id);
+                self.common.clients.remove(client.id);
             })?;
         let first = next.fetch_add(1, Ordering::Relaxed) as usize;
         let seats = &self.pool.seats;
@@ -189,12 +194,9 @@ impl Acceptor {
                 Transport::Tls(Box::new(Tls::new(socket, session)))
             }
         };
-        let protocol: Box<dyn Protocol> = match language {
-            Language::Redis => Box::new(redis::Session::new(&self.shared, client)),
-            Language::Memcached => Box::new(memcached::Session::new(&self.shared, client)),
-        };
-        let (shared, client) = (Arc::clone(&self.shared), Arc::clone(client));
-        Ok(Connection::new(transport, protocol, shared, client))
+        let protocol = (self.sessions)(language, client);
+        let (common, client) = (Arc::clone(&self.common), Arc::clone(client));
+        Ok(Connection::new(transport, protocol, common, client))
     }
 }
 

@@ -4,7 +4,7 @@ use super::budget::{Account, Held, Room, Waits};
 use super::input::Input;
 use super::socket::Socket;
 use super::transport::Transport;
-use crate::shared::{Client, Shared};
+use crate::shared::{Client, Common};
 use std::any::Any;
 use std::cell::Cell;
 use std::io::{self, ErrorKind};
@@ -128,7 +128,7 @@ enum Received {
 pub(crate) struct Connection {
     transport: Transport,
     protocol: Box<dyn Protocol>,
-    shared: Arc<Shared>,
+    common: Arc<Common>,
     client: Arc<Client>,
     input: Input,
     output: Vec<u8>,
@@ -153,14 +153,14 @@ impl Connection {
     pub(crate) fn new(
         transport: Transport,
         protocol: Box<dyn Protocol>,
-        shared: Arc<Shared>,
+        common: Arc<Common>,
         client: Arc<Client>,
     ) -> Connection {
-        let account = Account::new(&shared.budget);
+        let account = Account::new(&common.budget);
         Connection {
             transport,
             protocol,
-            shared,
+            common,
             client,
             input: Input::default(),
             output: Vec::new(),
@@ -218,7 +218,7 @@ impl Connection {
                 Turn::Closed
             }
             Err(panic) => {
-                self.shared.counters.panics.fetch_add(1, Relaxed);
+                self.common.counters.panics.fetch_add(1, Relaxed);
                 let why = panic_text(&*panic);
                 tracing::error!(client = self.client.id, why, "closed: a command panicked");
                 Turn::Closed
@@ -279,8 +279,8 @@ impl Connection {
             self.is_waiting = served == Served::Wait;
             self.has_more = matches!(served, Served::Some | Served::Full);
             self.is_ending = served == Served::Close;
-            if self.output.len() - self.sent > self.shared.config.max_output() {
-                self.shared.counters.output_overflows.fetch_add(1, Relaxed);
+            if self.output.len() - self.sent > self.common.config.max_output() {
+                self.common.counters.output_overflows.fetch_add(1, Relaxed);
                 tracing::warn!(
                     client = self.client.id,
                     "closed: its replies exceed the output buffer"
@@ -343,8 +343,8 @@ impl Connection {
             Ok((_, 0)) => return Ok(Received::Nothing(Turn::Closed)),
             Ok((asked, got)) => {
                 self.is_drained = got < asked && self.transport.is_drained_by_short_reads();
-                self.shared.counters.received.fetch_add(got as u64, Relaxed);
-                self.shared.counters.reads.fetch_add(1, Relaxed);
+                self.common.counters.received.fetch_add(got as u64, Relaxed);
+                self.common.counters.reads.fetch_add(1, Relaxed);
                 self.has_moved = true;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Received::Nothing(Turn::Idle)),
@@ -388,7 +388,7 @@ impl Connection {
 
     fn refuse_announced(&mut self) {
         self.stalled = None;
-        self.shared.counters.memory_refusals.fetch_add(1, Relaxed);
+        self.common.counters.memory_refusals.fetch_add(1, Relaxed);
         self.protocol.refuse_announced(&mut self.input, &mut self.output);
         self.input.rest();
         self.account.release();
@@ -450,8 +450,8 @@ impl Connection {
                     self.sent += count;
                     self.account.has_sent(count);
                     self.has_moved = true;
-                    self.shared.counters.sent.fetch_add(count as u64, Relaxed);
-                    self.shared.counters.writes.fetch_add(1, Relaxed);
+                    self.common.counters.sent.fetch_add(count as u64, Relaxed);
+                    self.common.counters.writes.fetch_add(1, Relaxed);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.drop_sent();
@@ -492,6 +492,6 @@ pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.transport.close();
-        self.shared.clients.remove(self.client.id);
+        self.common.clients.remove(self.client.id);
     }
 }

@@ -3,7 +3,7 @@
 
 use super::budget::{Load, SMALL};
 use crate::process;
-use crate::shared::{Client, Shared};
+use crate::shared::{Client, Common};
 use alluvium_device::heap;
 use std::io;
 use std::sync::Arc;
@@ -40,22 +40,37 @@ const BEYOND_PART: u64 = 20;
 const WORTH: u64 = 2 << 20;
 const LEFT_ALONE: Duration = Duration::from_secs(60);
 
+/// What lies in memory beside connections.
+pub(crate) trait Beside: Send + Sync {
+    /// Gives memory back for what connections hold.
+    ///
+    /// # Errors
+    /// Why it gives none.
+    fn lends(&self, held: u64) -> Result<(), String>;
+
+    /// Forgets what was learnt long ago. Called once a second.
+    fn ages(&self);
+
+    /// Returns the bytes that it may take.
+    fn budget(&self) -> u64;
+}
+
 /// The thread that looks after connections.
 pub(crate) struct Keeper {
-    shared: Arc<Shared>,
+    common: Arc<Common>,
     is_stopping: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl Keeper {
-    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Keeper> {
+    pub(crate) fn start(common: &Arc<Common>, beside: Arc<dyn Beside>) -> io::Result<Keeper> {
         let is_stopping = Arc::new(AtomicBool::new(false));
-        let (looked_after, stops) = (Arc::clone(shared), Arc::clone(&is_stopping));
+        let (looked_after, stops) = (Arc::clone(common), Arc::clone(&is_stopping));
         let thread = std::thread::Builder::new()
             .name("alluvium-keeper".to_owned())
-            .spawn(move || run(&looked_after, &stops))?;
+            .spawn(move || run(&looked_after, &*beside, &stops))?;
         Ok(Keeper {
-            shared: Arc::clone(shared),
+            common: Arc::clone(common),
             is_stopping,
             thread,
         })
@@ -64,15 +79,15 @@ impl Keeper {
     /// Ends the thread.
     pub(crate) fn stop(self) {
         self.is_stopping.store(true, Release);
-        self.shared.budget.call();
+        self.common.budget.call();
         if self.thread.join().is_err() {
             tracing::error!("the thread that looks after connections has panicked");
         }
     }
 }
 
-fn run(shared: &Shared, is_stopping: &AtomicBool) {
-    let budget = &shared.budget;
+fn run(common: &Common, beside: &dyn Beside, is_stopping: &AtomicBool) {
+    let budget = &common.budget;
     let (mut idle, mut heap) = (IdleLook::default(), HeapLook::default());
     let (mut lent, mut aged, mut closed) = (0, Instant::now(), None);
     while !is_stopping.load(Acquire) {
@@ -82,19 +97,19 @@ fn run(shared: &Shared, is_stopping: &AtomicBool) {
         // Those who wait have some time to take what others gave back, before more are closed for
         // them.
         let is_due = closed.is_none_or(|closed| now.duration_since(closed) >= PAUSE);
-        let mut has_closed = (budget.is_full() || is_due) && relieve(shared);
+        let mut has_closed = (budget.is_full() || is_due) && relieve(common);
         if has_closed {
             closed = Some(now);
         }
-        has_closed |= idle.look(shared, now);
-        lend(shared, &mut lent);
+        has_closed |= idle.look(common, now);
+        lend(common, beside, &mut lent);
         if now.duration_since(aged) >= TICK {
-            shared.store.sizes.age();
-            heap.look(shared, now);
+            beside.ages();
+            heap.look(beside, now);
             aged = now;
         }
         if (has_closed || budget.waiting() > 0)
-            && let Some(wake) = shared.wake.get()
+            && let Some(wake) = common.wake.get()
         {
             wake();
         }
@@ -103,12 +118,12 @@ fn run(shared: &Shared, is_stopping: &AtomicBool) {
 }
 
 /// Has the store's caches give memory back for what connections hold.
-fn lend(shared: &Shared, lent: &mut usize) {
-    let held = shared.budget.held_with(shared.clients.len());
-    if held.abs_diff(*lent) < shared.budget.lending_step() {
+fn lend(common: &Common, beside: &dyn Beside, lent: &mut usize) {
+    let held = common.budget.held_with(common.clients.len());
+    if held.abs_diff(*lent) < common.budget.lending_step() {
         return;
     }
-    match shared.store.db.count_memory_beside(held as u64) {
+    match beside.lends(held as u64) {
         Ok(()) => *lent = held,
         Err(error) => tracing::debug!(%error, "the store does not make room for clients"),
     }
@@ -132,17 +147,17 @@ fn stillness(load: &Load, now_ms: u64) -> Option<u128> {
 
 /// Closes the slowest readers while connections hold more than they may, or some wait for memory.
 /// Returns whether any was closed.
-fn relieve(shared: &Shared) -> bool {
-    let budget = &shared.budget;
+fn relieve(common: &Common) -> bool {
+    let budget = &common.budget;
     let (limit, used) = (budget.limit(), budget.used());
     let is_full = budget.is_full();
     if !is_full && budget.waiting() == 0 {
         return false;
     }
-    let mut found: Vec<(u128, Arc<Client>)> = worst(shared, slowness);
+    let mut found: Vec<(u128, Arc<Client>)> = worst(common, slowness);
     let is_reader = !found.is_empty();
     if !is_reader {
-        found = worst(shared, stillness);
+        found = worst(common, stillness);
     }
     // Of those that are being closed what they hold comes back in a moment.
     let mut missing = if is_full { used - limit / 4 * 3 } else { 1 };
@@ -158,7 +173,7 @@ fn relieve(shared: &Shared) -> bool {
             continue;
         }
         has_closed = true;
-        shared.counters.evicted.fetch_add(1, Relaxed);
+        common.counters.evicted.fetch_add(1, Relaxed);
         let why = match is_reader {
             true => "closed: the slowest reader, since clients hold more than --client-memory",
             false => "closed: its request stands still, and clients hold more than --client-memory",
@@ -170,9 +185,9 @@ fn relieve(shared: &Shared) -> bool {
 }
 
 /// The connections that may be closed for the memory of others, the worst first.
-fn worst(shared: &Shared, how_bad: impl Fn(&Load, u64) -> Option<u128>) -> Vec<(u128, Arc<Client>)> {
+fn worst(common: &Common, how_bad: impl Fn(&Load, u64) -> Option<u128>) -> Vec<(u128, Arc<Client>)> {
     let mut found = Vec::new();
-    shared.clients.each(|client| {
+    common.clients.each(|client| {
         let load = &client.load;
         if load.charged.load(Relaxed) < SMALL || load.stays.load(Relaxed) {
             return;
@@ -194,11 +209,11 @@ struct HeapLook {
 }
 
 impl HeapLook {
-    fn look(&mut self, shared: &Shared, now: Instant) {
+    fn look(&mut self, beside: &dyn Beside, now: Instant) {
         if self.due.is_some_and(|due| now < due) {
             return;
         }
-        let budget = shared.store.db.stats().memory.budget;
+        let budget = beside.budget();
         let resident = || process::resident_bytes().unwrap_or(0);
         let before = resident();
         if before <= budget + budget / BEYOND_PART + BEYOND {
@@ -223,8 +238,8 @@ struct IdleLook {
 
 impl IdleLook {
     /// Closes connections that have been idle for too long; whether there was any.
-    fn look(&mut self, shared: &Shared, now: Instant) -> bool {
-        let timeout = shared.config.idle_timeout();
+    fn look(&mut self, common: &Common, now: Instant) -> bool {
+        let timeout = common.config.idle_timeout();
         if timeout != self.timeout {
             *self = IdleLook { timeout, due: None };
         }
@@ -232,7 +247,7 @@ impl IdleLook {
             return false;
         }
         let (mut has_closed, mut soonest) = (false, timeout);
-        shared.clients.each(|client| {
+        common.clients.each(|client| {
             if client.is_busy.load(Relaxed) {
                 return;
             }
@@ -241,7 +256,7 @@ impl IdleLook {
                 soonest = soonest.min(timeout - idle);
             } else if !client.is_killed.swap(true, Relaxed) {
                 has_closed = true;
-                shared.counters.timed_out.fetch_add(1, Relaxed);
+                common.counters.timed_out.fetch_add(1, Relaxed);
                 tracing::info!(client = client.id, peer = %client.peer, "closed: it was idle for --client-timeout");
             }
         });

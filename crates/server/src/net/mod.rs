@@ -35,13 +35,13 @@ mod socket;
 mod syncer;
 mod transport;
 
-pub(crate) use acceptor::{Acceptor, Control, Language, Listener, keep_alive};
+pub(crate) use acceptor::{Acceptor, Control, Language, Listener, Sessions, keep_alive};
 pub(crate) use address::Address;
 pub(crate) use budget::{Budget, LEAST as LEAST_BUDGET, Load, SMALL as SMALL_HOLDER, Seldom, share_of};
 pub(crate) use connection::{HIGH_WATER, Protocol, Served};
 pub(crate) use event_loop::Driver;
 pub(crate) use input::Input;
-pub(crate) use keeper::Keeper;
+pub(crate) use keeper::{Beside, Keeper};
 pub(crate) use pool::{Pool, Seat};
 pub(crate) use socket::Listening;
 pub(crate) use syncer::{Syncer, start as start_syncer};

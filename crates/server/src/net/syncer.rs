@@ -2,7 +2,6 @@
 
 use super::connection::{Connection, Turn};
 use super::pool::{Message, Pool};
-use alluvium::Db;
 use parking_lot::{Condvar, Mutex};
 use std::sync::{Arc, Weak};
 
@@ -12,17 +11,20 @@ struct Waiting {
     is_stopping: bool,
 }
 
+/// Makes durable what was committed before it is called.
+type Sync = Box<dyn Fn() -> alluvium::Result<()> + Send + std::marker::Sync>;
+
 /// Syncs the store whenever a connection waits for it, so that no loop does.
 pub(crate) struct Syncer {
-    db: Db,
+    sync: Sync,
     waiting: Mutex<Waiting>,
     changed: Condvar,
 }
 
 impl Syncer {
-    pub(crate) fn new(db: &Db) -> Syncer {
+    pub(crate) fn new(sync: Sync) -> Syncer {
         Syncer {
-            db: db.clone(),
+            sync,
             waiting: Mutex::new(Waiting::default()),
             changed: Condvar::new(),
         }
@@ -35,7 +37,7 @@ impl Syncer {
     }
 
     pub(crate) fn sync_now(&self) -> alluvium::Result<()> {
-        self.db.sync()
+        (self.sync)()
     }
 
     /// Syncs until it is stopped and no connection waits.
@@ -51,7 +53,7 @@ impl Syncer {
                 }
                 std::mem::take(&mut waiting.connections)
             };
-            let result = self.db.sync();
+            let result = (self.sync)();
             let Some(pool) = pool.upgrade() else { return };
             for (seat, slot, mut connection) in together {
                 connection.synced(&result);

@@ -6,6 +6,7 @@ use super::session::{Replies, Session};
 use super::watching;
 use crate::error::Failure;
 use crate::resp::{Args, Reply, Version};
+use crate::shared::Client;
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
@@ -48,57 +49,82 @@ pub(super) fn auth(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>)
     Ok(())
 }
 
-pub(super) fn hello(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let mut version = session.version;
-    if let Some(text) = args.get(1) {
-        version = match integer(text) {
-            Ok(2) => Version::Two,
-            Ok(3) => Version::Three,
-            Ok(_) => return Err(Failure::say("NOPROTO unsupported protocol version")),
-            Err(_) => {
-                return Err(Failure::say(
-                    "ERR Protocol version is not an integer or out of range",
-                ));
-            }
-        };
-    }
-    let (mut login, mut name) = (None, None);
-    let mut options = Options::new(args, 2);
-    while let Some(word) = options.next() {
-        if is(word, "AUTH") && options.left() >= 2 {
-            login = Some((options.value()?, options.value()?));
-        } else if is(word, "SETNAME") && options.left() >= 1 {
-            name = Some(options.value()?);
-        } else {
-            let word = String::from_utf8_lossy(word);
-            return Err(Failure::Refused(Cow::Owned(format!(
-                "ERR Syntax error in HELLO option '{word}'"
-            ))));
+/// What HELLO says.
+pub(super) struct Greeting<'a> {
+    pub(super) version: Version,
+    /// A user and a password.
+    pub(super) login: Option<(&'a [u8], &'a [u8])>,
+    pub(super) name: Option<&'a [u8]>,
+}
+
+impl<'a> Greeting<'a> {
+    /// Reads the arguments of HELLO from a client that speaks a version now.
+    pub(super) fn read(args: Args<'a>, now: Version) -> Result<Greeting<'a>, Failure> {
+        let mut version = now;
+        if let Some(text) = args.get(1) {
+            version = match integer(text) {
+                Ok(2) => Version::Two,
+                Ok(3) => Version::Three,
+                Ok(_) => return Err(Failure::say("NOPROTO unsupported protocol version")),
+                Err(_) => {
+                    return Err(Failure::say(
+                        "ERR Protocol version is not an integer or out of range",
+                    ));
+                }
+            };
         }
+        let (mut login, mut name) = (None, None);
+        let mut options = Options::new(args, 2);
+        while let Some(word) = options.next() {
+            if is(word, "AUTH") && options.left() >= 2 {
+                login = Some((options.value()?, options.value()?));
+            } else if is(word, "SETNAME") && options.left() >= 1 {
+                name = Some(options.value()?);
+            } else {
+                let word = String::from_utf8_lossy(word);
+                return Err(Failure::Refused(Cow::Owned(format!(
+                    "ERR Syntax error in HELLO option '{word}'"
+                ))));
+            }
+        }
+        Ok(Greeting { version, login, name })
     }
-    if let Some((user, password)) = login {
-        session.identify(args.at(0), user, password)?;
-    }
-    if !session.is_known {
-        return Err(Failure::say(
+
+    /// Refuses a client that has not said who it is.
+    pub(super) fn check(&self, is_known: bool) -> Done {
+        if is_known {
+            return Ok(());
+        }
+        Err(Failure::say(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH \
              <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time",
-        ));
+        ))
     }
-    if let Some(name) = name {
+
+    /// Notes the version that was chosen, and replies in it.
+    pub(super) fn reply(&self, client: &Client, reply: &mut Reply<'_>) {
+        let number = if self.version == Version::Three { 3 } else { 2 };
+        client.version.store(number, Ordering::Relaxed);
+        describe(client, reply, self.version);
+    }
+}
+
+pub(super) fn hello(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    let greeting = Greeting::read(args, session.version)?;
+    if let Some((user, password)) = greeting.login {
+        session.identify(args.at(0), user, password)?;
+    }
+    greeting.check(session.is_known)?;
+    if let Some(name) = greeting.name {
         set_name(session, name)?;
     }
-    session.version = version;
-    let number = if version == Version::Three { 3 } else { 2 };
-    session.client.version.store(number, Ordering::Relaxed);
-    let start = reply.position();
-    reply.rewind(start);
-    describe(session, reply, version);
+    session.version = greeting.version;
+    greeting.reply(&session.client, reply);
     Ok(())
 }
 
 /// The reply to HELLO, in the version that was just chosen.
-fn describe(session: &Session, reply: &mut Reply<'_>, version: Version) {
+fn describe(client: &Client, reply: &mut Reply<'_>, version: Version) {
     let mut out = Vec::new();
     let mut map = Reply::new(&mut out, version);
     map.map(7);
@@ -111,7 +137,7 @@ fn describe(session: &Session, reply: &mut Reply<'_>, version: Version) {
     map.bulk(b"proto");
     map.integer(if version == Version::Three { 3 } else { 2 });
     map.bulk(b"id");
-    map.integer(session.client.id as i64);
+    map.integer(client.id as i64);
     text(&mut map, "mode", "standalone");
     text(&mut map, "role", "master");
     map.bulk(b"modules");
@@ -150,12 +176,18 @@ pub(super) fn forget(session: &mut Session) {
     session.client.queued.store(-1, Ordering::Relaxed);
 }
 
-pub(super) fn set_name(session: &Session, name: &[u8]) -> Done {
+/// Refuses a name that would make a line of CLIENT LIST unreadable.
+pub(super) fn check_name(name: &[u8]) -> Done {
     if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Err(Failure::say(
             "ERR Client names cannot contain spaces, newlines or special characters.",
         ));
     }
+    Ok(())
+}
+
+pub(super) fn set_name(session: &Session, name: &[u8]) -> Done {
+    check_name(name)?;
     *session.client.name.lock() = String::from_utf8_lossy(name).into_owned();
     Ok(())
 }

@@ -210,7 +210,7 @@ fn flags(command: &Command) -> Vec<&'static str> {
     flags
 }
 
-fn describe(command: &Command, reply: &mut Reply<'_>) {
+pub(super) fn describe(command: &Command, reply: &mut Reply<'_>) {
     begin(command, command.name, command.arity, reply);
     let parts = subcommands::names(command.name);
     reply.array(parts.len());

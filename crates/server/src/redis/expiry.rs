@@ -1,10 +1,10 @@
 //! When keys expire.
 
 use super::args::{Options, integer, is};
+use super::texts::Texts;
 use crate::error::Failure;
 use crate::model::Entry;
 use crate::resp::{Args, Reply};
-use crate::store::Transaction;
 use std::borrow::Cow;
 
 type Done = Result<(), Failure>;
@@ -114,7 +114,7 @@ impl Conditions {
 }
 
 fn set_expiry(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut impl Texts,
     args: Args<'_>,
     reply: &mut Reply<'_>,
     unit: Unit,
@@ -122,7 +122,7 @@ fn set_expiry(
 ) -> Done {
     let value = integer(args.at(2))?;
     let conditions = conditions(args)?;
-    let now_ms = transaction.now_ms;
+    let now_ms = transaction.now_ms();
     let then = unit.moment(value, now_ms).ok_or_else(|| invalid(command))?;
     let Some(expires_ms) = transaction.entry(args.at(1))?.map(|entry| entry.expires_ms()) else {
         reply.integer(0);
@@ -139,23 +139,23 @@ fn set_expiry(
     Ok(())
 }
 
-pub(super) fn expire(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn expire(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     set_expiry(transaction, args, reply, Unit::InSeconds, "expire")
 }
 
-pub(super) fn pexpire(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn pexpire(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     set_expiry(transaction, args, reply, Unit::InMilliseconds, "pexpire")
 }
 
-pub(super) fn expire_at(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn expire_at(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     set_expiry(transaction, args, reply, Unit::AtSecond, "expireat")
 }
 
-pub(super) fn pexpire_at(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn pexpire_at(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     set_expiry(transaction, args, reply, Unit::AtMillisecond, "pexpireat")
 }
 
-pub(super) fn persist(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn persist(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let expires = transaction
         .entry(args.at(1))?
         .is_some_and(|entry| entry.expires_ms() != 0);
@@ -168,12 +168,12 @@ pub(super) fn persist(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
 
 /// Returns what TTL and its kin reply: -2 without a key, -1 without an expiry.
 fn report(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut impl Texts,
     args: Args<'_>,
     reply: &mut Reply<'_>,
     shown: impl Fn(i64, i64) -> i64,
 ) -> Done {
-    let now_ms = transaction.now_ms as i64;
+    let now_ms = transaction.now_ms() as i64;
     let value = match transaction.entry(args.at(1))?.as_ref().map(Entry::expires_ms) {
         None => -2,
         Some(0) => -1,
@@ -183,20 +183,20 @@ fn report(
     Ok(())
 }
 
-pub(super) fn ttl(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn ttl(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     report(transaction, args, reply, |then, now| (then - now + 500) / 1000)
 }
 
-pub(super) fn pttl(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn pttl(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     report(transaction, args, reply, |then, now| then - now)
 }
 
-pub(super) fn expire_time(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn expire_time(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     report(transaction, args, reply, |then, _| {
         (then.saturating_add(500)) / 1000
     })
 }
 
-pub(super) fn pexpire_time(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn pexpire_time(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     report(transaction, args, reply, |then, _| then)
 }

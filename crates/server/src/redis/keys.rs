@@ -1,6 +1,7 @@
 //! Keys, whatever they hold.
 
 use super::args::{Options, integer, is, name};
+use super::texts::Texts;
 use crate::error::Failure;
 use crate::model::{Collection, Entry, Kind, format};
 use crate::resp::{Args, Reply};
@@ -8,7 +9,7 @@ use crate::store::{Counting, DATABASES, Direction, Staging, Transaction};
 
 type Done = Result<(), Failure>;
 
-pub(super) fn del(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn del(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     transaction.fetch_records(args.from(1).iter())?;
     let mut count = 0;
     for key in args.from(1).iter() {
@@ -18,7 +19,7 @@ pub(super) fn del(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut
     Ok(())
 }
 
-pub(super) fn exists(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn exists(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     transaction.fetch_records(args.from(1).iter())?;
     let mut count = 0;
     for key in args.from(1).iter() {
@@ -28,7 +29,7 @@ pub(super) fn exists(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
     Ok(())
 }
 
-pub(super) fn type_of(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn type_of(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let entry = transaction.entry(args.at(1))?;
     reply.simple(entry.map_or("none", |entry| entry.type_name()));
     Ok(())
@@ -218,7 +219,7 @@ pub(super) fn database(text: &[u8]) -> Result<u8, Failure> {
     number.ok_or(Failure::say("ERR DB index is out of range"))
 }
 
-fn flush_mode(args: Args<'_>) -> Done {
+pub(super) fn flush_mode(args: Args<'_>) -> Done {
     match args.len() {
         1 => Ok(()),
         2 if args.is(1, "SYNC") || args.is(1, "ASYNC") => Ok(()),

@@ -5,14 +5,15 @@
 //!
 //! *Does not know*: sockets, the bytes of requests, how types lie in keys.
 //!
-//! *Read in this order*: `table.rs` (all commands), `names.rs`, `session.rs` (one connection: from
+//! *Read in this order*: `table.rs` (all commands), `names.rs`, `texts.rs` (what the commands
+//! of strings work on), `session.rs` (one connection: from
 //! requests to batches), `batch.rs` (locks, one read, one commit), then `pages.rs` (long replies),
 //! then a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`,
 //! `sets.rs`, `lists.rs`, `sorted/`, `ordered.rs` (what Redis has not); `catalog.rs`, `classes.rs`
 //! and `permission.rs` (who may use them), `acl.rs`; `connection.rs`, `transactions.rs`,
 //! `interactive.rs` (BEGIN and COMMIT),
 //! `admin.rs`, `saving.rs`, `clients.rs`, `info/`, `watching.rs` (MONITOR); `direct.rs` (commands
-//! without a connection).
+//! without a connection); `cached/` (a connection to a cache).
 //!
 //! Invariants:
 //!
@@ -24,6 +25,7 @@ mod args;
 mod batch;
 mod bitfield;
 mod bits;
+pub(crate) mod cached;
 pub(crate) mod catalog;
 pub(crate) mod classes;
 mod clients;
@@ -56,10 +58,12 @@ mod sorted;
 mod strings;
 mod subcommands;
 mod table;
+mod texts;
 mod transactions;
 mod walks;
 mod watching;
 
+pub(crate) use cached::CachedSession;
 pub(crate) use clients::line;
 pub(crate) use direct::execute;
 pub(crate) use session::Session;

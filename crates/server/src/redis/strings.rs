@@ -2,10 +2,11 @@
 
 use super::args::{Options, check_room, double, integer, is, name, wrong_number};
 use super::expiry::{Unit, moment};
+use super::texts::Texts;
 use crate::error::Failure;
 use crate::model::Entry;
 use crate::resp::{Args, Reply, number};
-use crate::store::{Store, Transaction, Working};
+use crate::store::{Store, Working};
 
 type Done = Result<(), Failure>;
 
@@ -41,25 +42,25 @@ pub(super) fn room_to_grow(store: &Store, bytes: usize) -> Result<Working<'_>, F
 }
 
 /// A string that a command changes, or an empty one.
-pub(super) struct Changed<'s> {
+pub(super) struct Changed<M> {
     pub(super) text: Vec<u8>,
     pub(super) expires_ms: u64,
     /// The memory for what it becomes.
-    _working: Working<'s>,
+    _working: M,
 }
 
 /// Returns a copy of the string of a key, with memory for what it becomes: `grown` tells that
 /// length from the one that it has.
-pub(super) fn to_change<'s>(
-    transaction: &mut Transaction<'s>,
+pub(super) fn to_change<T: Texts>(
+    transaction: &mut T,
     key: &[u8],
     grown: impl FnOnce(usize) -> usize,
-) -> Result<Changed<'s>, Failure> {
-    let store = transaction.store;
+) -> Result<Changed<T::Memory>, Failure> {
+    let memory = transaction.memory();
     let old = transaction.text(key)?;
     let old_len = old.as_ref().map_or(0, |text| text.len());
     // Before anything is copied.
-    let working = room_to_grow(store, grown(old_len).max(old_len))?;
+    let working = T::room_to_grow(memory, grown(old_len).max(old_len))?;
     Ok(Changed {
         expires_ms: old.as_ref().map_or(0, |text| text.expires_ms),
         text: old.map_or_else(Vec::new, |text| text.to_vec()),
@@ -67,15 +68,15 @@ pub(super) fn to_change<'s>(
     })
 }
 
-pub(super) fn get(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn get(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let text = transaction.text(args.at(1))?;
     reply.bulk_or_null(text.as_deref());
     Ok(())
 }
 
-pub(super) fn mget(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn mget(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     reply.array(args.len() - 1);
-    let at_once = AT_ONCE.min(transaction.store.sizes.most());
+    let at_once = transaction.at_once();
     let mut start = 1;
     while start < args.len() {
         let end = (start + at_once).min(args.len());
@@ -137,7 +138,7 @@ fn how(args: Args<'_>, now_ms: u64) -> Result<How, Failure> {
     Ok(how)
 }
 
-pub(super) fn set(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn set(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let (key, value) = (name(args.at(1))?, args.at(2));
     fits(value.len())?;
     if args.len() == 3 {
@@ -145,7 +146,7 @@ pub(super) fn set(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut
         reply.ok();
         return Ok(());
     }
-    let mut how = how(args, transaction.now_ms)?;
+    let mut how = how(args, transaction.now_ms())?;
     let reads = how.if_absent || how.if_present || how.returns_old || how.keeps_expiry;
     if !reads {
         transaction.set_text(key, &[value], how.expires_ms)?;
@@ -172,35 +173,35 @@ pub(super) fn set(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut
     Ok(())
 }
 
-pub(super) fn set_nx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn set_nx(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     fits(args.at(2).len())?;
     let sets = transaction.entry(name(args.at(1))?)?.is_none();
     if sets {
-        transaction.overwrite_text(args.at(1), &[args.at(2)], 0);
+        transaction.overwrite_text(args.at(1), &[args.at(2)], 0)?;
     }
     reply.truth(sets);
     Ok(())
 }
 
 fn set_until(
-    transaction: &mut Transaction<'_>,
+    transaction: &mut impl Texts,
     args: Args<'_>,
     reply: &mut Reply<'_>,
     unit: Unit,
     command: &str,
 ) -> Done {
     fits(args.at(3).len())?;
-    let expires_ms = moment(args.at(2), unit, transaction.now_ms, command)?;
+    let expires_ms = moment(args.at(2), unit, transaction.now_ms(), command)?;
     transaction.set_text(name(args.at(1))?, &[args.at(3)], expires_ms)?;
     reply.ok();
     Ok(())
 }
 
-pub(super) fn set_ex(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn set_ex(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     set_until(transaction, args, reply, Unit::InSeconds, "setex")
 }
 
-pub(super) fn pset_ex(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn pset_ex(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     set_until(transaction, args, reply, Unit::InMilliseconds, "psetex")
 }
 
@@ -220,7 +221,7 @@ fn pairs<'a>(args: Args<'a>, command: &str) -> Result<Vec<Assignment<'a>>, Failu
     Ok(pairs)
 }
 
-pub(super) fn mset(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn mset(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     for (key, value) in pairs(args, "mset")? {
         transaction.set_text(key, &[value], 0)?;
     }
@@ -228,7 +229,7 @@ pub(super) fn mset(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-pub(super) fn mset_nx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn mset_nx(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let pairs = pairs(args, "msetnx")?;
     transaction.fetch_records(pairs.iter().map(|(key, _)| *key))?;
     for (key, _) in &pairs {
@@ -238,21 +239,21 @@ pub(super) fn mset_nx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
         }
     }
     for (key, value) in pairs {
-        transaction.overwrite_text(key, &[value], 0);
+        transaction.overwrite_text(key, &[value], 0)?;
     }
     reply.integer(1);
     Ok(())
 }
 
-pub(super) fn get_set(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn get_set(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     fits(args.at(2).len())?;
     let key = name(args.at(1))?;
     reply.bulk_or_null(transaction.text(key)?.as_deref());
-    transaction.overwrite_text(key, &[args.at(2)], 0);
+    transaction.overwrite_text(key, &[args.at(2)], 0)?;
     Ok(())
 }
 
-pub(super) fn get_del(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn get_del(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let text = transaction.text(args.at(1))?;
     reply.bulk_or_null(text.as_deref());
     if text.is_some() {
@@ -262,7 +263,7 @@ pub(super) fn get_del(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
     Ok(())
 }
 
-pub(super) fn get_ex(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn get_ex(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let mut options = Options::new(args, 2);
     let expires = match options.next() {
         None => None,
@@ -275,7 +276,7 @@ pub(super) fn get_ex(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
     if options.left() > 0 {
         return Err(Failure::SYNTAX);
     }
-    let now_ms = transaction.now_ms;
+    let now_ms = transaction.now_ms();
     let Some(text) = transaction.text(args.at(1))? else {
         reply.null();
         return Ok(());
@@ -299,21 +300,21 @@ pub(super) fn get_ex(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
     Ok(())
 }
 
-pub(super) fn strlen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn strlen(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     reply.count(transaction.text(args.at(1))?.map_or(0, |text| text.len()));
     Ok(())
 }
 
-pub(super) fn append(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn append(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let key = name(args.at(1))?;
     let more = args.at(2);
     let old = to_change(transaction, key, |length| length + more.len())?;
-    transaction.overwrite_text(key, &[&old.text, more], old.expires_ms);
+    transaction.overwrite_text(key, &[&old.text, more], old.expires_ms)?;
     reply.count(old.text.len() + more.len());
     Ok(())
 }
 
-pub(super) fn get_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn get_range(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let (start, end) = (integer(args.at(2))?, integer(args.at(3))?);
     let Some(text) = transaction.text(args.at(1))? else {
         reply.bulk(b"");
@@ -341,7 +342,7 @@ pub(super) fn get_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply
     Ok(())
 }
 
-pub(super) fn set_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn set_range(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let (key, part) = (name(args.at(1))?, args.at(3));
     let offset = integer(args.at(2))?;
     let offset = usize::try_from(offset).map_err(|_| Failure::say("ERR offset is out of range"))?;
@@ -355,12 +356,12 @@ pub(super) fn set_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply
         string.text.resize(end, 0);
     }
     string.text[offset..end].copy_from_slice(part);
-    transaction.overwrite_text(key, &[&string.text], string.expires_ms);
+    transaction.overwrite_text(key, &[&string.text], string.expires_ms)?;
     reply.count(string.text.len());
     Ok(())
 }
 
-fn add(transaction: &mut Transaction<'_>, key: &[u8], by: i64, reply: &mut Reply<'_>) -> Done {
+fn add(transaction: &mut impl Texts, key: &[u8], by: i64, reply: &mut Reply<'_>) -> Done {
     let (old, expires_ms) = match transaction.text(name(key)?)? {
         Some(text) => (integer(&text)?, text.expires_ms),
         None => (0, 0),
@@ -370,24 +371,24 @@ fn add(transaction: &mut Transaction<'_>, key: &[u8], by: i64, reply: &mut Reply
         .ok_or(Failure::say("ERR increment or decrement would overflow"))?;
     let mut text = Vec::with_capacity(20);
     number::write_integer(&mut text, new);
-    transaction.overwrite_text(key, &[&text], expires_ms);
+    transaction.overwrite_text(key, &[&text], expires_ms)?;
     reply.integer(new);
     Ok(())
 }
 
-pub(super) fn incr(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn incr(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     add(transaction, args.at(1), 1, reply)
 }
 
-pub(super) fn decr(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn decr(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     add(transaction, args.at(1), -1, reply)
 }
 
-pub(super) fn incr_by(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn incr_by(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     add(transaction, args.at(1), integer(args.at(2))?, reply)
 }
 
-pub(super) fn decr_by(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+pub(super) fn decr_by(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let by = integer(args.at(2))?
         .checked_neg()
         .ok_or(Failure::say("ERR decrement would overflow"))?;
@@ -401,17 +402,13 @@ pub(super) fn float_sum(old: &[u8], by: &[u8]) -> Result<Vec<u8>, Failure> {
     number::add_floats(old, by).ok_or(Failure::say("ERR increment would produce NaN or Infinity"))
 }
 
-pub(super) fn incr_by_float(
-    transaction: &mut Transaction<'_>,
-    args: Args<'_>,
-    reply: &mut Reply<'_>,
-) -> Done {
+pub(super) fn incr_by_float(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let key = name(args.at(1))?;
     let (sum, expires_ms) = match transaction.text(key)? {
         Some(text) => (float_sum(&text, args.at(2))?, text.expires_ms),
         None => (float_sum(b"0", args.at(2))?, 0),
     };
-    transaction.overwrite_text(key, &[&sum], expires_ms);
+    transaction.overwrite_text(key, &[&sum], expires_ms)?;
     reply.bulk(&sum);
     Ok(())
 }

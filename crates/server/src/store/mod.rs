@@ -47,6 +47,7 @@ mod upgrade;
 mod within;
 mod working;
 
+pub(crate) use clock::Clock;
 pub(crate) use databases::{Databases, numbers_of};
 pub(crate) use interactive::{Dependence, Interactive, explained};
 pub(crate) use locks::{Held, Mode, Wanted};
@@ -64,7 +65,7 @@ use crate::model::format;
 use crate::net::Budget;
 use crate::waits;
 use alluvium::{Db, Durability, Keyspace, Result, Value};
-use clock::Clock;
+
 use expiring::Expiring;
 use locks::Locks;
 use marks::Marks;

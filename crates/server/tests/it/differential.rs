@@ -8,6 +8,7 @@
 use crate::client::{Client, Fixture, sorted};
 use crate::other::Other;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
@@ -403,33 +404,73 @@ fn compared(command: &str, reply: String) -> Vec<String> {
     }
 }
 
-fn compare(version: &str) {
-    let Some(redis) = start_redis() else {
-        return;
-    };
-    let fixture = Fixture::new();
-    let seed = number("ALLUVIUM_REDIS_SEED", 1);
-    let mut random = fastrand::Rng::with_seed(seed);
-    let (mut theirs, mut ours) = (Client::connect(redis.address), fixture.client());
-    for client in [&mut theirs, &mut ours] {
-        client.ask(&format!("HELLO {version}"));
-    }
-    let (mut their_other, mut our_other) = (Client::connect(redis.address), fixture.client());
+/// Which commands are compared.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Commands {
+    All,
+    /// Those that a server in cache mode has.
+    OfCaches,
+}
+
+/// Whether a shape is of a command that a cache has.
+fn is_of_caches(shape: &str) -> bool {
+    const NAMES: &str = " GET SET MGET MSET MSETNX GETSET GETDEL GETEX SETNX SETEX PSETEX APPEND STRLEN GETRANGE SUBSTR \
+         SETRANGE INCR DECR INCRBY DECRBY INCRBYFLOAT DEL UNLINK EXISTS TOUCH EXPIRE PEXPIRE EXPIREAT PEXPIREAT TTL PTTL \
+         EXPIRETIME PEXPIRETIME PERSIST TYPE DBSIZE ECHO PING ";
+    let name = shape.split(' ').next().unwrap();
+    let others = [
+        "SELECT 0",
+        "SELECT x",
+        "CLIENT SETNAME $member",
+        "CLIENT GETNAME",
+        "CONFIG GET",
+    ];
+    NAMES.contains(&format!(" {name} ")) || others.contains(&shape)
+}
+
+/// The shapes that are compared.
+fn shapes_of(commands: Commands) -> Vec<&'static str> {
     let more = MORE
         .iter()
         .flat_map(|&(times, shape)| std::iter::repeat_n(shape, times));
-    let shapes: Vec<&str> = SHAPES.iter().copied().chain(more).collect();
+    let mut shapes: Vec<&str> = SHAPES.iter().copied().chain(more).collect();
+    if commands == Commands::OfCaches {
+        shapes.retain(|shape| is_of_caches(shape));
+    }
+    shapes
+}
+
+fn compare(version: &str) {
+    let fixture = Fixture::new();
+    compare_with(version, fixture.server.redis_addr().unwrap(), Commands::All);
+}
+
+fn compare_with(version: &str, address: SocketAddr, commands: Commands) {
+    let Some(redis) = start_redis() else {
+        return;
+    };
+    let seed = number("ALLUVIUM_REDIS_SEED", 1);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (mut theirs, mut ours) = (Client::connect(redis.address), Client::connect(address));
+    for client in [&mut theirs, &mut ours] {
+        client.ask(&format!("HELLO {version}"));
+    }
+    let (mut their_other, mut our_other) = (Client::connect(redis.address), Client::connect(address));
+    let shapes = shapes_of(commands);
     let mut good: BTreeMap<String, u64> = BTreeMap::new();
     let mut history: Vec<String> = Vec::new();
     let mut in_multi = false;
     let mut is_watching = false;
     let mut different: Vec<String> = Vec::new();
     for step in 0..number("ALLUVIUM_REDIS_COMMANDS", 5_000) {
+        let has_transactions = commands == Commands::All;
         let command = match random.u16(..400) {
+            0..66 | 67..100 if !has_transactions => fill(shapes[random.usize(..shapes.len())], &mut random),
             0..5 => "MULTI".to_owned(),
             5..52 if in_multi => "EXEC".to_owned(),
             52..64 if in_multi => "DISCARD".to_owned(),
             66 if !in_multi && random.u8(..4) == 0 => ["FLUSHDB", "FLUSHALL"][random.usize(..2)].to_owned(),
+            66 if !has_transactions => ["FLUSHDB", "FLUSHALL"][random.usize(..2)].to_owned(),
             60..66 => fill("WATCH $any $any", &mut random),
             66 => "UNWATCH".to_owned(),
             67..100 if is_watching => {
@@ -490,6 +531,14 @@ fn compare(version: &str) {
 #[test]
 fn random_commands_get_the_replies_of_redis() {
     compare("2");
+}
+
+#[test]
+fn random_commands_to_a_cache_get_the_replies_of_redis() {
+    for version in ["2", "3"] {
+        let cache = crate::cached::start(64 << 20);
+        compare_with(version, cache.redis_addr().unwrap(), Commands::OfCaches);
+    }
 }
 
 #[test]

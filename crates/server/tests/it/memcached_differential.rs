@@ -242,17 +242,27 @@ fn fill(shape: &str, random: &mut fastrand::Rng) -> (String, String) {
 
 #[test]
 fn random_requests_get_the_replies_of_memcached() {
+    let fixture = Fixture::new();
+    compare(fixture.server.memcached_addr().unwrap());
+}
+
+#[test]
+fn random_requests_to_a_cache_get_the_replies_of_memcached() {
+    let cache = crate::cached::start(64 << 20);
+    compare(cache.memcached_addr().unwrap());
+}
+
+fn compare(ours: SocketAddr) {
     let Some(memcached) = start_memcached() else {
         return;
     };
     let number = |name: &str, otherwise: u64| {
         std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
     };
-    let fixture = Fixture::new();
     let seed = number("ALLUVIUM_MEMCACHED_SEED", 1);
     let mut random = fastrand::Rng::with_seed(seed);
     let mut theirs = Client::connect(memcached.address);
-    let mut ours = Client::connect(fixture.server.memcached_addr().unwrap());
+    let mut ours = Client::connect(ours);
     let mut good: BTreeMap<String, u64> = BTreeMap::new();
     let mut history = Vec::new();
     let mut different = Vec::new();

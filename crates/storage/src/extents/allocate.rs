@@ -6,8 +6,8 @@ use super::map::MapState;
 use super::policy::{self, Source};
 use super::tier::Tier;
 use super::{
-    Class, Extent, ExtentOptions, Extents, MAX_EXTENT_UNITS, MAX_TIER_UNITS, Shared, Slot, TierUsage, UNIT,
-    Usage,
+    Class, Extent, ExtentOptions, Extents, MAX_EXTENT_UNITS, MAX_TIER_UNITS, Shared, Slot, TierLimits,
+    TierUsage, UNIT, Usage,
 };
 use crate::{Error, Result, Tiers};
 use parking_lot::MutexGuard;
@@ -111,7 +111,12 @@ impl Extents {
             let mut view = tier.view(wanted, least, class, slot.limits.reserve_bounds());
             (view.refused, view.probed) = (refused, probed);
             match policy::source(&view) {
-                Source::Take(units) => return Ok(tier.take(units, near)),
+                Source::Take(units) => {
+                    if class == Class::Normal {
+                        slot.refused.store(false, Ordering::Relaxed);
+                    }
+                    return Ok(tier.take(units, near));
+                }
                 Source::BackRun(units) => {
                     let start = tier.free.first_fit(units).expect("the policy saw the stretch");
                     refused = shared.back(&mut tier, start..start + units)? == Answer::Refused;
@@ -128,6 +133,7 @@ impl Extents {
                     refused = false;
                 }
                 Source::Full(units) => {
+                    slot.refused.store(true, Ordering::Relaxed);
                     return Err(Error::Full {
                         wanted: u64::from(least) * UNIT,
                         free: u64::from(units) * UNIT,
@@ -136,6 +142,24 @@ impl Extents {
                 }
             }
         }
+    }
+
+    /// Returns the limits of a tier.
+    ///
+    /// # Panics
+    /// When there is no such tier.
+    #[must_use]
+    pub fn limits(&self, tier: u8) -> TierLimits {
+        self.shared.slot(tier).limits
+    }
+
+    /// Returns whether a write found no space on a tier, and nothing has come free there since.
+    ///
+    /// # Panics
+    /// When there is no such tier.
+    #[must_use]
+    pub fn has_refused(&self, tier: u8) -> bool {
+        self.shared.slot(tier).refused.load(Ordering::Relaxed)
     }
 
     /// Returns whether a tier has a unit for this class. What it takes to find out it gives back.

@@ -84,7 +84,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use tier::Tier;
 
 /// Bytes in a unit: what is allocated, counted and freed.
@@ -208,6 +208,9 @@ pub struct TierLimits {
     /// The most bytes that the tier keeps allocated for them, where a 64th of what is used is more
     /// than `min_reserve`.
     pub max_reserve: u64,
+    /// The bytes that are planned to lie on the tier while slower ones take the rest; a part of
+    /// what it can hold if absent. What is planned is no limit.
+    pub planned_bytes: Option<u64>,
 }
 
 impl Default for TierLimits {
@@ -216,6 +219,7 @@ impl Default for TierLimits {
             max_bytes: None,
             min_reserve: 2 * MIB,
             max_reserve: 64 * MIB,
+            planned_bytes: None,
         }
     }
 }
@@ -246,6 +250,9 @@ pub struct ExtentOptions {
     /// The most bytes a tier keeps allocated for them, where a 64th of what is used is more than
     /// `min_reserve`.
     pub max_reserve: u64,
+    /// The bytes that are planned to lie on a tier while slower ones take the rest; a part of what
+    /// it can hold if absent.
+    pub planned_bytes: Option<u64>,
     /// What the deltas of the map may grow to, in bytes, before the whole map is written, however
     /// small it is.
     pub min_map_deltas: u64,
@@ -260,6 +267,7 @@ impl Default for ExtentOptions {
             max_bytes: limits.max_bytes,
             min_reserve: limits.min_reserve,
             max_reserve: limits.max_reserve,
+            planned_bytes: limits.planned_bytes,
             min_map_deltas: 64 * KIB,
             further: [None; MAX_TIERS - 1],
         }
@@ -299,6 +307,7 @@ impl ExtentOptions {
             max_bytes: self.max_bytes,
             min_reserve: self.min_reserve,
             max_reserve: self.max_reserve,
+            planned_bytes: self.planned_bytes,
         })
     }
 }
@@ -404,6 +413,8 @@ struct Slot {
     limits: TierLimits,
     /// Units that may occupy the file system, against the tier's limit.
     occupied: AtomicU64,
+    /// An ordinary write found no space, and nothing has come free since.
+    refused: AtomicBool,
     /// Woken when a resize of the file is over.
     resized: Condvar,
 }
@@ -421,6 +432,7 @@ impl Shared {
             limits: options.limits(tier.number),
             occupied: AtomicU64::new(tier.units.into()),
             tier: Mutex::new(tier),
+            refused: AtomicBool::new(false),
             resized: Condvar::new(),
         });
         Shared {

@@ -10,6 +10,7 @@ use crate::Result;
 use parking_lot::MutexGuard;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The most units that a single call of the device punches: 1 GiB.
 const MAX_PUNCH: u32 = 8192;
@@ -60,6 +61,9 @@ impl Extents {
             assert!(freed_extents <= extents, "{extents} were to be freed");
             extents -= freed_extents;
             done.freed_bytes += u64::from(units) * UNIT;
+            if units > 0 {
+                slot.refused.store(false, Ordering::Relaxed);
+            }
             done.more |= tier.can_settle(safe_epoch);
             loop {
                 let choice = policy::returned(&slot.excess(&tier));

@@ -6,7 +6,7 @@
 //! *Does not know*: what a node, a payload or a log record means.
 //!
 //! *Read in this order*: `options.rs`, this file (creation, opening), `checkpoint.rs` (the
-//! barriers), `copy.rs` (a copy elsewhere), `health.rs`.
+//! barriers), `copy.rs` (a copy elsewhere), `space.rs` (what tiers have space for), `health.rs`.
 //!
 //! ```text
 //!  first directory                 one checkpoint, in order
@@ -38,12 +38,14 @@ mod checkpoint;
 mod copy;
 mod health;
 mod options;
+mod space;
 #[cfg(test)]
 mod tests;
 
 pub use checkpoint::Checkpoint;
 pub use copy::{Copied, Copy, Kept};
 pub use options::{CacheMemory, StoreOptions};
+pub use space::TierSpace;
 
 use crate::cache::Cache;
 use crate::epoch::Epochs;
@@ -58,7 +60,7 @@ use alluvium_device::{Access, Directory, FileOptions, Lock};
 use health::Health;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// The name of the lock file.
 pub const LOCK_FILE: &str = "LOCK";
@@ -75,6 +77,8 @@ pub struct Store {
     superblock: Mutex<SuperblockFile>,
     /// The generation that is being built: the birth of nodes written now.
     building: AtomicU64,
+    /// The tiers that take no new extents, a bit each.
+    closed_tiers: AtomicU8,
     health: Health,
     page_size: PageSize,
     device: DeviceProfile,
@@ -283,6 +287,7 @@ impl Store {
             epochs,
             superblock: Mutex::new(superblock),
             building,
+            closed_tiers: AtomicU8::new(0),
             health: Health::default(),
             page_size: options.page_size,
             device: options.device,

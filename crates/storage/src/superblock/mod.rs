@@ -42,6 +42,7 @@ pub use format::{FORMAT_VERSION, MAX_PAYLOAD, Superblock};
 
 use crate::store::LOCK_FILE;
 use crate::tiers::is_tier_directory;
+use crate::tiers::list::{LIST_FILE, NEW_LIST_FILE};
 use crate::{Error, Result};
 use alluvium_base::{Purpose, measured};
 use alluvium_device::{Access, Batch, Buffer, Device, Directory, FileOptions};
@@ -183,7 +184,8 @@ pub fn undo_creation(directory: &dyn Directory) {
 /// Whether a name is one that only a store gives its files.
 fn is_store_file(name: &str) -> bool {
     let with = |prefix: &str, suffix: &str| name.starts_with(prefix) && name.ends_with(suffix);
-    with("tier-", ".data") || with("extents-", ".map") || name.starts_with("log-")
+    let is_list = [LIST_FILE, NEW_LIST_FILE].contains(&name);
+    with("tier-", ".data") || with("extents-", ".map") || name.starts_with("log-") || is_list
 }
 
 impl SuperblockFile {

@@ -33,6 +33,20 @@ impl Directories {
         self
     }
 
+    /// Returns the same directories, each behind something else.
+    ///
+    /// # Errors
+    /// The first one of `change`.
+    pub fn map(
+        &self,
+        change: impl FnMut(&Arc<dyn Directory>) -> alluvium_device::Result<Arc<dyn Directory>>,
+    ) -> Result<Directories> {
+        let all = self.all.iter().map(change);
+        Ok(Directories {
+            all: all.collect::<alluvium_device::Result<_>>()?,
+        })
+    }
+
     /// Returns the directory of tier 0, of the superblock, the extent map and the log.
     #[must_use]
     pub fn first(&self) -> &Arc<dyn Directory> {
@@ -110,6 +124,18 @@ impl Directories {
 impl From<Arc<dyn Directory>> for Directories {
     fn from(first: Arc<dyn Directory>) -> Directories {
         Directories { all: vec![first] }
+    }
+}
+
+impl From<&Arc<dyn Directory>> for Directories {
+    fn from(first: &Arc<dyn Directory>) -> Directories {
+        Directories::from(Arc::clone(first))
+    }
+}
+
+impl From<&Directories> for Directories {
+    fn from(all: &Directories) -> Directories {
+        all.clone()
     }
 }
 

@@ -190,6 +190,20 @@ impl Directories {
     }
 }
 
+/// Returns what the mark of a directory says, if it has one: which tier of which store it holds.
+///
+/// # Errors
+/// [`Error::Corrupt`] when the mark is damaged; [`Error::NewerFormat`]; as the device says.
+pub fn mark_of(directory: &dyn Directory) -> Result<Option<Mark>> {
+    let names = directory.list()?;
+    let mut marks = [MARK_FILE, NEW_MARK_FILE].into_iter();
+    let Some(name) = marks.find(|name| names.iter().any(|other| other == name)) else {
+        return Ok(None);
+    };
+    let file = directory.open(name, FileOptions::DIRECT.read_only())?;
+    read(&*file, &Place::new(Structure::TierMark, name, 0)).map(Some)
+}
+
 /// Returns whether a directory has a mark, whatever it says.
 fn is_marked(directory: &dyn Directory) -> Result<bool> {
     let names = directory.list()?;

@@ -6,13 +6,14 @@
 //! *Does not know*: what is in a data file, and which structure places what on which tier.
 //!
 //! *Read in this order*: `directories.rs`, this file (the data files), `format.rs` and `mark.rs`
-//! (the mark of a directory).
+//! (the mark of a directory), `list/` (where the directories were).
 //!
 //! ```text
 //!  first directory          second directory         third directory
 //!  ├── superblock           ├── tier  (the mark)     ├── tier
 //!  ├── extents-<n>.map      ├── tier-1.data          ├── tier-2.data
 //!  ├── log-<n> …            └── LOCK                 └── LOCK
+//!  ├── tiers  (the list)
 //!  ├── tier-0.data
 //!  └── LOCK
 //! ```
@@ -29,13 +30,14 @@
 
 mod directories;
 pub mod format;
+pub mod list;
 mod mark;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 
 pub use directories::Directories;
 pub(crate) use mark::{Damaged, is_tier_directory};
-pub use mark::{MARK_FILE, NEW_MARK_FILE};
+pub use mark::{MARK_FILE, NEW_MARK_FILE, mark_of};
 
 use crate::node::tier_file;
 use crate::{Error, Place, Result, Structure};

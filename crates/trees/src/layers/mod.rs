@@ -21,6 +21,7 @@ mod walk;
 pub(crate) use walk::LayerWalk;
 
 use crate::maplet::{self, Maplet, MapletSpec};
+use crate::placement::{self, Demand};
 use crate::run::{Builder, Built, RunOptions};
 use alluvium_base::{Message, Sequence};
 use alluvium_dictionary::deletes::{List, RangeDeletes};
@@ -39,16 +40,42 @@ pub(crate) struct How {
     pub(crate) maplet: MapletSpec,
     /// The most bytes of keys and values in a run.
     pub(crate) run_bytes: u64,
+    /// Whether each run and each maplet lies where there is space when it is begun, and not where
+    /// the options say.
+    pub(crate) is_placed: bool,
 }
 
+/// Space that a run of unknown length finds on its tier, in bytes.
+const BEGINNING: u64 = 16 << 20;
+
 impl How {
+    /// Begins a run.
+    fn begin(&self) -> Result<Builder> {
+        let tier = self.tier(BEGINNING.min(self.run_bytes), self.run.tier);
+        let options = RunOptions {
+            tier,
+            value_tier: tier,
+            ..self.run
+        };
+        Builder::new(&self.store, &options)
+    }
+
+    fn tier(&self, bytes: u64, otherwise: u8) -> u8 {
+        match self.is_placed {
+            true => placement::tier(&self.store, &Demand::newest(bytes)),
+            false => otherwise,
+        }
+    }
+
     /// Finishes a run and its maplet; none without records and deleted ranges.
     fn finish(&self, builder: Builder) -> Result<Option<Piece>> {
         let Some(mut built) = builder.finish()? else {
             return Ok(None);
         };
         let hashes = std::mem::take(&mut built.hashes);
-        match Maplet::build(&self.store, &self.maplet, hashes, 0) {
+        let tier = self.tier(0, self.maplet.tier);
+        let spec = MapletSpec { tier, ..self.maplet };
+        match Maplet::build(&self.store, &spec, hashes, 0) {
             Ok(maplet) => Ok(Some(Piece { built, maplet })),
             Err(error) => {
                 built.abandon(&self.store);
@@ -156,7 +183,7 @@ impl Layers {
             Some(builder) => builder,
             none => {
                 self.keyspace = Keyspace::new(&self.how.schema);
-                none.insert(Builder::new(&self.how.store, &self.how.run)?)
+                none.insert(self.how.begin()?)
             }
         };
         if let Some(rules) = self.keyspace.enter(key) {
@@ -292,7 +319,7 @@ impl Layers {
             if list.is_empty() {
                 continue;
             }
-            let mut builder = Builder::new(&self.how.store, &self.how.run)?;
+            let mut builder = self.how.begin()?;
             builder.delete_ranges(Arc::new(RangeDeletes::of(&list)));
             let piece = self.how.finish(builder)?;
             self.layers[number].pieces.extend(piece);

@@ -6,7 +6,7 @@
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  bits of a fingerprint
-//!      1        length of the policy (varint), the policy as text
+//!      1        length of the policy (varint), the policy as text, with what is kept of stitching
 //!               age of the next run (varint)
 //!               levels (varint), newest first, each:
 //!                 runs (varint), oldest first, each:
@@ -20,6 +20,7 @@ use super::options::{LevelsOptions, Policy};
 use super::state::{Age, Member, Runs, Version};
 use crate::maplet::Maplet;
 use crate::run::Run;
+use crate::stitch::Stitching;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::read::Files;
@@ -50,6 +51,8 @@ pub struct Contents {
     pub fingerprint_bits: u8,
     /// When runs are merged.
     pub policy: Policy,
+    /// Which leaves a merge takes over; what is copied everywhere is not said.
+    pub stitching: Stitching,
     /// The age of the next run.
     pub next_age: u64,
     /// The runs of each level, oldest first; lower levels are newer.
@@ -68,6 +71,7 @@ impl Contents {
         Contents {
             fingerprint_bits: options.fingerprint_bits,
             policy: options.policy.clone(),
+            stitching: options.stitching,
             next_age: version.next_age,
             levels: levels.map(|level| level.iter().map(name).collect()).collect(),
         }
@@ -77,7 +81,7 @@ impl Contents {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![self.fingerprint_bits];
-        let policy = self.policy.to_string();
+        let policy = format!("{}{}", self.policy, self.stitching);
         Writer::new(&mut out)
             .varint(policy.len() as u64)
             .bytes(policy.as_bytes())
@@ -171,8 +175,10 @@ impl<'b> Decoder<'b> {
         let fingerprint_bits = self.read(Reader::u8)?;
         let len = usize::try_from(self.read(Reader::varint)?).unwrap_or(usize::MAX);
         let text = self.read(|reader| reader.take(len))?;
-        let policy = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-        let Some(policy) = policy else {
+        let said = std::str::from_utf8(text).ok();
+        let said = said.and_then(|text| Stitching::split(text).ok());
+        let said = said.and_then(|(policy, stitching)| Some((policy.parse().ok()?, stitching)));
+        let Some((policy, stitching)) = said else {
             return Err(self.bad("a policy", format!("\"{}\"", text.escape_ascii())));
         };
         let next_age = self.read(Reader::varint)?;
@@ -191,6 +197,7 @@ impl<'b> Decoder<'b> {
         Ok(Contents {
             fingerprint_bits,
             policy,
+            stitching,
             next_age,
             levels,
         })
@@ -253,6 +260,7 @@ mod tests {
         Contents {
             fingerprint_bits: 40,
             policy: "samt,k=4".parse().unwrap(),
+            stitching: Stitching::default(),
             next_age: 9,
             levels: vec![
                 vec![name((7, 7), 1), name((8, 8), 3)],
@@ -290,6 +298,14 @@ mod tests {
         assert_eq!(
             Root::decode(&root, &place(), PageSize::MIN).unwrap(),
             Root::Here(&bytes)
+        );
+        let mut stitched = example();
+        stitched.stitching = Stitching::split("samt,f=3,scan=8").unwrap().1;
+        let bytes = stitched.encode();
+        assert_eq!(&bytes[..19], b"\x28\x11samt,k=4,f=3,scan=8"[..19].as_ref());
+        assert_eq!(
+            Contents::decode(&bytes, &place(), PageSize::MIN).unwrap(),
+            stitched
         );
         let newest: Vec<u64> = example().newest_first().map(|name| name.ages.1).collect();
         assert_eq!(newest, [8, 7, 6]);

@@ -4,6 +4,7 @@ use super::Levels;
 use super::policy;
 use super::state::Written;
 use crate::maplet::Maplet;
+use crate::placement::{self, Demand};
 use crate::taking::Taking;
 use alluvium_base::Purpose;
 use alluvium_base::Sequence;
@@ -41,7 +42,8 @@ impl Incorporation {
         let version = levels.version();
         debug_assert!(share.cut >= version.cut, "shares come in commit order");
         let cut = share.cut;
-        let options = shared.options.run(Purpose::Incorporate, class, levels.tier(0));
+        let tier = levels.incoming_tier(share.memtable.bytes() as u64);
+        let options = shared.options.run(Purpose::Incorporate, class, tier);
         let taking = Taking::new(
             &shared.home.store,
             &options,
@@ -80,7 +82,7 @@ impl Incorporation {
             let hashes = std::mem::take(&mut built.hashes);
             let spec = shared
                 .options
-                .maplet(Purpose::Incorporate, self.class, self.levels.tier(0));
+                .maplet(Purpose::Incorporate, self.class, self.levels.incoming_tier(0));
             match Maplet::build(&shared.home.store, &spec, hashes, 0) {
                 Ok(maplet) => Ok(Box::new(Written { built, maplet })),
                 Err(error) => {
@@ -95,9 +97,33 @@ impl Incorporation {
 }
 
 impl Levels {
-    /// Returns the tier that a level's runs are written to.
-    pub(super) fn tier(&self, level: usize) -> u8 {
-        policy::tier(&self.shared.options.policy, level)
+    /// Returns the tier of what comes in, `bytes` of it, and of every filter.
+    pub(super) fn incoming_tier(&self, bytes: u64) -> u8 {
+        let demand = Demand::newest(bytes);
+        placement::tier(&self.shared.home.store, &demand)
+    }
+
+    /// Returns the tier of what a merge into a level writes, `bytes` of it.
+    pub(super) fn tier(&self, level: usize, bytes: u64) -> u8 {
+        let store = &self.shared.home.store;
+        if store.tiers().count() == 1 {
+            return 0;
+        }
+        let (spaces, all_bytes) = store.tier_space();
+        match policy::tier(&self.shared.options.policy, level) {
+            Some(tier) => {
+                let demand = Demand::older(0, bytes);
+                placement::choose_from(&spaces, usize::from(tier), &demand)
+            }
+            None => {
+                let version = self.version();
+                let (newer, all) = version.bytes_through(level);
+                // Other structures have their share of all tiers.
+                let through = u128::from(all_bytes) * u128::from(newer.max(bytes)) / u128::from(all.max(1));
+                let through = through.min(u128::from(u64::MAX)) as u64;
+                placement::choose(&spaces, &Demand::older(through, bytes))
+            }
+        }
     }
 }
 

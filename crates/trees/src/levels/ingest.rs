@@ -25,14 +25,14 @@ impl Ingest {
     pub(super) fn new(levels: &Levels, class: Class) -> Result<Ingest> {
         let shared = &levels.shared;
         shared.home.store.health()?;
-        let tier = levels.tier(0);
         let layers = Layers::new(How {
             store: Arc::clone(&shared.home.store),
             schema: Arc::clone(&shared.home.schema),
-            run: shared.options.run(Purpose::Incorporate, class, tier),
-            maplet: shared.options.maplet(Purpose::Incorporate, class, tier),
+            run: shared.options.run(Purpose::Incorporate, class, 0),
+            maplet: shared.options.maplet(Purpose::Incorporate, class, 0),
             // A layer is one run: the fewer there are the better.
             run_bytes: u64::MAX,
+            is_placed: true,
         });
         Ok(Ingest {
             levels: levels.clone(),

@@ -4,10 +4,11 @@
 use super::Levels;
 use super::policy::{self, Merge};
 use super::state::{Age, Kept, Member, Version, Written, bytes_of};
-use super::stitch::{Rules, Stitched};
 use crate::fuse::{Fused, Plan, Source};
 use crate::maplet::{self, Merger};
+use crate::placement;
 use crate::run::Built;
+use crate::stitch::{Retry, Rules, Stitched, Stitching};
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::{Progress, Step};
 use alluvium_dictionary::merge::Older;
@@ -117,8 +118,11 @@ fn inputs(version: &Version, merge: &Merge) -> Vec<Arc<Member>> {
 impl MergeStep {
     fn class(&self) -> Class {
         match self.levels.shared.is_scarce.load(Ordering::Relaxed) {
-            _ if self.takes_all => Class::Freeing,
+            true if self.takes_all => Class::Freeing,
             true => Class::Essential,
+            // Another tier may have the space.
+            false if self.levels.shared.home.store.tiers().count() > 1 => Class::Normal,
+            false if self.takes_all => Class::Freeing,
             false => Class::Normal,
         }
     }
@@ -135,6 +139,14 @@ impl MergeStep {
 
     fn begin(&self) -> Result<Fused<Stitched>> {
         let shared = &self.levels.shared;
+        let bytes = self.inputs.iter().map(|member| bytes_of(&member.run)).sum();
+        let tier = self.levels.tier(self.merge.into, bytes);
+        let left = self.left_behind(tier);
+        // What is taken over unread stays where it lies.
+        let stitching = match left.is_empty() {
+            true => shared.options.stitching,
+            false => Stitching::default(),
+        };
         let sources = self.inputs.iter().map(|member| Source {
             run: member.run.clone(),
             range: KeyRange::everything(),
@@ -143,27 +155,41 @@ impl MergeStep {
             rule: shared.home.horizon.rule(self.older),
             schema: &shared.home.schema,
             asks_filters: shared.home.horizon.asks_filters(),
-            sparse: self.sparse(),
+            sparse: self.sparse(left),
         };
-        let tier = self.levels.tier(self.merge.into);
         let options = shared.options.run(Purpose::Compact, self.class(), tier);
         let store = &shared.home.store;
         let rules = Rules {
-            stitching: shared.options.stitching,
+            stitching,
             schema: Arc::clone(&shared.home.schema),
             asks_filters: plan.asks_filters,
             older: self.older,
+            sparse: plan.sparse.clone(),
+            tier,
+            retry: Retry::Soon,
         };
-        let open = |sources| Stitched::open_all(store, sources, &rules);
+        let open = |sources| Stitched::open_all(store, sources, &rules, |_| true);
         Fused::over(store, sources.collect(), plan, &options, open)
     }
 
-    /// Those of the inputs' extents of which all runs together need less than half.
-    fn sparse(&self) -> Vec<Extent> {
+    /// The inputs' extents that lie on another tier, which the merge takes along.
+    fn left_behind(&self, tier: u8) -> Vec<Extent> {
+        let store = &self.levels.shared.home.store;
+        let used = self.inputs.iter().flat_map(|member| member.run.extents());
+        let extents = used.map(|used| used.extent);
+        extents
+            .filter(|extent| placement::is_left(store, extent, tier))
+            .collect()
+    }
+
+    /// Those of the inputs' extents of which all runs together need less than half, and those that
+    /// lie on another tier.
+    fn sparse(&self, left: Vec<Extent>) -> Vec<Extent> {
         let live = self.levels.version().live_bytes();
         let used = self.inputs.iter().flat_map(|member| member.run.extents());
         let is_sparse = |extent: &Extent| 2 * live.get(extent).copied().unwrap_or(0) < extent.bytes();
         let mut sparse: Vec<Extent> = used.map(|used| used.extent).filter(is_sparse).collect();
+        sparse.extend(left);
         sparse.sort_unstable();
         sparse.dedup();
         sparse
@@ -223,7 +249,8 @@ impl MergeStep {
             .zip(&self.inputs)
             .filter(|(input, _)| input.adopted > 0);
         let filters = adopted.map(|(input, member)| {
-            assert!(input.is_of(&member.run), "an input of the merge");
+            let (read, kept) = (input.run().pointer(), member.run.pointer());
+            assert!(read == kept, "an input of the merge");
             maplet::Source {
                 maplet: member.maplet.clone(),
                 rewrite: [Some(0)].into(),
@@ -237,7 +264,7 @@ impl MergeStep {
         let (policy, unit) = (&shared.options.policy, shared.options.unit_bytes);
         let level = policy::target(policy, unit, &self.merge, bytes_of(&built.run));
         let hashes = std::mem::take(&mut built.hashes);
-        let tier = self.levels.tier(self.merge.into);
+        let tier = self.levels.incoming_tier(0);
         let spec = shared.options.maplet(Purpose::Compact, self.class(), tier);
         match Merger::new(&shared.home.store, &spec, filters, Some((hashes, 0))) {
             Ok(merger) => {

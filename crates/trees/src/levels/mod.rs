@@ -11,8 +11,8 @@
 //! sealed, when a checkpoint is due.
 //!
 //! *Read in this order*: `options.rs`, `policy.rs` (every decision), `state.rs` (a version),
-//! `structure.rs` (the front), `incorporate.rs`, `merge.rs`, `stitch.rs` (leaves
-//! that a merge takes over unread), `ingest.rs`, `read.rs`, `scan.rs`,
+//! `structure.rs` (the front), `incorporate.rs`, `merge.rs` (with `crate::stitch`: leaves that a
+//! merge takes over unread), `ingest.rs`, `read.rs`, `scan.rs`,
 //! `format.rs`, `check.rs`, `contract.rs`.
 //!
 //! These are the structures that Spillane 2012 compares in chapter 5, SAMT for one, as one that has
@@ -41,7 +41,6 @@ pub mod policy;
 mod read;
 mod scan;
 mod state;
-mod stitch;
 mod structure;
 
 pub use check::{check_files, reached};
@@ -49,7 +48,8 @@ pub use incorporate::Incorporation;
 pub use ingest::Ingest;
 pub use merge::MergeStep;
 pub use options::{Fanout, LevelsOptions, Policy};
-pub use policy::{SameScan, Stitching};
 pub use read::{Reader, Search};
 pub use scan::Iter;
 pub use structure::Levels;
+
+pub use crate::stitch::{SameScan, Stitching};

@@ -1,6 +1,6 @@
 //! How a levels structure is built, and how that is said in words.
 
-use super::policy::Stitching;
+use crate::stitch::Stitching;
 use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
@@ -61,7 +61,8 @@ pub struct LevelsOptions {
     pub unit_bytes: u64,
     /// Bits of a fingerprint; fixed when the structure is created.
     pub fingerprint_bits: u8,
-    /// Which leaves a merge takes over unread.
+    /// Which leaves a merge takes over unread; fixed when the structure is created, but for a
+    /// function that says which keys are one.
     pub stitching: Stitching,
 }
 

@@ -7,6 +7,8 @@
 //! what comes later.
 
 use crate::levels::options::{Fanout, Policy};
+#[cfg(test)]
+use crate::stitch::{SameScan, StitchView, Stitching};
 
 /// No level is deeper: each is at least twice as large as the one above it.
 const MOST_LEVELS: usize = 64;
@@ -213,12 +215,13 @@ pub fn landing(policy: &Policy, unit_bytes: u64, runs: &[usize], bytes: u64) -> 
     level
 }
 
-/// Returns the tier of the store that a level's runs are written to.
+/// Returns the tier of the store that a level's runs are written to, if the policy says so: it does
+/// with a fan-out for each tier.
 #[must_use]
-pub fn tier(policy: &Policy, level: usize) -> u8 {
+pub fn tier(policy: &Policy, level: usize) -> Option<u8> {
     match policy {
-        Policy::Samt(fanouts) => place(fanouts, level) as u8,
-        Policy::Cola { .. } | Policy::Leveled { .. } | Policy::Never => 0,
+        Policy::Samt(fanouts) if fanouts.len() > 1 => Some(place(fanouts, level) as u8),
+        _ => None,
     }
 }
 
@@ -236,81 +239,6 @@ fn place(fanouts: &[Fanout], level: usize) -> usize {
     };
     let found = fanouts.iter().position(is_within);
     found.unwrap_or(fanouts.len() - 1)
-}
-
-/// Says whether two keys are of one unit that scans read together.
-pub type SameScan = fn(&[u8], &[u8]) -> bool;
-
-/// Which leaves a merge takes over unread, by copying their index entries (Spillane 2012, chapter
-/// 6).
-#[derive(Clone, Copy, Debug)]
-pub struct Stitching {
-    /// f: no more leaves in a row than this are copied instead. [`u32::MAX`] copies everything.
-    pub threshold: u32,
-    /// Leaves are copied where an end of theirs would part keys of one unit.
-    pub same_scan: Option<SameScan>,
-    /// More leaves in a row than this are taken over whatever they part.
-    pub always: u32,
-}
-
-impl Default for Stitching {
-    /// Everything is copied.
-    fn default() -> Stitching {
-        Stitching {
-            threshold: u32::MAX,
-            same_scan: None,
-            always: u32::MAX,
-        }
-    }
-}
-
-impl PartialEq for Stitching {
-    fn eq(&self, other: &Stitching) -> bool {
-        let address = |same: Option<SameScan>| same.map(|same| same as usize);
-        (self.threshold, self.always) == (other.threshold, other.always)
-            && address(self.same_scan) == address(other.same_scan)
-    }
-}
-
-impl Eq for Stitching {}
-
-/// Leaves in a row that could be taken over.
-#[derive(Clone, Copy, Debug)]
-pub struct StitchView<'k> {
-    /// How many.
-    pub leaves: u64,
-    /// The last key of the result so far.
-    pub before: Option<&'k [u8]>,
-    /// At or below their first key.
-    pub first: &'k [u8],
-    /// Above their last key.
-    pub end: Option<&'k [u8]>,
-    /// The next key of any other run.
-    pub next: Option<&'k [u8]>,
-}
-
-impl Stitching {
-    /// Returns whether any leaf may be taken over.
-    #[must_use]
-    pub fn is_on(&self) -> bool {
-        self.threshold < u32::MAX
-    }
-
-    /// Returns whether leaves are taken over, instead of being copied.
-    #[must_use]
-    pub fn chooses(&self, view: &StitchView<'_>) -> bool {
-        if view.leaves <= u64::from(self.threshold) || !self.is_on() {
-            return false;
-        }
-        if view.leaves > u64::from(self.always) {
-            return true;
-        }
-        let are_one = |one: Option<&[u8]>, other: Option<&[u8]>| match (self.same_scan, one, other) {
-            (Some(same), Some(one), Some(other)) => same(one, other),
-            _ => false,
-        };
-        !are_one(view.before, Some(view.first)) && !are_one(view.end, view.next)
-    }
 }
 
 #[cfg(all(test, not(alluvium_model_check)))]

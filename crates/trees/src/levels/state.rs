@@ -4,6 +4,7 @@ use super::options::{LevelsOptions, Policy};
 use super::policy::{RunView, View};
 use crate::maplet::{self, Maplet, MapletSpec};
 use crate::run::{Built, Run, RunOptions};
+use crate::stitch::Stitching;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::blob::Blob;
 use alluvium_dictionary::range::KeyRange;
@@ -123,6 +124,17 @@ impl Version {
         runs.any(|member| range.overlaps(member.run.low(), member.run.high()))
     }
 
+    /// Returns the bytes of all runs down to a level, and of all runs.
+    pub(super) fn bytes_through(&self, level: usize) -> (u64, u64) {
+        let sizes = self
+            .levels
+            .iter()
+            .map(|runs| runs.iter().map(|member| bytes_of(&member.run)).sum());
+        let sizes: Vec<u64> = sizes.collect();
+        let newer = sizes.iter().take(level.saturating_add(1)).sum();
+        (newer, sizes.iter().sum())
+    }
+
     /// Returns what all runs together need of each extent of a run, in bytes.
     pub(super) fn live_bytes(&self) -> BTreeMap<Extent, u64> {
         let mut live = BTreeMap::new();
@@ -199,6 +211,12 @@ impl LevelsOptions {
             class,
             tier,
         }
+    }
+
+    /// The same options with another stitching.
+    #[must_use]
+    pub fn with_stitching(self, stitching: Stitching) -> LevelsOptions {
+        LevelsOptions { stitching, ..self }
     }
 
     /// The same options with another policy.

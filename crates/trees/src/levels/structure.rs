@@ -3,11 +3,11 @@
 use super::format::Contents;
 use super::options::LevelsOptions;
 use super::state::{Age, Kept, Member, Runs, Version, newest_first};
-use crate::home::{Home, judge};
 use alluvium_base::Sequence;
 use alluvium_dictionary::blob::Blob;
 use alluvium_dictionary::blob::Root;
 use alluvium_dictionary::cut::Cut;
+use alluvium_dictionary::home::{Home, judge};
 use alluvium_storage::extents::Class;
 use alluvium_storage::{Place, Result, Structure};
 use arc_swap::ArcSwap;
@@ -125,6 +125,11 @@ impl Levels {
         let options = LevelsOptions {
             policy: contents.policy.clone(),
             fingerprint_bits: contents.fingerprint_bits,
+            // A function is not kept: it is the caller's.
+            stitching: match contents.stitching.is_on() {
+                true => contents.stitching,
+                false => options.stitching,
+            },
             ..options.clone()
         };
         let levels = contents.open(&home.store)?;

@@ -137,6 +137,6 @@ impl Ordered for Map {
     }
 
     fn ingest(&self, _class: Class) -> Result<Box<dyn contract::Ingest>> {
-        Ok(Box::new(Ingest::new(self)))
+        Ok(Box::new(Ingest::new(Box::new(self.clone()))))
     }
 }

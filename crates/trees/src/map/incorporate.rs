@@ -46,7 +46,7 @@ impl Incorporation {
 }
 
 /// What a memtable says about a key, newest first, range deletes included (P2).
-fn newest_first<'m>(memtable: &'m Memtable, key: &[u8]) -> Vec<Message<'m>> {
+pub(crate) fn newest_first<'m>(memtable: &'m Memtable, key: &[u8]) -> Vec<Message<'m>> {
     let mut messages: Vec<Message<'m>> = memtable.get(Key::new(key), LAST).collect();
     let mut at = LAST;
     while let Some(sequence) = memtable.range_deleted(key, at) {

@@ -10,20 +10,28 @@ use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::sync::Arc;
 
 /// A layer: messages, or deleted ranges.
 #[derive(Clone, Debug, Default)]
-struct Layer {
-    messages: BTreeMap<Arc<[u8]>, Entry>,
-    deleted: Vec<KeyRange>,
+pub(crate) struct Layer {
+    pub(crate) messages: BTreeMap<Arc<[u8]>, Entry>,
+    pub(crate) deleted: Vec<KeyRange>,
     bytes: u64,
 }
 
-/// Messages that come in layers, on their way into a map.
+/// A dictionary that takes layers from memory.
+pub(crate) trait Attach: Debug + Send + Sync {
+    /// Takes layers as the commits from `first` on.
+    fn attach(&self, layers: &[Arc<Layer>], first: Sequence) -> Result<()>;
+}
+
+/// Messages that come in layers, on their way into a map or another dictionary. They are in memory
+/// until then.
 #[derive(Debug)]
 pub struct Ingest {
-    map: Map,
+    into: Box<dyn Attach>,
     layers: Vec<Arc<Layer>>,
     newest: Layer,
 }
@@ -68,9 +76,9 @@ fn gather(layers: &[Arc<Layer>], key: &[u8], gather: &mut Gather<'_>) {
 }
 
 impl Ingest {
-    pub(super) fn new(map: &Map) -> Ingest {
+    pub(crate) fn new(into: Box<dyn Attach>) -> Ingest {
         Ingest {
-            map: map.clone(),
+            into,
             layers: Vec::new(),
             newest: Layer::default(),
         }
@@ -169,7 +177,13 @@ impl contract::Ingest for Ingest {
         if !self.newest.is_empty() {
             contract::Ingest::end_layer(&mut *self)?;
         }
-        let Ingest { map, layers, .. } = *self;
+        self.into.attach(&self.layers, first)
+    }
+}
+
+impl Attach for Map {
+    fn attach(&self, layers: &[Arc<Layer>], first: Sequence) -> Result<()> {
+        let map = self;
         assert_eq!(
             map.version().cut + 1,
             first,

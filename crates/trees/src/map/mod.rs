@@ -26,12 +26,15 @@ mod ingest;
 mod read;
 mod scan;
 
-pub use crate::home::Home;
+pub use alluvium_dictionary::home::Home;
 pub use check::{check_files, reached};
+pub(crate) use incorporate::newest_first;
 pub use incorporate::{Incorporation, Rewrite};
 pub use ingest::Ingest;
+pub(crate) use ingest::{Attach, Layer};
 pub use read::Reader;
 pub use scan::Iter;
+pub(crate) use scan::in_memtable;
 
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_dictionary::blob::Blob;
@@ -63,7 +66,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn message(&self) -> Message<'_> {
+    pub(crate) fn message(&self) -> Message<'_> {
         Message {
             sequence: self.sequence,
             kind: self.kind,

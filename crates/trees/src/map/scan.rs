@@ -128,7 +128,11 @@ fn is_empty(left: [Bound<&[u8]>; 2]) -> bool {
 }
 
 /// The first key of a memtable within bounds, in a direction.
-fn in_memtable(memtable: &Memtable, [low, high]: [Bound<&[u8]>; 2], direction: Direction) -> Option<Vec<u8>> {
+pub(crate) fn in_memtable(
+    memtable: &Memtable,
+    [low, high]: [Bound<&[u8]>; 2],
+    direction: Direction,
+) -> Option<Vec<u8>> {
     let mut cursor = memtable.cursor();
     match direction {
         Direction::Forward => match low {

@@ -115,7 +115,8 @@ impl<B: PageBuffer> Core<B> {
     /// Checks that a child is one level below its parent.
     fn check_child(page: u64, above: u8, child: &[u8]) -> Result<()> {
         let below = above.checked_sub(1);
-        let is_child = below == Some(level(child)) && !matches!(kind(child), None | Some(Kind::Free));
+        let is_child =
+            below == Some(level(child)) && !matches!(kind(child), None | Some(Kind::Free | Kind::Apart));
         if !is_child {
             return Err(Self::misplaced(
                 page,
@@ -166,9 +167,15 @@ impl<B: PageBuffer> Core<B> {
     pub(super) fn apply_one(&self, leaf: &mut [u8], message: Message<'_>) -> Result<()> {
         let pairs = &self.shape.pairs;
         match (pairs.find(leaf, message.key), message.action) {
-            (Ok(at), Action::Insert) => pairs.replace(leaf, at, message.operand, None),
+            (Ok(at), Action::Insert) => {
+                self.operator.dropped(pairs.value(leaf, at));
+                pairs.replace(leaf, at, message.operand, None);
+            }
             (Err(at), Action::Insert) => pairs.insert(leaf, at, message.key, message.operand, None),
-            (Ok(at), Action::Delete) => pairs.remove(leaf, at),
+            (Ok(at), Action::Delete) => {
+                self.operator.dropped(pairs.value(leaf, at));
+                pairs.remove(leaf, at);
+            }
             (Ok(at), Action::Update) => {
                 let mut value = Vec::with_capacity(self.shape.value_limit);
                 let older = Some(pairs.value(leaf, at));
@@ -234,6 +241,9 @@ impl<B: PageBuffer> Core<B> {
                 let younger = (message.action, message.operand);
                 let action = merge(&*self.operator, older, younger, &mut operand);
                 self.shape.check_value(&operand)?;
+                if older.0 == Action::Insert && message.action != Action::Update {
+                    self.operator.dropped(older.1);
+                }
                 buffer.replace(node, at, &operand, Some(action));
             }
         }

@@ -4,11 +4,11 @@
 //! *Knows*: pages in memory and in a file, what nodes hold, how messages move down a tree, who
 //! latches what.
 //!
-//! *Does not know*: transactions, sequence numbers, threads, clocks, other structures of a
-//! store.
+//! *Does not know*: transactions, threads, clocks; and, but for `structure`, sequence numbers.
 //!
 //! *Read in this order*: `error.rs`, [`buffer`], [`node`], `core.rs`, `growth.rs`, [`read`],
-//! [`beps`], [`bplus`], `store/` (trees in files).
+//! [`beps`], [`bplus`], `store/` (trees in files),
+//! `structure/` (as a structure of a store).
 //!
 //! The source is Rotte's thesis on write-heavy operations with Bε-trees (TU München, 2022).
 //! Here sizes are chosen when a tree is created, keys and values vary in length up to limits,
@@ -23,9 +23,11 @@ mod growth;
 pub mod node;
 pub mod read;
 mod store;
+mod structure;
 
 #[cfg(test)]
 mod tests;
 
 pub use error::{Error, Result};
 pub use store::Place;
+pub use structure::{Iter, Paged, PagedOptions, Reader, TreeKind};

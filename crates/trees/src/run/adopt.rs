@@ -8,7 +8,7 @@ use super::path::{Path, Target};
 use alluvium_base::Purpose;
 use alluvium_storage::extents::UNIT;
 use alluvium_storage::store::Store;
-use alluvium_storage::{Cache, Result};
+use alluvium_storage::{Cache, NodePointer, Result};
 use std::mem::take;
 
 /// A leaf as the index above it knows it.
@@ -28,6 +28,20 @@ impl Leaf {
 
     pub(crate) fn fence(&self) -> Option<&[u8]> {
         self.fence.as_deref()
+    }
+
+    pub(crate) fn pointer(&self) -> &NodePointer {
+        &self.child.pointer
+    }
+
+    /// Its records.
+    pub(crate) fn records(&self) -> u64 {
+        self.child.sums.records
+    }
+
+    /// The tier that it lies on.
+    pub(crate) fn tier(&self) -> u8 {
+        self.child.pointer.tier
     }
 
     /// Returns whether it has deletes.
@@ -74,12 +88,18 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    pub(crate) fn new(run: &Run, store: &Store, purpose: Purpose) -> Result<Leaves> {
+    /// Begins before the leaf that may hold `low`.
+    pub(crate) fn new(run: &Run, store: &Store, low: &[u8], purpose: Purpose) -> Result<Leaves> {
         let cache = store.cache().clone();
         let guard = cache.epochs().pin();
-        let path = Path::seek(run, Target::Start, &cache, &guard, purpose)?;
+        let path = Path::seek(run, Target::First(low), &cache, &guard, purpose)?;
         drop(guard);
         Ok(Leaves { path, cache, purpose })
+    }
+
+    /// The same with no leaf left.
+    pub(crate) fn ended(self) -> Leaves {
+        Leaves { path: None, ..self }
     }
 
     /// Returns the next leaf; none behind the last.
@@ -131,6 +151,7 @@ impl Builder {
         let share = u128::from(all.value_bytes) * u128::from(sums.records) / u128::from(all.records.max(1));
         summary.value_bytes += share as u64;
         self.adopted += sums.records;
+        self.adopted_bytes += sums.bytes;
         let live = leaf.child.pointer.read_len() as u64;
         self.value_spans
             .add(&leaf.child.pointer, &leaf.separator, fence, live);

@@ -107,6 +107,8 @@ pub struct Builder {
     pub(super) hashes: Vec<u64>,
     /// Keys in leaves that were taken over, of which there are no hashes.
     pub(super) adopted: u64,
+    /// Bytes of the leaves that were taken over.
+    pub(super) adopted_bytes: u64,
     /// Where the leaf that was taken over last ends, if it is the last so far.
     pub(super) fence: Option<Vec<u8>>,
     pub(super) range_deletes: List,
@@ -198,6 +200,7 @@ impl Builder {
             first_key: Vec::new(),
             hashes: Vec::new(),
             adopted: 0,
+            adopted_bytes: 0,
             fence: None,
             range_deletes: List::default(),
             indexed_deletes: Arc::default(),

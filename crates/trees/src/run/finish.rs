@@ -23,6 +23,8 @@ pub struct Built {
     pub hashes: Vec<u64>,
     /// Its own extents, with their live bytes: provisional, to be installed.
     pub extents: Vec<(Extent, u64)>,
+    /// Bytes of the leaves that were taken over from other runs.
+    pub(crate) adopted_bytes: u64,
     /// Index nodes that were put into the cache.
     cached: Vec<NodePointer>,
 }
@@ -297,6 +299,7 @@ impl Builder {
             run,
             hashes: self.hashes,
             extents,
+            adopted_bytes: self.adopted_bytes,
             cached: cached.into_iter().map(|(pointer, _)| pointer).collect(),
         }))
     }

@@ -65,4 +65,4 @@ pub use policy::{Shape, Victim};
 pub use scan::Iter;
 pub use show::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun};
 pub use tree::Tree;
-pub use trunk::{Counts, Debt, Edge, Memory, Stats, TreeOptions, Underway, Version};
+pub use trunk::{Adoption, Counts, Debt, Edge, Memory, Stats, TreeOptions, Underway, Version};

@@ -1,5 +1,5 @@
 //! The tiered tree: against a reference model, and under crashes and faults. Levels of runs:
-//! against the model.
+//! against the model and against levels that copy everything, and under crashes.
 
 mod alone;
 mod checkpoints;
@@ -12,11 +12,13 @@ mod keyspaces;
 mod layers;
 mod levels;
 mod model;
+mod predicted;
 mod reads;
 mod salvage;
 mod schema;
 mod space;
 mod stack;
+mod stitched;
 mod story;
 mod under_way;
 mod world;

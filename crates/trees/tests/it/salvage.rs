@@ -15,7 +15,7 @@ use alluvium_dictionary::share::Share;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, Directories, LogOptions};
-use alluvium_trees::tiered::{Depth, Salvage, Shape, Tree, TreeOptions};
+use alluvium_trees::tiered::{Adoption, Depth, Salvage, Shape, Tree, TreeOptions};
 use std::sync::Arc;
 
 const KEYS: u64 = 3000;
@@ -35,7 +35,8 @@ fn tree_options() -> TreeOptions {
             memtable: 64 << 10,
         },
         schema: schema_with(0, Codec::None, None),
-        compacted_tier: 1,
+        compacted_tier: Some(1),
+        adoption: Adoption::Above(0),
         ..TreeOptions::default()
     }
 }

@@ -16,7 +16,8 @@ use alluvium_storage::extents::{Class, ExtentOptions, ReclaimLimit, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, LogOptions, PageSize, Result};
 use alluvium_trees::tiered::{
-    Depth, Digesting, Edge, Incorporation, Job, Maintenance, Progress, Shape, Step, Tree, TreeOptions, Victim,
+    Adoption, Depth, Digesting, Edge, Incorporation, Job, Maintenance, Progress, Shape, Step, Tree,
+    TreeOptions, Victim,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -181,7 +182,8 @@ impl World {
             fingerprint_bits: 24,
             schema: schema_with(workload.prefix, workload.codec, workload.value_threshold),
             horizon: None,
-            compacted_tier: 0,
+            compacted_tier: None,
+            adoption: Adoption::Above(0),
         }
     }
 

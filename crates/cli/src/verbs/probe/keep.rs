@@ -7,7 +7,7 @@ use alluvium_base::measured::Measured;
 use alluvium_model::probe::format::{self, FILE, MOST_BYTES};
 use anyhow::{Context as _, Result};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 /// Returns whether a directory has a store.
@@ -28,20 +28,22 @@ pub(super) fn write(path: &Path, measured: &Measured) -> Result<()> {
 /// Reads what was kept.
 pub(super) fn read(path: &Path) -> Result<Measured> {
     let file = path.join(FILE);
+    if file.exists() {
+        return read_file(&file);
+    }
+    let text = format!(
+        "{} has no {FILE}: measure first, with `alluvium probe --store`",
+        path.display()
+    );
+    Err(failure(Exit::NotFound, text))
+}
+
+/// Reads samples from a file.
+pub(super) fn read_file(file: &Path) -> Result<Measured> {
     let mut bytes = Vec::new();
     // One byte more than there may be tells that there is more.
-    let read = File::open(&file).and_then(|open| open.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes));
-    match read {
-        Ok(_) => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let text = format!(
-                "{} has no {FILE}: measure first, with `alluvium probe --store`",
-                path.display()
-            );
-            return Err(failure(Exit::NotFound, text));
-        }
-        Err(error) => return Err(error).with_context(|| format!("reading {}", file.display())),
-    }
+    let read = File::open(file).and_then(|open| open.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes));
+    read.with_context(|| format!("reading {}", file.display()))?;
     format::decode(&bytes).map_err(|bad| failure(Exit::Damaged, format!("{}: {bad}", file.display())))
 }
 

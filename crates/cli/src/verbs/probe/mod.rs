@@ -75,6 +75,21 @@ pub struct Probe {
     pub stored: bool,
 }
 
+/// Returns whether samples are kept in a directory.
+pub(super) fn is_kept(store: &Path) -> bool {
+    store.join(alluvium_model::probe::format::FILE).exists()
+}
+
+/// Reads what was kept: in a directory, or in a file.
+pub(super) fn read_kept(path: &Path) -> Result<Measured> {
+    let is_file = path.is_file();
+    let directory = path.parent().filter(|_| is_file).unwrap_or(path);
+    match is_file && !path.ends_with(alluvium_model::probe::format::FILE) {
+        true => keep::read_file(path),
+        false => keep::read(directory),
+    }
+}
+
 impl Probe {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let path = self.path.as_deref().unwrap_or(&context.path);

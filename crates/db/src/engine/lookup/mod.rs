@@ -143,6 +143,8 @@ impl Engine {
         if let Some(value) = answer.as_ref().filter(|value| offers && !value.is_in_page()) {
             self.records.offer(key, value, moment.sequence);
         }
+        let found = answer.as_deref().map(<[u8]>::len);
+        self.watches.looked_up(key, found, moment.now_ms);
         Ok(answer)
     }
 }

@@ -12,14 +12,15 @@ use alluvium::{
 };
 use alluvium_base::ErrorKind;
 use alluvium_sim::ops::{Op, outcome};
-use alluvium_sim::{Contents, Durability, Step, Story, Trouble, World, Write};
-use alluvium_storage::log;
+use alluvium_sim::{Contents, Durability, Part, Step, Story, Trouble, World, Write};
+use alluvium_storage::{Directories, log};
 use kept::kept;
 use ops::{Action, KEYSPACES};
 // Beside this module: which structure each keyspace is in.
 use super::kinds;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Every how many openings every run and maplet is checked; at the others the trunk alone is.
 const EVERYTHING: u64 = 6;
@@ -29,6 +30,8 @@ const EVERYTHING: u64 = 6;
 pub(crate) struct Whole {
     pub(crate) access: log::Access,
     pub(crate) lanes: usize,
+    /// How many tiers there are: 1, or 2 with most of what compactions write on the second.
+    pub(crate) tiers: u8,
 }
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -80,7 +83,17 @@ impl Whole {
         let mut scale = Scale::small(0xa11, memtable, 96 << 10);
         scale.log.lanes = self.lanes;
         scale.log.access = self.access;
+        scale.extents.planned_bytes = Some(u64::from(self.lanes as u32 - 1) * (512 << 10));
         Options::new().simulated(scale, || 1000)
+    }
+
+    /// The directories of the tiers: of two, each is a part of the one that crashes.
+    fn directories(&self, world: &World) -> Directories {
+        match self.tiers {
+            1 => (&world.directory).into(),
+            _ => Directories::from(Arc::new(Part::of(&world.directory, "one.")))
+                .and(Arc::new(Part::of(&world.directory, "two."))),
+        }
     }
 
     /// Makes those that are missing.
@@ -422,6 +435,7 @@ impl Story for Whole {
 
     fn name(&self) -> &'static str {
         match (self.access, self.lanes) {
+            _ if self.tiers > 1 => "whole-on-two-tiers",
             (log::Access::Mapped, 1) => "whole-mapped",
             (log::Access::Mapped, _) => "whole-lanes",
             (log::Access::Written, _) => "whole-written",
@@ -433,15 +447,15 @@ impl Story for Whole {
     }
 
     fn create(&self, world: &World) -> Result<System, Trouble> {
-        let directory = std::sync::Arc::clone(&world.directory);
         log::write_as(0);
-        Whole::system(self.options().create_in(directory).map_err(trouble)?)
+        let directories = self.directories(world);
+        Whole::system(self.options().create_in(directories).map_err(trouble)?)
     }
 
     fn open(&self, world: &World) -> Result<System, Trouble> {
-        let directory = std::sync::Arc::clone(&world.directory);
         log::write_as(0);
-        Whole::system(self.options().open_existing_in(directory).map_err(trouble)?)
+        let directories = self.directories(world);
+        Whole::system(self.options().open_existing_in(directories).map_err(trouble)?)
     }
 
     fn apply(&self, system: &mut System, action: &Action, world: &World) -> Result<(), Trouble> {

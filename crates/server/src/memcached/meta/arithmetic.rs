@@ -47,10 +47,10 @@ impl Sum {
 
     fn apply(
         &self,
-        items: &Items<'_>,
+        items: &impl Items,
         old: Option<Item<'_>>,
     ) -> Result<(Change, (&'static str, Option<Got>)), Failure> {
-        let cas = self.given.unwrap_or_else(|| items.store.next_cas());
+        let cas = self.given.unwrap_or_else(|| items.next_cas());
         let Some(old) = old else {
             let Some(seconds) = self.vivify else {
                 return Ok((Change::Nothing, ("NF", None)));
@@ -91,7 +91,7 @@ impl Sum {
 
 pub(in super::super) fn arithmetic(
     request: &Request<'_>,
-    items: &mut Items<'_>,
+    items: &mut impl Items,
     counts: &Counts,
     output: &mut Vec<u8>,
 ) -> Done {

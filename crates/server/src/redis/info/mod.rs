@@ -86,12 +86,12 @@ pub(super) fn info(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>)
 }
 
 /// A line of a section.
-fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
+pub(super) fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = write!(text, "{name}:{value}\r\n");
 }
 
 /// Returns the bytes as people read them: `1.50M`.
-fn human(bytes: u64) -> String {
+pub(super) fn human(bytes: u64) -> String {
     let mut amount = bytes as f64;
     for unit in ["B", "K", "M", "G", "T"] {
         if amount < 1024.0 || unit == "T" {

@@ -102,8 +102,9 @@ fn what_few_bytes_remain_of_a_merge_stays_where_they_were() {
     assert_eq!((into(0, 2), into(0, 3), into(0, 4)), (0, 1, 1));
     assert_eq!((into(1, 8), into(1, 9)), (1, 2));
     let tiers: Policy = "samt,k=4x2/8x1/16".parse().unwrap();
-    let tiers: Vec<u8> = (0..6).map(|level| tier(&tiers, level)).collect();
-    assert_eq!(tiers, [0, 0, 1, 2, 2, 2]);
+    let tiers: Vec<Option<u8>> = (0..6).map(|level| tier(&tiers, level)).collect();
+    assert_eq!(tiers, [0, 0, 1, 2, 2, 2].map(Some));
+    assert_eq!(tier(&"samt,k=4".parse().unwrap(), 3), None, "it goes by space");
 }
 
 /// Writes `shares` memtables of one byte; the bytes that were written, and the most runs that there
@@ -212,6 +213,7 @@ fn leaves_are_taken_over_where_more_than_the_threshold_come_in_a_row() {
         first: b"file 2, page 0",
         end: Some(b"file 3, page 0"),
         next: Some(b"file 3, page 5"),
+        name: 0,
     };
     let chooses = |stitching: Stitching, leaves| stitching.chooses(&view(leaves));
     let of = |threshold| Stitching {
@@ -222,7 +224,7 @@ fn leaves_are_taken_over_where_more_than_the_threshold_come_in_a_row() {
     assert!(!chooses(Stitching::default(), u64::MAX) && !Stitching::default().is_on());
     // Pages of one file stay together, unless they are many.
     let together = Stitching {
-        same_scan: Some(|one, other| one[..6] == other[..6]),
+        same_scan: Some(SameScan::Prefix(6)),
         always: 8,
         ..of(0)
     };

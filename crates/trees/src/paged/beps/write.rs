@@ -17,7 +17,7 @@ fn alone(message: Message<'_>) -> Messages {
 
 impl<B: PageBuffer> BepsTree<B> {
     /// Takes a message.
-    pub(super) fn write(&self, message: Message<'_>) -> Result<()> {
+    pub(in crate::paged) fn write(&self, message: Message<'_>) -> Result<()> {
         self.core.writable(message)?;
         let _writing = self.core.gate.read();
         self.write_at_root(message)

@@ -8,7 +8,7 @@ use crate::paged::node::{Kind, Message, Messages, child, level};
 
 impl<B: PageBuffer> BplusTree<B> {
     /// Takes a message.
-    pub(super) fn write(&self, message: Message<'_>) -> Result<()> {
+    pub(in crate::paged) fn write(&self, message: Message<'_>) -> Result<()> {
         self.core.writable(message)?;
         let _writing = self.core.gate.read();
         if self.write_in_leaf(message)? {

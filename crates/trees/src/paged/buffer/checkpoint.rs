@@ -3,13 +3,14 @@
 use super::PageBuffer;
 use super::evict::WRITTEN_TOGETHER;
 use super::format::{MOST_META, Refusal, SUPERBLOCK, Superblock, VERSION, read_free};
-use super::frame::NO_PAGE;
+use super::frame::{Frame, NO_PAGE};
 use super::journal::Journal;
 use super::pool::{FIRST_PAGE, Pool, PoolOptions, Validate, check_page_bytes};
 use super::segments::{FIRST_SEGMENT, Segments};
 use crate::paged::error::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{Buffer, Device, Directory, FileOptions};
+use parking_lot::RwLockWriteGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,12 +20,12 @@ fn journal_name(name: &str) -> String {
 }
 
 /// The place of a checkpoint's superblock: they take turns.
-fn place_of(epoch: u64) -> u64 {
+pub(super) fn place_of(epoch: u64) -> u64 {
     (epoch % 2) * SUPERBLOCK as u64
 }
 
 /// Reads both superblocks and returns the newer.
-fn read_superblock(device: &dyn Device) -> Result<Superblock> {
+pub(super) fn read_superblock(device: &dyn Device) -> Result<Superblock> {
     let file = || device.name().to_owned();
     let not_a_store = |why: &str| Error::NotAStore {
         file: file(),
@@ -73,7 +74,7 @@ impl Pool {
         let device = directory.create(name, FileOptions::DIRECT)?;
         let journal = directory.create(&journal_name(name), FileOptions::DIRECT)?;
         device.grow(FIRST_PAGE)?;
-        let journal = Journal::new(journal, options.page_bytes, 0);
+        let journal = Journal::new(vec![journal], options.page_bytes, 0, 0);
         let segments = Segments::new(FIRST_SEGMENT);
         let pool = Pool::over(device, journal, identity, options, segments, 0, validate)?;
         pool.checkpoint(&[])?;
@@ -115,7 +116,7 @@ impl Pool {
         };
         let journal = directory.open(&journal_name(name), FileOptions::DIRECT)?;
         let pages = segments.high_water();
-        let journal = Journal::new(journal, options.page_bytes, pages);
+        let journal = Journal::new(vec![journal], options.page_bytes, superblock.epoch, pages);
         let (identity, epoch) = (superblock.identity, superblock.epoch);
         let pool = Pool::over(device, journal, identity, options, segments, epoch, validate)?;
         pool.recover(epoch, pages)?;
@@ -124,7 +125,7 @@ impl Pool {
     }
 
     /// Writes the journal's images back, so that the pages are those of the checkpoint.
-    fn recover(&self, epoch: u64, pages: u64) -> Result<()> {
+    pub(super) fn recover(&self, epoch: u64, pages: u64) -> Result<()> {
         let images = self
             .journal
             .roll_back(self.identity, epoch, pages, |page, image| {
@@ -141,7 +142,7 @@ impl Pool {
     }
 
     /// Walks the free list of each segment.
-    fn read_free_lists(&self, superblock: &Superblock) -> Result<()> {
+    pub(super) fn read_free_lists(&self, superblock: &Superblock) -> Result<()> {
         for (segment, (head, len)) in superblock.free.iter().enumerate() {
             let mut pages = Vec::new();
             let mut at = *head;
@@ -208,24 +209,38 @@ impl Pool {
     /// When `meta` has over 1024 bytes, or pages are changed meanwhile.
     pub fn checkpoint(&self, meta: &[u8]) -> Result<()> {
         assert!(meta.len() <= MOST_META, "what the owner keeps fits (PB6)");
+        let _alone = self.write_all()?;
+        let epoch = self.epoch.load(Ordering::Acquire) + 1;
+        let superblock = self.superblock(epoch, meta);
+        let written = self.install(&superblock);
+        if let Err(error) = &written {
+            self.fail(error);
+            return written;
+        }
+        self.epoch.store(epoch, Ordering::Release);
+        self.journal.restart(epoch, superblock.high_water)
+    }
+
+    /// Writes every dirty page; none is written before what is returned is dropped.
+    pub(super) fn write_all(&self) -> Result<RwLockWriteGuard<'_, ()>> {
         self.writable()?;
         self.settle_returned()?;
-        self.write_dirty()?;
-        // What evictors had begun is written once this is granted.
-        let alone = self.writing.write();
-        let is_dirty = self
-            .frames
-            .iter()
-            .any(|frame| frame.is_dirty.load(Ordering::Acquire));
-        if is_dirty {
-            // An evictor had begun to write it, and left it because a reader held the latch.
-            drop(alone);
+        loop {
             self.write_dirty()?;
-            return self.checkpoint(meta);
+            // What evictors had begun is written once this is granted. One may have left a page
+            // because a reader held its latch.
+            let alone = self.writing.write();
+            let is_dirty = |frame: &Frame| frame.is_dirty.load(Ordering::Acquire);
+            if !self.frames.iter().any(is_dirty) {
+                return Ok(alone);
+            }
         }
+    }
+
+    /// Returns what a checkpoint of the pages as they are says.
+    pub(super) fn superblock(&self, epoch: u64, meta: &[u8]) -> Superblock {
         let segments = self.segments.lock();
-        let epoch = self.epoch.load(Ordering::Acquire) + 1;
-        let superblock = Superblock {
+        Superblock {
             page_bytes: self.options.page_bytes as u32,
             identity: self.identity,
             epoch,
@@ -233,15 +248,7 @@ impl Pool {
             first_segment: segments.first(),
             free: segments.heads(),
             meta: meta.to_vec(),
-        };
-        let written = self.install(&superblock);
-        if let Err(error) = &written {
-            self.fail(error);
-            return written;
         }
-        self.journal.restart(superblock.high_water);
-        self.epoch.store(epoch, Ordering::Release);
-        Ok(())
     }
 
     /// Makes a superblock durable, behind the pages that it is about.

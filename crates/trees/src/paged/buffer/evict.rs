@@ -83,7 +83,7 @@ impl Pool {
         }
         let numbers: Vec<u64> = copies.iter().map(|(_, number, _)| *number).collect();
         let mut written: Vec<usize> = copies.iter().map(|(frame, ..)| *frame).collect();
-        let result = self.keep_images(&numbers, epoch).and_then(|()| {
+        let result = self.keep_images(&numbers).and_then(|()| {
             let mut batch = Batch::with_capacity(copies.len());
             for (_, number, mut copy) in copies {
                 seal_page(&mut copy, number, self.identity, epoch + 1);

@@ -23,6 +23,9 @@
 //!               zeros
 //! ```
 //!
+//! Pages that another store hosts have the checkpoint's superblock in that store, without the zeros.
+//! Their own has 8 bytes of an owner: the oldest epoch that they can go back to.
+//!
 //! A page, and behind it what its owner keeps there:
 //!
 //! ```text
@@ -164,6 +167,42 @@ impl Superblock {
     }
 }
 
+impl Superblock {
+    /// Returns its bytes without the zeros at the end, for a root that others keep.
+    pub(super) fn encode_short(&self) -> Vec<u8> {
+        let mut bytes = self.encode();
+        bytes.truncate(FIXED + 16 * self.free.len() + self.meta.len());
+        bytes
+    }
+
+    /// Reads such bytes.
+    pub(super) fn decode_short(bytes: &[u8]) -> Result<Superblock, Refusal> {
+        let mut whole = bytes.to_vec();
+        if whole.len() > SUPERBLOCK {
+            return Err(Refusal::Wrong(format!("{} bytes", whole.len())));
+        }
+        whole.resize(SUPERBLOCK, 0);
+        let superblock = Superblock::decode(&whole)?;
+        match FIXED + 16 * superblock.free.len() + superblock.meta.len() == bytes.len() {
+            true => Ok(superblock),
+            false => Err(Refusal::Wrong(format!("{} bytes", bytes.len()))),
+        }
+    }
+}
+
+/// Returns the owner's bytes of a hosted file: the oldest checkpoint that it can go back to.
+pub(super) fn oldest_bytes(oldest: u64) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8);
+    Writer::new(&mut out).u64(oldest);
+    out
+}
+
+/// Reads them.
+pub(super) fn read_oldest(meta: &[u8]) -> Option<u64> {
+    let bytes = <[u8; 8]>::try_from(meta).ok()?;
+    Some(u64::from_le_bytes(bytes))
+}
+
 /// What is wrong with a page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PageFault {
@@ -242,12 +281,15 @@ pub(super) fn seal_record(record: &mut [u8], index: u64, identity: u128, epoch: 
     put(record, 0, &sum.to_le_bytes());
 }
 
-/// Returns the page's number and the image of a record, if it is one of this store and
-/// checkpoint.
-pub(super) fn open_record(record: &[u8], index: u64, identity: u128, epoch: u64) -> Option<(u64, &[u8])> {
+/// Returns the epoch, the page's number and the image of a record, if it is one of this store.
+pub(super) fn open_record(record: &[u8], index: u64, identity: u128) -> Option<(u64, u64, &[u8])> {
     let sum = seeded(index, record.get(8..)?);
-    let genuine = u64_at(record, 0) == sum && u128_at(record, 8) == identity && u64_at(record, 24) == epoch;
-    genuine.then_some((u64_at(record, 32), record.get(RECORD_HEADER..)?))
+    let genuine = u64_at(record, 0) == sum && u128_at(record, 8) == identity;
+    genuine.then_some((
+        u64_at(record, 24),
+        u64_at(record, 32),
+        record.get(RECORD_HEADER..)?,
+    ))
 }
 
 #[cfg(test)]
@@ -290,6 +332,15 @@ mod tests {
     #[test]
     fn what_was_written_is_read() {
         assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
+        let short = superblock().encode_short();
+        assert_eq!(short.len(), FIXED + 32 + 4);
+        assert_eq!(Superblock::decode_short(&short), Ok(superblock()));
+        for len in 0..short.len() {
+            assert!(Superblock::decode_short(&short[..len]).is_err(), "{len}");
+        }
+        assert!(Superblock::decode_short(&[&short[..], &[0]].concat()).is_err());
+        assert_eq!(read_oldest(&oldest_bytes(0x0102)), Some(0x0102));
+        assert_eq!(read_oldest(b"root"), None);
         let mut page = vec![0; 512];
         write_free(&mut page[PAGE_HEADER..], None);
         seal_page(&mut page, 9, 5, 8);
@@ -334,12 +385,12 @@ mod tests {
     fn records_of_another_place_store_or_checkpoint_are_refused() {
         let mut record = vec![0; 1024];
         seal_record(&mut record, 2, 5, 7, 9);
-        assert_eq!(open_record(&record, 2, 5, 7).map(|(page, _)| page), Some(9));
-        assert!(open_record(&record, 3, 5, 7).is_none());
-        assert!(open_record(&record, 2, 6, 7).is_none());
-        assert!(open_record(&record, 2, 5, 8).is_none());
+        let opened = open_record(&record, 2, 5).map(|(epoch, page, _)| (epoch, page));
+        assert_eq!(opened, Some((7, 9)));
+        assert!(open_record(&record, 3, 5).is_none());
+        assert!(open_record(&record, 2, 6).is_none());
         record[600] = 1;
-        assert!(open_record(&record, 2, 5, 7).is_none());
+        assert!(open_record(&record, 2, 5).is_none());
     }
 
     #[test]

@@ -1,4 +1,9 @@
-//! Old images of pages: what the last checkpoint has where pages are written over since (PB6).
+//! Old images of pages: what checkpoints have where pages are written over since (PB6).
+//!
+//! A pool of its own has one file of records. A hosted one has two, which take turns, because it
+//! does not know at once whether what it has handed out became durable. A record says of which
+//! checkpoint its image is; to go back to a checkpoint, each page gets its oldest image that is of
+//! that checkpoint or of a later one.
 
 use super::format::{RECORD_HEADER, open_record, seal_record};
 use super::pool::Pool;
@@ -6,7 +11,7 @@ use crate::paged::error::{Error, Result};
 use alluvium_base::{ErrorKind, Purpose};
 use alluvium_device::{Batch, Buffer, Device};
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Records that are read together when a file is opened.
@@ -18,37 +23,74 @@ const _: () = assert!(LEAST_GROWTH >= READ_TOGETHER, "a read lies in the file");
 /// The journal of a file of pages.
 #[derive(Debug)]
 pub(super) struct Journal {
-    device: Arc<dyn Device>,
+    /// One, or two that take turns.
+    files: Vec<Arc<dyn Device>>,
     page_bytes: usize,
     state: Mutex<State>,
 }
 
+/// What was kept since a checkpoint.
 #[derive(Debug, Default)]
-struct State {
+struct Span {
+    /// The checkpoint.
+    epoch: u64,
+    /// Pages below this number are in it.
+    checkpointed: u64,
     /// Pages whose image is synced.
     kept: BTreeSet<u64>,
-    /// Records so far.
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Of the checkpoints that may be gone back to, the oldest first; there is one at least.
+    spans: Vec<Span>,
+    /// The file that is written to.
+    current: usize,
+    /// Records in that file.
     records: u64,
-    /// Pages below this number are in the checkpoint.
-    checkpointed: u64,
     /// Images since the pool was made.
     images: u64,
 }
 
+impl State {
+    fn last(&mut self) -> &mut Span {
+        let last = self.spans.last_mut();
+        last.expect("a journal begins behind a checkpoint (PB6)")
+    }
+}
+
+/// A record that was read.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    epoch: u64,
+    page: u64,
+    file: usize,
+    index: u64,
+}
+
 impl Journal {
-    /// Returns the journal in a file, without records, for a checkpoint of `checkpointed`
-    /// pages.
-    pub(super) fn new(device: Arc<dyn Device>, page_bytes: usize, checkpointed: u64) -> Journal {
+    /// Returns the journal in files, without records, for a checkpoint of `checkpointed` pages.
+    pub(super) fn new(
+        files: Vec<Arc<dyn Device>>,
+        page_bytes: usize,
+        epoch: u64,
+        checkpointed: u64,
+    ) -> Journal {
         assert!(
-            page_bytes.is_multiple_of(RECORD_HEADER),
+            page_bytes.is_multiple_of(RECORD_HEADER) && !files.is_empty(),
             "records are written directly"
         );
-        let state = State {
+        let span = Span {
+            epoch,
             checkpointed,
+            ..Span::default()
+        };
+        let state = State {
+            spans: vec![span],
             ..State::default()
         };
         Journal {
-            device,
+            files,
             page_bytes,
             state: Mutex::new(state),
         }
@@ -58,36 +100,110 @@ impl Journal {
         self.state.lock().images
     }
 
-    /// Forgets all images: a checkpoint of `checkpointed` pages is durable.
-    pub(super) fn restart(&self, checkpointed: u64) {
+    /// Returns the bytes of the files.
+    pub(super) fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.len()).sum()
+    }
+
+    /// Forgets all images: a checkpoint of `checkpointed` pages is durable. The file shrinks.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn restart(&self, epoch: u64, checkpointed: u64) -> Result<()> {
         let mut state = self.state.lock();
         assert!(
-            state.checkpointed <= checkpointed,
+            state.last().checkpointed <= checkpointed,
             "pages stay, used or free (PB7)"
         );
-        state.kept.clear();
+        state.spans = vec![Span {
+            epoch,
+            checkpointed,
+            ..Span::default()
+        }];
         state.records = 0;
-        state.checkpointed = checkpointed;
+        self.shrink(0)
+    }
+
+    fn shrink(&self, file: usize) -> Result<()> {
+        let file = self.files.get(file).expect("the file is one of them");
+        if file.len() > LEAST_GROWTH * self.record_bytes() {
+            file.truncate(LEAST_GROWTH * self.record_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Returns the oldest checkpoint that can be gone back to, once `stand` was called with the
+    /// same `is_durable`.
+    pub(super) fn oldest(&self, is_durable: bool) -> u64 {
+        let state = self.state.lock();
+        let mut epochs = state.spans.iter().map(|span| span.epoch);
+        let oldest = if is_durable {
+            epochs.next_back()
+        } else {
+            epochs.next()
+        };
+        oldest.expect("a journal begins behind a checkpoint (PB6)")
+    }
+
+    /// Begins to keep images of a further checkpoint. `is_durable` says that the one before it is
+    /// what a crash leaves: those before that are forgotten, and the files change their turns.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn stand(&self, epoch: u64, checkpointed: u64, is_durable: bool) -> Result<()> {
+        let mut state = self.state.lock();
+        assert!(state.last().epoch < epoch, "checkpoints are counted (PB8)");
+        assert!(
+            state.last().checkpointed <= checkpointed,
+            "pages stay, used or free (PB7)"
+        );
+        if is_durable {
+            let older = state.spans.len() - 1;
+            state.spans.drain(..older);
+            if self.files.len() > 1 {
+                state.current = (state.current + 1) % self.files.len();
+                state.records = 0;
+                self.shrink(state.current)?;
+            }
+        }
+        state.spans.push(Span {
+            epoch,
+            checkpointed,
+            ..Span::default()
+        });
+        Ok(())
     }
 
     fn record_bytes(&self) -> u64 {
         (RECORD_HEADER + self.page_bytes) as u64
     }
 
-    /// Puts images behind the journal and syncs it.
-    fn append(
-        &self,
-        state: &mut State,
-        images: Vec<(u64, Buffer)>,
-        identity: u128,
-        epoch: u64,
-    ) -> Result<()> {
-        let bytes = self.record_bytes();
-        let end = (state.records + images.len() as u64) * bytes;
-        if end > self.device.len() {
-            let more = (state.records / 4).max(LEAST_GROWTH) * bytes;
-            self.device.grow((end + more).next_multiple_of(bytes))?;
+    /// Makes sure that `more` images can be kept without the file growing.
+    ///
+    /// # Errors
+    /// A full disk, with nothing changed.
+    pub(super) fn reserve(&self, more: u64) -> Result<()> {
+        let mut state = self.state.lock();
+        let last = state.last();
+        let left = last.checkpointed - last.kept.len() as u64;
+        let wanted = state.records + more.min(left);
+        self.grow(&state, wanted)
+    }
+
+    fn grow(&self, state: &State, records: u64) -> Result<()> {
+        let (bytes, file) = (self.record_bytes(), &self.files[state.current]);
+        if records * bytes > file.len() {
+            let more = (state.records / 4).max(LEAST_GROWTH);
+            file.grow((records + more) * bytes)?;
         }
+        Ok(())
+    }
+
+    /// Puts images behind the journal and syncs it.
+    fn append(&self, state: &mut State, images: Vec<(u64, Buffer)>, identity: u128) -> Result<()> {
+        let bytes = self.record_bytes();
+        self.grow(state, state.records + images.len() as u64)?;
+        let epoch = state.last().epoch;
         let numbers: Vec<u64> = images.iter().map(|(page, _)| *page).collect();
         let mut batch = Batch::with_capacity(images.len());
         for (index, (page, image)) in (state.records..).zip(images) {
@@ -96,21 +212,61 @@ impl Journal {
             seal_record(&mut record, index, identity, epoch, page);
             batch.write(index * bytes, record, Purpose::Log);
         }
-        self.device.run(batch)?;
-        self.device.sync(Purpose::Log)?;
+        let file = &self.files[state.current];
+        file.run(batch)?;
+        file.sync(Purpose::Log)?;
         state.records += numbers.len() as u64;
         state.images += numbers.len() as u64;
-        state.kept.extend(numbers);
+        let before = state.last().kept.len();
+        let added = numbers.len();
+        state.last().kept.extend(numbers);
         assert!(
-            state.kept.len() as u64 == state.records,
-            "a page has one image (PB6)"
+            state.last().kept.len() == before + added,
+            "a page has one image of a checkpoint (PB6)"
         );
         Ok(())
     }
 
-    /// Writes the images of a checkpoint back to the pages, and returns how many there were.
-    /// The records end with the first that is not genuine: what was not synced was not relied
-    /// upon.
+    /// Reads the records of a file: up to the first that is not genuine, or of an older checkpoint
+    /// than the one before it. What was not synced was not relied upon.
+    fn read(
+        &self,
+        file: usize,
+        identity: u128,
+        tell: &mut dyn FnMut(Found, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let bytes = self.record_bytes();
+        let device = &self.files[file];
+        let total = device.len() / bytes;
+        let (mut index, mut newest) = (0, 0);
+        while index < total {
+            let together = READ_TOGETHER.min(total - index);
+            let read = device.read_at(index * bytes, (together * bytes) as usize, Purpose::Recovery)?;
+            for record in read.chunks_exact(bytes as usize) {
+                let Some((epoch, page, image)) = open_record(record, index, identity) else {
+                    return Ok(());
+                };
+                if epoch < newest {
+                    return Ok(());
+                }
+                newest = epoch;
+                tell(
+                    Found {
+                        epoch,
+                        page,
+                        file,
+                        index,
+                    },
+                    image,
+                )?;
+                index += 1;
+            }
+        }
+        assert!(index == total, "every record was genuine");
+        Ok(())
+    }
+
+    /// Writes the images of a checkpoint of `pages` pages back, and returns how many there were.
     pub(super) fn roll_back(
         &self,
         identity: u128,
@@ -118,41 +274,75 @@ impl Journal {
         pages: u64,
         mut write: impl FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<u64> {
-        let bytes = self.record_bytes();
-        let total = self.device.len() / bytes;
-        let mut index = 0;
-        while index < total {
-            let together = READ_TOGETHER.min(total - index);
-            let read = self
-                .device
-                .read_at(index * bytes, (together * bytes) as usize, Purpose::Recovery)?;
-            for record in read.chunks_exact(bytes as usize) {
-                let Some((page, image)) = open_record(record, index, identity, epoch) else {
-                    return Ok(index);
-                };
-                if page >= pages {
+        let mut oldest: BTreeMap<u64, Found> = BTreeMap::new();
+        for file in 0..self.files.len() {
+            self.read(file, identity, &mut |found, _| {
+                if found.epoch == epoch && found.page >= pages {
                     return Err(Error::Corrupt {
-                        file: self.device.name().to_owned(),
-                        page,
-                        offset: index * bytes,
+                        file: self.files[file].name().to_owned(),
+                        page: found.page,
+                        offset: found.index * self.record_bytes(),
                         expected: format!("the image of a page below {pages}"),
                         found: "that of another".to_owned(),
                     });
                 }
-                write(page, image)?;
-                index += 1;
+                if found.epoch >= epoch && found.page < pages {
+                    let known = oldest.entry(found.page).or_insert(found);
+                    if found.epoch < known.epoch {
+                        *known = found;
+                    }
+                }
+                Ok(())
+            })?;
+        }
+        for (page, found) in &oldest {
+            let (bytes, at) = (self.record_bytes(), found.index * self.record_bytes());
+            let record = self.files[found.file].read_at(at, bytes as usize, Purpose::Recovery)?;
+            let Some((_, _, image)) = open_record(&record, found.index, identity) else {
+                return Err(Error::Corrupt {
+                    file: self.files[found.file].name().to_owned(),
+                    page: *page,
+                    offset: at,
+                    expected: "the record that was read before".to_owned(),
+                    found: "another".to_owned(),
+                });
+            };
+            write(*page, image)?;
+        }
+        Ok(oldest.len() as u64)
+    }
+
+    /// Takes all records away, once what they were for is done: that with the newest first, so
+    /// that what a crash leaves is right still.
+    pub(super) fn empty(&self, identity: u128) -> Result<()> {
+        let mut newest = Vec::new();
+        for file in 0..self.files.len() {
+            let mut first = 0;
+            self.read(file, identity, &mut |found, _| {
+                first = first.max(found.epoch);
+                Ok(())
+            })?;
+            newest.push((first, file));
+        }
+        newest.sort_unstable();
+        for (_, file) in newest.into_iter().rev() {
+            let file = &self.files[file];
+            if !file.is_empty() {
+                file.truncate(0)?;
+                file.sync(Purpose::Recovery)?;
             }
         }
-        assert!(index == total, "every record was genuine");
-        Ok(index)
+        assert!(self.bytes() == 0, "no record is left");
+        Ok(())
     }
 }
 
 impl Pool {
     /// Keeps the images of pages that are about to be written over (PB6).
-    pub(super) fn keep_images(&self, pages: &[u64], epoch: u64) -> Result<()> {
+    pub(super) fn keep_images(&self, pages: &[u64]) -> Result<()> {
         let mut state = self.journal.state.lock();
-        let is_wanted = |page: &&u64| **page < state.checkpointed && !state.kept.contains(page);
+        let last = state.last();
+        let is_wanted = |page: &&u64| **page < last.checkpointed && !last.kept.contains(page);
         let wanted: Vec<u64> = pages.iter().filter(is_wanted).copied().collect();
         if wanted.is_empty() {
             return Ok(());
@@ -168,7 +358,7 @@ impl Pool {
         let images = self.device.run(batch)?;
         assert_eq!(images.len(), wanted.len(), "each read gives its buffer back");
         let images = wanted.into_iter().zip(images).collect();
-        self.journal.append(&mut state, images, self.identity, epoch)
+        self.journal.append(&mut state, images, self.identity)
     }
 
     /// Refuses changes after a failure of the device. A full disk is none.

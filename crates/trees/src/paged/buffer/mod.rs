@@ -7,7 +7,8 @@
 //!
 //! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `arena.rs` (everything in memory: the
 //! thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`, `pool.rs` (pins),
-//! `evict.rs`, `journal.rs`, `checkpoint.rs`.
+//! `evict.rs`, `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another store makes
+//! durable).
 //!
 //! Pages are written in place. A crash must not lose the checkpoint that they belong to, so the
 //! old image of a page goes to a journal, and is synced there, before the page is first
@@ -30,12 +31,15 @@
 //! - **PB6** A page that the last checkpoint has is overwritten only after its image was synced
 //!   in the journal.
 //! - **PB7** A page is in use, on one free list, or was never used.
+//! - **PB8** A hosted file can go back to every root that its store may name: to the last that is
+//!   known to be durable, and to those after it.
 
 mod arena;
 mod checkpoint;
 mod evict;
 mod format;
 mod frame;
+mod hosted;
 mod journal;
 mod pool;
 mod queue;
@@ -46,6 +50,8 @@ mod tests;
 pub use arena::Arena;
 pub use format::PAGE_HEADER;
 pub use frame::{Exclusive, Shared};
+pub use hosted::LastRoot;
+pub(in crate::paged) use pool::check_page_bytes;
 pub use pool::{Pool, PoolOptions, PoolStatistics, Validate};
 pub use queue::QueuePolicy;
 pub use segments::FIRST_SEGMENT;

@@ -144,7 +144,7 @@ enum Found<'b> {
 }
 
 /// Returns whether a page may have this size.
-pub(super) fn check_page_bytes(page_bytes: usize) -> Result<()> {
+pub(in crate::paged) fn check_page_bytes(page_bytes: usize) -> Result<()> {
     if page_bytes.is_power_of_two() && (512..=64 << 10).contains(&page_bytes) {
         return Ok(());
     }

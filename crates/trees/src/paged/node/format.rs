@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  1: leaf; 2: node with a buffer; 3: node without; 255: a free page
+//!      0     1  1: leaf; 2: node with a buffer; 3: node without; 4: messages that
+//!                  do not fit into a node; 255: a free page
 //!      1     1  level: 0 for leaves
 //!      2     2  pairs of a leaf, else pivots
 //!      4     2  messages
@@ -46,6 +47,8 @@ pub enum Kind {
     Buffered,
     /// Pivots and children.
     Wide,
+    /// Messages that do not fit into a node (`structure`).
+    Apart,
     /// Nothing.
     Free,
 }
@@ -405,6 +408,7 @@ pub(in crate::paged) fn kind(node: &[u8]) -> Option<Kind> {
         1 => Some(Kind::Leaf),
         2 => Some(Kind::Buffered),
         3 => Some(Kind::Wide),
+        4 => Some(Kind::Apart),
         255 => Some(Kind::Free),
         _ => None,
     }
@@ -422,6 +426,7 @@ pub(in crate::paged) fn set_head(node: &mut [u8], kind: Kind, level: u8) {
         Kind::Leaf => 1,
         Kind::Buffered => 2,
         Kind::Wide => 3,
+        Kind::Apart => 4,
         Kind::Free => 255,
     };
     clear(node);

@@ -33,6 +33,9 @@ impl Action {
 pub trait Operator: Send + Sync + fmt::Debug {
     /// Puts the combination of an older and a younger value into `into`, which is empty.
     fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>);
+
+    /// Takes note of a value that the tree has no more: it was replaced, or its key is gone.
+    fn dropped(&self, _value: &[u8]) {}
 }
 
 /// Updates that replace the value of a key that has one.

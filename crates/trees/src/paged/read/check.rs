@@ -3,7 +3,7 @@
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::Core;
 use crate::paged::error::Result;
-use crate::paged::node::{Kind, Table, child_at, kind, level};
+use crate::paged::node::{Action, Kind, Table, child_at, kind, level};
 use std::collections::BTreeSet;
 
 /// What a walk over a tree has found.
@@ -39,6 +39,11 @@ impl Fence {
 impl<B: PageBuffer> Core<B> {
     /// Walks the tree at rest.
     pub(in crate::paged) fn examine(&self) -> Result<Examined> {
+        self.examine_each(&mut |_| ())
+    }
+
+    /// The same, and hands every value that a leaf or an insert on its way has to `tell`.
+    pub(in crate::paged) fn examine_each(&self, tell: &mut dyn FnMut(&[u8])) -> Result<Examined> {
         let _alone = self.gate.write();
         let mut examined = Examined {
             height: u32::from(self.height()?) + 1,
@@ -69,12 +74,18 @@ impl<B: PageBuffer> Core<B> {
             };
             if kind(&node) == Some(Kind::Leaf) {
                 examined.pairs += inside(&self.shape.pairs, "pairs");
+                let pairs = &self.shape.pairs;
+                (0..pairs.len(&node)).for_each(|at| tell(pairs.value(&node, at)));
                 continue;
             }
             let pivots = *self.shape.pivots_of(&node);
             let children = inside(&pivots, "pivots") as usize + 1;
             if kind(&node) == Some(Kind::Buffered) {
                 examined.messages += inside(&self.shape.buffer, "messages");
+                let buffer = &self.shape.buffer;
+                let inserts = (0..buffer.len(&node)).map(|at| buffer.message(&node, at));
+                let inserts = inserts.filter(|message| message.action == Action::Insert);
+                inserts.for_each(|message| tell(message.operand));
             }
             examined.inner += 1;
             for at in 0..children {

@@ -32,7 +32,7 @@ impl<B: PageBuffer> Core<B> {
                         }
                     }
                 }
-                Some(Kind::Wide | Kind::Free) | None => {}
+                Some(Kind::Wide | Kind::Free | Kind::Apart) | None => {}
             }
             let next = self.shared(child(&self.shape, &node, key), level(&node))?;
             node = next;

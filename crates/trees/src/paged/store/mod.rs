@@ -11,12 +11,13 @@
 //! - **PS2** No writer is in the tree while a checkpoint is made.
 
 mod format;
+mod hosted;
 
 pub(super) use format::Sort;
 
 use super::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
 use super::bplus::{self, BplusTree};
-use super::buffer::{PAGE_HEADER, Pool, PoolOptions};
+use super::buffer::{PAGE_HEADER, Pool, PoolOptions, Validate};
 use super::core::Core;
 use super::error::{Error, Result};
 use super::node::{Kind, Operator, Shape, TreeSizes, kind};
@@ -58,17 +59,28 @@ impl Core<Pool> {
         pool: PoolOptions,
         operator: Arc<dyn Operator>,
     ) -> Result<(Core<Pool>, Meta)> {
+        Self::open_by(place.name, operator, |validate| {
+            Pool::open(place.directory, place.name, pool, validate)
+        })
+    }
+
+    /// Opens the tree in the pages that `open` returns with what is kept there.
+    fn open_by(
+        name: &str,
+        operator: Arc<dyn Operator>,
+        open: impl FnOnce(Arc<Validate>) -> Result<(Pool, Vec<u8>)>,
+    ) -> Result<(Core<Pool>, Meta)> {
         let shape: Arc<OnceLock<Shape>> = Arc::default();
         let known = Arc::clone(&shape);
         // While the shape is not known, free lists are walked.
         let validate = Arc::new(move |content: &[u8]| match known.get() {
-            Some(shape) => shape.validate(content),
+            Some(shape) => hosted::validate(shape, content),
             None if kind(content) == Some(Kind::Free) => Ok(()),
             None => Err("a page that is not free".to_owned()),
         });
-        let (pool, meta) = Pool::open(place.directory, place.name, pool, validate)?;
+        let (pool, meta) = open(validate)?;
         let refused = |why: String| Error::NotAStore {
-            file: place.name.to_owned(),
+            file: name.to_owned(),
             why,
         };
         let meta = Meta::decode(&meta).ok_or_else(|| refused("its creation was not finished".to_owned()))?;
@@ -95,6 +107,10 @@ impl Core<Pool> {
         self.buffer.write_dirty()?;
         let _alone = self.gate.write();
         self.readable()?;
+        self.buffer.checkpoint(&self.meta(sort, own).encode())
+    }
+
+    fn meta(&self, sort: Sort, own: &[u8]) -> Meta {
         let shape = &self.shape;
         let meta = Meta {
             sort,
@@ -109,7 +125,7 @@ impl Core<Pool> {
             usize::from(meta.value_limit) == shape.value_limit,
             "sizes of a page have two bytes"
         );
-        self.buffer.checkpoint(&meta.encode())
+        meta
     }
 
     /// Walks the tree, and finds pages that it does not lead to and that are not free.
@@ -128,7 +144,7 @@ impl Core<Pool> {
 }
 
 impl BepsTree<Pool> {
-    fn sort(&self) -> Sort {
+    pub(super) fn sort(&self) -> Sort {
         match self.style {
             RootStyle::Separate => Sort::Beps,
             RootStyle::Buffered => Sort::BepsBufferedRoot,

@@ -6,7 +6,6 @@ use crate::tiered::trunk::{
     JobId, Node, Owned, Part, Stretch, Trunk, Version, WriterState, find, holds, longest_path, neighbours,
     node_at, replace,
 };
-use alluvium_base::Purpose;
 use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
@@ -96,7 +95,9 @@ impl Compactor {
         drop(writer);
         let task = Task {
             base: self.base(node, index, &stretch),
+            whole: stretch.whole(node, index),
             records: stretch.weight(node, index).records,
+            bytes: stretch.weight(node, index).bytes,
             claim,
             stretch,
             pins,
@@ -119,10 +120,9 @@ impl Compactor {
     /// While space is scarce: whether there is any for a compaction that frees none.
     fn room(&self) -> Option<bool> {
         let extents = self.trunk.store.extents();
-        let tier = self.trunk.tier(Purpose::Compact);
-        self.trunk
-            .is_scarce()
-            .then(|| extents.has_room(tier, Class::Essential))
+        let has_room = |tier: u8| self.trunk.may_compact_to(tier) && extents.has_room(tier, Class::Essential);
+        let tiers = self.trunk.store.tiers().count() as u8;
+        self.trunk.is_scarce().then(|| (0..tiers).any(has_room))
     }
 
     /// The job that is done next, by the rule of [`policy::turn`].
@@ -156,15 +156,7 @@ impl Compactor {
         );
         let before = &node.pivots[index].own[..stretch.own.start];
         let runs: Vec<usize> = before.iter().map(|owned| owned.part.group.runs.len()).collect();
-        let is_ours = |owned: &Owned| {
-            let records: u64 = owned
-                .part
-                .group
-                .runs()
-                .map(|(_, run)| run.summary().records)
-                .sum();
-            owned.part.clip.is_none() && owned.weight.records * 4 >= records * 3
-        };
+        let is_ours = |owned: &Owned| owned.part.is_mostly(&owned.weight);
         let shares: Vec<bool> = before.iter().map(is_ours).collect();
         let base = before[policy::maplets_to_merge(&runs, &shares)].to_vec();
         debug_assert!(

@@ -1,16 +1,19 @@
 //! One compaction: a stretch of one pivot's stack becomes one run, outside of the trunk and without
 //! a lock, and takes the stretch's place if nothing else has happened to it meanwhile (T4).
 
-use crate::fuse::{Fused, Plan, Source, Taken};
+use super::merging::{Adopted, Choice, Merging};
+use crate::fuse::{Plan, Source, Taken};
 use crate::maplet::{self, Merger};
 use crate::run::{Built, Depth, Run, Weight};
 use crate::tiered::policy;
-use crate::tiered::trunk::{Claim, Group, JobId, Owned, Part, Reason, Stretch, Trunk, find, holds, replace};
+use crate::tiered::trunk::{
+    Adoption, Claim, Group, JobId, Owned, Part, Reason, Stretch, Trunk, find, holds, replace,
+};
 use alluvium_base::{DeviceProfile, Purpose};
 use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_storage::Result;
 use alluvium_storage::extents::{Class, Extent};
+use alluvium_storage::{NodePointer, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -22,10 +25,13 @@ pub(super) struct Task {
     pub(super) pins: Arc<[(Part, KeyRange)]>,
     /// The own parts whose maplets become one with the new run's.
     pub(super) base: Vec<Owned>,
+    /// The groups that leaves may be taken over from.
+    pub(super) whole: Vec<u64>,
     /// Of the inputs' extents, so little is live that values in them are copied.
     pub(super) sparse: Vec<Extent>,
-    /// Records that it reads, about.
+    /// Records that it reads, about, and their bytes.
     pub(super) records: u64,
+    pub(super) bytes: u64,
     /// Whether it frees as much space as it takes, if space is scarce.
     pub(super) frees: bool,
 }
@@ -36,6 +42,8 @@ const WRITING: u64 = 5 << 20;
 /// What a range delete takes while the deletes of several runs are put together, and in the run
 /// that is made.
 const DELETE: u64 = 64;
+/// Bytes of a fingerprint in a maplet, about.
+const FINGERPRINT: u64 = 6;
 
 /// Returns the memory of a compaction of `runs` runs with this many records and range deletes, on a
 /// device.
@@ -55,9 +63,15 @@ pub struct Job {
     pins: Arc<[(Part, KeyRange)]>,
     /// The own maplets that the new run's fingerprints are merged with, and their runs.
     base: Vec<Owned>,
+    /// The groups that leaves may be taken over from.
+    whole: Vec<u64>,
     /// How many of the new run's records a leaf holds in older versions, about.
     renews: u64,
     phase: Phase,
+    /// Bytes that it reads, about.
+    bytes: u64,
+    /// The tier that the run is written to.
+    tier: u8,
     /// Memory that it takes, about.
     memory: u64,
     /// Whether it frees as much space as it takes, if space is scarce.
@@ -68,7 +82,7 @@ pub struct Job {
 enum Phase {
     /// Nothing was read yet. Of the extents, so little is live that values in them are copied.
     Due(Vec<Extent>),
-    Merging(Box<Fused>),
+    Merging(Merging),
     /// The run is written, its maplet is being merged.
     Mapping(Box<Built>, Box<Merger>),
     Over,
@@ -91,8 +105,11 @@ impl Job {
             stretch: task.stretch,
             pins: task.pins,
             base: task.base,
+            whole: task.whole,
             renews: 0,
             phase: Phase::Due(task.sparse),
+            bytes: task.bytes,
+            tier: 0,
             memory,
             frees: task.frees,
         }
@@ -118,17 +135,21 @@ impl Job {
             _ if self.trunk.is_scarce() && self.frees => Class::Freeing,
             _ if self.trunk.is_scarce() => Class::Essential,
             Reason::Writes => Class::Normal,
+            // Another tier may have the space.
+            _ if self.trunk.store.tiers().count() > 1 => Class::Normal,
             Reason::Crowd | Reason::Full => Class::Freeing,
         }
     }
 
-    fn begin(&self, sparse: Vec<Extent>) -> Result<Fused> {
+    fn begin(&mut self, mut sparse: Vec<Extent>) -> Result<Merging> {
+        self.tier = self.trunk.compacted_tier(self.claim.height, self.bytes);
         let trunk = &self.trunk;
         // A source for each run, newest first.
-        let mut sources = Vec::new();
+        let (mut sources, mut left) = (Vec::new(), Vec::new());
         for (part, within) in self.pins.iter().rev() {
             for (_, run) in part.group.runs().rev() {
                 if within.overlaps(run.low(), run.high()) {
+                    left.extend(trunk.left_behind(run, self.tier));
                     sources.push(Source {
                         run: run.clone(),
                         range: within.clone(),
@@ -137,14 +158,34 @@ impl Job {
             }
         }
         let rule = trunk.horizon.rule(self.stretch.older);
-        let options = trunk.run_options(Purpose::Compact, self.class());
+        // What is taken over unread stays where it lies.
+        let adoption = match left.is_empty() {
+            true => trunk.options.adoption,
+            false => Adoption::Never,
+        };
+        sparse.append(&mut left);
+        sparse.sort_unstable();
+        sparse.dedup();
+        let options = trunk.run_options(Purpose::Compact, self.class(), self.tier);
         let plan = Plan {
             rule,
             schema: &trunk.options.schema,
             asks_filters: trunk.horizon.asks_filters(),
             sparse,
         };
-        Fused::new(&trunk.store, sources, plan, &options)
+        let choice = Choice {
+            adoption,
+            rewrites: u64::from(self.claim.height) + 1,
+            is_whole: &|run| self.whole_group_of(run.pointer()).is_some(),
+        };
+        Merging::new(&trunk.store, sources, plan, &options, &choice)
+    }
+
+    /// Returns the group of a run, if leaves may be taken over from it.
+    fn whole_group_of(&self, run: &NodePointer) -> Option<&Arc<Group>> {
+        let groups = self.pins.iter().map(|(part, _)| &part.group);
+        let mut whole = groups.filter(|group| self.whole.contains(&group.id));
+        whole.find(|group| group.runs().any(|(_, other)| other.pointer() == run))
     }
 
     /// Does a slice of the work: reads about `records` records.
@@ -169,18 +210,18 @@ impl Job {
     fn go_on(&mut self, records: usize) -> Result<Progress> {
         match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Due(sparse) => {
-                self.phase = Phase::Merging(Box::new(self.begin(sparse)?));
+                self.phase = Phase::Merging(self.begin(sparse)?);
                 Ok(Progress::More)
             }
-            Phase::Merging(mut fused) => {
-                if fused.step(records)? == Progress::More {
-                    self.phase = Phase::Merging(fused);
+            Phase::Merging(mut merging) => {
+                if merging.step(records)? == Progress::More {
+                    self.phase = Phase::Merging(merging);
                     return Ok(Progress::More);
                 }
-                let (built, taken) = fused.finish()?;
+                let (built, taken, adopted) = merging.finish()?;
                 self.note(&taken, built.as_ref());
                 match built {
-                    Some(built) => self.begin_mapping(built),
+                    Some(built) => self.begin_mapping(built, &adopted),
                     None => {
                         self.install(None);
                         Ok(Progress::Done)
@@ -217,10 +258,14 @@ impl Job {
             tallies
                 .compacted_bytes
                 .fetch_add(summary.bytes, Ordering::Relaxed);
+            tallies
+                .adopted_bytes
+                .fetch_add(built.adopted_bytes, Ordering::Relaxed);
         }
+        tallies.adopted_leaves.fetch_add(taken.leaves, Ordering::Relaxed);
     }
 
-    fn begin_mapping(&mut self, mut built: Built) -> Result<Progress> {
+    fn begin_mapping(&mut self, mut built: Built, adopted: &[Adopted]) -> Result<Progress> {
         let mut value = 0;
         let mut sources = Vec::new();
         for owned in &self.base {
@@ -238,9 +283,27 @@ impl Job {
             value <= usize::from(u16::MAX),
             "run {value} has a value of its own in the maplet (T6)"
         );
+        // The keys of leaves that were taken over were not read: their maplets have them (T6).
+        let mut groups: Vec<&Arc<Group>> = Vec::new();
+        for adopted in adopted {
+            let group = self
+                .whole_group_of(&adopted.run)
+                .expect("leaves are taken over from groups that are whole");
+            if !groups.iter().any(|other| other.id == group.id) {
+                groups.push(group);
+                sources.push(maplet::Source {
+                    maplet: group.maplet.clone(),
+                    rewrite: vec![Some(value as u16); group.runs.len()].into(),
+                });
+            }
+        }
         let hashes = std::mem::take(&mut built.hashes);
-        self.renews = self.renews(&hashes);
-        let spec = self.trunk.maplet_spec(Purpose::Compact, self.class());
+        let adopted_records = adopted.iter().map(|adopted| adopted.records).sum();
+        self.renews = self.renews(&hashes) + self.renews_adopted(&groups, adopted_records);
+        let tier = self
+            .trunk
+            .maplet_tier(hashes.len() as u64 * FINGERPRINT, self.tier);
+        let spec = self.trunk.maplet_spec(Purpose::Compact, self.class(), tier);
         match Merger::new(&self.trunk.store, &spec, sources, Some((hashes, value as u16))) {
             Ok(merger) => {
                 self.phase = Phase::Mapping(Box::new(built), Box::new(merger));
@@ -258,23 +321,54 @@ impl Job {
     /// maplets. What cannot be read is as if it held none: nothing depends on this but when the
     /// leaf is rewritten.
     fn renews(&self, hashes: &[u64]) -> u64 {
+        let count = hashes.len() as u64;
+        let highest = (u64::MAX / count.max(1)).saturating_mul(policy::SAMPLE);
+        let sample: Vec<u64> = hashes.iter().copied().filter(|&hash| hash <= highest).collect();
+        count * self.held(&sample) / (sample.len() as u64).max(1)
+    }
+
+    /// The same for `records` records of leaves that were taken over from these groups: the first
+    /// page of each maplet has the sample.
+    fn renews_adopted(&self, groups: &[&Arc<Group>], records: u64) -> u64 {
+        // Elsewhere nothing depends on it, and without older parts there is nothing to hold.
+        if self.claim.height > 0 || self.stretch.own.start == 0 || records == 0 {
+            return 0;
+        }
+        let (mut held, mut asked) = (0, 0);
+        for group in groups {
+            let bits = group.maplet.geometry().fingerprint_bits();
+            let tiers = self.trunk.store.tiers();
+            let reading = group.maplet.read_entries(tiers, Purpose::Compact);
+            let Ok(mut reading) = reading else { continue };
+            let Ok(Some(page)) = reading.next_page() else {
+                continue;
+            };
+            let entries = page.iter().take(policy::SAMPLE as usize);
+            let hash = |number: u64| number << (u64::BITS - bits);
+            let sample: Vec<u64> = entries
+                .map(|entry| hash(entry.fingerprint().number(bits)))
+                .collect();
+            held += self.held(&sample);
+            asked += sample.len() as u64;
+        }
+        records * held / asked.max(1)
+    }
+
+    /// Returns how many keys with these hashes the older parts of the leaf hold, about.
+    fn held(&self, hashes: &[u64]) -> u64 {
         let trunk = &self.trunk;
         let guard = trunk.store.epochs().pin();
         let version = trunk.version();
         let leaf = find(&version.root, &self.claim).filter(|(node, _)| node.is_leaf());
         let older = leaf.and_then(|(node, index)| node.pivots[index].own.get(..self.stretch.own.start));
         let older = older.unwrap_or_default();
-        let count = hashes.len() as u64;
-        let highest = (u64::MAX / count.max(1)).saturating_mul(policy::SAMPLE);
-        let is_held = |&hash: &u64| {
+        let is_held = |&&hash: &&u64| {
             older.iter().any(|owned| {
                 let hits = owned.part.group.maplet.lookup(hash, trunk.store.cache(), &guard);
                 hits.is_ok_and(|hits| !hits.is_empty())
             })
         };
-        let sample = || hashes.iter().filter(|&&hash| hash <= highest);
-        let held = sample().filter(|&hash| is_held(hash)).count() as u64;
-        count * held / (sample().count() as u64).max(1)
+        hashes.iter().filter(is_held).count() as u64
     }
 
     /// Puts the result in the place of its inputs, if they are still where they were.
@@ -319,7 +413,7 @@ impl Job {
     fn adopt_result(&self, built: Built, written: maplet::Written) -> Owned {
         let trunk = &self.trunk;
         trunk.install_extents(&built.run, &built.extents, &written.extents);
-        let summary = *built.run.summary();
+        let (summary, adopted_bytes) = (*built.run.summary(), built.adopted_bytes);
         trunk
             .tallies
             .compacted_bytes
@@ -341,7 +435,7 @@ impl Job {
         let base = base.fold(Weight::default(), |sum, owned| sum + owned.weight);
         let renews: u64 = self.base.iter().map(|owned| owned.renews).sum();
         let own = Weight {
-            bytes: summary.bytes,
+            bytes: summary.bytes + adopted_bytes,
             records: summary.records,
             tombstones: summary.tombstones,
         };

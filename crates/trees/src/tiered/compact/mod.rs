@@ -7,11 +7,13 @@
 //! that they leave.
 //!
 //! *Read in this order*: `compactor.rs` (which step is next), `job.rs` (one compaction),
-//! `maintain.rs` (full compactions); how runs become one is in `crates/trees/src/fuse.rs`.
+//! `merging.rs` (its merge), `maintain.rs` (full compactions); how runs become one is in
+//! `crates/trees/src/fuse.rs`, how leaves are taken over in `crates/trees/src/stitch`.
 
 mod compactor;
 mod job;
 mod maintain;
+mod merging;
 
 pub(super) use compactor::Compactor;
 pub use compactor::Step;

@@ -61,8 +61,9 @@ impl Ingest {
         let layers = Layers::new(How {
             store: Arc::clone(&trunk.store),
             schema: Arc::clone(&trunk.options.schema),
-            run: trunk.run_options(Purpose::Incorporate, class),
-            maplet: trunk.maplet_spec(Purpose::Incorporate, class),
+            run: trunk.run_options(Purpose::Incorporate, class, 0),
+            maplet: trunk.maplet_spec(Purpose::Incorporate, class, 0),
+            is_placed: trunk.options.compacted_tier.is_none(),
             // Runs no larger than a leaf of the tree are taken over by leaves as they are.
             run_bytes: trunk.options.shape.node_bytes(),
         });

@@ -60,7 +60,8 @@ impl Incorporation {
             share.cut
         );
         let rule = trunk.horizon.rule(Older::Elsewhere);
-        let options = trunk.run_options(Purpose::Incorporate, class);
+        let tier = trunk.incoming_tier(share.memtable.bytes() as u64);
+        let options = trunk.run_options(Purpose::Incorporate, class, tier);
         let (store, schema) = (&trunk.store, &trunk.options.schema);
         let cut = share.cut;
         let root = &trunk.peek().root;
@@ -144,7 +145,8 @@ impl Incorporation {
         let hashes = std::mem::take(&mut built.hashes);
         let digest = trunk.peek().digest.clone();
         let digest = digest.filter(|digest| digest.add_hashes(&hashes));
-        let spec = trunk.maplet_spec(Purpose::Incorporate, self.class);
+        let tier = trunk.incoming_tier(0);
+        let spec = trunk.maplet_spec(Purpose::Incorporate, self.class, tier);
         match Maplet::build(&trunk.store, &spec, hashes, 0) {
             Ok(written) => Ok(Some(Bundle {
                 built,

@@ -457,7 +457,7 @@ mod tests {
                 });
                 let spec = tree
                     .trunk
-                    .maplet_spec(alluvium_base::Purpose::Other, Class::Normal);
+                    .maplet_spec(alluvium_base::Purpose::Other, Class::Normal, 0);
                 let mut merger = maplet::Merger::new(tree.store(), &spec, sources.collect(), None)?;
                 let written = loop {
                     if let maplet::Progress::Done(written) = merger.step(1000)? {

@@ -34,7 +34,7 @@ pub(super) use node::{Bundle, Group, Layer, Node, Owned, Part, Pivot};
 pub use shape::Counts;
 pub(super) use shape::{Rank, neighbours, stale_percent};
 pub(super) use state::WriterState;
-pub use state::{TreeOptions, Version};
+pub use state::{Adoption, TreeOptions, Version};
 pub(super) use statistics::LeafUses;
 pub use statistics::{Memory, Stats};
 pub(super) use stored::{Location, Stored, TrunkExtents};

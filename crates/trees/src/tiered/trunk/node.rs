@@ -89,6 +89,21 @@ impl Part {
         self.runs_in(range) > 0
     }
 
+    /// Returns whether what it weighs somewhere is most of what its runs have: its maplet, which
+    /// has no keys, may count for that place.
+    #[must_use]
+    pub(crate) fn is_mostly(&self, weight: &Weight) -> bool {
+        let records = self.group.runs().map(|(_, run)| run.summary().records);
+        self.clip.is_none() && weight.records * 4 >= records.sum::<u64>() * 3
+    }
+
+    /// Returns whether what it weighs somewhere is half of what its maplet has, at least: merged
+    /// as a whole for that place, it is no more than twice as large as it would have to be.
+    #[must_use]
+    pub(crate) fn is_half(&self, weight: &Weight) -> bool {
+        weight.records.saturating_mul(2) >= self.group.maplet.entries()
+    }
+
     /// What it weighs in a range.
     pub(crate) fn weigh(
         &self,

@@ -31,9 +31,25 @@ pub struct TreeOptions {
     pub schema: Arc<dyn Schema>,
     /// What may be forgotten, shared with other dictionaries; a tree without one has its own.
     pub horizon: Option<Arc<Horizon>>,
-    /// The tier of what compactions write: runs, their values and maplets. Memtables and the trunk
-    /// are written to tier 0. A tier that the store does not have fails the first compaction.
-    pub compacted_tier: u8,
+    /// The tier of what compactions write: runs, their values and maplets, while memtables are
+    /// written to tier 0. A tier that the store does not have fails the first compaction. If
+    /// absent, each goes where it has its place among all that the tiers hold. The trunk is on
+    /// tier 0.
+    pub compacted_tier: Option<u8>,
+    /// Whether compactions take leaves over unread.
+    pub adoption: Adoption,
+}
+
+/// Whether compactions take leaves of their inputs over unread, or copy all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Adoption {
+    /// Where it is cheaper on the store's device, by the affine model.
+    #[default]
+    WhereCheaper,
+    /// Wherever more leaves in a row than this can be taken over.
+    Above(u32),
+    /// Nowhere.
+    Never,
 }
 
 impl Default for TreeOptions {
@@ -46,7 +62,8 @@ impl Default for TreeOptions {
             fingerprint_bits: 33,
             schema: Arc::new(OneKeyspace::default()),
             horizon: None,
-            compacted_tier: 0,
+            compacted_tier: None,
+            adoption: Adoption::default(),
         }
     }
 }

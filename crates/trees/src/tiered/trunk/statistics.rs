@@ -95,6 +95,8 @@ pub struct Stats {
     pub compacted_bytes: u64,
     /// Bytes of runs and maplets written from memtables.
     pub incorporated_bytes: u64,
+    /// Leaves that compactions took over unread, and their bytes.
+    pub adopted: (u64, u64),
 }
 
 /// Counters that steps add to without the trunk's lock.
@@ -106,6 +108,8 @@ pub(crate) struct Tallies {
     pub(crate) rewritten: AtomicU64,
     pub(crate) compacted_bytes: AtomicU64,
     pub(crate) incorporated_bytes: AtomicU64,
+    pub(crate) adopted_leaves: AtomicU64,
+    pub(crate) adopted_bytes: AtomicU64,
 }
 
 /// How leaves are used, as lookups and scans tell.

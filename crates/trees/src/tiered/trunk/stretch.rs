@@ -1,6 +1,6 @@
 //! Which stretch of a pivot's stack a compaction takes, and what that does to space.
 
-use super::node::{Node, Part};
+use super::node::{Layer, Node, Part};
 use super::shape::leaf_view;
 use super::uses::Uses;
 use crate::run::Weight;
@@ -105,6 +105,19 @@ impl Stretch {
         let bundles = &node.live_bundles(index)[..self.bundles];
         let own = own.iter().map(|owned| &owned.part);
         own.chain(bundles.iter().flat_map(|bundle| &bundle.parts))
+    }
+
+    /// The groups of those parts of which at least half is in the pivot's range. A compaction may
+    /// take leaves of their runs over: their maplets stand for the keys, as a whole.
+    pub(crate) fn whole(&self, node: &Node, index: usize) -> Vec<u64> {
+        let own = node.own(index).take(self.own.end).skip(self.own.start);
+        let bundles = node.live_bundles(index).iter().zip(&node.pivots[index].live);
+        let live = bundles
+            .take(self.bundles)
+            .flat_map(|(bundle, weights)| bundle.parts.iter().zip(weights))
+            .map(|(part, &weight)| Layer { part, weight });
+        let whole = own.chain(live).filter(|layer| layer.part.is_half(&layer.weight));
+        whole.map(|layer| layer.part.group.id).collect()
     }
 
     /// What a job for this pivot that takes it would do to what is free.

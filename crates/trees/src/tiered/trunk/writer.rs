@@ -9,6 +9,7 @@ use super::statistics::{Stats, Tallies, Totals, Usage};
 use super::stored::TrunkExtents;
 use super::walk::{all_nodes, difference, longest_path};
 use crate::maplet::MapletSpec;
+use crate::placement::{self, Demand};
 use crate::run::{Run, RunOptions};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::horizon::Horizon;
@@ -133,6 +134,7 @@ impl Trunk {
             rewritten: read(&tallies.rewritten),
             compacted_bytes: read(&tallies.compacted_bytes),
             incorporated_bytes: read(&tallies.incorporated_bytes),
+            adopted: (read(&tallies.adopted_leaves), read(&tallies.adopted_bytes)),
         }
     }
 
@@ -205,34 +207,73 @@ impl Trunk {
     /// takes no changes from then on. A failed read has changed nothing: whatever needed it is due
     /// again.
     pub(crate) fn judge<T>(&self, result: Result<T>) -> Result<T> {
-        crate::home::judge(&self.store, result)
+        alluvium_dictionary::home::judge(&self.store, result)
     }
 
-    /// Returns how runs are written.
-    pub(crate) fn run_options(&self, purpose: Purpose, class: Class) -> RunOptions {
+    /// Returns how runs are written on a tier.
+    pub(crate) fn run_options(&self, purpose: Purpose, class: Class, tier: u8) -> RunOptions {
         RunOptions {
             class,
-            tier: self.tier(purpose),
-            value_tier: self.tier(purpose),
+            tier,
+            value_tier: tier,
             ..RunOptions::new(purpose)
         }
     }
 
-    /// Returns how maplets are written.
-    pub(crate) fn maplet_spec(&self, purpose: Purpose, class: Class) -> MapletSpec {
+    /// Returns how maplets are written on a tier.
+    pub(crate) fn maplet_spec(&self, purpose: Purpose, class: Class, tier: u8) -> MapletSpec {
         MapletSpec {
             fingerprint_bits: self.options.fingerprint_bits,
             purpose,
             class,
-            tier: self.tier(purpose),
+            tier,
         }
     }
 
-    /// Returns the tier that the tree's writes of a purpose go to.
-    pub(crate) fn tier(&self, purpose: Purpose) -> u8 {
-        match purpose {
-            Purpose::Compact => self.options.compacted_tier,
-            _ => 0,
+    /// Returns the tier of what comes into the tree, `bytes` of it.
+    pub(crate) fn incoming_tier(&self, bytes: u64) -> u8 {
+        match self.options.compacted_tier {
+            Some(_) => 0,
+            None => placement::tier(&self.store, &Demand::newest(bytes)),
+        }
+    }
+
+    /// Returns the tier of a maplet that a compaction writes, beside a run on the tier `beside`.
+    /// Every lookup reads maplets, so they lie where what is newest does.
+    pub(crate) fn maplet_tier(&self, bytes: u64, beside: u8) -> u8 {
+        match self.options.compacted_tier {
+            Some(_) => beside,
+            None => placement::tier(&self.store, &Demand::newest(bytes)),
+        }
+    }
+
+    /// Returns whether compactions may write to a tier.
+    pub(crate) fn may_compact_to(&self, tier: u8) -> bool {
+        match self.options.compacted_tier {
+            Some(only) => tier == only,
+            None => self.store.takes_extents(tier),
+        }
+    }
+
+    /// Returns the extents of a run whose values a compaction to this tier writes again, because
+    /// they lie on another.
+    pub(crate) fn left_behind<'r>(
+        &self,
+        run: &'r Run,
+        tier: u8,
+    ) -> impl Iterator<Item = Extent> + use<'r, '_> {
+        let places = self.options.compacted_tier.is_none();
+        let extents = run.extents().iter().map(|used| used.extent);
+        extents.filter(move |extent| places && placement::is_left(&self.store, extent, tier))
+    }
+
+    /// Returns the tier of what a compaction at a height writes, `bytes` of it.
+    pub(crate) fn compacted_tier(&self, height: u8, bytes: u64) -> u8 {
+        let fanout = self.options.shape.fanout as u64;
+        let place = |all_bytes| Demand::of_height(height, fanout, all_bytes, bytes);
+        match self.options.compacted_tier {
+            Some(tier) => tier,
+            None => placement::tier_among(&self.store, place),
         }
     }
 

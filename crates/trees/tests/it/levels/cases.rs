@@ -4,20 +4,23 @@ use super::World;
 use alluvium_base::Kind;
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
+use alluvium_dictionary::blob::Root;
 use alluvium_dictionary::contract::Dictionary as _;
 use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::findings::Depth;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::extents::ReclaimLimit;
 use alluvium_storage::extents::UNIT;
+use alluvium_storage::{Place, Structure};
 use alluvium_trees::levels::Stitching;
+use alluvium_trees::levels::format::Contents;
 
 /// Runs one seed; how many merges there were.
 fn run(policy: &str, seed: u64, operations: u64) -> World {
     run_in(World::new(policy, seed), policy, seed, operations)
 }
 
-fn run_in(mut world: World, policy: &str, seed: u64, operations: u64) -> World {
+pub(super) fn run_in(mut world: World, policy: &str, seed: u64, operations: u64) -> World {
     for operation in 0..operations {
         let draw = world.random.u32(..1000);
         let done = match draw {
@@ -145,19 +148,25 @@ fn written(stitching: Stitching) -> World {
 
 #[test]
 fn a_threshold_beyond_all_runs_gives_the_bytes_of_copying_everything() {
-    let root = |stitching| {
+    let runs = |stitching| {
         let world = written(stitching);
-        assert_eq!(world.levels.stitched(), 0);
         world.check(Depth::Everything).unwrap();
-        let cut = world.levels.stand().unwrap();
-        cut.root.clone()
+        let root = world.levels.stand().unwrap().root.clone();
+        let place = Place::new(Structure::Node, "levels", 0);
+        let page_size = world.home.store.page_size();
+        let Root::Here(contents) = Root::decode(&root, &place, page_size).unwrap() else {
+            panic!("a few runs fit into a root");
+        };
+        let contents = Contents::decode(contents, &place, page_size).unwrap();
+        (contents.levels, world.levels.stitched())
     };
-    // The root has the checksum of each footer, and a footer those of all below it.
-    assert_eq!(root(stitching(u32::MAX - 1)), root(Stitching::default()));
-    let stitched = written(stitching(0));
-    assert!(stitched.levels.stitched() > 0, "otherwise the test says nothing");
-    let root_of_stitched = stitched.levels.stand().unwrap().root.clone();
-    assert_ne!(root_of_stitched, root(Stitching::default()));
+    // Each run is named with the checksum of its footer, and a footer has those of all below it.
+    let copied = runs(Stitching::default());
+    assert_eq!(copied.1, 0);
+    assert_eq!(runs(stitching(u32::MAX - 1)), copied);
+    let stitched = runs(stitching(0));
+    assert!(stitched.1 > 0, "otherwise the test says nothing");
+    assert_ne!(stitched.0, copied.0);
 }
 
 #[test]

@@ -2,6 +2,9 @@
 //! with the reference.
 
 mod cases;
+mod crashes;
+mod differential;
+mod story;
 
 use crate::history::History;
 use crate::schema::schema_with;
@@ -135,7 +138,8 @@ impl World {
     fn write(&mut self) -> Result<()> {
         self.sequence += 1;
         let at = self.sequence;
-        if self.is_plain {
+        // Operands and range deletes keep leaves of their runs from being taken over.
+        if self.is_plain && self.random.u32(..2000) > 0 {
             return self.write_plain(at);
         }
         let key = self.key();

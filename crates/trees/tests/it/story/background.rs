@@ -302,6 +302,7 @@ impl Db {
         coverage.add("index split", new.index_splits - old.index_splits);
         coverage.add("merge of nodes", new.merges - old.merges);
         coverage.add("bundle adopted unread", new.adoptions - old.adoptions);
+        coverage.add("leaf taken over", now.adopted.0 - self.seen.adopted.0);
         coverage.add("new root", new.growths - old.growths);
         coverage.add("root gone", new.collapses - old.collapses);
         coverage.add("incorporation", now.incorporations - self.seen.incorporations);

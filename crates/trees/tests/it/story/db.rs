@@ -81,7 +81,7 @@ pub(super) struct Space {
     pub(super) file: u64,
 }
 
-fn word(durability: Durability) -> log::Durability {
+pub(crate) fn word(durability: Durability) -> log::Durability {
     match durability {
         Durability::Memory => log::Durability::Memory,
         Durability::Process => log::Durability::Process,
@@ -89,7 +89,7 @@ fn word(durability: Durability) -> log::Durability {
     }
 }
 
-fn insert(memtable: &Memtable, op: &Op, at: Sequence) {
+pub(crate) fn insert(memtable: &Memtable, op: &Op, at: Sequence) {
     match op {
         Op::Put { key, value } => memtable.insert(key, Message::put(at, value)),
         Op::Delete { key } => memtable.insert(key, Message::delete(at)),
@@ -99,7 +99,7 @@ fn insert(memtable: &Memtable, op: &Op, at: Sequence) {
     .expect("a memtable has room for all of the log");
 }
 
-fn size(op: &Op) -> u64 {
+pub(crate) fn size(op: &Op) -> u64 {
     let (key, operand) = match op {
         Op::Put { key, value } => (key.len(), value.len()),
         Op::Delete { key } => (key.len(), 0),

@@ -2,10 +2,10 @@
 //! to it, and what a crash, or a device that fails, may leave.
 
 mod background;
-mod db;
+pub(crate) mod db;
 mod flaw;
 mod ingest;
-mod ops;
+pub(crate) mod ops;
 
 pub(crate) use flaw::Flaw;
 
@@ -18,7 +18,7 @@ use alluvium_sim::{Contents, Durability, Part, Step, Story, Trouble, World, Writ
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Codec, Directories, Error, log};
-use alluvium_trees::tiered::{Depth, Shape, TreeOptions, Victim};
+use alluvium_trees::tiered::{Adoption, Depth, Shape, TreeOptions, Victim};
 use db::Db;
 use ops::Action;
 use std::sync::Arc;
@@ -97,7 +97,8 @@ impl Tiered {
                 log::Access::Written => schema(1, Codec::None),
             },
             horizon: None,
-            compacted_tier: self.tiers - 1,
+            compacted_tier: Some(self.tiers - 1),
+            adoption: Adoption::Above(0),
         }
     }
 

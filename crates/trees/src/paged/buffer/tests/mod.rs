@@ -4,10 +4,11 @@
 //!
 //! *Does not know*: trees.
 //!
-//! *Read in this order*: this file, then `races.rs`, `crashes.rs`, `faults.rs`.
+//! *Read in this order*: this file, then `races.rs`, `crashes.rs`, `faults.rs`, `hosted.rs`.
 
 mod crashes;
 mod faults;
+mod hosted;
 mod races;
 
 use super::*;

@@ -1,8 +1,8 @@
 //! What the owner of a store hands to its dictionaries.
 
+use crate::horizon::Horizon;
+use crate::rules::Schema;
 use alluvium_device::{Error as DeviceError, Operation};
-use alluvium_dictionary::horizon::Horizon;
-use alluvium_dictionary::rules::Schema;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
@@ -21,7 +21,10 @@ pub struct Home {
 /// Passes the result of something that writes on, and shows a failed write to the store, which
 /// takes no changes from then on. A failed read has changed nothing: whatever needed it is due
 /// again.
-pub(crate) fn judge<T>(store: &Store, result: Result<T>) -> Result<T> {
+///
+/// # Errors
+/// That of `result`.
+pub fn judge<T>(store: &Store, result: Result<T>) -> Result<T> {
     match result {
         Err(Error::Device(DeviceError::Io {
             operation: Operation::Read,

@@ -1,13 +1,14 @@
-//! What a merge of levels reads: a run whose leaves are read only where that is needed.
+//! What a merge reads: a run whose leaves are read only where that is needed.
 
 use super::policy::{StitchView, Stitching};
-use crate::fuse::{Input, Source};
-use crate::run::{self, Access, Builder, Cursor, Leaf, Leaves, Run};
+use crate::fuse::{Input, Source, lies_in};
+use crate::run::{self, Access, Builder, Cursor, Leaf, Leaves, Run, Use};
 use alluvium_base::Purpose;
 use alluvium_dictionary::merge::{self, Direction, Older};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::record::Record;
 use alluvium_dictionary::rules::Schema;
+use alluvium_storage::extents::Extent;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::collections::VecDeque;
@@ -15,8 +16,13 @@ use std::sync::Arc;
 
 /// A run that a merge walks through, leaf by leaf where leaves may be taken over unread, or all of
 /// it at once.
-pub(super) struct Stitched {
+pub(crate) struct Stitched {
     run: Run,
+    /// The part of it that counts.
+    range: KeyRange,
+    /// Extents, in order, that another run wrote and of which little is live: leaves in them are
+    /// copied, so that they are given up.
+    sparse: Vec<Extent>,
     store: Arc<Store>,
     rules: Rules,
     /// None where all of it is read.
@@ -26,54 +32,89 @@ pub(super) struct Stitched {
     ahead: VecDeque<Leaf>,
     /// Leaves that are read with the next one before the policy is asked again.
     window: usize,
+    /// Leaves that are read with the next one at least, once too few could be taken over.
+    patience: usize,
+    /// The leaves before the position were taken over, and only their number ended the stretch.
+    goes_on: bool,
     cursor: Option<Cursor>,
     /// Leaves that were taken over.
-    pub(super) adopted: u64,
+    pub(crate) adopted: u64,
+    /// Their records.
+    pub(crate) adopted_records: u64,
 }
 
 /// Which leaves may be taken over.
 #[derive(Clone)]
-pub(super) struct Rules {
-    pub(super) stitching: Stitching,
-    pub(super) schema: Arc<dyn Schema>,
+pub(crate) struct Rules {
+    pub(crate) stitching: Stitching,
+    pub(crate) schema: Arc<dyn Schema>,
     /// Whether filters look at every record.
-    pub(super) asks_filters: bool,
-    pub(super) older: Older,
+    pub(crate) asks_filters: bool,
+    pub(crate) older: Older,
+    /// Extents, in order, of which little is live.
+    pub(crate) sparse: Vec<Extent>,
+    /// The tier that the result is written to: leaves elsewhere are copied.
+    pub(crate) tier: u8,
+    pub(crate) retry: Retry,
 }
 
+/// When the policy is asked again after it has found too few leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Retry {
+    /// Behind those leaves.
+    Soon,
+    /// The same at first, and each time in a row after twice as many leaves: where nothing can be
+    /// taken over, nearly all is read in long stretches.
+    Later,
+}
+
+/// Leaves that are taken over at once, at most: their index entries are in memory.
+const MOST_AT_ONCE: usize = 4096;
+/// Leaves that are read before the policy is asked again, at most.
+const MOST_PATIENCE: usize = 256;
+const _: () = assert!(MOST_PATIENCE > 1 && MOST_AT_ONCE > MOST_PATIENCE);
+
 impl Stitched {
-    /// Opens the inputs of a merge, newest first.
-    pub(super) fn open_all(store: &Arc<Store>, sources: Vec<Source>, rules: &Rules) -> Result<Vec<Stitched>> {
+    /// Opens the inputs of a merge, newest first. Leaves are taken over from those runs that
+    /// `may_adopt` allows.
+    pub(crate) fn open_all(
+        store: &Arc<Store>,
+        sources: Vec<Source>,
+        rules: &Rules,
+        may_adopt: impl Fn(&Run) -> bool,
+    ) -> Result<Vec<Stitched>> {
         // A range delete may be about any leaf.
         let may_stitch =
             rules.stitching.is_on() && sources.iter().all(|source| source.run.range_deletes().is_empty());
         let mut inputs = Vec::with_capacity(sources.len());
         let mut whole = Vec::new();
-        for source in sources {
-            assert!(
-                source.range == KeyRange::everything(),
-                "a level's runs count everywhere"
-            );
-            let leaves = match may_stitch && source.run.is_adoptable() {
-                true => Some(Leaves::new(&source.run, store, Purpose::Compact)?),
+        for Source { run, range } in sources {
+            let leaves = match may_stitch && run.is_adoptable() && may_adopt(&run) {
+                true => Some(Leaves::new(&run, store, &range.low, Purpose::Compact)?),
                 false => None,
             };
             if leaves.is_none() {
-                whole.push(
-                    source
-                        .run
-                        .cursor(store, source.range, Direction::Forward, Access::Replacing),
-                );
+                let (direction, access) = (Direction::Forward, Access::Replacing);
+                whole.push(run.cursor(store, range.clone(), direction, access));
             }
+            let is_left_over = |used: &&Use| used.inherited && rules.sparse.contains(&used.extent);
+            let left_over = run.extents().iter().filter(is_left_over);
+            let mut sparse: Vec<Extent> = left_over.map(|used| used.extent).collect();
+            sparse.sort_unstable();
             inputs.push(Stitched {
-                run: source.run,
+                sparse,
+                run,
+                range,
                 store: Arc::clone(store),
                 rules: rules.clone(),
                 leaves,
                 ahead: VecDeque::new(),
                 window: 1,
+                patience: 1,
+                goes_on: false,
                 cursor: None,
                 adopted: 0,
+                adopted_records: 0,
             });
         }
         // The first reads of all are under way before any is waited for.
@@ -90,9 +131,9 @@ impl Stitched {
         Ok(inputs)
     }
 
-    /// Returns whether it reads a run.
-    pub(super) fn is_of(&self, run: &Run) -> bool {
-        self.run.pointer() == run.pointer()
+    /// Returns the run that it reads.
+    pub(crate) fn run(&self) -> &Run {
+        &self.run
     }
 
     /// Reads index entries until there are `count` leaves ahead, if there are as many. Returns
@@ -104,8 +145,11 @@ impl Stitched {
                 None => None,
             };
             match next {
-                Some(leaf) => self.ahead.push_back(leaf),
-                None => return Ok(false),
+                Some(leaf) if !self.range.ends_before(leaf.separator()) => self.ahead.push_back(leaf),
+                _ => {
+                    self.leaves = self.leaves.take().map(Leaves::ended);
+                    return Ok(false);
+                }
             }
         }
         Ok(true)
@@ -118,10 +162,20 @@ impl Stitched {
         let Some(fence) = leaf.fence() else {
             return false;
         };
+        // It has no key at its bound (B1).
         let is_alone = bound.is_none_or(|bound| fence <= bound);
+        let is_within = *self.range.low <= *leaf.separator()
+            && self.range.high.as_deref().is_none_or(|high| fence <= high);
+        let stays = leaf.tier() == self.rules.tier && !lies_in(&self.sparse, leaf.pointer());
         let follows = place == 0 || leaf.follows(&self.ahead[place - 1]);
         let is_kept = self.rules.older == Older::Elsewhere || !leaf.has_deletes();
-        is_alone && follows && is_kept && self.run.is_full(leaf) && !self.is_filtered(leaf, fence)
+        is_alone
+            && is_within
+            && stays
+            && follows
+            && is_kept
+            && self.run.is_full(leaf)
+            && !self.is_filtered(leaf, fence)
     }
 
     /// Returns whether a filter may look at a leaf's records.
@@ -180,11 +234,13 @@ impl Input for Stitched {
 
     /// Reads the next leaves: as many as the policy has found too few to be taken over.
     fn enter(&mut self) -> Result<()> {
-        let window = std::mem::replace(&mut self.window, 1).clamp(1, self.ahead.len());
         assert!(self.is_unread(), "it stands before a leaf");
+        let window = std::mem::replace(&mut self.window, 1);
+        self.look_ahead(window)?;
+        let window = window.clamp(1, self.ahead.len());
         let low = self.ahead[0].separator().to_vec();
         let high = self.ahead[window - 1].fence().map(<[u8]>::to_vec);
-        let range = KeyRange::new(&low, high.as_deref());
+        let range = KeyRange::new(&low, high.as_deref()).intersect(&self.range);
         let mut cursor = self
             .run
             .cursor(&self.store, range, Direction::Forward, Access::Replacing);
@@ -197,22 +253,32 @@ impl Input for Stitched {
 
     fn stitch(&mut self, bound: Option<&[u8]>, builder: &mut Builder) -> Result<usize> {
         let mut count = 0;
-        while self.look_ahead(count + 1)? && self.may_adopt(count, bound) {
+        while count < MOST_AT_ONCE && self.look_ahead(count + 1)? && self.may_adopt(count, bound) {
             count += 1;
         }
+        let before = if self.goes_on { MOST_AT_ONCE } else { 0 };
         let view = StitchView {
-            leaves: count as u64,
+            leaves: (before + count) as u64,
             before: builder.last_key(),
             first: self.ahead[0].separator(),
             end: self.ahead[count.saturating_sub(1)].fence(),
             next: bound,
+            name: self.rules.schema.prefix_len(self.ahead[0].separator()),
         };
+        self.goes_on = count == MOST_AT_ONCE;
         if count == 0 || !self.rules.stitching.chooses(&view) {
+            self.goes_on = false;
             self.window = count.max(1);
+            if self.rules.retry == Retry::Later {
+                self.window = self.window.max(self.patience);
+                self.patience = (2 * self.patience).min(MOST_PATIENCE);
+            }
             return Ok(0);
         }
+        self.patience = 1;
         for leaf in self.ahead.iter().take(count) {
             builder.adopt(leaf, &self.run)?;
+            self.adopted_records += leaf.records();
         }
         self.adopted += count as u64;
         self.pass(count)?;

@@ -1,0 +1,48 @@
+//! A tier of a store as the command line has it: a path, and what may follow it.
+
+use crate::sizes;
+use std::path::PathBuf;
+
+/// A further directory of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tier {
+    /// The directory.
+    pub path: PathBuf,
+    /// The most bytes that it may take.
+    pub max_bytes: Option<u64>,
+}
+
+/// Reads `PATH` and `PATH,bytes=4T`. A path may have commas: only what ends like that is a limit.
+pub(crate) fn parse(text: &str) -> Result<Tier, String> {
+    let (path, max_bytes) = match text.rsplit_once(",bytes=") {
+        Some((path, size)) => (path, Some(sizes::parse(size)?.0)),
+        None => (text, None),
+    };
+    if path.is_empty() {
+        return Err("name a directory, as in /mnt/large,bytes=4T".to_owned());
+    }
+    Ok(Tier {
+        path: PathBuf::from(path),
+        max_bytes,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_may_have_a_limit_and_commas() {
+        let tier = |path: &str, max_bytes| {
+            Ok(Tier {
+                path: PathBuf::from(path),
+                max_bytes,
+            })
+        };
+        assert_eq!(parse("/mnt/large"), tier("/mnt/large", None));
+        assert_eq!(parse("large,bytes=4T"), tier("large", Some(4 << 40)));
+        assert_eq!(parse("a,b,bytes=16M"), tier("a,b", Some(16 << 20)));
+        assert!(parse(",bytes=1G").is_err() && parse("").is_err());
+        assert!(parse("large,bytes=much").unwrap_err().contains("no size"));
+    }
+}

@@ -1,0 +1,131 @@
+//! `advise`: which structure and settings would cost a store least, and whether a change is worth
+//! it.
+//!
+//! *Knows*: how a store's record and the command line make a question, how choices are ranked, and
+//! when a gain is none.
+//!
+//! *Does not know*: how costs come about (`alluvium_model::structures`), and how requests are
+//! watched (`alluvium::Db::workload`).
+//!
+//! *Read in this order*: this file, `seen.rs` (what the store saw), `rank.rs` (choices, regret,
+//! verdict), `show.rs` (people and programs).
+
+mod rank;
+mod seen;
+mod show;
+
+use crate::Exit;
+use crate::context::Context;
+use crate::exit::failure;
+use crate::screen::Output;
+use crate::verbs::model::question::{Question, number};
+use alluvium_model::structures::{Machine, Workload};
+use alluvium_server::control::Request;
+use anyhow::Result;
+use clap::Args;
+use seen::Seen;
+use std::io::Write;
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium advise                                   # of the store that a server has open
+  alluvium advise --data 2 --memory-factor 0.5      # with twice the data and half the memory
+  alluvium advise --device nvme-ssd                 # on another device
+  alluvium advise --mix updates=50,hits=50 --keys 1e8 --skew 0.99     # without any store
+
+The store is asked what it has seen since it was opened: a sample of its requests. A process that only opens it for \
+this command has seen nothing; say the mix then.";
+
+/// Rank structures and settings by what they would cost for what the store has seen.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Advise {
+    #[command(flatten)]
+    pub question: Question,
+    /// Look at this keyspace alone [default: that with the most requests].
+    #[arg(long, value_name = "NAME")]
+    pub keyspace: Option<String>,
+    /// What if the data were larger by this factor.
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    pub data: Option<f64>,
+    /// What if the memory were larger by this factor.
+    #[arg(long, value_name = "FACTOR", value_parser = factor)]
+    pub memory_factor: Option<f64>,
+}
+
+/// Reads a factor: `2`, `2x`, `0.5`.
+fn factor(text: &str) -> Result<f64, String> {
+    let found = number(text.trim().trim_end_matches('x'))?;
+    match found > 0.0 {
+        true => Ok(found),
+        false => Err(format!(
+            "{text:?} is no factor: write one above 0, as in 2 or 0.5x"
+        )),
+    }
+}
+
+impl Advise {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let seen = self.seen(context)?;
+        let base = seen.as_ref().map_or_else(Workload::default, Seen::workload);
+        let mut workload = self.question.workload(base)?;
+        let memory = match (context.memory, &seen) {
+            (Some(bytes), _) => bytes as f64,
+            (None, Some(seen)) if seen.memory_bytes > 0.0 => seen.memory_bytes,
+            _ => alluvium::default_memory() as f64,
+        };
+        workload.keys = (workload.keys * self.data.unwrap_or(1.0)).max(2.0);
+        let memory = memory * self.memory_factor.unwrap_or(1.0);
+        let machine: Machine = self.question.machine(&context.path, memory)?;
+        let drifts = seen
+            .as_ref()
+            .map(|seen| seen.drifts(&workload))
+            .unwrap_or_default();
+        let measured = match self.data.is_none() && self.memory_factor.is_none() {
+            true => seen.as_ref(),
+            // What was measured is no answer to "what if".
+            false => None,
+        };
+        let advice = rank::of(&workload, &machine, &drifts, measured)?;
+        let mut out = Output::new();
+        match context.is_json() {
+            true => out.json(&show::json_of(&workload, &machine, seen.as_ref(), &advice))?,
+            false => show::print(&mut out, &workload, &machine, seen.as_ref(), &advice)?,
+        }
+        out.flush()?;
+        Ok(Exit::Done)
+    }
+
+    /// Returns what the store has seen, unless the command line says all that is needed.
+    fn seen(&self, context: &Context) -> Result<Option<Seen>> {
+        let says_all = self.question.mix.is_some() && self.question.keys.is_some();
+        if says_all && self.keyspace.is_none() {
+            return Ok(None);
+        }
+        let store = context.open_to_read()?;
+        let numbers = store.json(&Request::Stats)?;
+        store.close()?;
+        let seen = Seen::of(&numbers, self.keyspace.as_deref());
+        if seen.is_none() && self.question.mix.is_none() {
+            let text = match &self.keyspace {
+                Some(name) => format!("the store has seen no request to {name:?}: say --mix, as in updates=30,hits=70"),
+                None => "the store has seen no request since it was opened: ask while a server has it open, or say --mix, as in updates=30,hits=70".to_owned(),
+            };
+            return Err(failure(Exit::NotFound, text));
+        }
+        Ok(seen)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_are_numbers_above_nothing() {
+        assert_eq!((factor("2x"), factor("0.5")), (Ok(2.0), Ok(0.5)));
+        for bad in ["0", "-1", "NaN", "x"] {
+            assert!(factor(bad).is_err(), "{bad}");
+        }
+    }
+}

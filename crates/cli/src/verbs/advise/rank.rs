@@ -1,0 +1,213 @@
+//! Choices in the order of their costs, what each would cost too much if the workload drifts, and
+//! whether any is worth a change.
+
+use super::seen::Seen;
+use crate::verbs::model::question::refused;
+use alluvium_model::structures::{Cost, Machine, Structure, Workload};
+use anyhow::Result;
+
+/// A choice.
+#[derive(Clone, Debug)]
+pub(super) struct Choice {
+    pub(super) cost: Cost,
+    /// By how much it is dearer than the best choice for some hour's workload, at most, as a share.
+    pub(super) regret: f64,
+    /// Whether it is what a store has unless told otherwise.
+    pub(super) is_usual: bool,
+}
+
+/// What is advised.
+#[derive(Clone, Debug)]
+pub(super) struct Advice {
+    /// The cheapest first.
+    pub(super) choices: Vec<Choice>,
+    pub(super) verdict: String,
+    /// Whether to leave the store as it is.
+    pub(super) leaves_it: bool,
+    /// What is predicted of the usual structure beside what was measured: name, p10, predicted,
+    /// p90, measured.
+    pub(super) beside: Vec<(&'static str, [f64; 3], f64)>,
+}
+
+/// Ranks all choices for a workload.
+pub(super) fn of(
+    workload: &Workload,
+    machine: &Machine,
+    drifts: &[Workload],
+    seen: Option<&Seen>,
+) -> Result<Advice> {
+    let costs = |workload: &Workload| -> Result<Vec<Cost>> {
+        let costs = Structure::CHOICES
+            .iter()
+            .map(|choice| choice.cost(workload, machine));
+        costs.collect::<Result<Vec<_>, _>>().map_err(refused)
+    };
+    let now = costs(workload)?;
+    let mut regrets = vec![0.0_f64; now.len()];
+    for drift in drifts {
+        let then = costs(drift)?;
+        let least = then
+            .iter()
+            .map(|cost| cost.total_ns.middle)
+            .fold(f64::INFINITY, f64::min);
+        for (regret, cost) in regrets.iter_mut().zip(&then) {
+            *regret = regret.max(cost.total_ns.middle / least.max(f64::MIN_POSITIVE) - 1.0);
+        }
+    }
+    let choices = now.into_iter().zip(regrets).enumerate();
+    let mut choices: Vec<Choice> = choices
+        .map(|(place, (cost, regret))| Choice {
+            cost,
+            regret,
+            is_usual: place == 0,
+        })
+        .collect();
+    choices.sort_by(|one, other| one.cost.total_ns.middle.total_cmp(&other.cost.total_ns.middle));
+    let usual = choices
+        .iter()
+        .find(|choice| choice.is_usual)
+        .expect("it is one of them");
+    let beside = seen.map_or_else(Vec::new, |seen| beside(&usual.cost, workload, seen));
+    let (leaves_it, verdict) = verdict(&choices[0], usual);
+    Ok(Advice {
+        leaves_it,
+        verdict,
+        beside,
+        choices,
+    })
+}
+
+/// Returns whether to leave what there is, and why. A gain counts if the best choice costs less at
+/// its dearest than the usual one in the middle, in all that was seen.
+fn verdict(best: &Choice, usual: &Choice) -> (bool, String) {
+    if best.is_usual {
+        return (
+            true,
+            format!("leave it: nothing is cheaper than {}", best.cost.name),
+        );
+    }
+    let gain = 1.0 - best.cost.total_ns.middle / usual.cost.total_ns.middle;
+    let (name, percent) = (&best.cost.name, 100.0 * gain);
+    if best.cost.total_ns.p90 >= usual.cost.total_ns.middle {
+        let why = format!(
+            "leave it: {name} would cost {percent:.0} % less, which is within the band of what is predicted"
+        );
+        return (true, why);
+    }
+    if best.regret > usual.regret {
+        let why = format!(
+            "leave it: {name} would cost {percent:.0} % less now, but up to {:.0} % more than the best in an hour like one that was seen",
+            100.0 * best.regret
+        );
+        return (true, why);
+    }
+    let how = match best.cost.name.starts_with("tiered") {
+        true => {
+            "open the store with that share of its memory for records (`Options::record_memory`)".to_owned()
+        }
+        false => format!(
+            "create a keyspace with `alluvium keyspaces create NAME --structure {}` and move the data there",
+            best.cost.name.replace(", ", ",")
+        ),
+    };
+    (
+        false,
+        format!("change to {name}: it would cost {percent:.0} % less; {how}"),
+    )
+}
+
+fn beside(usual: &Cost, workload: &Workload, seen: &Seen) -> Vec<(&'static str, [f64; 3], f64)> {
+    let all = &workload.operations;
+    let share = all.hits / all.lookups().max(f64::MIN_POSITIVE);
+    let mix = |hit: f64, miss: f64| share * hit + (1.0 - share) * miss;
+    let reads = [
+        mix(usual.hit_reads.p10, usual.miss_reads.p10),
+        mix(usual.hit_reads.middle, usual.miss_reads.middle),
+        mix(usual.hit_reads.p90, usual.miss_reads.p90),
+    ];
+    let written = &usual.write_amplification;
+    let measured = &seen.measured;
+    let rows = [
+        (
+            "bytes written per byte",
+            [written.p10, written.middle, written.p90],
+            measured.write_amplification,
+        ),
+        ("reads per lookup", reads, measured.reads),
+    ];
+    let rows = rows.into_iter();
+    rows.filter_map(|(name, band, measured)| Some((name, band, measured?)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choice(p10: f64, middle: f64, p90: f64, regret: f64, is_usual: bool) -> Choice {
+        let workload = Workload {
+            keys: 1e5,
+            ..Workload::default()
+        };
+        let mut cost = Structure::CHOICES[3]
+            .cost(&workload, &Machine::default())
+            .unwrap();
+        (cost.total_ns.p10, cost.total_ns.middle, cost.total_ns.p90) = (p10, middle, p90);
+        Choice {
+            cost,
+            regret,
+            is_usual,
+        }
+    }
+
+    #[test]
+    fn a_gain_within_the_band_is_none() {
+        let usual = choice(90.0, 100.0, 110.0, 0.1, true);
+        let says = |best: &Choice| verdict(best, &usual);
+        assert!(says(&usual).0);
+        assert!(
+            says(&choice(60.0, 80.0, 101.0, 0.0, false))
+                .1
+                .contains("within the band")
+        );
+        assert!(
+            says(&choice(50.0, 60.0, 70.0, 0.4, false))
+                .1
+                .contains("40 % more")
+        );
+        let (leaves_it, why) = says(&choice(50.0, 60.0, 70.0, 0.0, false));
+        assert!(
+            !leaves_it && why.contains("40 % less") && why.contains("--structure samt,k=4"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn choices_are_in_the_order_of_their_costs_and_each_has_its_regret() {
+        let workload = Workload {
+            keys: 1e6,
+            ..Workload::default()
+        };
+        let machine = Machine {
+            memory_bytes: 64.0 * 1024.0 * 1024.0,
+            ..Machine::default()
+        };
+        let drift = Workload {
+            operations: alluvium_model::structures::Operations {
+                updates: 0.0,
+                ..workload.operations
+            },
+            ..workload
+        };
+        let advice = of(&workload, &machine, &[workload, drift], None).unwrap();
+        let totals: Vec<f64> = advice
+            .choices
+            .iter()
+            .map(|choice| choice.cost.total_ns.middle)
+            .collect();
+        assert!(totals.is_sorted() && totals.len() == Structure::CHOICES.len());
+        assert!(advice.choices.iter().all(|choice| choice.regret >= 0.0));
+        assert_eq!(advice.choices.iter().filter(|choice| choice.is_usual).count(), 1);
+        assert!(advice.beside.is_empty());
+    }
+}

@@ -1,0 +1,133 @@
+//! Advice for people and for programs.
+
+use super::rank::Advice;
+use super::seen::Seen;
+use crate::screen::{BOLD, Output};
+use crate::verbs::model::table;
+use alluvium_model::structures::{Cost, Machine, Workload};
+use serde_json::{Value, json};
+use std::io;
+
+/// Returns a date and an hour in UTC, from milliseconds since 1970 (Gregorian calendar, counted in
+/// eras of 400 years that begin in March).
+fn moment(ms: u64) -> String {
+    let (hours, minutes) = (ms / 3_600_000, ms / 60_000 % 60);
+    let days = hours / 24 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day_of_year = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    let year = era * 400 + year + later;
+    format!("{year}-{month:02}-{day:02} {:02}:{minutes:02} UTC", hours % 24)
+}
+
+/// Numbers this near to a band are within it: the band of no reads at all has no width.
+const CLOSE: f64 = 0.02;
+
+/// Returns over which hours a store was watched.
+fn hours(seen: &Seen) -> String {
+    match (seen.hours.first(), seen.hours.last()) {
+        (Some((first, _)), Some((last, _))) => format!(
+            "keyspace {:?}, {} hours from {} to {}",
+            seen.keyspace,
+            seen.hours.len(),
+            moment(*first),
+            moment(last + 3_600_000)
+        ),
+        _ => format!("keyspace {:?}", seen.keyspace),
+    }
+}
+
+pub(super) fn print(
+    out: &mut Output,
+    workload: &Workload,
+    machine: &Machine,
+    seen: Option<&Seen>,
+    advice: &Advice,
+) -> io::Result<()> {
+    match seen {
+        Some(seen) => {
+            out.line(&format!("seen: {}", hours(seen)))?;
+            if seen.in_order > 0.9 {
+                out.line("writes come in the order of keys: real costs are lower than those of scattered keys below")?;
+            }
+        }
+        None => out.line("nothing was seen: this is what the command line says")?,
+    }
+    for line in table::asked(workload, machine) {
+        out.line(&line)?;
+    }
+    if !advice.beside.is_empty() {
+        let title = out.styled(BOLD, "predicted now, and measured since opening");
+        out.line(&title)?;
+    }
+    for (name, [p10, predicted, p90], measured) in &advice.beside {
+        let holds = (p10 - CLOSE..=p90 + CLOSE).contains(measured);
+        let verdict = if holds {
+            "within the band"
+        } else {
+            "outside of the band"
+        };
+        out.line(&format!(
+            "  {name:24} {predicted:8.2} ({p10:.2}–{p90:.2})   measured {measured:.2}: {verdict}"
+        ))?;
+    }
+    let costs: Vec<Cost> = advice.choices.iter().map(|choice| choice.cost.clone()).collect();
+    table::print(out, &costs)?;
+    for choice in advice.choices.iter().filter(|choice| choice.regret > 0.0) {
+        out.line(&format!(
+            "  {}: up to {:.0} % dearer than the best in an hour that was seen",
+            choice.cost.name,
+            100.0 * choice.regret
+        ))?;
+    }
+    let verdict = out.styled(BOLD, &advice.verdict);
+    out.line(&verdict)
+}
+
+pub(super) fn json_of(workload: &Workload, machine: &Machine, seen: Option<&Seen>, advice: &Advice) -> Value {
+    let choices: Vec<Value> = (advice.choices.iter())
+        .map(|choice| {
+            let mut cost = table::json_of(&choice.cost);
+            cost["regret"] = choice.regret.into();
+            cost["is_usual"] = choice.is_usual.into();
+            cost
+        })
+        .collect();
+    let beside = advice.beside.iter().map(|(name, [p10, predicted, p90], measured)| {
+        json!({ "what": name, "p10": p10, "predicted": predicted, "p90": p90, "measured": measured })
+    });
+    json!({
+        "question": table::question_json(workload, machine),
+        "seen": seen.map(|seen| json!({
+            "keyspace": seen.keyspace,
+            "began_ms": seen.hours.first().map(|hour| hour.0),
+            "hours": seen.hours.len(),
+            "in_order": seen.in_order,
+            "memory_bytes": seen.measured.memory_bytes,
+            "space_amplification": seen.measured.space_amplification,
+        })),
+        "predicted_beside_measured": beside.collect::<Vec<_>>(),
+        "choices": choices,
+        "leave_it": advice.leaves_it,
+        "verdict": advice.verdict,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_those_of_the_calendar() {
+        assert_eq!(moment(0), "1970-01-01 00:00 UTC");
+        assert_eq!(moment(951_782_400_000), "2000-02-29 00:00 UTC");
+        assert_eq!(moment(1_735_686_000_000), "2024-12-31 23:00 UTC");
+    }
+}

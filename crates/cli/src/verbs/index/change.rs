@@ -1,0 +1,156 @@
+//! What writes: `build`, `update`, `convert`.
+
+use super::{Kind, place, records, told};
+use crate::context::Context;
+use crate::exit::{Exit, failure};
+use crate::screen::{self, Output};
+use crate::sizes::{self, Bytes};
+use crate::{progress, stop};
+use alluvium_hashes::index::{Builder, Index, Options, Updater, reindex};
+use anyhow::Result;
+use clap::Args;
+use serde_json::json;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Memory for sorting, if not chosen.
+const MEMORY: u64 = 512 << 20;
+
+fn memory(context: &Context) -> usize {
+    usize::try_from(context.memory.unwrap_or(MEMORY)).unwrap_or(usize::MAX)
+}
+
+/// Build an index of the records of files.
+#[derive(Args, Debug)]
+pub struct Build {
+    /// The index.
+    pub index: PathBuf,
+    /// The files of records; `-` for standard input.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Bytes of a key.
+    #[arg(long, value_name = "N")]
+    pub key_bytes: u32,
+    /// Bytes of a value.
+    #[arg(long, value_name = "N")]
+    pub value_bytes: u32,
+    /// How records are found.
+    #[arg(long, value_enum, default_value = "dense")]
+    pub kind: Kind,
+    /// Bytes of a block, which a lookup reads [default: 4K, or as many as a record needs].
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
+    pub block: Option<Bytes>,
+    /// Keys of a trie on average: more take less memory and more time.
+    #[arg(long, value_name = "N", default_value = "256")]
+    pub keys_per_trie: u32,
+    /// What keys are hashed with: choose it by chance where others choose the keys.
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub seed: u64,
+}
+
+impl Build {
+    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+        let (directory, name) = place(&self.index)?;
+        let mut options = Options::new(self.key_bytes, self.value_bytes);
+        options.kind = self.kind.into();
+        options.seed = self.seed;
+        options.keys_per_bucket = self.keys_per_trie;
+        options.memory_bytes = memory(context);
+        if let Some(block) = self.block {
+            options.shape.block_bytes = u32::try_from(block.0).unwrap_or(u32::MAX);
+        }
+        stop::listen()?;
+        let started = Instant::now();
+        let mut builder = Builder::new(directory, &name, options).map_err(told)?;
+        let bar = progress::bytes("reading", None);
+        for file in &self.files {
+            records::each(file, options.shape.record_bytes(), &bar, |record| {
+                let (key, value) = record.split_at(self.key_bytes as usize);
+                builder.push(key, value).map_err(told)
+            })?;
+        }
+        bar.set_message("writing");
+        let records = builder.finish().map_err(told);
+        bar.finish_and_clear();
+        say(context, "built", records?, started)
+    }
+}
+
+/// Add, replace and delete records.
+#[derive(Args, Debug)]
+pub struct Update {
+    /// The index.
+    pub index: PathBuf,
+    /// Files of records that are added, or replace those with their keys.
+    #[arg(long, value_name = "FILE")]
+    pub put: Vec<PathBuf>,
+    /// Files of keys that are deleted, after records were added.
+    #[arg(long, value_name = "FILE")]
+    pub delete: Vec<PathBuf>,
+}
+
+impl Update {
+    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+        if self.put.is_empty() && self.delete.is_empty() {
+            let text = "there is nothing to change: name files with --put or --delete";
+            return Err(failure(Exit::Usage, text));
+        }
+        let (directory, name) = place(&self.index)?;
+        let shape = Index::open(&*directory, &name).map_err(told)?.options().shape;
+        stop::listen()?;
+        let started = Instant::now();
+        let mut updater = Updater::new(directory, &name, memory(context)).map_err(told)?;
+        let bar = progress::bytes("reading", None);
+        for file in &self.put {
+            records::each(file, shape.record_bytes(), &bar, |record| {
+                let (key, value) = record.split_at(shape.key_bytes as usize);
+                updater.put(key, value).map_err(told)
+            })?;
+        }
+        for file in &self.delete {
+            records::each(file, shape.key_bytes as usize, &bar, |key| {
+                updater.delete(key).map_err(told)
+            })?;
+        }
+        bar.set_message("writing");
+        let records = updater.finish().map_err(told);
+        bar.finish_and_clear();
+        say(context, "updated", records?, started)
+    }
+}
+
+/// Make another kind of index of the same records.
+#[derive(Args, Debug)]
+pub struct Convert {
+    /// The index.
+    pub index: PathBuf,
+    /// How records are to be found.
+    #[arg(long, value_enum)]
+    pub kind: Kind,
+}
+
+impl Convert {
+    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+        let (directory, name) = place(&self.index)?;
+        let started = Instant::now();
+        let records = reindex(directory, &name, self.kind.into()).map_err(told)?;
+        say(context, "converted", records, started)
+    }
+}
+
+/// Says what was done.
+fn say(context: &Context, what: &str, records: u64, started: Instant) -> Result<Exit> {
+    let took = started.elapsed();
+    if context.is_json() {
+        let mut out = Output::new();
+        out.json(&json!({ "records": records, "seconds": took.as_secs_f64() }))?;
+        out.flush()?;
+    }
+    screen::note(&format!(
+        "{what}: {} records, {} a second",
+        sizes::count(records),
+        sizes::count(progress::per_second(records, 0, took))
+    ));
+    Ok(Exit::Done)
+}

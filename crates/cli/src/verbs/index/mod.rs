@@ -1,0 +1,131 @@
+//! `index`: data at rest that is found by hash.
+//!
+//! *Knows*: what is typed, and how files of records are read.
+//!
+//! *Does not know*: how records are hashed and found; that is the crate `hashes`.
+//!
+//! *Read in this order*: this file, `records.rs` (files of records), `change.rs` (what writes),
+//! `read.rs` (what reads).
+
+mod change;
+mod read;
+mod records;
+
+use crate::context::Context;
+use crate::exit::{Exit, failure};
+use alluvium_device::file::FileDirectory;
+use alluvium_hashes::index::{Error as IndexError, Kind as IndexKind};
+use anyhow::{Context as _, Result};
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium index build users.index users.bin --key-bytes 20 --value-bytes 44
+  alluvium index get users.index --hex 3f2a…
+  alluvium index update users.index --put new.bin --delete gone.bin
+  alluvium index stat users.index --check
+  alluvium index convert users.index --kind sparse
+
+A file of records is keys and values one behind the other, all of the same lengths. An index is two files: the one that is named, and the \
+records in the order of their hashes, under the same name with a number behind. A lookup reads one block. Of equal keys the last one counts.";
+
+/// Build and use an index of records at rest: one read a lookup, below 3 bits of memory a key.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Index {
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What is done with an index.
+#[derive(Debug, Subcommand)]
+pub enum What {
+    /// Build an index of the records of files.
+    Build(change::Build),
+    /// Print the values of keys.
+    Get(read::Get),
+    /// Add, replace and delete records.
+    Update(change::Update),
+    /// Say what an index takes, and whether it is sound.
+    Stat(read::Stat),
+    /// Make another kind of index of the same records.
+    Convert(change::Convert),
+}
+
+/// How records are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// Tries that lead to a record: 2.5 bits a key.
+    Dense,
+    /// Tries that lead to a block: below 1 bit a key, where blocks have 16 records or more.
+    Sparse,
+    /// The first hash of every block: 5 bits a block, and now and then a second read.
+    Blocks,
+}
+
+impl From<Kind> for IndexKind {
+    fn from(kind: Kind) -> IndexKind {
+        match kind {
+            Kind::Dense => IndexKind::Dense,
+            Kind::Sparse => IndexKind::Sparse,
+            Kind::Blocks => IndexKind::Blocks,
+        }
+    }
+}
+
+impl Index {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        match &self.what {
+            What::Build(build) => build.run(context),
+            What::Get(get) => get.run(context),
+            What::Update(update) => update.run(context),
+            What::Stat(stat) => stat.run(context),
+            What::Convert(convert) => convert.run(context),
+        }
+    }
+}
+
+/// Where an index is: its directory, and its name there.
+fn place(path: &Path) -> Result<(Arc<FileDirectory>, String)> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let Some(name) = name else {
+        let text = format!("{} is no name of an index: name a file", path.display());
+        return Err(failure(Exit::Usage, text));
+    };
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let directory = FileDirectory::open(&parent).with_context(|| format!("opening {}", parent.display()))?;
+    Ok((Arc::new(directory), name.to_owned()))
+}
+
+/// Returns an error of an index with its exit code.
+fn told(error: IndexError) -> anyhow::Error {
+    match error {
+        error if error.is_full() => failure(Exit::Full, error.to_string()),
+        error if error.is_damage() => failure(Exit::Damaged, error.to_string()),
+        IndexError::Sort(error) => super::sort::told(error),
+        IndexError::Device(error @ alluvium_device::Error::NotFound { .. }) => {
+            let text = format!("{error}: `alluvium index build` makes an index");
+            failure(Exit::NotFound, text)
+        }
+        IndexError::Device(alluvium_device::Error::Locked { .. }) => {
+            let text = "the index is being changed by another process: wait for it, and try again";
+            failure(Exit::Busy, text)
+        }
+        IndexError::BadOption { option, why } => {
+            let flag = match option {
+                "key_bytes" => "--key-bytes",
+                "block_bytes" => "--block",
+                "keys_per_bucket" => "--keys-per-trie",
+                _ => "--memory",
+            };
+            failure(Exit::Usage, format!("{flag}: {why}"))
+        }
+        IndexError::Length { .. } => failure(Exit::Usage, error.to_string()),
+        error => error.into(),
+    }
+}

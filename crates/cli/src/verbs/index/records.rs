@@ -1,0 +1,66 @@
+//! Files of records of one length.
+
+use crate::exit::{Exit, failure};
+use crate::stop;
+use anyhow::{Context as _, Result};
+use indicatif::ProgressBar;
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+
+/// How much is read at once, in bytes.
+const AT_ONCE: usize = 1 << 20;
+/// How often the bar and Ctrl-C are looked at, in records.
+const LOOK: u64 = 4096;
+
+/// Reads a file of records of `bytes` each; `-` is standard input.
+pub(super) fn each(
+    path: &Path,
+    bytes: usize,
+    bar: &ProgressBar,
+    mut take: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let what = || format!("reading {}", path.display());
+    let reader: Box<dyn Read> = match path.as_os_str() == "-" {
+        true => Box::new(io::stdin().lock()),
+        false => Box::new(File::open(path).with_context(what)?),
+    };
+    let mut reader = BufReader::with_capacity(AT_ONCE, reader);
+    let mut record = vec![0; bytes];
+    let mut records = 0u64;
+    loop {
+        let got = fill(&mut reader, &mut record).with_context(what)?;
+        if got == 0 {
+            return Ok(());
+        }
+        if got < bytes {
+            let text = format!(
+                "{}: {got} bytes are left behind {records} records of {bytes}: are --key-bytes and --value-bytes right?",
+                path.display()
+            );
+            return Err(failure(Exit::Failed, text));
+        }
+        take(&record)?;
+        records += 1;
+        if records.is_multiple_of(LOOK) {
+            bar.inc(LOOK * bytes as u64);
+            if stop::asked() {
+                return Err(failure(Exit::Interrupted, "stopped: the index is as it was"));
+            }
+        }
+    }
+}
+
+/// Fills a record, as far as there is something.
+fn fill(reader: &mut impl Read, record: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < record.len() {
+        match reader.read(&mut record[filled..]) {
+            Ok(0) => break,
+            Ok(got) => filled += got,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

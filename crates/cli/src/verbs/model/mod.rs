@@ -1,0 +1,62 @@
+//! `model`: what structures cost for a workload, without any store.
+//!
+//! *Knows*: which workloads may be asked for, and how costs are shown.
+//!
+//! *Does not know*: how costs come about (`alluvium_model::structures`).
+//!
+//! *Read in this order*: this file, `question.rs` (the command line), `table.rs` (answers).
+
+pub(super) mod question;
+pub(super) mod table;
+
+use crate::Exit;
+use crate::context::Context;
+use crate::screen::Output;
+use alluvium_model::structures::{Structure, Workload};
+use anyhow::Result;
+use clap::Args;
+use question::Question;
+use serde_json::json;
+use std::io::Write;
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium model --keys 1e9 --value-bytes 100 --memory 4G --device nvme-ssd
+  alluvium model --keys 1e8 --skew 0.99 --mix updates=50,hits=40,scans=10 --memory 1G
+  alluvium model --device /var/lib/alluvium --json     # what `alluvium probe` has kept there
+
+A band says where eight of ten stores like this one lie; \"textbook\" is the bound of the literature for bytes \
+written, with a constant of 1 and without a log.";
+
+/// Say what structures would cost for a workload: bytes written, reads, memory, space, time.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Model {
+    #[command(flatten)]
+    pub question: Question,
+}
+
+impl Model {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let workload = self.question.workload(Workload::default())?;
+        let memory = context.memory.unwrap_or_else(alluvium::default_memory) as f64;
+        let machine = self.question.machine(&context.path, memory)?;
+        let costs = Structure::ALL
+            .iter()
+            .map(|structure| structure.cost(&workload, &machine));
+        let costs = costs.collect::<Result<Vec<_>, _>>().map_err(question::refused)?;
+        let mut out = Output::new();
+        if context.is_json() {
+            let costs: Vec<_> = costs.iter().map(table::json_of).collect();
+            let question = table::question_json(&workload, &machine);
+            out.json(&json!({ "question": question, "structures": costs }))?;
+        } else {
+            for line in table::asked(&workload, &machine) {
+                out.line(&line)?;
+            }
+            table::print(&mut out, &costs)?;
+        }
+        out.flush()?;
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,159 @@
+//! A workload and a machine from the command line.
+
+use crate::Exit;
+use crate::exit::failure;
+use crate::sizes::{self, Bytes};
+use crate::verbs::probe;
+use alluvium_model::BadParameter;
+use alluvium_model::presets::PROFILES;
+use alluvium_model::probe::Conclusions;
+use alluvium_model::structures::{Machine, Operations, Workload};
+use anyhow::{Error, Result};
+use clap::Args;
+use std::path::Path;
+
+/// What a store holds and is asked, and what it works with.
+#[derive(Args, Clone, Debug)]
+pub struct Question {
+    /// How many keys there are.
+    #[arg(long, value_name = "N", value_parser = number)]
+    pub keys: Option<f64>,
+    /// Bytes of a key.
+    #[arg(long, value_name = "N", value_parser = number)]
+    pub key_bytes: Option<f64>,
+    /// Bytes of a value.
+    #[arg(long, value_name = "N", value_parser = number)]
+    pub value_bytes: Option<f64>,
+    /// How skewed requests are: the exponent of Zipf's law, 0 for uniform.
+    #[arg(long, value_name = "S", value_parser = number, allow_hyphen_values = true)]
+    pub skew: Option<f64>,
+    /// How often each operation is, as in updates=30,hits=60,misses=10; also inserts, deletes,
+    /// scans.
+    #[arg(long, value_name = "MIX", value_parser = mix)]
+    pub mix: Option<Operations>,
+    /// Records that a scan returns.
+    #[arg(long, value_name = "N", value_parser = number)]
+    pub scan_records: Option<f64>,
+    /// The device: "hard-disk", "network-volume", "sata-ssd", "nvme-ssd", or a file that `alluvium
+    /// probe` has kept.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub device: Option<String>,
+    /// Bytes that may be written to the device before it is worn, as in 600T.
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
+    pub endurance: Option<Bytes>,
+}
+
+/// Reads a number that is one.
+pub(crate) fn number(text: &str) -> Result<f64, String> {
+    let parsed = text.parse::<f64>().ok();
+    let wrong = || format!("{text:?} is no number: write one as in 250 or 1e8");
+    parsed.filter(|number| number.is_finite()).ok_or_else(wrong)
+}
+
+fn mix(text: &str) -> Result<Operations, String> {
+    let mut operations = Operations {
+        inserts: 0.0,
+        updates: 0.0,
+        deletes: 0.0,
+        hits: 0.0,
+        misses: 0.0,
+        scans: 0.0,
+    };
+    for part in text.split(',') {
+        let (name, count) = part
+            .split_once('=')
+            .ok_or_else(|| format!("{part:?} has no \"=\": write a name and a number, as in hits=60"))?;
+        let place = match name.trim() {
+            "inserts" => &mut operations.inserts,
+            "updates" => &mut operations.updates,
+            "deletes" => &mut operations.deletes,
+            "hits" => &mut operations.hits,
+            "misses" => &mut operations.misses,
+            "scans" => &mut operations.scans,
+            other => {
+                return Err(format!(
+                    "{other:?} is no operation: there are inserts, updates, deletes, hits, misses, scans"
+                ));
+            }
+        };
+        *place = number(count.trim())?;
+    }
+    Ok(operations)
+}
+
+impl Question {
+    /// Returns the workload: what is said here, and else what `seen` says.
+    pub(crate) fn workload(&self, seen: Workload) -> Result<Workload> {
+        let workload = Workload {
+            keys: self.keys.unwrap_or(seen.keys),
+            key_bytes: self.key_bytes.unwrap_or(seen.key_bytes),
+            value_bytes: self.value_bytes.unwrap_or(seen.value_bytes),
+            skew: self.skew.unwrap_or(seen.skew),
+            operations: self.mix.unwrap_or(seen.operations),
+            scan_records: self.scan_records.unwrap_or(seen.scan_records),
+        };
+        workload.checked().map_err(refused)
+    }
+
+    /// Returns the machine: what is said here, and else what a store has.
+    pub(crate) fn machine(&self, store: &Path, memory_bytes: f64) -> Result<Machine> {
+        let usual = Machine::default();
+        let machine = Machine {
+            memory_bytes,
+            device: match &self.device {
+                Some(name) => device(name)?,
+                None if probe::is_kept(store) => device(&store.to_string_lossy())?,
+                None => usual.device,
+            },
+            endurance_bytes: self.endurance.map(|bytes| bytes.0 as f64),
+        };
+        machine.checked().map_err(refused)
+    }
+}
+
+/// Returns a refused number as an error of the command line.
+pub(crate) fn refused(bad: BadParameter) -> Error {
+    failure(Exit::Usage, bad.to_string())
+}
+
+/// Returns a device by its name, or by what was measured of it.
+fn device(name: &str) -> Result<alluvium::DeviceProfile> {
+    let is_meant = |known: &str| known.replace(' ', "-").eq_ignore_ascii_case(name);
+    if let Some((_, profile)) = PROFILES.iter().find(|(known, _)| is_meant(known)) {
+        return Ok(*profile);
+    }
+    let measured = probe::read_kept(Path::new(name))?;
+    Conclusions::of(&measured)
+        .reliable_profile()
+        .map_err(|why| failure(Exit::Damaged, format!("{name} says nothing reliable: {why}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_and_mixes_are_read_or_refused_in_words() {
+        assert_eq!(number("1e8"), Ok(1e8));
+        for bad in ["", "NaN", "inf", "ten"] {
+            assert!(number(bad).unwrap_err().contains("no number"), "{bad}");
+        }
+        let read = mix("updates=30, hits=60,scans=10").unwrap();
+        assert_eq!(
+            (read.updates, read.hits, read.scans, read.total()),
+            (30.0, 60.0, 10.0, 100.0)
+        );
+        assert!(mix("reads=3").unwrap_err().contains("no operation"));
+        assert!(mix("hits").unwrap_err().contains("no \"=\""));
+    }
+
+    #[test]
+    fn devices_have_names_or_files() {
+        assert_eq!(device("nvme-ssd").unwrap(), PROFILES[3].1);
+        assert!(device("no-such-file").unwrap_err().to_string().contains("probe"));
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("probe.txt"), "damaged").unwrap();
+        let error = device(&place.path().to_string_lossy()).unwrap_err();
+        assert_eq!(crate::exit::classify(&error), Exit::Damaged, "{error}");
+    }
+}

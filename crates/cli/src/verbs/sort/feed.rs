@@ -1,0 +1,128 @@
+//! From the bytes of the inputs to chunks of records.
+
+use super::job::Chunks;
+use super::open;
+use crate::exit::{Exit, failure};
+use crate::stop;
+use alluvium_storage::limiter::Limiter;
+use anyhow::{Context as _, Result};
+use indicatif::ProgressBar;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Instant;
+
+/// How much is read at once, in bytes.
+const AT_ONCE: usize = 1 << 20;
+
+/// Reads inputs.
+pub(super) struct Feed<'b> {
+    record_bytes: Option<usize>,
+    limiter: Option<Limiter>,
+    started: Instant,
+    bar: &'b ProgressBar,
+}
+
+impl<'b> Feed<'b> {
+    pub(super) fn new(record_bytes: Option<u32>, rate: Option<u64>, bar: &'b ProgressBar) -> Feed<'b> {
+        Feed {
+            record_bytes: record_bytes.map(|bytes| bytes as usize),
+            limiter: rate.map(|rate| Limiter::new(rate, rate / 10)),
+            started: Instant::now(),
+            bar,
+        }
+    }
+
+    /// Reads all inputs, one after the other.
+    pub(super) fn all(mut self, files: &[PathBuf], chunks: &mut Chunks<'_>) -> Result<()> {
+        for file in files {
+            self.one(file, chunks)?;
+        }
+        Ok(())
+    }
+
+    fn one(&mut self, file: &Path, chunks: &mut Chunks<'_>) -> Result<()> {
+        let mut reader = open(file)?;
+        let longest = chunks.longest();
+        let mut buffer = vec![0; AT_ONCE.max(self.record_bytes.unwrap_or(0))];
+        let (mut filled, mut records) = (0, 0u64);
+        loop {
+            if filled == buffer.len() {
+                if filled > longest {
+                    let text = format!(
+                        "{}: line {} is longer than {longest} bytes: give the sort more --memory, or fewer --threads",
+                        file.display(),
+                        records + 1
+                    );
+                    return Err(failure(Exit::Failed, text));
+                }
+                buffer.resize(filled * 2, 0);
+            }
+            let got = match reader.read(&mut buffer[filled..]) {
+                Ok(got) => got,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error).with_context(|| format!("reading {}", file.display())),
+            };
+            self.pace(got)?;
+            if got == 0 {
+                break;
+            }
+            let done = self.take(&buffer, filled, filled + got, &mut records, chunks)?;
+            buffer.copy_within(done..filled + got, 0);
+            filled = filled + got - done;
+        }
+        if filled == 0 {
+            return Ok(());
+        }
+        match self.record_bytes {
+            // The last line needs no end.
+            None => chunks.push_line(&buffer[..filled]),
+            Some(bytes) => Err(failure(
+                Exit::Failed,
+                format!(
+                    "{}: {filled} bytes are left behind {records} records of {bytes}: is --record-bytes right?",
+                    file.display()
+                ),
+            )),
+        }
+    }
+
+    /// Takes the whole records of a buffer up to `end`, of which those up to `seen` hold no line
+    /// end. Returns how many bytes they had.
+    fn take(
+        &self,
+        buffer: &[u8],
+        seen: usize,
+        end: usize,
+        records: &mut u64,
+        chunks: &mut Chunks<'_>,
+    ) -> Result<usize> {
+        let mut at = 0;
+        if let Some(bytes) = self.record_bytes {
+            for record in buffer[..end].chunks_exact(bytes) {
+                chunks.push_record(record)?;
+                at += bytes;
+                *records += 1;
+            }
+            return Ok(at);
+        }
+        for line_end in memchr::memchr_iter(b'\n', &buffer[seen..end]) {
+            chunks.push_line(&buffer[at..seen + line_end])?;
+            at = seen + line_end + 1;
+            *records += 1;
+        }
+        Ok(at)
+    }
+
+    /// Counts what was read, and waits as long as --rate asks for.
+    fn pace(&mut self, bytes: usize) -> Result<()> {
+        self.bar.inc(bytes as u64);
+        if let Some(limiter) = &mut self.limiter {
+            thread::sleep(limiter.take(self.started.elapsed(), bytes as u64));
+        }
+        if stop::asked() {
+            return Err(failure(Exit::Interrupted, "stopped: nothing was written"));
+        }
+        Ok(())
+    }
+}

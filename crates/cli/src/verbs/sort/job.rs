@@ -1,0 +1,238 @@
+//! Which thread does which step: one reads and fills chunks, others sort and write them; then one
+//! merges, and another writes what comes out.
+
+use super::told;
+use crate::exit::{Exit, failure};
+use crate::stop;
+use alluvium_storage::sort::{Chunk, Passes, Pushed, Spool, Spooled};
+use anyhow::{Context as _, Result, anyhow};
+use std::io::Write;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// How much is written at once, in bytes.
+const AT_ONCE: usize = 1 << 20;
+/// Pieces of output that wait to be written.
+const WAITING: usize = 4;
+
+/// A sort on several threads.
+pub(super) struct Job<'s> {
+    pub(super) spool: &'s Spool,
+    pub(super) threads: usize,
+    /// Whether records are lines, which get their ends again.
+    pub(super) is_lines: bool,
+}
+
+/// Fills chunks, and hands the full ones on.
+pub(super) struct Chunks<'j> {
+    spool: &'j Spool,
+    chunk: Chunk,
+    full: &'j mut dyn FnMut(Chunk) -> Result<()>,
+}
+
+impl Chunks<'_> {
+    /// The most bytes of a record.
+    pub(super) fn longest(&self) -> usize {
+        self.spool.options().longest_record()
+    }
+
+    pub(super) fn push_line(&mut self, line: &[u8]) -> Result<()> {
+        self.push(|chunk| chunk.push(line, b""))
+    }
+
+    pub(super) fn push_record(&mut self, record: &[u8]) -> Result<()> {
+        self.push(|chunk| chunk.push_record(record))
+    }
+
+    #[inline]
+    fn push(&mut self, to: impl Fn(&mut Chunk) -> alluvium_storage::sort::Result<Pushed>) -> Result<()> {
+        if to(&mut self.chunk).map_err(told)? == Pushed::Full {
+            // The next chunk is begun when another thread has taken this one: so much memory is
+            // in use at most.
+            let full = std::mem::replace(&mut self.chunk, self.spool.chunk());
+            (self.full)(full)?;
+            let pushed = to(&mut self.chunk).map_err(told)?;
+            assert!(pushed == Pushed::Taken, "an empty chunk has space for any record");
+        }
+        Ok(())
+    }
+}
+
+impl Job<'_> {
+    /// Sorts what `feed` pushes. What fits into one chunk stays in memory.
+    pub(super) fn runs(&self, feed: impl FnOnce(&mut Chunks<'_>) -> Result<()>) -> Result<Vec<Spooled>> {
+        if self.threads == 1 {
+            let mut runs = Vec::new();
+            let mut write = |chunk: Chunk| {
+                runs.push(Spooled::Run(self.spool.write(chunk.sort()).map_err(told)?));
+                Ok(())
+            };
+            let last = self.fed(feed, &mut write)?;
+            return self.ended(runs, last);
+        }
+        let (sender, receiver) = sync_channel::<Chunk>(0);
+        let receiver = &Mutex::new(receiver);
+        thread::scope(|scope| {
+            let workers: Vec<_> = (1..self.threads)
+                .map(|_| scope.spawn(move || self.work(receiver)))
+                .collect();
+            let mut send = |chunk| {
+                // A worker that has failed says why when it is joined.
+                sender
+                    .send(chunk)
+                    .map_err(|_| anyhow!("a thread that sorts has ended"))
+            };
+            let fed = self.fed(feed, &mut send);
+            drop(sender);
+            let mut runs = Vec::new();
+            let mut failed = None;
+            for worker in workers {
+                match worker
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                {
+                    Ok(more) => runs.extend(more),
+                    Err(error) => failed = Some(error),
+                }
+            }
+            match failed {
+                Some(error) => Err(error),
+                None => self.ended(runs, fed?),
+            }
+        })
+    }
+
+    /// Fills chunks; returns the last one.
+    fn fed(
+        &self,
+        feed: impl FnOnce(&mut Chunks<'_>) -> Result<()>,
+        full: &mut dyn FnMut(Chunk) -> Result<()>,
+    ) -> Result<Chunk> {
+        let mut chunks = Chunks {
+            spool: self.spool,
+            chunk: self.spool.chunk(),
+            full,
+        };
+        feed(&mut chunks)?;
+        Ok(chunks.chunk)
+    }
+
+    /// Sorts and writes chunks until no more come.
+    fn work(&self, chunks: &Mutex<Receiver<Chunk>>) -> Result<Vec<Spooled>> {
+        let mut runs = Vec::new();
+        let result = loop {
+            let next = chunks.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(chunk) = next else { break Ok(()) };
+            match self.spool.write(chunk.sort()) {
+                Ok(run) => runs.push(Spooled::Run(run)),
+                Err(error) => break Err(told(error)),
+            }
+        };
+        if result.is_err() {
+            // The thread that fills must not wait for one that is gone: what comes is dropped.
+            while chunks
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .recv()
+                .is_ok()
+            {}
+        }
+        result.map(|()| runs)
+    }
+
+    fn ended(&self, mut runs: Vec<Spooled>, last: Chunk) -> Result<Vec<Spooled>> {
+        if runs.is_empty() {
+            return Ok(vec![Spooled::Chunk(last.sort())]);
+        }
+        if !last.is_empty() {
+            runs.push(Spooled::Run(self.spool.write(last.sort()).map_err(told)?));
+        }
+        Ok(runs)
+    }
+
+    /// Merges, and has the output written. Returns how many records and bytes that were.
+    pub(super) fn merge(
+        &self,
+        inputs: Vec<Spooled>,
+        to: impl FnOnce(&mut dyn FnMut(&mut (dyn Write + Send)) -> Result<()>) -> Result<()>,
+    ) -> Result<(u64, u64)> {
+        let mut passes = self.spool.passes(inputs);
+        while let Some(group) = passes.group() {
+            passes.put(group.merge(self.spool).map_err(told)?);
+            stop_if_asked()?;
+        }
+        let (mut passes, mut counted) = (Some(passes), (0, 0));
+        to(&mut |out| {
+            let passes = passes
+                .take()
+                .ok_or_else(|| anyhow!("the output is written once"))?;
+            counted = self.stream(passes, out)?;
+            Ok(())
+        })?;
+        Ok(counted)
+    }
+
+    fn stream(&self, passes: Passes, out: &mut (dyn Write + Send)) -> Result<(u64, u64)> {
+        thread::scope(|scope| {
+            let (sender, pieces) = sync_channel::<Vec<u8>>(WAITING);
+            let (back, spare) = sync_channel::<Vec<u8>>(WAITING + 2);
+            let writing = scope.spawn(move || -> Result<()> {
+                for piece in pieces {
+                    out.write_all(&piece).context("writing the output")?;
+                    // Without a use for it, it is dropped.
+                    let _ = back.try_send(piece);
+                }
+                out.flush().context("writing the output")
+            });
+            let merged = self.pieces(passes, &sender, &spare);
+            drop(sender);
+            let written = writing
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            written.and(merged)
+        })
+    }
+
+    /// Merges into pieces. When the thread that writes them is gone, it says why.
+    fn pieces(
+        &self,
+        passes: Passes,
+        sender: &SyncSender<Vec<u8>>,
+        spare: &Receiver<Vec<u8>>,
+    ) -> Result<(u64, u64)> {
+        let mut merge = passes.finish().map_err(told)?;
+        let (mut records, mut bytes) = (0, 0);
+        let mut piece = Vec::with_capacity(AT_ONCE);
+        while let Some(record) = merge.next().map_err(told)? {
+            let (record, end) = match self.is_lines {
+                true => (record.key(), &b"\n"[..]),
+                false => (record.value(), &b""[..]),
+            };
+            if piece.len() + record.len() >= AT_ONCE && !piece.is_empty() {
+                stop_if_asked()?;
+                bytes += piece.len() as u64;
+                let mut next = spare.try_recv().unwrap_or_else(|_| Vec::with_capacity(AT_ONCE));
+                next.clear();
+                sender
+                    .send(std::mem::replace(&mut piece, next))
+                    .map_err(|_| anyhow!("the thread that writes has ended"))?;
+            }
+            piece.extend_from_slice(record);
+            piece.extend_from_slice(end);
+            records += 1;
+        }
+        bytes += piece.len() as u64;
+        sender
+            .send(piece)
+            .map_err(|_| anyhow!("the thread that writes has ended"))?;
+        Ok((records, bytes))
+    }
+}
+
+fn stop_if_asked() -> Result<()> {
+    match stop::asked() {
+        true => Err(failure(Exit::Interrupted, "stopped: the output is not complete")),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,240 @@
+//! `sort`: lines or records of one length, more than memory holds.
+//!
+//! *Knows*: what is typed, what is read and written, which thread does which step.
+//!
+//! *Does not know*: how runs are written and merged; that is the sorter's, in the crate `storage`.
+//!
+//! *Read in this order*: this file, `feed.rs` (from bytes to chunks), `job.rs` (threads).
+
+mod feed;
+mod job;
+
+use crate::context::Context;
+use crate::exit::{Exit, failure};
+use crate::screen;
+use crate::sizes::{self, Bytes};
+use crate::{private, progress, stop};
+use alluvium_device::file::FileDirectory;
+use alluvium_storage::sort::{Equal, Error as SortError, Layout, Options, Spool};
+use anyhow::{Context as _, Result};
+use clap::Args;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium sort words.txt --output sorted.txt
+  alluvium sort a.txt b.txt --unique --memory 1G | head
+  alluvium sort log.bin --record-bytes 64 --key 8,16 --output sorted.bin
+
+Lines are compared byte by byte, as `LC_ALL=C sort` does. Records with equal keys keep their order. What does not fit into --memory \
+goes to temporary files, which have no names: nothing is left of them, however the command ends. A file appears under the name of --output when it is \
+complete; it may be the input itself.";
+
+/// Memory for records, if not chosen.
+const MEMORY: u64 = 512 << 20;
+/// More threads than that find nothing to do.
+const MOST_THREADS: usize = 8;
+/// What the names of temporary files begin with, in the moment in which they have one.
+const NAME: &str = "alluvium-sort";
+
+/// Sort lines, or records of one length, that need not fit into memory.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Sort {
+    /// The files; `-` for standard input.
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub files: Vec<PathBuf>,
+    /// The file to write; `-` for standard output.
+    #[arg(short, long, value_name = "FILE", default_value = "-")]
+    pub output: PathBuf,
+    /// Sort records of this many bytes instead of lines.
+    #[arg(long, value_name = "N")]
+    pub record_bytes: Option<u32>,
+    /// Where the key of a record is: its first byte, counted from 0, and its length [default: the
+    /// whole record].
+    #[arg(long, value_name = "OFFSET,LENGTH", value_parser = parse_key, requires = "record_bytes")]
+    pub key: Option<(u32, u32)>,
+    /// Write one of several lines, or records with the same key: the first.
+    #[arg(short, long)]
+    pub unique: bool,
+    /// Threads that sort side by side, each with its part of the memory [default: one for each
+    /// processor].
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// The directory of temporary files [default: that of the output, or the system's].
+    #[arg(long, value_name = "DIRECTORY")]
+    pub temporary: Option<PathBuf>,
+    /// Read at most this many bytes a second, to leave the device to others.
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
+    pub rate: Option<Bytes>,
+}
+
+fn parse_key(text: &str) -> Result<(u32, u32), String> {
+    let parts = text.split_once(',');
+    let read = |(offset, length): (&str, &str)| Some((offset.parse().ok()?, length.parse().ok()?));
+    parts
+        .and_then(read)
+        .filter(|&(_, length): &(u32, u32)| length > 0)
+        .ok_or_else(|| format!("{text:?} is no key: write its first byte and its length, as in 8,16"))
+}
+
+/// Returns an error of the sorter with its exit code.
+pub(crate) fn told(error: SortError) -> anyhow::Error {
+    match &error {
+        error if error.is_full() => failure(Exit::Full, error.to_string()),
+        SortError::Damaged { .. } => failure(Exit::Damaged, error.to_string()),
+        SortError::TooLong { .. } => failure(Exit::Failed, format!("{error}: --memory")),
+        SortError::BadOption { option, why } => {
+            let flag = match *option {
+                "layout" => "--key",
+                _ => "--memory",
+            };
+            failure(Exit::Usage, format!("{flag}: {why}"))
+        }
+        _ => error.into(),
+    }
+}
+
+impl Sort {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        let threads = self
+            .threads
+            .unwrap_or_else(|| available_parallelism().map_or(1, usize::from));
+        let threads = threads.clamp(1, MOST_THREADS);
+        let memory = context.memory.unwrap_or(MEMORY) / threads as u64;
+        let options = Options {
+            equal: if self.unique {
+                Equal::KeepFirst
+            } else {
+                Equal::KeepAll
+            },
+            memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
+            ..Options::new(self.layout())
+        };
+        let directory = self.directory()?;
+        let spool = Spool::new(Arc::new(directory), NAME, options).map_err(told)?;
+        stop::listen()?;
+        let started = Instant::now();
+        let bar = progress::bytes("sorting", self.total());
+        let feed = feed::Feed::new(self.record_bytes, self.rate.map(|rate| rate.0), &bar);
+        let job = job::Job {
+            spool: &spool,
+            threads,
+            is_lines: self.record_bytes.is_none(),
+        };
+        let sorted = job.runs(|chunks| feed.all(&self.files, chunks));
+        let written = sorted.and_then(|inputs| {
+            bar.set_message("merging");
+            job.merge(inputs, |write| self.write(write))
+        });
+        bar.finish_and_clear();
+        let (records, bytes) = written?;
+        let took = started.elapsed();
+        screen::note(&format!(
+            "{} {}, {}, {}/s",
+            sizes::count(records),
+            if self.record_bytes.is_some() {
+                "records"
+            } else {
+                "lines"
+            },
+            sizes::human(bytes),
+            sizes::human(progress::per_second(bytes, 0, took))
+        ));
+        Ok(Exit::Done)
+    }
+
+    fn layout(&self) -> Layout {
+        match self.record_bytes {
+            None => Layout::Variable,
+            Some(record_bytes) => {
+                let (key_offset, key_bytes) = self.key.unwrap_or((0, record_bytes));
+                Layout::Fixed {
+                    record_bytes,
+                    key_offset,
+                    key_bytes,
+                }
+            }
+        }
+    }
+
+    /// The bytes of all inputs, if they are files.
+    fn total(&self) -> Option<u64> {
+        let bytes = |file: &PathBuf| {
+            let metadata = file.metadata().ok()?;
+            metadata.is_file().then_some(metadata.len())
+        };
+        self.files.iter().map(bytes).sum()
+    }
+
+    /// The directory of temporary files.
+    fn directory(&self) -> Result<FileDirectory> {
+        let beside = || {
+            let parent = self.output.parent()?;
+            let is_file = self.output.as_os_str() != "-" && !self.output.starts_with("/dev");
+            is_file.then(|| match parent.as_os_str().is_empty() {
+                true => PathBuf::from("."),
+                false => parent.to_owned(),
+            })
+        };
+        let path = self
+            .temporary
+            .clone()
+            .or_else(beside)
+            .unwrap_or_else(std::env::temp_dir);
+        let what = || {
+            format!(
+                "opening {} for temporary files; name another with --temporary",
+                path.display()
+            )
+        };
+        FileDirectory::open(&path).with_context(what)
+    }
+
+    /// Gives a job what it writes to: standard output, or a file that gets its name at the end.
+    fn write(&self, job: &mut dyn FnMut(&mut (dyn Write + Send)) -> Result<()>) -> Result<()> {
+        let is_special = self.output.metadata().is_ok_and(|metadata| !metadata.is_file());
+        if self.output.as_os_str() == "-" {
+            return job(&mut io::stdout());
+        }
+        if is_special {
+            let what = || format!("writing to {}", self.output.display());
+            let mut file = File::options()
+                .write(true)
+                .open(&self.output)
+                .with_context(what)?;
+            return job(&mut file);
+        }
+        let mut partial = self.output.clone().into_os_string();
+        partial.push(".partial");
+        let partial = PathBuf::from(partial);
+        let what = || format!("writing {}", partial.display());
+        let mut file = private::create(&partial).with_context(what)?;
+        let written = job(&mut file).and_then(|()| {
+            fs::rename(&partial, &self.output).with_context(|| format!("naming {}", self.output.display()))
+        });
+        if written.is_err() {
+            // Half of it is of no use; if it cannot be removed, it has another name at least.
+            let _ = fs::remove_file(&partial);
+        }
+        written
+    }
+}
+
+/// Opens an input.
+fn open(path: &Path) -> Result<Box<dyn Read>> {
+    if path.as_os_str() == "-" {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
+    if file.metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        let text = format!("{} is a directory: name a file", path.display());
+        return Err(failure(Exit::Failed, text));
+    }
+    Ok(Box::new(file))
+}

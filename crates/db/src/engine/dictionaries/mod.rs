@@ -1,0 +1,182 @@
+//! The dictionaries of an open store: which keyspace is in which, and the manifest that lists them.
+//!
+//! *Knows*: which structures the store has, in which of them a keyspace is, and what is asked of
+//! all of them together.
+//!
+//! *Does not know*: how a structure keeps its keys, and when memtables are sealed.
+//!
+//! *Read in this order*: this file (what there is, and how each is reached), `open.rs` (how they
+//! are created, opened and salvaged), `place.rs` (which keyspace is in which), `take.rs` (how a
+//! memtable or a load becomes part of them), `cut.rs` (how a checkpoint takes them).
+//!
+//! A structure is added here: a field, and an arm in each match of this file, in `open.rs` and in
+//! `place.rs`.
+//!
+//! Invariants:
+//!
+//! - **X1** Dictionary 0 is the tree. A store has at most one dictionary of each structure.
+//! - **X2** At every cut, a commit is in all the dictionaries that it is about, or in none.
+
+mod cut;
+mod open;
+mod place;
+mod take;
+
+pub(super) use cut::Begun;
+pub(super) use open::How;
+pub(super) use take::Taking;
+
+use crate::Result;
+use crate::format::KeyspaceId;
+use crate::manifest::{Entry, Keeper};
+use crate::structure::Structure;
+use alluvium_base::Sequence;
+use alluvium_dictionary::contract::{Dictionary, Ingest, Lookup, Ordered};
+use alluvium_dictionary::horizon::Horizon;
+use alluvium_dictionary::memtables::Memtables;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::rules::Schema;
+use alluvium_storage::extents::Class;
+use alluvium_trees::levels::{Levels, LevelsOptions};
+use alluvium_trees::map::{Home, Map};
+use alluvium_trees::tiered::Tree;
+use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock};
+
+use super::readers::{Reader, Scan};
+
+/// The dictionaries of an open store.
+#[derive(Debug)]
+pub(crate) struct Dictionaries {
+    home: Home,
+    /// Keeps the catalog, and every keyspace that is nowhere else.
+    pub(crate) tree: Tree,
+    /// Made for the first keyspace in it.
+    map: OnceLock<Map>,
+    /// Made for the first keyspace in it.
+    levels: OnceLock<Levels>,
+    /// How levels are built, but for what their first keyspace says.
+    levels_options: LevelsOptions,
+    /// Keyspaces that are not in the tree.
+    placed: RwLock<BTreeMap<KeyspaceId, Structure>>,
+    /// Held while a memtable becomes part of all dictionaries, one after the other, and while a
+    /// checkpoint takes their cuts.
+    publishing: Mutex<()>,
+    /// Lists them at every checkpoint.
+    pub(in crate::engine) manifest: Keeper,
+    /// Those that the durable manifest lists and this version cannot open, with a keyspace in each:
+    /// the store is refused.
+    unknown: Vec<(Entry, Option<KeyspaceId>)>,
+}
+
+impl Dictionaries {
+    /// Each of them.
+    pub(in crate::engine) fn all(&self) -> impl Iterator<Item = (Structure, &dyn Dictionary)> {
+        let map = self.map.get().map(|map| (Structure::Map, map as &dyn Dictionary));
+        let levels = self.levels.get();
+        let levels = levels.map(|levels| (Structure::Levels, levels as &dyn Dictionary));
+        let tree = (Structure::Tiered, &self.tree as &dyn Dictionary);
+        std::iter::once(tree).chain(map).chain(levels)
+    }
+
+    pub(in crate::engine) fn of(&self, structure: Structure) -> &dyn Dictionary {
+        match structure {
+            Structure::Tiered => &self.tree,
+            Structure::Levels => self.levels(),
+            Structure::Map => self.map(),
+        }
+    }
+
+    /// The map, of which a keyspace is known.
+    pub(in crate::engine) fn map(&self) -> &Map {
+        self.map.get().expect("it was made for its first keyspace")
+    }
+
+    /// The levels, of which a keyspace is known.
+    pub(crate) fn levels(&self) -> &Levels {
+        self.levels
+            .get()
+            .expect("they were made for their first keyspace")
+    }
+
+    /// Has compactions ask for space of this class.
+    pub(in crate::engine) fn compact_from(&self, class: Class) {
+        self.tree.compact_from(class);
+        if let Some(levels) = self.levels.get() {
+            levels.compact_from(class);
+        }
+    }
+
+    /// Returns whether a compaction is under way or due.
+    pub(in crate::engine) fn may_compact(&self) -> bool {
+        let levels = self.levels.get();
+        self.tree.may_compact() || levels.is_some_and(Levels::may_compact)
+    }
+
+    /// Every commit up to this one is in all of them.
+    pub(crate) fn cut(&self) -> Sequence {
+        let tree = self.tree.cut();
+        self.all()
+            .fold(tree, |cut, (_, dictionary)| cut.min(dictionary.cut()))
+    }
+
+    /// What may be forgotten.
+    pub(crate) fn horizon(&self) -> &Horizon {
+        &self.home.horizon
+    }
+
+    /// How the records of each keyspace are kept.
+    pub(in crate::engine) fn schema(&self) -> &Arc<dyn Schema> {
+        &self.home.schema
+    }
+
+    /// Bytes of memory that they take.
+    pub(in crate::engine) fn memory_bytes(&self) -> u64 {
+        self.all()
+            .map(|(_, dictionary)| dictionary.load().memory_bytes)
+            .sum()
+    }
+
+    /// Steps that are due or under way.
+    pub(in crate::engine) fn steps(&self) -> u64 {
+        self.all().map(|(_, dictionary)| dictionary.load().steps).sum()
+    }
+
+    /// Begins to load records into a structure.
+    pub(in crate::engine) fn ingest(&self, structure: Structure, class: Class) -> Result<Box<dyn Ingest>> {
+        Ok(match structure {
+            Structure::Tiered => Ordered::ingest(&self.tree, class)?,
+            Structure::Levels => self.levels().ingest(class)?,
+            Structure::Map => self.map().ingest(class)?,
+        })
+    }
+
+    /// A reader of what a structure holds now. A read that needs memtables loads their list before.
+    #[inline]
+    pub(in crate::engine) fn reader(&self, structure: Structure) -> Reader<'_> {
+        match structure {
+            Structure::Tiered => Reader::Tiered(self.tree.reader()),
+            Structure::Levels => Reader::Levels(self.levels().reader()),
+            Structure::Map => Reader::Map(self.map().reader()),
+        }
+    }
+
+    /// Begins a walk over a range of a structure.
+    pub(in crate::engine) fn scan(
+        &self,
+        structure: Structure,
+        memtables: Arc<dyn Memtables>,
+        range: KeyRange,
+        direction: Direction,
+        at: Sequence,
+        now_ms: u64,
+    ) -> Scan {
+        match structure {
+            Structure::Tiered => Scan::Tiered(self.tree.scan(memtables, range, direction, at, now_ms)),
+            Structure::Levels => Scan::Levels(self.levels().scan(memtables, range, direction, at, now_ms)),
+            Structure::Map => Scan::Map(self.map().scan(memtables, range, direction, at, now_ms)),
+        }
+    }
+}

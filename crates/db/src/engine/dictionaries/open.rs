@@ -1,0 +1,218 @@
+//! How the dictionaries of a store are created, opened and salvaged.
+
+use super::Dictionaries;
+use crate::format::KeyspaceId;
+use crate::manifest::files::Surveyed;
+use crate::manifest::{Keeper, Manifest};
+use crate::structure::Structure;
+use crate::{Error, Result};
+use alluvium_base::Sequence;
+use alluvium_dictionary::horizon::Horizon;
+use alluvium_dictionary::rules::Schema;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Place, Structure as Kind};
+use alluvium_trees::levels::{Levels, LevelsOptions};
+use alluvium_trees::map::{Home, Map};
+use alluvium_trees::tiered::{Lost, Shape, Tree, TreeOptions};
+use parking_lot::{Mutex, RwLock};
+use std::sync::{Arc, OnceLock};
+
+/// How the dictionaries of a store are opened.
+#[derive(Debug)]
+pub(in crate::engine) struct How {
+    pub(in crate::engine) shape: Shape,
+    pub(in crate::engine) schema: Arc<dyn Schema>,
+}
+
+impl How {
+    fn home(&self, store: &Arc<Store>) -> Home {
+        Home {
+            store: Arc::clone(store),
+            schema: Arc::clone(&self.schema),
+            horizon: Arc::new(Horizon::default()),
+        }
+    }
+
+    fn tree(&self, home: &Home) -> TreeOptions {
+        TreeOptions {
+            shape: self.shape,
+            schema: Arc::clone(&self.schema),
+            horizon: Some(Arc::clone(&home.horizon)),
+            ..TreeOptions::default()
+        }
+    }
+
+    fn levels(&self) -> LevelsOptions {
+        LevelsOptions {
+            unit_bytes: self.shape.memtable,
+            ..LevelsOptions::default()
+        }
+    }
+}
+
+impl Dictionaries {
+    /// The dictionaries of a store that has just been created.
+    pub(in crate::engine) fn create(store: &Arc<Store>, how: &How) -> Dictionaries {
+        let home = how.home(store);
+        let tree = Tree::create(Arc::clone(store), how.tree(&home));
+        Dictionaries::assemble(home, tree, Keeper::default(), how.levels())
+    }
+
+    /// Opens the dictionaries that the durable manifest lists, as far as this version knows them:
+    /// see [`Dictionaries::require_known`].
+    pub(in crate::engine) fn open(store: &Arc<Store>, how: &How) -> Result<Dictionaries> {
+        let (keeper, manifest) = Keeper::open(store)?;
+        let (home, cut) = (how.home(store), store.superblock().cut);
+        let tree = match root_of(&manifest, Structure::Tiered)? {
+            Some(root) => Tree::open(Arc::clone(store), how.tree(&home), root, cut)?,
+            None => Tree::create(Arc::clone(store), how.tree(&home)),
+        };
+        let dictionaries = Dictionaries::assemble(home, tree, keeper, how.levels());
+        dictionaries.with_others(&manifest, cut, &Surveyed::default())
+    }
+
+    /// As [`Dictionaries::open`], where some are damaged. Says what it did about that.
+    pub(in crate::engine) fn open_salvaged(
+        store: &Arc<Store>,
+        how: &How,
+        mut surveyed: Surveyed,
+    ) -> Result<(Dictionaries, Vec<Lost>, Vec<String>)> {
+        let (keeper, manifest) = Keeper::open(store)?;
+        let (home, cut) = (how.home(store), store.superblock().cut);
+        let root = root_of(&manifest, Structure::Tiered)?;
+        let (tree, mut lost, mended) = match (surveyed.tree.take(), root) {
+            (Some(salvage), root) => {
+                let root = root.expect("what is salvaged has a root");
+                Tree::open_salvaged(store, how.tree(&home), salvage, root, cut)?
+            }
+            (None, Some(root)) => {
+                let tree = Tree::open(Arc::clone(store), how.tree(&home), root, cut)?;
+                (tree, Vec::new(), Vec::new())
+            }
+            (None, None) => {
+                let tree = Tree::create(Arc::clone(store), how.tree(&home));
+                (tree, Vec::new(), Vec::new())
+            }
+        };
+        lost.extend(surveyed.map.iter().chain(&surveyed.levels).cloned());
+        let dictionaries = Dictionaries::assemble(home, tree, keeper, how.levels());
+        let dictionaries = dictionaries.with_others(&manifest, cut, &surveyed)?;
+        Ok((dictionaries, lost, mended))
+    }
+
+    fn assemble(home: Home, tree: Tree, manifest: Keeper, levels: LevelsOptions) -> Dictionaries {
+        Dictionaries {
+            home,
+            tree,
+            map: OnceLock::new(),
+            levels: OnceLock::new(),
+            levels_options: levels,
+            placed: RwLock::default(),
+            publishing: Mutex::default(),
+            manifest,
+            unknown: Vec::new(),
+        }
+    }
+
+    /// The same with what a manifest lists beside the tree. Of what something is lost, all is.
+    fn with_others(
+        mut self,
+        manifest: &Manifest,
+        cut: Sequence,
+        surveyed: &Surveyed,
+    ) -> Result<Dictionaries> {
+        // Lost levels are made again for the first keyspace that is in them.
+        if let Some(root) = root_of(manifest, Structure::Levels)?.filter(|_| surveyed.levels.is_empty()) {
+            let levels = Levels::open(self.home.clone(), &self.levels_options, root, cut)?;
+            self.levels.set(levels).expect("they were not made before");
+        }
+        if let Some(root) = root_of(manifest, Structure::Map)? {
+            let map = match surveyed.map.is_empty() {
+                true => Map::open(self.home.clone(), root, cut)?,
+                false => Map::create(self.home.clone(), cut),
+            };
+            self.map.set(map).expect("it was not made before");
+        }
+        let structure_of = |id| {
+            Structure::ALL
+                .into_iter()
+                .find(|structure| structure.dictionary() == id)
+        };
+        let placed = self.placed.get_mut();
+        for (&keyspace, &id) in &manifest.keyspaces {
+            match structure_of(id) {
+                // What is in the tree is not listed, as a rule.
+                Some(Structure::Tiered) => {}
+                Some(structure)
+                    if manifest
+                        .entry(id)
+                        .is_some_and(|entry| entry.kind == structure.kind()) =>
+                {
+                    placed.insert(keyspace, structure);
+                }
+                _ => {}
+            }
+        }
+        let keyspace_in = |id| {
+            let mut all = manifest
+                .keyspaces
+                .iter()
+                .filter(|(_, dictionary)| **dictionary == id);
+            all.next().map(|(keyspace, _)| *keyspace)
+        };
+        let unknown = manifest
+            .dictionaries
+            .iter()
+            .filter(|entry| Structure::of(entry.kind).is_none());
+        self.unknown = unknown
+            .map(|entry| (entry.clone(), keyspace_in(entry.id)))
+            .collect();
+        Ok(self)
+    }
+
+    /// Fails if there is a dictionary that this version does not know. `name_of` says what a
+    /// keyspace is called.
+    pub(in crate::engine) fn require_known(
+        &self,
+        name_of: impl Fn(KeyspaceId) -> Option<String>,
+    ) -> Result<()> {
+        let Some((entry, keyspace)) = self.unknown.first() else {
+            return Ok(());
+        };
+        let name = keyspace.and_then(name_of);
+        Err(Error::UnknownStructure {
+            keyspace: name.unwrap_or_else(|| match keyspace {
+                Some(number) => format!("number {number}"),
+                None => format!("in dictionary {}", entry.id),
+            }),
+            kind: entry.kind,
+        })
+    }
+}
+
+/// What a structure is opened from; none if a manifest does not list it.
+fn root_of(manifest: &Manifest, structure: Structure) -> Result<Option<&[u8]>> {
+    let id = structure.dictionary();
+    let kind = structure.kind();
+    let mut of_kind = manifest.dictionaries.iter().filter(|entry| entry.kind == kind);
+    if let Some(other) = of_kind.find(|entry| entry.id != id) {
+        let expected = format!("structures of kind {kind} as dictionary {id} alone");
+        return corrupt(expected, format!("dictionary {}", other.id));
+    }
+    match manifest.entry(id) {
+        Some(entry) if entry.kind == kind => Ok(Some(&entry.root)),
+        None if structure == Structure::Tiered && !manifest.dictionaries.is_empty() => {
+            corrupt("a tree as dictionary 0".to_owned(), "none".to_owned())
+        }
+        Some(other) if structure == Structure::Tiered => corrupt(
+            "a tree as dictionary 0".to_owned(),
+            format!("kind {}", other.kind),
+        ),
+        _ => Ok(None),
+    }
+}
+
+pub(super) fn corrupt<T>(expected: String, found: String) -> Result<T> {
+    let place = Place::new(Kind::Superblock, "the manifest", 0);
+    Err(alluvium_storage::Error::corrupt(place, expected, found).into())
+}

@@ -1,0 +1,99 @@
+//! Which keyspace is in which dictionary.
+
+use super::Dictionaries;
+use super::open::corrupt;
+use crate::catalog::Definition;
+use crate::format::{self, KeyspaceId};
+use crate::levels_options;
+use crate::structure::Structure;
+use crate::{Error, Result};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_trees::levels::Levels;
+use alluvium_trees::map::Map;
+use std::sync::Arc;
+
+impl Dictionaries {
+    /// Fails unless a keyspace that the durable generation has is in the dictionary of its
+    /// structure, as the manifest says.
+    pub(in crate::engine) fn require_placed(&self, keyspace: KeyspaceId, structure: Structure) -> Result<()> {
+        let of_manifest = self.placed.read().get(&keyspace).copied();
+        let listed = of_manifest.unwrap_or(Structure::Tiered);
+        if listed == structure {
+            return Ok(());
+        }
+        let expected = format!(
+            "keyspace {keyspace} in dictionary {}, as the catalog says",
+            structure.dictionary()
+        );
+        corrupt(expected, format!("in dictionary {}", listed.dictionary()))
+    }
+
+    /// A keyspace is in its structure. It is told before anything can be written to the keyspace.
+    pub(crate) fn place(&self, definition: &Definition) -> Result<()> {
+        let _publishing = self.publishing.lock();
+        // No commit so far is about its keys.
+        let cut = self.tree.cut();
+        match definition.structure {
+            Structure::Tiered => {
+                self.placed.write().remove(&definition.id);
+                return Ok(());
+            }
+            Structure::Levels => {
+                let asked = options_of(definition);
+                if self.levels.get().is_none() {
+                    let options = self.levels_options.clone().with_policy(asked.policy.clone());
+                    let options = options.with_stitching(asked.stitching());
+                    let made = Levels::create(self.home.clone(), options, cut)?;
+                    self.levels.get_or_init(|| made);
+                }
+                let has = self.levels().options();
+                if (&has.policy, has.stitching) != (&asked.policy, asked.stitching()) {
+                    return Err(Error::OptionsDiffer {
+                        keyspace: definition.name(),
+                        option: "options of all levels of this store",
+                        has: format!("{}{}", has.policy, has.stitching),
+                        asked: asked.to_string(),
+                    });
+                }
+            }
+            Structure::Map => {
+                self.map.get_or_init(|| Map::create(self.home.clone(), cut));
+            }
+        }
+        self.placed.write().insert(definition.id, definition.structure);
+        Ok(())
+    }
+
+    /// Forgets where keyspaces were that there are not: no memtable has anything about them.
+    pub(in crate::engine) fn forget_others(&self, is_there: impl Fn(KeyspaceId) -> bool) {
+        self.placed.write().retain(|&keyspace, _| is_there(keyspace));
+    }
+
+    /// The keys of a structure, ascending.
+    pub(super) fn keys_of(&self, structure: Structure) -> Arc<[KeyRange]> {
+        let placed = self.placed.read();
+        let range = |id| KeyRange::new(&format::prefix(id), Some(&format::prefix(id + 1)));
+        if structure != Structure::Tiered {
+            let own = placed.iter().filter(|(_, of)| **of == structure);
+            return own.map(|(&id, _)| range(id)).collect();
+        }
+        let mut low: Box<[u8]> = Box::default();
+        let mut keys = Vec::new();
+        for &id in placed.keys() {
+            let others = range(id);
+            let before = KeyRange::new(&low, Some(&others.low));
+            keys.extend(Some(before).filter(|before| !before.is_empty()));
+            low = others.high.expect("a keyspace has an end");
+        }
+        keys.push(KeyRange { low, high: None });
+        keys.into()
+    }
+}
+
+/// The options of a keyspace's levels.
+fn options_of(definition: &Definition) -> levels_options::LevelsOptions {
+    match &definition.options.structure {
+        levels_options::Structure::Levels(options) => options.clone(),
+        levels_options::Structure::Tiered => levels_options::LevelsOptions::default(),
+    }
+}

@@ -1,0 +1,84 @@
+//! How a memtable, or what was written beside dictionaries, becomes part of them.
+
+use super::Dictionaries;
+use crate::Result;
+use alluvium_base::Sequence;
+use alluvium_dictionary::contract::{Incorporate, Ingest};
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::share::Share;
+use alluvium_storage::extents::Class;
+use std::sync::Arc;
+
+/// The share of a memtable on its way into one of the dictionaries.
+#[derive(Debug)]
+pub(in crate::engine) struct Taking {
+    pub(in crate::engine) share: Box<dyn Incorporate>,
+    pub(in crate::engine) is_published: bool,
+}
+
+impl Dictionaries {
+    /// Begins to take a sealed memtable into those of them that do not have it yet.
+    pub(in crate::engine) fn take(
+        &self,
+        memtable: &Arc<Memtable>,
+        cut: Sequence,
+        class: Class,
+    ) -> alluvium_storage::Result<Vec<Taking>> {
+        let begun = self.all().filter(|(_, dictionary)| dictionary.cut() < cut);
+        let begun = begun.map(|(structure, dictionary)| {
+            let keys = self.keys_of(structure);
+            let share = Share::new(Arc::clone(memtable), cut, keys);
+            Ok(Taking {
+                share: dictionary.incorporate(share, class)?,
+                is_published: false,
+            })
+        });
+        begun.collect()
+    }
+
+    /// What was taken is in all of them. Where it fails it may be in some; those that have it say
+    /// so.
+    pub(in crate::engine) fn publish(
+        &self,
+        taken: &mut [Taking],
+        cut: Sequence,
+    ) -> alluvium_storage::Result<()> {
+        let _publishing = self.publishing.lock();
+        for taking in taken.iter_mut().filter(|taking| !taking.is_published) {
+            taking.share.publish()?;
+            taking.is_published = true;
+        }
+        // One may have come since: nothing of the memtable is about its keys.
+        self.advance(cut)
+    }
+
+    fn advance(&self, cut: Sequence) -> alluvium_storage::Result<()> {
+        let mut behind = self.all().filter(|(_, dictionary)| dictionary.cut() < cut);
+        behind.try_for_each(|(_, dictionary)| dictionary.advance(cut))
+    }
+
+    /// What was written beside dictionaries becomes part of them, as the commits from `first` to
+    /// `last`.
+    pub(in crate::engine) fn attach(
+        &self,
+        all: Vec<Box<dyn Ingest>>,
+        first: Sequence,
+        last: Sequence,
+    ) -> Result<()> {
+        let _publishing = self.publishing.lock();
+        let mut attached = 0;
+        for ingest in all {
+            match ingest.attach(first) {
+                Ok(()) => attached += 1,
+                // Some have it and some do not: only an opening can take it back.
+                Err(error) if attached > 0 => {
+                    let cause = error.to_string();
+                    let poisoned = alluvium_storage::Error::Poisoned { cause };
+                    return Ok(self.home.store.judge(Err(poisoned))?);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(self.advance(last)?)
+    }
+}

@@ -1,0 +1,45 @@
+//! What each tier of a store holds, and what its device was asked for.
+
+use crate::engine::Engine;
+use crate::{DeviceStats, SpaceUsage};
+
+/// A tier: a directory of a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TierStats {
+    /// Its directory.
+    pub directory: String,
+    /// Bytes that it could hold in all, within its limit.
+    pub capacity_bytes: u64,
+    /// Bytes that are free for ordinary writes.
+    pub available_bytes: u64,
+    /// Its data file.
+    pub space: SpaceUsage,
+    /// What was asked for of its directory, by purpose; of the first one, the log included.
+    pub device: DeviceStats,
+}
+
+impl Engine {
+    /// Returns what the devices of all tiers were asked for.
+    pub(crate) fn device_stats(&self) -> DeviceStats {
+        let directories = self.store.directories().iter();
+        let snapshots = directories.map(|directory| directory.counters().snapshot());
+        snapshots.fold(DeviceStats::default(), |sum, more| sum.plus(&more))
+    }
+
+    /// Returns what is known of each tier.
+    pub(super) fn tier_stats(&self) -> Vec<TierStats> {
+        let (spaces, _) = self.store.tier_space();
+        let usage = self.store.usage().0.tiers;
+        let directories = self.store.directories().iter();
+        let tiers = directories.zip(spaces).zip(usage);
+        let tier = tiers.map(|((directory, space), usage)| TierStats {
+            directory: directory.describe(),
+            capacity_bytes: space.capacity_bytes,
+            available_bytes: space.free_bytes,
+            space: usage,
+            device: directory.counters().snapshot(),
+        });
+        tier.collect()
+    }
+}

@@ -1,0 +1,303 @@
+//! Where the directories of a store's tiers are: as the program says, or as the store remembers.
+
+use crate::tier_options::TierOptions;
+use crate::{Error, Result, place};
+use alluvium_device::file::FileDirectory;
+use alluvium_device::{Access, Directory, OverlayDirectory};
+use alluvium_storage::store::Store;
+use alluvium_storage::superblock::{self, Superblock, SuperblockFile};
+use alluvium_storage::tiers::list::{Listed, TierList};
+use alluvium_storage::tiers::{MAX_TIERS, mark_of};
+use alluvium_storage::{Directories, Error as Storage};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The directories of a store.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// One for each tier, in their order.
+    pub(crate) directories: Directories,
+    /// The most bytes of each further tier.
+    pub(crate) limits: Vec<Option<u64>>,
+    /// Whether each further tier takes nothing new.
+    drained: Vec<bool>,
+    /// Where the further tiers are.
+    paths: Vec<PathBuf>,
+}
+
+/// A further tier that was found.
+#[derive(Clone, Debug)]
+struct Found {
+    path: PathBuf,
+    directory: Arc<dyn Directory>,
+    max_bytes: Option<u64>,
+    is_drained: bool,
+}
+
+impl Places {
+    fn new(first: FileDirectory, further: Vec<Found>) -> Places {
+        let mut directories = Directories::from(Arc::new(first));
+        let (mut limits, mut drained, mut paths) = (Vec::new(), Vec::new(), Vec::new());
+        for Found {
+            path,
+            directory,
+            max_bytes,
+            is_drained,
+        } in further
+        {
+            directories = directories.and(directory);
+            limits.push(max_bytes);
+            drained.push(is_drained);
+            paths.push(path);
+        }
+        Places {
+            directories,
+            limits,
+            drained,
+            paths,
+        }
+    }
+
+    /// Has tiers of an open store take nothing new that were drained before.
+    pub(crate) fn close_drained(&self, store: &Store) {
+        let numbered = (1..).zip(&self.drained);
+        numbered
+            .filter(|(_, drained)| **drained)
+            .for_each(|(tier, _)| store.close_tier(tier));
+    }
+
+    /// Remembers where the tiers are, in the first directory of a store that is there. What is full
+    /// remembers nothing new: the tiers are given once more then.
+    pub(crate) fn note(&self) -> Result<()> {
+        if self.paths.is_empty() {
+            return Ok(());
+        }
+        let first = &**self.directories.first();
+        let listed = (1..).zip(&self.paths).zip(&self.limits).zip(&self.drained);
+        let listed = listed.map(|(((tier, path), &max_bytes), &is_drained)| Listed {
+            tier,
+            path: path.to_string_lossy().into_owned(),
+            max_bytes,
+            is_drained,
+        });
+        let list = TierList {
+            store: SuperblockFile::open(first, Access::ReadOnly)?.durable().store,
+            tiers: listed.collect(),
+        };
+        if TierList::read(first).ok().flatten().as_ref() == Some(&list) {
+            return Ok(());
+        }
+        match list.write(first) {
+            Err(error) if error.is_full() => {
+                tracing::warn!(%error, "where the tiers are is not remembered");
+                Ok(())
+            }
+            written => Ok(written?),
+        }
+    }
+}
+
+/// Returns whether a store has its first directory at a path.
+pub(crate) fn is_store(path: &Path) -> bool {
+    path.join(superblock::FILE).is_file()
+}
+
+/// Returns directories over others: what is written stays in memory.
+pub(crate) fn overlaid(directories: &Directories) -> Result<Directories> {
+    let above = |below: &Arc<dyn Directory>| {
+        OverlayDirectory::new(Arc::clone(below)).map(|above| Arc::new(above) as Arc<dyn Directory>)
+    };
+    Ok(directories.map(above)?)
+}
+
+/// Makes the directories of a store that is to be created.
+pub(crate) fn new(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<Places> {
+    check(path, given)?;
+    for (path, _) in given {
+        place::no_file(path)?;
+    }
+    let first = FileDirectory::create(path)?;
+    let further = given.iter().map(|(path, options)| {
+        let directory = FileDirectory::create(path)?;
+        Ok(Found {
+            path: settled(path),
+            directory: Arc::new(directory),
+            max_bytes: options.max_bytes,
+            is_drained: false,
+        })
+    });
+    Ok(Places::new(first, further.collect::<Result<_>>()?))
+}
+
+/// Makes the directories of a copy with this many tiers. Those that are not given lie beside the
+/// first one.
+pub(crate) fn of_copy(path: &Path, given: &[(PathBuf, TierOptions)], tiers: usize) -> Result<Places> {
+    if !given.is_empty() && given.len() + 1 != tiers {
+        let (further, count) = (tiers - 1, given.len());
+        return Err(bad(format!(
+            "the store has {further} tiers beside its first directory, and {count} are given: give one for each, or none"
+        )));
+    }
+    let path = settled(path);
+    let beside = |tier: usize| {
+        let mut name = path.clone().into_os_string();
+        name.push(format!(".tier-{tier}"));
+        (PathBuf::from(name), TierOptions::new())
+    };
+    let missing: Vec<_> = (given.len() + 1..tiers).map(beside).collect();
+    new(&path, &[given, &missing].concat())
+}
+
+/// Finds the directories of an existing store.
+pub(crate) fn existing(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<Places> {
+    check(path, given)?;
+    let first = FileDirectory::open(path)?;
+    // What is damaged or is no store, opening it says.
+    let Ok(superblock) = SuperblockFile::open(&first, Access::ReadOnly) else {
+        return Ok(Places::new(first, Vec::new()));
+    };
+    let further = find(&first, superblock.durable(), given)?;
+    let all = further
+        .iter()
+        .map(|found| (found.path.clone(), TierOptions::new()));
+    check(path, &all.collect::<Vec<_>>())?;
+    Ok(Places::new(first, further))
+}
+
+/// Finds the further tiers of a store: those that are given by their marks, the others where they
+/// were.
+fn find(
+    first: &FileDirectory,
+    superblock: &Superblock,
+    given: &[(PathBuf, TierOptions)],
+) -> Result<Vec<Found>> {
+    let further = usize::from(superblock.tiers) - 1;
+    if given.len() > further {
+        let (path, count) = (first.describe(), given.len());
+        return Err(bad(format!(
+            "the store in {path} has {further} tiers beside its first directory, and {count} are given: open it with those \
+             that it has, and add others while it is open"
+        )));
+    }
+    let list = match TierList::read(first) {
+        Ok(list) => list
+            .filter(|list| list.store == superblock.store)
+            .unwrap_or_default(),
+        Err(error) => {
+            tracing::warn!(%error, "where the tiers are is not known");
+            TierList::default()
+        }
+    };
+    let mut found: Vec<Option<Found>> = vec![None; further];
+    let mut unknown = Vec::new();
+    for (path, options) in given {
+        let directory = FileDirectory::open(path)?;
+        let mark = mark_of(&directory).ok().flatten();
+        let number = mark
+            .filter(|mark| mark.store == superblock.store)
+            .map(|mark| mark.tier);
+        let slot = number.and_then(|number| found.get_mut(usize::from(number) - 1));
+        let listed = number.and_then(|number| list.get(number));
+        let this = Found {
+            path: settled(path),
+            directory: Arc::new(directory),
+            max_bytes: options.max_bytes.or(listed.and_then(|listed| listed.max_bytes)),
+            is_drained: listed.is_some_and(|listed| listed.is_drained),
+        };
+        match slot {
+            Some(slot) if slot.is_none() => *slot = Some(this),
+            // Opening it says what is wrong with it.
+            _ => unknown.push(this),
+        }
+    }
+    let mut unknown = unknown.into_iter();
+    let mut all = Vec::new();
+    for (found, tier) in found.into_iter().zip(1..) {
+        let known = match found.or_else(|| unknown.next()) {
+            Some(found) => found,
+            None => remembered(first, tier, list.get(tier))?,
+        };
+        all.push(known);
+    }
+    debug_assert!(all.len() < MAX_TIERS, "a superblock has no more tiers");
+    Ok(all)
+}
+
+/// Returns a tier where it was at the last opening.
+fn remembered(first: &FileDirectory, tier: u8, listed: Option<&Listed>) -> Result<Found> {
+    let wrong = |directory: String, why: &str| {
+        Storage::WrongTier {
+            directory,
+            tier,
+            store: first.describe(),
+            why: why.to_owned(),
+        }
+        .into()
+    };
+    let Some(listed) = listed else {
+        let unknown = "a directory that is not remembered".to_owned();
+        return Err(wrong(
+            unknown,
+            "give the directory of each tier (--tier, or `Options::tier`)",
+        ));
+    };
+    let path = PathBuf::from(&listed.path);
+    if !path.is_dir() {
+        let why = "it is not there; mount its device, or give the directory that the tier has now (--tier, or `Options::tier`)";
+        return Err(wrong(listed.path.clone(), why));
+    }
+    Ok(Found {
+        directory: Arc::new(FileDirectory::open(&path)?),
+        path,
+        max_bytes: listed.max_bytes,
+        is_drained: listed.is_drained,
+    })
+}
+
+/// Fails where two directories are the same, or one lies inside of another (D1).
+fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<()> {
+    if further.len() >= MAX_TIERS {
+        let most = MAX_TIERS - 1;
+        return Err(bad(format!(
+            "{} are given, and a store has at most {most}",
+            further.len()
+        )));
+    }
+    let mut all = vec![settled(first)];
+    for (path, options) in further {
+        options.check()?;
+        let path = settled(path);
+        if let Some(other) = all
+            .iter()
+            .find(|other| other.starts_with(&path) || path.starts_with(other))
+        {
+            let (path, other) = (path.display(), other.display());
+            return Err(bad(format!(
+                "{path} and {other} are the same directory, or one lies inside of the other: each tier has a directory \
+                 to itself"
+            )));
+        }
+        all.push(path);
+    }
+    Ok(())
+}
+
+/// Returns a path without links, as far as it leads to something.
+pub(crate) fn settled(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let known = absolute
+        .ancestors()
+        .find_map(|ancestor| Some((ancestor, ancestor.canonicalize().ok()?)));
+    match known {
+        Some((ancestor, settled)) => match absolute.strip_prefix(ancestor) {
+            Ok(rest) if rest.as_os_str().is_empty() => settled,
+            Ok(rest) => settled.join(rest),
+            Err(_) => absolute,
+        },
+        None => absolute,
+    }
+}
+
+fn bad(why: String) -> Error {
+    Error::BadOption { option: "tier", why }
+}

@@ -1,0 +1,163 @@
+//! What is kept of one keyspace: sums by hour, and the newest requests' hashes.
+
+use super::{HourSeen, KeyspaceSeen};
+use std::collections::VecDeque;
+
+/// Milliseconds of an hour.
+const HOUR_MS: u64 = 3_600_000;
+/// Hours that are kept.
+const HOURS: usize = 48;
+/// Requests whose hashes are kept: their pairs tell skew.
+const HASHES: usize = 4096;
+
+/// One keyspace. Everything is counted in samples.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    hours: VecDeque<HourSeen>,
+    keys: u64,
+    key_bytes: u64,
+    values: u64,
+    value_bytes: u64,
+    writes: u64,
+    in_order: u64,
+    /// The first bytes of the last write's key.
+    last: [u8; 16],
+    hashes: Vec<u64>,
+    /// Where the next hash goes.
+    next: usize,
+}
+
+/// Returns the first bytes of a key, with zeros behind a short one.
+fn head(key: &[u8]) -> [u8; 16] {
+    let mut head = [0; 16];
+    let len = key.len().min(head.len());
+    head[..len].copy_from_slice(&key[..len]);
+    head
+}
+
+impl Watch {
+    /// Has the hour of this time be the newest. A clock that goes back begins none.
+    pub(super) fn turn_to(&mut self, now_ms: u64) {
+        let began_ms = now_ms - now_ms % HOUR_MS;
+        if self.hours.back().is_none_or(|hour| hour.began_ms < began_ms) {
+            if self.hours.len() == HOURS {
+                self.hours.pop_front();
+            }
+            self.hours.push_back(HourSeen {
+                began_ms,
+                ..HourSeen::default()
+            });
+        }
+    }
+
+    fn hour(&mut self) -> &mut HourSeen {
+        self.hours.back_mut().expect("an hour was turned to")
+    }
+
+    fn requested(&mut self, key: &[u8], hash: u64) {
+        self.keys += 1;
+        self.key_bytes += key.len() as u64;
+        match self.hashes.get_mut(self.next) {
+            Some(place) => *place = hash,
+            None => self.hashes.push(hash),
+        }
+        self.next = (self.next + 1) % HASHES;
+    }
+
+    pub(super) fn looked_up(&mut self, key: &[u8], hash: u64, found: Option<usize>) {
+        self.requested(key, hash);
+        match found {
+            Some(bytes) => {
+                self.hour().hits += 1;
+                self.values += 1;
+                self.value_bytes += bytes as u64;
+            }
+            None => self.hour().misses += 1,
+        }
+    }
+
+    pub(super) fn wrote(&mut self, key: &[u8], hash: u64, value: Option<usize>) {
+        self.requested(key, hash);
+        let head = head(key);
+        self.writes += 1;
+        self.in_order += u64::from(head >= self.last);
+        self.last = head;
+        match value {
+            Some(bytes) => {
+                self.hour().puts += 1;
+                self.values += 1;
+                self.value_bytes += bytes as u64;
+            }
+            None => self.hour().deletes += 1,
+        }
+    }
+
+    pub(super) fn scanned(&mut self, records: u64) {
+        let hour = self.hour();
+        hour.scans += 1;
+        hour.scanned += records;
+    }
+
+    /// Returns what was seen, where each sample stands for `each` requests.
+    pub(super) fn seen(&self, keyspace: String, each: u64) -> KeyspaceSeen {
+        let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
+        let whole = |hour: &HourSeen| HourSeen {
+            began_ms: hour.began_ms,
+            puts: hour.puts * each,
+            deletes: hour.deletes * each,
+            hits: hour.hits * each,
+            misses: hour.misses * each,
+            scans: hour.scans * each,
+            scanned: hour.scanned * each,
+        };
+        KeyspaceSeen {
+            keyspace,
+            hours: self.hours.iter().map(whole).collect(),
+            key_bytes: mean(self.key_bytes, self.keys),
+            value_bytes: mean(self.value_bytes, self.values),
+            in_order: mean(self.in_order, self.writes),
+            requests: self.hashes.len() as u64,
+            same_pairs: alluvium_model::observed::pairs(&self.hashes),
+        }
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hours_are_kept_apart_and_old_ones_forgotten() {
+        let mut watch = Watch::default();
+        for hour in 0..50 {
+            watch.turn_to(hour * HOUR_MS + 5);
+            watch.wrote(&hour.to_be_bytes(), hour, Some(10));
+            watch.looked_up(b"four", 7, None);
+            watch.scanned(20);
+        }
+        watch.turn_to(3);
+        let seen = watch.seen("k".to_owned(), 64);
+        assert_eq!((seen.hours.len(), seen.hours[0].began_ms), (48, 2 * HOUR_MS));
+        let total = seen.total();
+        assert_eq!(
+            (total.puts, total.misses, total.scans, total.scanned),
+            (3072, 3072, 3072, 61_440)
+        );
+        assert_eq!(
+            (seen.key_bytes, seen.value_bytes, seen.in_order),
+            (6.0, 10.0, 1.0)
+        );
+        assert_eq!((seen.requests, seen.same_pairs), (100, 50 * 49 / 2 + 1));
+    }
+
+    #[test]
+    fn only_the_newest_requests_tell_skew() {
+        let mut watch = Watch::default();
+        watch.turn_to(1);
+        for request in 0..3 * HASHES as u64 {
+            watch.looked_up(b"k", request / HASHES as u64 * 1_000_000 + request, Some(1));
+        }
+        let seen = watch.seen("k".to_owned(), 1);
+        assert_eq!((seen.requests, seen.same_pairs), (HASHES as u64, 0));
+    }
+}

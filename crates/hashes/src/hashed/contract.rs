@@ -1,0 +1,107 @@
+//! The structure as its store sees it: see `alluvium_dictionary::contract`.
+
+use super::incorporate::Incorporation;
+use super::run::{Run, read_keys};
+use super::structure::Hashed;
+use alluvium_base::Sequence;
+use alluvium_dictionary::contract::{self, Dictionary, Load};
+use alluvium_dictionary::cut::Cut;
+use alluvium_dictionary::findings::{Checked, Depth, Examined};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::share::Share;
+use alluvium_storage::Result;
+use alluvium_storage::extents::Class;
+
+/// Leaves that are read to estimate how much of a run is in a range: hashes are a sample.
+const SAMPLED: u64 = 16;
+
+impl Hashed {
+    /// Returns a number of every run, by how much of the run is in a range.
+    fn weigh(&self, range: &KeyRange, of: impl Fn(&Run) -> u64) -> Result<u64> {
+        let store = &self.shared.home.store;
+        let _guard = store.epochs().pin();
+        let version = self.version();
+        let mut sum = 0;
+        for run in version.runs().filter(|run| run.leaves() > 0) {
+            let (mut all, mut within) = (0u64, 0u64);
+            let step = run.leaves().div_ceil(SAMPLED);
+            if range.low.is_empty() && range.high.is_none() {
+                sum += of(run);
+                continue;
+            }
+            for leaf in (0..run.leaves()).step_by(step as usize) {
+                read_keys(store, run, leaf, &mut |key| {
+                    all += 1;
+                    within += u64::from(range.contains(key));
+                })?;
+            }
+            let share = u128::from(of(run)) * u128::from(within) / u128::from(all.max(1));
+            sum += share as u64;
+        }
+        Ok(sum)
+    }
+}
+
+impl Dictionary for Hashed {
+    fn cut(&self) -> Sequence {
+        self.shared.version.load().cut
+    }
+
+    fn advance(&self, cut: Sequence) -> Result<()> {
+        self.raise(cut);
+        Ok(())
+    }
+
+    fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn contract::Incorporate>> {
+        Ok(Box::new(Incorporation::new(self, share, class)?))
+    }
+
+    fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
+        let step = self.next_merge();
+        Ok(step.map(|step| Box::new(step) as Box<dyn contract::Step>))
+    }
+
+    fn compact_part(&self, _key: &[u8]) -> Result<()> {
+        self.want_all();
+        Ok(())
+    }
+
+    fn part_end(&self, _key: &[u8]) -> Option<Box<[u8]>> {
+        None
+    }
+
+    fn prepare(&self) -> Result<()> {
+        // What is written here is of use only where nothing changes before the cut; it is little.
+        Ok(())
+    }
+
+    fn stand(&self) -> Result<Cut<'_>> {
+        self.cut_here()
+    }
+
+    fn examine(
+        &self,
+        depth: Depth,
+        steps: &[&dyn contract::Step],
+        durable: Option<&[u8]>,
+        tell: &mut dyn FnMut(Checked) -> Result<()>,
+    ) -> Result<Examined> {
+        let jobs: Vec<u64> = steps.iter().filter_map(|step| step.number()).collect();
+        self.examine_all(depth, &jobs, durable, tell)
+    }
+
+    fn load(&self) -> Load {
+        Load {
+            memory_bytes: self.version().runs().map(Run::memory_bytes).sum(),
+            steps: self.steps(),
+        }
+    }
+
+    fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
+        self.weigh(range, |run| run.records().saturating_sub(run.tombstones()))
+    }
+
+    fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {
+        self.weigh(range, Run::device_bytes)
+    }
+}

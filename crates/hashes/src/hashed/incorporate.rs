@@ -1,0 +1,241 @@
+//! The share of a memtable becomes the newest hash store: its keys are put in the order of their
+//! hashes, and written in one sequence.
+
+use super::rules::RulesCache;
+use super::run::{Builder, Message, RunOptions, Written};
+use super::state::{Version, Young};
+use super::structure::Hashed;
+use alluvium_base::Purpose;
+use alluvium_base::message::LAST;
+use alluvium_dictionary::contract::{Incorporate, Progress};
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::merge::{Folder, Older, Rule};
+use alluvium_dictionary::share::Share;
+use alluvium_storage::extents::Class;
+use alluvium_storage::{Error, Result};
+use std::sync::Arc;
+
+/// Keys by hash: each with where it is among their bytes.
+#[derive(Debug, Default)]
+struct Order {
+    keys: Vec<(u64, u32, u32)>,
+    bytes: Vec<u8>,
+}
+
+impl Order {
+    fn add(&mut self, key: Key<'_>) {
+        self.keys
+            .push((key.hash(), self.bytes.len() as u32, key.bytes().len() as u32));
+        self.bytes.extend_from_slice(key.bytes());
+        assert!(
+            u32::try_from(self.bytes.len()).is_ok(),
+            "a memtable has less than 4 GiB of keys"
+        );
+    }
+
+    fn key(&self, (_, at, len): (u64, u32, u32)) -> &[u8] {
+        &self.bytes[at as usize..][..len as usize]
+    }
+
+    fn sort(&mut self) {
+        let bytes = &self.bytes;
+        let key = |at: u32, len: u32| &bytes[at as usize..][..len as usize];
+        self.keys.sort_unstable_by(|one, other| {
+            one.0
+                .cmp(&other.0)
+                .then_with(|| key(one.1, one.2).cmp(key(other.1, other.2)))
+        });
+    }
+}
+
+/// The share of a memtable on its way into a structure. Dropped unfinished, it leaves nothing.
+#[derive(Debug)]
+pub struct Incorporation {
+    hashed: Hashed,
+    share: Share,
+    rule: Rule,
+    rules: RulesCache,
+    taken: usize,
+    state: State,
+}
+
+/// How far it has come.
+#[derive(Debug)]
+enum State {
+    /// Keys are collected; the last one that was.
+    Collecting(Box<Builder>, Order, Option<Vec<u8>>),
+    /// They are written; how many are.
+    Writing(Box<Builder>, Order, usize),
+    /// All of it is written, if there was anything.
+    Taken(Option<Box<Written>>),
+    Published,
+    /// It was broken off: only the memtable has the messages.
+    Broken,
+}
+
+impl Hashed {
+    /// Returns how hash stores are written.
+    pub(super) fn young_options(&self, class: Class) -> RunOptions {
+        RunOptions {
+            index: super::IndexKind::PaCHash,
+            filter_bits: Some(self.shared.options.filter_bits),
+            purpose: Purpose::Incorporate,
+            class,
+        }
+    }
+}
+
+impl Incorporation {
+    pub(super) fn new(hashed: &Hashed, share: Share, class: Class) -> Result<Incorporation> {
+        let home = &hashed.shared.home;
+        debug_assert!(share.cut >= hashed.version().cut, "shares come in commit order");
+        let rule = home.horizon.rule(Older::Elsewhere);
+        let mut builder = Builder::new(&home.store, &hashed.young_options(class))?;
+        if share.memtable.has_range_deletes() {
+            let mut deletes = share.memtable.range_deletes();
+            // The dictionary holds nothing as new as the memtable's oldest message, and the records
+            // that follow were not deleted.
+            deletes.level(rule.horizon);
+            deletes.fold(&[rule.horizon]);
+            let is_empty = hashed.version().runs().next().is_none();
+            deletes
+                .retain(|start, _, sequence| share.contains(start) && (sequence > rule.horizon || !is_empty));
+            builder.delete_ranges(Arc::new(deletes.finish()));
+        }
+        Ok(Incorporation {
+            rules: RulesCache::new(&home.schema),
+            hashed: hashed.clone(),
+            share,
+            rule,
+            taken: 0,
+            state: State::Collecting(Box::new(builder), Order::default(), None),
+        })
+    }
+
+    fn go_on(&mut self, records: usize) -> Result<Progress> {
+        self.rules.clear();
+        match std::mem::replace(&mut self.state, State::Broken) {
+            State::Collecting(builder, order, last) => {
+                self.collect(builder, order, last.as_deref(), records);
+                Ok(Progress::More)
+            }
+            State::Writing(builder, order, done) => self.write(builder, order, done, records),
+            State::Broken => Err(broken()),
+            done => {
+                self.state = done;
+                Ok(Progress::Done)
+            }
+        }
+    }
+
+    fn collect(&mut self, builder: Box<Builder>, mut order: Order, last: Option<&[u8]>, records: usize) {
+        let share = &self.share;
+        let mut cursor = match last {
+            None => share.first(),
+            Some(last) => share.behind(last),
+        };
+        // To look at a key is little beside writing it.
+        for _ in 0..records.saturating_mul(8).max(1) {
+            let Some(key) = cursor.key() else {
+                order.sort();
+                self.state = State::Writing(builder, order, 0);
+                return;
+            };
+            order.add(Key::new(key));
+            share.next(&mut cursor);
+        }
+        let last = order.keys.last().map(|&last| order.key(last).to_vec());
+        self.state = State::Collecting(builder, order, last);
+    }
+
+    fn write(
+        &mut self,
+        mut builder: Box<Builder>,
+        order: Order,
+        done: usize,
+        records: usize,
+    ) -> Result<Progress> {
+        let memtable = &self.share.memtable;
+        let until = self.taken.saturating_add(records.max(1));
+        let mut done = done;
+        while let Some(&place) = order.keys.get(done) {
+            if self.taken >= until {
+                self.state = State::Writing(builder, order, done);
+                return Ok(Progress::More);
+            }
+            let key = Key::hashed(order.key(place), place.0);
+            let rules = self.rules.of(key.bytes());
+            let mut folder = Folder::new(&self.rule, rules.operator.as_deref());
+            let mut pushed = Ok(());
+            let deleted = |reader| memtable.range_deleted(key.bytes(), reader);
+            folder.fold(memtable.get(key, LAST), deleted, |folded| {
+                if pushed.is_ok() {
+                    let message = Message {
+                        sequence: folded.sequence,
+                        kind: folded.kind,
+                        expires_ms: folded.expires_ms,
+                        operand: folded.operand,
+                    };
+                    pushed = builder.push(key.hash(), key.bytes(), message, &rules);
+                }
+            });
+            pushed?;
+            self.taken += memtable.get(key, LAST).count();
+            done += 1;
+        }
+        self.state = State::Taken(builder.finish()?.map(Box::new));
+        Ok(Progress::Done)
+    }
+}
+
+impl Incorporate for Incorporation {
+    fn poll(&mut self, records: usize) -> Result<Progress> {
+        let result = self.go_on(records);
+        self.hashed.judge(result)
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        let written = match std::mem::replace(&mut self.state, State::Broken) {
+            State::Taken(written) => written,
+            State::Published => {
+                self.state = State::Published;
+                return Ok(());
+            }
+            State::Broken => return Err(broken()),
+            State::Collecting(..) | State::Writing(..) => {
+                unreachable!("it is published once all of it was taken")
+            }
+        };
+        match written {
+            None => self.hashed.raise(self.share.cut),
+            Some(written) => {
+                let mut kept = self.hashed.shared.kept.lock();
+                let version = self.hashed.version();
+                let run = written.install();
+                let age = version.next_age;
+                let mut young = version.young.clone();
+                young.insert(0, Arc::new(Young { age, run }));
+                let version = Version {
+                    young,
+                    parts: version.parts.clone(),
+                    cut: self.share.cut,
+                    next_age: age + 1,
+                    ..Version::default()
+                };
+                self.hashed.publish(&mut kept, version);
+            }
+        }
+        self.state = State::Published;
+        Ok(())
+    }
+
+    fn taken(&self) -> usize {
+        self.taken
+    }
+}
+
+#[cold]
+fn broken() -> Error {
+    let cause = "writing a memtable out was broken off on its way into a hashed structure".to_owned();
+    Error::Poisoned { cause }
+}

@@ -1,0 +1,199 @@
+//! Which leaves of a run may have a hash: a `PaCHash` index of leaves, or a trie of hashes with the
+//! number of the first one in each leaf.
+
+use super::options::IndexKind;
+use alluvium_filters::pachash;
+use alluvium_filters::trie::{self, Codes, key_of};
+use alluvium_filters::{Error, Result};
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// Bins of a leaf, as a logarithm: a lookup reads a second leaf in vain once in 2^this.
+const BINS_LOG: u32 = 8;
+
+/// The most hashes of a run with a trie.
+const MOST_HASHES: usize = 1 << 31;
+
+/// The index of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Index {
+    /// The bytes of a `PaCHash` index.
+    PaCHash(Box<[u8]>),
+    /// The bytes of a trie of all hashes, and of each leaf twice the rank of its first hash, and
+    /// one more where the leaf before has ended with that hash.
+    Trie(Box<[u8]>, Box<[u32]>),
+}
+
+/// What an index is built of.
+#[derive(Clone, Copy, Debug)]
+pub struct Hashes<'h> {
+    /// The first and the last hash of each leaf.
+    pub leaves: &'h [(u64, u64)],
+    /// All hashes, each once, ascending. Needed for a trie only.
+    pub all: &'h [u64],
+}
+
+/// The codes of all tries.
+fn codes() -> &'static Codes {
+    static CODES: OnceLock<Codes> = OnceLock::new();
+    CODES.get_or_init(|| Codes::new(trie::Shape::new(8).hmax))
+}
+
+impl Index {
+    /// Builds the index of leaves of `page_bytes` bytes.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when there are too many leaves.
+    pub fn build(kind: IndexKind, hashes: Hashes<'_>, page_bytes: u32) -> Result<Index> {
+        debug_assert!(
+            hashes.leaves.windows(2).all(|pair| pair[0].1 <= pair[1].0),
+            "leaves ascend by hash (R1)"
+        );
+        match kind {
+            IndexKind::PaCHash => {
+                let bytes = hashes.leaves.len() as u64 * u64::from(page_bytes);
+                let mut builder =
+                    pachash::Builder::new(pachash::Shape::with_bins(bytes, page_bytes, BINS_LOG)?);
+                for &(first, last) in hashes.leaves {
+                    builder.push(first, 1)?;
+                    builder.push(last, u64::from(page_bytes) - 1)?;
+                }
+                Ok(Index::PaCHash(builder.finish()?.into()))
+            }
+            IndexKind::Trie => {
+                let shape = trie::Shape::new(8);
+                let buckets = shape.buckets(hashes.all.len() as u64);
+                let mut builder = trie::Builder::new(codes(), shape, buckets)?;
+                for &hash in hashes.all {
+                    builder.push(&key_of(hash))?;
+                }
+                let mut starts = Vec::with_capacity(hashes.leaves.len());
+                let mut last = None;
+                for leaf in hashes.leaves {
+                    let before = hashes.all.partition_point(|&hash| hash < leaf.0);
+                    if before >= MOST_HASHES {
+                        return Err(Error::Shape {
+                            what: format!("a trie of {before} hashes"),
+                            instead: "more parts".to_owned(),
+                        });
+                    }
+                    starts.push(2 * before as u32 + u32::from(last == Some(leaf.0)));
+                    last = Some(leaf.1);
+                }
+                Ok(Index::Trie(builder.finish().into(), starts.into()))
+            }
+        }
+    }
+
+    /// Returns the index's kind.
+    #[must_use]
+    pub fn kind(&self) -> IndexKind {
+        match self {
+            Index::PaCHash(_) => IndexKind::PaCHash,
+            Index::Trie(..) => IndexKind::Trie,
+        }
+    }
+
+    /// Returns the leaves in which a hash's records are, if there are any: the first, and behind
+    /// the last that may follow.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the index has no answer.
+    #[inline]
+    pub fn leaves(&self, hash: u64) -> Result<Range<u64>> {
+        match self {
+            Index::PaCHash(bytes) => pachash::Index::open(bytes)?.blocks(hash),
+            Index::Trie(bytes, starts) => {
+                let Some(rank) = trie::Index::open(codes(), 8, bytes)?.lookup(&key_of(hash))? else {
+                    return Ok(0..0);
+                };
+                let rank = 2 * u32::try_from(rank).unwrap_or(u32::MAX / 2).min(u32::MAX / 2);
+                let begun = starts.partition_point(|&start| start < rank);
+                let first = match starts.get(begun) {
+                    Some(&start) if start == rank => begun,
+                    _ => begun.saturating_sub(1),
+                };
+                let end = starts.partition_point(|&start| start <= rank + 1);
+                Ok(first as u64..end as u64)
+            }
+        }
+    }
+
+    /// Returns the bytes of memory that it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        match self {
+            Index::PaCHash(bytes) => bytes.len() as u64,
+            Index::Trie(bytes, starts) => bytes.len() as u64 + size_of_val(&**starts) as u64,
+        }
+    }
+
+    /// Returns what is wrong with its bytes.
+    #[must_use]
+    pub fn check(&self) -> Vec<String> {
+        match self {
+            Index::PaCHash(bytes) => match pachash::Index::open(bytes) {
+                Ok(index) => index.check().iter().map(ToString::to_string).collect(),
+                Err(error) => vec![error.to_string()],
+            },
+            Index::Trie(bytes, _) => match trie::Index::open(codes(), 8, bytes) {
+                Ok(index) => index.check().iter().map(ToString::to_string).collect(),
+                Err(error) => vec![error.to_string()],
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Leaves of up to `most` records, of hashes of which some repeat.
+    fn leaves(hashes: &[u64], most: usize) -> (Vec<(u64, u64)>, Vec<u64>) {
+        let bounds = hashes.chunks(most).map(|leaf| (leaf[0], leaf[leaf.len() - 1]));
+        let mut all = hashes.to_vec();
+        all.dedup();
+        (bounds.collect(), all)
+    }
+
+    #[test]
+    fn every_hash_is_found_in_all_leaves_that_have_it_and_few_others() {
+        let mut random = fastrand::Rng::with_seed(7);
+        for kind in [IndexKind::PaCHash, IndexKind::Trie] {
+            for count in [1, 2, 40, 3000] {
+                let mut hashes: Vec<u64> = (0..count).map(|_| random.u64(..)).collect();
+                // One that begins within a leaf and goes on in others, and one that begins one.
+                let repeated = hashes[count / 2];
+                hashes.extend(std::iter::repeat_n(repeated, 70));
+                hashes.extend(std::iter::repeat_n(hashes[0], 30));
+                hashes.sort_unstable();
+                let (bounds, all) = leaves(&hashes, 30);
+                let of = Hashes {
+                    leaves: &bounds,
+                    all: &all,
+                };
+                let index = Index::build(kind, of, 4096).unwrap();
+                assert_eq!((index.kind(), index.check()), (kind, Vec::new()));
+                let mut read = 0;
+                for &hash in &all {
+                    let found = index.leaves(hash).unwrap();
+                    let has = |leaf: &(u64, u64)| leaf.0 <= hash && hash <= leaf.1;
+                    let first = bounds.iter().position(has).unwrap() as u64;
+                    let last = bounds.iter().rposition(has).unwrap() as u64;
+                    assert!(
+                        found.start <= first && last < found.end,
+                        "{found:?} {first} {last}"
+                    );
+                    read += found.end - found.start;
+                    let absent = index.leaves(random.u64(..)).unwrap();
+                    assert!(absent.end <= bounds.len() as u64 && absent.start <= absent.end);
+                }
+                assert!(
+                    read <= all.len() as u64 + 2 + all.len() as u64 / 20 + 8,
+                    "{read} of {}",
+                    all.len()
+                );
+            }
+        }
+    }
+}

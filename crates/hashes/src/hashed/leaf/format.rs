@@ -1,0 +1,421 @@
+//! The bytes of a leaf, version 1: one page of records in the order of their keys' hashes. All
+//! integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     2  records
+//!      2     2  zero
+//!      4     4  the first byte behind the last record
+//!      8        records, each:
+//!                 head (1): bits 0 and 1 the kind, bit 2 the value is apart, bit 3 a sequence
+//!                   number follows, bit 4 an expiry follows, bit 5 the key is that of the record
+//!                   before, bit 6 the key is apart
+//!                 the key, unless bit 5: length (varint), bytes; apart: its hash (8), pointer (40)
+//!                 with bit 3: sequence number less that of the run (varint)
+//!                 with bit 4: expiry in milliseconds (varint)
+//!                 the value: length (varint), bytes; apart: pointer (40)
+//!      …        zeros
+//! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::{Kind, Sequence};
+use alluvium_dictionary::record::{Record, Value};
+use alluvium_dictionary::values::ValuePointer;
+use alluvium_storage::{Error, PageSize, Place, Result};
+
+/// Bytes before the first record.
+pub const HEADER_BYTES: usize = 8;
+
+const KIND: u8 = 3;
+const VALUE_APART: u8 = 1 << 2;
+const HAS_SEQUENCE: u8 = 1 << 3;
+const HAS_EXPIRY: u8 = 1 << 4;
+const SAME_KEY: u8 = 1 << 5;
+const KEY_APART: u8 = 1 << 6;
+const KNOWN: u8 = KIND | VALUE_APART | HAS_SEQUENCE | HAS_EXPIRY | SAME_KEY | KEY_APART;
+
+/// A key, or where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyAt<'l> {
+    /// The key itself.
+    Here(&'l [u8]),
+    /// It is too long for a leaf.
+    Apart {
+        /// Its hash.
+        hash: u64,
+        /// Where it is.
+        pointer: ValuePointer,
+    },
+}
+
+/// A record of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'l> {
+    /// The key.
+    pub key: KeyAt<'l>,
+    /// Whether the record before is about the same key.
+    pub is_same_key: bool,
+    /// The message; its sequence number is less by the base of its run.
+    pub record: Record<'l>,
+}
+
+/// What is to be written of a key: its bytes, or that it is apart, with its hash.
+#[derive(Clone, Copy, Debug)]
+pub enum KeyPart<'k> {
+    /// The key of the record before.
+    Same,
+    /// The key itself.
+    Here(&'k [u8]),
+    /// Its hash; the pointer is filled in later.
+    Apart(u64),
+}
+
+/// What is to be written of a value: its bytes, or that it is apart.
+#[derive(Clone, Copy, Debug)]
+pub enum ValuePart<'v> {
+    /// The value itself.
+    Here(&'v [u8]),
+    /// The pointer is filled in later.
+    Apart,
+}
+
+/// Where pointers of a record are to be filled in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gaps {
+    /// That of the key.
+    pub key: Option<usize>,
+    /// That of the value.
+    pub value: Option<usize>,
+}
+
+/// A leaf that is being filled.
+#[derive(Debug, Default)]
+pub struct Draft {
+    bytes: Vec<u8>,
+    records: u16,
+}
+
+impl Draft {
+    /// Returns whether it has no record.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Appends a record if the leaf stays within `most` bytes: where its pointers belong. None
+    /// where it does not fit.
+    pub fn push(
+        &mut self,
+        key: KeyPart<'_>,
+        (sequence, kind, expires_ms): (Sequence, Kind, u64),
+        value: ValuePart<'_>,
+        most: usize,
+    ) -> Option<Gaps> {
+        if self.bytes.is_empty() {
+            self.bytes.resize(HEADER_BYTES, 0);
+        }
+        let before = self.bytes.len();
+        let mut gaps = Gaps::default();
+        let mut head = kind as u8;
+        for (is_set, bit) in [
+            (matches!(value, ValuePart::Apart), VALUE_APART),
+            (sequence != 0, HAS_SEQUENCE),
+            (expires_ms != 0, HAS_EXPIRY),
+            (matches!(key, KeyPart::Same), SAME_KEY),
+            (matches!(key, KeyPart::Apart(_)), KEY_APART),
+        ] {
+            head |= if is_set { bit } else { 0 };
+        }
+        let mut out = Writer::new(&mut self.bytes);
+        out.u8(head);
+        match key {
+            KeyPart::Same => {}
+            KeyPart::Here(key) => {
+                out.varint(key.len() as u64).bytes(key);
+            }
+            KeyPart::Apart(hash) => {
+                out.u64(hash).bytes(&[0; ValuePointer::BYTES]);
+                gaps.key = Some(self.bytes.len() - ValuePointer::BYTES);
+            }
+        }
+        let mut out = Writer::new(&mut self.bytes);
+        if sequence != 0 {
+            out.varint(sequence);
+        }
+        if expires_ms != 0 {
+            out.varint(expires_ms);
+        }
+        match value {
+            ValuePart::Here(value) => {
+                out.varint(value.len() as u64).bytes(value);
+            }
+            ValuePart::Apart => {
+                out.bytes(&[0; ValuePointer::BYTES]);
+                gaps.value = Some(self.bytes.len() - ValuePointer::BYTES);
+            }
+        }
+        if self.bytes.len() > most || self.records == u16::MAX {
+            self.bytes.truncate(before);
+            return None;
+        }
+        self.records += 1;
+        Some(gaps)
+    }
+
+    /// Fills a pointer in.
+    pub fn fill(&mut self, at: usize, pointer: &ValuePointer) {
+        let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
+        pointer.encode(&mut bytes);
+        let gap = self.bytes.get_mut(at..at + ValuePointer::BYTES);
+        gap.expect("the gap of a record").copy_from_slice(&bytes);
+    }
+
+    /// Returns the page, and begins the next one.
+    pub fn finish(&mut self, page_size: PageSize) -> Vec<u8> {
+        let mut head = Vec::with_capacity(HEADER_BYTES);
+        Writer::new(&mut head)
+            .u16(self.records)
+            .u16(0)
+            .u32(self.bytes.len() as u32);
+        let mut page = std::mem::take(&mut self.bytes);
+        let header = page.first_chunk_mut::<HEADER_BYTES>();
+        header.expect("a leaf has a header").copy_from_slice(&head);
+        page.resize(page_size.bytes(), 0);
+        self.records = 0;
+        page
+    }
+}
+
+/// The records of a leaf, in order.
+#[derive(Clone, Debug)]
+pub struct Entries<'l> {
+    reader: Reader<'l>,
+    left: u16,
+    last: Option<KeyAt<'l>>,
+    page_size: PageSize,
+}
+
+impl<'l> Entries<'l> {
+    /// Opens a leaf.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at `place`.
+    pub fn open(leaf: &'l [u8], place: impl Fn() -> Place, page_size: PageSize) -> Result<Entries<'l>> {
+        let bad = |found: String| Error::corrupt(place(), "a leaf of records by hash", found);
+        let mut reader = Reader::new(leaf);
+        let mut read = || -> std::result::Result<_, Truncated> {
+            Ok((reader.u16()?, reader.u16()?, reader.u32()? as usize))
+        };
+        let (records, zero, end) = read().map_err(|cut| bad(cut.to_string()))?;
+        match leaf.get(HEADER_BYTES..end) {
+            Some(bytes) if zero == 0 => Ok(Entries {
+                reader: Reader::new(bytes),
+                left: records,
+                last: None,
+                page_size,
+            }),
+            _ => Err(bad(format!("{records} records up to byte {end}, {zero}"))),
+        }
+    }
+
+    /// Returns the next record; none behind the last.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at `place`.
+    #[inline]
+    pub fn next(&mut self, place: impl Fn() -> Place) -> Result<Option<Entry<'l>>> {
+        if self.left == 0 {
+            let left = self.reader.left();
+            let found = || format!("{left} bytes behind the last record");
+            return match left {
+                0 => Ok(None),
+                _ => Err(Error::corrupt(place(), "a leaf of records by hash", found())),
+            };
+        }
+        self.left -= 1;
+        match self.read(&place) {
+            Ok(Some(entry)) => Ok(Some(entry)),
+            Ok(None) => Err(self.broken(&place, "a record that cannot be")),
+            Err(Bad::Cut(cut)) => Err(self.broken(&place, &cut.to_string())),
+            Err(Bad::Pointer(error)) => Err(*error),
+        }
+    }
+
+    #[cold]
+    fn broken(&self, place: impl Fn() -> Place, found: &str) -> Error {
+        let found = format!("{found} before byte {}", HEADER_BYTES + self.reader.position());
+        Error::corrupt(place(), "a leaf of records by hash", found)
+    }
+
+    #[inline]
+    fn read(&mut self, place: &impl Fn() -> Place) -> std::result::Result<Option<Entry<'l>>, Bad> {
+        let page_size = self.page_size;
+        let reader = &mut self.reader;
+        let pointer = |reader: &mut Reader<'l>| {
+            let bytes = reader.take(ValuePointer::BYTES)?;
+            ValuePointer::decode(bytes, &place(), page_size).map_err(|error| Bad::Pointer(Box::new(error)))
+        };
+        let head = reader.u8()?;
+        let has = |bit: u8| head & bit != 0;
+        let Ok(kind) = Kind::try_from(head & KIND) else {
+            return Ok(None);
+        };
+        if head & !KNOWN != 0 || (has(SAME_KEY) && has(KEY_APART)) {
+            return Ok(None);
+        }
+        let key = match (has(SAME_KEY), has(KEY_APART)) {
+            (true, _) => match self.last {
+                Some(last) => last,
+                None => return Ok(None),
+            },
+            (false, true) => KeyAt::Apart {
+                hash: reader.u64()?,
+                pointer: pointer(reader)?,
+            },
+            (false, false) => KeyAt::Here(part(reader)?),
+        };
+        let sequence = if has(HAS_SEQUENCE) { reader.varint()? } else { 0 };
+        let expires_ms = if has(HAS_EXPIRY) { reader.varint()? } else { 0 };
+        let value = match has(VALUE_APART) {
+            true => Value::Separate(pointer(reader)?),
+            false => Value::Inline(part(reader)?),
+        };
+        self.last = Some(key);
+        Ok(Some(Entry {
+            key,
+            is_same_key: has(SAME_KEY),
+            record: Record {
+                sequence,
+                kind,
+                expires_ms,
+                value,
+            },
+        }))
+    }
+}
+
+/// Why a record cannot be read.
+enum Bad {
+    Cut(Truncated),
+    Pointer(Box<Error>),
+}
+
+impl From<Truncated> for Bad {
+    fn from(cut: Truncated) -> Bad {
+        Bad::Cut(cut)
+    }
+}
+
+#[inline]
+fn part<'l>(reader: &mut Reader<'l>) -> std::result::Result<&'l [u8], Truncated> {
+    let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+    reader.take(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_storage::{Codec, NodePointer, Structure};
+
+    fn place() -> Place {
+        Place::new(Structure::Node, "a leaf", 0)
+    }
+
+    fn pointer() -> ValuePointer {
+        let node = NodePointer {
+            offset: 8192,
+            birth: 3,
+            checksum: 5,
+            encoded_len: 4096,
+            tier: 0,
+            pages: 1,
+            codec: Codec::None,
+        };
+        ValuePointer {
+            node,
+            at: 96,
+            len: 4000,
+        }
+    }
+
+    fn example() -> Vec<u8> {
+        let mut draft = Draft::default();
+        let most = PageSize::MIN.bytes();
+        let put = (0, Kind::Put, 0);
+        draft
+            .push(KeyPart::Here(b"Elbe"), put, ValuePart::Here(b"1094"), most)
+            .unwrap();
+        draft
+            .push(KeyPart::Same, (300, Kind::Merge, 5), ValuePart::Here(b""), most)
+            .unwrap();
+        let gaps = draft
+            .push(KeyPart::Apart(7), (1, Kind::Put, 0), ValuePart::Apart, most)
+            .unwrap();
+        draft.fill(gaps.key.unwrap(), &pointer());
+        draft.fill(gaps.value.unwrap(), &pointer());
+        draft.finish(PageSize::MIN)
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        let leaf = example();
+        let mut expected =
+            b"\x03\0\0\0\x72\0\0\0\0\x04Elbe\x041094\x3a\xac\x02\x05\0\x4c\x07\0\0\0\0\0\0\0".to_vec();
+        pointer().encode(&mut expected);
+        expected.push(1);
+        pointer().encode(&mut expected);
+        assert_eq!(leaf[..expected.len()], expected);
+        assert_eq!(expected.len(), 0x72);
+        assert!(leaf[expected.len()..].iter().all(|&byte| byte == 0));
+        let mut entries = Entries::open(&leaf, place, PageSize::MIN).unwrap();
+        let first = entries.next(place).unwrap().unwrap();
+        assert_eq!((first.key, first.is_same_key), (KeyAt::Here(b"Elbe"), false));
+        assert_eq!(first.record.value, Value::Inline(b"1094"));
+        let second = entries.next(place).unwrap().unwrap();
+        assert_eq!((second.key, second.is_same_key), (KeyAt::Here(b"Elbe"), true));
+        let record = second.record;
+        assert_eq!(
+            (record.sequence, record.kind, record.expires_ms),
+            (300, Kind::Merge, 5)
+        );
+        let third = entries.next(place).unwrap().unwrap();
+        assert_eq!(third.key.hash(), 7);
+        assert_eq!(third.record.value, Value::Separate(pointer()));
+        assert_eq!(entries.next(place).unwrap(), None);
+    }
+
+    #[test]
+    fn no_change_of_a_byte_makes_a_leaf_panic_and_a_shorter_one_is_refused() {
+        let leaf = example();
+        let read = |leaf: &[u8]| -> Result<usize> {
+            let mut entries = Entries::open(leaf, place, PageSize::MIN)?;
+            let mut count = 0;
+            while entries.next(place)?.is_some() {
+                count += 1;
+            }
+            Ok(count)
+        };
+        assert_eq!(read(&leaf).unwrap(), 3);
+        for len in 0..0x72 {
+            assert!(read(&leaf[..len]).is_err(), "{len} bytes");
+        }
+        for at in 0..0x72 {
+            for byte in 0..=255 {
+                let mut damaged = leaf.clone();
+                damaged[at] = byte;
+                let _ = read(&damaged);
+            }
+        }
+        let with = |at: usize, byte: u8| {
+            let mut damaged = leaf.clone();
+            damaged[at] = byte;
+            read(&damaged).is_err()
+        };
+        assert!(with(8, 3), "a kind that there is not");
+        assert!(with(8, 0x20), "the key before the first");
+        assert!(with(8, 0x80), "a bit that means nothing");
+        assert!(with(0, 2), "bytes behind the last record");
+        assert!(with(2, 1), "not zero");
+    }
+}

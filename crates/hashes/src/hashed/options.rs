@@ -1,0 +1,156 @@
+//! How a hashed structure is built.
+
+use alluvium_storage::{Error, Result};
+use std::fmt;
+use std::str::FromStr;
+
+/// How the sorted store finds the leaf of a hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum IndexKind {
+    /// A `PaCHash` index: a few bits a leaf.
+    #[default]
+    PaCHash,
+    /// An entropy-coded trie, as SILT has it: about three bits a key.
+    Trie,
+}
+
+impl fmt::Display for IndexKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            IndexKind::PaCHash => "pachash",
+            IndexKind::Trie => "trie",
+        })
+    }
+}
+
+impl FromStr for IndexKind {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<IndexKind> {
+        match text {
+            "pachash" => Ok(IndexKind::PaCHash),
+            "trie" => Ok(IndexKind::Trie),
+            _ => Err(Error::BadOption {
+                option: "index",
+                why: format!("there is no \"{text}\": say pachash or trie"),
+            }),
+        }
+    }
+}
+
+/// How a hashed structure is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HashedOptions {
+    /// How the sorted store is indexed. *Creation.*
+    pub index: IndexKind,
+    /// The sorted store has 2^this parts, by the first bits of a hash: one is merged at a time,
+    /// and needs its own size in free space. *Creation.*
+    pub parts_log: u8,
+    /// A hash store's filter says yes in vain once in 2^this lookups.
+    pub filter_bits: u8,
+    /// A merge is due when hash stores have this share of the sorted store's bytes: 1 / `ratio`.
+    pub ratio: u32,
+    /// Below this number of hash stores no merge is due.
+    pub least_young: u32,
+    /// With this number of hash stores a merge is due, whatever their size.
+    pub most_young: u32,
+}
+
+impl Default for HashedOptions {
+    fn default() -> HashedOptions {
+        HashedOptions {
+            index: IndexKind::default(),
+            parts_log: 4,
+            filter_bits: 12,
+            ratio: 4,
+            least_young: 4,
+            most_young: 32,
+        }
+    }
+}
+
+/// The most parts, as a logarithm.
+pub const MOST_PARTS_LOG: u8 = 12;
+
+impl HashedOptions {
+    /// Fails unless all numbers are ones that it can work with.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`], with the option.
+    pub fn validate(&self) -> Result<()> {
+        let bad = |option, why: String| Err(Error::BadOption { option, why });
+        if self.parts_log > MOST_PARTS_LOG {
+            return bad(
+                "parts",
+                format!("2^{}: give at most 2^{MOST_PARTS_LOG}", self.parts_log),
+            );
+        }
+        if !(4..=24).contains(&self.filter_bits) {
+            return bad("filter bits", format!("{}: give 4 to 24", self.filter_bits));
+        }
+        if self.ratio == 0 || self.least_young == 0 || self.most_young < self.least_young {
+            let numbers = (self.ratio, self.least_young, self.most_young);
+            return bad(
+                "merges",
+                format!("{numbers:?}: give a ratio, and a least and a most number"),
+            );
+        }
+        Ok(())
+    }
+
+    /// Returns the part of a hash.
+    #[must_use]
+    #[inline]
+    pub fn part_of(&self, hash: u64) -> usize {
+        (hash >> 1 >> (63 - self.parts_log)) as usize
+    }
+
+    /// Returns the hashes of a part: the first and the last.
+    #[must_use]
+    pub fn hashes_of(&self, part: usize) -> (u64, u64) {
+        let width = u64::MAX >> self.parts_log;
+        let first = (part as u64)
+            .checked_shl(64 - u32::from(self.parts_log))
+            .unwrap_or(0);
+        (first, first + width)
+    }
+
+    /// Returns how many parts there are.
+    #[must_use]
+    pub fn parts(&self) -> usize {
+        1 << self.parts_log
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hash_is_in_one_part() {
+        for parts_log in [0, 1, 4, MOST_PARTS_LOG] {
+            let options = HashedOptions {
+                parts_log,
+                ..HashedOptions::default()
+            };
+            options.validate().unwrap();
+            let mut next = 0;
+            for part in 0..options.parts() {
+                let (first, last) = options.hashes_of(part);
+                assert_eq!(
+                    (first, options.part_of(first), options.part_of(last)),
+                    (next, part, part)
+                );
+                next = last.wrapping_add(1);
+            }
+            assert_eq!(next, 0, "the last part ends with the last hash");
+        }
+        let bad = HashedOptions {
+            parts_log: 13,
+            ..HashedOptions::default()
+        };
+        assert!(bad.validate().is_err());
+        assert_eq!("trie".parse::<IndexKind>().unwrap().to_string(), "trie");
+        assert!("b-tree".parse::<IndexKind>().is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! The rules of keyspaces, for keys that come in no order of them.
+
+use alluvium_dictionary::rules::{KeyspaceRules, Schema};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The rules of keyspaces that were asked for since a slice of work began.
+#[derive(Debug)]
+pub(super) struct RulesCache {
+    schema: Arc<dyn Schema>,
+    known: HashMap<Box<[u8]>, Arc<KeyspaceRules>>,
+}
+
+/// The most keyspaces that are remembered.
+const MOST_KNOWN: usize = 1024;
+
+impl RulesCache {
+    pub(super) fn new(schema: &Arc<dyn Schema>) -> RulesCache {
+        RulesCache {
+            schema: Arc::clone(schema),
+            known: HashMap::new(),
+        }
+    }
+
+    /// Forgets them: they may change at any time.
+    pub(super) fn clear(&mut self) {
+        self.known.clear();
+    }
+
+    /// Returns the rules of a key's keyspace.
+    pub(super) fn of(&mut self, key: &[u8]) -> Arc<KeyspaceRules> {
+        let prefix = &key[..self.schema.prefix_len(key)];
+        if let Some(rules) = self.known.get(prefix) {
+            return Arc::clone(rules);
+        }
+        if self.known.len() >= MOST_KNOWN {
+            self.known.clear();
+        }
+        let rules = self.schema.rules(key);
+        self.known.insert(prefix.into(), Arc::clone(&rules));
+        rules
+    }
+
+    /// Returns a key without what names its keyspace.
+    pub(super) fn user_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        &key[self.schema.prefix_len(key)..]
+    }
+}

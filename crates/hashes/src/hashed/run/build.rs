@@ -1,0 +1,377 @@
+//! Writing a run: records come in the order of their hashes.
+
+use super::{Filter, Meta, Run, Segment};
+use crate::hashed::index::{Hashes, Index};
+use crate::hashed::leaf::Draft;
+use crate::hashed::leaf::format::{Gaps, HEADER_BYTES, KeyPart, ValuePart};
+use crate::hashed::options::IndexKind;
+use alluvium_base::{Kind, Purpose, Sequence};
+use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::rules::KeyspaceRules;
+use alluvium_dictionary::values::{Placed, Slot, ValuePointer, ValueWriter};
+use alluvium_storage::extents::{Class, Extent};
+use alluvium_storage::node::NodeWriter;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, PageSize, Result};
+use std::sync::Arc;
+
+/// How a run is written.
+#[derive(Clone, Copy, Debug)]
+pub struct RunOptions {
+    /// How its leaves are found.
+    pub index: IndexKind,
+    /// It has a filter that says yes in vain once in 2^this lookups; none where absent.
+    pub filter_bits: Option<u8>,
+    /// What the writes are for.
+    pub purpose: Purpose,
+    /// Whether the reserve may be used.
+    pub class: Class,
+}
+
+/// A run that is written, and not yet part of a structure. Dropped, it gives its extents up.
+#[derive(Debug)]
+pub struct Written {
+    store: Arc<Store>,
+    run: Option<Run>,
+}
+
+/// A message about the last key, as it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'m> {
+    /// When it was committed, less the base of the run.
+    pub sequence: Sequence,
+    /// What it does.
+    pub kind: Kind,
+    /// When it expires.
+    pub expires_ms: u64,
+    /// The value or operand.
+    pub operand: &'m [u8],
+}
+
+/// Writes a run. Dropped unfinished, it leaves nothing.
+#[derive(Debug)]
+pub struct Builder {
+    store: Arc<Store>,
+    options: RunOptions,
+    page_size: PageSize,
+    leaves: NodeWriter,
+    /// Made for the first value or key that is apart.
+    apart: Option<ValueWriter>,
+    draft: Draft,
+    /// The last key, and its hash.
+    key: Vec<u8>,
+    hash: u64,
+    /// The hashes of the leaf that is being filled.
+    bounds: (u64, u64),
+    hashes_of_leaves: Vec<(u64, u64)>,
+    segments: Vec<Segment>,
+    checksums: Vec<u64>,
+    /// The leaf that is being filled has no record yet.
+    is_open: bool,
+    /// Every hash, where a filter or a trie is built of them.
+    hashes: Vec<u64>,
+    meta: Meta,
+}
+
+impl Builder {
+    /// Begins a run.
+    ///
+    /// # Errors
+    /// When the store takes no changes.
+    pub fn new(store: &Arc<Store>, options: &RunOptions) -> Result<Builder> {
+        Ok(Builder {
+            leaves: store.node_writer(store.writer_options(options.purpose, options.class))?,
+            store: Arc::clone(store),
+            options: *options,
+            page_size: store.page_size(),
+            apart: None,
+            draft: Draft::default(),
+            key: Vec::new(),
+            hash: 0,
+            bounds: (0, 0),
+            hashes_of_leaves: Vec::new(),
+            segments: Vec::new(),
+            checksums: Vec::new(),
+            is_open: true,
+            hashes: Vec::new(),
+            meta: Meta {
+                page_size: store.page_size(),
+                segments: Box::default(),
+                checksums: Box::default(),
+                index: Index::PaCHash(Box::default()),
+                filter: None,
+                deletes: Arc::default(),
+                extents: Box::default(),
+                records: 0,
+                tombstones: 0,
+                hashes: 0,
+                bytes: 0,
+                newest: 0,
+            },
+        })
+    }
+
+    /// The run says that ranges of keys are deleted.
+    pub fn delete_ranges(&mut self, deletes: Arc<RangeDeletes>) {
+        self.meta.deletes = deletes;
+    }
+
+    /// Returns how many records it has.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.meta.records
+    }
+
+    /// Adds a message. Hashes ascend, keys of one hash do, and messages of one key are newest
+    /// first.
+    ///
+    /// # Errors
+    /// A full disk; as the device says.
+    pub fn push(&mut self, hash: u64, key: &[u8], message: Message<'_>, rules: &KeyspaceRules) -> Result<()> {
+        let is_first = self.meta.records == 0;
+        assert!(is_first || self.hash <= hash, "records ascend by hash (R1)");
+        let is_same = !is_first && self.hash == hash && self.key == key;
+        debug_assert!(
+            is_first || self.hash < hash || *self.key <= *key,
+            "keys of one hash ascend (R1)"
+        );
+        let page = self.page_size.bytes();
+        let key_is_apart = key.len() > page / 8;
+        let most = rules.value_threshold.unwrap_or(page / 4).min(page / 2);
+        let value_is_apart = message.operand.len() > most;
+        let head = (message.sequence, message.kind, message.expires_ms);
+        let value = match value_is_apart {
+            true => ValuePart::Apart,
+            false => ValuePart::Here(message.operand),
+        };
+        let named = match key_is_apart {
+            true => KeyPart::Apart(hash),
+            false => KeyPart::Here(key),
+        };
+        let short = match is_same && !self.draft.is_empty() {
+            true => KeyPart::Same,
+            false => named,
+        };
+        let gaps = match self.draft.push(short, head, value, page) {
+            Some(gaps) => gaps,
+            None => {
+                self.end_leaf()?;
+                let pushed = self.draft.push(named, head, value, page);
+                pushed.expect("a page has space for a record")
+            }
+        };
+        if self.is_open {
+            self.bounds.0 = hash;
+        }
+        self.bounds.1 = hash;
+        self.put_apart(gaps, key, message.operand, rules)?;
+        if is_first || self.hash != hash {
+            self.meta.hashes += 1;
+            if self.options.filter_bits.is_some() || self.options.index == IndexKind::Trie {
+                self.hashes.push(hash);
+            }
+        }
+        self.meta.records += 1;
+        self.meta.tombstones += u64::from(message.kind == Kind::Delete);
+        self.meta.bytes += (key.len() + message.operand.len()) as u64;
+        self.meta.newest = self.meta.newest.max(message.sequence);
+        if !is_same {
+            self.key.clear();
+            self.key.extend_from_slice(key);
+        }
+        self.hash = hash;
+        self.is_open = false;
+        Ok(())
+    }
+
+    /// Writes what is not in the leaf.
+    fn put_apart(&mut self, gaps: Gaps, key: &[u8], value: &[u8], rules: &KeyspaceRules) -> Result<()> {
+        let parts = [(gaps.key, key), (gaps.value, value)];
+        for (gap, bytes) in parts {
+            let Some(gap) = gap else { continue };
+            let apart = match &mut self.apart {
+                Some(apart) => apart,
+                none => {
+                    let options = self
+                        .store
+                        .writer_options(self.options.purpose, self.options.class);
+                    none.insert(ValueWriter::new(self.store.node_writer(options)?, self.page_size))
+                }
+            };
+            let draft = &mut self.draft;
+            let mut fill = |slot: Slot, pointer: ValuePointer| draft.fill(slot.at, &pointer);
+            if apart.is_full_for(bytes.len()) {
+                apart.close(&mut fill)?;
+            }
+            apart.nodes().set_codec(rules.codec);
+            let slot = Slot { leaf: 0, at: gap };
+            if let Placed::Long(pointer) = apart.add(bytes, slot, &mut |_| ())? {
+                fill(slot, pointer);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the leaf that is being filled.
+    fn end_leaf(&mut self) -> Result<()> {
+        if self.draft.is_empty() {
+            return Ok(());
+        }
+        if let Some(apart) = &mut self.apart {
+            let draft = &mut self.draft;
+            apart.close(|slot, pointer| draft.fill(slot.at, &pointer))?;
+        }
+        let page = self.draft.finish(self.page_size);
+        debug_assert!(page.len() > HEADER_BYTES);
+        let pointer = self.leaves.add(&page)?;
+        let number = self.hashes_of_leaves.len() as u64;
+        match self.segments.last_mut() {
+            Some(last)
+                if last.tier == pointer.tier
+                    && last.birth == pointer.birth
+                    && last.offset + last.leaves * page.len() as u64 == pointer.offset =>
+            {
+                last.leaves += 1;
+            }
+            _ => self.segments.push(Segment {
+                first: number,
+                leaves: 1,
+                tier: pointer.tier,
+                offset: pointer.offset,
+                birth: pointer.birth,
+            }),
+        }
+        self.checksums.push(pointer.checksum);
+        self.hashes_of_leaves.push(self.bounds);
+        self.is_open = true;
+        Ok(())
+    }
+
+    /// Writes what is left, and the description. None when there is neither a record nor a deleted
+    /// range.
+    ///
+    /// # Errors
+    /// A full disk; as the device says.
+    pub fn finish(mut self) -> Result<Option<Written>> {
+        if self.meta.records == 0 && self.meta.deletes.is_empty() {
+            return Ok(None);
+        }
+        self.end_leaf()?;
+        let hashes = Hashes {
+            leaves: &self.hashes_of_leaves,
+            all: &self.hashes,
+        };
+        if self.meta.records > 0 {
+            let page_bytes = self.page_size.bytes() as u32;
+            self.meta.index =
+                Index::build(self.options.index, hashes, page_bytes).map_err(|error| unfit(&error))?;
+            let filter = self
+                .options
+                .filter_bits
+                .map(|bits| Filter::build(&self.hashes, bits));
+            self.meta.filter = filter.transpose().map_err(|error| unfit(&error))?;
+        }
+        let mut claimed = Claimed {
+            store: Arc::clone(&self.store),
+            extents: Vec::new(),
+        };
+        claimed.extents.extend(self.leaves.finish()?.extents);
+        if let Some(apart) = self.apart.take() {
+            claimed.extents.extend(apart.finish()?.extents);
+        }
+        self.meta.checksums = self.checksums.into();
+        self.meta.segments = self.segments.into();
+        self.meta.extents = claimed.extents.clone().into();
+        let options = self
+            .store
+            .writer_options(self.options.purpose, self.options.class);
+        let (pointer, described) = describe(&self.store, &self.meta, options)?;
+        claimed.extents.clear();
+        let run = Run {
+            meta: Arc::new(self.meta),
+            base: 0,
+            pointer,
+            described: described.into(),
+        };
+        Ok(Some(Written {
+            store: self.store,
+            run: Some(run),
+        }))
+    }
+}
+
+/// Writes the description of a run.
+fn describe(
+    store: &Arc<Store>,
+    meta: &Meta,
+    options: alluvium_storage::node::WriterOptions,
+) -> Result<(ValuePointer, Vec<(Extent, u64)>)> {
+    let mut writer = ValueWriter::new(store.node_writer(options)?, store.page_size());
+    let mut at = None;
+    let first = Slot { leaf: 0, at: 0 };
+    if let Placed::Long(long) = writer.add(&meta.encode(), first, &mut |_| ())? {
+        at = Some(long);
+    }
+    writer.close(|_, short| at = Some(short))?;
+    let extents = writer.finish()?.extents;
+    Ok((at.expect("one value was written"), extents))
+}
+
+/// A run that no index can be built of has too many records.
+#[cold]
+fn unfit(error: &alluvium_filters::Error) -> Error {
+    Error::BadOption {
+        option: "parts",
+        why: format!("a run cannot be indexed: {error}"),
+    }
+}
+
+/// Extents that are given up again unless they are taken.
+struct Claimed {
+    store: Arc<Store>,
+    extents: Vec<(Extent, u64)>,
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        for (extent, _) in self.extents.drain(..) {
+            self.store.extents().abandon(extent);
+        }
+    }
+}
+
+impl Written {
+    /// Returns the run.
+    ///
+    /// # Panics
+    /// When it was installed.
+    #[must_use]
+    pub fn run(&self) -> &Run {
+        self.run.as_ref().expect("it was not installed")
+    }
+
+    /// Makes its extents part of the generation that is being built.
+    ///
+    /// # Panics
+    /// When it was installed before.
+    pub fn install(mut self) -> Run {
+        let run = self.run.take().expect("it was not installed");
+        let extents: Vec<(Extent, u64)> = run.extents().collect();
+        self.store.extents().install(&extents);
+        run
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        for number in 0..run.leaves() {
+            if let Ok(pointer) = run.leaf(number) {
+                self.store.cache().forget(&pointer);
+            }
+        }
+        for (extent, _) in run.extents() {
+            self.store.extents().abandon(extent);
+        }
+    }
+}

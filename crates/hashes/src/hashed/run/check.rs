@@ -1,0 +1,174 @@
+//! Reads every byte of a run that a reader could reach, and says what is wrong.
+
+use super::cursor::read_leaf;
+use super::{Owned, Run};
+use crate::hashed::leaf::{Entries, KeyAt};
+use alluvium_base::{Kind, Purpose};
+use alluvium_dictionary::nodes::Direct;
+use alluvium_dictionary::read::{Amounts, Files};
+use alluvium_dictionary::record::Value;
+use alluvium_storage::NodePointer;
+
+/// Leaves that are read together.
+const AT_ONCE: u64 = 64;
+
+/// The last record that a check has seen, and what it has counted.
+#[derive(Default)]
+struct Seen {
+    last: Option<Owned>,
+    records: u64,
+    tombstones: u64,
+    hashes: u64,
+}
+
+impl Run {
+    /// Checks that its leaves are sound and in order (N1), have the hashes from `hashes.0` to
+    /// `hashes.1` only, and that index and filter find each of them (N3).
+    pub(in crate::hashed) fn check(
+        &self,
+        files: Files<'_>,
+        hashes: (u64, u64),
+        read: &mut Amounts,
+    ) -> Vec<String> {
+        let mut found = self.meta.index_errors();
+        let mut seen = Seen::default();
+        let mut next = 0;
+        while next < self.leaves() && found.len() < 100 {
+            let end = self.leaves().min(next + AT_ONCE);
+            let pointers: Vec<NodePointer> = (next..end).filter_map(|leaf| self.meta.leaf(leaf)).collect();
+            if pointers.len() as u64 != end - next {
+                found.push(format!("leaves {next} to {end} are in no segment (N1)"));
+                return found;
+            }
+            files.nodes(&pointers, &mut |index, leaf| {
+                read.leaves.add(&pointers[index]);
+                let number = next + index as u64;
+                match leaf {
+                    Ok(leaf) => self.check_leaf(files, number, &leaf, hashes, &mut seen, read, &mut found),
+                    Err(error) => found.push(format!("leaf {number}: {error}")),
+                }
+            });
+            next = end;
+        }
+        read.records += seen.records;
+        let counted = (seen.records, seen.tombstones, seen.hashes);
+        let said = (self.meta.records, self.meta.tombstones, self.meta.hashes);
+        if found.is_empty() && counted != said {
+            found.push(format!(
+                "records, deletes and hashes are {counted:?}, not {said:?}"
+            ));
+        }
+        found
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn check_leaf(
+        &self,
+        files: Files<'_>,
+        number: u64,
+        leaf: &[u8],
+        hashes: (u64, u64),
+        seen: &mut Seen,
+        read: &mut Amounts,
+        found: &mut Vec<String>,
+    ) {
+        let Some(pointer) = self.meta.leaf(number) else {
+            return;
+        };
+        let direct = Direct {
+            tiers: files.tiers,
+            page_size: files.page_size,
+            purpose: Purpose::Check,
+        };
+        let checked = read_leaf(self, &pointer, leaf, &direct, &mut |mut record| {
+            record.load(&direct)?;
+            if let Some(wrong) = self.wrong(&record, number, hashes, seen) {
+                found.push(format!("leaf {number}: {wrong}"));
+            }
+            seen.records += 1;
+            seen.tombstones += u64::from(record.kind == Kind::Delete);
+            seen.hashes += u64::from(seen.last.as_ref().is_none_or(|last| last.hash != record.hash));
+            seen.last = Some(Owned {
+                operand: Box::default(),
+                ..record
+            });
+            Ok(())
+        });
+        if let Err(error) = checked {
+            found.push(format!("leaf {number}: {error}"));
+        }
+        self.count_apart(&pointer, leaf, read);
+    }
+
+    /// Says what is wrong with a record that follows those seen.
+    fn wrong(&self, record: &Owned, leaf: u64, hashes: (u64, u64), seen: &Seen) -> Option<String> {
+        let name = record.key.escape_ascii();
+        let after = |last: &Owned| {
+            let place = (last.hash, &last.key).cmp(&(record.hash, &record.key));
+            place.is_lt() || (place.is_eq() && last.sequence > record.sequence)
+        };
+        if !seen.last.as_ref().is_none_or(after) {
+            return Some(format!("\"{name}\" is out of order (R1)"));
+        }
+        if record.hash != alluvium_filters::hash(alluvium_dictionary::key::SEED, &record.key) {
+            return Some(format!("\"{name}\" has another hash (R1)"));
+        }
+        if !(hashes.0..=hashes.1).contains(&record.hash) {
+            return Some(format!("\"{name}\" belongs to another part"));
+        }
+        if !self
+            .leaves_of(record.hash)
+            .is_ok_and(|leaves| leaves.contains(&leaf))
+        {
+            return Some(format!("\"{name}\" is not where the index says"));
+        }
+        if !self.may_hold(record.hash).is_ok_and(|may| may) {
+            return Some(format!("\"{name}\" is not in the filter (N3)"));
+        }
+        None
+    }
+
+    /// Counts the nodes of what the records of a leaf keep apart.
+    fn count_apart(&self, pointer: &NodePointer, leaf: &[u8], read: &mut Amounts) {
+        let place = || pointer.place();
+        let Ok(mut entries) = Entries::open(leaf, place, self.page_size()) else {
+            return;
+        };
+        while let Ok(Some(entry)) = entries.next(place) {
+            if let Value::Separate(pointer) = entry.record.value {
+                read.values.add(&pointer.node);
+                read.values_apart += 1;
+            }
+            if let KeyAt::Apart { pointer, .. } = entry.key {
+                read.values.add(&pointer.node);
+            }
+        }
+    }
+}
+
+impl super::Meta {
+    /// Says what is wrong with index and filter by themselves.
+    fn index_errors(&self) -> Vec<String> {
+        if self.checksums.is_empty() {
+            return Vec::new();
+        }
+        let index = self
+            .index
+            .check()
+            .into_iter()
+            .map(|what| format!("index: {what}"));
+        let filter = self.filter.iter().flat_map(super::Filter::check);
+        index
+            .chain(filter.map(|what| format!("filter: {what}")))
+            .collect()
+    }
+}
+
+impl super::Filter {
+    fn check(&self) -> Vec<String> {
+        match alluvium_filters::Image::new(&self.geometry, &self.pages) {
+            Ok(image) => image.check().iter().map(ToString::to_string).collect(),
+            Err(error) => vec![error.to_string()],
+        }
+    }
+}

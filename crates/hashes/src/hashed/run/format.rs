@@ -1,0 +1,355 @@
+//! The bytes of a run's description, version 1: where its leaves are and what finds a hash in them.
+//! All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     4  magic "AHRN"
+//!      4     1  version, 1
+//!      5     1  index: 0 a PaCHash index, 1 a trie
+//!      6     1  1 if there is a filter
+//!      7     1  zero
+//!      8     8  records
+//!     16     8  those of them that delete a key
+//!     24     8  hashes, each counted once
+//!     32     8  bytes of keys and values
+//!     40     8  newest sequence number, less the run's base
+//!     48     8  leaves, n
+//!     56   8·n  XXH3-64 of each leaf
+//!      …        segments (varint), each a number of leaves in a row: leaves (varint), tier (1),
+//!                 offset of the first (8), birth (8)
+//!      …        extents (varint), each: the extent (12), its live bytes (varint)
+//!      …        length of the index (varint), the index; with a trie n times 4 bytes: twice the
+//!                 rank of a leaf's first hash, and one more where the leaf before ends with it
+//!      …        with a filter: its geometry (24), its length (varint), its pages
+//!      …        deleted ranges (varint), each: length (varint) and bytes of the first key, length
+//!                 (varint) and bytes of the key behind the last, sequence number (varint)
+//! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use super::{Filter, Meta, Segment};
+use crate::hashed::index::Index;
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_dictionary::deletes::{List, RangeDeletes};
+use alluvium_filters::Geometry;
+use alluvium_storage::extents::Extent;
+use alluvium_storage::{Error, PageSize, Place, Result};
+use std::sync::Arc;
+
+const MAGIC: [u8; 4] = *b"AHRN";
+const VERSION: u8 = 1;
+const PACHASH: u8 = 0;
+const TRIE: u8 = 1;
+
+impl Meta {
+    /// Returns the bytes of the description.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256 + 8 * self.checksums.len() + self.memory_bytes() as usize);
+        let (kind, index, starts) = match &self.index {
+            Index::PaCHash(bytes) => (PACHASH, bytes, &[][..]),
+            Index::Trie(bytes, starts) => (TRIE, bytes, &**starts),
+        };
+        Writer::new(&mut out)
+            .bytes(&MAGIC)
+            .u8(VERSION)
+            .u8(kind)
+            .u8(u8::from(self.filter.is_some()))
+            .u8(0);
+        for number in [
+            self.records,
+            self.tombstones,
+            self.hashes,
+            self.bytes,
+            self.newest,
+        ] {
+            Writer::new(&mut out).u64(number);
+        }
+        Writer::new(&mut out).u64(self.checksums.len() as u64);
+        for &sum in &self.checksums {
+            Writer::new(&mut out).u64(sum);
+        }
+        Writer::new(&mut out).varint(self.segments.len() as u64);
+        for segment in &self.segments {
+            Writer::new(&mut out)
+                .varint(segment.leaves)
+                .u8(segment.tier)
+                .u64(segment.offset)
+                .u64(segment.birth);
+        }
+        Writer::new(&mut out).varint(self.extents.len() as u64);
+        for (extent, live) in &self.extents {
+            extent.encode(&mut out);
+            Writer::new(&mut out).varint(*live);
+        }
+        Writer::new(&mut out).varint(index.len() as u64).bytes(index);
+        for &start in starts {
+            Writer::new(&mut out).u32(start);
+        }
+        if let Some(filter) = &self.filter {
+            filter.geometry.encode(&mut out);
+            Writer::new(&mut out)
+                .varint(filter.pages.len() as u64)
+                .bytes(&filter.pages);
+        }
+        Writer::new(&mut out).varint(self.deletes.len() as u64);
+        self.deletes.each(|start, end, sequence| {
+            Writer::new(&mut out)
+                .varint(start.len() as u64)
+                .bytes(start)
+                .varint(end.len() as u64)
+                .bytes(end)
+                .varint(sequence);
+        });
+        out
+    }
+
+    /// Reads a description.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at `place`, or [`Error::NewerFormat`].
+    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Meta> {
+        let bad = |found: String| Error::corrupt(place.clone(), "the description of a run", found);
+        if let Some(&found) = bytes.get(4)
+            && bytes.starts_with(&MAGIC)
+            && found > VERSION
+        {
+            return Err(Error::NewerFormat {
+                place: place.clone(),
+                found: found.into(),
+                supported: VERSION.into(),
+            });
+        }
+        let mut reader = Reader::new(bytes);
+        let meta = read(&mut reader, place, page_size).map_err(|error| match error {
+            Bad::Cut(cut) => bad(cut.to_string()),
+            Bad::Other(found) => bad(found),
+            Bad::Extent(error) => *error,
+        })?;
+        if reader.left() > 0 {
+            return Err(bad(format!("{} bytes behind its end", reader.left())));
+        }
+        Ok(meta)
+    }
+}
+
+/// Why a description cannot be read.
+enum Bad {
+    Cut(Truncated),
+    Other(String),
+    Extent(Box<Error>),
+}
+
+impl From<Truncated> for Bad {
+    fn from(cut: Truncated) -> Bad {
+        Bad::Cut(cut)
+    }
+}
+
+fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::result::Result<Meta, Bad> {
+    let magic = reader.take(MAGIC.len())?;
+    let (version, kind, has_filter, zero) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
+    if magic != MAGIC || version != VERSION || kind > TRIE || has_filter > 1 || zero != 0 {
+        return Err(Bad::Other(format!(
+            "{magic:02x?} {version} {kind} {has_filter} {zero}"
+        )));
+    }
+    let (records, tombstones, hashes) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    let (data, newest, leaves) = (reader.u64()?, reader.u64()?, reader.u64()?);
+    // Counts that are not true end with the bytes: whatever is counted takes some.
+    let sums = reader.take(usize::try_from(leaves).unwrap_or(usize::MAX).saturating_mul(8))?;
+    let mut sums = Reader::new(sums);
+    let mut checksums = Vec::new();
+    for _ in 0..leaves {
+        checksums.push(sums.u64()?);
+    }
+    let segments = segments(reader, leaves, page_size)?;
+    let mut extents = Vec::new();
+    for _ in 0..reader.varint()? {
+        let extent = Extent::decode(reader, place).map_err(|error| Bad::Extent(Box::new(error)))?;
+        extents.push((extent, reader.varint()?.min(extent.bytes())));
+    }
+    let index = part(reader)?.into();
+    let index = match kind {
+        PACHASH => Index::PaCHash(index),
+        _ => {
+            let mut starts = Vec::new();
+            for _ in 0..leaves {
+                starts.push(reader.u32()?);
+            }
+            if !starts.is_sorted() {
+                return Err(Bad::Other("leaves whose ranks fall".to_owned()));
+            }
+            Index::Trie(index, starts.into())
+        }
+    };
+    let filter = match has_filter {
+        0 => None,
+        _ => Some(filter(reader)?),
+    };
+    Ok(Meta {
+        page_size,
+        segments: segments.into(),
+        checksums: checksums.into(),
+        index,
+        filter,
+        deletes: Arc::new(deletes(reader)?),
+        extents: extents.into(),
+        records,
+        tombstones,
+        hashes,
+        bytes: data,
+        newest,
+    })
+}
+
+fn segments(
+    reader: &mut Reader<'_>,
+    leaves: u64,
+    page_size: PageSize,
+) -> std::result::Result<Vec<Segment>, Bad> {
+    let (mut segments, mut first) = (Vec::new(), 0u64);
+    for _ in 0..reader.varint()? {
+        let (count, tier, offset, birth) = (reader.varint()?, reader.u8()?, reader.u64()?, reader.u64()?);
+        let end = count
+            .checked_mul(page_size.bytes() as u64)
+            .and_then(|len| offset.checked_add(len));
+        if count == 0 || end.is_none() || !offset.is_multiple_of(page_size.bytes() as u64) {
+            return Err(Bad::Other(format!("{count} leaves at {offset}")));
+        }
+        segments.push(Segment {
+            first,
+            leaves: count,
+            tier,
+            offset,
+            birth,
+        });
+        first = first.saturating_add(count);
+    }
+    match first == leaves {
+        true => Ok(segments),
+        false => Err(Bad::Other(format!("segments of {first} leaves of {leaves}"))),
+    }
+}
+
+fn filter(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
+    let other = |error: alluvium_filters::Error| Bad::Other(error.to_string());
+    let geometry = Geometry::decode(reader.take(Geometry::BYTES)?).map_err(other)?;
+    let pages: Box<[u8]> = part(reader)?.into();
+    alluvium_filters::Image::new(&geometry, &pages).map_err(other)?;
+    Ok(Filter { geometry, pages })
+}
+
+fn deletes(reader: &mut Reader<'_>) -> std::result::Result<RangeDeletes, Bad> {
+    let mut list = List::default();
+    for _ in 0..reader.varint()? {
+        let (start, end) = (part(reader)?, part(reader)?);
+        let sequence = reader.varint()?;
+        if start >= end {
+            return Err(Bad::Other(
+                "a deleted range that ends before it begins".to_owned(),
+            ));
+        }
+        list.push(start, end, sequence);
+    }
+    Ok(RangeDeletes::of(&list))
+}
+
+fn part<'b>(reader: &mut Reader<'b>) -> std::result::Result<&'b [u8], Truncated> {
+    let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+    reader.take(len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hashed::index::Hashes;
+    use crate::hashed::options::IndexKind;
+    use alluvium_base::checksum;
+    use alluvium_storage::Structure;
+
+    fn place() -> Place {
+        Place::new(Structure::Node, "a run", 0)
+    }
+
+    fn example(kind: IndexKind) -> Meta {
+        let all = [1 << 60, 3 << 60, 9 << 60];
+        let leaves = [(all[0], all[1]), (all[2], all[2])];
+        let hashes = Hashes {
+            leaves: &leaves,
+            all: &all,
+        };
+        Meta {
+            page_size: PageSize::MIN,
+            segments: [Segment {
+                first: 0,
+                leaves: 2,
+                tier: 0,
+                offset: 8192,
+                birth: 3,
+            }]
+            .into(),
+            checksums: [5, 6].into(),
+            index: Index::build(kind, hashes, 4096).unwrap(),
+            filter: Some(Filter::build(&all, 12).unwrap()),
+            deletes: Arc::new(RangeDeletes::new(&[(b"a".to_vec(), b"c".to_vec(), 9)])),
+            extents: [(
+                Extent {
+                    tier: 0,
+                    start: 1,
+                    units: 2,
+                },
+                8192,
+            )]
+            .into(),
+            records: 4,
+            tombstones: 1,
+            hashes: 3,
+            bytes: 77,
+            newest: 9,
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_version_1_do_not_change() {
+        let bytes = example(IndexKind::PaCHash).encode();
+        let mut expected = b"AHRN\x01\0\x01\0".to_vec();
+        for number in [4u64, 1, 3, 77, 9, 2, 5, 6] {
+            expected.extend(number.to_le_bytes());
+        }
+        expected.extend(b"\x01\x02\0\0\x20\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
+        assert_eq!(bytes[..expected.len()], expected);
+        assert_eq!(bytes[bytes.len() - 6..], *b"\x01\x01a\x01c\x09");
+        let sums = [IndexKind::PaCHash, IndexKind::Trie].map(|kind| checksum(&example(kind).encode()));
+        assert_eq!(
+            sums.map(|sum| format!("{sum:016x}")),
+            ["17c3597e475d92bd", "521e1ee6d99e5122"]
+        );
+    }
+
+    #[test]
+    fn a_description_is_read_back_and_no_change_of_it_makes_the_decoder_panic() {
+        for kind in [IndexKind::PaCHash, IndexKind::Trie] {
+            let meta = example(kind);
+            let bytes = meta.encode();
+            let decode = |bytes: &[u8]| Meta::decode(bytes, &place(), PageSize::MIN);
+            assert_eq!(decode(&bytes).unwrap(), meta);
+            for len in 0..bytes.len() {
+                assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
+            }
+            assert!(decode(&[&bytes[..], b"\0"].concat()).is_err());
+            let head = 220.min(bytes.len());
+            for at in (0..head).chain(bytes.len() - 6..bytes.len()) {
+                for byte in [0, 1, 2, 0x7f, 0x80, 0xff] {
+                    let mut damaged = bytes.clone();
+                    damaged[at] = byte;
+                    if let Ok(meta) = decode(&damaged) {
+                        let _ = (meta.leaf(0), meta.leaf(1), meta.index.leaves(5 << 60));
+                    }
+                }
+            }
+            let mut newer = bytes;
+            newer[4] = 2;
+            assert!(matches!(decode(&newer), Err(Error::NewerFormat { found: 2, .. })));
+        }
+    }
+}

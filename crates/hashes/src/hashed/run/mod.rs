@@ -1,0 +1,346 @@
+//! Runs: records in the order of their keys' hashes, in leaves that an index finds.
+//!
+//! *Knows*: where a run's leaves and values are; which leaf has a hash; how a run is written and
+//! read in order.
+//!
+//! *Does not know*: which runs a structure has, and which are newer.
+//!
+//! *Read in this order*: this file, `format.rs`, `build.rs`, `find.rs`, `cursor.rs`,
+//! `window.rs`, `check.rs`.
+//!
+//! Invariants:
+//!
+//! - **N1** Leaves of a run ascend (R1 across them), and each but the first begins with a record
+//!   that names its key.
+//! - **N2** Every extent of a run belongs to it alone.
+//! - **N3** Every hash of a run is in its filter, if it has one.
+
+mod build;
+mod check;
+mod cursor;
+mod find;
+mod format;
+mod window;
+
+pub use build::{Builder, Message, RunOptions, Written};
+pub use cursor::{Cursor, Owned};
+pub use find::find;
+pub use window::{read_keys, read_window, window_end};
+
+use super::index::Index;
+use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::blob;
+use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::read::Files;
+use alluvium_dictionary::values::ValuePointer;
+use alluvium_filters::{Entry, Fingerprint, Geometry, Image, Shape};
+use alluvium_storage::extents::Extent;
+use alluvium_storage::{Codec, Error, NodePointer, PageSize, Place, Result};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Leaves in a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// The number of the first.
+    pub first: u64,
+    /// How many there are.
+    pub leaves: u64,
+    /// Their tier.
+    pub tier: u8,
+    /// Where the first begins.
+    pub offset: u64,
+    /// The generation that was being built when they were written.
+    pub birth: u64,
+}
+
+/// Says of most hashes that are not in a run that they are not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    geometry: Geometry,
+    pages: Box<[u8]>,
+}
+
+/// What a run consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Meta {
+    page_size: PageSize,
+    segments: Box<[Segment]>,
+    /// Of each leaf.
+    checksums: Box<[u64]>,
+    pub(super) index: Index,
+    pub(super) filter: Option<Filter>,
+    /// Keys that the run says are deleted.
+    pub(super) deletes: Arc<RangeDeletes>,
+    /// All but those of the description, each with its live bytes.
+    extents: Box<[(Extent, u64)]>,
+    pub(super) records: u64,
+    pub(super) tombstones: u64,
+    pub(super) hashes: u64,
+    /// Bytes of keys and values.
+    pub(super) bytes: u64,
+    newest: Sequence,
+}
+
+/// A run on the device.
+#[derive(Clone, Debug)]
+pub struct Run {
+    meta: Arc<Meta>,
+    /// What sequence numbers in its leaves are counted from.
+    base: Sequence,
+    /// Where its description is.
+    pointer: ValuePointer,
+    /// What holds the description.
+    described: Arc<[(Extent, u64)]>,
+}
+
+impl Filter {
+    /// Builds the filter of hashes that ascend, each once.
+    ///
+    /// # Errors
+    /// [`alluvium_filters::Error::Shape`] when there are too many.
+    pub fn build(hashes: &[u64], filter_bits: u8) -> alluvium_filters::Result<Filter> {
+        let log = hashes.len().max(1).next_power_of_two().ilog2();
+        let bits = (log + u32::from(filter_bits)).clamp(8, 48);
+        let geometry = Geometry::for_entries(hashes.len() as u64, Shape::new(bits, 0))?;
+        let mut pages = Vec::with_capacity(geometry.bytes() as usize);
+        let sink = |page: &[u8]| -> alluvium_filters::Result<()> {
+            pages.extend_from_slice(page);
+            Ok(())
+        };
+        let mut builder = alluvium_filters::Builder::new(geometry, sink);
+        for &hash in hashes {
+            builder.push(Entry::new(Fingerprint::of(hash, bits), 0), 1)?;
+        }
+        builder.finish()?;
+        Ok(Filter {
+            geometry,
+            pages: pages.into(),
+        })
+    }
+
+    /// Returns whether a hash may be there.
+    ///
+    /// # Errors
+    /// [`alluvium_filters::Error::Corrupt`] when its bytes are not those of a filter.
+    #[inline]
+    pub fn may_hold(&self, hash: u64) -> alluvium_filters::Result<bool> {
+        Image::new(&self.geometry, &self.pages)?.contains(self.geometry.fingerprint(hash))
+    }
+}
+
+impl Meta {
+    /// Returns how many leaves there are.
+    pub(super) fn leaves(&self) -> u64 {
+        self.checksums.len() as u64
+    }
+
+    /// Returns where a leaf is; none if there is no such leaf.
+    #[inline]
+    #[must_use]
+    pub fn leaf(&self, number: u64) -> Option<NodePointer> {
+        let checksum = *self.checksums.get(usize::try_from(number).ok()?)?;
+        let behind = self.segments.partition_point(|segment| segment.first <= number);
+        let segment = self.segments.get(behind.checked_sub(1)?)?;
+        let page = self.page_size.bytes() as u64;
+        Some(NodePointer {
+            offset: segment.offset + (number - segment.first) * page,
+            birth: segment.birth,
+            checksum,
+            encoded_len: page as u32,
+            tier: segment.tier,
+            pages: 1,
+            codec: Codec::None,
+        })
+    }
+
+    /// Returns the bytes of memory that it takes.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let filter = self.filter.as_ref().map_or(0, |filter| filter.pages.len());
+        let rest = size_of_val(&*self.segments)
+            + size_of_val(&*self.checksums)
+            + size_of_val(&*self.extents)
+            + self.deletes.memory_bytes()
+            + size_of::<Meta>();
+        self.index.memory_bytes() + (filter + rest) as u64
+    }
+}
+
+impl Run {
+    /// Reads the description of a run past the cache.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when it is damaged; as the device says.
+    pub fn open(files: Files<'_>, pointer: &ValuePointer, base: Sequence, purpose: Purpose) -> Result<Run> {
+        let (bytes, mut nodes) = blob::read(files, pointer, purpose)?;
+        let meta = Meta::decode(&bytes, &pointer.node.place(), files.page_size)?;
+        nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
+        Ok(Run {
+            meta: Arc::new(meta),
+            base,
+            pointer: *pointer,
+            described: blob::extents_of(nodes.iter()).into(),
+        })
+    }
+
+    /// Returns the same run with the extents that a store's map has for its description: what the
+    /// nodes of it say is as small as can be.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when no extent is in use there.
+    pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<Run> {
+        let mut extents: Vec<(Extent, u64)> = Vec::new();
+        for &(extent, live) in &*self.described {
+            for unit in extent.start..extent.end() {
+                let offset = Extent {
+                    start: unit,
+                    ..extent
+                }
+                .offset();
+                let Some(found) = holding(extent.tier, offset) else {
+                    let found = "a node where no extent is in use";
+                    return Err(Error::corrupt(self.place(), "an extent", found));
+                };
+                if extents.last().is_none_or(|(last, _)| *last != found) {
+                    extents.push((found, 0));
+                }
+            }
+            if let Some((_, bytes)) = extents.last_mut() {
+                *bytes += live;
+            }
+        }
+        self.described = extents.into();
+        Ok(self)
+    }
+
+    /// Returns the same run, whose sequence numbers are counted from `base`.
+    #[must_use]
+    pub fn based(mut self, base: Sequence) -> Run {
+        self.base = base;
+        self
+    }
+
+    /// Returns what sequence numbers are counted from.
+    #[must_use]
+    pub fn base(&self) -> Sequence {
+        self.base
+    }
+
+    /// Returns where its description is.
+    #[must_use]
+    pub fn pointer(&self) -> &ValuePointer {
+        &self.pointer
+    }
+
+    /// Returns where it is, for errors.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        self.pointer.node.place()
+    }
+
+    /// Returns the page size of its store.
+    pub(in crate::hashed) fn page_size(&self) -> PageSize {
+        self.meta.page_size
+    }
+
+    /// Returns the extents that it uses, each once, with its live bytes (N2).
+    pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
+        self.meta.extents.iter().chain(&*self.described).copied()
+    }
+
+    /// Returns the newest sequence number in it.
+    #[must_use]
+    pub fn newest(&self) -> Sequence {
+        let deleted = self.meta.deletes.sequences().next_back().unwrap_or(0);
+        match self.meta.records {
+            0 => deleted,
+            _ => deleted.max(self.base + self.meta.newest),
+        }
+    }
+
+    /// Returns the bytes of keys and values, about.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.meta.bytes
+    }
+
+    /// Returns how many records it has.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.meta.records
+    }
+
+    /// Returns how many of them delete a key.
+    #[must_use]
+    pub fn tombstones(&self) -> u64 {
+        self.meta.tombstones
+    }
+
+    /// Returns how many leaves it has.
+    #[must_use]
+    pub fn leaves(&self) -> u64 {
+        self.meta.leaves()
+    }
+
+    /// Returns the keys that it says are deleted.
+    #[must_use]
+    pub fn range_deletes(&self) -> &Arc<RangeDeletes> {
+        &self.meta.deletes
+    }
+
+    /// Returns the bytes of memory that it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.meta.memory_bytes() + size_of_val(&*self.described) as u64 + size_of::<Run>() as u64
+    }
+
+    /// Returns the bytes that it takes of its extents.
+    #[must_use]
+    pub fn device_bytes(&self) -> u64 {
+        self.extents().map(|(_, live)| live).sum()
+    }
+
+    /// Returns the leaves that may have a hash.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the index has no answer.
+    #[inline]
+    pub fn leaves_of(&self, hash: u64) -> Result<Range<u64>> {
+        if self.meta.checksums.is_empty() {
+            return Ok(0..0);
+        }
+        self.meta.index.leaves(hash).map_err(|error| self.damaged(&error))
+    }
+
+    /// Returns whether a hash may be in it: always without a filter.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when the filter has no answer.
+    #[inline]
+    pub fn may_hold(&self, hash: u64) -> Result<bool> {
+        match &self.meta.filter {
+            Some(filter) => filter.may_hold(hash).map_err(|error| self.damaged(&error)),
+            None => Ok(self.meta.records > 0),
+        }
+    }
+
+    /// Returns where a leaf is.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when there is no such leaf.
+    #[inline]
+    pub fn leaf(&self, number: u64) -> Result<NodePointer> {
+        self.meta.leaf(number).ok_or_else(|| self.no_leaf(number))
+    }
+
+    #[cold]
+    fn no_leaf(&self, number: u64) -> Error {
+        let expected = format!("an index of {} leaves", self.leaves());
+        Error::corrupt(self.place(), expected, format!("leaf {number}"))
+    }
+
+    #[cold]
+    fn damaged(&self, error: &alluvium_filters::Error) -> Error {
+        Error::corrupt(self.place(), "an index or filter of a run", error.to_string())
+    }
+}

@@ -1,0 +1,96 @@
+//! Reading a few leaves of a run through the cache.
+
+use super::cursor::read_leaf;
+use super::{Owned, Run};
+use crate::hashed::leaf::{Entries, KeyAt};
+use alluvium_base::Purpose;
+use alluvium_dictionary::nodes::{Cached, Nodes};
+use alluvium_dictionary::values::read_from;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Residence, Result};
+
+/// Returns the last hash of the leaf in which the records from a hash on begin; the last hash of
+/// all where none follow. That hash may go on in the next leaf.
+///
+/// # Errors
+/// As the device says; damage.
+pub fn window_end(run: &Run, first: u64, nodes: &dyn Nodes) -> Result<u64> {
+    for number in run.leaves_of(first)?.start..run.leaves() {
+        let pointer = run.leaf(number)?;
+        let mut last = 0;
+        nodes.each(&[pointer], &mut |leaf| {
+            let place = || pointer.place();
+            let mut entries = Entries::open(leaf, place, run.page_size())?;
+            let mut key = None;
+            while let Some(entry) = entries.next(place)? {
+                key = Some(entry.key);
+            }
+            last = key.map_or(0, |key| key.hash());
+            Ok(())
+        })?;
+        if last >= first {
+            return Ok(last);
+        }
+    }
+    Ok(u64::MAX)
+}
+
+/// Hands the records of the hashes from `hashes.0` to `hashes.1` to `visit`, in order, their values
+/// as they are.
+///
+/// # Errors
+/// As the device says; damage.
+pub fn read_window(
+    run: &Run,
+    hashes: (u64, u64),
+    nodes: &dyn Nodes,
+    visit: &mut dyn FnMut(Owned),
+) -> Result<()> {
+    let mut is_over = false;
+    for number in run.leaves_of(hashes.0)?.start..run.leaves() {
+        let pointer = run.leaf(number)?;
+        nodes.each(&[pointer], &mut |leaf| {
+            read_leaf(run, &pointer, leaf, nodes, &mut |record| {
+                is_over = record.hash > hashes.1;
+                if record.hash >= hashes.0 && !is_over {
+                    visit(record);
+                }
+                Ok(())
+            })
+        })?;
+        if is_over {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Hands the key of each record of a leaf to `visit`.
+///
+/// # Errors
+/// As the device says; damage.
+pub fn read_keys(store: &Store, run: &Run, leaf: u64, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
+    let guard = store.epochs().pin();
+    let nodes = Cached {
+        cache: store.cache(),
+        guard: &guard,
+        purpose: Purpose::Other,
+        residence: Residence::PassThrough,
+    };
+    let pointer = run.leaf(leaf)?;
+    nodes.each(&[pointer], &mut |leaf| {
+        let place = || pointer.place();
+        let mut entries = Entries::open(leaf, place, run.page_size())?;
+        while let Some(entry) = entries.next(place)? {
+            match entry.key {
+                KeyAt::Here(key) => visit(key),
+                KeyAt::Apart { pointer, .. } => {
+                    let mut key = Vec::new();
+                    read_from(&nodes, &pointer, &mut key)?;
+                    visit(&key);
+                }
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,296 @@
+//! The front of a hashed structure: how it is made, opened, changed and written.
+
+use super::format::Contents;
+use super::options::HashedOptions;
+use super::run::Run;
+use super::state::{Kept, Part, Version, Young};
+use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::blob::{Blob, Root};
+use alluvium_dictionary::cut::Cut;
+use alluvium_dictionary::home::{Home, judge};
+use alluvium_dictionary::read::Files;
+use alluvium_dictionary::values::ValuePointer;
+use alluvium_storage::extents::Class;
+use alluvium_storage::{Place, Result, Structure};
+use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The most bytes of contents that are in the root itself.
+const INLINE: usize = 4 << 10;
+const _: () = assert!(INLINE > 0, "an empty structure needs no blob");
+
+/// Hash stores and a sorted store, without order of keys. All methods may be called from any
+/// thread; clones share it.
+#[derive(Clone)]
+pub struct Hashed {
+    pub(super) shared: Arc<Shared>,
+}
+
+pub(super) struct Shared {
+    pub(super) home: Home,
+    pub(super) options: HashedOptions,
+    pub(super) version: ArcSwap<Version>,
+    pub(super) kept: Mutex<Kept>,
+    /// Space is scarce: every merge may use the reserve.
+    pub(super) is_scarce: AtomicBool,
+}
+
+impl fmt::Debug for Hashed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.shared.version.load();
+        f.debug_struct("Hashed")
+            .field("hash_stores", &version.young.len())
+            .field("parts", &version.parts.len())
+            .field("cut", &version.cut)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Hashed {
+    /// Creates an empty structure that holds every commit up to `cut`: none of them is about its
+    /// keys.
+    ///
+    /// ```
+    /// use alluvium_base::{Message, message::LAST};
+    /// use alluvium_device::memory::MemoryDirectory;
+    /// use alluvium_dictionary::contract::{Dictionary, Lookup, Progress};
+    /// use alluvium_dictionary::gather::Gather;
+    /// use alluvium_dictionary::home::Home;
+    /// use alluvium_dictionary::key::Key;
+    /// use alluvium_dictionary::lookup;
+    /// use alluvium_dictionary::memtable::Memtable;
+    /// use alluvium_dictionary::rules::OneKeyspace;
+    /// use alluvium_dictionary::share::Share;
+    /// use alluvium_hashes::hashed::{Hashed, HashedOptions};
+    /// use alluvium_storage::extents::Class;
+    /// use alluvium_storage::store::{Store, StoreOptions};
+    /// use std::sync::Arc;
+    ///
+    /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// let home = Home {
+    ///     store: Arc::new(store),
+    ///     schema: Arc::new(OneKeyspace::default()),
+    ///     horizon: Arc::default(),
+    /// };
+    /// let options = HashedOptions { parts_log: 1, ..HashedOptions::default() };
+    /// let hashed = Hashed::create(home.clone(), options.clone(), 0)?;
+    /// for at in 1..=4 {
+    ///     let memtable = Memtable::new(1 << 20);
+    ///     memtable.insert(b"Elbe", Message::put(at, b"1094 km")).unwrap();
+    ///     let mut taking = hashed.incorporate(Share::whole(Arc::new(memtable), at), Class::Normal)?;
+    ///     while taking.poll(1000)? == Progress::More {}
+    ///     taking.publish()?;
+    /// }
+    /// assert_eq!(hashed.young(), 4);
+    /// for _part in 0..2 {
+    ///     let mut merge = hashed.next_step()?.expect("four hash stores become part of the sorted store");
+    ///     while merge.poll(1000)? == Progress::More {}
+    /// }
+    /// assert_eq!(hashed.young(), 0);
+    /// let root = hashed.stand()?.root;
+    /// let hashed = Hashed::open(home, &options, &root, 4)?;
+    /// let mut gather = Gather::new(LAST, 0, None);
+    /// lookup::gather(&hashed.reader(), Key::new(b"Elbe"), &mut gather)?;
+    /// assert_eq!(gather.finish().unwrap(), b"1094 km");
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when an option is no good.
+    pub fn create(home: Home, options: HashedOptions, cut: Sequence) -> Result<Hashed> {
+        options.validate()?;
+        let version = Version {
+            parts: vec![Arc::default(); options.parts()],
+            cut,
+            ..Version::default()
+        };
+        Ok(Hashed::assemble(home, options, version, Kept::default()))
+    }
+
+    /// Opens the structure with this root, and with every commit up to `cut`. Its index and the
+    /// number of its parts are those that it was created with.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
+    pub fn open(home: Home, options: &HashedOptions, root: &[u8], cut: Sequence) -> Result<Hashed> {
+        let mut kept = Kept {
+            root: Some((0, root.to_vec())),
+            ..Kept::default()
+        };
+        let store = &home.store;
+        let page_size = store.page_size();
+        let contents = match Root::decode(root, &place(), page_size)? {
+            Root::Here(bytes) => Contents::decode(bytes, &place(), page_size)?,
+            Root::Apart(pointer) => {
+                let (blob, bytes) = Blob::open(store, &pointer)?;
+                kept.blob = Some(blob);
+                Contents::decode(&bytes, &pointer.node.place(), page_size)?
+            }
+        };
+        let options = HashedOptions {
+            index: contents.index,
+            parts_log: contents.parts_log,
+            ..options.clone()
+        };
+        let open = |pointer: &ValuePointer, base| {
+            let run = Run::open(Files::of(store), pointer, base, Purpose::Recovery)?;
+            run.mapped(|tier, offset| store.extents().holding(tier, offset))
+        };
+        let mut version = Version {
+            cut,
+            next_age: contents.next_age,
+            ..Version::default()
+        };
+        for young in &contents.young {
+            version.young.push(Arc::new(Young {
+                age: young.age,
+                run: open(&young.run, young.base)?,
+            }));
+        }
+        for part in &contents.parts {
+            let run = part.run.as_ref().map(|run| open(run, 0)).transpose()?;
+            version.parts.push(Arc::new(Part { run, upto: part.upto }));
+        }
+        Ok(Hashed::assemble(home, options, version, kept))
+    }
+
+    fn assemble(home: Home, options: HashedOptions, version: Version, mut kept: Kept) -> Hashed {
+        assert!(
+            version.is_ordered(),
+            "hash stores are in the order of their ages (W2)"
+        );
+        kept.wanted = vec![false; options.parts()];
+        Hashed {
+            shared: Arc::new(Shared {
+                home,
+                options,
+                version: ArcSwap::from_pointee(version),
+                kept: Mutex::new(kept),
+                is_scarce: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    /// Returns how it is built.
+    #[must_use]
+    pub fn options(&self) -> &HashedOptions {
+        &self.shared.options
+    }
+
+    /// Returns how many hash stores there are.
+    #[must_use]
+    pub fn young(&self) -> usize {
+        self.version().young.len()
+    }
+
+    /// Returns how many records the sorted store has.
+    #[must_use]
+    pub fn sorted_records(&self) -> u64 {
+        let version = self.version();
+        let runs = version.parts.iter().filter_map(|part| part.run.as_ref());
+        runs.map(Run::records).sum()
+    }
+
+    /// Has merges ask for space of this class, or of [`Class::Freeing`] if they may use the reserve
+    /// at all.
+    pub fn compact_from(&self, class: Class) {
+        let is_scarce = class != Class::Normal;
+        self.shared.is_scarce.store(is_scarce, Ordering::Relaxed);
+    }
+
+    pub(super) fn version(&self) -> Arc<Version> {
+        self.shared.version.load_full()
+    }
+
+    pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
+        judge(&self.shared.home.store, result)
+    }
+
+    /// Makes a version with other runs the current one. What only the old one had is unlinked.
+    /// `kept` is what is held while that goes on.
+    pub(super) fn publish(&self, _kept: &mut Kept, version: Version) {
+        let old = self.version();
+        assert!(version.cut >= old.cut, "a structure does not forget commits");
+        assert!(version.next_age >= old.next_age, "ages rise (W2)");
+        let mut version = Version {
+            number: old.number + 1,
+            contents: old.contents + 1,
+            ..version
+        };
+        let least = version.parts.iter().map(|part| part.upto).min().unwrap_or(0);
+        version.young.retain(|young| young.age >= least);
+        assert!(
+            version.is_ordered(),
+            "hash stores are in the order of their ages (W2)"
+        );
+        let stays = |run: &Run| version.runs().any(|other| other.pointer() == run.pointer());
+        let gone: Vec<Run> = old.runs().filter(|run| !stays(run)).cloned().collect();
+        self.shared.version.store(Arc::new(version));
+        let store = &self.shared.home.store;
+        let epoch = store.epochs().current();
+        for (extent, _) in gone.iter().flat_map(Run::extents) {
+            store.extents().release(extent, epoch);
+        }
+    }
+
+    /// Raises the cut.
+    pub(super) fn raise(&self, cut: Sequence) {
+        let _kept = self.shared.kept.lock();
+        let old = self.version();
+        assert!(cut >= old.cut, "a structure does not forget commits");
+        self.shared.version.store(Arc::new(Version {
+            young: old.young.clone(),
+            parts: old.parts.clone(),
+            number: old.number + 1,
+            contents: old.contents,
+            cut,
+            next_age: old.next_age,
+        }));
+    }
+
+    /// Writes the current contents unless they are; the guard keeps them current.
+    fn write(&self) -> Result<MutexGuard<'_, Kept>> {
+        let mut kept = self.shared.kept.lock();
+        let version = self.version();
+        let written = kept.root.as_ref().map(|(contents, _)| *contents);
+        if written == Some(version.contents) {
+            return Ok(kept);
+        }
+        assert!(
+            written.is_none_or(|written| written < version.contents),
+            "a root is of contents that there were"
+        );
+        let store = &self.shared.home.store;
+        let contents = Contents::of(&version, &self.shared.options).encode();
+        let (root, blob) = if contents.len() <= INLINE {
+            (Root::Here(&contents).encode(), None)
+        } else {
+            let blob = store.judge(Blob::write(store, &contents))?;
+            (Root::Apart(*blob.pointer()).encode(), Some(blob))
+        };
+        if let Some(before) = std::mem::replace(&mut kept.blob, blob) {
+            before.release(store);
+        }
+        kept.root = Some((version.contents, root));
+        Ok(kept)
+    }
+
+    pub(super) fn cut_here(&self) -> Result<Cut<'_>> {
+        let kept = self.write()?;
+        let (contents, root) = kept.root.as_ref().expect("it was just written");
+        let version = self.version();
+        assert_eq!(
+            *contents, version.contents,
+            "the guard keeps the contents current"
+        );
+        Ok(Cut::new(root.clone(), version.cut, kept))
+    }
+}
+
+/// Where the root of a structure is, for errors: others keep it.
+pub(super) fn place() -> Place {
+    Place::new(Structure::Node, "the root of a hashed structure", 0)
+}

@@ -1,0 +1,461 @@
+//! A structure beside a model of it, on a store in memory.
+
+use super::{Hashed, HashedOptions, IndexKind, check_files, reached};
+use alluvium_base::{Message, message::LAST};
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_dictionary::contract::{Dictionary, Lookup, Progress, Scan, Step};
+use alluvium_dictionary::findings::Depth;
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::home::Home;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::lookup;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
+use alluvium_dictionary::merge::{Append, Direction};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::read::Files;
+use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace};
+use alluvium_dictionary::share::Share;
+use alluvium_storage::extents::Class;
+use alluvium_storage::store::{Store, StoreOptions};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+fn home() -> Home {
+    let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"").unwrap();
+    let rules = KeyspaceRules {
+        operator: Some(Arc::new(Append)),
+        value_threshold: Some(200),
+        ..KeyspaceRules::default()
+    };
+    Home {
+        store: Arc::new(store),
+        schema: Arc::new(OneKeyspace::new(rules)),
+        horizon: Arc::default(),
+    }
+}
+
+fn small(index: IndexKind) -> HashedOptions {
+    HashedOptions {
+        index,
+        parts_log: 2,
+        least_young: 2,
+        most_young: 4,
+        ..HashedOptions::default()
+    }
+}
+
+/// What was said, by sequence number.
+#[derive(Clone, Debug)]
+enum Said {
+    Put(Vec<u8>, Vec<u8>, u64),
+    Merge(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    DeleteRange(Vec<u8>, Vec<u8>),
+}
+
+/// Every commit, and what a reader at one of them sees.
+#[derive(Debug, Default)]
+struct Model {
+    said: Vec<Said>,
+}
+
+impl Model {
+    fn at(&self, at: u64, now_ms: u64) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let mut all: BTreeMap<Vec<u8>, (Vec<u8>, u64)> = BTreeMap::new();
+        for said in &self.said[..at as usize] {
+            match said {
+                Said::Put(key, value, expires) => {
+                    all.insert(key.clone(), (value.clone(), *expires));
+                }
+                Said::Merge(key, operand) => {
+                    let old = all
+                        .remove(key)
+                        .filter(|(_, expires)| *expires == 0 || *expires > now_ms);
+                    let mut value = old.map_or_else(Vec::new, |(value, _)| value);
+                    value.extend(operand);
+                    all.insert(key.clone(), (value, 0));
+                }
+                Said::Delete(key) => {
+                    all.remove(key);
+                }
+                Said::DeleteRange(start, end) => all.retain(|key, _| key < start || key >= end),
+            }
+        }
+        let lives = |(_, expires): &(Vec<u8>, u64)| *expires == 0 || *expires > now_ms;
+        let living = all.into_iter().filter(|(_, found)| lives(found));
+        living.map(|(key, (value, _))| (key, value)).collect()
+    }
+}
+
+struct Story {
+    home: Home,
+    hashed: Hashed,
+    model: Model,
+    random: fastrand::Rng,
+    options: HashedOptions,
+    now_ms: u64,
+    snapshot: u64,
+    steps: Vec<Box<dyn Step>>,
+}
+
+#[derive(Debug)]
+struct List(MemtableList);
+
+impl Memtables for List {
+    fn newest_first(&self) -> MemtableList {
+        Arc::clone(&self.0)
+    }
+}
+
+impl Story {
+    fn new(index: IndexKind, seed: u64) -> Story {
+        let (home, options) = (home(), small(index));
+        Story {
+            hashed: Hashed::create(home.clone(), options.clone(), 0).unwrap(),
+            home,
+            model: Model::default(),
+            random: fastrand::Rng::with_seed(seed),
+            options,
+            now_ms: 10,
+            snapshot: 0,
+            steps: Vec::new(),
+        }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let number = self.random.u32(..300);
+        let mut key = format!("key {number:03}").into_bytes();
+        if number % 50 == 7 {
+            key.resize(5000, b'k');
+        }
+        key
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let len = match self.random.u32(..20) {
+            0 => self.random.usize(..3000),
+            1 if self.random.u32(..20) == 0 => 70_000,
+            _ => self.random.usize(..60),
+        };
+        vec![self.random.u8(..); len]
+    }
+
+    /// Says something, to the memtable and to the model.
+    fn say(&mut self, memtable: &Memtable) -> bool {
+        let at = self.model.said.len() as u64 + 1;
+        let key = self.key();
+        let said = match self.random.u32(..40) {
+            0..25 => Said::Put(
+                key,
+                self.value(),
+                if self.random.u32(..6) == 0 {
+                    self.now_ms + 3
+                } else {
+                    0
+                },
+            ),
+            25..32 => Said::Merge(key, vec![self.random.u8(..); 3]),
+            32..39 => Said::Delete(key),
+            _ => Said::DeleteRange(key.clone(), [&key[..6], b"9"].concat()),
+        };
+        let done = match &said {
+            Said::Put(key, value, expires_ms) => {
+                let put = Message {
+                    expires_ms: *expires_ms,
+                    ..Message::put(at, value)
+                };
+                memtable.insert(key, put)
+            }
+            Said::Merge(key, operand) => memtable.insert(key, Message::merge(at, operand)),
+            Said::Delete(key) => memtable.insert(key, Message::delete(at)),
+            Said::DeleteRange(start, end) => memtable.delete_range(start, end, at),
+        };
+        if done.is_ok() {
+            self.model.said.push(said);
+        }
+        done.is_ok()
+    }
+
+    fn memtable(&mut self, messages: usize) -> Arc<Memtable> {
+        let memtable = Memtable::new(4 << 20);
+        (0..messages).all(|_| self.say(&memtable));
+        Arc::new(memtable)
+    }
+
+    fn take(&mut self, memtable: Arc<Memtable>) {
+        let cut = self.model.said.len() as u64;
+        let mut taking = self
+            .hashed
+            .incorporate(Share::whole(memtable, cut), Class::Normal)
+            .unwrap();
+        while taking.poll(self.random.usize(1..50)).unwrap() == Progress::More {}
+        taking.publish().unwrap();
+    }
+
+    fn merge(&mut self, polls: usize) {
+        for _ in 0..polls {
+            if self.steps.is_empty() {
+                self.steps.extend(self.hashed.next_step().unwrap());
+            }
+            let Some(step) = self.steps.last_mut() else { return };
+            if step.poll(self.random.usize(1..80)).unwrap() == Progress::Done {
+                self.steps.clear();
+            }
+        }
+    }
+
+    fn get(&self, key: &[u8], at: u64) -> Option<Vec<u8>> {
+        let mut gather = Gather::new(at, self.now_ms, Some(&Append));
+        lookup::gather(&self.hashed.reader(), Key::new(key), &mut gather).unwrap();
+        gather.finish()
+    }
+
+    fn compare(&mut self) {
+        let now = self.model.said.len() as u64;
+        for at in [self.snapshot, now] {
+            let expected = self.model.at(at, self.now_ms);
+            for number in 0..310 {
+                let mut key = format!("key {number:03}").into_bytes();
+                if number % 50 == 7 && number < 300 {
+                    key.resize(5000, b'k');
+                }
+                let found = self.get(&key, at);
+                assert_eq!(found.as_ref(), expected.get(&key), "{number} at {at} of {now}");
+            }
+        }
+        self.walk(&Arc::new(List(MemtableList::default())), now);
+    }
+
+    /// A walk finds every key once, in the order of hashes, also where it was begun again.
+    fn walk(&mut self, memtables: &Arc<List>, at: u64) {
+        let expected = self.model.at(at, self.now_ms);
+        let memtables: Arc<dyn Memtables> = memtables.clone();
+        let begin = || {
+            self.hashed
+                .walk(Arc::clone(&memtables), KeyRange::everything(), at, self.now_ms)
+        };
+        let mut walk = begin();
+        let (mut found, mut last) = (BTreeMap::new(), None);
+        let mut count = 0;
+        while let Some((key, value)) = walk.next().unwrap() {
+            let (key, value) = (key.to_vec(), value.to_vec());
+            let place = (Key::new(&key).hash(), key.clone());
+            assert!(
+                last.as_ref().is_none_or(|last| *last < place),
+                "keys ascend by hash"
+            );
+            last = Some(place);
+            count += 1;
+            if count % 37 == 0 {
+                walk = begin();
+                walk.seek(&key);
+            }
+            found.insert(key, value);
+        }
+        assert_eq!(found, expected);
+        let low = b"key 1".to_vec();
+        let mut part = self
+            .hashed
+            .walk(memtables, KeyRange::new(&low, Some(b"key 2")), at, self.now_ms);
+        let mut keys = 0;
+        while part.next().unwrap().is_some() {
+            keys += 1;
+        }
+        assert_eq!(keys, expected.range(low..b"key 2".to_vec()).count());
+    }
+
+    fn check(&mut self) {
+        let steps: Vec<&dyn Step> = self.steps.iter().map(|step| &**step).collect();
+        let examined = self
+            .hashed
+            .examine(Depth::Everything, &steps, None, &mut |_| Ok(()))
+            .unwrap();
+        assert_eq!(examined.findings.into_sentences(), Vec::<String>::new());
+        if steps.is_empty() {
+            let reachable = examined.reachable.into_iter();
+            assert_eq!(self.home.store.check(reachable).unwrap(), Vec::<String>::new());
+        }
+    }
+
+    fn reopen(&mut self) {
+        self.steps.clear();
+        let (root, at) = {
+            let cut = self.hashed.stand().unwrap();
+            (cut.root.clone(), cut.at)
+        };
+        let files = Files::of(&self.home.store);
+        let found = check_files(files, &root, 0, &mut |_| Ok(())).unwrap();
+        assert_eq!(found.into_sentences(), Vec::<String>::new());
+        let live: u64 = reached(files, &root)
+            .unwrap()
+            .iter()
+            .map(|reached| reached.live)
+            .sum();
+        assert!(live > 0 || self.model.said.is_empty() || self.hashed.young() == 0);
+        self.hashed = Hashed::open(self.home.clone(), &self.options, &root, at).unwrap();
+    }
+}
+
+#[test]
+fn a_structure_says_what_its_model_does_through_merges_snapshots_and_openings() {
+    let rounds = std::env::var("ALLUVIUM_HASHED_ROUNDS").map_or(40, |rounds| rounds.parse().unwrap());
+    for index in [IndexKind::PaCHash, IndexKind::Trie] {
+        let mut story = Story::new(index, 11);
+        for round in 0..rounds {
+            let messages = story.random.usize(1..250);
+            let memtable = story.memtable(messages);
+            if round % 5 == 0 {
+                let base = story.hashed.cut();
+                let entry = MemtableEntry {
+                    memtable: Arc::clone(&memtable),
+                    base,
+                };
+                let at = story.model.said.len() as u64;
+                story.walk(&Arc::new(List(Arc::new(vec![entry]))), at);
+            }
+            story.take(memtable);
+            let polls = story.random.usize(..40);
+            story.merge(polls);
+            let now = story.model.said.len() as u64;
+            if round % 7 == 6 {
+                story.snapshot = now;
+            }
+            if round % 3 == 0 {
+                story.now_ms += 1;
+                story.home.horizon.tick(story.now_ms);
+            }
+            let snapshot = story.snapshot;
+            story.home.horizon.raise_past([snapshot], now);
+            if round % 4 == 0 {
+                story.compare();
+                story.check();
+            }
+            if round % 9 == 8 {
+                story.reopen();
+                story.compare();
+            }
+            if round % 11 == 10 {
+                story.hashed.compact_part(b"").unwrap();
+            }
+        }
+        story.merge(100_000);
+        story.compare();
+        story.check();
+        assert_eq!(story.hashed.shared.options.index, index);
+    }
+}
+
+#[test]
+fn nothing_remains_of_what_was_deleted_once_all_is_merged() {
+    let mut story = Story::new(IndexKind::PaCHash, 3);
+    let memtable = story.memtable(400);
+    story.take(memtable);
+    let at = story.model.said.len() as u64 + 1;
+    let deleting = Memtable::new(1 << 20);
+    deleting.delete_range(b"key", b"kez", at).unwrap();
+    story
+        .model
+        .said
+        .push(Said::DeleteRange(b"key".to_vec(), b"kez".to_vec()));
+    story.take(Arc::new(deleting));
+    story.home.horizon.raise(at);
+    story.hashed.compact_part(b"").unwrap();
+    story.merge(100_000);
+    story.compare();
+    story.check();
+    assert_eq!(story.hashed.young(), 0);
+    assert_eq!(story.hashed.sorted_records(), 0);
+    let examined = story
+        .hashed
+        .examine(Depth::Trunk, &[], None, &mut |_| Ok(()))
+        .unwrap();
+    assert!(examined.reachable.is_empty(), "{:?}", examined.reachable);
+}
+
+/// The keys of layers come in order, either way.
+fn walks_of_layers(ingest: &dyn alluvium_dictionary::contract::Ingest) {
+    for (direction, first) in [(Direction::Forward, b"a0040"), (Direction::Backward, b"a0079")] {
+        let mut walk = ingest.walk(&KeyRange::new(b"a0040", Some(b"a0080")), direction);
+        let (mut count, mut gather) = (0, Gather::new(LAST, 0, Some(&Append)));
+        while let Some(key) = walk.next(&mut gather).unwrap() {
+            assert!(count > 0 || key == first);
+            count += 1;
+            gather.reset(LAST, 0, Some(&Append));
+        }
+        assert_eq!(count, 40);
+        assert!(walk.is_deleted(b"a0055") && !walk.is_deleted(b"a0060"));
+    }
+}
+
+#[test]
+fn layers_are_seen_before_and_after_they_are_attached() {
+    let mut story = Story::new(IndexKind::PaCHash, 5);
+    let mut ingest = story.hashed.ingest(Class::Normal).unwrap();
+    for number in 0..200u32 {
+        ingest
+            .push(format!("a{number:04}").as_bytes(), Message::put(0, b"old"))
+            .unwrap();
+    }
+    assert!(
+        ingest.push(b"a0001", Message::put(0, b"")).is_err(),
+        "out of order"
+    );
+    ingest.end_layer().unwrap();
+    ingest.delete_range(b"a0050", b"a0060");
+    ingest.end_layer().unwrap();
+    ingest.push(b"a0055", Message::put(0, b"new")).unwrap();
+    ingest.push(b"a0070", Message::merge(0, b"+")).unwrap();
+    ingest.end_layer().unwrap();
+    ingest.push(b"b", Message::put(0, b"dropped")).unwrap();
+    ingest.end_layer().unwrap();
+    ingest.keep(3);
+    assert_eq!((ingest.layers(), ingest.records()), (3, 202));
+    let value = |key: &[u8]| {
+        let mut gather = Gather::new(LAST, 0, Some(&Append));
+        ingest.gather(Key::new(key), &mut gather).unwrap();
+        gather.finish()
+    };
+    let expected: [(&[u8], Option<&[u8]>); 5] = [
+        (b"a0049", Some(b"old")),
+        (b"a0050", None),
+        (b"a0055", Some(b"new")),
+        (b"a0070", Some(b"old+")),
+        (b"b", None),
+    ];
+    for (key, expected) in expected {
+        assert_eq!(value(key).as_deref(), expected);
+    }
+    walks_of_layers(&*ingest);
+    ingest.attach(1).unwrap();
+    assert_eq!(story.hashed.cut(), 3);
+    for (key, expected) in expected {
+        assert_eq!(story.get(key, 3).as_deref(), expected);
+    }
+    assert_eq!(
+        story.get(b"a0050", 1).as_deref(),
+        Some(&b"old"[..]),
+        "before the delete"
+    );
+    assert_eq!(
+        story.hashed.approximate_len(&KeyRange::everything()).unwrap(),
+        202
+    );
+    let within = story
+        .hashed
+        .approximate_len(&KeyRange::new(b"a0050", Some(b"a0060")))
+        .unwrap();
+    assert!((5..20).contains(&within), "{within}");
+    story.home.horizon.raise(3);
+    story.hashed.compact_part(b"").unwrap();
+    story.merge(100_000);
+    assert_eq!(story.hashed.sorted_records(), 191);
+    assert_eq!(story.get(b"a0055", 3).as_deref(), Some(&b"new"[..]));
+    assert!(
+        story
+            .hashed
+            .ingest(Class::Normal)
+            .is_ok_and(|ingest| ingest.layers() == 0)
+    );
+    story.check();
+}

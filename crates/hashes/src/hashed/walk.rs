@@ -1,0 +1,214 @@
+//! Walks over all keys, in the order of their hashes, through the memtables above a structure.
+//!
+//! A walk goes from one window of hashes to the next. A window ends with the leaf, among those of
+//! all runs at its beginning, that ends first: so it is about a leaf of each run long. Keys of
+//! memtables are put in the order of their hashes once, when the walk begins: whatever its reader
+//! can see was committed before.
+
+use super::run::{Owned, Run, read_window, window_end};
+use super::structure::Hashed;
+use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::contract;
+use alluvium_dictionary::gather::Known;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::memtables::{Memtables, above};
+use alluvium_dictionary::nodes::Cached;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::{Residence, Result};
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+/// A key with its hash, in whose order walks go.
+type Hash = (u64, Box<[u8]>);
+
+/// A walk over the keys of a range that have a value, in the order of their hashes, for a reader at
+/// one sequence number. Between its calls it holds a position, the keys of memtables, and what it
+/// has decided.
+pub struct Iter {
+    hashed: Hashed,
+    memtables: Arc<dyn Memtables>,
+    range: KeyRange,
+    at: Sequence,
+    now_ms: u64,
+    /// Keys of memtables within the range, by hash.
+    above: Option<Vec<Hash>>,
+    /// The first hash that was not looked at; none behind the last.
+    next: Option<u64>,
+    /// Keys up to and without this one are left out of the next window.
+    from: Option<Box<[u8]>>,
+    decided: VecDeque<(Box<[u8]>, Vec<u8>)>,
+    current: (Box<[u8]>, Vec<u8>),
+}
+
+impl fmt::Debug for Iter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter")
+            .field("range", &self.range)
+            .field("next", &self.next)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Hashed {
+    /// Begins a walk over a range in the order of hashes, through memtables and the structure as
+    /// one, for a reader at `at` to whom puts that expire at or before `now_ms` are gone.
+    pub fn walk(&self, memtables: Arc<dyn Memtables>, range: KeyRange, at: Sequence, now_ms: u64) -> Iter {
+        Iter {
+            hashed: self.clone(),
+            memtables,
+            range,
+            at,
+            now_ms,
+            above: None,
+            next: Some(0),
+            from: None,
+            decided: VecDeque::new(),
+            current: Default::default(),
+        }
+    }
+}
+
+impl Iter {
+    /// The keys of memtables, by hash.
+    fn collect(&self) -> Vec<Hash> {
+        let list = self.memtables.newest_first();
+        let cut = self.hashed.shared.version.load().cut;
+        let mut keys = Vec::new();
+        for memtable in above(Some(&list), cut, self.at) {
+            let mut cursor = memtable.cursor();
+            cursor.seek(&self.range.low);
+            while let Some(key) = cursor.key().filter(|key| !self.range.ends_before(key)) {
+                keys.push((Key::new(key).hash(), key.into()));
+                cursor.next();
+            }
+        }
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// Decides the keys of the next window.
+    fn fill(&mut self, first: u64) -> Result<()> {
+        let hashed = self.hashed.clone();
+        let store = &hashed.shared.home.store;
+        if self.above.is_none() {
+            self.above = Some(self.collect());
+        }
+        // The list before the version: what leaves the list from here on is in the version.
+        let list = self.memtables.newest_first();
+        let guard = store.epochs().pin();
+        let version = hashed.shared.version.load();
+        let nodes = Cached {
+            cache: store.cache(),
+            guard: &guard,
+            purpose: Purpose::Scan,
+            residence: Residence::Keep,
+        };
+        let options = &hashed.shared.options;
+        let runs: Vec<&Run> = version.runs_of(first, options).collect();
+        let mut last = options.hashes_of(options.part_of(first)).1;
+        for run in &runs {
+            last = last.min(window_end(run, first, &nodes)?);
+        }
+        let mut records: Vec<(usize, Owned)> = Vec::new();
+        for (source, run) in runs.iter().enumerate() {
+            read_window(run, (first, last), &nodes, &mut |record| {
+                if self.range.contains(&record.key) {
+                    records.push((source, record));
+                }
+            })?;
+        }
+        let all = self.above.as_deref().unwrap_or_default();
+        let begin = all.partition_point(|(hash, _)| *hash < first);
+        let end = all.partition_point(|(hash, _)| *hash <= last);
+        let mut keys: Vec<Hash> = all[begin..end].to_vec();
+        keys.extend(
+            records
+                .iter()
+                .map(|(_, record)| (record.hash, record.key.clone())),
+        );
+        keys.sort_unstable();
+        keys.dedup();
+        // Of one key, newest first: sources are, and so are the records of each.
+        records.sort_by(|(one, a), (other, b)| (a.hash, &a.key, one).cmp(&(b.hash, &b.key, other)));
+        let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.cut, self.at).collect();
+        let mut decided = VecDeque::new();
+        let mut rest = &mut records[..];
+        for (hash, key) in keys {
+            let count = rest.iter().take_while(|(_, record)| record.key == key).count();
+            let (own, behind) = rest.split_at_mut(count);
+            rest = behind;
+            if self
+                .from
+                .as_ref()
+                .is_some_and(|from| hash == first && key <= *from)
+            {
+                continue;
+            }
+            let value = self.decide(Key::hashed(&key, hash), &memtables, &runs, own, &nodes)?;
+            decided.extend(value.map(|value| (key, value)));
+        }
+        self.decided = decided;
+        self.from = None;
+        self.next = last.checked_add(1);
+        Ok(())
+    }
+
+    /// Returns the value of a key.
+    fn decide(
+        &self,
+        key: Key<'_>,
+        memtables: &[&Arc<Memtable>],
+        runs: &[&Run],
+        records: &mut [(usize, Owned)],
+        nodes: &Cached<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        let rules = self.hashed.shared.home.schema.rules(key.bytes());
+        let operator = rules.operator.as_deref();
+        let mut known = Known::default();
+        known.reset(self.at, self.now_ms);
+        for memtable in memtables {
+            known.memtable(memtable, key, operator);
+        }
+        let mut records = records.iter_mut().peekable();
+        for (source, run) in runs.iter().enumerate() {
+            if known.is_decided() {
+                break;
+            }
+            known.range_deleted(run.range_deletes().covering(key.bytes(), self.at));
+            while let Some((_, record)) = records.next_if(|(of, _)| *of == source) {
+                if known.is_decided() {
+                    break;
+                }
+                record.load(nodes)?;
+                let _ = known.message(&record.message(), operator);
+            }
+        }
+        let settled = known.settle(operator);
+        let value = settled.map_err(|bad| bad.under_operands_of(key.bytes()))?;
+        Ok(value.map(<[u8]>::to_vec))
+    }
+}
+
+impl contract::Scan for Iter {
+    /// Goes behind `key` in the order of hashes: to the first key that a walk has not handed out
+    /// when `key` was its last.
+    fn seek(&mut self, key: &[u8]) {
+        self.decided.clear();
+        self.next = Some(Key::new(key).hash());
+        self.from = Some(key.into());
+    }
+
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        loop {
+            if let Some(found) = self.decided.pop_front() {
+                self.current = found;
+                return Ok(Some((&self.current.0, &self.current.1)));
+            }
+            let Some(first) = self.next else { return Ok(None) };
+            self.fill(first)?;
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Building an index from records in any order.
+
+use super::data::DataWriter;
+use super::error::{Error, Result};
+use super::format::{HASH_BYTES, Header, hash_of};
+use super::indexer::Indexer;
+use super::install::Site;
+use super::options::Options;
+use alluvium_device::{Device, Directory};
+use alluvium_filters::trie::Codes;
+use alluvium_storage::sort::{Equal, Layout, Options as SortOptions, Sorter};
+use std::sync::Arc;
+
+/// Builds an index. What is there under its name stays as it is until [`Builder::finish`] has
+/// written everything.
+///
+/// Of equal keys the one that was pushed last counts.
+#[derive(Debug)]
+pub struct Builder {
+    site: Site,
+    options: Options,
+    sorter: Sorter,
+    pushed: u64,
+    record: Vec<u8>,
+}
+
+/// How the sorter of an index is set up.
+pub(super) fn sort_options(memory_bytes: usize, layout: Layout) -> SortOptions {
+    SortOptions {
+        equal: Equal::KeepLast,
+        memory_bytes,
+        ..SortOptions::new(layout)
+    }
+}
+
+impl Builder {
+    /// Begins to build the index with this name.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`], and what the device says.
+    pub fn new(directory: Arc<dyn Directory>, name: &str, options: Options) -> Result<Builder> {
+        options.verify()?;
+        let site = Site::new(Arc::clone(&directory), name)?;
+        let layout = Layout::Fixed {
+            record_bytes: (HASH_BYTES + options.shape.record_bytes()) as u32,
+            key_offset: 0,
+            key_bytes: HASH_BYTES as u32 + options.shape.key_bytes,
+        };
+        let sorter = Sorter::new(directory, name, sort_options(options.memory_bytes, layout))?;
+        Ok(Builder {
+            site,
+            options,
+            sorter,
+            pushed: 0,
+            record: Vec::new(),
+        })
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// [`Error::Length`], and what sorting says.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        verify_key(&self.options, key)?;
+        verify_value(&self.options, value)?;
+        self.record.clear();
+        self.record.extend_from_slice(&hash_of(self.options.seed, key));
+        self.record.extend_from_slice(key);
+        self.record.extend_from_slice(value);
+        self.sorter.push_record(&self.record)?;
+        self.pushed += 1;
+        Ok(())
+    }
+
+    /// Sorts the records, writes them and their index, and makes both durable. Returns how many
+    /// records there are.
+    ///
+    /// # Errors
+    /// [`Error::SameHash`], and what sorting and the device say. What was there before stays then.
+    pub fn finish(self) -> Result<u64> {
+        let codes = Codes::new(self.options.hmax);
+        let mut sorted = self.sorter.finish()?;
+        let mut output = Output::new(&self.site, &codes, self.options, self.pushed)?;
+        while let Some(record) = sorted.next()? {
+            let (hash, record) = record.value().split_at(HASH_BYTES);
+            let hash = hash.try_into().expect("a record begins with its hash");
+            output.push(hash, record)?;
+        }
+        drop(sorted);
+        output.finish()
+    }
+}
+
+pub(super) fn verify_key(options: &Options, key: &[u8]) -> Result<()> {
+    if key.len() == options.shape.key_bytes as usize {
+        return Ok(());
+    }
+    Err(Error::Length {
+        what: "key",
+        expected: options.shape.key_bytes,
+        found: key.len(),
+    })
+}
+
+pub(super) fn verify_value(options: &Options, value: &[u8]) -> Result<()> {
+    if value.len() == options.shape.value_bytes as usize {
+        return Ok(());
+    }
+    Err(Error::Length {
+        what: "value",
+        expected: options.shape.value_bytes,
+        found: value.len(),
+    })
+}
+
+/// Writes records in the order of their hashes, and their index beside.
+#[derive(Debug)]
+pub(super) struct Output<'s> {
+    site: &'s Site,
+    codes: &'s Codes,
+    options: Options,
+    device: Arc<dyn Device>,
+    data: DataWriter,
+    indexer: Indexer<'s>,
+    last: Option<([u8; HASH_BYTES], Vec<u8>)>,
+}
+
+impl<'s> Output<'s> {
+    pub(super) fn new(
+        site: &'s Site,
+        codes: &'s Codes,
+        options: Options,
+        expected: u64,
+    ) -> Result<Output<'s>> {
+        let device = site.create_data()?;
+        Ok(Output {
+            site,
+            codes,
+            options,
+            data: DataWriter::new(Arc::clone(&device), options.seed, options.shape, expected)?,
+            device,
+            indexer: Indexer::new(codes, options, expected)?,
+            last: None,
+        })
+    }
+
+    /// Adds the next record: its key, then its value.
+    pub(super) fn push(&mut self, hash: [u8; HASH_BYTES], record: &[u8]) -> Result<()> {
+        let (key, value) = record.split_at(self.options.shape.key_bytes as usize);
+        match &mut self.last {
+            Some((last, other)) if *last == hash => {
+                let hex = |key: &[u8]| key.iter().map(|byte| format!("{byte:02x}")).collect();
+                return Err(Error::SameHash {
+                    one: hex(other),
+                    other: hex(key),
+                });
+            }
+            Some((last, other)) => {
+                assert!(*last < hash, "I3: records come in the order of their hashes");
+                *last = hash;
+                other.clear();
+                other.extend_from_slice(key);
+            }
+            None => self.last = Some((hash, key.to_vec())),
+        }
+        self.indexer.push(&hash)?;
+        self.data.push(key, value)
+    }
+
+    /// Makes everything durable, and gives it its names.
+    pub(super) fn finish(self) -> Result<u64> {
+        assert!(self.data.records() < u64::MAX, "records were counted");
+        let (records, id) = self.data.finish()?;
+        let index = self.indexer.finish_for(&*self.device, self.codes)?;
+        self.site.name_data(id)?;
+        self.site.install(&header(&self.options, records, id), &index)?;
+        Ok(records)
+    }
+}
+
+/// The header of an index.
+pub(super) fn header(options: &Options, records: u64, data: u64) -> Header {
+    Header {
+        kind: options.kind,
+        seed: options.seed,
+        shape: options.shape,
+        keys_per_bucket: options.keys_per_bucket,
+        hmax: options.hmax,
+        records,
+        data,
+    }
+}

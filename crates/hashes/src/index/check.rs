@@ -1,0 +1,98 @@
+//! Reading everything, and comparing it with the index.
+
+use super::data::DataReader;
+use super::error::{Error, Result};
+use super::format::hash_of;
+use super::open::Index;
+use super::options::Kind;
+use alluvium_filters::{pachash, trie};
+
+/// What a check has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// Records.
+    pub records: u64,
+    /// Blocks.
+    pub blocks: u64,
+}
+
+impl Index {
+    /// Reads every record: its block is what was written, its hash is greater than the one before
+    /// (I3), and the index leads to its block.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] or [`Error::Filter`] for the first that is not so.
+    pub fn check(&self) -> Result<Checked> {
+        let (header, file) = (&self.header, self.device.name());
+        let per_block = header.shape.block_records();
+        let damaged = |number: u64, expected: String, found: String| Error::Damaged {
+            file: file.to_owned(),
+            offset: number / per_block * u64::from(header.shape.block_bytes),
+            expected,
+            found,
+        };
+        self.check_index()?;
+        let mut reader = DataReader::new(&*self.device, header.seed, header.shape, header.records);
+        let (mut last, mut number) = (None, 0);
+        while let Some(record) = reader.next()? {
+            let key = &record[..header.shape.key_bytes as usize];
+            let hash = hash_of(header.seed, key);
+            if last.is_some_and(|last| last >= hash) {
+                let found = format!("{hash:02x?} behind {last:02x?}");
+                return Err(damaged(
+                    number,
+                    "records in the order of their hashes".to_owned(),
+                    found,
+                ));
+            }
+            let (blocks, record) = self.locate(key)?;
+            let leads = blocks.contains(&(number / per_block))
+                && record.is_none_or(|record| record as u64 == number % per_block);
+            if !leads {
+                let expected = format!("record {number} where the index says");
+                return Err(damaged(number, expected, format!("{blocks:?} {record:?}")));
+            }
+            (last, number) = (Some(hash), number + 1);
+        }
+        if reader.id() != header.data {
+            let expected = format!("records with the id {:016x}", header.data);
+            return Err(damaged(0, expected, format!("{:016x}", reader.id())));
+        }
+        Ok(Checked {
+            records: number,
+            blocks: header.shape.blocks(number),
+        })
+    }
+
+    /// Checks the rules that tries or a block index keep by themselves.
+    fn check_index(&self) -> Result<()> {
+        let violations: Vec<String> = match self.header.kind {
+            Kind::Blocks => {
+                let index = pachash::Index::open(&self.bytes)?;
+                index
+                    .check()
+                    .iter()
+                    .map(|violation| format!("{violation:?}"))
+                    .collect()
+            }
+            Kind::Dense | Kind::Sparse => {
+                let key_bytes = super::format::HASH_BYTES as u32;
+                let index = trie::Index::open(&self.codes, key_bytes, &self.bytes)?;
+                index
+                    .check()
+                    .iter()
+                    .map(|violation| format!("{violation:?}"))
+                    .collect()
+            }
+        };
+        match violations.first() {
+            None => Ok(()),
+            Some(first) => Err(Error::Damaged {
+                file: self.device.name().to_owned(),
+                offset: super::format::HEADER_BYTES as u64,
+                expected: "a sound index".to_owned(),
+                found: first.clone(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The file of records: written and read from its first block to its last.
+
+use super::error::{Error, Result};
+use super::format::{begin_id, open_block, seal_block};
+use super::options::Shape;
+use alluvium_base::Purpose;
+use alluvium_device::{Batch, Buffer, Device, Ticket};
+use std::sync::Arc;
+
+/// About how many bytes are read or written at once.
+const AT_ONCE: usize = 1 << 20;
+
+/// Bytes of the blocks that are read or written at once.
+fn at_once(shape: &Shape) -> usize {
+    let block = shape.block_bytes as usize;
+    (AT_ONCE / block).max(1) * block
+}
+
+/// Writes records that come in the order of their hashes.
+#[derive(Debug)]
+pub(super) struct DataWriter {
+    device: Arc<dyn Device>,
+    shape: Shape,
+    buffer: Buffer,
+    /// Where the block begins that is being filled, and how many bytes it has.
+    block_at: usize,
+    used: usize,
+    pending: Option<Ticket>,
+    offset: u64,
+    blocks: u64,
+    records: u64,
+    id: u64,
+}
+
+impl DataWriter {
+    /// Begins a file of about `expected` records, whose space is taken now.
+    pub(super) fn new(device: Arc<dyn Device>, seed: u64, shape: Shape, expected: u64) -> Result<DataWriter> {
+        let whole = shape.blocks(expected).saturating_mul(shape.block_bytes.into());
+        device.grow(whole)?;
+        Ok(DataWriter {
+            device,
+            shape,
+            buffer: Buffer::zeroed(at_once(&shape)),
+            block_at: 0,
+            used: 0,
+            pending: None,
+            offset: 0,
+            blocks: 0,
+            records: 0,
+            id: begin_id(seed, &shape),
+        })
+    }
+
+    pub(super) fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Adds the next record.
+    pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        assert_eq!(
+            key.len() + value.len(),
+            self.shape.record_bytes(),
+            "bytes of a record"
+        );
+        let at = self.block_at + self.used;
+        self.buffer[at..at + key.len()].copy_from_slice(key);
+        self.buffer[at + key.len()..at + key.len() + value.len()].copy_from_slice(value);
+        self.used += key.len() + value.len();
+        self.records += 1;
+        if self.records.is_multiple_of(self.shape.block_records()) {
+            self.close_block()?;
+        }
+        Ok(())
+    }
+
+    fn close_block(&mut self) -> Result<()> {
+        let end = self.block_at + self.shape.block_bytes as usize;
+        let block = &mut self.buffer[self.block_at..end];
+        self.id = seal_block(self.blocks, block, self.used, self.id);
+        self.blocks += 1;
+        (self.block_at, self.used) = (end, 0);
+        if end == self.buffer.len() {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Hands the filled blocks over, and takes back those before.
+    fn flush(&mut self) -> Result<()> {
+        if self.block_at == 0 {
+            return Ok(());
+        }
+        let returned = self.wait()?.filter(|buffer| buffer.len() == at_once(&self.shape));
+        let next = returned.unwrap_or_else(|| Buffer::zeroed(at_once(&self.shape)));
+        let mut full = std::mem::replace(&mut self.buffer, next);
+        if self.block_at < full.len() {
+            full = Buffer::padded(&full[..self.block_at]);
+        }
+        let end = self.offset + full.len() as u64;
+        if end > self.device.len() {
+            let more = (end / 8).next_multiple_of(self.shape.block_bytes.into());
+            self.device.grow(end + more)?;
+        }
+        let mut batch = Batch::with_capacity(1);
+        batch.write(self.offset, full, Purpose::Other);
+        self.pending = Some(self.device.submit(batch));
+        (self.offset, self.block_at) = (end, 0);
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<Option<Buffer>> {
+        let Some(ticket) = self.pending.take() else {
+            return Ok(None);
+        };
+        self.device.wait(&ticket);
+        Ok(ticket.take_buffers()?.pop())
+    }
+
+    /// Writes what is left, makes it durable, and returns the number of records and the file's id.
+    pub(super) fn finish(mut self) -> Result<(u64, u64)> {
+        if self.used > 0 {
+            self.close_block()?;
+        }
+        self.flush()?;
+        self.wait()?;
+        if self.device.len() > self.offset {
+            self.device.truncate(self.offset)?;
+        }
+        self.device.sync(Purpose::Other)?;
+        Ok((self.records, self.id))
+    }
+}
+
+/// Reads records in the order of their hashes, some blocks ahead.
+#[derive(Debug)]
+pub(super) struct DataReader<'d> {
+    device: &'d dyn Device,
+    shape: Shape,
+    records: u64,
+    buffer: Option<Buffer>,
+    coming: Option<Ticket>,
+    /// What was asked for, in bytes from the file's beginning.
+    asked: u64,
+    /// The next record, and the first block of the buffer.
+    next: u64,
+    first_block: u64,
+    id: u64,
+}
+
+impl<'d> DataReader<'d> {
+    pub(super) fn new(device: &'d dyn Device, seed: u64, shape: Shape, records: u64) -> DataReader<'d> {
+        let mut reader = DataReader {
+            device,
+            shape,
+            records,
+            buffer: None,
+            coming: None,
+            asked: 0,
+            next: 0,
+            first_block: 0,
+            id: begin_id(seed, &shape),
+        };
+        reader.ask();
+        reader
+    }
+
+    /// The id of the blocks so far: of the file, once the last record was read.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn ask(&mut self) {
+        let whole = self
+            .shape
+            .blocks(self.records)
+            .saturating_mul(self.shape.block_bytes.into());
+        let len = (at_once(&self.shape) as u64).min(whole.saturating_sub(self.asked));
+        if len == 0 {
+            return;
+        }
+        let mut batch = Batch::with_capacity(1);
+        batch.read(self.asked, Buffer::zeroed(len as usize), Purpose::Other);
+        self.coming = Some(self.device.submit(batch));
+        self.asked += len;
+    }
+
+    /// Returns the next record; nothing behind the last.
+    pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
+        if self.next == self.records {
+            return Ok(None);
+        }
+        let per_block = self.shape.block_records();
+        let (block, within) = (self.next / per_block, (self.next % per_block) as usize);
+        if within == 0 {
+            self.enter(block)?;
+        }
+        let bytes = self.shape.record_bytes();
+        let start = (block - self.first_block) as usize * self.shape.block_bytes as usize + within * bytes;
+        self.next += 1;
+        let buffer = self.buffer.as_ref().expect("a block was entered");
+        Ok(Some(&buffer[start..start + bytes]))
+    }
+
+    /// Makes a block the one that is read, and checks it.
+    fn enter(&mut self, block: u64) -> Result<()> {
+        let size = self.shape.block_bytes as usize;
+        let has = |buffer: &Buffer| ((block - self.first_block) as usize) < buffer.len() / size;
+        if !self.buffer.as_ref().is_some_and(has) {
+            let ticket = self
+                .coming
+                .take()
+                .expect("a block was asked for before it is needed");
+            self.device.wait(&ticket);
+            self.buffer = ticket.take_buffers()?.pop();
+            self.first_block = block;
+            self.ask();
+        }
+        let at = (block - self.first_block) as usize * size;
+        let buffer = self.buffer.as_ref().expect("a read gives its buffer back");
+        self.id = open_block(block, &buffer[at..at + size], self.id).map_err(|(expected, found)| {
+            Error::Damaged {
+                file: self.device.name().to_owned(),
+                offset: block * size as u64,
+                expected,
+                found,
+            }
+        })?;
+        Ok(())
+    }
+}

@@ -1,0 +1,282 @@
+//! The bytes of an index of data at rest, version 1. Integers little-endian, but for hashes.
+//!
+//! The file of an index:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     8  magic "ALLUINDX"
+//!      8     4  version, 1
+//!     12     4  kind: 1 dense tries, 2 sparse tries, 3 block index
+//!     16     8  seed of the hash
+//!     24     4  bytes of a key
+//!     28     4  bytes of a value
+//!     32     4  bytes of a block
+//!     36     4  keys of a trie on average
+//!     40     4  up to how many keys tries are Huffman-coded
+//!     44     4  zero
+//!     48     8  records
+//!     56     8  id of the file of records
+//!     64     8  bytes of tries or block index: n
+//!     72     8  XXH3-64 of bytes 0 to 71 and of the tries or the block index
+//!     80     n  tries or block index, as the crate `filters` defines them
+//! 80 + n     –  zero, up to a multiple of 512
+//! ```
+//!
+//! The file of records is a sequence of blocks, all of them full but the last:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     –  records in the order of their hashes: key, value
+//!      –     –  zero
+//!  b - 8     8  XXH3-64 of everything before, with the block's number as seed
+//! ```
+//!
+//! A record's hash is XXH3-64 of its key with the seed, then with the seed plus one, each with its
+//! highest byte first. The id of a file of records is made of the lengths and the seed, and then of
+//! the checksum of each block.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use super::options::{Kind, Shape};
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::checksum::{seeded, seeded_parts};
+
+/// The newest version that this code reads, and the one it writes.
+pub const FORMAT_VERSION: u32 = 1;
+/// Bytes before the tries or the block index.
+pub const HEADER_BYTES: usize = 80;
+/// Bytes of a hash.
+pub const HASH_BYTES: usize = 16;
+/// Bytes of a block's checksum.
+pub const SUM_BYTES: usize = 8;
+
+const MAGIC: &[u8; 8] = b"ALLUINDX";
+const SUMMED: usize = 72;
+
+/// What the file of an index says before its tries or its block index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// How records are found.
+    pub kind: Kind,
+    /// What keys are hashed with.
+    pub seed: u64,
+    /// The lengths of records and blocks.
+    pub shape: Shape,
+    /// Keys of a trie on average.
+    pub keys_per_bucket: u32,
+    /// Up to how many keys tries are Huffman-coded.
+    pub hmax: u32,
+    /// How many records there are.
+    pub records: u64,
+    /// The id of the file of records.
+    pub data: u64,
+}
+
+/// Why bytes are no index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// A version from the future.
+    Newer(u32),
+    /// At an offset, what should be there, and what is.
+    Damaged(u64, String, String),
+}
+
+impl Header {
+    /// Returns the bytes of the file, without the zeros at its end.
+    #[must_use]
+    pub fn encode(&self, index: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HEADER_BYTES + index.len());
+        let kind = match self.kind {
+            Kind::Dense => 1,
+            Kind::Sparse => 2,
+            Kind::Blocks => 3,
+        };
+        Writer::new(&mut out)
+            .bytes(MAGIC)
+            .u32(FORMAT_VERSION)
+            .u32(kind)
+            .u64(self.seed)
+            .u32(self.shape.key_bytes)
+            .u32(self.shape.value_bytes)
+            .u32(self.shape.block_bytes)
+            .u32(self.keys_per_bucket)
+            .u32(self.hmax)
+            .u32(0)
+            .u64(self.records)
+            .u64(self.data)
+            .u64(index.len() as u64);
+        let sum = seeded_parts(0, [&out, index]);
+        Writer::new(&mut out).u64(sum).bytes(index);
+        out
+    }
+
+    /// Reads the file of an index: its header, and its tries or block index.
+    ///
+    /// # Errors
+    /// [`Wrong`], when it is none.
+    pub fn decode(bytes: &[u8]) -> Result<(Header, &[u8]), Wrong> {
+        let bad = |at, expected: &str, found: String| Wrong::Damaged(at, expected.to_owned(), found);
+        let short = |error: Truncated| bad(0, "an index", error.to_string());
+        let mut reader = Reader::new(bytes);
+        let magic = reader.take(MAGIC.len()).map_err(short)?;
+        if magic != MAGIC {
+            return Err(bad(0, "ALLUINDX", magic.escape_ascii().to_string()));
+        }
+        let version = reader.u32().map_err(short)?;
+        if version > FORMAT_VERSION {
+            return Err(Wrong::Newer(version));
+        }
+        let mut read = || -> Result<_, Truncated> {
+            let (kind, seed) = (reader.u32()?, reader.u64()?);
+            let lengths = (reader.u32()?, reader.u32()?, reader.u32()?);
+            let tries = (reader.u32()?, reader.u32()?, reader.u32()?);
+            let counts = (reader.u64()?, reader.u64()?, reader.u64()?);
+            Ok((kind, seed, lengths, tries, counts, reader.u64()?))
+        };
+        let (kind, seed, lengths, (keys_per_bucket, hmax, zero), counts, sum) = read().map_err(short)?;
+        let (records, data, len) = counts;
+        let rest = bytes.get(HEADER_BYTES..).unwrap_or_default();
+        let index = usize::try_from(len).ok().and_then(|len| rest.get(..len));
+        let index = index.ok_or_else(|| {
+            let expected = format!("at most {} bytes of index", rest.len());
+            bad(64, &expected, len.to_string())
+        })?;
+        let expected = seeded_parts(0, [bytes.get(..SUMMED).unwrap_or_default(), index]);
+        if sum != expected {
+            return Err(bad(
+                SUMMED as u64,
+                &format!("{expected:016x}"),
+                format!("{sum:016x}"),
+            ));
+        }
+        let kind = match (version, kind, zero) {
+            (1, 1, 0) => Kind::Dense,
+            (1, 2, 0) => Kind::Sparse,
+            (1, 3, 0) => Kind::Blocks,
+            other => return Err(bad(8, "version 1 and a kind from 1 to 3", format!("{other:?}"))),
+        };
+        let shape = Shape {
+            key_bytes: lengths.0,
+            value_bytes: lengths.1,
+            block_bytes: lengths.2,
+        };
+        shape
+            .verify()
+            .map_err(|error| bad(24, "possible lengths", error.to_string()))?;
+        let header = Header {
+            kind,
+            seed,
+            shape,
+            keys_per_bucket,
+            hmax,
+            records,
+            data,
+        };
+        Ok((header, index))
+    }
+}
+
+/// Returns the hash by which a key is sorted and found.
+#[must_use]
+pub fn hash_of(seed: u64, key: &[u8]) -> [u8; HASH_BYTES] {
+    let (first, second) = (seeded(seed, key), seeded(seed.wrapping_add(1), key));
+    (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
+}
+
+/// Returns the first half of a hash as a number.
+#[must_use]
+pub fn head_of(hash: &[u8; HASH_BYTES]) -> u64 {
+    (u128::from_be_bytes(*hash) >> 64) as u64
+}
+
+/// Begins the id of a file of records.
+#[must_use]
+pub fn begin_id(seed: u64, shape: &Shape) -> u64 {
+    let mut bytes = Vec::with_capacity(12);
+    Writer::new(&mut bytes)
+        .u32(shape.key_bytes)
+        .u32(shape.value_bytes)
+        .u32(shape.block_bytes);
+    seeded(seed, &bytes)
+}
+
+/// Writes a block's checksum behind its records, of which `used` bytes are there, and zeros between
+/// them. Returns the id that the block adds to.
+pub fn seal_block(number: u64, block: &mut [u8], used: usize, id: u64) -> u64 {
+    let end = block.len().saturating_sub(SUM_BYTES);
+    if let Some(space) = block.get_mut(used..end) {
+        space.fill(0);
+    }
+    let sum = seeded(number, block.get(..end).unwrap_or_default()).to_le_bytes();
+    if let Some(place) = block.get_mut(end..) {
+        place.copy_from_slice(&sum);
+    }
+    seeded(id, &sum)
+}
+
+/// Checks a block. Returns the id that it adds to, or what its checksum should be and is.
+///
+/// # Errors
+/// What the checksum should be, and what it is.
+pub fn open_block(number: u64, block: &[u8], id: u64) -> Result<u64, (String, String)> {
+    let Some((body, sum)) = block.split_last_chunk::<SUM_BYTES>() else {
+        return Err(("a block".to_owned(), format!("{} bytes", block.len())));
+    };
+    let (expected, found) = (seeded(number, body), u64::from_le_bytes(*sum));
+    if expected == found {
+        Ok(seeded(id, sum))
+    } else {
+        Err((format!("checksum {expected:016x}"), format!("{found:016x}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: Header = Header {
+        kind: Kind::Sparse,
+        seed: 7,
+        shape: Shape {
+            key_bytes: 20,
+            value_bytes: 4,
+            block_bytes: 512,
+        },
+        keys_per_bucket: 256,
+        hmax: 64,
+        records: 100,
+        data: 0x0102_0304_0506_0708,
+    };
+
+    #[test]
+    fn the_bytes_of_an_index_are_these() {
+        let bytes = HEADER.encode(b"tries");
+        let mut expected = b"ALLUINDX\x01\0\0\0\x02\0\0\0\x07\0\0\0\0\0\0\0\x14\0\0\0\x04\0\0\0".to_vec();
+        expected.extend(b"\0\x02\0\0\0\x01\0\0\x40\0\0\0\0\0\0\0\x64\0\0\0\0\0\0\0");
+        expected.extend(b"\x08\x07\x06\x05\x04\x03\x02\x01\x05\0\0\0\0\0\0\0");
+        let sum = seeded_parts(0, [&expected, b"tries"]);
+        expected.extend(sum.to_le_bytes());
+        expected.extend(b"tries");
+        assert_eq!(bytes, expected);
+        assert_eq!(Header::decode(&bytes), Ok((HEADER, &b"tries"[..])));
+        for at in 0..bytes.len() {
+            assert!(Header::decode(&bytes[..at]).is_err());
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 0x10;
+            assert!(Header::decode(&flipped).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_block_and_a_hash_are_these() {
+        let mut block = vec![0xaa; 512];
+        let id = seal_block(3, &mut block, 500, 9);
+        assert!(block[..500].iter().all(|&byte| byte == 0xaa) && block[500..504] == [0; 4]);
+        assert_eq!(block[504..], seeded(3, &block[..504]).to_le_bytes());
+        assert_eq!(open_block(3, &block, 9), Ok(id));
+        assert!(open_block(2, &block, 9).is_err() && open_block(3, &block[1..], 9).is_err());
+        let hash = hash_of(5, b"key");
+        assert_eq!(hash[..8], seeded(5, b"key").to_be_bytes());
+        assert_eq!(hash[8..], seeded(6, b"key").to_be_bytes());
+        assert_eq!(head_of(&hash), seeded(5, b"key"));
+    }
+}

@@ -1,0 +1,143 @@
+//! The names of an index's files, and the order in which they come into being (I2).
+
+use super::error::{Error, Result};
+use super::format::{FORMAT_VERSION, Header, Wrong};
+use alluvium_base::Purpose;
+use alluvium_device::{BLOCK, Batch, Buffer, Device, Directory, FileOptions, Lock};
+use std::sync::Arc;
+
+/// About how many bytes of an index are read or written at once.
+const AT_ONCE: u64 = 1 << 20;
+
+/// The only one that changes the files of an index, while it lives.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) directory: Arc<dyn Directory>,
+    pub(super) name: String,
+    _lock: Lock,
+}
+
+/// The name of a file of records.
+pub(super) fn data_name(name: &str, id: u64) -> String {
+    format!("{name}.{id:016x}.data")
+}
+
+impl Site {
+    /// Takes the lock of an index, and removes what an earlier build has left.
+    pub(super) fn new(directory: Arc<dyn Directory>, name: &str) -> Result<Site> {
+        let lock = directory.lock(&format!("{name}.lock"))?;
+        let site = Site {
+            directory,
+            name: name.to_owned(),
+            _lock: lock,
+        };
+        let kept = match read_header(&*site.directory, name) {
+            Ok((header, _)) => Some(header.data),
+            Err(Error::Device(alluvium_device::Error::NotFound { .. })) => None,
+            // What is damaged may still name its records: nothing is removed.
+            Err(_) => return Ok(site),
+        };
+        site.clear(kept)?;
+        Ok(site)
+    }
+
+    fn building(&self) -> [String; 2] {
+        [
+            format!("{}.building", self.name),
+            format!("{}.data.building", self.name),
+        ]
+    }
+
+    /// Removes all files of records but one, and what is half built.
+    fn clear(&self, kept: Option<u64>) -> Result<()> {
+        let kept = kept.map(|id| data_name(&self.name, id));
+        for file in self.directory.list()? {
+            let Some(rest) = file
+                .strip_prefix(&self.name)
+                .and_then(|rest| rest.strip_prefix('.'))
+            else {
+                continue;
+            };
+            let id = rest.strip_suffix(".data");
+            let is_data = id.is_some_and(|id| id.len() == 16 && u64::from_str_radix(id, 16).is_ok());
+            let is_old = is_data && kept.as_ref() != Some(&file);
+            if is_old || self.building().contains(&file) {
+                self.directory.remove(&file)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the file that records are written to.
+    pub(super) fn create_data(&self) -> Result<Arc<dyn Device>> {
+        let [_, data] = self.building();
+        match self.directory.remove(&data) {
+            Ok(()) | Err(alluvium_device::Error::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(self.directory.create(&data, FileOptions::DIRECT)?)
+    }
+
+    /// Gives the file that was written its name.
+    pub(super) fn name_data(&self, id: u64) -> Result<()> {
+        let [_, data] = self.building();
+        Ok(self.directory.rename(&data, &data_name(&self.name, id))?)
+    }
+
+    /// Writes the file of the index, and makes it the one that counts. The file of its records has
+    /// its name already.
+    pub(super) fn install(&self, header: &Header, index: &[u8]) -> Result<()> {
+        let [building, _] = self.building();
+        match self.directory.remove(&building) {
+            Ok(()) | Err(alluvium_device::Error::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let bytes = header.encode(index);
+        let device = self.directory.create(&building, FileOptions::DIRECT)?;
+        device.grow((bytes.len() as u64).next_multiple_of(BLOCK))?;
+        for (piece, offset) in bytes
+            .chunks(AT_ONCE as usize)
+            .zip((0..).step_by(AT_ONCE as usize))
+        {
+            device.write_at(offset, Buffer::padded(piece), Purpose::Other)?;
+        }
+        device.sync(Purpose::Other)?;
+        // The name of the records is durable before anything says it.
+        self.directory.sync()?;
+        self.directory.rename(&building, &self.name)?;
+        self.directory.sync()?;
+        self.clear(Some(header.data))
+    }
+}
+
+/// Reads the file of an index.
+pub(super) fn read_header(directory: &dyn Directory, name: &str) -> Result<(Header, Vec<u8>)> {
+    let device = directory.open(name, FileOptions::DIRECT.read_only())?;
+    let whole = device.len() / BLOCK * BLOCK;
+    let mut bytes = Vec::new();
+    for offset in (0..whole).step_by(AT_ONCE as usize) {
+        let len = AT_ONCE.min(whole - offset) as usize;
+        let mut batch = Batch::with_capacity(1);
+        batch.read(offset, Buffer::zeroed(len), Purpose::Recovery);
+        for buffer in device.run(batch)? {
+            bytes.extend_from_slice(&buffer);
+        }
+    }
+    match Header::decode(&bytes) {
+        Ok((header, index)) => {
+            let index = index.to_vec();
+            Ok((header, index))
+        }
+        Err(Wrong::Newer(found)) => Err(Error::NewerFormat {
+            file: name.to_owned(),
+            found,
+            supported: FORMAT_VERSION,
+        }),
+        Err(Wrong::Damaged(offset, expected, found)) => Err(Error::Damaged {
+            file: name.to_owned(),
+            offset,
+            expected,
+            found,
+        }),
+    }
+}

@@ -1,0 +1,188 @@
+//! Updating an index by a batch, and making another index of the same records.
+
+use super::build::{Output, header, sort_options, verify_key, verify_value};
+use super::data::DataReader;
+use super::error::{Error, Result};
+use super::format::{HASH_BYTES, hash_of};
+use super::indexer::from_file;
+use super::install::Site;
+use super::open::Index;
+use super::options::{Kind, Options};
+use alluvium_device::Directory;
+use alluvium_filters::trie::Codes;
+use alluvium_storage::sort::{Layout, Record, Sorter};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+/// What the value of a sorted change begins with.
+const PUT: u8 = 1;
+const DELETED: u8 = 0;
+
+/// Updates an index by a batch of changes: sorts them, and merges them with the records that are
+/// there. What is there stays as it is until [`Updater::finish`] has written everything.
+///
+/// Of several changes of a key the one that was made last counts.
+#[derive(Debug)]
+pub struct Updater {
+    site: Site,
+    old: Index,
+    options: Options,
+    sorter: Sorter,
+    puts: u64,
+    sorted_key: Vec<u8>,
+    sorted_value: Vec<u8>,
+}
+
+impl Updater {
+    /// Opens the index with this name for a batch, which is sorted in so much memory.
+    ///
+    /// # Errors
+    /// As [`Index::open`], and [`Error::BadOption`] through [`Error::Sort`].
+    pub fn new(directory: Arc<dyn Directory>, name: &str, memory_bytes: usize) -> Result<Updater> {
+        let site = Site::new(Arc::clone(&directory), name)?;
+        let old = Index::open(&*directory, name)?;
+        let sorter = Sorter::new(directory, name, sort_options(memory_bytes, Layout::Variable))?;
+        Ok(Updater {
+            site,
+            options: old.options(),
+            old,
+            sorter,
+            puts: 0,
+            sorted_key: Vec::new(),
+            sorted_value: Vec::new(),
+        })
+    }
+
+    /// Gives a key a value.
+    ///
+    /// # Errors
+    /// [`Error::Length`], and what sorting says.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        verify_value(&self.options, value)?;
+        self.puts += 1;
+        self.change(key, PUT, value)
+    }
+
+    /// Deletes a key, if it is there.
+    ///
+    /// # Errors
+    /// [`Error::Length`], and what sorting says.
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.change(key, DELETED, &[])
+    }
+
+    fn change(&mut self, key: &[u8], what: u8, value: &[u8]) -> Result<()> {
+        verify_key(&self.options, key)?;
+        self.sorted_key.clear();
+        self.sorted_key
+            .extend_from_slice(&hash_of(self.options.seed, key));
+        self.sorted_key.extend_from_slice(key);
+        self.sorted_value.clear();
+        self.sorted_value.push(what);
+        self.sorted_value.extend_from_slice(value);
+        Ok(self.sorter.push(&self.sorted_key, &self.sorted_value)?)
+    }
+
+    /// Writes the records and their index as they are after the batch, and makes both durable.
+    /// Returns how many records there are. The bytes are those of a build from the same records
+    /// (I1).
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::SameHash`], and what sorting and the device say. What was there
+    /// before stays then.
+    pub fn finish(self) -> Result<u64> {
+        let header = self.old.header;
+        let mut changes = self.sorter.finish()?;
+        let mut output = Output::new(
+            &self.site,
+            &self.old.codes,
+            self.options,
+            header.records + self.puts,
+        )?;
+        let mut old = DataReader::new(&*self.old.device, header.seed, header.shape, header.records);
+        let key_bytes = header.shape.key_bytes as usize;
+        let mut change = changes.next()?.map(|record| Change::of(&record));
+        while let Some(record) = old.next()? {
+            let hash = hash_of(header.seed, &record[..key_bytes]);
+            let mut is_replaced = false;
+            while let Some(next) = &change {
+                let order = next.order(&hash, &record[..key_bytes]);
+                if order == Ordering::Greater {
+                    break;
+                }
+                next.apply(&mut output)?;
+                is_replaced |= order == Ordering::Equal;
+                change = changes.next()?.map(|record| Change::of(&record));
+            }
+            if !is_replaced {
+                output.push(hash, record)?;
+            }
+        }
+        if old.id() != header.data {
+            return Err(Error::Damaged {
+                file: self.old.device.name().to_owned(),
+                offset: 0,
+                expected: format!("records with the id {:016x}", header.data),
+                found: format!("{:016x}", old.id()),
+            });
+        }
+        while let Some(next) = change {
+            next.apply(&mut output)?;
+            change = changes.next()?.map(|record| Change::of(&record));
+        }
+        drop(changes);
+        output.finish()
+    }
+}
+
+/// A sorted change.
+struct Change {
+    hash: [u8; HASH_BYTES],
+    what: u8,
+    key_bytes: usize,
+    record: Vec<u8>,
+}
+
+impl Change {
+    fn of(record: &Record<'_>) -> Change {
+        let (hash, key) = record.key().split_at(HASH_BYTES);
+        let (what, value) = record.value().split_first().expect("a change says what it is");
+        Change {
+            hash: hash.try_into().expect("a change begins with its hash"),
+            what: *what,
+            key_bytes: key.len(),
+            record: [key, value].concat(),
+        }
+    }
+
+    /// Whether it comes before a record that is there, or is of its key.
+    fn order(&self, hash: &[u8; HASH_BYTES], key: &[u8]) -> Ordering {
+        let order = self.hash.cmp(hash);
+        order.then_with(|| self.record[..self.key_bytes].cmp(key))
+    }
+
+    fn apply(&self, output: &mut Output<'_>) -> Result<()> {
+        if self.what == PUT {
+            output.push(self.hash, &self.record)?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes another kind of index of the same records, which stay as they are. Returns how many there
+/// are.
+///
+/// # Errors
+/// As [`Index::open`], and what the device says. What was there before stays then.
+pub fn reindex(directory: Arc<dyn Directory>, name: &str, kind: Kind) -> Result<u64> {
+    let site = Site::new(directory, name)?;
+    let old = Index::open(&*site.directory, name)?;
+    let options = Options {
+        kind,
+        ..old.options()
+    };
+    let codes = Codes::new(options.hmax);
+    let index = from_file(&*old.device, &codes, options, old.header.records)?;
+    site.install(&header(&options, old.header.records, old.header.data), &index)?;
+    Ok(old.header.records)
+}

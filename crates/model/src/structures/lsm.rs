@@ -1,0 +1,103 @@
+//! Structures that merge tables: SAMT, COLA, levels, LevelDB. Their tables have filters in memory.
+
+use super::Structure;
+use super::cost::{LONG, Point};
+use super::ours::{LOG_BYTES, memory};
+use super::workload::{Machine, Workload};
+use crate::lsm::{Geometric, LevelDb, WriteCosts};
+use crate::parameter::BadParameter;
+use crate::tiered::missed;
+
+/// Bits of a filter for each key, and how often one is wrong.
+const FILTER_BITS: f64 = 10.0;
+const FILTER_WRONG: f64 = 0.008;
+/// Bytes of a block of a table, and of what an index has for each.
+const BLOCK: f64 = 4096.0;
+const INDEX: f64 = 24.0;
+
+/// What the write model of a structure says, its tables on the way of a lookup, and how much of
+/// what it holds is older versions.
+struct Tables {
+    costs: WriteCosts,
+    runs: f64,
+    stale: f64,
+}
+
+pub(super) fn point(
+    structure: &Structure,
+    workload: &Workload,
+    machine: &Machine,
+) -> Result<Point, BadParameter> {
+    let popularity = workload.popularity()?;
+    let memory = memory(machine)?;
+    let record = workload.record_bytes();
+    let log = (memory.memtable / (record + 160.0)).clamp(1.0, popularity.keys());
+    let growth = match *structure {
+        Structure::Samt { k } => k,
+        Structure::Cola { ratio } | Structure::Levelled { ratio } => ratio,
+        _ => 10,
+    };
+    let shape = Geometric::holding(popularity.keys(), log, growth)?;
+    let levels = f64::from(shape.levels);
+    let (tables, ratio) = (f64::from(growth), f64::from(growth));
+    let tables = match structure {
+        Structure::Samt { .. } => Tables {
+            costs: shape.samt(&popularity)?,
+            runs: levels * (tables + 1.0) / 2.0,
+            stale: 1.0 / ratio,
+        },
+        Structure::Cola { .. } => Tables {
+            costs: shape.cola(&popularity)?,
+            runs: levels,
+            stale: 1.0 / ratio,
+        },
+        Structure::Levelled { .. } => Tables {
+            costs: shape.levelled(&popularity)?,
+            runs: levels,
+            stale: 1.0 / ratio,
+        },
+        _ => {
+            let shape = LevelDb::with_levels(popularity.keys(), shape.levels as usize + 1)
+                .or_else(|_| LevelDb::standard(popularity.keys()))?;
+            let shape = LevelDb {
+                log: log.min(popularity.keys() / 2.0),
+                ..shape
+            };
+            Tables {
+                runs: 2.0 + shape.levels() as f64,
+                costs: shape.estimate(&popularity)?,
+                stale: 0.11,
+            }
+        }
+    };
+    Ok(tables.point(workload, &popularity, memory.caches))
+}
+
+impl Tables {
+    fn point(&self, workload: &Workload, popularity: &crate::Popularity, caches: f64) -> Point {
+        let record = workload.record_bytes();
+        // The log's stage writes what memory and log do.
+        let tree = self.costs.total() - 1.0;
+        let in_block = (BLOCK / (record + 8.0)).max(1.0);
+        let guides = popularity.keys() * (FILTER_BITS / 8.0 + INDEX / in_block);
+        let unguided = (1.0 - caches / guides.max(1.0)).max(0.0);
+        let left = (caches - guides).max(0.0);
+        let leaf = missed(popularity, in_block, BLOCK.max(record), left);
+        let is_growing = workload.operations.updates + workload.operations.deletes == 0.0;
+        let stale = if is_growing { 0.0 } else { self.stale };
+        Point {
+            write_amplification: tree + (record + LOG_BYTES) / record,
+            textbook: self.costs.textbook,
+            hit_reads: leaf + (self.runs - 1.0).max(0.0) * FILTER_WRONG / 2.0 + unguided * self.runs / 2.0,
+            miss_reads: self.runs * (FILTER_WRONG + unguided),
+            memory_per_key: guides / popularity.keys(),
+            space_amplification: (1.0 + 8.0 / record) * (1.0 + stale) + FILTER_BITS / 8.0 / record,
+            merge_reads: tree - 1.0_f64.min(tree),
+            write_bytes: LONG,
+            read_bytes: BLOCK.max(record),
+            scan_runs: self.runs * leaf,
+            merged: tree,
+            asked: self.runs,
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Structures side by side: what each costs for a workload on a machine, as a band, beside the
+//! bound of textbooks.
+//!
+//! *Knows*: which models there are for which structure, how memory is cut for each, and what their
+//! results cost a device and a processor.
+//!
+//! *Does not know*: stores, what was measured, which structure a store has.
+//!
+//! *Read in this order*: `workload.rs` (the question), `cost.rs` (the answer), `ours.rs` (the
+//! tiered tree), `lsm.rs` (structures that merge tables), `others.rs` (B-trees, Bε-trees, SILT).
+//!
+//! Invariants:
+//!
+//! - **W1** A band holds its middle, and the middle is what the model says of the workload itself.
+//! - **W2** Every structure answers each workload that is one, or says why it does not.
+
+mod cost;
+mod lsm;
+mod others;
+mod ours;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+pub use cost::{Band, Cost, Term};
+pub use ours::Setting;
+pub use workload::{Machine, Operations, Workload};
+
+use crate::parameter::BadParameter;
+use cost::Point;
+
+/// A structure, with its settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Structure {
+    /// A size-tiered Bε-tree of runs and maplets: our own.
+    Tiered(Setting),
+    /// Runs of which `k` of a level become one of the next (SAMT).
+    Samt {
+        /// Runs of a level.
+        k: u32,
+    },
+    /// One run on each level, which takes `ratio` − 1 merges (COLA).
+    Cola {
+        /// By how much levels grow.
+        ratio: u32,
+    },
+    /// One run on each level, merged with the next when it is full.
+    Levelled {
+        /// By how much levels grow.
+        ratio: u32,
+    },
+    /// LevelDB: a cursor takes one table after the other.
+    LevelDb,
+    /// A B-tree with the nodes that cost least.
+    BTree,
+    /// A Bε-tree whose nodes are read and written whole.
+    NaiveBuffered,
+    /// A Bε-tree whose nodes are read in part.
+    Buffered,
+    /// SILT: a log, hash stores and a sorted store, without order of keys.
+    Silt,
+}
+
+impl Structure {
+    /// Every structure, ours with its usual setting first.
+    pub const ALL: [Structure; 9] = [
+        Structure::Tiered(Setting::USUAL),
+        Structure::Samt { k: 4 },
+        Structure::Cola { ratio: 4 },
+        Structure::Levelled { ratio: 10 },
+        Structure::LevelDb,
+        Structure::BTree,
+        Structure::NaiveBuffered,
+        Structure::Buffered,
+        Structure::Silt,
+    ];
+
+    /// The structures and settings that a store may be given.
+    pub const CHOICES: [Structure; 9] = [
+        Structure::Tiered(Setting::USUAL),
+        Structure::Tiered(Setting {
+            records_share: 0.0,
+            ..Setting::USUAL
+        }),
+        Structure::Tiered(Setting {
+            records_share: 0.5,
+            ..Setting::USUAL
+        }),
+        Structure::Samt { k: 4 },
+        Structure::Samt { k: 8 },
+        Structure::Cola { ratio: 4 },
+        Structure::Levelled { ratio: 4 },
+        Structure::Levelled { ratio: 8 },
+        Structure::Levelled { ratio: 10 },
+    ];
+
+    /// Returns its name with its settings.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Structure::Tiered(setting) if setting.fanout == Setting::USUAL.fanout => {
+                format!("tiered, records {:.0} %", 100.0 * setting.records_share)
+            }
+            Structure::Tiered(setting) => {
+                let records = 100.0 * setting.records_share;
+                format!("tiered, F={}, records {records:.0} %", setting.fanout)
+            }
+            Structure::Samt { k } => format!("samt, k={k}"),
+            Structure::Cola { ratio } => format!("cola, r={ratio}"),
+            Structure::Levelled { ratio } => format!("leveled, r={ratio}"),
+            Structure::LevelDb => "LevelDB".to_owned(),
+            Structure::BTree => "B-tree".to_owned(),
+            Structure::NaiveBuffered => "Bε-tree, naive".to_owned(),
+            Structure::Buffered => "Bε-tree".to_owned(),
+            Structure::Silt => "SILT".to_owned(),
+        }
+    }
+
+    /// Returns by how much its model was found to be wrong, as a share: ours in the tests of the
+    /// tree, LevelDB's by Lim. Those of which nothing was measured have a wider guess.
+    fn error(&self) -> f64 {
+        match self {
+            Structure::Tiered(_) => 0.1,
+            Structure::LevelDb => 0.05,
+            Structure::Samt { .. } | Structure::Cola { .. } | Structure::Levelled { .. } => 0.15,
+            _ => 0.25,
+        }
+    }
+
+    /// Estimates what the structure costs.
+    ///
+    /// ```
+    /// use alluvium_model::structures::{Machine, Setting, Structure, Workload};
+    /// let ours = Structure::Tiered(Setting::USUAL);
+    /// let cost = ours.cost(&Workload::default(), &Machine::default())?;
+    /// let tree = Structure::BTree.cost(&Workload::default(), &Machine::default())?;
+    /// assert!(10.0 * cost.write_amplification.middle < tree.write_amplification.middle);
+    /// # Ok::<(), alluvium_model::BadParameter>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`BadParameter`] if workload or machine are none, or there is too little memory.
+    pub fn cost(&self, workload: &Workload, machine: &Machine) -> Result<Cost, BadParameter> {
+        let (workload, machine) = (workload.checked()?, machine.checked()?);
+        let middle = self.point(&workload, &machine)?;
+        let mut points = vec![middle.clone()];
+        for near in neighbours(&workload) {
+            // A neighbour that has no answer widens nothing.
+            points.extend(self.point(&near, &machine).ok());
+        }
+        Ok(cost::of(self.name(), &points, self.error(), &workload, &machine))
+    }
+
+    fn point(&self, workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
+        match *self {
+            Structure::Tiered(setting) => ours::point(setting, workload, machine),
+            Structure::Samt { .. }
+            | Structure::Cola { .. }
+            | Structure::Levelled { .. }
+            | Structure::LevelDb => lsm::point(self, workload, machine),
+            Structure::BTree => others::b_tree(workload, machine),
+            Structure::NaiveBuffered => others::buffered(others::Reading::Whole, workload, machine),
+            Structure::Buffered => others::buffered(others::Reading::InPart, workload, machine),
+            Structure::Silt => others::silt(workload, machine),
+        }
+    }
+}
+
+/// Returns workloads near to one: data and skew are known within such limits.
+fn neighbours(workload: &Workload) -> [Workload; 4] {
+    let data = |factor: f64| Workload {
+        keys: (workload.keys * factor).max(2.0),
+        ..*workload
+    };
+    let skew = |more: f64| Workload {
+        skew: (workload.skew + more).max(0.0),
+        ..*workload
+    };
+    [data(0.8), data(1.25), skew(-0.05), skew(0.05)]
+}

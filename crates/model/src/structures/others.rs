@@ -1,0 +1,142 @@
+//! B-trees, Bε-trees and SILT, from the models of their papers.
+
+use super::cost::{LONG, Point};
+use super::ours::{LOG_BYTES, memory};
+use super::workload::{Machine, Workload};
+use crate::lsm::bounds;
+use crate::mix::Mix;
+use crate::parameter::BadParameter;
+use crate::silt::Silt;
+use crate::tiered::missed;
+
+/// Bytes of the smallest node.
+const BLOCK: f64 = 4096.0;
+/// How full a node is.
+const FILL: f64 = 0.69;
+/// The largest node, in bytes.
+const LARGEST: f64 = 16.0 * LONG;
+
+/// Returns α for elements of a record.
+fn alpha(workload: &Workload, machine: &Machine) -> f64 {
+    let device = &machine.device;
+    let setup_ps = (device.setup_ns as f64 * 1000.0).max(1.0);
+    (device.byte_ps as f64 * workload.record_bytes() / setup_ps).clamp(1e-12, 1.0)
+}
+
+/// Returns the mix as one of trees.
+fn mix(workload: &Workload) -> Mix {
+    let all = &workload.operations;
+    Mix {
+        inserts: all.writes(),
+        queries: all.lookups(),
+        ranges: all.scans,
+        range: workload.scan_records,
+    }
+}
+
+pub(super) fn b_tree(workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
+    let (popularity, memory) = (workload.popularity()?, memory(machine)?);
+    let record = workload.record_bytes();
+    let most = (LARGEST / record).max(8.0);
+    let height = bounds::levels(workload.keys, 2.0, 2.0)?.max(1.0);
+    let best = mix(workload).best_b_tree(alpha(workload, machine), height, most)?;
+    let bytes = (best.node * record).clamp(BLOCK.max(record), LARGEST);
+    let in_node = (bytes * FILL / record).max(1.0);
+    let inner = workload.keys / in_node * (workload.key_bytes + 8.0) / FILL;
+    let left = (memory.caches - inner).max(0.0);
+    // What is changed in memory is written when it leaves it.
+    let leaf = missed(&popularity, in_node, bytes, left);
+    let unguided = (1.0 - memory.caches / inner.max(1.0)).max(0.0);
+    Ok(Point {
+        write_amplification: leaf * bytes / record + (record + LOG_BYTES) / record,
+        textbook: bounds::b_tree((bytes / record).max(1.0))?,
+        hit_reads: leaf + unguided,
+        miss_reads: leaf + unguided,
+        memory_per_key: inner / workload.keys,
+        space_amplification: (record + 8.0) / record / FILL,
+        merge_reads: leaf * bytes / record,
+        write_bytes: bytes,
+        read_bytes: bytes,
+        scan_runs: leaf,
+        merged: 1.0,
+        asked: 1.0,
+    })
+}
+
+/// How much of a node a query reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reading {
+    Whole,
+    InPart,
+}
+
+pub(super) fn buffered(
+    reading: Reading,
+    workload: &Workload,
+    machine: &Machine,
+) -> Result<Point, BadParameter> {
+    let (popularity, memory) = (workload.popularity()?, memory(machine)?);
+    let record = workload.record_bytes();
+    let most = (LARGEST / record).max(8.0);
+    let best = mix(workload).best_buffered(alpha(workload, machine), 1.0, most)?;
+    let bytes = (best.node * record).clamp(BLOCK.max(record), LARGEST);
+    let fanout = best.fanout.max(2.0);
+    let part = match reading {
+        Reading::Whole => bytes,
+        Reading::InPart => (bytes / fanout).max(BLOCK.max(record)),
+    };
+    let in_part = (part * FILL / record).max(1.0);
+    let in_memory = (memory.caches / record).max(2.0);
+    let levels = bounds::levels(workload.keys, in_memory, fanout)?;
+    let leaf = missed(&popularity, in_part, part, memory.caches);
+    let above = levels.ceil().max(1.0) - 1.0;
+    Ok(Point {
+        write_amplification: fanout * levels.max(leaf) + (record + LOG_BYTES) / record,
+        textbook: bounds::buffered(workload.keys, in_memory, fanout)?,
+        hit_reads: leaf * (1.0 + above),
+        miss_reads: leaf * (1.0 + above),
+        memory_per_key: (workload.key_bytes + 8.0) / in_part,
+        space_amplification: (record + 8.0) / record / FILL,
+        merge_reads: fanout * levels,
+        write_bytes: bytes,
+        read_bytes: part,
+        scan_runs: leaf * (1.0 + above),
+        merged: fanout * levels,
+        asked: 1.0 + above,
+    })
+}
+
+pub(super) fn silt(workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
+    let popularity = workload.popularity()?;
+    let record = workload.record_bytes();
+    let instances = (workload.keys / 25e6).ceil().max(1.0);
+    let example = Silt::example();
+    let silt = Silt {
+        keys: workload.keys,
+        instances,
+        merged: example.merged.min(workload.keys / instances / 2.0).max(1.0),
+        ..example
+    };
+    let costs = silt.costs()?;
+    let memory = costs.memory_bytes * workload.keys;
+    let left = (machine.memory_bytes - memory).max(0.0);
+    let leaf = missed(&popularity, (BLOCK / record).max(1.0), BLOCK.max(record), left);
+    let fits = memory <= machine.memory_bytes;
+    let more = if fits { 0.0 } else { 1.0 };
+    let false_reads = costs.read_amplification - 1.0;
+    Ok(Point {
+        write_amplification: costs.write_amplification,
+        textbook: costs.write_amplification,
+        hit_reads: leaf + false_reads + more,
+        miss_reads: leaf + false_reads + more,
+        memory_per_key: costs.memory_bytes,
+        space_amplification: 1.2,
+        merge_reads: costs.write_amplification - 1.0,
+        write_bytes: LONG,
+        read_bytes: BLOCK.max(record),
+        // Keys are in the order of their hashes: a scan of the user's order reads every record.
+        scan_runs: workload.scan_records,
+        merged: costs.write_amplification,
+        asked: 2.0 + costs.hash_stores,
+    })
+}

@@ -1,0 +1,291 @@
+//! The tree as it fills, memtable by memtable.
+
+use super::amounts::{Group, Run, Uniques};
+use super::bytes::Formats;
+use super::node::{Node, Scale};
+use super::parameters::{Records, Shape};
+use super::settle::{Rank, Shaper};
+use super::work::{Compacted, Worker};
+use crate::Popularity;
+use crate::parameter::{BadParameter, at_least, require};
+use std::collections::HashMap;
+
+/// Bytes of the smallest extent.
+const EXTENT: f64 = 131_072.0;
+
+/// Memtables that a prediction goes through, at most: some seconds of work.
+const MOST_MEMTABLES: f64 = 2e6;
+
+/// A tree over amounts, in which scattered keys are written in the order of a workload.
+///
+/// ```
+/// use alluvium_model::Popularity;
+/// use alluvium_model::tiered::{Flow, Lengths, Records, Shape};
+/// let records = Records { key_bytes: 24.0, value_bytes: 100.0, values: Lengths::Equal };
+/// let keys = Popularity::uniform(20_000_000)?;
+/// let mut flow = Flow::new(Shape::default(), records, keys)?;
+/// flow.load(20e6)?;
+/// let written = flow.written();
+/// // A record is written with its memtable, and once more on each level below the root.
+/// assert!((2.0..2.6).contains(&written.amplification()), "{written:?}");
+/// # Ok::<(), alluvium_model::BadParameter>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Flow {
+    pub(super) shape: Shape,
+    pub(super) records: Records,
+    pub(super) scale: Scale,
+    pub(super) root: Node,
+    written: Written,
+    /// What the memtable holds that fills.
+    filling: Run,
+    filled_bytes: f64,
+    /// The number of the newest run.
+    newest: u64,
+}
+
+/// What was written, and for what.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Written {
+    /// Bytes of keys and values that users wrote.
+    pub user_bytes: f64,
+    /// Bytes of runs made of memtables.
+    pub incorporated_bytes: f64,
+    /// Bytes of runs made by compactions.
+    pub compacted_bytes: f64,
+    /// Bytes of maplets, those of memtables included.
+    pub maplet_bytes: f64,
+    /// Bytes of runs that compactions have read.
+    pub read_bytes: f64,
+    /// Records that compactions have read.
+    pub compacted_records: f64,
+    /// Records that memtables have handed over.
+    pub incorporated_records: f64,
+    /// How many memtables were written out.
+    pub memtables: f64,
+}
+
+impl Written {
+    /// Returns the bytes written for each byte of users' writes, without the log and the trunk.
+    #[must_use]
+    pub fn amplification(&self) -> f64 {
+        self.tree_bytes() / self.user_bytes.max(f64::MIN_POSITIVE)
+    }
+
+    /// Returns the bytes of runs and maplets.
+    #[must_use]
+    pub fn tree_bytes(&self) -> f64 {
+        self.incorporated_bytes + self.compacted_bytes + self.maplet_bytes
+    }
+}
+
+impl Flow {
+    /// Returns an empty tree. `popularity` is that of updates and deletes, over all keys that
+    /// there will be.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if the shape is none, or records have no bytes.
+    pub fn new(shape: Shape, records: Records, popularity: Popularity) -> Result<Flow, BadParameter> {
+        shape.checked()?;
+        records.checked()?;
+        let scale = Scale {
+            formats: Formats::new(shape, records),
+            uniques: Uniques::new(popularity),
+        };
+        Ok(Flow {
+            shape,
+            records,
+            scale,
+            root: Node::leaf(1.0),
+            written: Written::default(),
+            filling: Run::default(),
+            filled_bytes: 0.0,
+            newest: 0,
+        })
+    }
+
+    /// Writes `keys` new keys, each once.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if they are negative, or too many for the memtables to be gone through.
+    pub fn load(&mut self, keys: f64) -> Result<(), BadParameter> {
+        self.write(Kind::New, keys, 0.0)
+    }
+
+    /// Writes `requests` updates, of which the share `deletes` are deletes.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if they are negative, or too many for the memtables to be gone through, or
+    /// if the deletes are no share.
+    pub fn update(&mut self, requests: f64, deletes: f64) -> Result<(), BadParameter> {
+        at_least("the share of deletes", deletes, 0.0, "from 0 to 1")?;
+        require("the share of deletes", deletes, deletes <= 1.0, "from 0 to 1")?;
+        self.write(Kind::Requested, requests, deletes)
+    }
+
+    /// Writes out what the memtable holds, as at a checkpoint.
+    pub fn seal(&mut self) {
+        let run = std::mem::take(&mut self.filling);
+        self.filled_bytes = 0.0;
+        if run.base + run.requests > 0.0 {
+            self.newest += 1;
+            let id = self.newest;
+            self.incorporate(Run {
+                width: 1.0,
+                id,
+                ..run
+            });
+        }
+    }
+
+    /// Returns what was written since the tree was empty, or since [`Flow::forget`].
+    #[must_use]
+    pub fn written(&self) -> Written {
+        self.written
+    }
+
+    /// Counts what is written from zero again.
+    pub fn forget(&mut self) {
+        self.written = Written::default();
+    }
+
+    /// Returns how high the tree is: 1 when all of it is one leaf.
+    #[must_use]
+    pub fn height(&self) -> u32 {
+        self.root.height + 1
+    }
+
+    /// Returns the most runs that lie on the way of a lookup.
+    #[must_use]
+    pub fn longest_path(&self) -> usize {
+        self.root.longest()
+    }
+
+    /// Returns the bytes of extents that something needs: runs as far as a pivot needs them, and
+    /// maplets. An extent is free when nothing in it is needed.
+    #[must_use]
+    pub fn space_bytes(&self) -> f64 {
+        // By run: bytes needed, and those of the whole. A maplet is needed as a whole.
+        let mut runs: HashMap<u64, (f64, f64)> = HashMap::new();
+        let mut maplets: HashMap<u64, f64> = HashMap::new();
+        let (formats, uniques) = (&self.scale.formats, &self.scale.uniques);
+        self.root.visit(&mut |node| {
+            for pivot in &node.pivots {
+                for group in pivot.stack() {
+                    for run in &group.runs {
+                        let whole = formats.run(&run.amount(uniques, run.width));
+                        let share = (pivot.width / run.width).min(1.0);
+                        // Where a needed range begins or ends within a run, an extent is needed for
+                        // a part of it.
+                        let cut = if share < 1.0 { EXTENT / 2.0 } else { 0.0 };
+                        let sum = runs.entry(run.id).or_insert((0.0, whole));
+                        sum.0 += whole * share + cut;
+                    }
+                    let bytes = || formats.maplet(group.entries(uniques), group.runs.len() as f64);
+                    let newest = group.runs.last().map_or(0, |run| run.id);
+                    maplets.entry(newest).or_insert_with(bytes);
+                }
+            }
+        });
+        let extents = |bytes: f64| (bytes / EXTENT).ceil() * EXTENT;
+        let runs = runs.values().map(|(needed, whole)| extents(needed.min(*whole)));
+        runs.sum::<f64>() + maplets.values().map(|bytes| extents(*bytes)).sum::<f64>()
+    }
+
+    /// Returns how many records there are, older versions and deletes included.
+    #[must_use]
+    pub fn records(&self) -> f64 {
+        let mut sum = 0.0;
+        self.root.visit(&mut |node| {
+            for pivot in &node.pivots {
+                let runs = pivot.stack().flat_map(|group| &group.runs);
+                sum += runs
+                    .map(|run| run.records(&self.scale.uniques, pivot.width))
+                    .sum::<f64>();
+            }
+        });
+        sum
+    }
+
+    fn write(&mut self, kind: Kind, count: f64, deletes: f64) -> Result<(), BadParameter> {
+        let name = kind.name();
+        at_least(name, count, 0.0, "finite, and not negative")?;
+        let user = self.records.key_bytes + self.records.value_bytes * (1.0 - deletes);
+        let bytes = user + self.shape.overhead_bytes;
+        let memtables = count * bytes / self.shape.memtable_bytes;
+        let must = "few enough for two million memtables";
+        require(name, count, memtables <= MOST_MEMTABLES, must)?;
+        let mut left = count;
+        while left > 0.0 {
+            let space = (self.shape.memtable_bytes - self.filled_bytes).max(0.0);
+            let taken = left.min((space / bytes).ceil().max(1.0));
+            self.fill(kind, taken, deletes);
+            self.filled_bytes += taken * bytes;
+            self.written.user_bytes += taken * user;
+            left -= taken;
+            if self.filled_bytes >= self.shape.memtable_bytes {
+                self.seal();
+            }
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, kind: Kind, count: f64, deletes: f64) {
+        let run = &mut self.filling;
+        run.span += count;
+        match kind {
+            Kind::New => run.base += count,
+            Kind::Requested => {
+                let deleted = run.requests * run.deletes + count * deletes;
+                run.requests += count;
+                run.deletes = deleted / run.requests;
+            }
+        }
+    }
+
+    /// Makes a memtable the newest bundle of the root, and does all work that follows.
+    fn incorporate(&mut self, run: Run) {
+        let amount = run.amount(&self.scale.uniques, 1.0);
+        self.written.memtables += 1.0;
+        self.written.incorporated_records += amount.records();
+        self.written.incorporated_bytes += self.scale.formats.run(&amount);
+        self.written.maplet_bytes += self.scale.formats.maplet(amount.records(), 1.0);
+        let shaper = Shaper {
+            shape: &self.shape,
+            scale: &self.scale,
+        };
+        let mut root = std::mem::replace(&mut self.root, Node::leaf(1.0));
+        root.receive(&[Group::one(run)]);
+        let pieces = shaper.settle(root, Rank::Root);
+        self.root = shaper.crown(pieces);
+        let mut worker = Worker {
+            shape: &self.shape,
+            scale: &self.scale,
+            done: Compacted::default(),
+            newest: self.newest,
+        };
+        worker.work(&mut self.root);
+        let done = worker.done;
+        self.newest = worker.newest;
+        self.written.compacted_bytes += done.run_bytes;
+        self.written.maplet_bytes += done.maplet_bytes;
+        self.written.read_bytes += done.read_bytes;
+        self.written.compacted_records += done.records;
+    }
+}
+
+/// What is written.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    New,
+    Requested,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::New => "the number of new keys",
+            Kind::Requested => "the number of updates",
+        }
+    }
+}

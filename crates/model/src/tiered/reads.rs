@@ -1,0 +1,411 @@
+//! What lookups read from the device, given what is in memory.
+//!
+//! A lookup asks a page of each maplet on its way, and reads the leaf of the newest run that has
+//! its key, behind index nodes of that run. A page is in the cache if it was asked for within the
+//! cache's characteristic time *T*, counted in lookups: *T* is such that the pages asked for within
+//! it are as many as fit (Che et al., "Hierarchical Web Caching Systems", 2002). A leaf of *k*
+//! records is asked for with any of its keys; those of a young run are keys that are popular.
+
+use super::Flow;
+use super::amounts::{Group, Run};
+use super::node::Node;
+use crate::Popularity;
+use crate::parameter::{BadParameter, at_least, require};
+
+/// Memory, and what is looked up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lookups {
+    /// Bytes of the cache of pages.
+    pub page_cache_bytes: f64,
+    /// Bytes of the cache of records.
+    pub record_cache_bytes: f64,
+    /// The share of lookups whose key is not there.
+    pub misses: f64,
+}
+
+/// What lookups read.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Reads {
+    /// Reads for a key that is there.
+    pub hit: f64,
+    /// Reads for a key that is not.
+    pub miss: f64,
+    /// Reads on average.
+    pub mean: f64,
+    /// Of the reads for a key that is there, those of maplets and index nodes.
+    pub guides: f64,
+    /// The share of lookups of keys that the cache of records answers.
+    pub record_hits: f64,
+    /// Maplets that a lookup asks.
+    pub questions: f64,
+    /// Bytes of maplets and index nodes: what the cache must hold for one read a lookup.
+    pub guide_bytes: f64,
+}
+
+/// Bytes of a record in the cache of records, beside its key and value.
+const RECORD_OVERHEAD: f64 = 48.0;
+/// The share of a cache's bytes that pages have: others are its tables, and frames between two
+/// pages.
+const PAGES: f64 = 0.9;
+/// Ways through the tree that stand for all of them.
+const WAYS: usize = 12;
+/// Halvings of the interval in which T lies.
+const STEPS: usize = 50;
+
+/// Pages that are asked for equally often.
+#[derive(Clone, Copy, Debug)]
+struct Guides {
+    pages: f64,
+    /// How often one of them is asked for, for each lookup.
+    rate: f64,
+}
+
+/// The leaves of one run on one way.
+#[derive(Clone, Debug)]
+struct Leaves {
+    pages: f64,
+    /// The share of all keys that this way stands for.
+    share: f64,
+    /// Records of a leaf.
+    in_leaf: f64,
+    /// For each group of popularity: the share of its keys that the run has, and the share of
+    /// those that no newer run has.
+    groups: Vec<(f64, f64)>,
+}
+
+impl Flow {
+    /// Estimates what lookups read: those of keys that are there are as popular as updates.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if the memory is negative, or the misses are no share.
+    pub fn reads(&self, lookups: &Lookups) -> Result<Reads, BadParameter> {
+        at_least(
+            "the page cache",
+            lookups.page_cache_bytes,
+            0.0,
+            "finite, and not negative",
+        )?;
+        at_least(
+            "the record cache",
+            lookups.record_cache_bytes,
+            0.0,
+            "finite, and not negative",
+        )?;
+        let misses = lookups.misses;
+        require(
+            "the share of misses",
+            misses,
+            (0.0..=1.0).contains(&misses),
+            "from 0 to 1",
+        )?;
+        Ok(Model::new(self, lookups).reads())
+    }
+
+    fn page(&self) -> f64 {
+        self.shape.page_bytes as f64
+    }
+}
+
+struct Model<'f> {
+    flow: &'f Flow,
+    lookups: Lookups,
+    /// How popular a key of each group is among the lookups that the record cache leaves.
+    rates: Vec<f64>,
+    record_hits: f64,
+    guides: Vec<Guides>,
+    leaves: Vec<Leaves>,
+    questions: f64,
+    /// Runs that answer for a stranger, on a way.
+    strangers: f64,
+}
+
+impl<'f> Model<'f> {
+    fn new(flow: &'f Flow, lookups: &Lookups) -> Model<'f> {
+        let mut model = Model {
+            flow,
+            lookups: *lookups,
+            rates: Vec::new(),
+            record_hits: 0.0,
+            guides: Vec::new(),
+            leaves: Vec::new(),
+            questions: 0.0,
+            strangers: 0.0,
+        };
+        model.cache_records();
+        model.see_guides();
+        let mut ways = Vec::new();
+        ways_of(&flow.root, &mut Vec::new(), &mut ways);
+        let step = (ways.len() / WAYS).max(1);
+        let chosen: Vec<_> = ways.iter().step_by(step).collect();
+        let width: f64 = chosen.iter().map(|way| way.width).sum();
+        for way in &chosen {
+            model.see_way(way, way.width / width);
+        }
+        model.see_index();
+        model
+    }
+
+    /// Finds which lookups the cache of records answers.
+    fn cache_records(&mut self) {
+        let groups = self.flow.scale.uniques.popularity().groups();
+        let record = self.flow.records.bytes() + RECORD_OVERHEAD;
+        let capacity = self.lookups.record_cache_bytes / record;
+        let hits = 1.0 - self.lookups.misses;
+        let there = |time: f64| -> f64 {
+            let held = groups
+                .iter()
+                .map(|group| group.keys * held(hits * group.probability, time));
+            held.sum()
+        };
+        let time = solve(capacity, there);
+        let of = |probability: f64| held(hits * probability, time);
+        self.record_hits = groups
+            .iter()
+            .map(|group| group.keys * group.probability * of(group.probability))
+            .sum();
+        self.rates = groups
+            .iter()
+            .map(|group| hits * group.probability * (1.0 - of(group.probability)))
+            .collect();
+    }
+
+    /// Lookups that ask the tree.
+    fn asking(&self) -> f64 {
+        1.0 - (1.0 - self.lookups.misses) * self.record_hits
+    }
+
+    fn see_guides(&mut self) {
+        let asking = self.asking();
+        let (guides, flow) = (&mut self.guides, self.flow);
+        let uniques = &flow.scale.uniques;
+        let mut questions = 0.0;
+        flow.root.visit(&mut |node| {
+            for pivot in &node.pivots {
+                for group in pivot.stack() {
+                    let runs = group.runs.len() as f64;
+                    let (pages, _) = flow.scale.formats.maplet_pages(group.entries(uniques), runs);
+                    let share = (pivot.width / group.width).min(1.0);
+                    questions += pivot.width;
+                    add(guides, (pages * share).max(1e-9), asking * pivot.width);
+                }
+            }
+        });
+        self.questions = questions;
+    }
+
+    /// Notes the leaves on one way, newest run first; `share` is the way's share of all.
+    fn see_way(&mut self, way: &Way<'_>, share: f64) {
+        let (scale, bits) = (&self.flow.scale, self.flow.shape.fingerprint_bits);
+        let popularity = scale.uniques.popularity();
+        let keys = popularity.keys();
+        // Each group's keys that no newer run has.
+        let mut left = vec![1.0; popularity.groups().len()];
+        let mut strangers = 0.0;
+        for group in way.groups.iter().rev() {
+            strangers += group.entries(&scale.uniques) / f64::from(bits).exp2();
+            for run in group.runs.iter().rev() {
+                let amount = run.amount(&scale.uniques, share);
+                let pages = scale.formats.leaves(&amount);
+                if pages <= 0.0 {
+                    continue;
+                }
+                let of = |run: &Run, rate: f64| {
+                    let requested = -(-rate * run.requests).exp_m1();
+                    requested + (1.0 - requested) * (run.base / keys).min(1.0)
+                };
+                let groups = popularity.groups().iter().zip(&left);
+                let groups: Vec<(f64, f64)> = groups
+                    .map(|(group, left)| (of(run, group.probability), *left))
+                    .collect();
+                for (left, (has, _)) in left.iter_mut().zip(&groups) {
+                    *left *= 1.0 - has;
+                }
+                self.leaves.push(Leaves {
+                    in_leaf: amount.records() / pages,
+                    pages,
+                    share,
+                    groups,
+                });
+            }
+        }
+        self.strangers += strangers * share;
+    }
+
+    /// Adds the index nodes above leaves; the root of each run is in memory.
+    fn see_index(&mut self) {
+        let (flow, mut pages) = (self.flow, 0.0);
+        flow.root.visit(&mut |node| {
+            for pivot in &node.pivots {
+                for run in pivot.stack().flat_map(|group| &group.runs) {
+                    let whole = flow
+                        .scale
+                        .formats
+                        .leaves(&run.amount(&flow.scale.uniques, run.width));
+                    let share = (pivot.width / run.width).min(1.0);
+                    pages += (flow.scale.formats.index_pages(whole) - 1.0) * share;
+                }
+            }
+        });
+        if pages > 0.0 {
+            let hits = self
+                .rates
+                .iter()
+                .zip(self.flow.scale.uniques.popularity().groups());
+            let rate: f64 = hits.map(|(rate, group)| rate * group.keys).sum();
+            add(&mut self.guides, pages, rate);
+        }
+    }
+
+    /// Returns the share of a run's keys, weighted by group, that were not asked for within T.
+    fn idle(&self, leaves: &Leaves, time: f64) -> f64 {
+        let groups = self.flow.scale.uniques.popularity().groups();
+        let (mut all, mut idle) = (0.0, 0.0);
+        for ((group, rate), (has, newest)) in groups.iter().zip(&self.rates).zip(&leaves.groups) {
+            let there = group.keys * has;
+            all += there;
+            idle += there * (1.0 - newest * held(*rate, time));
+        }
+        if all > 0.0 { idle / all } else { 1.0 }
+    }
+
+    /// Returns the bytes of pages that are asked for within T.
+    fn asked(&self, time: f64) -> f64 {
+        let guides = self
+            .guides
+            .iter()
+            .map(|guide| guide.pages * held(guide.rate, time));
+        let leaf = self.flow.scale.formats.leaf();
+        let leaves = self.leaves.iter().map(|leaves| {
+            let idle = self.idle(leaves, time).powf(leaves.in_leaf);
+            leaves.pages * leaf * (1.0 - idle)
+        });
+        guides.sum::<f64>() * self.flow.page() + leaves.sum::<f64>()
+    }
+
+    fn reads(&self) -> Reads {
+        let time = solve(PAGES * self.lookups.page_cache_bytes, |time| self.asked(time));
+        let missed = |guide: &Guides| guide.pages * guide.rate * (1.0 - held(guide.rate, time));
+        let asking = self.asking().max(f64::MIN_POSITIVE);
+        let guides = self.guides.iter().map(missed).sum::<f64>() / asking;
+        let (leaf, found) = self.leaf_reads(time);
+        let pages: f64 = self.guides.iter().map(|guide| guide.pages).sum();
+        let from_tree = 1.0 - self.record_hits;
+        let false_reads = self.strangers.min(self.questions);
+        let hit = (guides + if found > 0.0 { leaf / found } else { 0.0 }) * from_tree;
+        let miss = guides + false_reads;
+        Reads {
+            hit,
+            miss,
+            mean: hit * (1.0 - self.lookups.misses) + miss * self.lookups.misses,
+            guides: guides * from_tree,
+            record_hits: self.record_hits,
+            questions: self.questions,
+            guide_bytes: pages * self.flow.page(),
+        }
+    }
+
+    /// Returns the reads of leaves, and the lookups that look for one.
+    fn leaf_reads(&self, time: f64) -> (f64, f64) {
+        let groups = self.flow.scale.uniques.popularity().groups();
+        let (mut reads, mut found) = (0.0, 0.0);
+        for leaves in &self.leaves {
+            let others = self.idle(leaves, time).powf((leaves.in_leaf - 1.0).max(0.0));
+            for ((group, rate), (has, newest)) in groups.iter().zip(&self.rates).zip(&leaves.groups) {
+                let asks = leaves.share * group.keys * rate * has * newest;
+                found += asks;
+                reads += asks * (1.0 - held(*rate, time)) * others;
+            }
+        }
+        (reads, found)
+    }
+}
+
+/// Returns the chance that something asked for with this rate was asked for within a time.
+fn held(rate: f64, time: f64) -> f64 {
+    if time.is_infinite() {
+        1.0
+    } else {
+        -(-rate * time).exp_m1()
+    }
+}
+
+/// Returns the time within which as much is asked for as fits; infinite if all of it fits.
+fn solve(capacity: f64, asked: impl Fn(f64) -> f64) -> f64 {
+    if capacity <= 0.0 {
+        return 0.0;
+    }
+    if asked(f64::INFINITY) <= capacity {
+        return f64::INFINITY;
+    }
+    let (mut low, mut high) = (-10.0_f64, 60.0_f64);
+    for _ in 0..STEPS {
+        let middle = f64::midpoint(low, high);
+        if asked(middle.exp()) <= capacity {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low.exp()
+}
+
+/// Returns the share of requests whose page is not in a cache of `cache_bytes`, for pages of
+/// `in_page` scattered keys each, `page_bytes` long.
+pub(crate) fn missed(popularity: &Popularity, in_page: f64, page_bytes: f64, cache_bytes: f64) -> f64 {
+    let groups = popularity.groups();
+    let idle = |time: f64| -> f64 {
+        let idle = groups.iter().map(|group| {
+            let held = held(group.probability, time);
+            group.keys * (1.0 - held)
+        });
+        (idle.sum::<f64>() / popularity.keys()).clamp(0.0, 1.0)
+    };
+    let bytes = popularity.keys() / in_page * page_bytes;
+    let time = solve(PAGES * cache_bytes, |time| {
+        bytes * (1.0 - idle(time).powf(in_page))
+    });
+    if time.is_infinite() {
+        return 0.0;
+    }
+    let others = idle(time).powf((in_page - 1.0).max(0.0));
+    let missed = groups
+        .iter()
+        .map(|group| group.keys * group.probability * (1.0 - held(group.probability, time)) * others);
+    missed.sum()
+}
+
+/// Adds pages to those asked for about as often.
+fn add(guides: &mut Vec<Guides>, pages: f64, rate_of_all: f64) {
+    let rate = rate_of_all / pages;
+    let near = guides
+        .iter_mut()
+        .find(|guide| (guide.rate / rate - 1.0).abs() < 0.02);
+    match near {
+        Some(guide) => {
+            guide.rate = (guide.rate * guide.pages + rate_of_all) / (guide.pages + pages);
+            guide.pages += pages;
+        }
+        None => guides.push(Guides { pages, rate }),
+    }
+}
+
+/// The groups from the root to one leaf, oldest first.
+struct Way<'n> {
+    width: f64,
+    groups: Vec<&'n Group>,
+}
+
+fn ways_of<'n>(node: &'n Node, above: &mut Vec<&'n Group>, ways: &mut Vec<Way<'n>>) {
+    for pivot in &node.pivots {
+        let before = above.len();
+        above.extend(pivot.stack().collect::<Vec<_>>().into_iter().rev());
+        match &pivot.child {
+            Some(child) => ways_of(child, above, ways),
+            None => ways.push(Way {
+                width: pivot.width,
+                groups: above.iter().rev().copied().collect(),
+            }),
+        }
+        above.truncate(before);
+    }
+}

@@ -1,0 +1,124 @@
+//! Changes of shape, over amounts: flushes, cuts, new roots.
+
+use super::amounts::Group;
+use super::node::{Node, Pivot, Scale};
+use super::parameters::Shape;
+use super::policy;
+
+/// Whether a node is the root, whose own bundles stay.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rank {
+    Root,
+    Inner,
+}
+
+/// What a change of shape works with.
+pub(super) struct Shaper<'s> {
+    pub(super) shape: &'s Shape,
+    pub(super) scale: &'s Scale,
+}
+
+impl Shaper<'_> {
+    /// Flushes a node until nothing in it asks for that, all the way down, and cuts what has
+    /// become too large. Returns its pieces.
+    pub(super) fn settle(&self, mut node: Node, rank: Rank) -> Vec<Node> {
+        if !node.is_leaf() {
+            while let Some(index) = self.victim(&node) {
+                self.flush(&mut node, index);
+            }
+        }
+        if rank == Rank::Inner {
+            adopt(&mut node);
+        }
+        if node.is_leaf() {
+            self.cut_leaf(node)
+        } else {
+            self.cut_index(node, rank)
+        }
+    }
+
+    fn victim(&self, node: &Node) -> Option<usize> {
+        let child = |pivot: &Pivot| (self.scale.weight(pivot), pivot.runs());
+        let children: Vec<(f64, usize)> = node.pivots.iter().map(child).collect();
+        policy::flush(self.shape, &children)
+    }
+
+    fn flush(&self, node: &mut Node, index: usize) {
+        let pivot = &mut node.pivots[index];
+        let groups: Vec<Group> = pivot.own.drain(..).chain(pivot.live.drain(..)).collect();
+        let mut child = *pivot.child.take().expect("an index node has children");
+        child.receive(&groups);
+        let pieces = self.settle(child, Rank::Inner);
+        let pivots = pieces
+            .into_iter()
+            .map(|piece| Pivot::empty(piece.width, Some(Box::new(piece))));
+        node.pivots.splice(index..=index, pivots);
+    }
+
+    fn cut_leaf(&self, node: Node) -> Vec<Node> {
+        let pivot = &node.pivots[0];
+        let bytes = self.scale.weight(pivot);
+        let count = policy::pieces_of_leaf(self.shape, bytes, self.scale.stale(pivot));
+        let piece = || {
+            let mut piece = node.clone();
+            piece.width /= count as f64;
+            piece.pivots[0].width = piece.width;
+            piece
+        };
+        if count == 1 {
+            return vec![node];
+        }
+        // What lies across a cut weighs on both sides: where that is nearly all, nothing is cut.
+        let first = piece();
+        if self.scale.weight(&first.pivots[0]) > bytes * 7.0 / 8.0 {
+            return vec![node];
+        }
+        (0..count).map(|_| piece()).collect()
+    }
+
+    fn cut_index(&self, node: Node, rank: Rank) -> Vec<Node> {
+        let count = policy::pieces_of_index(self.shape, node.pivots.len(), rank == Rank::Root);
+        if count == 1 {
+            return vec![node];
+        }
+        let (height, all) = (node.height, node.pivots.len());
+        let mut pivots = node.pivots.into_iter();
+        let piece = |piece: usize| {
+            let here = (piece + 1) * all / count - piece * all / count;
+            let pivots: Vec<Pivot> = pivots.by_ref().take(here).collect();
+            Node {
+                height,
+                width: pivots.iter().map(|pivot| pivot.width).sum(),
+                pivots,
+                is_changed: true,
+            }
+        };
+        (0..count).map(piece).collect()
+    }
+
+    /// Puts a new root above several nodes, as often as it takes.
+    pub(super) fn crown(&self, mut nodes: Vec<Node>) -> Node {
+        while nodes.len() > 1 {
+            let root = Node {
+                height: nodes[0].height + 1,
+                width: 1.0,
+                pivots: nodes
+                    .into_iter()
+                    .map(|node| Pivot::empty(node.width, Some(Box::new(node))))
+                    .collect(),
+                is_changed: true,
+            };
+            nodes = self.cut_index(root, Rank::Root);
+        }
+        nodes.pop().expect("a trunk has a root")
+    }
+}
+
+/// Takes over a single run that overlaps no other: scattered keys overlap wherever there are two.
+fn adopt(node: &mut Node) {
+    for pivot in &mut node.pivots {
+        if pivot.live.len() == 1 && pivot.runs() == 1 {
+            pivot.own.append(&mut pivot.live);
+        }
+    }
+}

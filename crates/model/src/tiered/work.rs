@@ -1,0 +1,143 @@
+//! Compactions, over amounts: what waits in a node becomes one run for each of its pivots, and
+//! leaves that are stale or crowded are merged.
+
+use super::amounts::{Group, Older, Run, merge};
+use super::node::{Node, Pivot, Scale};
+use super::parameters::Shape;
+use super::policy;
+
+/// What compactions have written and read.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Compacted {
+    /// Bytes of runs.
+    pub(super) run_bytes: f64,
+    /// Bytes of maplets.
+    pub(super) maplet_bytes: f64,
+    /// Bytes of runs that were read.
+    pub(super) read_bytes: f64,
+    /// Records that were read.
+    pub(super) records: f64,
+}
+
+/// Does compactions.
+pub(super) struct Worker<'s> {
+    pub(super) shape: &'s Shape,
+    pub(super) scale: &'s Scale,
+    pub(super) done: Compacted,
+    /// The number of the newest run.
+    pub(super) newest: u64,
+}
+
+impl Worker<'_> {
+    /// Does whatever is due below a root.
+    pub(super) fn work(&mut self, root: &mut Node) {
+        self.inner(root, true);
+        let most = f64::from(root.height + 1) * 3.0 * f64::from(self.shape.fanout);
+        let longest = root.longest() as f64;
+        self.leaves(root, true, longest / most);
+    }
+
+    /// Compacts what waits in index nodes, those nearest to the root first.
+    fn inner(&mut self, node: &mut Node, is_root: bool) {
+        if node.is_leaf() || !node.is_changed {
+            return;
+        }
+        for pivot in &mut node.pivots {
+            if !is_root && !pivot.live.is_empty() {
+                let own = pivot.own.len();
+                self.compact(pivot, own, Older::Elsewhere);
+            }
+            if let Some(child) = &mut pivot.child {
+                self.inner(child, false);
+            }
+        }
+    }
+
+    fn leaves(&mut self, node: &mut Node, is_root: bool, crowding: f64) {
+        if !std::mem::take(&mut node.is_changed) {
+            return;
+        }
+        if node.is_leaf() {
+            return self.leaf(&mut node.pivots[0], is_root, crowding);
+        }
+        for pivot in &mut node.pivots {
+            if let Some(child) = &mut pivot.child {
+                self.leaves(child, false, crowding);
+            }
+        }
+    }
+
+    fn leaf(&mut self, pivot: &mut Pivot, is_root: bool, crowding: f64) {
+        loop {
+            let pending = !pivot.live.is_empty() && !is_root;
+            if !pending && !policy::is_crowded(self.shape, pivot.runs()) {
+                return;
+            }
+            let (bytes, stale) = (self.scale.weight(pivot), self.scale.stale(pivot));
+            if policy::rewrites(self.shape, bytes, stale, crowding) {
+                self.rewrite(pivot, pivot.own.len());
+            } else if pivot.live.is_empty() {
+                let groups: Vec<(usize, f64)> = pivot
+                    .own
+                    .iter()
+                    .map(|group| (group.runs.len(), self.scale.weigh(group, pivot.width)))
+                    .collect();
+                let oldest = policy::oldest(self.shape, &groups).clamp(1, pivot.own.len());
+                self.rewrite(pivot, oldest);
+            } else {
+                let older = if pivot.own.is_empty() {
+                    Older::None
+                } else {
+                    Older::Elsewhere
+                };
+                let own = pivot.own.len();
+                self.compact(pivot, own, older);
+            }
+        }
+    }
+
+    /// Merges a leaf's oldest groups, with what waits if they are all it has, into one run.
+    fn rewrite(&mut self, pivot: &mut Pivot, oldest: usize) {
+        let newer = pivot.own.split_off(oldest);
+        if newer.is_empty() {
+            return self.compact(pivot, 0, Older::None);
+        }
+        let live = std::mem::take(&mut pivot.live);
+        self.compact(pivot, 0, Older::None);
+        pivot.own.extend(newer);
+        pivot.live = live;
+    }
+
+    /// Merges the groups from `from` on, and all that waits, into one run behind those before,
+    /// and its fingerprints with the newest maplets of those.
+    fn compact(&mut self, pivot: &mut Pivot, from: usize, older: Older) {
+        let (scale, width) = (self.scale, pivot.width);
+        let taken: Vec<Group> = pivot.own.drain(from..).chain(pivot.live.drain(..)).collect();
+        let runs = || taken.iter().flat_map(|group| &group.runs);
+        self.done.read_bytes += taken.iter().map(|group| scale.weigh(group, width)).sum::<f64>();
+        self.done.records += runs().map(|run| run.records(&scale.uniques, width)).sum::<f64>();
+        let mut run: Run = merge(runs(), older, &scale.uniques, width);
+        self.newest += 1;
+        run.id = self.newest;
+        let amount = run.amount(&scale.uniques, width);
+        if amount.records() <= 0.0 {
+            return;
+        }
+        self.done.run_bytes += scale.formats.run(&amount);
+        let counts: Vec<usize> = pivot.own.iter().map(|group| group.runs.len()).collect();
+        let is_ours = |group: &Group| group.runs.iter().all(|run| width >= 0.75 * run.width);
+        let shares: Vec<bool> = pivot.own.iter().map(is_ours).collect();
+        let base = policy::maplets(&counts, &shares);
+        let mut group = Group {
+            runs: Vec::new(),
+            width,
+        };
+        for before in pivot.own.drain(pivot.own.len() - base..) {
+            group.runs.extend(before.runs);
+        }
+        group.runs.push(run);
+        let entries = group.entries(&scale.uniques);
+        self.done.maplet_bytes += scale.formats.maplet(entries, group.runs.len() as f64);
+        pivot.own.push(group);
+    }
+}

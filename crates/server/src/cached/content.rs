@@ -1,0 +1,334 @@
+//! The items of a cache, and the locks of their keys.
+
+use super::item::MAX_HEAD;
+use crate::error::{Error, Failure, Result};
+use crate::process;
+use crate::store::Clock;
+use alluvium::cache::{self, Cache, CacheOptions, Eviction};
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The least that a cache may have.
+const LEAST_BYTES: u64 = 1 << 20;
+
+/// A partition has at least this number of bytes, where the cache has as many, so that it takes
+/// items of a mebibyte.
+const PARTITION_BYTES: u64 = 32 << 20;
+
+/// The most partitions: beyond, writers of the cores that there are seldom meet.
+const MOST_PARTITIONS: u64 = 64;
+
+/// Bytes that a key and its value are expected to have on average.
+const ITEM_BYTES: usize = 96;
+
+/// Locks of keys. Keys share them.
+const LOCKS: usize = 512;
+
+/// What a cache evicts first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    /// The oldest.
+    Fifo,
+    /// What was not asked for the longest.
+    Lru,
+    /// Nearly that, with fewer copies.
+    ApproximateLru,
+    /// What was asked for once only, before the rest.
+    #[default]
+    S3Fifo,
+}
+
+impl Policy {
+    /// Returns its name, as `maxmemory-policy` tells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Policy::Fifo => "fifo",
+            Policy::Lru => "lru",
+            Policy::ApproximateLru => "approximate-lru",
+            Policy::S3Fifo => "s3-fifo",
+        }
+    }
+
+    fn eviction(self) -> Eviction {
+        match self {
+            Policy::Fifo => Eviction::Fifo,
+            Policy::Lru => Eviction::Lru,
+            Policy::ApproximateLru => Eviction::ApproximateLru,
+            Policy::S3Fifo => Eviction::S3Fifo,
+        }
+    }
+}
+
+/// How much memory a cache has, and how it is used.
+///
+/// ```
+/// use alluvium_server::{CacheMemory, Policy};
+/// let memory = CacheMemory { policy: Policy::Lru, ..CacheMemory::new(1 << 30) };
+/// assert_eq!(memory.bytes, 1 << 30);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheMemory {
+    /// Bytes of items at most, with their keys and the index.
+    pub bytes: u64,
+    /// Bytes that a key and its value have on average: they decide how much is index.
+    pub item_bytes: usize,
+    /// What is evicted first.
+    pub policy: Policy,
+}
+
+impl CacheMemory {
+    /// Returns a cache of this size, for items of about a hundred bytes, with S3-FIFO.
+    #[must_use]
+    pub fn new(bytes: u64) -> CacheMemory {
+        CacheMemory {
+            bytes,
+            item_bytes: ITEM_BYTES,
+            policy: Policy::default(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let refuse = |why: String| Err(Error::Cache { why });
+        if self.bytes < LEAST_BYTES {
+            return refuse(format!(
+                "{} bytes are too little: a cache works with {LEAST_BYTES} or more",
+                self.bytes
+            ));
+        }
+        match process::system_bytes() {
+            Some(all) if self.bytes > all => refuse(format!(
+                "{} bytes are more than the {all} bytes of memory that the machine, or the container, has: ask for less",
+                self.bytes
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn options(&self, seed: u64) -> CacheOptions {
+        let partitions = (self.bytes / PARTITION_BYTES).clamp(1, MOST_PARTITIONS);
+        CacheOptions {
+            bytes: usize::try_from(self.bytes).unwrap_or(usize::MAX),
+            item_bytes: self.item_bytes,
+            partitions: partitions as usize,
+            eviction: self.policy.eviction(),
+            seed,
+        }
+    }
+}
+
+/// An item is longer than the cache takes.
+#[derive(Debug)]
+pub(crate) struct TooLarge(cache::Error);
+
+impl From<TooLarge> for Failure {
+    fn from(TooLarge(error): TooLarge) -> Failure {
+        Failure::Refused(Cow::Owned(format!("ERR {error}")))
+    }
+}
+
+/// What was found of an item whose bytes were copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// When it expires, in milliseconds since 1970; 0 for never.
+    pub(crate) expires_ms: u64,
+}
+
+/// What a cache has done so far, and holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) gets: u64,
+    pub(crate) hits: u64,
+    pub(crate) evictions: u64,
+    /// Items and their bytes, from a sample if there are many.
+    pub(crate) items: u64,
+    pub(crate) item_bytes: u64,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Lock(Mutex<()>);
+
+/// Locks of keys that are held.
+pub(crate) type Locked<'c> = SmallVec<[MutexGuard<'c, ()>; 1]>;
+
+/// The items of a cache.
+pub(crate) struct Content {
+    cache: Cache,
+    pub(crate) memory: CacheMemory,
+    locks: Box<[Lock]>,
+    clock: Clock,
+    /// The last number that CAS compares.
+    cas: AtomicU64,
+}
+
+impl Content {
+    /// Returns an empty cache.
+    ///
+    /// # Errors
+    /// [`Error::Cache`] when the memory cannot be had, or is too little.
+    pub(crate) fn new(memory: CacheMemory, seed: u64) -> Result<Content> {
+        memory.check()?;
+        let cache = Cache::new(&memory.options(seed));
+        let cache = cache.map_err(|error| Error::Cache {
+            why: error.to_string(),
+        })?;
+        Ok(Content {
+            cache,
+            memory,
+            locks: (0..LOCKS).map(|_| Lock::default()).collect(),
+            clock: Clock::new(0),
+            cas: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns the time in milliseconds since 1970, and lets expire what is due.
+    pub(crate) fn now_ms(&self) -> u64 {
+        let now_ms = self.clock.now_ms();
+        self.cache.tick(now_ms);
+        now_ms
+    }
+
+    /// Returns another number that CAS compares.
+    #[inline]
+    pub(crate) fn next_cas(&self) -> u64 {
+        self.cas.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn lock_of(&self, key: &[u8]) -> usize {
+        const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mixed = key.rchunks(8).take(4).fold(key.len() as u64, |hash, chunk| {
+            let word = chunk.iter().fold(0, |word, &byte| word << 8 | u64::from(byte));
+            (hash.rotate_left(23) ^ word).wrapping_mul(FACTOR)
+        });
+        (mixed >> 32) as usize % LOCKS
+    }
+
+    /// Excludes others from changing an item (S25).
+    #[inline]
+    pub(crate) fn lock(&self, key: &[u8]) -> MutexGuard<'_, ()> {
+        self.locks[self.lock_of(key)].0.lock()
+    }
+
+    /// Excludes others from changing several items. Locks are taken in their order, so that no two
+    /// threads wait for each other.
+    pub(crate) fn lock_all<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Locked<'_> {
+        let mut places: SmallVec<[usize; 8]> = keys.map(|key| self.lock_of(key)).collect();
+        places.sort_unstable();
+        places.dedup();
+        places
+            .into_iter()
+            .map(|place| self.locks[place].0.lock())
+            .collect()
+    }
+
+    /// Copies what is stored under a key.
+    #[inline]
+    pub(crate) fn read(&self, key: &[u8], stored: &mut Vec<u8>) -> Option<Found> {
+        let expires_at = self.cache.read(key, stored)?;
+        let expires_ms = if expires_at == u64::MAX { 0 } else { expires_at };
+        Some(Found { expires_ms })
+    }
+
+    /// Looks up keys in their order, and hands over what is stored under each.
+    pub(crate) fn read_many(&self, keys: &[&[u8]], respond: impl FnMut(usize, Option<&[u8]>)) {
+        self.cache.get_many(keys, respond);
+    }
+
+    /// Asks for the memory that requests about keys need first.
+    pub(crate) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.cache.prefetch(keys);
+    }
+
+    /// Stores an item. Its key is locked.
+    ///
+    /// # Errors
+    /// It is longer than the cache takes; then the key keeps what it had.
+    pub(crate) fn write(
+        &self,
+        key: &[u8],
+        stored: &[u8],
+        expires_ms: u64,
+    ) -> std::result::Result<(), TooLarge> {
+        let expires_at = if expires_ms == 0 { u64::MAX } else { expires_ms };
+        self.cache.set_until(key, stored, expires_at).map_err(TooLarge)
+    }
+
+    /// Deletes an item. Its key is locked. Returns whether it was there.
+    pub(crate) fn delete(&self, key: &[u8]) -> bool {
+        self.cache.delete(key)
+    }
+
+    /// Deletes all items. No request that has read one before brings it back.
+    pub(crate) fn clear(&self) {
+        let _held: Vec<_> = self.locks.iter().map(|lock| lock.0.lock()).collect();
+        self.cache.clear();
+    }
+
+    /// Returns how many items there are, from a sample if there are many.
+    pub(crate) fn items(&self) -> u64 {
+        self.now_ms();
+        self.cache.content().items
+    }
+
+    /// Returns the bytes that a value may have at most, whatever the key.
+    pub(crate) fn most_value_bytes(&self) -> usize {
+        cache::MAX_VALUE_BYTES - MAX_HEAD
+    }
+
+    /// Returns what was done so far, and what is there.
+    pub(crate) fn figures(&self) -> Figures {
+        let (stats, content) = (self.cache.stats(), self.cache.content());
+        let left_logs = match self.memory.policy {
+            // Only there it is known what of it could still be found.
+            Policy::S3Fifo => stats.evicted,
+            Policy::Fifo | Policy::Lru | Policy::ApproximateLru => stats.dropped,
+        };
+        Figures {
+            gets: stats.gets,
+            hits: stats.hits,
+            evictions: left_logs + stats.displaced,
+            items: content.items,
+            item_bytes: content.bytes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cache_too_large_for_the_machine_or_too_small_is_refused_with_the_reason() {
+        let why = |bytes| {
+            let refused = Content::new(CacheMemory::new(bytes), 1).err().expect("refused");
+            refused.to_string()
+        };
+        assert!(why(1 << 60).contains("more than the"), "{}", why(1 << 60));
+        assert!(why(1 << 10).contains("too little"), "{}", why(1 << 10));
+    }
+
+    #[test]
+    fn locks_of_several_keys_are_taken_once_each() {
+        let content = Content::new(CacheMemory::new(4 << 20), 1).unwrap();
+        let keys: Vec<Vec<u8>> = (0..2000_u32).map(|key| key.to_string().into_bytes()).collect();
+        let held = content.lock_all(keys.iter().chain(&keys).map(|key| &key[..]));
+        assert!((400..=LOCKS).contains(&held.len()), "{} locks", held.len());
+        drop(held);
+        assert_eq!(content.lock_all([&b"a"[..], b"a"].into_iter()).len(), 1);
+    }
+
+    #[test]
+    fn an_item_of_a_mebibyte_fits_where_there_is_memory_for_it() {
+        let content = Content::new(CacheMemory::new(64 << 20), 1).unwrap();
+        let value = vec![7; content.most_value_bytes()];
+        content.write(b"long", &value, 0).unwrap();
+        let mut read = Vec::new();
+        assert_eq!(content.read(b"long", &mut read), Some(Found { expires_ms: 0 }));
+        assert_eq!(read, value);
+        let longer = vec![7; (1 << 20) + 1];
+        assert!(content.write(b"long", &longer, 0).is_err());
+        assert!(content.read(b"long", &mut read).is_some(), "it keeps what it had");
+    }
+}

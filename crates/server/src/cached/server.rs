@@ -1,0 +1,258 @@
+//! The handle of a running cache: its start, its addresses, its end.
+
+use super::Cached;
+use super::content::{CacheMemory, Content};
+use crate::datagram::{DatagramOptions, Datagrams};
+use crate::error::{Error, Result};
+use crate::net::{self, Acceptor, Beside, Budget, Driver, Keeper, Language, Pool, Syncer};
+use crate::options::ServerOptions;
+use crate::server::{access, listen, listen_at_files, protected, tls_config};
+use crate::shared::{Common, Ports};
+use crate::{memcached, redis};
+use alluvium_device::socket::SocketFile;
+use parking_lot::{Condvar, Mutex};
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// A server in cache mode, which keeps what it is given in memory alone. Dropping the handle stops
+/// it, and forgets everything.
+///
+/// ```
+/// use alluvium_server::{CacheMemory, CacheServer, ServerOptions};
+/// use std::io::{Read, Write};
+/// let options = ServerOptions {
+///     memcached: Some("127.0.0.1:0".parse().unwrap()),
+///     ..ServerOptions::default()
+/// };
+/// let server = CacheServer::start(CacheMemory::new(16 << 20), options)?;
+/// let mut socket = std::net::TcpStream::connect(server.memcached_addr().unwrap())?;
+/// socket.write_all(b"set river 0 0 5\r\nRhine\r\nget river\r\n")?;
+/// let mut reply = [0; 41];
+/// socket.read_exact(&mut reply)?;
+/// assert_eq!(&reply[..], b"STORED\r\nVALUE river 0 5\r\nRhine\r\nEND\r\n".as_slice());
+/// server.stop();
+/// server.join();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct CacheServer {
+    redis: Option<SocketAddr>,
+    memcached: Option<SocketAddr>,
+    running: Arc<Running>,
+}
+
+impl fmt::Debug for CacheServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheServer")
+            .field("redis", &self.redis)
+            .field("memcached", &self.memcached)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What has to be ended.
+struct Running {
+    options: ServerOptions,
+    cached: Arc<Cached>,
+    pool: Arc<Pool>,
+    control: Arc<net::Control>,
+    threads: Mutex<Option<(JoinHandle<()>, Keeper)>>,
+    datagrams: Mutex<Option<Datagrams>>,
+    socket_files: Mutex<Vec<SocketFile>>,
+    is_stopping: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// Connections take their memory beside the cache, which lends none.
+impl Beside for Cached {
+    fn lends(&self, _held: u64) -> std::result::Result<(), String> {
+        Ok(())
+    }
+
+    fn ages(&self) {}
+
+    fn budget(&self) -> u64 {
+        self.content.memory.bytes + self.common.budget.limit() as u64
+    }
+}
+
+/// Begins to speak with clients about a cache.
+fn sessions(cached: &Arc<Cached>) -> net::Sessions {
+    let cached = Arc::clone(cached);
+    Box::new(move |language, client| match language {
+        Language::Redis => Box::new(redis::CachedSession::new(&cached, client)),
+        Language::Memcached => Box::new(memcached::CachedSession::new(&cached, client)),
+    })
+}
+
+/// Returns how many loops serve connections by default: one for each processor. Nothing else wants
+/// one, as compactions do beside a store.
+fn usual_loops() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+impl CacheServer {
+    /// Starts to serve a cache. Connections have a quarter of the cache's memory beside it, where
+    /// [`Limits::memory`](crate::Limits::memory) says nothing else.
+    ///
+    /// # Errors
+    /// [`Error::Cache`] when the memory cannot be had, or an option is for stores only;
+    /// [`Error::Unprotected`], [`Error::Listen`], [`Error::Tls`] as
+    /// [`Server::start`](crate::Server::start).
+    pub fn start(memory: CacheMemory, options: ServerOptions) -> Result<CacheServer> {
+        refuse_what_stores_have(&options)?;
+        let access = access(&options)?;
+        protected(&options, &access)?;
+        let tls = options.tls.as_ref().map(tls_config).transpose()?;
+        let content = Content::new(memory, fastrand::u64(..))?;
+        let mut listeners = Vec::new();
+        let redis = listen(options.redis, Language::Redis, &mut listeners)?;
+        let memcached = listen(options.memcached, Language::Memcached, &mut listeners)?;
+        let socket_files = listen_at_files(&options, &mut listeners)?;
+        let port = |address: Option<SocketAddr>| address.map_or(0, |address| address.port());
+        let ports = Ports {
+            redis: port(redis),
+            memcached: port(memcached),
+        };
+        let loops = options.loops.unwrap_or_else(usual_loops).max(1);
+        let of_clients = options
+            .limits
+            .memory
+            .unwrap_or_else(|| net::share_of(memory.bytes));
+        let budget = Arc::new(Budget::new(of_clients));
+        let common = Arc::new(Common::new(&options, access, budget, ports, loops));
+        let cached = Arc::new(Cached { common, content });
+        let syncer = Arc::new(Syncer::new(Box::new(|| Ok(()))));
+        let seats: std::io::Result<Vec<_>> = (0..loops).map(|_| Driver::seat(&syncer)).collect();
+        let pool = Arc::new(Pool::new(seats?));
+        let common = &cached.common;
+        let (acceptor, control) = Acceptor::new(listeners, common, sessions(&cached), &pool, tls)?;
+        let waking = Arc::downgrade(&pool);
+        let wake = move || {
+            if let Some(pool) = waking.upgrade() {
+                pool.seats.iter().for_each(net::Seat::look);
+            }
+        };
+        assert!(common.wake.set(Box::new(wake)).is_ok(), "it is set once");
+        pool.start();
+        let acceptor = std::thread::Builder::new()
+            .name("alluvium-accept".to_owned())
+            .spawn(move || acceptor.run())?;
+        let keeper = Keeper::start(common, Arc::clone(&cached) as _)?;
+        let running = Arc::new(Running {
+            options,
+            cached,
+            pool,
+            control,
+            threads: Mutex::new(Some((acceptor, keeper))),
+            datagrams: Mutex::new(None),
+            socket_files: Mutex::new(socket_files),
+            is_stopping: Mutex::new(false),
+            changed: Condvar::new(),
+        });
+        Ok(CacheServer {
+            redis,
+            memcached,
+            running,
+        })
+    }
+
+    /// Where the Redis protocol is spoken.
+    #[must_use]
+    pub fn redis_addr(&self) -> Option<SocketAddr> {
+        self.redis
+    }
+
+    /// Where the memcached protocol is spoken.
+    #[must_use]
+    pub fn memcached_addr(&self) -> Option<SocketAddr> {
+        self.memcached
+    }
+
+    /// Serves the same items to clients of MICA's datagrams: see
+    /// [`DatagramClient`](crate::DatagramClient). Returns the address of the first port.
+    ///
+    /// # Errors
+    /// [`Error::Unprotected`] for an address that others can reach without a shared key;
+    /// [`Error::Listen`]; [`Error::Cache`] for a number of ports that cannot be.
+    pub fn serve_datagrams(&self, options: &DatagramOptions) -> Result<SocketAddr> {
+        let datagrams = Datagrams::start(&self.running.cached, options)?;
+        let address = datagrams.address;
+        *self.running.datagrams.lock() = Some(datagrams);
+        Ok(address)
+    }
+
+    /// How many clients are connected.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.running.cached.common.clients.len()
+    }
+
+    /// Begins to stop, and returns at once: no client is accepted any more; what has been received
+    /// is executed; connections end when their replies are sent, at the latest after
+    /// [`ServerOptions::grace`]. May be called by any thread, more than once.
+    pub fn stop(&self) {
+        self.running.stop();
+    }
+
+    /// Waits until the server is told to stop, and then until it has stopped.
+    pub fn join(&self) {
+        {
+            let mut is_stopping = self.running.is_stopping.lock();
+            while !*is_stopping {
+                self.running.changed.wait(&mut is_stopping);
+            }
+        }
+        self.running.finish();
+    }
+}
+
+impl Running {
+    fn stop(&self) {
+        let mut is_stopping = self.is_stopping.lock();
+        if !std::mem::replace(&mut *is_stopping, true) {
+            self.cached.common.access.delays.end();
+            self.control.stop();
+            self.changed.notify_all();
+        }
+    }
+
+    /// First those that bring work end, then those that do it.
+    fn finish(&self) {
+        let Some((acceptor, keeper)) = self.threads.lock().take() else {
+            return;
+        };
+        if acceptor.join().is_err() {
+            tracing::error!("the thread that accepts connections has panicked");
+        }
+        drop(self.datagrams.lock().take());
+        self.socket_files.lock().clear();
+        self.pool.stop(Instant::now() + self.options.grace);
+        self.pool.join();
+        keeper.stop();
+    }
+}
+
+impl Drop for CacheServer {
+    fn drop(&mut self) {
+        self.stop();
+        self.running.finish();
+    }
+}
+
+/// Refuses options that a cache cannot follow.
+fn refuse_what_stores_have(options: &ServerOptions) -> Result<()> {
+    let asked = [
+        ("a web page", options.web.is_some()),
+        ("users", options.users.is_some()),
+        ("a directory for backups", options.backup_directory.is_some()),
+    ];
+    match asked.into_iter().find(|(_, is_asked)| *is_asked) {
+        Some((what, _)) => Err(Error::Cache {
+            why: format!("a server in cache mode has no {}", what.trim_start_matches("a ")),
+        }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,266 @@
+//! What a port does with the datagrams that it receives.
+
+use super::format::{self, Datagram, Directory, Header, Operation, Outcome, SharedKey, Way};
+use super::repeats::{Repeats, Seen};
+use crate::cached::{Content, Head};
+use alluvium::cache::MAX_KEY_BYTES;
+use alluvium_device::datagrams::Burst;
+use std::sync::Arc;
+
+/// One of the ports of a cache, with the keys whose hashes it has.
+pub(super) struct Port {
+    pub(super) directory: Arc<Directory>,
+    /// Its place in the directory.
+    pub(super) place: usize,
+    pub(super) key: Option<SharedKey>,
+    repeats: Repeats,
+    /// What was read last, or is put together.
+    stored: Vec<u8>,
+}
+
+impl Port {
+    pub(super) fn new(directory: &Arc<Directory>, place: usize, key: Option<SharedKey>) -> Port {
+        assert!(place < directory.ports.len(), "the directory has the port");
+        Port {
+            directory: Arc::clone(directory),
+            place,
+            key,
+            repeats: Repeats::default(),
+            stored: Vec::new(),
+        }
+    }
+
+    /// Executes the first `count` requests of a burst, and makes each the reply to itself. What is
+    /// no request becomes nothing.
+    pub(super) fn execute(&mut self, content: &Content, burst: &mut Burst, count: usize) {
+        let now_ms = content.now_ms();
+        let keys = (0..count).filter_map(|index| format::read(burst.bytes(index)));
+        content.prefetch(keys.map(|datagram| datagram.key));
+        for index in 0..count {
+            let done = self.answer(content, burst.bytes(index), now_ms);
+            let Some((header, outcome, expires_in_ms, has_value)) = done else {
+                burst.set_length(index, 0);
+                continue;
+            };
+            let value = match has_value {
+                true if header.operation == Operation::Directory => &self.stored[..],
+                true => &self.stored[Head::length(&self.stored)..],
+                false => &[],
+            };
+            let buffer = burst.buffer(index);
+            let length = format::reply(&header, outcome, expires_in_ms, value, buffer);
+            if let Some(key) = &self.key {
+                key.seal(&mut buffer[..length]);
+            }
+            burst.set_length(index, length);
+        }
+    }
+
+    /// Executes a datagram. Returns what came of it: its header, the outcome, the time until it
+    /// expires, whether there is a value. Nothing if there is no reply.
+    fn answer(
+        &mut self,
+        content: &Content,
+        bytes: &[u8],
+        now_ms: u64,
+    ) -> Option<(Header, Outcome, u64, bool)> {
+        let datagram = format::read(bytes)?;
+        let header = datagram.header;
+        // A reply is never answered: two servers would not end.
+        if header.way != Way::Request {
+            return None;
+        }
+        let short = |outcome| Some((header, outcome, 0, false));
+        if self.key.as_ref().is_some_and(|key| !key.admits(bytes)) {
+            return short(Outcome::Denied);
+        }
+        if header.operation == Operation::Directory {
+            self.stored = self.directory.encode();
+            return Some((header, Outcome::Done, 0, true));
+        }
+        if self.directory.place(header.hash) != self.place {
+            return short(Outcome::WrongPort);
+        }
+        if datagram.key.len() > MAX_KEY_BYTES {
+            return short(Outcome::TooLarge);
+        }
+        if header.operation == Operation::Get {
+            return match content.read(datagram.key, &mut self.stored) {
+                Some(found) => {
+                    let left = found.expires_ms.saturating_sub(now_ms);
+                    Some((header, Outcome::Done, left, true))
+                }
+                None => short(Outcome::Missing),
+            };
+        }
+        match self.repeats.look(header.client, header.sequence) {
+            Seen::Never => {}
+            Seen::Before(outcome) => return short(outcome),
+            Seen::TooOld => return None,
+        }
+        let outcome = self.change(content, &datagram, now_ms);
+        self.repeats.note(header.client, header.sequence, outcome);
+        short(outcome)
+    }
+
+    fn change(&mut self, content: &Content, datagram: &Datagram<'_>, now_ms: u64) -> Outcome {
+        let Datagram { header, key, value } = datagram;
+        let _locked = content.lock(key);
+        if header.operation == Operation::Delete {
+            return match content.delete(key) {
+                true => Outcome::Done,
+                false => Outcome::Missing,
+            };
+        }
+        self.stored.clear();
+        let head = Head {
+            cas: content.next_cas(),
+            ..Head::default()
+        };
+        head.write(&mut self.stored);
+        self.stored.extend_from_slice(value);
+        let expires_ms = match header.expires_in_ms {
+            0 => 0,
+            left => now_ms.saturating_add(left),
+        };
+        match content.write(key, &self.stored, expires_ms) {
+            Ok(()) => Outcome::Done,
+            Err(_) => Outcome::TooLarge,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cached::CacheMemory;
+
+    fn header(operation: Operation, sequence: u32) -> Header {
+        Header {
+            operation,
+            way: Way::Request,
+            sequence,
+            client: 1,
+            hash: 0,
+            expires_in_ms: 0,
+            echo: 77,
+        }
+    }
+
+    struct Fixture {
+        content: Content,
+        port: Port,
+        burst: Burst,
+    }
+
+    impl Fixture {
+        fn new(key: Option<SharedKey>) -> Fixture {
+            let directory = Directory {
+                seed: 3,
+                ports: vec![1, 2],
+            };
+            Fixture {
+                content: Content::new(CacheMemory::new(4 << 20), 1).unwrap(),
+                port: Port::new(&Arc::new(directory), 0, key),
+                burst: Burst::new(4, 512),
+            }
+        }
+
+        /// What a request brings, with the value of its reply; nothing if there is no reply.
+        fn ask(&mut self, header: Header, key: &[u8], value: &[u8]) -> Option<(Outcome, Vec<u8>)> {
+            let datagram = Datagram { header, key, value };
+            let length = format::write(&datagram, self.burst.buffer(0)).unwrap();
+            self.burst.set_length(0, length);
+            self.port.execute(&self.content, &mut self.burst, 1);
+            let reply = format::read(self.burst.bytes(0))?;
+            assert_eq!((reply.header.echo, reply.key), (77, &b""[..]));
+            match reply.header.way {
+                Way::Reply(outcome) => Some((outcome, reply.value.to_vec())),
+                Way::Request => panic!("a reply"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_is_executed_once_and_its_reply_repeated() {
+        let mut fixture = Fixture::new(None);
+        let (get, set) = (Operation::Get, Operation::Set);
+        let done = Some((Outcome::Done, Vec::new()));
+        assert_eq!(fixture.ask(header(set, 1), b"k", b"one"), done);
+        assert_eq!(fixture.ask(header(set, 2), b"k", b"two"), done);
+        assert_eq!(fixture.ask(header(set, 1), b"k", b"one"), done, "a late copy");
+        let two = Some((Outcome::Done, b"two".to_vec()));
+        assert_eq!(fixture.ask(header(get, 3), b"k", b""), two);
+        assert_eq!(fixture.ask(header(Operation::Delete, 4), b"k", b""), done);
+        assert_eq!(
+            fixture.ask(header(Operation::Delete, 4), b"k", b""),
+            done,
+            "as before"
+        );
+        let missing = Some((Outcome::Missing, Vec::new()));
+        assert_eq!(fixture.ask(header(get, 5), b"k", b""), missing);
+        assert_eq!(fixture.ask(header(set, 3000), b"k", b"new"), done);
+        assert_eq!(fixture.ask(header(set, 1500), b"k", b"old"), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_refused_by_rule() {
+        let mut fixture = Fixture::new(None);
+        let mut other = header(Operation::Get, 1);
+        other.hash = u64::MAX;
+        let said = |outcome| Some((outcome, Vec::new()));
+        assert_eq!(fixture.ask(other, b"k", b""), said(Outcome::WrongPort));
+        let long = header(Operation::Set, 2);
+        fixture.burst = Burst::new(1, 4096);
+        assert_eq!(fixture.ask(long, &[7; 2000], b"v"), said(Outcome::TooLarge));
+        assert_eq!(
+            fixture.ask(header(Operation::Set, 3), b"", b""),
+            said(Outcome::Done)
+        );
+        assert_eq!(
+            fixture.ask(header(Operation::Get, 4), b"", b""),
+            said(Outcome::Done)
+        );
+        let value = vec![1; 3900];
+        assert_eq!(
+            fixture.ask(header(Operation::Set, 5), b"k", &value),
+            said(Outcome::Done)
+        );
+        fixture.burst = Burst::new(1, 512);
+        assert_eq!(
+            fixture.ask(header(Operation::Get, 6), b"k", b""),
+            said(Outcome::TooLarge)
+        );
+        let mut reply = header(Operation::Get, 7);
+        reply.way = Way::Reply(Outcome::Done);
+        assert_eq!(fixture.ask(reply, b"", b""), None, "a reply has no reply");
+        let directory = fixture.ask(header(Operation::Directory, 8), b"", b"").unwrap().1;
+        assert_eq!(Directory::decode(&directory).unwrap(), *fixture.port.directory);
+    }
+
+    #[test]
+    fn with_a_shared_key_only_those_who_have_it_are_served() {
+        let key = SharedKey::new(b"secret");
+        let mut fixture = Fixture::new(Some(key.clone()));
+        let denied = Some((Outcome::Denied, Vec::new()));
+        assert_eq!(fixture.ask(header(Operation::Set, 1), b"k", b"v"), denied);
+        assert!(key.admits(fixture.burst.bytes(0)), "replies are sealed");
+        let (header, key_bytes, value) = (header(Operation::Set, 2), &b"k"[..], &b"v"[..]);
+        let datagram = Datagram {
+            header,
+            key: key_bytes,
+            value,
+        };
+        let length = format::write(&datagram, fixture.burst.buffer(1)).unwrap();
+        key.seal(&mut fixture.burst.buffer(1)[..length]);
+        fixture.burst.set_length(1, length);
+        fixture.burst.set_length(0, 0);
+        fixture.port.execute(&fixture.content, &mut fixture.burst, 2);
+        let reply = format::read(fixture.burst.bytes(1)).unwrap();
+        assert_eq!(reply.header.way, Way::Reply(Outcome::Done));
+        assert!(
+            fixture.burst.bytes(0).is_empty(),
+            "what is no datagram has no reply"
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! Which requests of a client were executed before, so that none is executed twice.
+//!
+//! The network may double a datagram, and a client sends one again when the reply is lost. A set
+//! that is executed a second time could undo what was set after it. So a port keeps for each client
+//! which of its last numbers it has executed, and what came of them.
+
+use super::format::Outcome;
+use std::collections::HashMap;
+use std::collections::VecDeque;
+
+/// Numbers that are known of a client. Older ones are never executed.
+const KNOWN: u32 = 1024;
+
+/// Clients that are known. Beyond, the one that came first is forgotten.
+const CLIENTS: usize = 4096;
+
+/// What is known of a client.
+#[derive(Debug)]
+struct Client {
+    /// The highest number so far.
+    last: u32,
+    /// What came of the last numbers, by their remainders.
+    outcomes: Box<[Option<Outcome>; KNOWN as usize]>,
+}
+
+/// What is known of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It was not executed.
+    Never,
+    /// It was, and this came of it.
+    Before(Outcome),
+    /// It is too old to be known, or lies far ahead: it is not answered.
+    TooOld,
+}
+
+/// What is known of all clients of a port.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    clients: HashMap<u64, Client>,
+    /// In the order in which they came.
+    order: VecDeque<u64>,
+}
+
+impl Repeats {
+    /// Returns what is known of a request that changes something.
+    pub(super) fn look(&mut self, client: u64, sequence: u32) -> Seen {
+        let Some(known) = self.clients.get_mut(&client) else {
+            self.admit(client, sequence);
+            return Seen::Never;
+        };
+        let ahead = sequence.wrapping_sub(known.last);
+        if ahead == 0 || ahead > u32::MAX / 2 {
+            let behind = known.last.wrapping_sub(sequence);
+            return match known.outcomes[(sequence % KNOWN) as usize] {
+                _ if behind >= KNOWN => Seen::TooOld,
+                Some(outcome) => Seen::Before(outcome),
+                None => Seen::Never,
+            };
+        }
+        // What lies between was not executed, or is older than what is known.
+        for step in 1..=ahead.min(KNOWN) {
+            let number = known.last.wrapping_add(step);
+            known.outcomes[(number % KNOWN) as usize] = None;
+        }
+        if ahead > KNOWN {
+            known.outcomes.fill(None);
+        }
+        known.last = sequence;
+        Seen::Never
+    }
+
+    /// Notes what came of a request.
+    pub(super) fn note(&mut self, client: u64, sequence: u32, outcome: Outcome) {
+        if let Some(known) = self.clients.get_mut(&client) {
+            known.outcomes[(sequence % KNOWN) as usize] = Some(outcome);
+        }
+    }
+
+    fn admit(&mut self, client: u64, sequence: u32) {
+        if self.order.len() >= CLIENTS
+            && let Some(first) = self.order.pop_front()
+        {
+            self.clients.remove(&first);
+        }
+        self.order.push_back(client);
+        let outcomes = Box::new([None; KNOWN as usize]);
+        let last = sequence;
+        self.clients.insert(client, Client { last, outcomes });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_executed_once_in_whatever_order_numbers_come() {
+        for first in [0, 5, u32::MAX - 600] {
+            let mut repeats = Repeats::default();
+            let mut random = fastrand::Rng::with_seed(u64::from(first));
+            let mut numbers: Vec<u32> = (0..3000).map(|step: u32| first.wrapping_add(step)).collect();
+            // Neighbours change places, and each comes twice.
+            for at in (0..numbers.len() - 1).step_by(2) {
+                if random.bool() {
+                    numbers.swap(at, at + 1);
+                }
+            }
+            for window in numbers.chunks(100) {
+                for &number in window {
+                    assert_eq!(repeats.look(7, number), Seen::Never, "{number}");
+                    repeats.note(7, number, Outcome::Missing);
+                }
+                for &number in window {
+                    assert_eq!(repeats.look(7, number), Seen::Before(Outcome::Missing));
+                }
+            }
+            assert_eq!(repeats.look(7, first), Seen::TooOld);
+            assert_eq!(repeats.look(8, first), Seen::Never, "another client");
+        }
+    }
+
+    #[test]
+    fn clients_are_forgotten_in_the_order_in_which_they_came() {
+        let mut repeats = Repeats::default();
+        for client in 0..=CLIENTS as u64 {
+            assert_eq!(repeats.look(client, 1), Seen::Never);
+            repeats.note(client, 1, Outcome::Done);
+        }
+        assert_eq!(repeats.clients.len(), CLIENTS);
+        assert_eq!(repeats.look(1, 1), Seen::Before(Outcome::Done));
+        assert_eq!(repeats.look(0, 1), Seen::Never, "it was forgotten");
+    }
+}

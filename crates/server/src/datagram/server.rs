@@ -1,0 +1,179 @@
+//! Ports and their threads.
+
+use super::format::{Directory, SharedKey};
+use super::port::Port;
+use crate::cached::Cached;
+use crate::error::{Error, Result};
+use crate::options::Exposure;
+use alluvium_device::datagrams::Burst;
+use parking_lot::Mutex;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Datagrams that are received by one call.
+const BURST: usize = 32;
+
+/// The longest datagram: longer items are for the other protocols.
+pub const MOST_DATAGRAM: usize = 8 << 10;
+
+/// How often a port without datagrams looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The most ports.
+const MOST_PORTS: usize = 1 << 10;
+
+/// Where datagrams are received, and from whom.
+///
+/// ```
+/// use alluvium_server::DatagramOptions;
+/// let options = DatagramOptions::new("127.0.0.1:0".parse().unwrap());
+/// assert!(options.ports >= 1 && options.key.is_none());
+/// ```
+#[derive(Clone, Debug)]
+pub struct DatagramOptions {
+    /// The first port; the others follow it. Port 0 means any that are free.
+    pub address: SocketAddr,
+    /// How many ports, each with a socket and a thread: as many as processors, by default.
+    pub ports: usize,
+    /// What clients prove by that they may use the cache.
+    pub key: Option<Vec<u8>>,
+    /// Whether others than this machine may be served without a key.
+    pub exposure: Exposure,
+}
+
+impl DatagramOptions {
+    /// Returns the options of ports from an address on, one for each processor.
+    #[must_use]
+    pub fn new(address: SocketAddr) -> DatagramOptions {
+        DatagramOptions {
+            address,
+            ports: std::thread::available_parallelism().map_or(1, usize::from),
+            key: None,
+            exposure: Exposure::default(),
+        }
+    }
+}
+
+/// Ports that receive datagrams, until they are stopped.
+pub(crate) struct Datagrams {
+    pub(crate) address: SocketAddr,
+    is_stopping: Arc<AtomicBool>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Datagrams {
+    /// Listens at all ports.
+    ///
+    /// # Errors
+    /// [`Error::Unprotected`], [`Error::Listen`], [`Error::Cache`] for a number of ports that
+    /// cannot be.
+    pub(crate) fn start(cached: &Arc<Cached>, options: &DatagramOptions) -> Result<Datagrams> {
+        let address = options.address;
+        if options.key.is_none() && options.exposure == Exposure::Protected && !address.ip().is_loopback() {
+            return Err(Error::Unprotected { address });
+        }
+        if !(1..=MOST_PORTS).contains(&options.ports) {
+            return Err(Error::Cache {
+                why: format!(
+                    "{} ports for datagrams: 1 to {MOST_PORTS} are possible",
+                    options.ports
+                ),
+            });
+        }
+        let sockets = bind(address, options.ports)?;
+        let ports = sockets.iter().map(|(_, address)| address.port()).collect();
+        let directory = Arc::new(Directory {
+            seed: fastrand::u64(..),
+            ports,
+        });
+        let key = options.key.as_deref().map(SharedKey::new);
+        let first = sockets[0].1;
+        let datagrams = Datagrams {
+            address: first,
+            is_stopping: Arc::new(AtomicBool::new(false)),
+            threads: Mutex::default(),
+        };
+        for (place, (socket, _)) in sockets.into_iter().enumerate() {
+            let port = Port::new(&directory, place, key.clone());
+            let (cached, is_stopping) = (Arc::clone(cached), Arc::clone(&datagrams.is_stopping));
+            let thread = std::thread::Builder::new()
+                .name("alluvium-port".to_owned())
+                .spawn(move || run(&socket, port, &cached, &is_stopping))?;
+            datagrams.threads.lock().push(thread);
+        }
+        Ok(datagrams)
+    }
+
+    /// Ends all ports, once they have answered what they have received.
+    pub(crate) fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a port has panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Datagrams {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Binds sockets to ports that follow each other, or to any.
+fn bind(first: SocketAddr, ports: usize) -> Result<Vec<(UdpSocket, SocketAddr)>> {
+    (0..ports)
+        .map(|place| {
+            let mut address = first;
+            if first.port() != 0 {
+                let port = usize::from(first.port()) + place;
+                let port = u16::try_from(port).map_err(|_| Error::Cache {
+                    why: format!(
+                        "{ports} ports for datagrams from {} on: there are none beyond 65535",
+                        first.port()
+                    ),
+                })?;
+                address.set_port(port);
+            }
+            let failed = |cause| Error::Listen { address, cause };
+            let socket = UdpSocket::bind(address).map_err(failed)?;
+            socket.set_read_timeout(Some(LOOK)).map_err(failed)?;
+            let bound = socket.local_addr().map_err(failed)?;
+            Ok((socket, bound))
+        })
+        .collect()
+}
+
+/// Answers bursts until the port is to end.
+fn run(socket: &UdpSocket, mut port: Port, cached: &Cached, is_stopping: &AtomicBool) {
+    let mut burst = Burst::new(BURST, MOST_DATAGRAM);
+    let counters = &cached.common.counters;
+    while !is_stopping.load(Ordering::Acquire) {
+        let count = match burst.receive(socket) {
+            Ok(count) => count,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                ) =>
+            {
+                continue;
+            }
+            Err(error) => {
+                // Such as that a client has gone, which the system tells at the next call.
+                tracing::debug!(%error, "a datagram was not received");
+                continue;
+            }
+        };
+        port.execute(&cached.content, &mut burst, count);
+        counters.commands.fetch_add(count as u64, Ordering::Relaxed);
+        if let Err(error) = burst.send(socket, count) {
+            tracing::debug!(%error, "a reply was not sent");
+        }
+    }
+}

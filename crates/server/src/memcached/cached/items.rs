@@ -1,0 +1,155 @@
+//! Items of a cache, as commands see and change them.
+
+use super::super::items::{Change, Items, Keeps};
+use crate::cached::{Content, Head};
+use crate::error::Failure;
+use crate::model::format::{Item, decode_item};
+
+const TOO_LARGE: Failure = Failure::say("SERVER_ERROR object too large for cache");
+
+/// An item that was read.
+#[derive(Debug)]
+pub(crate) struct Read {
+    stored: Vec<u8>,
+    expires_ms: u64,
+}
+
+/// Returns the item that is stored as these bytes.
+fn item(stored: &[u8], expires_ms: u64) -> Item<'_> {
+    let (head, length) = Head::read(stored);
+    Item {
+        flags: head.flags,
+        cas: head.cas,
+        expires_ms,
+        touched: head.touched,
+        staleness: head.staleness,
+        value: &stored[length..],
+    }
+}
+
+impl Keeps for Read {
+    fn item(&self) -> Result<Item<'_>, Failure> {
+        Ok(item(&self.stored, self.expires_ms))
+    }
+}
+
+/// Items of a cache at one moment.
+pub(crate) struct CachedItems<'c> {
+    content: &'c Content,
+    now_ms: u64,
+    reply_room: usize,
+    /// Where an item is put together.
+    stored: Vec<u8>,
+}
+
+impl<'c> CachedItems<'c> {
+    /// Replies that say what is there may have `reply_room` bytes.
+    pub(crate) fn new(content: &'c Content, now_ms: u64, reply_room: usize) -> CachedItems<'c> {
+        CachedItems {
+            content,
+            now_ms,
+            reply_room,
+            stored: Vec::new(),
+        }
+    }
+
+    fn read(&self, key: &[u8]) -> Option<Read> {
+        let mut stored = Vec::new();
+        let found = self.content.read(key, &mut stored)?;
+        Some(Read {
+            stored,
+            expires_ms: found.expires_ms,
+        })
+    }
+
+    /// Stores an item. Its key is locked.
+    pub(super) fn write(&mut self, key: &[u8], item: &Item<'_>) -> Result<(), Failure> {
+        self.stored.clear();
+        let head = Head {
+            flags: item.flags,
+            cas: item.cas,
+            touched: item.touched,
+            staleness: item.staleness,
+        };
+        head.write(&mut self.stored);
+        self.stored.extend_from_slice(item.value);
+        if self.content.write(key, &self.stored, item.expires_ms).is_err() {
+            // As memcached does: a client that meant to replace the old value shall not read it.
+            self.content.delete(key);
+            return Err(TOO_LARGE);
+        }
+        Ok(())
+    }
+
+    /// Stores an item, whatever is there.
+    pub(super) fn set(&mut self, key: &[u8], item: &Item<'_>) -> Result<(), Failure> {
+        let _locked = self.content.lock(key);
+        self.write(key, item)
+    }
+}
+
+impl Items for CachedItems<'_> {
+    type Kept = Read;
+    type Memory = ();
+
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn next_cas(&self) -> u64 {
+        self.content.next_cas()
+    }
+
+    fn reply_room(&self) -> usize {
+        self.reply_room
+    }
+
+    fn is_careful(&mut self) -> bool {
+        true
+    }
+
+    fn get(&mut self, key: &[u8]) -> Result<Option<Read>, Failure> {
+        Ok(self.read(key))
+    }
+
+    fn change<T>(
+        &mut self,
+        key: &[u8],
+        decide: impl FnOnce(&Self, Option<Item<'_>>) -> Result<(Change, T), Failure>,
+    ) -> Result<T, Failure> {
+        let _locked = self.content.lock(key);
+        let read = self.read(key);
+        let (change, result) = decide(
+            self,
+            read.as_ref().map(|read| item(&read.stored, read.expires_ms)),
+        )?;
+        match change {
+            Change::Nothing => {}
+            Change::Delete => {
+                self.content.delete(key);
+            }
+            Change::Put(stored) => self.write(key, &decode_item(&stored)?)?,
+        }
+        Ok(result)
+    }
+
+    fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), Failure> {
+        let item = decode_item(&stored)?;
+        self.set(key, &item)
+    }
+
+    fn room_to_grow(&self, bytes: usize) -> Result<(), Failure> {
+        if bytes > self.content.most_value_bytes() {
+            return Err(TOO_LARGE);
+        }
+        Ok(())
+    }
+
+    fn room_to_touch(&self, _bytes: usize) -> Option<()> {
+        None
+    }
+
+    fn relieve(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
+}

@@ -1,0 +1,347 @@
+//! One connection to a cache.
+//!
+//! *Knows*: which requests are executed together, and how.
+//!
+//! *Does not know*: sockets; how an item lies in memory (`crate::cached`).
+//!
+//! *Read in this order*: this file, `items.rs` (items as commands see them), `login.rs`,
+//! `stats.rs`.
+
+mod items;
+mod login;
+mod stats;
+
+use super::counts::count;
+use super::execute::{check, execute, refuse};
+use super::items::Items;
+use super::request::{self, MAX_KEY, Request, number};
+use super::{run, text};
+use crate::cached::{Cached, Head};
+use crate::error::Failure;
+use crate::model::format::Item;
+use crate::net::{HIGH_WATER, Input, Protocol, Served};
+use crate::resp::number::write_integer;
+use crate::shared::Client;
+use items::CachedItems;
+use login::Login;
+use run::{Most, Next};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+/// How many requests are executed together at most. Long replies make it fewer.
+const AT_ONCE: usize = 64;
+
+/// The state of one connection.
+pub(crate) struct CachedSession {
+    cached: Arc<Cached>,
+    client: Arc<Client>,
+    login: Login,
+    /// Bytes of a refused block that are still to come.
+    skipping: usize,
+    /// How many requests are executed together next.
+    at_once: usize,
+}
+
+/// How a request ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Replied,
+    Quit,
+}
+
+impl CachedSession {
+    pub(crate) fn new(cached: &Arc<Cached>, client: &Arc<Client>) -> CachedSession {
+        CachedSession {
+            cached: Arc::clone(cached),
+            client: Arc::clone(client),
+            login: Login::new(&cached.common),
+            skipping: 0,
+            at_once: AT_ONCE,
+        }
+    }
+
+    /// Consumes what was served, and what is to be skipped.
+    fn skip(&mut self, input: &mut Input) {
+        let skipped = self.skipping.min(input.len());
+        input.consume(skipped);
+        self.skipping -= skipped;
+    }
+
+    /// Executes requests in their order. Neighbours that only get are looked up together.
+    fn run(&self, requests: &[Request<'_>], output: &mut Vec<u8>) {
+        let Cached { common, content } = &*self.cached;
+        let mut items = CachedItems::new(content, content.now_ms(), common.budget.reply_room());
+        if requests.len() > 1 {
+            content.prefetch(requests.iter().map(|request| request.word(1)));
+        }
+        let mut at = 0;
+        while let Some(request) = requests.get(at) {
+            let gets = requests[at..].iter().take_while(|request| is_plain_get(request));
+            let gets = gets.count();
+            if gets > 0 {
+                self.get(&requests[at..at + gets], output);
+                at += gets;
+                continue;
+            }
+            at += 1;
+            let start = output.len();
+            let executed = match set(request, &mut items, output) {
+                Some(Ok(())) => {
+                    common.counters.items_set.fetch_add(1, Ordering::Relaxed);
+                    count(&common.counters.items.stored);
+                    Ok(())
+                }
+                Some(Err(failure)) => Err(failure),
+                None => check(request).and_then(|()| execute(request, &mut items, &common.counters, output)),
+            };
+            if let Err(failure) = executed {
+                output.truncate(start);
+                common.counters.errors.fetch_add(1, Ordering::Relaxed);
+                refuse(&failure, request, output);
+            }
+        }
+        let counters = &common.counters;
+        counters
+            .commands
+            .fetch_add(requests.len() as u64, Ordering::Relaxed);
+    }
+
+    /// Executes requests that get an item each.
+    fn get(&self, requests: &[Request<'_>], output: &mut Vec<u8>) {
+        let keys: SmallVec<[&[u8]; AT_ONCE]> = requests.iter().map(|request| request.word(1)).collect();
+        let mut hits = 0;
+        self.cached.content.read_many(&keys, |at, stored| {
+            if let Some(stored) = stored {
+                hits += 1;
+                let (head, length) = Head::read(stored);
+                output.extend_from_slice(b"VALUE ");
+                output.extend_from_slice(keys[at]);
+                output.push(b' ');
+                write_integer(output, i64::from(head.flags));
+                output.push(b' ');
+                write_integer(output, (stored.len() - length) as i64);
+                if requests[at].word(0) == b"gets" {
+                    output.extend_from_slice(format!(" {}", head.cas).as_bytes());
+                }
+                output.extend_from_slice(b"\r\n");
+                output.extend_from_slice(&stored[length..]);
+                output.extend_from_slice(b"\r\n");
+            }
+            output.extend_from_slice(b"END\r\n");
+        });
+        let counters = &self.cached.common.counters;
+        counters.items_got.fetch_add(keys.len() as u64, Ordering::Relaxed);
+        counters.items_hit.fetch_add(hits, Ordering::Relaxed);
+    }
+
+    /// Executes a request that is not about single items.
+    fn run_alone(&self, request: &Request<'_>, output: &mut Vec<u8>) -> End {
+        let start = output.len();
+        let counters = &self.cached.common.counters;
+        counters.commands.fetch_add(1, Ordering::Relaxed);
+        self.dispatch_alone(request, output).unwrap_or_else(|failure| {
+            output.truncate(start);
+            counters.errors.fetch_add(1, Ordering::Relaxed);
+            refuse(&failure, request, output);
+            End::Replied
+        })
+    }
+
+    fn dispatch_alone(&self, request: &Request<'_>, output: &mut Vec<u8>) -> Result<End, Failure> {
+        match request.word(0) {
+            b"flush_all" => self.flush(request, output)?,
+            b"verbosity" => text::verbosity(request, output)?,
+            b"version" => {
+                output.extend_from_slice(format!("VERSION {}\r\n", super::stats::VERSION).as_bytes());
+            }
+            b"stats" => stats::stats(request, &self.cached, output)?,
+            b"quit" => return Ok(End::Quit),
+            b"mn" => output.extend_from_slice(b"MN\r\n"),
+            b"shutdown" => return Err(Failure::say("ERROR: shutdown not enabled")),
+            b"lru_crawler" | b"lru" | b"slabs" | b"watch" | b"cache_memlimit" => {
+                return Err(Failure::say("ERROR: not in cache mode of alluvium"));
+            }
+            _ => return Err(Failure::say("ERROR")),
+        }
+        Ok(End::Replied)
+    }
+
+    /// Deletes all items, now or later.
+    fn flush(&self, request: &Request<'_>, output: &mut Vec<u8>) -> Result<(), Failure> {
+        let Cached { common, content } = &*self.cached;
+        let delay = text::flush_delay(request)?;
+        common.counters.item_flushes.fetch_add(1, Ordering::Relaxed);
+        if delay > 0 {
+            let items = CachedItems::new(content, content.now_ms(), 0);
+            common.flush_at.store(items.expiry(delay), Ordering::Release);
+        } else {
+            content.clear();
+        }
+        text::say(request, output, "OK");
+        Ok(())
+    }
+
+    /// Deletes all items if a client has asked for it and the time has come.
+    fn flush_if_due(&self) {
+        let Cached { common, content } = &*self.cached;
+        let due = common.flush_at.load(Ordering::Acquire);
+        if due == 0 || due > content.now_ms() {
+            return;
+        }
+        let taken = common
+            .flush_at
+            .compare_exchange(due, 0, Ordering::AcqRel, Ordering::Acquire);
+        if taken.is_ok() {
+            content.clear();
+        }
+    }
+
+    /// Refuses what is no request.
+    fn refuse_bad(&self, error: &str, output: &mut Vec<u8>) {
+        let counters = &self.cached.common.counters;
+        counters.errors.fetch_add(1, Ordering::Relaxed);
+        output.extend_from_slice(error.as_bytes());
+        output.extend_from_slice(b"\r\n");
+    }
+
+    /// The longest block that is received: a longer one is refused before it has come.
+    fn most_block(&self) -> usize {
+        let limits = &self.cached.common.config.limits;
+        limits.request.min(self.cached.content.most_value_bytes())
+    }
+}
+
+/// Returns whether a request gets one item, and nothing is wrong with it.
+fn is_plain_get(request: &Request<'_>) -> bool {
+    let is_get = request.words.len() == 2 && matches!(request.word(0), b"get" | b"gets");
+    is_get && request.word(1).len() <= MAX_KEY
+}
+
+/// Executes a `set`, if it is one with which nothing is wrong.
+fn set(
+    request: &Request<'_>,
+    items: &mut CachedItems<'_>,
+    output: &mut Vec<u8>,
+) -> Option<Result<(), Failure>> {
+    let key = request.word(1);
+    if request.word(0) != b"set" || key.is_empty() || key.len() > MAX_KEY {
+        return None;
+    }
+    let (flags, seconds) = (number::<u32>(request.word(2))?, number::<i64>(request.word(3))?);
+    let item = Item {
+        flags,
+        cas: items.next_cas(),
+        expires_ms: items.expiry(seconds),
+        touched: items.now_s(),
+        staleness: 0,
+        value: request.block,
+    };
+    let set = items.set(key, &item);
+    if set.is_ok() {
+        text::say(request, output, "STORED");
+    }
+    Some(set)
+}
+
+impl Protocol for CachedSession {
+    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
+        let most_block = self.most_block();
+        let mut left = self.cached.common.config.limits.batch;
+        if let Some(served) = self.login.resume(&self.cached.common, output) {
+            return served;
+        }
+        self.flush_if_due();
+        let before = output.len();
+        while left > 0 {
+            self.skip(input);
+            if input.len() == 0 {
+                return Served::All;
+            }
+            if output.len().saturating_sub(before) > HIGH_WATER {
+                return Served::Some;
+            }
+            if !self.login.is_known {
+                let cached = Arc::clone(&self.cached);
+                let answer = self
+                    .login
+                    .serve(&cached.common, &self.client, input, output, waker);
+                match answer {
+                    Ok(taken) => self.skipping = taken,
+                    Err((taken, served)) => {
+                        self.skipping = taken;
+                        return served;
+                    }
+                }
+                continue;
+            }
+            self.skipping = match run::next(input.bytes(), most_block, Most::requests(left.min(self.at_once)))
+            {
+                Next::Nothing => return Served::All,
+                Next::Run(requests, taken) => {
+                    let start = output.len();
+                    self.run(&requests, output);
+                    self.at_once = match output.len() - start > HIGH_WATER {
+                        true => (requests.len() / 4).max(1),
+                        false => (2 * self.at_once).min(AT_ONCE),
+                    };
+                    left = left.saturating_sub(requests.len());
+                    taken
+                }
+                Next::Alone(request, taken) => {
+                    if self.run_alone(&request, output) == End::Quit {
+                        return Served::Close;
+                    }
+                    left -= 1;
+                    taken
+                }
+                Next::Bad(error, taken) => {
+                    self.refuse_bad(error, output);
+                    left -= 1;
+                    taken
+                }
+                Next::Endless => {
+                    output.extend_from_slice(b"CLIENT_ERROR line too long\r\n");
+                    return Served::Close;
+                }
+                Next::Http => return super::session::drop_http(),
+                Next::Binary(header) => {
+                    output.extend_from_slice(&request::binary_refusal(header));
+                    return Served::Close;
+                }
+            };
+        }
+        self.skip(input);
+        Served::Some
+    }
+
+    fn announced(&mut self, input: &mut Input) -> usize {
+        match self.skipping {
+            0 => request::announced(input.bytes(), self.most_block()),
+            _ => 0,
+        }
+    }
+
+    fn refuse_announced(&mut self, input: &mut Input, output: &mut Vec<u8>) {
+        self.skipping = self.announced(input).max(input.len());
+        let common = &self.cached.common;
+        common.counters.errors.fetch_add(1, Ordering::Relaxed);
+        output.extend_from_slice(super::session::no_room(common.budget.limit()).as_bytes());
+        self.skip(input);
+    }
+
+    fn refuse_reply(&mut self) {}
+
+    fn held(&self) -> usize {
+        0
+    }
+
+    fn takes_sync(&mut self) -> bool {
+        false
+    }
+
+    fn lost(&mut self, _output: &mut Vec<u8>, why: &str) {
+        unreachable!("nothing of a cache waits for the disk: {why}");
+    }
+}

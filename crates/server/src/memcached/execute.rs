@@ -1,0 +1,56 @@
+//! Requests about items: which function executes which.
+
+use super::items::Items;
+use super::request::Request;
+use super::{meta, text};
+use crate::error::Failure;
+use crate::shared::Counters;
+
+/// Executes a request that is about items.
+pub(super) fn execute(
+    request: &Request<'_>,
+    items: &mut impl Items,
+    counters: &Counters,
+    output: &mut Vec<u8>,
+) -> Result<(), Failure> {
+    match request.word(0) {
+        b"get" | b"gets" | b"gat" | b"gats" => text::get(request, items, counters, output),
+        b"incr" | b"decr" => text::arithmetic(request, items, &counters.items, output),
+        b"touch" => text::touch(request, items, counters, output),
+        b"delete" => text::delete(request, items, &counters.items, output),
+        b"mg" => meta::get(request, items, counters, output),
+        b"ms" => meta::set(request, items, counters, output),
+        b"md" => meta::delete(request, items, &counters.items, output),
+        b"ma" => meta::arithmetic(request, items, &counters.items, output),
+        b"me" => meta::describe(request, items, output),
+        _ => text::store(request, items, counters, output),
+    }
+}
+
+/// Refuses a meta command without a key.
+pub(super) fn check(request: &Request<'_>) -> Result<(), Failure> {
+    let is_bare = request.words.len() == 1 && matches!(request.word(0), b"mg" | b"md" | b"ma");
+    if is_bare {
+        return Err(Failure::say("ERROR"));
+    }
+    Ok(())
+}
+
+/// Appends what a client is told of a failure; nothing if it does not want to know.
+pub(super) fn refuse(failure: &Failure, request: &Request<'_>, output: &mut Vec<u8>) {
+    if request.is_quiet() && matches!(failure, Failure::Refused(_)) {
+        return;
+    }
+    let text = match failure {
+        Failure::Refused(text) => text.to_string(),
+        Failure::NoRoom { bytes } => {
+            format!("SERVER_ERROR out of memory storing object: it needs {bytes} bytes, see --client-memory")
+        }
+        Failure::Store(error) if error.is_full() => {
+            format!("SERVER_ERROR out of memory storing object: {error}")
+        }
+        Failure::Store(error) => format!("SERVER_ERROR {error}"),
+    };
+    output.extend_from_slice(text.replace(['\r', '\n'], " ").as_bytes());
+    output.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,119 @@
+//! Which commands a cache has, and which function executes which.
+
+use super::super::args::is;
+use super::super::table::Command;
+use super::super::{expiry, keys, strings};
+use super::session::CachedSession;
+use super::texts::{CachedTexts, fits};
+use super::{connection, info, server};
+use crate::cached::Content;
+use crate::error::Failure;
+use crate::resp::{Args, Reply};
+use alluvium::cache::MAX_KEY_BYTES;
+
+type Done = Result<(), Failure>;
+
+/// What a cache does with keys.
+pub(super) type OnTexts = fn(&mut CachedTexts<'_>, Args<'_>, &mut Reply<'_>) -> Done;
+
+/// What it does otherwise.
+pub(super) type OnSession = fn(&mut CachedSession, Args<'_>, &mut Reply<'_>) -> Done;
+
+/// Returns what a command about strings does, if a cache has it.
+pub(super) fn on_texts(name: &str) -> Option<OnTexts> {
+    Some(match name {
+        "get" => |t, a, r| strings::get(t, a, r),
+        "set" => |t, a, r| strings::set(t, a, r),
+        "mget" => |t, a, r| strings::mget(t, a, r),
+        "mset" => |t, a, r| strings::mset(t, a, r),
+        "msetnx" => |t, a, r| strings::mset_nx(t, a, r),
+        "del" | "unlink" => |t, a, r| keys::del(t, a, r),
+        "exists" | "touch" => |t, a, r| keys::exists(t, a, r),
+        "type" => |t, a, r| keys::type_of(t, a, r),
+        "incr" => |t, a, r| strings::incr(t, a, r),
+        "decr" => |t, a, r| strings::decr(t, a, r),
+        "incrby" => |t, a, r| strings::incr_by(t, a, r),
+        "decrby" => |t, a, r| strings::decr_by(t, a, r),
+        "incrbyfloat" => |t, a, r| strings::incr_by_float(t, a, r),
+        "append" => |t, a, r| strings::append(t, a, r),
+        "strlen" => |t, a, r| strings::strlen(t, a, r),
+        "getrange" | "substr" => |t, a, r| strings::get_range(t, a, r),
+        "setrange" => |t, a, r| strings::set_range(t, a, r),
+        "getset" => |t, a, r| strings::get_set(t, a, r),
+        "getdel" => |t, a, r| strings::get_del(t, a, r),
+        "getex" => |t, a, r| strings::get_ex(t, a, r),
+        "setnx" => |t, a, r| strings::set_nx(t, a, r),
+        "setex" => |t, a, r| strings::set_ex(t, a, r),
+        "psetex" => |t, a, r| strings::pset_ex(t, a, r),
+        "expire" => |t, a, r| expiry::expire(t, a, r),
+        "pexpire" => |t, a, r| expiry::pexpire(t, a, r),
+        "expireat" => |t, a, r| expiry::expire_at(t, a, r),
+        "pexpireat" => |t, a, r| expiry::pexpire_at(t, a, r),
+        "ttl" => |t, a, r| expiry::ttl(t, a, r),
+        "pttl" => |t, a, r| expiry::pttl(t, a, r),
+        "expiretime" => |t, a, r| expiry::expire_time(t, a, r),
+        "pexpiretime" => |t, a, r| expiry::pexpire_time(t, a, r),
+        "persist" => |t, a, r| expiry::persist(t, a, r),
+        _ => return None,
+    })
+}
+
+/// Returns what another command does, if a cache has it.
+pub(super) fn on_session(name: &str) -> Option<OnSession> {
+    Some(match name {
+        "ping" => connection::ping,
+        "echo" => connection::echo,
+        "auth" => connection::auth,
+        "hello" => connection::hello,
+        "select" => connection::select,
+        "quit" => connection::quit,
+        "reset" => connection::reset,
+        "client" => connection::client,
+        "command" => server::command,
+        "config" => server::config,
+        "dbsize" => server::size,
+        "flushall" | "flushdb" => server::flush,
+        "time" => server::time,
+        "info" => info::info,
+        _ => return None,
+    })
+}
+
+/// Returns whether a cache has a command.
+pub(super) fn has(name: &str) -> bool {
+    on_texts(name).is_some() || on_session(name).is_some()
+}
+
+/// Refuses keys and values that a cache does not take, before any is stored (S11).
+pub(super) fn check(content: &Content, command: &Command, args: Args<'_>) -> Done {
+    // What is short enough for a key is for a value.
+    if args.iter().all(|arg| arg.len() <= MAX_KEY_BYTES) {
+        return Ok(());
+    }
+    for key in command.keys(args) {
+        if key.len() > MAX_KEY_BYTES {
+            return Err(Failure::Refused(
+                format!(
+                    "ERR a key of {} bytes is too long: in cache mode {MAX_KEY_BYTES} are possible",
+                    key.len()
+                )
+                .into(),
+            ));
+        }
+    }
+    args.iter().try_for_each(|arg| fits(content, arg.len()))
+}
+
+/// What is said of a command that a cache does not have.
+pub(super) fn unknown(name: &[u8]) -> String {
+    let shown = String::from_utf8_lossy(&name[..name.len().min(128)]);
+    format!(
+        "ERR unknown command '{shown}' in cache mode: `alluvium serve --cache` has strings and their expiry only, \
+         as COMMAND LIST says; without --cache it has the other types and keeps them on disk"
+    )
+}
+
+/// Returns whether a subcommand is one of these.
+pub(super) fn verb(args: Args<'_>, word: &str) -> bool {
+    is(args.at(1), word)
+}

@@ -1,0 +1,353 @@
+//! One connection: requests are looked up and executed, neighbours that get together.
+
+use super::super::args::{is, wrong_number};
+use super::super::{names, subcommands, table::Command};
+use super::commands::{self, OnTexts};
+use super::texts::CachedTexts;
+use crate::cached::{Cached, Head};
+use crate::net::{HIGH_WATER, Input, Protocol, Served};
+use crate::resp::{self, Args, BadRequest, Parser, Reply, Requests, Version};
+use crate::shared::Client;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+use std::time::Duration;
+
+/// How many GETs are looked up together at most.
+const AT_ONCE: usize = 64;
+
+/// Replies of a GET that are longer are not looked up together with others.
+const LONG: usize = 16 << 10;
+
+/// What a wrong password does.
+#[derive(Clone, Copy)]
+pub(super) enum Hold {
+    /// The reply is sent at this time.
+    Reply(Duration),
+    /// The command is executed at this time.
+    Command(Duration),
+}
+
+/// The state of one connection.
+pub(crate) struct CachedSession {
+    pub(super) cached: Arc<Cached>,
+    pub(super) client: Arc<Client>,
+    pub(super) version: Version,
+    /// Whether the client has given the password, or need not.
+    pub(super) is_known: bool,
+    /// How many wrong ones were given.
+    pub(super) strikes: u32,
+    pub(super) hold: Option<Hold>,
+    pub(super) is_ending: bool,
+    parser: Parser,
+    requests: Requests,
+    /// What stopped the reading of requests, behind those that were read.
+    bad: Option<BadRequest>,
+    /// The request that is next among those that were read.
+    next: usize,
+    /// Until when nothing is executed, and what is sent then.
+    pause: Option<(Duration, Vec<u8>)>,
+    /// How many GETs are looked up together next.
+    at_once: usize,
+}
+
+/// Who shares a request's replies with whom.
+enum Next {
+    Done,
+    /// The replies are sent first.
+    Send,
+    /// Nothing happens until a pause is over.
+    Wait,
+}
+
+impl CachedSession {
+    pub(crate) fn new(cached: &Arc<Cached>, client: &Arc<Client>) -> CachedSession {
+        CachedSession {
+            cached: Arc::clone(cached),
+            client: Arc::clone(client),
+            version: Version::Two,
+            is_known: cached.common.access.is_open(),
+            strikes: 0,
+            hold: None,
+            is_ending: false,
+            parser: Parser::default(),
+            requests: Requests::default(),
+            bad: None,
+            next: 0,
+            pause: None,
+            at_once: AT_ONCE,
+        }
+    }
+
+    /// Executes requests in order.
+    fn execute(&mut self, requests: &Requests, buffer: &[u8], output: &mut Vec<u8>, waker: &Waker) -> Next {
+        let cached = Arc::clone(&self.cached);
+        let mut texts = CachedTexts::new(&cached.content, cached.content.now_ms());
+        let before = output.len();
+        if requests.len() - self.next > 1 {
+            let ahead = (self.next..requests.len()).take(AT_ONCE);
+            let keys = ahead.map(|at| requests.get(at, buffer).at(1));
+            cached.content.prefetch(keys);
+        }
+        while self.next < requests.len() && !self.is_ending {
+            if output.len() - before > HIGH_WATER {
+                return Next::Send;
+            }
+            let gets = match self.is_known {
+                true => plain_gets(requests, self.next, self.at_once, buffer),
+                false => SmallVec::new(),
+            };
+            if !gets.is_empty() {
+                self.get(&gets, output);
+                self.next += gets.len();
+                continue;
+            }
+            let args = requests.get(self.next, buffer);
+            self.next += 1;
+            let start = output.len();
+            match self.admit(args) {
+                Ok(Action::Texts(command, run)) => self.run(&mut texts, (command, run), args, output),
+                Ok(Action::Session(run)) => {
+                    let done = run(self, args, &mut Reply::new(output, self.version));
+                    if let Some(hold) = self.hold.take() {
+                        self.hold_up(hold, output.split_off(start), done, waker);
+                        return Next::Wait;
+                    }
+                    if let Err(failure) = done {
+                        output.truncate(start);
+                        self.refuse(&failure.to_string(), output);
+                    }
+                }
+                Err(_) if args.is(0, "post") || args.is(0, "host:") => {
+                    tracing::warn!(peer = %self.client.peer, "closed: a client of the Redis port spoke HTTP");
+                    self.is_ending = true;
+                }
+                Err(text) => self.refuse(&text, output),
+            }
+        }
+        Next::Done
+    }
+
+    /// Executes a command about strings, with the locks that it needs.
+    fn run(
+        &self,
+        texts: &mut CachedTexts<'_>,
+        (command, run): (&Command, OnTexts),
+        args: Args<'_>,
+        output: &mut Vec<u8>,
+    ) {
+        let content = &self.cached.content;
+        let start = output.len();
+        let done = commands::check(content, command, args).and_then(|()| {
+            let _locked = command.writes().then(|| content.lock_all(command.keys(args)));
+            let most = self.cached.common.config.max_output();
+            run(texts, args, &mut Reply::new(output, self.version).at_most(most))
+        });
+        if let Err(failure) = done {
+            output.truncate(start);
+            self.refuse(&failure.to_string(), output);
+        }
+    }
+
+    /// Executes GETs of these keys.
+    fn get(&mut self, keys: &[&[u8]], output: &mut Vec<u8>) {
+        let (version, mut hits, mut longest) = (self.version, 0, 0);
+        self.cached.content.read_many(keys, |_, stored| {
+            let mut reply = Reply::new(output, version);
+            match stored {
+                Some(stored) => {
+                    hits += 1;
+                    longest = longest.max(stored.len());
+                    reply.bulk(&stored[Head::length(stored)..]);
+                }
+                None => reply.null(),
+            }
+        });
+        self.at_once = if longest > LONG { 1 } else { AT_ONCE };
+        let counters = &self.cached.common.counters;
+        counters.items_got.fetch_add(keys.len() as u64, Ordering::Relaxed);
+        counters.items_hit.fetch_add(hits, Ordering::Relaxed);
+    }
+
+    /// Returns what a request asks for, if it may, or why not.
+    fn admit(&self, args: Args<'_>) -> Result<Action, String> {
+        let found = names::find(args.at(0)).filter(|command| commands::has(command.name));
+        let Some(command) = found else {
+            return Err(commands::unknown(args.at(0)));
+        };
+        if !command.takes(args.len()) {
+            return Err(wrong_number(command.name).to_string());
+        }
+        subcommands::check(command.name, args)?;
+        if !self.is_known && !command.is_for_strangers() {
+            return Err("NOAUTH Authentication required.".to_owned());
+        }
+        if let Some(run) = commands::on_texts(command.name) {
+            return Ok(Action::Texts(command, run));
+        }
+        let run = commands::on_session(command.name).expect("a cache has the command");
+        Ok(Action::Session(run))
+    }
+
+    /// Lets nothing of this connection happen until the answer to a wrong password is due.
+    fn hold_up(
+        &mut self,
+        hold: Hold,
+        reply: Vec<u8>,
+        done: Result<(), crate::error::Failure>,
+        waker: &Waker,
+    ) {
+        let (until, reply) = match hold {
+            Hold::Reply(until) => {
+                let mut said = Vec::new();
+                match done {
+                    Ok(()) => said = reply,
+                    Err(failure) => self.refuse(&failure.to_string(), &mut said),
+                }
+                (until, said)
+            }
+            Hold::Command(until) => {
+                self.next -= 1;
+                (until, Vec::new())
+            }
+        };
+        self.cached.common.access.delays.clock().wake_at(until, waker);
+        self.pause = Some((until, reply));
+    }
+
+    fn refuse(&self, text: &str, output: &mut Vec<u8>) {
+        self.cached.common.count_error(text);
+        Reply::new(output, self.version).error(text);
+    }
+
+    /// Returns how a turn ends at once, because a pause goes on.
+    fn resume(&mut self, output: &mut Vec<u8>) -> Option<Served> {
+        let (until, reply) = self.pause.take()?;
+        let delays = &self.cached.common.access.delays;
+        if delays.is_over() {
+            return Some(Served::Close);
+        }
+        if delays.clock().now() < until {
+            self.pause = Some((until, reply));
+            return Some(Served::Wait);
+        }
+        output.extend_from_slice(&reply);
+        None
+    }
+
+    fn limits(&self) -> resp::Limits {
+        match self.is_known {
+            true => self.cached.common.config.limits.of_requests(),
+            false => resp::Limits::STRANGER,
+        }
+    }
+
+    /// What others see of this connection.
+    fn note(&self, requests: &Requests, buffer: &[u8]) {
+        let Some(last) = requests.len().checked_sub(1) else {
+            return;
+        };
+        let args = requests.get(last, buffer);
+        if let Some(command) = names::find(args.at(0)) {
+            self.client.set_last_command(command.counted_as(args));
+        }
+        let age_ms = self.client.age_ms();
+        self.client.last_ms.store(age_ms, Ordering::Relaxed);
+        let counters = &self.cached.common.counters;
+        counters
+            .commands
+            .fetch_add(requests.len() as u64, Ordering::Relaxed);
+    }
+}
+
+/// What a request asks for.
+enum Action {
+    Texts(&'static Command, OnTexts),
+    Session(commands::OnSession),
+}
+
+/// Returns the keys of the next requests that are GETs with which nothing is wrong.
+fn plain_gets<'a>(
+    requests: &'a Requests,
+    from: usize,
+    most: usize,
+    buffer: &'a [u8],
+) -> SmallVec<[&'a [u8]; AT_ONCE]> {
+    let requests = (from..requests.len()).map(|at| requests.get(at, buffer));
+    requests
+        .take(most)
+        .take_while(|args| args.len() == 2 && is(args.at(0), "get"))
+        .map(|args| args.at(1))
+        .collect()
+}
+
+impl Protocol for CachedSession {
+    fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
+        if let Some(served) = self.resume(output) {
+            return served;
+        }
+        self.client.load.received.store(input.len(), Ordering::Relaxed);
+        let mut requests = std::mem::take(&mut self.requests);
+        let most = self.cached.common.config.limits.batch;
+        if self.next == 0 {
+            let limits = self.limits();
+            let parsed = self.parser.parse(input.bytes(), &mut requests, &limits, most);
+            self.bad = parsed.err();
+        }
+        let next = self.execute(&requests, input.bytes(), output, waker);
+        match next {
+            Next::Done => {}
+            Next::Send => {
+                self.requests = requests;
+                return Served::Some;
+            }
+            Next::Wait => {
+                self.requests = requests;
+                return Served::Wait;
+            }
+        }
+        let is_full = requests.len() >= most;
+        self.note(&requests, input.bytes());
+        input.consume(requests.consumed());
+        requests.forget();
+        self.requests = requests;
+        self.next = 0;
+        if let Some(bad) = self.bad.take()
+            && !self.is_ending
+        {
+            self.refuse(&format!("ERR {bad}"), output);
+            self.is_ending = true;
+        }
+        match (self.is_ending, is_full && input.len() > 0) {
+            (true, _) => Served::Close,
+            (false, true) => Served::Some,
+            (false, false) => Served::All,
+        }
+    }
+
+    fn announced(&mut self, _input: &mut Input) -> usize {
+        self.parser.announced()
+    }
+
+    fn refuse_announced(&mut self, _input: &mut Input, output: &mut Vec<u8>) {
+        let refused = self.parser.refuse(&mut self.requests);
+        self.is_ending |= !refused;
+        let text = super::super::paging::no_room("the request", &self.cached.common.budget);
+        self.refuse(&text, output);
+    }
+
+    fn refuse_reply(&mut self) {}
+
+    fn held(&self) -> usize {
+        self.requests.memory()
+    }
+
+    fn takes_sync(&mut self) -> bool {
+        false
+    }
+
+    fn lost(&mut self, _output: &mut Vec<u8>, why: &str) {
+        unreachable!("nothing of a cache waits for the disk: {why}");
+    }
+}

@@ -1,0 +1,234 @@
+//! Records in memory: gathered in the order of pushing, then sorted.
+
+use super::error::{Error, Result};
+use super::format::{Parts, pair_bytes, prefix, push_pair};
+use super::options::{Equal, Layout, Options};
+use std::cmp::Ordering;
+
+/// Bytes of an entry.
+const ENTRY_BYTES: usize = 16;
+
+/// Whether a record was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Pushed {
+    /// The chunk has it.
+    Taken,
+    /// The chunk is full: sort it, and push the record to the next one.
+    Full,
+}
+
+/// Records in the order in which they were pushed, up to a number of bytes.
+#[derive(Debug)]
+pub struct Chunk {
+    options: Options,
+    number: u64,
+    bytes: Vec<u8>,
+    records: usize,
+    /// What all keys so far begin with.
+    common: Vec<u8>,
+}
+
+/// What is compared first of a record, and where it is.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    prefix: u64,
+    at: u64,
+}
+
+/// Sorted records in memory.
+#[derive(Debug)]
+pub struct SortedChunk {
+    pub(super) layout: Layout,
+    pub(super) number: u64,
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    pub(super) common: Vec<u8>,
+}
+
+/// Returns how many bytes two keys begin with that are the same.
+pub(super) fn common_bytes(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
+}
+
+impl Chunk {
+    /// Creates an empty chunk, the `number`th of its sort.
+    pub(super) fn new(options: Options, number: u64) -> Chunk {
+        Chunk {
+            options,
+            number,
+            bytes: Vec::new(),
+            records: 0,
+            common: Vec::new(),
+        }
+    }
+
+    /// Returns how many records it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.records
+    }
+
+    /// Returns whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Adds a key and a value.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] when they are longer than [`Options::longest_record`].
+    ///
+    /// # Panics
+    /// When records have one length: see [`Chunk::push_record`].
+    pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<Pushed> {
+        assert_eq!(self.options.layout, Layout::Variable, "records of one length");
+        if !self.has_space(pair_bytes(key, value))? {
+            return Ok(Pushed::Full);
+        }
+        self.note(key);
+        push_pair(&mut self.bytes, key, value);
+        Ok(Pushed::Taken)
+    }
+
+    /// Adds a record of the length that all have.
+    ///
+    /// # Errors
+    /// None but those of later versions.
+    ///
+    /// # Panics
+    /// When it has another length.
+    pub fn push_record(&mut self, record: &[u8]) -> Result<Pushed> {
+        let parts = self.options.layout.parts(record);
+        let parts =
+            parts.filter(|parts| self.options.layout != Layout::Variable && parts.bytes == record.len());
+        let parts = parts.expect("a record has the length that was chosen");
+        if !self.has_space(record.len())? {
+            return Ok(Pushed::Full);
+        }
+        self.note(&record[parts.key_at..parts.key_at + parts.key_bytes]);
+        self.bytes.extend_from_slice(record);
+        Ok(Pushed::Taken)
+    }
+
+    fn has_space(&mut self, bytes: usize) -> Result<bool> {
+        let most = self.options.longest_record();
+        if bytes > most {
+            return Err(Error::TooLong { bytes, most });
+        }
+        if self.bytes.capacity() == 0 {
+            // Untouched pages take no memory; growing would copy the records again and again.
+            self.bytes.reserve_exact(self.options.memory_bytes);
+        }
+        let full = self.bytes.len() + bytes + (self.records + 1) * ENTRY_BYTES > self.options.memory_bytes;
+        assert!(
+            !full || self.records > 0,
+            "an empty chunk has space for any record"
+        );
+        Ok(!full)
+    }
+
+    /// Counts a record with this key.
+    #[inline]
+    fn note(&mut self, key: &[u8]) {
+        if self.records == 0 {
+            self.common.extend_from_slice(&key[..key.len().min(256)]);
+        } else if !self.common.is_empty() {
+            let common = common_bytes(&self.common, key);
+            self.common.truncate(common);
+        }
+        self.records += 1;
+    }
+
+    /// Sorts the records: a step that any thread can do.
+    #[must_use]
+    pub fn sort(self) -> SortedChunk {
+        let layout = self.options.layout;
+        let skip = self.common.len();
+        let mut entries = Vec::with_capacity(self.records);
+        let mut at = 0;
+        while at < self.bytes.len() {
+            let rest = &self.bytes[at..];
+            let parts = layout.parts(rest).expect("records were pushed whole");
+            let key = &rest[parts.key_at..parts.key_at + parts.key_bytes];
+            entries.push(Entry {
+                prefix: prefix(key, skip),
+                at: at as u64,
+            });
+            at += parts.bytes;
+        }
+        assert_eq!(entries.len(), self.records, "every record has an entry");
+        let mut sorted = SortedChunk {
+            layout,
+            number: self.number,
+            bytes: self.bytes,
+            entries,
+            common: self.common,
+        };
+        sorted.sort(self.options.equal);
+        sorted
+    }
+}
+
+impl SortedChunk {
+    /// Returns how many records it has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Returns whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes of all records together.
+    pub(super) fn record_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// A record's bytes and its parts, by its number in the order.
+    #[inline]
+    pub(super) fn record(&self, index: usize) -> Option<(&[u8], Parts)> {
+        let entry = self.entries.get(index)?;
+        let rest = &self.bytes[entry.at as usize..];
+        let parts = self.layout.parts(rest).expect("records were pushed whole");
+        Some((&rest[..parts.bytes], parts))
+    }
+
+    fn sort(&mut self, equal: Equal) {
+        let (bytes, layout, skip) = (&self.bytes, self.layout, self.common.len());
+        // The rest of a key: what all begin with is not compared again.
+        let rest = |entry: &Entry| {
+            let record = &bytes[entry.at as usize..];
+            let parts = layout.parts(record).expect("records were pushed whole");
+            &record[parts.key_at + skip..parts.key_at + parts.key_bytes]
+        };
+        let by_key = |one: &Entry, other: &Entry| match one.prefix.cmp(&other.prefix) {
+            Ordering::Equal => rest(one).cmp(rest(other)),
+            order => order,
+        };
+        // Where a record is says when it was pushed (Q1), so that no two entries are equal.
+        self.entries
+            .sort_unstable_by(|one, other| by_key(one, other).then(one.at.cmp(&other.at)));
+        let before = self.entries.len();
+        let is_same = |one: &Entry, other: &Entry| by_key(one, other).is_eq();
+        match equal {
+            Equal::KeepAll => {}
+            Equal::KeepFirst => self.entries.dedup_by(|later, kept| is_same(later, kept)),
+            Equal::KeepLast => self.entries.dedup_by(|later, kept| {
+                let same = is_same(later, kept);
+                if same {
+                    *kept = *later;
+                }
+                same
+            }),
+        }
+        assert!(
+            self.entries.len() <= before && (before == 0) == self.entries.is_empty(),
+            "one of equal keys stays"
+        );
+    }
+}

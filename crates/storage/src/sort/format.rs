@@ -1,0 +1,260 @@
+//! The bytes of sorted runs in temporary files, version 1. Integers little-endian.
+//!
+//! A run is a sequence of frames, each of a multiple of 512 bytes:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     4  magic "ASRT"
+//!      4     4  records in the frame
+//!      8     8  number of the run
+//!     16     8  number of the frame in its run
+//!     24     4  bytes of records: n
+//!     28     4  version, 1
+//!     32     8  XXH3-64 of bytes 0 to 31 and of the records
+//!     40     n  records
+//! 40 + n     –  zero
+//! ```
+//!
+//! Records of one length are there as they are. Others have, one behind the other: the bytes of the
+//! key and those of the value, as varints (LEB128); the key; the value. No record crosses a frame's
+//! end: a frame with a longer record is longer.
+//!
+//! Only the process that wrote a run reads it. How long its frames are, that process remembers.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use super::options::Layout;
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::checksum::seeded_parts;
+
+/// Bytes before a frame's records.
+pub const HEADER_BYTES: usize = 40;
+
+const MAGIC: [u8; 4] = *b"ASRT";
+const VERSION: u32 = 1;
+const SUMMED: usize = 32;
+
+/// Where a record's parts are in it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parts {
+    /// Where the key begins.
+    pub key_at: usize,
+    /// Bytes of the key.
+    pub key_bytes: usize,
+    /// Where the value begins; the whole record's begin if its length is fixed.
+    pub value_at: usize,
+    /// Bytes of the record.
+    pub bytes: usize,
+}
+
+impl Layout {
+    /// Finds the parts of the record with which some bytes begin; nothing when they are too few.
+    #[inline]
+    #[must_use]
+    pub fn parts(self, bytes: &[u8]) -> Option<Parts> {
+        match self {
+            Layout::Fixed {
+                record_bytes,
+                key_offset,
+                key_bytes,
+            } => (bytes.len() >= record_bytes as usize).then_some(Parts {
+                key_at: key_offset as usize,
+                key_bytes: key_bytes as usize,
+                value_at: 0,
+                bytes: record_bytes as usize,
+            }),
+            Layout::Variable => {
+                // Nearly all records have one byte for each length.
+                let (key_bytes, value_bytes, key_at) = match bytes {
+                    [key @ 0..=127, value @ 0..=127, ..] => (u64::from(*key), u64::from(*value), 2),
+                    _ => {
+                        let mut reader = Reader::new(bytes);
+                        let lengths = (reader.varint().ok()?, reader.varint().ok()?);
+                        (lengths.0, lengths.1, reader.position())
+                    }
+                };
+                let value_at = (key_at as u64).checked_add(key_bytes)?;
+                let end = value_at.checked_add(value_bytes)?;
+                (end <= bytes.len() as u64).then_some(Parts {
+                    key_at,
+                    key_bytes: key_bytes as usize,
+                    value_at: value_at as usize,
+                    bytes: end as usize,
+                })
+            }
+        }
+    }
+}
+
+/// Appends a record of a key and a value.
+pub(super) fn push_pair(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    Writer::new(out)
+        .varint(key.len() as u64)
+        .varint(value.len() as u64)
+        .bytes(key)
+        .bytes(value);
+}
+
+/// Returns the most bytes that a record of a key and a value has.
+pub(super) fn pair_bytes(key: &[u8], value: &[u8]) -> usize {
+    20 + key.len() + value.len()
+}
+
+/// Returns the first eight bytes of a key behind some as a number that sorts as they do. What a
+/// shorter key has not counts as zero.
+#[inline]
+pub(super) fn prefix(key: &[u8], skip: usize) -> u64 {
+    let rest = key.get(skip..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => rest.iter().enumerate().fold(0, |sum, (at, &byte)| {
+            sum | u64::from(byte) << (56 - 8 * at.min(7))
+        }),
+    }
+}
+
+/// What a frame says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The run's number.
+    pub run: u64,
+    /// The frame's number in it.
+    pub number: u64,
+    /// Records in the frame.
+    pub records: u32,
+    /// Bytes of records.
+    pub bytes: u32,
+}
+
+impl Frame {
+    /// Writes the header before the records that stand in a frame, and zeros behind them.
+    ///
+    /// # Panics
+    /// When the frame has no space for as many records.
+    pub fn seal(&self, frame: &mut [u8]) {
+        let mut header = Vec::with_capacity(HEADER_BYTES);
+        Writer::new(&mut header)
+            .bytes(&MAGIC)
+            .u32(self.records)
+            .u64(self.run)
+            .u64(self.number)
+            .u32(self.bytes)
+            .u32(VERSION);
+        let end = HEADER_BYTES + self.bytes as usize;
+        let records = frame.get(HEADER_BYTES..end).unwrap_or_default();
+        assert_eq!(records.len(), self.bytes as usize, "records within the frame");
+        let sum = seeded_parts(0, [&header, records]);
+        Writer::new(&mut header).u64(sum);
+        if let Some(space) = frame.get_mut(..HEADER_BYTES) {
+            space.copy_from_slice(&header);
+        }
+        frame.get_mut(end..).unwrap_or_default().fill(0);
+    }
+
+    /// Reads a frame of which the run and the number are known. Says what should be there and what
+    /// is, if that is something else.
+    ///
+    /// # Errors
+    /// What should be there, and what is.
+    pub fn open(frame: &[u8], run: u64, number: u64) -> Result<Frame, (String, String)> {
+        let short = |error: Truncated| ("a frame".to_owned(), error.to_string());
+        let mut reader = Reader::new(frame);
+        let magic = reader.take(MAGIC.len()).map_err(short)?;
+        let mut read = || {
+            let first = (reader.u32()?, reader.u64()?, reader.u64()?);
+            Ok((first, reader.u32()?, reader.u32()?, reader.u64()?))
+        };
+        let ((records, of_run, of_frame), bytes, version, sum) = read().map_err(short)?;
+        if magic != MAGIC || version != VERSION {
+            return Err(("ASRT 1".to_owned(), format!("{magic:02x?} {version}")));
+        }
+        if (of_run, of_frame) != (run, number) {
+            let text = |run, frame| format!("frame {frame} of run {run}");
+            return Err((text(run, number), text(of_run, of_frame)));
+        }
+        let body = frame
+            .get(HEADER_BYTES..)
+            .and_then(|rest| rest.get(..bytes as usize));
+        let Some(body) = body else {
+            let expected = format!(
+                "at most {} bytes of records",
+                frame.len().saturating_sub(HEADER_BYTES)
+            );
+            return Err((expected, bytes.to_string()));
+        };
+        let expected = seeded_parts(0, [frame.get(..SUMMED).unwrap_or_default(), body]);
+        if expected != sum {
+            return Err((format!("checksum {expected:016x}"), format!("{sum:016x}")));
+        }
+        Ok(Frame {
+            run,
+            number,
+            records,
+            bytes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_frame_are_these() {
+        let mut records = Vec::new();
+        push_pair(&mut records, b"key", b"v");
+        push_pair(&mut records, &[b'k'; 130], b"");
+        let mut frame = vec![0xaa; 512];
+        frame[HEADER_BYTES..HEADER_BYTES + records.len()].copy_from_slice(&records);
+        let header = Frame {
+            run: 3,
+            number: 5,
+            records: 2,
+            bytes: records.len() as u32,
+        };
+        header.seal(&mut frame);
+        let mut expected = b"ASRT\x02\0\0\0".to_vec();
+        expected.extend([
+            3, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 139, 0, 0, 0, 1, 0, 0, 0,
+        ]);
+        let mut body = b"\x03\x01keyv\x82\x01\x00".to_vec();
+        body.extend([b'k'; 130]);
+        let sum = seeded_parts(0, [&expected, &body]);
+        expected.extend(sum.to_le_bytes());
+        expected.extend(&body);
+        expected.resize(512, 0);
+        assert_eq!(frame, expected);
+        assert_eq!(Frame::open(&frame, 3, 5), Ok(header));
+        assert!(Frame::open(&frame, 3, 4).is_err() && Frame::open(&frame, 2, 5).is_err());
+        for at in (0..HEADER_BYTES + records.len()).step_by(3) {
+            let mut flipped = frame.clone();
+            flipped[at] ^= 4;
+            assert!(Frame::open(&flipped, 3, 5).is_err(), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn records_are_found_in_bytes_and_never_outside() {
+        let mut bytes = Vec::new();
+        push_pair(&mut bytes, &[7; 200], &[9; 300]);
+        let parts = Layout::Variable.parts(&bytes).unwrap();
+        let key = &bytes[parts.key_at..parts.key_at + parts.key_bytes];
+        assert_eq!(
+            (key, &bytes[parts.value_at..parts.bytes]),
+            (&[7; 200][..], &[9; 300][..])
+        );
+        for len in 0..bytes.len() {
+            assert_eq!(Layout::Variable.parts(&bytes[..len]), None);
+        }
+        assert_eq!(Layout::Variable.parts(&[0xff; 30]), None);
+    }
+
+    #[test]
+    fn prefixes_sort_as_keys_do() {
+        let keys: [&[u8]; 6] = [b"", b"a", b"ab", b"abcdefgh", b"abcdefgi", b"b"];
+        for pair in keys.windows(2) {
+            assert!(prefix(pair[0], 0) < prefix(pair[1], 0), "{pair:?}");
+        }
+        assert_eq!(prefix(b"xxabcdefghi", 2), prefix(b"abcdefgh", 0));
+        assert_eq!(prefix(b"x", 2), 0);
+    }
+}

@@ -1,0 +1,241 @@
+//! Merging runs, and sorted chunks in memory, into a stream of records.
+
+use super::chunk::{SortedChunk, common_bytes};
+use super::error::Result;
+use super::format::{Parts, prefix};
+use super::options::{Equal, Layout, Options};
+use super::reader::RunReader;
+use super::spool::Spooled;
+use super::tree::LoserTree;
+
+/// A stream of sorted records.
+#[derive(Debug)]
+pub struct Merge {
+    layout: Layout,
+    equal: Equal,
+    sources: Vec<Source>,
+    heads: Vec<Head>,
+    tree: Option<LoserTree>,
+    /// Bytes that all keys begin with, which are not compared.
+    skip: usize,
+    /// The key of the record that came last, where equal ones are left out.
+    last: Vec<u8>,
+    /// Whether a record has come: the winner's, which is to go on.
+    begun: bool,
+}
+
+#[derive(Debug)]
+enum Source {
+    Run(Box<RunReader>),
+    Chunk(SortedChunk, usize),
+}
+
+/// What is compared of a source first.
+#[derive(Clone, Copy, Debug)]
+struct Head {
+    prefix: u64,
+    is_live: bool,
+    order: u64,
+}
+
+/// A record that a merge gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'m> {
+    bytes: &'m [u8],
+    parts: Parts,
+}
+
+impl<'m> Record<'m> {
+    /// Returns the key.
+    #[must_use]
+    #[inline]
+    pub fn key(&self) -> &'m [u8] {
+        &self.bytes[self.parts.key_at..self.parts.key_at + self.parts.key_bytes]
+    }
+
+    /// Returns what was pushed with the key; the whole record where all have one length.
+    #[must_use]
+    #[inline]
+    pub fn value(&self) -> &'m [u8] {
+        &self.bytes[self.parts.value_at..]
+    }
+
+    /// Its bytes as runs have them.
+    pub(super) fn encoded(&self) -> &'m [u8] {
+        self.bytes
+    }
+}
+
+impl Source {
+    #[inline]
+    fn current(&self) -> (&[u8], Parts) {
+        match self {
+            Source::Run(reader) => (reader.record(), reader.parts),
+            Source::Chunk(chunk, at) => chunk.record(at.wrapping_sub(1)).unwrap_or_default(),
+        }
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        let (bytes, parts) = self.current();
+        &bytes[parts.key_at..parts.key_at + parts.key_bytes]
+    }
+
+    /// Goes to the next record. Returns whether there is one.
+    #[inline]
+    fn advance(&mut self) -> Result<bool> {
+        match self {
+            Source::Run(reader) => reader.advance(),
+            Source::Chunk(chunk, at) => {
+                *at += 1;
+                Ok(*at <= chunk.len())
+            }
+        }
+    }
+
+    fn order(&self) -> u64 {
+        match self {
+            Source::Run(reader) => reader.number(),
+            Source::Chunk(chunk, _) => chunk.number,
+        }
+    }
+}
+
+impl Merge {
+    /// Opens all inputs and goes to the first record of each.
+    pub(super) fn new(options: &Options, inputs: Vec<Spooled>) -> Result<Merge> {
+        let skip = common(&inputs);
+        let mut sources: Vec<Source> = inputs
+            .into_iter()
+            .map(|input| match input {
+                Spooled::Run(run) => Source::Run(Box::new(RunReader::new(run, options.layout))),
+                Spooled::Chunk(chunk) => Source::Chunk(chunk, 0),
+            })
+            .collect();
+        let mut heads = Vec::with_capacity(sources.len());
+        for source in &mut sources {
+            let order = source.order();
+            let is_live = source.advance()?;
+            let mut head = Head {
+                prefix: u64::MAX,
+                is_live,
+                // The newest of equal keys comes first if it is to stay.
+                order: if options.equal == Equal::KeepLast {
+                    u64::MAX - order
+                } else {
+                    order
+                },
+            };
+            if is_live {
+                head.prefix = prefix(source.key(), skip);
+            }
+            heads.push(head);
+        }
+        let mut merge = Merge {
+            layout: options.layout,
+            equal: options.equal,
+            sources,
+            heads,
+            tree: None,
+            skip,
+            last: Vec::new(),
+            begun: false,
+        };
+        assert_eq!(merge.heads.len(), merge.sources.len(), "every source has a head");
+        if !merge.sources.is_empty() {
+            let (sources, heads) = (&merge.sources, &merge.heads);
+            let before = |a, b| is_before(sources, heads, skip, a, b);
+            merge.tree = Some(LoserTree::new(sources.len(), before));
+        }
+        Ok(merge)
+    }
+
+    /// Returns what records look like.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Returns the next record; nothing behind the last.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`](super::Error::Damaged) when what a run has is not what was written, and
+    /// what the device says.
+    #[allow(clippy::should_implement_trait)]
+    #[inline]
+    pub fn next(&mut self) -> Result<Option<Record<'_>>> {
+        loop {
+            if self.begun {
+                self.advance()?;
+            }
+            self.begun = true;
+            let winner = match &self.tree {
+                Some(tree) if self.heads[tree.winner()].is_live => tree.winner(),
+                _ => {
+                    self.begun = false;
+                    return Ok(None);
+                }
+            };
+            if self.equal == Equal::KeepAll || self.is_other(winner) {
+                let (bytes, parts) = self.sources[winner].current();
+                return Ok(Some(Record { bytes, parts }));
+            }
+        }
+    }
+
+    /// Sends the source of the record that came last on to its next.
+    #[inline]
+    fn advance(&mut self) -> Result<()> {
+        let Some(tree) = &mut self.tree else { return Ok(()) };
+        let winner = tree.winner();
+        let source = &mut self.sources[winner];
+        let head = &mut self.heads[winner];
+        if source.advance()? {
+            head.prefix = prefix(source.key(), self.skip);
+        } else {
+            (head.is_live, head.prefix) = (false, u64::MAX);
+        }
+        let (sources, heads, skip) = (&self.sources, &self.heads, self.skip);
+        tree.replay(|a, b| is_before(sources, heads, skip, a, b));
+        Ok(())
+    }
+
+    /// Returns whether a source's key is another than the last one, and keeps it.
+    fn is_other(&mut self, winner: usize) -> bool {
+        let key = self.sources[winner].key();
+        // An empty key comes first, if at all: the byte before tells it from no key.
+        if !self.last.is_empty() && &self.last[1..] == key {
+            return false;
+        }
+        self.last.clear();
+        self.last.push(0);
+        self.last.extend_from_slice(key);
+        assert!(!self.last.is_empty(), "a key that came is told from none");
+        true
+    }
+}
+
+/// Returns whether one source's record comes before another's.
+#[inline]
+fn is_before(sources: &[Source], heads: &[Head], skip: usize, one: u32, other: u32) -> bool {
+    let (one, other) = (one as usize, other as usize);
+    let (a, b) = (&heads[one], &heads[other]);
+    if a.prefix != b.prefix {
+        return a.prefix < b.prefix;
+    }
+    if !(a.is_live && b.is_live) {
+        return a.is_live;
+    }
+    let rest = |source: usize| sources[source].key().get(skip..).unwrap_or_default();
+    rest(one).cmp(rest(other)).then(a.order.cmp(&b.order)).is_lt()
+}
+
+/// Returns how many bytes all keys of some inputs begin with.
+pub(super) fn common(inputs: &[Spooled]) -> usize {
+    let mut all = inputs
+        .iter()
+        .filter(|input| !input.is_empty())
+        .map(Spooled::common);
+    let Some(first) = all.next() else { return 0 };
+    all.fold(first.len(), |least, other| least.min(common_bytes(first, other)))
+}

@@ -1,0 +1,189 @@
+//! The files of one sort, and the steps that write and merge them.
+
+use super::chunk::{Chunk, SortedChunk};
+use super::error::{Error, Result};
+use super::merge::Merge;
+use super::options::Options;
+use super::passes::Passes;
+use super::reader::Run;
+use super::writer::RunWriter;
+use alluvium_device::{Device, Directory, FileOptions};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What ends the names of runs.
+const SUFFIX: &str = ".sorting";
+
+/// How many names are tried for a file, when others are taken.
+const TRIES: u64 = 1000;
+
+/// The temporary files of a sort. Threads may share it: each fills, sorts and writes chunks.
+#[derive(Debug)]
+pub struct Spool {
+    directory: Arc<dyn Directory>,
+    name: String,
+    options: Options,
+    files: AtomicU64,
+    chunks: AtomicU64,
+}
+
+/// Sorted records: in memory, or in a file.
+#[derive(Debug)]
+pub enum Spooled {
+    /// In memory.
+    Chunk(SortedChunk),
+    /// In a file.
+    Run(Run),
+}
+
+impl Spooled {
+    /// Returns whether there are no records.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Spooled::Chunk(chunk) => chunk.is_empty(),
+            Spooled::Run(run) => run.records() == 0,
+        }
+    }
+
+    pub(super) fn common(&self) -> &[u8] {
+        match self {
+            Spooled::Chunk(chunk) => &chunk.common,
+            Spooled::Run(run) => &run.common,
+        }
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        match self {
+            Spooled::Chunk(chunk) => chunk.number,
+            Spooled::Run(run) => run.number,
+        }
+    }
+
+    /// How many records there are.
+    pub(super) fn records(&self) -> u64 {
+        match self {
+            Spooled::Chunk(chunk) => chunk.len() as u64,
+            Spooled::Run(run) => run.records(),
+        }
+    }
+
+    /// Bytes that it has, about.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Spooled::Chunk(chunk) => chunk.record_bytes(),
+            Spooled::Run(run) => run.bytes(),
+        }
+    }
+}
+
+impl Spool {
+    /// Opens a sort whose files have names that begin with `name`, and removes those that a crash
+    /// has left.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] or [`Error::TooLong`] for impossible options, and what the device says.
+    pub fn new(directory: Arc<dyn Directory>, name: &str, options: Options) -> Result<Spool> {
+        options.verify()?;
+        for file in directory.list()? {
+            let middle = file.strip_prefix(name).and_then(|rest| rest.strip_suffix(SUFFIX));
+            let number = middle.and_then(|middle| middle.strip_prefix('.'));
+            if number.is_some_and(|number| number.parse::<u64>().is_ok()) {
+                forget(&*directory, &file)?;
+            }
+        }
+        Ok(Spool {
+            directory,
+            name: name.to_owned(),
+            options,
+            files: AtomicU64::new(0),
+            chunks: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns its options.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Returns the next chunk to be filled. Of equal keys those of earlier chunks come first.
+    #[must_use]
+    pub fn chunk(&self) -> Chunk {
+        Chunk::new(self.options, self.chunks.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Writes a sorted chunk as a run: a step that any thread can do.
+    ///
+    /// # Errors
+    /// What the device says: [`Error::is_full`] tells a full disk.
+    pub fn write(&self, chunk: SortedChunk) -> Result<Run> {
+        let device = self.create()?;
+        let mut writer = RunWriter::new(device, chunk.number, self.options.frame(), chunk.record_bytes())?;
+        let mut index = 0;
+        while let Some((record, _)) = chunk.record(index) {
+            writer.push(record)?;
+            index += 1;
+        }
+        let mut run = writer.finish()?;
+        assert_eq!(
+            run.records,
+            chunk.len() as u64,
+            "a run has all records of its chunk"
+        );
+        run.common = chunk.common;
+        Ok(run)
+    }
+
+    /// Creates a file, whose name goes at once (Q2).
+    fn create(&self) -> Result<Arc<dyn Device>> {
+        let mut taken = None;
+        for _ in 0..TRIES {
+            let number = self.files.fetch_add(1, Ordering::Relaxed);
+            let file = format!("{}.{number}{SUFFIX}", self.name);
+            match self.directory.create(&file, FileOptions::DIRECT) {
+                Ok(device) => {
+                    forget(&*self.directory, &file)?;
+                    return Ok(device);
+                }
+                Err(error @ alluvium_device::Error::AlreadyExists { .. }) => taken = Some(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Device(taken.expect("a name was tried")))
+    }
+
+    /// Merges runs that follow each other into one.
+    pub(super) fn merge(&self, inputs: Vec<Spooled>) -> Result<Run> {
+        let number = inputs.iter().map(Spooled::number).min().unwrap_or_default();
+        let expected = inputs.iter().map(Spooled::bytes).sum();
+        assert!(inputs.len() > 1, "a merge of one run changes nothing");
+        let records: u64 = inputs.iter().map(Spooled::records).sum();
+        let first = inputs.iter().find(|input| !input.is_empty());
+        let mut common = first.map_or_else(Vec::new, |input| input.common().to_vec());
+        common.truncate(super::merge::common(&inputs));
+        let mut writer = RunWriter::new(self.create()?, number, self.options.frame(), expected)?;
+        let mut merge = Merge::new(&self.options, inputs)?;
+        while let Some(record) = merge.next()? {
+            writer.push(record.encoded())?;
+        }
+        let mut run = writer.finish()?;
+        assert!(run.records <= records, "a merge adds no record");
+        run.common = common;
+        Ok(run)
+    }
+
+    /// Begins to merge all that was sorted.
+    #[must_use]
+    pub fn passes(&self, inputs: Vec<Spooled>) -> Passes {
+        Passes::new(self.options, inputs)
+    }
+}
+
+/// Removes a file, unless another has.
+fn forget(directory: &dyn Directory, file: &str) -> Result<()> {
+    match directory.remove(file) {
+        Ok(()) | Err(alluvium_device::Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}

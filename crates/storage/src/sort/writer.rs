@@ -1,0 +1,153 @@
+//! Writing a run: frames that are filled while the one before is on its way.
+
+use super::error::Result;
+use super::format::{Frame, HEADER_BYTES};
+use super::reader::Run;
+use alluvium_base::Purpose;
+use alluvium_device::{BLOCK, Batch, Buffer, Device, Ticket};
+use std::sync::Arc;
+
+/// Writes records that come in order.
+#[derive(Debug)]
+pub(super) struct RunWriter {
+    device: Arc<dyn Device>,
+    /// The order of the run among all: that of its first chunk.
+    number: u64,
+    frame: Buffer,
+    frame_bytes: usize,
+    used: usize,
+    records: u32,
+    /// The frame that is on its way.
+    pending: Option<Ticket>,
+    /// How long each frame is, in blocks.
+    frames: Vec<u32>,
+    offset: u64,
+    longest: usize,
+    total: u64,
+}
+
+impl RunWriter {
+    /// Begins a run of records of `expected` bytes, at most: their space is taken now (Q4).
+    pub(super) fn new(
+        device: Arc<dyn Device>,
+        number: u64,
+        frame_bytes: usize,
+        expected: u64,
+    ) -> Result<RunWriter> {
+        // What frames leave empty at their ends comes on top; the file grows again if it is more.
+        let whole = expected + expected / 16 + frame_bytes as u64;
+        assert!(frame_bytes > HEADER_BYTES, "a frame has space for records");
+        device.grow(whole.next_multiple_of(BLOCK))?;
+        Ok(RunWriter {
+            device,
+            number,
+            frame: Buffer::zeroed(frame_bytes),
+            frame_bytes,
+            used: HEADER_BYTES,
+            records: 0,
+            pending: None,
+            frames: Vec::new(),
+            offset: 0,
+            longest: 0,
+            total: 0,
+        })
+    }
+
+    /// Adds the next record.
+    pub(super) fn push(&mut self, record: &[u8]) -> Result<()> {
+        if self.used + record.len() > self.frame.len() {
+            self.flush()?;
+            if HEADER_BYTES + record.len() > self.frame.len() {
+                let long = (HEADER_BYTES + record.len()).next_multiple_of(BLOCK as usize);
+                self.frame = Buffer::zeroed(long);
+            }
+        }
+        assert!(
+            self.used + record.len() <= self.frame.len(),
+            "a frame has space for its record"
+        );
+        self.frame[self.used..self.used + record.len()].copy_from_slice(record);
+        self.used += record.len();
+        self.records += 1;
+        self.total += 1;
+        Ok(())
+    }
+
+    /// Hands the frame over, and takes back the one before.
+    fn flush(&mut self) -> Result<()> {
+        if self.records == 0 {
+            return Ok(());
+        }
+        let header = Frame {
+            run: self.number,
+            number: self.frames.len() as u64,
+            records: self.records,
+            bytes: (self.used - HEADER_BYTES) as u32,
+        };
+        header.seal(&mut self.frame);
+        let returned = self.wait()?;
+        let fits = returned.filter(|buffer| buffer.len() == self.frame_bytes);
+        let next = fits.unwrap_or_else(|| Buffer::zeroed(self.frame_bytes));
+        let full = std::mem::replace(&mut self.frame, next);
+        let full = shortened(full, self.used);
+        let len = full.len();
+        let end = self.offset + len as u64;
+        assert!((len as u64).is_multiple_of(BLOCK), "frames are whole blocks (D2)");
+        if end > self.device.len() {
+            self.device.grow(end + (end / 8).next_multiple_of(BLOCK))?;
+        }
+        self.frames.push((len as u64 / BLOCK) as u32);
+        self.longest = self.longest.max(len);
+        let mut batch = Batch::with_capacity(1);
+        batch.write(self.offset, full, Purpose::Other);
+        self.pending = Some(self.device.submit(batch));
+        (self.offset, self.used, self.records) = (end, HEADER_BYTES, 0);
+        Ok(())
+    }
+
+    /// Waits for the frame that is on its way.
+    fn wait(&mut self) -> Result<Option<Buffer>> {
+        let Some(ticket) = self.pending.take() else {
+            return Ok(None);
+        };
+        self.device.wait(&ticket);
+        Ok(ticket.take_buffers()?.pop())
+    }
+
+    /// Writes what is left.
+    pub(super) fn finish(mut self) -> Result<Run> {
+        self.flush()?;
+        self.wait()?;
+        let written: u64 = self.frames.iter().map(|&blocks| u64::from(blocks) * BLOCK).sum();
+        assert_eq!(written, self.offset, "frames follow each other");
+        Ok(Run {
+            device: self.device,
+            number: self.number,
+            frames: self.frames,
+            bytes: self.offset,
+            longest: self.longest,
+            records: self.total,
+            common: Vec::new(),
+        })
+    }
+}
+
+/// A frame without blocks that hold nothing, if those are many.
+fn shortened(frame: Buffer, used: usize) -> Buffer {
+    let needed = used.next_multiple_of(BLOCK as usize);
+    if needed > frame.len() / 2 {
+        return frame;
+    }
+    Buffer::padded(&frame[..needed])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_are_nearly_empty_are_shortened() {
+        assert_eq!(shortened(Buffer::zeroed(4096), 100).len(), 512);
+        assert_eq!(shortened(Buffer::zeroed(4096), 2049).len(), 4096);
+    }
+}

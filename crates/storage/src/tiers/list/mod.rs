@@ -1,0 +1,144 @@
+//! The list of a store's further tiers, in its first directory: where each was at the last opening.
+//!
+//! *Knows*: how the list is read, and replaced so that a crash leaves the old or the new one.
+//!
+//! *Does not know*: how a path becomes a directory; what is on a tier.
+//!
+//! *Read in this order*: `format.rs`, this file.
+//!
+//! The superblock says how many tiers there are, and marks say which directory is which. The list
+//! serves to find the directories, and to name the one that is missing. A store opens without it.
+//!
+//! Invariants:
+//!
+//! - **T4** Tiers in a list ascend; the first one is not listed.
+
+pub mod format;
+
+use crate::{Error, Place, Result, Structure};
+use alluvium_base::Purpose;
+use alluvium_device::{Buffer, Directory, FileOptions};
+
+/// The name of the list.
+pub const LIST_FILE: &str = "tiers";
+/// The name of a list that is being written.
+pub const NEW_LIST_FILE: &str = "tiers.new";
+
+/// Where a further tier is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The tier: 1 to 7.
+    pub tier: u8,
+    /// The path of its directory.
+    pub path: String,
+    /// The most bytes that it may take, if there is a limit.
+    pub max_bytes: Option<u64>,
+    /// Whether it takes nothing new.
+    pub is_drained: bool,
+}
+
+/// Where the further tiers of a store are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TierList {
+    /// The store.
+    pub store: u128,
+    /// Its further tiers, by their numbers.
+    pub tiers: Vec<Listed>,
+}
+
+impl TierList {
+    /// Reads the list of a store's first directory, if it has one.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when it is damaged; [`Error::NewerFormat`]; as the device says.
+    pub fn read(directory: &dyn Directory) -> Result<Option<TierList>> {
+        let file = match directory.open(LIST_FILE, FileOptions::DIRECT.read_only()) {
+            Ok(file) => file,
+            Err(alluvium_device::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let place = Place::new(Structure::TierList, LIST_FILE, 0);
+        let len = file.len();
+        if len == 0 || len > format::MAX_BYTES as u64 || !len.is_multiple_of(alluvium_device::BLOCK) {
+            let expected = format!("a list of at most {} bytes", format::MAX_BYTES);
+            return Err(Error::corrupt(place, expected, format!("{len} bytes")));
+        }
+        let bytes = file.read_at(0, len as usize, Purpose::Recovery)?;
+        TierList::decode(&bytes, &place).map(Some)
+    }
+
+    /// Replaces the list of a store's first directory, durably. Whichever moment a crash comes at,
+    /// one of the two is there.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub fn write(&self, directory: &dyn Directory) -> Result<()> {
+        if directory.list()?.iter().any(|name| name == NEW_LIST_FILE) {
+            directory.remove(NEW_LIST_FILE)?;
+        }
+        let bytes = self.encode();
+        let file = directory.create(NEW_LIST_FILE, FileOptions::DIRECT)?;
+        file.grow(bytes.len() as u64)?;
+        file.write_at(0, Buffer::padded(&bytes), Purpose::Superblock)?;
+        file.sync(Purpose::Superblock)?;
+        directory.sync()?;
+        directory.rename(NEW_LIST_FILE, LIST_FILE)?;
+        Ok(directory.sync()?)
+    }
+
+    /// Returns the entry of a tier, if it is listed.
+    #[must_use]
+    pub fn get(&self, tier: u8) -> Option<&Listed> {
+        debug_assert!(
+            self.tiers.is_sorted_by_key(|listed| listed.tier),
+            "they ascend (T4)"
+        );
+        self.tiers.iter().find(|listed| listed.tier == tier)
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use alluvium_device::memory::MemoryDirectory;
+
+    fn list(paths: &[&str]) -> TierList {
+        let listed = (1..).zip(paths).map(|(tier, path)| Listed {
+            tier,
+            path: (*path).to_owned(),
+            max_bytes: None,
+            is_drained: false,
+        });
+        TierList {
+            store: 9,
+            tiers: listed.collect(),
+        }
+    }
+
+    #[test]
+    fn a_list_is_replaced_as_a_whole_and_what_a_crash_left_is_no_obstacle() {
+        let directory = MemoryDirectory::new();
+        assert_eq!(TierList::read(&directory).unwrap(), None);
+        list(&["/a"]).write(&directory).unwrap();
+        directory.create(NEW_LIST_FILE, FileOptions::DIRECT).unwrap();
+        list(&["/a", "/b"]).write(&directory).unwrap();
+        let read = TierList::read(&directory).unwrap().unwrap();
+        assert_eq!(read, list(&["/a", "/b"]));
+        assert_eq!(read.get(2).unwrap().path, "/b");
+        assert!(read.get(3).is_none());
+        assert_eq!(directory.list().unwrap(), [LIST_FILE]);
+    }
+
+    #[test]
+    fn an_empty_and_a_damaged_list_are_errors_that_name_it() {
+        let directory = MemoryDirectory::new();
+        directory.create(LIST_FILE, FileOptions::DIRECT).unwrap();
+        let empty = TierList::read(&directory).unwrap_err();
+        assert!(empty.to_string().contains("tiers"), "{empty}");
+        list(&["/a"]).write(&directory).unwrap();
+        let file = directory.open(LIST_FILE, FileOptions::DIRECT).unwrap();
+        file.write_at(0, Buffer::padded(&[0; 512]), Purpose::Other)
+            .unwrap();
+        assert!(matches!(TierList::read(&directory), Err(Error::Corrupt { .. })));
+    }
+}

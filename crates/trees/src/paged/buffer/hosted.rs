@@ -1,0 +1,203 @@
+//! Pages whose checkpoints another store makes durable, with all that it has.
+//!
+//! The pages stand still for a moment, are written and synced, and hand out a root. The store makes
+//! that durable later, or never; until the next time it is not known which. So images are kept for
+//! every checkpoint that may be the durable one, and whoever opens the pages names the root that
+//! the store has.
+//!
+//! ```text
+//!   stand            dirty pages are written, their old images first     NAME, NAME.0 or NAME.1
+//!                    the file's own superblock: which roots it can go back to
+//!                    sync
+//!                    the root before is durable: what was kept for older ones goes
+//!   open             images back to the root that is named, sync, empty the journal
+//! ```
+
+use super::checkpoint::{place_of, read_superblock};
+use super::format::{SUPERBLOCK, Superblock};
+use super::journal::Journal;
+use super::pool::{FIRST_PAGE, Pool, PoolOptions, Validate, check_page_bytes};
+use super::segments::{FIRST_SEGMENT, Segments};
+use super::{PageBuffer, format};
+use crate::paged::error::{Error, Result};
+use alluvium_base::Purpose;
+use alluvium_device::{Buffer, Device, Directory, FileOptions};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Whether the root that was handed out last is what a crash leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastRoot {
+    /// It is.
+    Durable,
+    /// It may never be.
+    Unknown,
+}
+
+fn journals(name: &str) -> [String; 2] {
+    [format!("{name}.0"), format!("{name}.1")]
+}
+
+/// The superblock of the file itself: its owner's bytes are the oldest root that it can go back to.
+fn own(superblock: &Superblock, oldest: u64) -> Superblock {
+    Superblock {
+        meta: format::oldest_bytes(oldest),
+        ..superblock.clone()
+    }
+}
+
+impl Pool {
+    /// Creates a file of pages and the two of its journal. What is left there of others goes.
+    ///
+    /// # Errors
+    /// Options that do not fit; as the device says.
+    pub fn create_hosted(
+        directory: &dyn Directory,
+        name: &str,
+        identity: u128,
+        options: PoolOptions,
+        validate: Arc<Validate>,
+    ) -> Result<Pool> {
+        check_page_bytes(options.page_bytes)?;
+        let there = directory.list()?;
+        let fresh = |name: &str| -> Result<Arc<dyn Device>> {
+            if there.iter().any(|other| other == name) {
+                directory.remove(name)?;
+            }
+            Ok(directory.create(name, FileOptions::DIRECT)?)
+        };
+        let device = fresh(name)?;
+        let [first, second] = journals(name);
+        let journal = vec![fresh(&first)?, fresh(&second)?];
+        device.grow(FIRST_PAGE)?;
+        directory.sync()?;
+        let journal = Journal::new(journal, options.page_bytes, 0, 0);
+        let segments = Segments::new(FIRST_SEGMENT);
+        let pool = Pool::over(device, journal, identity, options, segments, 0, validate)?;
+        assert!(pool.statistics().pages == 0, "the pages begin with none");
+        Ok(pool)
+    }
+
+    /// Writes all pages and returns the root of what they are, which holds `meta`. No page is
+    /// changed meanwhile. `last` says what became of the root before.
+    ///
+    /// # Errors
+    /// As the device says. Unless it is a full disk, changes are refused from then on.
+    pub fn stand(&self, meta: &[u8], last: LastRoot) -> Result<Vec<u8>> {
+        let _alone = self.write_all()?;
+        let epoch = self.epoch.load(Ordering::Acquire) + 1;
+        let superblock = self.superblock(epoch, meta);
+        let is_durable = last == LastRoot::Durable;
+        let oldest = self.journal.oldest(is_durable);
+        assert!(oldest < epoch, "an earlier root can be gone back to (PB8)");
+        let stood = self
+            .write_own(&superblock, oldest)
+            .and_then(|()| self.journal.stand(epoch, superblock.high_water, is_durable));
+        if let Err(error) = stood {
+            // Whether the superblock is there is not known; what it says holds in both cases.
+            self.fail(&error);
+            return Err(error);
+        }
+        self.epoch.store(epoch, Ordering::Release);
+        Ok(superblock.encode_short())
+    }
+
+    fn write_own(&self, superblock: &Superblock, oldest: u64) -> Result<()> {
+        let bytes = own(superblock, oldest).encode();
+        let place = place_of(superblock.epoch);
+        assert!(place + SUPERBLOCK as u64 <= FIRST_PAGE, "pages come behind it");
+        self.device
+            .write_at(place, Buffer::padded(&bytes), Purpose::Superblock)?;
+        self.device.sync(Purpose::Superblock)?;
+        Ok(())
+    }
+
+    /// Opens pages as `root` says they were, and returns what is kept there. `page_bytes` of the
+    /// options is replaced by that of the file.
+    ///
+    /// # Errors
+    /// No such file; a root that the file cannot go back to; damage; as the device says.
+    pub fn open_hosted(
+        directory: &dyn Directory,
+        name: &str,
+        root: &[u8],
+        mut options: PoolOptions,
+        validate: Arc<Validate>,
+    ) -> Result<(Pool, Vec<u8>)> {
+        let refused = |why: String| Error::NotAStore {
+            file: name.to_owned(),
+            why,
+        };
+        let root = Superblock::decode_short(root)
+            .map_err(|refusal| refused(format!("the root that names it has {refusal:?}")))?;
+        let device = directory.open(name, FileOptions::DIRECT)?;
+        let found = read_superblock(&*device)?;
+        if found.identity != root.identity {
+            return Err(Error::Foreign {
+                file: name.to_owned(),
+                page: 0,
+                expected: root.identity,
+                found: found.identity,
+            });
+        }
+        let oldest = format::read_oldest(&found.meta);
+        let reaches = oldest.is_some_and(|oldest| (oldest..=found.epoch).contains(&root.epoch));
+        if !reaches || found.page_bytes != root.page_bytes {
+            let why = format!(
+                "the store names checkpoint {} with pages of {} bytes, and the file has {oldest:?} to {} of {}",
+                root.epoch, root.page_bytes, found.epoch, found.page_bytes
+            );
+            return Err(refused(why));
+        }
+        options.page_bytes = root.page_bytes as usize;
+        check_page_bytes(options.page_bytes)?;
+        let segments = Segments::of(&root);
+        let end = segments.as_ref().map(|segments| segments.pages());
+        let end = end.and_then(|pages| pages.checked_mul(u64::from(root.page_bytes)));
+        let (Some(segments), Some(true)) = (segments, end.map(|end| FIRST_PAGE + end <= device.len())) else {
+            return Err(refused(format!(
+                "it has {} bytes, and pages are missing",
+                device.len()
+            )));
+        };
+        let mut files = Vec::new();
+        for name in journals(name) {
+            files.push(directory.open(&name, FileOptions::DIRECT)?);
+        }
+        let pages = segments.high_water();
+        let journal = Journal::new(files, options.page_bytes, root.epoch, pages);
+        let pool = Pool::over(
+            device,
+            journal,
+            root.identity,
+            options,
+            segments,
+            root.epoch,
+            validate,
+        )?;
+        pool.recover(root.epoch, pages)?;
+        pool.journal.empty(root.identity)?;
+        pool.read_free_lists(&root)?;
+        assert!(
+            pool.epoch.load(Ordering::Relaxed) == root.epoch,
+            "it is the named one (PB8)"
+        );
+        Ok((pool, root.meta))
+    }
+
+    /// Makes sure that `pages` can be allocated, and every page in memory written over, without a
+    /// file growing.
+    ///
+    /// # Errors
+    /// A full disk, with nothing changed.
+    pub fn reserve_all(&self, pages: u64) -> Result<()> {
+        self.reserve(pages)?;
+        self.journal.reserve(2 * self.frames.len() as u64)
+    }
+
+    /// Returns the bytes of the journal's files.
+    #[must_use]
+    pub fn journal_bytes(&self) -> u64 {
+        self.journal.bytes()
+    }
+}

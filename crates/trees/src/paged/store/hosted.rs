@@ -1,0 +1,62 @@
+//! Trees whose pages another store hosts: it makes their roots durable.
+
+use super::Place;
+use super::format::{Meta, Sort};
+use crate::paged::buffer::{LastRoot, PAGE_HEADER, PageBuffer, Pool, PoolOptions};
+use crate::paged::core::Core;
+use crate::paged::error::Result;
+use crate::paged::node::{Kind, Operator, Shape, TreeSizes, kind};
+use crate::paged::structure::is_apart;
+use std::sync::Arc;
+
+/// Checks what a page holds: a node, or messages that do not fit into one.
+pub(super) fn validate(shape: &Shape, content: &[u8]) -> std::result::Result<(), String> {
+    match kind(content) {
+        Some(Kind::Apart) if is_apart(content) => Ok(()),
+        Some(Kind::Apart) => Err("messages that end behind their page".to_owned()),
+        _ => shape.validate(content),
+    }
+}
+
+impl Core<Pool> {
+    /// Creates a tree without keys. What is left in the place of others goes.
+    pub(in crate::paged) fn create_hosted(
+        place: Place<'_>,
+        identity: u128,
+        pool: PoolOptions,
+        sizes: TreeSizes,
+        operator: Arc<dyn Operator>,
+    ) -> Result<Core<Pool>> {
+        let shape = Shape::new(pool.page_bytes.saturating_sub(PAGE_HEADER), sizes)?;
+        let of = Arc::new(move |content: &[u8]| validate(&shape, content));
+        let pool = Pool::create_hosted(place.directory, place.name, identity, pool, of)?;
+        assert_eq!(
+            pool.identity(),
+            identity,
+            "pages carry the store's identity (PB5)"
+        );
+        Core::create(pool, shape, operator)
+    }
+
+    /// Opens the tree of a root, and returns which it is.
+    pub(in crate::paged) fn open_hosted(
+        place: Place<'_>,
+        root: &[u8],
+        pool: PoolOptions,
+        operator: Arc<dyn Operator>,
+    ) -> Result<(Core<Pool>, Sort)> {
+        let (core, Meta { sort, .. }) = Self::open_by(place.name, operator, |validate| {
+            Pool::open_hosted(place.directory, place.name, root, pool, validate)
+        })?;
+        assert!(core.root < core.buffer.statistics().pages, "the root was read");
+        Ok((core, sort))
+    }
+
+    /// Writes the tree and returns its root. The caller keeps writers away.
+    pub(in crate::paged) fn stand(&self, sort: Sort, last: LastRoot) -> Result<Vec<u8>> {
+        let _alone = self.gate.write();
+        self.readable()?;
+        self.buffer.writable()?;
+        self.buffer.stand(&self.meta(sort, &[]).encode(), last)
+    }
+}

@@ -1,0 +1,338 @@
+//! What changes the pages: memtables, loads, and rewrites. Each is applied in slices.
+
+use super::format::{self, Entry, Value};
+use super::{Paged, Writer};
+use crate::map::{Attach, Layer, newest_first};
+use crate::paged::buffer::PageBuffer;
+use crate::paged::error::{Error as PagedError, Result as PagedResult};
+use crate::paged::read::{Bounds, Scan};
+use alluvium_base::{Kind, Message, Sequence};
+use alluvium_dictionary::contract::{self, Progress};
+use alluvium_dictionary::merge::{Folder, Older, Rule};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::share::Share;
+use alluvium_storage::{Error, Result};
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Keys that are changed while readers wait.
+const SLICE: usize = 32;
+/// Pages that a slice may allocate beside those of long values.
+const SPARE: u64 = 256;
+const _: () = assert!(SLICE > 0, "a slice has a key");
+
+/// Whether filters are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filters {
+    Asked,
+    Silent,
+}
+
+/// The share of a memtable on its way into the pages.
+#[derive(Debug)]
+pub(super) struct Incorporation {
+    pub(super) paged: Paged,
+    pub(super) share: Share,
+}
+
+/// A rewrite of everything: old versions go, and filters are asked.
+#[derive(Debug)]
+pub(super) struct Rewrite {
+    paged: Paged,
+    /// Where it goes on.
+    at: Vec<u8>,
+    filters: Filters,
+}
+
+impl Paged {
+    /// Folds messages, newest first. One that no reader can tell from others gets the number of
+    /// the newest of those, so that it stays above the cut.
+    fn folded(&self, key: &[u8], messages: &[Message<'_>], rule: &Rule, filters: Filters) -> Vec<Entry> {
+        let home = &self.shared.home;
+        let rules = home.schema.rules(key);
+        let mut folder = Folder::new(rule, rules.operator.as_deref());
+        if let Some(filter) = rules.filter.as_deref().filter(|_| filters == Filters::Asked) {
+            folder = folder.filtered(filter, &key[home.schema.prefix_len(key)..]);
+        }
+        let mut seen = messages.iter().map(|message| message.sequence);
+        let hidden = seen.find(|sequence| *sequence <= rule.horizon).unwrap_or(0);
+        let mut left = Vec::new();
+        folder.fold(
+            messages.iter().copied(),
+            |_| None,
+            |folded| {
+                left.push(Entry {
+                    sequence: match folded.sequence {
+                        0 => hidden,
+                        sequence => sequence,
+                    },
+                    kind: folded.kind,
+                    expires_ms: folded.expires_ms,
+                    operand: folded.operand.into(),
+                });
+            },
+        );
+        debug_assert!(
+            left.is_sorted_by(|newer, older| newer.sequence > older.sequence),
+            "messages of a key are newest first (PV2)"
+        );
+        left
+    }
+
+    /// What the pages have of a key up to the cut.
+    fn older(&self, key: &[u8]) -> PagedResult<Vec<Entry>> {
+        let mut value = Vec::new();
+        if !self.core().get(key, &mut value)? {
+            return Ok(Vec::new());
+        }
+        let mut entries = self.entries(&value)?;
+        // What a change that failed has left is applied again.
+        entries.retain(|entry| entry.sequence <= self.at());
+        Ok(entries)
+    }
+
+    /// Puts messages before those of a key (PV3).
+    pub(super) fn put_before(&self, key: &[u8], newer: &[Message<'_>], rule: &Rule) -> PagedResult<()> {
+        let above = Rule {
+            older: Older::Elsewhere,
+            ..rule.clone()
+        };
+        let mut left = self.folded(key, newer, &above, Filters::Silent);
+        let hides = left
+            .last()
+            .is_some_and(|last| last.kind != Kind::Merge && last.sequence <= rule.horizon);
+        if hides {
+            left.pop_if(|last| last.kind == Kind::Delete);
+        } else {
+            let older = self.older(key)?;
+            let messages: Vec<Message<'_>> = older.iter().map(Entry::message).collect();
+            left.extend(self.folded(key, &messages, rule, Filters::Silent));
+        }
+        self.keep(key, &left)
+    }
+
+    /// Keeps these messages of a key, and no others.
+    fn keep(&self, key: &[u8], entries: &[Entry]) -> PagedResult<()> {
+        if entries.is_empty() {
+            return self.shared.tree.write(key, None);
+        }
+        let messages = format::encode(entries);
+        let here = Value::Here(&messages).encode();
+        if here.len() <= self.core().shape.value_limit {
+            return self.shared.tree.write(key, Some(&here));
+        }
+        let buffer = &self.core().buffer;
+        let pages = messages.len() / buffer.content_bytes().saturating_sub(format::APART_HEADER).max(1);
+        buffer.reserve(pages as u64 + 1)?;
+        let pointer = self.write_apart(&messages)?;
+        let value = Value::Apart(pointer).encode();
+        self.shared
+            .tree
+            .write(key, Some(&value))
+            .inspect_err(|_| self.shared.dropped.0.lock().push(pointer))
+    }
+
+    /// Applies a change to keys in slices, while readers wait (PV1).
+    pub(super) fn in_slices<K>(
+        &self,
+        writer: &mut Writer,
+        keys: &[K],
+        mut change: impl FnMut(&K) -> PagedResult<()>,
+    ) -> Result<()> {
+        for slice in keys.chunks(SLICE) {
+            // A full disk is met before anything of the slice is there.
+            let space = self.core().buffer.reserve_all(SPARE);
+            let applied = space.and_then(|()| {
+                writer.is_current = false;
+                let _alone = self.shared.gate.write();
+                self.shared.state.fetch_add(1, Ordering::AcqRel);
+                slice.iter().try_for_each(&mut change)?;
+                self.free_dropped()
+            });
+            self.judge(applied)?;
+        }
+        Ok(())
+    }
+
+    /// The keys of a range that the pages have.
+    fn keys_within(&self, range: &KeyRange, most: usize) -> PagedResult<Vec<Vec<u8>>> {
+        let bounds = Bounds {
+            from: Some(range.low.to_vec()),
+            below: range.high.as_ref().map(|high| high.to_vec()),
+        };
+        let scan = Scan::new(self.core(), bounds);
+        scan.take(most).map(|pair| Ok(pair?.0)).collect()
+    }
+
+    /// Fails for a key that does not fit into a node: nothing is changed.
+    fn require_fitting<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> PagedResult<()> {
+        let limit = self.core().shape.key_limit;
+        match keys.find(|key| key.len() > limit) {
+            None => Ok(()),
+            Some(key) => Err(PagedError::KeyTooLong {
+                len: key.len(),
+                limit,
+            }),
+        }
+    }
+
+    /// Begins a rewrite, if one was asked for.
+    pub(super) fn rewrite_due(&self) -> Option<Rewrite> {
+        let is_due = self.shared.is_stale.swap(false, Ordering::AcqRel);
+        is_due.then(|| Rewrite {
+            paged: self.clone(),
+            at: Vec::new(),
+            filters: match self.shared.home.horizon.asks_filters() {
+                true => Filters::Asked,
+                false => Filters::Silent,
+            },
+        })
+    }
+}
+
+impl Incorporation {
+    /// The keys that the share is about, ascending.
+    fn touched(&self) -> Result<Vec<Vec<u8>>> {
+        let share = &self.share;
+        let mut touched: BTreeSet<Vec<u8>> = BTreeSet::new();
+        let mut cursor = share.first();
+        while let Some(key) = cursor.key() {
+            touched.insert(key.to_vec());
+            share.next(&mut cursor);
+        }
+        if share.memtable.has_range_deletes() {
+            let mut ranges = Vec::new();
+            share.memtable.range_deletes().finish().each(|start, end, _| {
+                ranges.push(KeyRange::new(start, Some(end)));
+            });
+            for range in ranges.iter().filter(|range| share.contains(&range.low)) {
+                let covered = self.paged.judge(self.paged.keys_within(range, usize::MAX))?;
+                touched.extend(covered);
+            }
+        }
+        Ok(touched.into_iter().collect())
+    }
+}
+
+impl contract::Incorporate for Incorporation {
+    fn poll(&mut self, _records: usize) -> Result<Progress> {
+        let paged = &self.paged;
+        // Everything that can be refused is refused here.
+        let mut cursor = self.share.first();
+        while let Some(key) = cursor.key() {
+            paged.judge(paged.require_fitting([key].into_iter()))?;
+            self.share.next(&mut cursor);
+        }
+        paged.judge(paged.core().buffer.reserve_all(SPARE))?;
+        Ok(Progress::Done)
+    }
+
+    fn publish(&mut self) -> Result<()> {
+        let paged = &self.paged;
+        let mut writer = paged.shared.writer.lock();
+        assert!(self.share.cut >= paged.at(), "shares come in commit order");
+        let rule = paged.shared.home.horizon.rule(Older::None);
+        let keys = self.touched()?;
+        let is_begun = Cell::new(false);
+        let applied = paged.in_slices(&mut writer, &keys, |key| {
+            is_begun.set(true);
+            paged.put_before(key, &newest_first(&self.share.memtable, key), &rule)
+        });
+        writer.is_partial |= is_begun.get();
+        applied?;
+        writer.is_partial = false;
+        writer.is_current &= keys.is_empty();
+        paged.raise(self.share.cut);
+        Ok(())
+    }
+
+    fn taken(&self) -> usize {
+        self.share.memtable.len()
+    }
+}
+
+impl Attach for Paged {
+    fn attach(&self, layers: &[Arc<Layer>], first: Sequence) -> Result<()> {
+        let mut writer = self.shared.writer.lock();
+        assert_eq!(
+            self.at() + 1,
+            first,
+            "an ingest is attached behind all that was written before"
+        );
+        let keys = layers.iter().flat_map(|layer| layer.messages.keys());
+        self.judge(self.require_fitting(keys.map(|key| &**key)))?;
+        let rule = self.shared.home.horizon.rule(Older::None);
+        let mut touched: BTreeSet<Vec<u8>> = BTreeSet::new();
+        for layer in layers {
+            touched.extend(layer.messages.keys().map(|key| key.to_vec()));
+            for range in &layer.deleted {
+                touched.extend(self.judge(self.keys_within(range, usize::MAX))?);
+            }
+        }
+        let keys: Vec<Vec<u8>> = touched.into_iter().collect();
+        let is_begun = Cell::new(false);
+        let applied = self.in_slices(&mut writer, &keys, |key| {
+            is_begun.set(true);
+            let mut newer = Vec::new();
+            for (layer, sequence) in layers.iter().zip(first..).collect::<Vec<_>>().into_iter().rev() {
+                if let Some(entry) = layer.messages.get(&key[..]) {
+                    newer.push(Message {
+                        sequence,
+                        ..entry.message()
+                    });
+                } else if layer.deleted.iter().any(|range| range.contains(key)) {
+                    newer.push(Message::delete(sequence));
+                }
+            }
+            self.put_before(key, &newer, &rule)
+        });
+        if let Err(error) = applied {
+            // A part of it is in the pages, and no memtable has it: only an opening takes it back.
+            let cause = error.to_string();
+            return match is_begun.get() {
+                false => Err(error),
+                true => self.shared.home.store.judge(Err(Error::Poisoned { cause })),
+            };
+        }
+        self.raise(first + (layers.len() as u64).max(1) - 1);
+        Ok(())
+    }
+}
+
+impl contract::Step for Rewrite {
+    fn poll(&mut self, records: usize) -> Result<Progress> {
+        let paged = self.paged.clone();
+        let mut writer = paged.shared.writer.lock();
+        if writer.is_partial {
+            // Its messages above the cut are to be written again first (PV3).
+            return Ok(Progress::More);
+        }
+        let range = KeyRange::new(&self.at, None);
+        let most = records.clamp(SLICE, 64 * SLICE);
+        let keys = paged.judge(paged.keys_within(&range, most))?;
+        let rule = paged.shared.home.horizon.rule(Older::None);
+        let filters = self.filters;
+        paged.in_slices(&mut writer, &keys, |key| {
+            let older = paged.older(key)?;
+            let messages: Vec<Message<'_>> = older.iter().map(Entry::message).collect();
+            let left = paged.folded(key, &messages, &rule, filters);
+            match left == older {
+                true => Ok(()),
+                false => paged.keep(key, &left),
+            }
+        })?;
+        match keys.last() {
+            Some(last) if keys.len() == most => {
+                self.at = [&last[..], &[0]].concat();
+                Ok(Progress::More)
+            }
+            _ => Ok(Progress::Done),
+        }
+    }
+
+    fn number(&self) -> Option<u64> {
+        None
+    }
+}

@@ -1,0 +1,475 @@
+//! A tree in pages as a structure of a store.
+//!
+//! *Knows*: which messages of a key its pages keep, when readers see them, how the pages fit the
+//! store's checkpoints.
+//!
+//! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
+//! sealed, when a checkpoint is due.
+//!
+//! *Read in this order*: this file, `format.rs`, `messages.rs` (what is kept of a key), `apply.rs`
+//! (what changes it), `read.rs`, `scan.rs`, `contract.rs`, `check.rs`.
+//!
+//! The pages are in a file of their own in the store's first directory, with a journal of old
+//! images in two further ones. A checkpoint writes the pages and puts their root into the store's
+//! manifest. The store's superblock decides which root a crash leaves, so the journal keeps what
+//! leads back to each root that may be it: see `buffer/hosted.rs`. Extents of the store would be
+//! found by its copies and its map, but these rely on extents that are never written over.
+//!
+//! A change of many keys is made a few keys at a time. Between two such slices readers go on, and
+//! see some keys with the change and some without. They pass over what is above the structure's
+//! cut, and have that from the memtable, which stays in the list until the end.
+//!
+//! Invariants:
+//!
+//! - **PV1** While a slice is applied no reader is inside; a reader holds the gate shared.
+//! - **PV2** The messages of a key are newest first.
+//! - **PV3** Until a change is published, nothing above the cut is folded with what is below it.
+//!   What is replaced, no reader can ask for: the newer message hides it at every place that is
+//!   read at.
+//! - **PV4** A root holds nothing above its cut: a change that failed in its middle is finished
+//!   before the next root.
+//! - **PV5** Pages of messages apart belong to one value. Once the tree has it no more, they are
+//!   free after the slice.
+
+mod apply;
+mod check;
+mod contract;
+mod format;
+mod messages;
+mod read;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+pub use read::Reader;
+pub use scan::Iter;
+
+use super::beps::{BepsTree, FlushOrder, RootStyle};
+use super::bplus::BplusTree;
+use super::buffer::{LastRoot, Pool, PoolOptions};
+use super::core::Core;
+use super::error::Error as PagedError;
+use super::node::{Action, Message as Node, Operator, TreeSizes};
+use super::store::{Place, Sort};
+use alluvium_base::Sequence;
+use alluvium_dictionary::cut::Cut;
+use alluvium_dictionary::home::Home;
+use alluvium_storage::{Error, Place as Where, Result, Structure};
+pub(in crate::paged) use format::is_apart;
+use format::{Pointer, Value};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// The name of the file of pages.
+const FILE: &str = "paged.pages";
+/// The least limit of values: a pointer fits.
+const LEAST_VALUE: usize = 24;
+
+/// Which tree it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TreeKind {
+    /// A Bε-tree: messages wait in nodes.
+    #[default]
+    Beps,
+    /// A B⁺-tree.
+    Bplus,
+}
+
+/// How a tree in pages is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PagedOptions {
+    /// Which tree it is.
+    pub kind: TreeKind,
+    /// Bytes of a node: a power of two from 512 to 65536.
+    pub node_bytes: usize,
+    /// ε in hundredths.
+    pub epsilon_percent: u32,
+    /// The longest key, with the prefix of its keyspace.
+    pub key_bytes: usize,
+    /// Messages of a key that are longer than this have pages of their own.
+    pub value_bytes: usize,
+    /// Memory for pages.
+    pub buffer_bytes: usize,
+}
+
+impl Default for PagedOptions {
+    fn default() -> PagedOptions {
+        PagedOptions {
+            kind: TreeKind::Beps,
+            node_bytes: 4096,
+            epsilon_percent: 50,
+            key_bytes: 64,
+            value_bytes: 128,
+            buffer_bytes: 4 << 20,
+        }
+    }
+}
+
+impl PagedOptions {
+    fn pool(&self) -> PoolOptions {
+        PoolOptions {
+            page_bytes: self.node_bytes,
+            memory_bytes: self.buffer_bytes,
+            ..PoolOptions::default()
+        }
+    }
+
+    fn sizes(&self) -> TreeSizes {
+        TreeSizes {
+            key_limit: self.key_bytes,
+            value_limit: self.value_bytes,
+            epsilon_percent: match self.kind {
+                TreeKind::Beps => self.epsilon_percent,
+                TreeKind::Bplus => 100,
+            },
+        }
+    }
+
+    /// Fails unless a tree can be built with them: nothing is written.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption).
+    pub fn validate(&self) -> Result<()> {
+        let bad = |option, why: String| Err(Error::BadOption { option, why });
+        if self.epsilon_percent > 100 {
+            return bad(
+                "epsilon",
+                format!("{} hundredths: give 0 to 1", self.epsilon_percent),
+            );
+        }
+        if self.node_bytes.saturating_mul(16) > self.buffer_bytes {
+            let why = format!(
+                "{} bytes, of which 16 must fit into the buffer of {}: make nodes smaller, or give more memory",
+                self.node_bytes, self.buffer_bytes
+            );
+            return bad("node", why);
+        }
+        if self.value_bytes < LEAST_VALUE {
+            let why = format!("{} bytes: give {LEAST_VALUE} at least", self.value_bytes);
+            return bad("value_bytes", why);
+        }
+        super::buffer::check_page_bytes(self.node_bytes).map_err(translated)?;
+        let content = self.node_bytes - super::buffer::PAGE_HEADER;
+        super::node::Shape::new(content, self.sizes()).map_err(translated)?;
+        Ok(())
+    }
+}
+
+/// One of both trees.
+#[derive(Debug)]
+enum Tree {
+    Beps(BepsTree<Pool>),
+    Bplus(BplusTree<Pool>),
+}
+
+impl Tree {
+    fn of(core: Core<Pool>, sort: Sort) -> Tree {
+        match sort {
+            Sort::Beps => Tree::Beps(BepsTree::of(core, RootStyle::Separate, FlushOrder::Automatic)),
+            Sort::BepsBufferedRoot => {
+                Tree::Beps(BepsTree::of(core, RootStyle::Buffered, FlushOrder::Automatic))
+            }
+            Sort::Bplus => Tree::Bplus(BplusTree { core }),
+        }
+    }
+
+    fn core(&self) -> &Core<Pool> {
+        match self {
+            Tree::Beps(tree) => &tree.core,
+            Tree::Bplus(tree) => &tree.core,
+        }
+    }
+
+    fn sort(&self) -> Sort {
+        match self {
+            Tree::Beps(tree) => tree.sort(),
+            Tree::Bplus(_) => Sort::Bplus,
+        }
+    }
+
+    /// Sets the value of a key, or takes the key away.
+    fn write(&self, key: &[u8], value: Option<&[u8]>) -> super::Result<()> {
+        let action = match value {
+            Some(_) => Action::Insert,
+            None => Action::Delete,
+        };
+        let operand = value.unwrap_or_default();
+        let message = Node { key, action, operand };
+        match self {
+            Tree::Beps(tree) => tree.write(message),
+            Tree::Bplus(tree) => tree.write(message),
+        }
+    }
+}
+
+/// Values with pages of their own that the tree has no more.
+#[derive(Debug, Default)]
+struct Dropped(Mutex<Vec<Pointer>>);
+
+impl Operator for Dropped {
+    fn combine(&self, _older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
+        into.extend_from_slice(younger);
+    }
+
+    fn dropped(&self, value: &[u8]) {
+        if let Ok(Value::Apart(pointer)) = Value::decode(value) {
+            self.0.lock().push(pointer);
+        }
+    }
+}
+
+/// What one thread changes at a time.
+#[derive(Debug, Default)]
+struct Writer {
+    /// The root that was handed out last, and which generation of the store was durable then.
+    root: Option<(Vec<u8>, u64)>,
+    /// Whether the pages are as that root says.
+    is_current: bool,
+    /// Whether a change failed in its middle (PV4).
+    is_partial: bool,
+}
+
+/// A tree in pages. All methods may be called from any thread.
+#[derive(Clone)]
+pub struct Paged {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    home: Home,
+    tree: Tree,
+    dropped: Arc<Dropped>,
+    buffer_bytes: u64,
+    /// Shared by readers; alone, while a slice of a change is applied (PV1).
+    gate: RwLock<()>,
+    cut: AtomicU64,
+    /// How many slices there were.
+    state: AtomicU64,
+    writer: Mutex<Writer>,
+    /// Whether all of it is to be rewritten.
+    is_stale: AtomicBool,
+}
+
+impl fmt::Debug for Paged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Paged")
+            .field("tree", &self.shared.tree.sort())
+            .field("cut", &self.shared.cut)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns an error of pages as one of the store.
+fn translated(error: PagedError) -> Error {
+    let corrupt = |file: String, offset: u64, expected: String, found: String| {
+        Error::corrupt(Where::new(Structure::Node, file, offset), expected, found)
+    };
+    match error {
+        PagedError::Device(error) => Error::Device(error),
+        PagedError::Corrupt {
+            file,
+            page,
+            offset,
+            expected,
+            found,
+        } => corrupt(file, offset, expected, format!("{found}, in page {page}")),
+        PagedError::Foreign {
+            file,
+            page,
+            expected,
+            found,
+        } => corrupt(
+            file,
+            0,
+            format!("pages of store {expected:032x}"),
+            format!("page {page} of store {found:032x}"),
+        ),
+        PagedError::NotAStore { file, why } => corrupt(file, 0, "the pages of this store".to_owned(), why),
+        PagedError::NewerFormat {
+            file,
+            found,
+            supported,
+        } => Error::NewerFormat {
+            place: Where::new(Structure::Node, file, 0),
+            found,
+            supported,
+        },
+        PagedError::BadOption { option, why } => Error::BadOption { option, why },
+        PagedError::Poisoned { cause } => Error::Poisoned { cause },
+        other => Error::BadOption {
+            option: "paged",
+            why: other.to_string(),
+        },
+    }
+}
+
+impl Paged {
+    /// Creates an empty tree that holds every commit up to `cut`: none of them is about its keys.
+    ///
+    /// ```
+    /// use alluvium_base::{Message, message::LAST};
+    /// use alluvium_device::memory::MemoryDirectory;
+    /// use alluvium_dictionary::contract::{Dictionary, Lookup};
+    /// use alluvium_dictionary::gather::Gather;
+    /// use alluvium_dictionary::key::Key;
+    /// use alluvium_dictionary::lookup;
+    /// use alluvium_dictionary::memtable::Memtable;
+    /// use alluvium_dictionary::rules::OneKeyspace;
+    /// use alluvium_dictionary::share::Share;
+    /// use alluvium_storage::extents::Class;
+    /// use alluvium_storage::store::{Store, StoreOptions};
+    /// use alluvium_trees::map::Home;
+    /// use alluvium_trees::paged::{Paged, PagedOptions};
+    /// use std::sync::Arc;
+    /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// let home = Home {
+    ///     store: Arc::new(store),
+    ///     schema: Arc::new(OneKeyspace::default()),
+    ///     horizon: Arc::default(),
+    /// };
+    /// let paged = Paged::create(home, PagedOptions::default(), 0)?;
+    /// let memtable = Memtable::new(1 << 20);
+    /// memtable.insert(b"Elbe", Message::put(1, b"1094 km")).unwrap();
+    /// let mut taking = paged.incorporate(Share::whole(Arc::new(memtable), 1), Class::Normal)?;
+    /// taking.poll(usize::MAX)?;
+    /// taking.publish()?;
+    /// let mut gather = Gather::new(LAST, 0, None);
+    /// lookup::gather(&paged.reader(), Key::new(b"Elbe"), &mut gather)?;
+    /// assert_eq!(gather.finish().unwrap(), b"1094 km");
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Options that do not fit; a full disk; as the device says.
+    pub fn create(home: Home, options: PagedOptions, cut: Sequence) -> Result<Paged> {
+        options.validate()?;
+        let dropped: Arc<Dropped> = Arc::default();
+        let directory = Arc::clone(home.store.directory());
+        let place = Place {
+            directory: &*directory,
+            name: FILE,
+        };
+        let sort = match options.kind {
+            TreeKind::Beps => Sort::Beps,
+            TreeKind::Bplus => Sort::Bplus,
+        };
+        let identity = home.store.superblock().store;
+        let core = Core::create_hosted(place, identity, options.pool(), options.sizes(), dropped.clone());
+        let core = home.store.judge(core.map_err(translated))?;
+        let writer = Writer::default();
+        Ok(Self::assemble(
+            home,
+            Tree::of(core, sort),
+            dropped,
+            &options,
+            cut,
+            writer,
+        ))
+    }
+
+    /// Opens the tree with this root, and with every commit up to `cut`. Of `options` only the
+    /// buffer's size counts.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
+    pub fn open(home: Home, options: &PagedOptions, root: &[u8], cut: Sequence) -> Result<Paged> {
+        let dropped: Arc<Dropped> = Arc::default();
+        let directory = Arc::clone(home.store.directory());
+        let place = Place {
+            directory: &*directory,
+            name: FILE,
+        };
+        let (core, sort) =
+            Core::open_hosted(place, root, options.pool(), dropped.clone()).map_err(translated)?;
+        let writer = Writer {
+            // It is durable: every generation is above this one.
+            root: Some((root.to_vec(), 0)),
+            is_current: true,
+            is_partial: false,
+        };
+        Ok(Self::assemble(
+            home,
+            Tree::of(core, sort),
+            dropped,
+            options,
+            cut,
+            writer,
+        ))
+    }
+
+    fn assemble(
+        home: Home,
+        tree: Tree,
+        dropped: Arc<Dropped>,
+        options: &PagedOptions,
+        cut: Sequence,
+        writer: Writer,
+    ) -> Paged {
+        Paged {
+            shared: Arc::new(Shared {
+                home,
+                tree,
+                dropped,
+                buffer_bytes: options.buffer_bytes as u64,
+                gate: RwLock::new(()),
+                cut: AtomicU64::new(cut),
+                state: AtomicU64::new(0),
+                writer: Mutex::new(writer),
+                is_stale: AtomicBool::new(false),
+            }),
+        }
+    }
+
+    fn core(&self) -> &Core<Pool> {
+        self.shared.tree.core()
+    }
+
+    /// The last commit that it holds.
+    fn at(&self) -> Sequence {
+        self.shared.cut.load(Ordering::Acquire)
+    }
+
+    /// Raises the cut; no reader is inside.
+    fn raise(&self, cut: Sequence) {
+        assert!(cut >= self.at(), "a structure does not forget commits");
+        let _alone = self.shared.gate.write();
+        self.shared.cut.store(cut, Ordering::Release);
+    }
+
+    /// Shows a failure to the store.
+    fn judge<T>(&self, result: super::Result<T>) -> Result<T> {
+        alluvium_dictionary::home::judge(&self.shared.home.store, result.map_err(translated))
+    }
+
+    /// Writes the pages unless they are as the last root says; the guard keeps them so.
+    fn stand_still(&self) -> Result<MutexGuard<'_, Writer>> {
+        let mut writer = self.shared.writer.lock();
+        if writer.is_partial {
+            return Err(Error::Poisoned {
+                cause: "the pages have a part of a memtable, because the disk was full: free some space"
+                    .to_owned(),
+            });
+        }
+        if writer.is_current && writer.root.is_some() {
+            return Ok(writer);
+        }
+        let generation = self.shared.home.store.superblock().generation;
+        let last = match &writer.root {
+            Some((_, before)) if generation > *before => LastRoot::Durable,
+            _ => LastRoot::Unknown,
+        };
+        let root = self.judge(self.core().stand(self.shared.tree.sort(), last))?;
+        assert!(!root.is_empty(), "a root says what it is of");
+        writer.root = Some((root, generation));
+        writer.is_current = true;
+        Ok(writer)
+    }
+
+    fn cut_here(&self) -> Result<Cut<'_>> {
+        let writer = self.stand_still()?;
+        let (root, _) = writer.root.as_ref().expect("it was just written");
+        Ok(Cut::new(root.clone(), self.at(), writer))
+    }
+}

@@ -1,0 +1,213 @@
+//! Scans, through the memtables above the pages. Pairs are found some at a time: what a reader at
+//! one place sees does not change.
+
+use super::Paged;
+use crate::map::in_memtable;
+use crate::paged::read::{Bounds, Scan};
+use alluvium_base::Sequence;
+use alluvium_dictionary::contract;
+use alluvium_dictionary::gather::Known;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::memtables::{Memtables, above};
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::Result;
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// Pairs that are found together.
+const TOGETHER: usize = 64;
+/// Bytes of them after which no further one is looked for.
+const BYTES: usize = 64 << 10;
+const _: () = assert!(TOGETHER > 0 && BYTES > 0, "a walk goes on");
+
+type Pair = (Vec<u8>, Vec<u8>);
+
+/// A walk over the keys of a range that have a value, for a reader at one sequence number.
+pub struct Iter {
+    paged: Paged,
+    memtables: Arc<dyn Memtables>,
+    /// What is left of the range.
+    range: KeyRange,
+    whole: KeyRange,
+    direction: Direction,
+    at: Sequence,
+    now_ms: u64,
+    known: Known,
+    found: VecDeque<Pair>,
+    current: Pair,
+    is_done: bool,
+}
+
+impl fmt::Debug for Iter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Iter")
+            .field("range", &self.range)
+            .field("direction", &self.direction)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Iter {
+    pub(super) fn new(
+        paged: &Paged,
+        memtables: Arc<dyn Memtables>,
+        range: KeyRange,
+        direction: Direction,
+        at: Sequence,
+        now_ms: u64,
+    ) -> Iter {
+        Iter {
+            paged: paged.clone(),
+            memtables,
+            whole: range.clone(),
+            range,
+            direction,
+            at,
+            now_ms,
+            known: Known::default(),
+            found: VecDeque::new(),
+            current: Pair::default(),
+            is_done: false,
+        }
+    }
+
+    /// Takes a key, and what lies before it, off what is left.
+    fn pass(&mut self, key: &[u8]) {
+        match self.direction {
+            Direction::Forward => self.range.low = [key, &[0]].concat().into(),
+            Direction::Backward => self.range.high = Some(key.into()),
+        }
+    }
+
+    /// Finds the next pairs.
+    fn fill(&mut self) -> Result<()> {
+        // The list before the pages: what leaves the list from here on is in the pages.
+        let list = self.memtables.newest_first();
+        let paged = self.paged.clone();
+        let _inside = paged.shared.gate.read();
+        let cut = paged.at();
+        let memtables: Vec<&Arc<Memtable>> = above(Some(&list), cut, self.at).collect();
+        let mut scan = Scan::new(
+            paged.core(),
+            Bounds {
+                from: Some(self.range.low.to_vec()),
+                below: self.range.high.as_ref().map(|high| high.to_vec()),
+            },
+        );
+        let mut own = paged.judge(step(&mut scan, self.direction))?;
+        let mut bytes = 0;
+        for _ in 0..4 * TOGETHER {
+            if self.found.len() >= TOGETHER || bytes >= BYTES {
+                return Ok(());
+            }
+            let next = self.next_key(own.as_ref(), &memtables);
+            let Some(key) = next else {
+                self.is_done = true;
+                return Ok(());
+            };
+            let value = match own.take_if(|(own, _)| *own == key) {
+                Some((_, value)) => {
+                    own = paged.judge(step(&mut scan, self.direction))?;
+                    Some(value)
+                }
+                None => None,
+            };
+            if let Some(value) = self.value_of(&key, value.as_deref(), &memtables, cut)? {
+                bytes += key.len() + value.len();
+                self.found.push_back((key.clone(), value));
+            }
+            self.pass(&key);
+        }
+        Ok(())
+    }
+
+    /// The next key that the pages or a memtable have.
+    fn next_key(&self, own: Option<&Pair>, memtables: &[&Arc<Memtable>]) -> Option<Vec<u8>> {
+        if self.range.is_empty() {
+            return None;
+        }
+        let low = Bound::Included(&*self.range.low);
+        let high = match &self.range.high {
+            Some(high) => Bound::Excluded(&**high),
+            None => Bound::Unbounded,
+        };
+        let others = memtables
+            .iter()
+            .filter_map(|memtable| in_memtable(memtable, [low, high], self.direction));
+        let all = own.map(|(key, _)| key.clone()).into_iter().chain(others);
+        match self.direction {
+            Direction::Forward => all.min(),
+            Direction::Backward => all.max(),
+        }
+    }
+
+    fn value_of(
+        &mut self,
+        key: &[u8],
+        own: Option<&[u8]>,
+        memtables: &[&Arc<Memtable>],
+        cut: Sequence,
+    ) -> Result<Option<Vec<u8>>> {
+        let rules = self.paged.shared.home.schema.rules(key);
+        let operator = rules.operator.as_deref();
+        self.known.reset(self.at, self.now_ms);
+        let hashed = Key::new(key);
+        for memtable in memtables {
+            self.known.memtable(memtable, hashed, operator);
+        }
+        if let Some(own) = own.filter(|_| !self.known.is_decided()) {
+            let entries = self.paged.judge(self.paged.entries(own))?;
+            for entry in entries.iter().filter(|entry| entry.sequence <= cut) {
+                if self.known.message(&entry.message(), operator).is_break() {
+                    break;
+                }
+            }
+        }
+        let settled = self.known.settle(operator);
+        let value = settled.map_err(|bad| bad.under_operands_of(key))?;
+        Ok(value.map(<[u8]>::to_vec))
+    }
+}
+
+fn step(
+    scan: &mut Scan<'_, crate::paged::buffer::Pool>,
+    direction: Direction,
+) -> crate::paged::Result<Option<Pair>> {
+    match direction {
+        Direction::Forward => scan.next_pair(),
+        Direction::Backward => scan.next_back(),
+    }
+}
+
+impl contract::Scan for Iter {
+    fn seek(&mut self, key: &[u8]) {
+        self.found.clear();
+        self.is_done = false;
+        self.range = self.whole.clone();
+        match self.direction {
+            Direction::Forward if *key > *self.range.low => self.range.low = key.into(),
+            Direction::Backward if !self.range.ends_before(key) => {
+                self.range.high = Some([key, &[0]].concat().into());
+            }
+            _ => {}
+        }
+    }
+
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        while self.found.is_empty() {
+            if self.is_done {
+                return Ok(None);
+            }
+            self.fill()?;
+        }
+        if let Some(pair) = self.found.pop_front() {
+            assert!(self.whole.contains(&pair.0), "a scan stays in its range");
+            self.current = pair;
+        }
+        Ok(Some((&self.current.0, &self.current.1)))
+    }
+}

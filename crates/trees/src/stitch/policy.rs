@@ -1,0 +1,243 @@
+//! When leaves are taken over unread: pure functions of how many there are and of the keys around
+//! them.
+
+use alluvium_base::DeviceProfile;
+use alluvium_model::stitch_break_even;
+use alluvium_storage::{Error, Result};
+use std::fmt;
+
+/// Says whether two keys are of one unit that scans read together.
+#[derive(Clone, Copy, Debug)]
+pub enum SameScan {
+    /// This function says it. It is not kept: it is named at every opening.
+    By(fn(&[u8], &[u8]) -> bool),
+    /// Keys whose first bytes are the same, behind the name of their keyspace. It is kept.
+    Prefix(u32),
+}
+
+impl PartialEq for SameScan {
+    fn eq(&self, other: &SameScan) -> bool {
+        match (self, other) {
+            (SameScan::By(one), SameScan::By(other)) => *one as usize == *other as usize,
+            (SameScan::Prefix(one), SameScan::Prefix(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for SameScan {}
+
+impl SameScan {
+    /// Returns whether two keys are of one unit, where the name of their keyspace has `name` bytes.
+    #[must_use]
+    pub fn are_one(&self, one: &[u8], other: &[u8], name: usize) -> bool {
+        match self {
+            SameScan::By(same) => same(one, other),
+            SameScan::Prefix(bytes) => {
+                let len = name.saturating_add(*bytes as usize);
+                let unit = |key: &[u8]| key.len().min(len);
+                one[..unit(one)] == other[..unit(other)]
+            }
+        }
+    }
+}
+
+/// Which leaves a merge takes over unread, by copying their index entries (Spillane 2012, chapter
+/// 6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stitching {
+    /// f: no more leaves in a row than this are copied instead. [`u32::MAX`] copies everything.
+    pub threshold: u32,
+    /// Leaves are copied where an end of theirs would part keys of one unit.
+    pub same_scan: Option<SameScan>,
+    /// More leaves in a row than this are taken over whatever they part.
+    pub always: u32,
+}
+
+impl Default for Stitching {
+    /// Everything is copied.
+    fn default() -> Stitching {
+        Stitching {
+            threshold: u32::MAX,
+            same_scan: None,
+            always: u32::MAX,
+        }
+    }
+}
+
+/// Leaves in a row that could be taken over.
+#[derive(Clone, Copy, Debug)]
+pub struct StitchView<'k> {
+    /// How many.
+    pub leaves: u64,
+    /// The last key of the result so far.
+    pub before: Option<&'k [u8]>,
+    /// At or below their first key.
+    pub first: &'k [u8],
+    /// Above their last key.
+    pub end: Option<&'k [u8]>,
+    /// The next key of any other run.
+    pub next: Option<&'k [u8]>,
+    /// Bytes of the name of their keyspace, before each key.
+    pub name: usize,
+}
+
+impl Stitching {
+    /// Returns whether any leaf may be taken over.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.threshold < u32::MAX
+    }
+
+    /// Returns whether leaves are taken over, instead of being copied.
+    #[must_use]
+    pub fn chooses(&self, view: &StitchView<'_>) -> bool {
+        if view.leaves <= u64::from(self.threshold) || !self.is_on() {
+            return false;
+        }
+        if view.leaves > u64::from(self.always) {
+            return true;
+        }
+        let are_one = |one: Option<&[u8]>, other: Option<&[u8]>| match (self.same_scan, one, other) {
+            (Some(same), Some(one), Some(other)) => same.are_one(one, other, view.name),
+            _ => false,
+        };
+        !are_one(view.before, Some(view.first)) && !are_one(view.end, view.next)
+    }
+}
+
+impl fmt::Display for Stitching {
+    /// What is kept of it, behind a policy: `,f=3,scan=8,always=2048`. Nothing where all is copied.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = match self.same_scan {
+            Some(SameScan::By(_)) => return Ok(()),
+            Some(SameScan::Prefix(bytes)) => Some(bytes),
+            None => None,
+        };
+        if !self.is_on() {
+            return Ok(());
+        }
+        write!(f, ",f={}", self.threshold)?;
+        if let Some(bytes) = bytes {
+            write!(f, ",scan={bytes}")?;
+        }
+        match self.always {
+            u32::MAX => Ok(()),
+            always => write!(f, ",always={always}"),
+        }
+    }
+}
+
+impl Stitching {
+    /// Takes what is about stitching off the end of the options of levels; none where nothing is.
+    ///
+    /// ```
+    /// use alluvium_trees::levels::{SameScan, Stitching};
+    /// let (policy, stitching) = Stitching::split("samt,k=4,f=3,scan=8,always=2048")?;
+    /// assert_eq!((policy, stitching.threshold), ("samt,k=4", 3));
+    /// assert_eq!(stitching.same_scan, Some(SameScan::Prefix(8)));
+    /// assert!(Stitching::split("samt,scan=8").is_err(), "nothing is taken over without an f");
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when a number is none, or one of them stands without an `f`.
+    pub fn split(text: &str) -> Result<(&str, Stitching)> {
+        let mut stitching = Stitching::default();
+        let mut rest = text;
+        while let Some((before, last)) = rest.rsplit_once(',') {
+            let Some((name, number)) = last.split_once('=') else {
+                break;
+            };
+            if !matches!(name, "f" | "scan" | "always") {
+                break;
+            }
+            let number = number
+                .parse()
+                .map_err(|_| bad(format!("{last}: \"{number}\" is no number")))?;
+            match name {
+                "f" => stitching.threshold = number,
+                "scan" => stitching.same_scan = Some(SameScan::Prefix(number)),
+                _ => stitching.always = number,
+            }
+            rest = before;
+        }
+        if !stitching.is_on() && stitching != Stitching::default() {
+            return Err(bad(format!(
+                "\"{text}\": scan and always need f, the most leaves in a row that are copied"
+            )));
+        }
+        Ok((rest, stitching))
+    }
+}
+
+fn bad(why: String) -> Error {
+    Error::BadOption {
+        option: "stitching of levels",
+        why,
+    }
+}
+
+/// Returns the number of leaves of `leaf_bytes` beyond which a merge takes a row of them over, if a
+/// key is merged about `rewrites` times more. It follows from the affine model, with as many I/Os
+/// under way as readers keep ([`stitch_break_even`]).
+#[must_use]
+pub(crate) fn threshold(device: &DeviceProfile, leaf_bytes: u64, rewrites: u64) -> u32 {
+    let bytes = stitch_break_even(device.half_bandwidth(), device.slots() as u64, rewrites);
+    let leaves = bytes / leaf_bytes.max(1);
+    u32::try_from(leaves).unwrap_or(u32::MAX - 1).min(u32::MAX - 1)
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_is_told_by_the_first_bytes_behind_the_name_of_a_keyspace() {
+        let same = SameScan::Prefix(2);
+        assert!(same.are_one(b"7abc", b"7abd", 1) && !same.are_one(b"7abc", b"7acc", 1));
+        assert!(!same.are_one(b"7abc", b"8abc", 1), "keyspaces are apart");
+        assert!(!same.are_one(b"7a", b"7ab", 1) && same.are_one(b"7", b"7", 1));
+    }
+
+    #[test]
+    fn stitching_is_read_as_it_is_said() {
+        for text in [
+            "samt,k=4,f=0",
+            "cola,r=3,f=3,scan=8",
+            "never,f=1,scan=0,always=20",
+        ] {
+            let (policy, stitching) = Stitching::split(text).unwrap();
+            assert_eq!(format!("{policy}{stitching}"), text);
+        }
+        assert_eq!(
+            Stitching::split("samt,k=4").unwrap(),
+            ("samt,k=4", Stitching::default())
+        );
+        for (text, why) in [
+            ("samt,f=", "\"\" is no number"),
+            ("samt,f=-1", "\"-1\" is no number"),
+            ("samt,f=1,scan=x", "\"x\" is no number"),
+            ("samt,always=4", "need f"),
+            ("samt,f=4294967295,scan=8", "need f"),
+        ] {
+            let error = Stitching::split(text).unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_taken_over_is_worth_a_seek_of_the_device() {
+        let ssd = DeviceProfile::SSD;
+        assert_eq!(threshold(&ssd, 4096, 1), 8, "32 KiB: four I/Os share a setup");
+        assert_eq!(threshold(&ssd, 4096, 2), 2);
+        let disk = DeviceProfile {
+            setup_ns: 8_000_000,
+            byte_ps: 10_000,
+            parallelism: 1,
+            ..ssd
+        };
+        assert_eq!(threshold(&disk, 4096, 1), 195);
+        assert!(threshold(&disk, 0, 1) < u32::MAX, "it is never off");
+    }
+}

@@ -1,0 +1,224 @@
+//! Levels that stitch beside levels that copy everything: the same history, the same contents.
+//!
+//! In `cargo test` it is small. More, from another seed:
+//!
+//! ```text
+//! ALLUVIUM_LEVELS_OPERATIONS=200000 ALLUVIUM_LEVELS_SEED=7 \
+//!     cargo test --release -p alluvium-trees --test it -- levels_read --nocapture
+//! ```
+
+use super::World;
+use super::cases::run_in;
+use alluvium_base::{Kind, Message};
+use alluvium_dictionary::contract::{Dictionary as _, Ordered as _, Scan as _};
+use alluvium_dictionary::findings::Depth;
+use alluvium_dictionary::memtables::Memtables;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_sim::environment::number;
+use alluvium_storage::extents::ReclaimLimit;
+use alluvium_trees::levels::{SameScan, Stitching};
+use std::sync::Arc;
+
+/// Operations from one comparison to the next.
+const COMPARED: usize = 800;
+
+/// What is done to every structure alike.
+enum Act {
+    Put(Vec<u8>, u8),
+    Delete(Vec<u8>),
+    Merge(Vec<u8>, u8),
+    DeleteRange(Vec<u8>, Vec<u8>),
+    Seal,
+    Background,
+    Compact,
+    Snapshot,
+    Checkpoint,
+}
+
+/// Draws a history: bursts of neighbours, in order or not, over what is there already or behind it.
+fn history(seed: u64, operations: usize) -> Vec<Act> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let key = |number: u64| format!("{number:06}").into_bytes();
+    let (mut at, mut left, mut is_ordered) = (0, 0, false);
+    let folds = random.u32(..3) == 0;
+    let mut acts = Vec::with_capacity(operations);
+    while acts.len() < operations {
+        if left == 0 {
+            left = random.usize(20..900);
+            is_ordered = random.bool();
+            at = random.u64(..40) * 500;
+        }
+        left -= 1;
+        at = if is_ordered {
+            at + 1
+        } else {
+            at / 500 * 500 + random.u64(..500)
+        };
+        acts.push(match random.u32(..1000) {
+            0..40 => Act::Delete(key(at)),
+            40..60 if folds => Act::Merge(key(at), random.u8(..)),
+            60..62 => Act::DeleteRange(key(at), key(at + random.u64(1..700))),
+            62..64 => Act::Seal,
+            64..120 => Act::Background,
+            120 => Act::Compact,
+            121..123 => Act::Snapshot,
+            123 => Act::Checkpoint,
+            _ => Act::Put(key(at), random.u8(..)),
+        });
+    }
+    acts
+}
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn pairs(world: &World, direction: Direction, at: u64) -> Pairs {
+    let stack: Arc<dyn Memtables> = Arc::<crate::stack::Stack>::clone(&world.stack);
+    let all = KeyRange::everything();
+    let mut scan = world.levels.scan(stack, all, direction, at, world.now_ms);
+    let mut pairs = Pairs::new();
+    while let Some((key, value)) = scan.next().unwrap() {
+        pairs.push((key.to_vec(), value.to_vec()));
+    }
+    if direction == Direction::Backward {
+        pairs.reverse();
+    }
+    pairs
+}
+
+fn apply(world: &mut World, act: &Act) {
+    let at = world.sequence + 1;
+    let mut add = |key: &[u8], kind, operand: &[u8]| {
+        world.sequence = at;
+        let message = Message {
+            sequence: at,
+            kind,
+            expires_ms: 0,
+            operand,
+        };
+        world.memtable.insert(key, message).unwrap();
+        world.history.add(key, at, kind, 0, operand);
+    };
+    match act {
+        Act::Put(key, byte) => add(key, Kind::Put, &[*byte; 90]),
+        Act::Delete(key) => add(key, Kind::Delete, &[]),
+        Act::Merge(key, byte) => add(key, Kind::Merge, &[*byte; 3]),
+        Act::DeleteRange(start, end) => {
+            world.sequence = at;
+            world.memtable.delete_range(start, end, at).unwrap();
+            world.history.delete_range(start, end, at);
+        }
+        Act::Seal => world.seal().unwrap(),
+        Act::Background => {
+            world.poll_incorporation().unwrap();
+            world.poll_step().unwrap();
+        }
+        Act::Compact => world.levels.compact_part(b"").unwrap(),
+        // Sealed first, so that all of them hold the same.
+        Act::Snapshot => {
+            world.seal().unwrap();
+            while world.sealed.is_some() {
+                world.poll_incorporation().unwrap();
+            }
+            match world.snapshots.len() {
+                0 | 1 => world.snapshots.push(world.levels.cut()),
+                _ => drop(world.snapshots.remove(0)),
+            }
+        }
+        Act::Checkpoint => {
+            world.checkpoint().unwrap();
+            world.home.store.reclaim(ReclaimLimit::default()).unwrap();
+        }
+    }
+    if world.memtable.bytes() > 120 << 10 {
+        world.seal().unwrap();
+    }
+}
+
+/// Everything that a structure says in the course of a history: its contents at every snapshot, and
+/// how many leaves it took over.
+fn said(policy: &str, stitching: Stitching, seed: u64, acts: &[Act]) -> (Vec<Pairs>, u64) {
+    let mut world = World::stitching(policy, stitching, seed);
+    let mut said = Vec::new();
+    for (index, act) in acts.iter().enumerate() {
+        apply(&mut world, act);
+        if (index + 1) % COMPARED == 0 {
+            for at in world.snapshots.clone().into_iter().chain([world.sequence]) {
+                said.push(pairs(&world, Direction::Forward, at));
+            }
+            world.check(Depth::Everything).unwrap();
+        }
+    }
+    world.seal().unwrap();
+    world.settle().unwrap();
+    let forward = pairs(&world, Direction::Forward, world.sequence);
+    assert_eq!(forward, world.history.scan(world.sequence, world.now_ms));
+    assert_eq!(forward, pairs(&world, Direction::Backward, world.sequence));
+    said.push(forward);
+    world.check(Depth::Everything).unwrap();
+    (said, world.levels.stitched())
+}
+
+/// Keys of one unit begin with the same four digits: a hundred keys, about three leaves.
+fn first_four(one: &[u8], other: &[u8]) -> bool {
+    one.get(..4) == other.get(..4)
+}
+
+fn stitchings() -> Vec<Stitching> {
+    let of = |threshold, same_scan, always| Stitching {
+        threshold,
+        same_scan,
+        always,
+    };
+    let never = u32::MAX;
+    vec![
+        of(0, None, never),
+        of(1, None, never),
+        of(3, None, never),
+        of(15, None, never),
+        of(0, Some(SameScan::By(first_four)), never),
+        of(0, Some(SameScan::Prefix(4)), never),
+        of(1, Some(SameScan::Prefix(5)), 4),
+    ]
+}
+
+const POLICIES: [&str; 4] = ["samt,k=2", "samt,k=4", "cola,r=3", "leveled,r=4"];
+
+#[test]
+fn levels_read_the_same_however_they_stitch() {
+    let operations = number("ALLUVIUM_LEVELS_OPERATIONS", 24_000) as usize;
+    let first = number("ALLUVIUM_LEVELS_SEED", 1);
+    let count = (operations / 6_000).max(POLICIES.len());
+    let mut stitched = vec![0; stitchings().len()];
+    for (seed, policy) in (first..).zip(POLICIES.iter().cycle()).take(count) {
+        let acts = history(seed, operations / count);
+        let (copied, none) = said(policy, Stitching::default(), seed, &acts);
+        assert_eq!(none, 0, "what copies everything takes nothing over");
+        for (place, stitching) in stitchings().into_iter().enumerate() {
+            let (said, leaves) = said(policy, stitching, seed, &acts);
+            let differs = said.iter().zip(&copied).position(|(one, other)| one != other);
+            assert_eq!(differs, None, "{policy}, seed {seed}, {stitching:?}");
+            assert_eq!(said.len(), copied.len(), "{policy}, seed {seed}");
+            stitched[place] += leaves;
+        }
+    }
+    println!("leaves taken over: {stitched:?}");
+    assert!(stitched[0] > 50 && stitched[4] > 0, "{stitched:?}");
+}
+
+#[test]
+fn levels_read_what_the_reference_reads() {
+    let operations = number("ALLUVIUM_LEVELS_OPERATIONS", 12_000);
+    let first = number("ALLUVIUM_LEVELS_SEED", 1);
+    let stitchings = stitchings();
+    let each = operations / (POLICIES.len() as u64);
+    for (seed, policy) in (first..).zip(POLICIES) {
+        let stitching = stitchings[seed as usize % stitchings.len()];
+        let world = run_in(World::stitching(policy, stitching, seed), policy, seed, each);
+        println!(
+            "{policy}, seed {seed}: {} leaves taken over",
+            world.levels.stitched()
+        );
+        assert!(world.merges > 0, "{policy}, seed {seed}");
+    }
+}

@@ -1,0 +1,21 @@
+//! Datagrams of a cache: no bytes panic, and what is read is written and read the same again.
+
+#![no_main]
+
+use alluvium_server::datagram::format::{Directory, Outcome, SharedKey, read, reply, write};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let key = SharedKey::new(b"key");
+    let _ = key.admits(input);
+    if let Some(directory) = Directory::decode(input) {
+        assert_eq!(directory.encode(), input);
+    }
+    let Some(datagram) = read(input) else { return };
+    let mut bytes = vec![0; input.len()];
+    assert_eq!(write(&datagram, &mut bytes), Some(input.len()));
+    assert_eq!(read(&bytes), Some(datagram));
+    let length = reply(&datagram.header, Outcome::Done, 1, datagram.value, &mut bytes);
+    let answer = read(&bytes[..length]).expect("a reply is a datagram");
+    assert_eq!(answer.value, datagram.value);
+});

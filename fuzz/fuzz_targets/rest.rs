@@ -1,0 +1,23 @@
+//! Indexes of data at rest: their headers, and blocks of records.
+//!
+//! Strategy: the input is the file of an index as it stands, and a block as it stands.
+//! Invariants: no panic; what is read is written the same again.
+#![no_main]
+
+use alluvium_hashes::index::format::{Header, open_block, seal_block};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    if let Ok((header, index)) = Header::decode(input) {
+        let again = header.encode(index);
+        assert_eq!(again, input[..again.len()]);
+        assert!(header.shape.block_records() > 0);
+    }
+    let id = open_block(3, input, 7);
+    let mut block = input.to_vec();
+    let used = block.len().saturating_sub(8);
+    let sealed = seal_block(3, &mut block, used, 7);
+    if let Ok(id) = id {
+        assert_eq!((id, &block[..]), (sealed, input));
+    }
+});
