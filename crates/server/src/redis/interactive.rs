@@ -99,11 +99,13 @@ pub(super) fn abort(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_
     Ok(())
 }
 
-/// Returns whether a command may stand between BEGIN and COMMIT: it reads and writes records of
-/// keys that it names, and no elements.
+/// Returns whether a command may stand between BEGIN and COMMIT: whatever it reads and writes goes
+/// through the transaction.
 fn runs_within(command: &Command) -> bool {
     match command.group {
-        "string" | "bitmap" => true,
+        "string" | "bitmap" | "hash" | "list" | "set" | "sorted-set" => true,
+        "server" => command.name == "dbsize",
+        "ordered" => matches!(command.name, "range" | "revrange"),
         "generic" => matches!(
             command.name,
             "del"
@@ -122,6 +124,12 @@ fn runs_within(command: &Command) -> bool {
                 | "ttl"
                 | "pttl"
                 | "persist"
+                | "copy"
+                | "keys"
+                | "scan"
+                | "randomkey"
+                | "sort"
+                | "sort_ro"
         ),
         _ => false,
     }
@@ -160,7 +168,7 @@ impl Session {
     fn try_within(&mut self, command: &Command, args: Args<'_>, output: &mut Vec<u8>) -> Done {
         if !runs_within(command) {
             return Err(Failure::Refused(Cow::Owned(format!(
-                "ERR '{}' is not possible between BEGIN and COMMIT, where strings are read and written: use MULTI",
+                "ERR '{}' is not possible between BEGIN and COMMIT, as it does not go through the transaction: use MULTI",
                 command.name
             ))));
         }
@@ -195,7 +203,7 @@ impl Session {
             other => other,
         })?;
         assert!(tail.is_none(), "a reply that is needed whole has no parts");
-        let changes = part.into_changes()?;
-        interactive.adopt(&store, &changes)
+        let changes = part.into_changes();
+        interactive.adopt(&store, changes)
     }
 }

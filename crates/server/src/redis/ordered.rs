@@ -133,6 +133,7 @@ pub(super) fn del_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply
                 keys.push(format::user_key(&key).to_vec());
             }
         }
+        drop(scan);
         for key in keys {
             transaction.remove(&key)?;
         }

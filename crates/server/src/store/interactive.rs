@@ -2,19 +2,21 @@
 //! until the commit.
 //!
 //! They are optimistic, so that no thread which serves connections waits for a client. Each command
-//! works on a [`Transaction`] within that of the client, which takes over what the command has
-//! written once it has succeeded. Only strings are written: what the server knows of collections in
-//! memory would have to be as of the begin, too.
+//! works on a [`Transaction`] within that of the client (`within.rs`), which takes over what the
+//! command has written once it has succeeded. What the server knows of collections in memory, which
+//! keys have any and the orders of large sorted sets, changes with the commit.
 
 use super::databases::{Numbers, database_of};
+use super::marks::MarkChanges;
 use super::transaction::{Outcome, Transaction, moment};
+use super::within::{Changes, Within};
 use super::{Mode, Store, Wanted};
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
 use crate::waits;
-use alluvium::{Durability, Error, TransactionOptions, Value, WriteSet};
+use alluvium::{Durability, Error, TransactionOptions};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a write takes beside its key and its value, about; and a key that was read.
 const PER_WRITE: usize = 200;
@@ -42,8 +44,14 @@ pub(crate) struct Interactive {
     reads: usize,
     /// The records that it has written, and what each takes.
     written: BTreeMap<InnerKey, usize>,
+    /// The user's keys that it has written to, with the numbers of their databases.
+    touched: BTreeSet<(u8, Box<[u8]>)>,
     bytes: usize,
     expiring: Expiries,
+    /// Which keys get collections, and which lose theirs.
+    marks: MarkChanges,
+    /// The sorted sets whose orders change.
+    orders: BTreeSet<u64>,
 }
 
 /// What expires of what was written.
@@ -52,67 +60,6 @@ struct Expiries {
     bytes: u64,
     keys: u64,
     last_ms: u64,
-}
-
-/// The part of a command in the transaction of a client.
-pub(crate) struct Within<'s> {
-    base: &'s alluvium::Transaction,
-    /// The keys that were written to, and when each expires.
-    wrote: Vec<(InnerKey, u64)>,
-    has_deleted_range: bool,
-}
-
-impl Within<'_> {
-    /// Reads values as the client's transaction sees them.
-    pub(super) fn read(
-        &self,
-        store: &Store,
-        keys: &[impl AsRef<[u8]>],
-    ) -> Result<Vec<Option<Value>>, Failure> {
-        let _may_wait = waits::may_wait();
-        // Whatever it is, the command ends, and what it has written so far is dropped.
-        let values = self.base.multi_get(&store.data, keys)?;
-        assert!(values.len() == keys.len(), "every key has an answer");
-        Ok(values)
-    }
-
-    pub(super) fn wrote(&mut self, key: &InnerKey, expires_ms: u64) {
-        self.wrote.push((key.clone(), expires_ms));
-    }
-
-    pub(super) fn deleted_range(&mut self) {
-        self.has_deleted_range = true;
-    }
-}
-
-/// What a command has written.
-pub(crate) struct Changes {
-    writes: Option<Box<WriteSet>>,
-    keys: Vec<(InnerKey, u64)>,
-}
-
-impl Transaction<'_> {
-    /// Returns what a command has written within the transaction of a client.
-    ///
-    /// # Errors
-    /// It has changed a collection.
-    pub(crate) fn into_changes(mut self) -> Result<Changes, Failure> {
-        let within = self
-            .within
-            .take()
-            .expect("it is within the transaction of a client");
-        let is_record = |(key, _): &(InnerKey, u64)| format::is_record(key);
-        let is_plain = !within.has_deleted_range && within.wrote.iter().all(is_record);
-        if !is_plain || self.changes_collections() {
-            return Err(Failure::say(
-                "ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI",
-            ));
-        }
-        Ok(Changes {
-            writes: self.writes.take(),
-            keys: within.wrote,
-        })
-    }
 }
 
 impl Interactive {
@@ -128,8 +75,11 @@ impl Interactive {
             dependence,
             reads: 0,
             written: BTreeMap::new(),
+            touched: BTreeSet::new(),
             bytes: 0,
             expiring: Expiries::default(),
+            marks: MarkChanges::default(),
+            orders: BTreeSet::new(),
         }
     }
 
@@ -138,11 +88,7 @@ impl Interactive {
         let number = self.numbers[usize::from(database)];
         let mut part = Transaction::new(store, number);
         part.now_ms = self.now_ms;
-        part.within = Some(Box::new(Within {
-            base: &self.transaction,
-            wrote: Vec::new(),
-            has_deleted_range: false,
-        }));
+        part.within = Some(Box::new(Within::new(&self.transaction)));
         part
     }
 
@@ -159,21 +105,12 @@ impl Interactive {
     }
 
     /// Takes over what a command has written, all of it or nothing.
-    pub(crate) fn adopt(&mut self, store: &Store, changes: &Changes) -> Result<(), Failure> {
+    pub(crate) fn adopt(&mut self, store: &Store, changes: Changes) -> Result<(), Failure> {
         let Some(writes) = &changes.writes else {
             return Ok(());
         };
         let savepoint = self.transaction.savepoint();
-        let result = changes.keys.iter().try_for_each(|(key, expires_ms)| {
-            let own = writes.own(key).expect("a key that was written to has a write");
-            let (transaction, data) = (&mut self.transaction, &store.data);
-            match (own.value(), moment(*expires_ms)) {
-                (Some(value), Some(until)) => transaction.put_until(data, key, value, until),
-                (Some(value), None) => transaction.put(data, key, value),
-                (None, _) => transaction.delete(data, key),
-            }
-        });
-        if let Err(error) = result {
+        if let Err(error) = self.write(store, &changes) {
             // One that has ended has nothing to take back.
             let _ = self.transaction.rollback_to(&savepoint);
             return Err(explained(error));
@@ -182,12 +119,39 @@ impl Interactive {
         for (key, expires_ms) in &changes.keys {
             let value = writes.own(key).and_then(|own| own.value().map(<[u8]>::len));
             self.note_write(key, value.unwrap_or(0), *expires_ms);
+            if format::is_record(key) {
+                self.touched.insert((key[0], format::user_key(key).into()));
+            }
+        }
+        self.bytes += changes.ranges.len() * PER_WRITE;
+        self.touched.extend(changes.touched);
+        self.marks.then(changes.marks);
+        self.orders.extend(changes.orders);
+        Ok(())
+    }
+
+    /// Writes what a command has written: what it has left of each key.
+    fn write(&mut self, store: &Store, changes: &Changes) -> alluvium::Result<()> {
+        let (transaction, data) = (&mut self.transaction, &store.data);
+        for (start, end) in &changes.ranges {
+            transaction.delete_range(data, start, Some(end))?;
+        }
+        let Some(writes) = &changes.writes else {
+            return Ok(());
+        };
+        for (key, expires_ms) in &changes.keys {
+            // Without a write of its own it lies in a range that was deleted later.
+            let value = writes.own(key).and_then(|own| own.value());
+            match (value, moment(*expires_ms)) {
+                (Some(value), Some(until)) => transaction.put_until(data, key, value, until)?,
+                (Some(value), None) => transaction.put(data, key, value)?,
+                (None, _) => transaction.delete(data, key)?,
+            }
         }
         Ok(())
     }
 
     fn note_write(&mut self, key: &InnerKey, value: usize, expires_ms: u64) {
-        assert!(format::is_record(key), "only strings are written");
         let bytes = 2 * key.len() + value + PER_WRITE;
         let before = self.written.insert(key.clone(), bytes).unwrap_or(0);
         self.bytes = self.bytes + bytes - before;
@@ -201,13 +165,13 @@ impl Interactive {
     /// Commits, under the locks of all keys that were written to (S6): a command that has read such
     /// a key and is about to write to it does so before, or has to read again.
     pub(crate) fn commit(self, store: &Store) -> Result<Outcome, Failure> {
-        let mut wanted = Wanted::with_capacity(self.written.len());
-        for record in self.written.keys() {
-            wanted.key(record[0], format::user_key(record), Mode::Exclusive);
+        let mut wanted = Wanted::with_capacity(self.touched.len());
+        for (number, key) in &self.touched {
+            wanted.key(*number, key, Mode::Exclusive);
         }
         let _may_wait = waits::may_wait();
         let held = store.locks.lock(wanted);
-        if self.written.is_empty() {
+        if self.touched.is_empty() {
             self.transaction.commit().map_err(explained)?;
             return Ok(Outcome::Nothing);
         }
@@ -216,15 +180,19 @@ impl Interactive {
                 "CONFLICT databases were swapped since BEGIN: nothing is written, run the transaction again",
             ));
         }
-        self.transaction
-            .commit_with(Durability::Process)
-            .map_err(explained)?;
+        self.marks.before(&store.marks);
+        if let Err(error) = self.transaction.commit_with(Durability::Process) {
+            self.marks.undo(&store.marks);
+            return Err(explained(error));
+        }
+        self.marks.after(&store.marks);
+        store.forget_orders(&self.orders);
         let Expiries { bytes, keys, last_ms } = self.expiring;
         if bytes > 0 {
             store.expiring.note(last_ms, bytes, keys);
         }
-        for record in self.written.keys() {
-            held.touch(database_of(&self.numbers, record[0]), format::user_key(record));
+        for (number, key) in &self.touched {
+            held.touch(database_of(&self.numbers, *number), key);
         }
         Ok(Outcome::Committed)
     }
@@ -233,6 +201,11 @@ impl Interactive {
 /// What a client is told about an error of its transaction.
 pub(crate) fn explained(error: Error) -> Failure {
     let text = match error {
+        Error::Conflict { key, .. } if !format::is_record(&key) => {
+            "CONFLICT another client has written to a collection or a range of keys since BEGIN: nothing is written, run \
+             the transaction again"
+                .to_owned()
+        }
         Error::Conflict { key, .. } => format!(
             "CONFLICT another client has written to the key \"{}\" since BEGIN: nothing is written, run the transaction again",
             format::user_key(&key).escape_ascii()

@@ -266,6 +266,24 @@ impl MarkChanges {
         self.cleared.push(database);
     }
 
+    /// Takes over what a later command of the same transaction has changed.
+    pub(super) fn then(&mut self, later: MarkChanges) {
+        for database in later.cleared {
+            self.clear(database);
+        }
+        for mark in later.removed {
+            self.remove(mark.database, mark.number, mark.hash);
+        }
+        self.added.extend(later.added);
+    }
+
+    /// Takes back what [`MarkChanges::before`] has done: there was no commit.
+    pub(super) fn undo(&self, marks: &Marks) {
+        for mark in &self.added {
+            marks.remove(mark.database, mark.hash);
+        }
+    }
+
     /// Before the commit: what is added is known.
     pub(super) fn before(&self, marks: &Marks) {
         for mark in &self.added {

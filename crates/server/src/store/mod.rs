@@ -8,7 +8,7 @@
 //!
 //! *Read in this order*: `transaction.rs` (what a command reads and writes through), `entries.rs`
 //! (typed keys on top of it), `scan.rs` (walks), `locks.rs`, `databases.rs` (SWAPDB),
-//! `interactive.rs` (transactions of clients), `staging.rs` (collections larger than a commit),
+//! `interactive.rs` and `within.rs` (transactions of clients), `staging.rs` (collections larger than a commit),
 //! `order/` (ranks in sorted sets), `working.rs` (memory of commands), `marks.rs` (which keys may
 //! have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`, `idle.rs`, `reaper.rs`
 //! with `expiring.rs`.
@@ -44,6 +44,7 @@ mod sizes;
 mod staging;
 mod transaction;
 mod upgrade;
+mod within;
 mod working;
 
 pub(crate) use clock::Clock;

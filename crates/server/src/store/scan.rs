@@ -1,6 +1,7 @@
 //! Walks over the store with a transaction's own writes laid over it.
 
 use super::transaction::Transaction;
+use super::within::WithinWalk;
 use crate::error::Failure;
 use crate::waits::{self, MayWait};
 use alluvium::{Iter, WriteSetIter};
@@ -27,6 +28,8 @@ enum Walk<'t> {
     Store(Box<Iter>),
     /// Over the store with own writes.
     Own(Box<WriteSetIter<'t>>),
+    /// Over what the transaction of a client sees, with own writes.
+    Within(Box<WithinWalk<'t>>),
 }
 
 impl<'t> Scan<'t> {
@@ -37,9 +40,13 @@ impl<'t> Scan<'t> {
         direction: Direction,
     ) -> Scan<'t> {
         let range = start..end;
-        let walk = match &transaction.writes {
-            None => Walk::Store(Box::new(transaction.store.data.range(range))),
-            Some(writes) => Walk::Own(Box::new(writes.range(range))),
+        let walk = match (&transaction.within, &transaction.writes) {
+            (Some(within), writes) => {
+                let writes = writes.as_deref();
+                Walk::Within(Box::new(within.walk(transaction.store, writes, range, direction)))
+            }
+            (None, None) => Walk::Store(Box::new(transaction.store.data.range(range))),
+            (None, Some(writes)) => Walk::Own(Box::new(writes.range(range))),
         };
         Scan {
             walk,
@@ -55,6 +62,7 @@ impl<'t> Scan<'t> {
             (Walk::Store(walk), Direction::Backward) => walk.next_back(),
             (Walk::Own(walk), Direction::Forward) => walk.next(),
             (Walk::Own(walk), Direction::Backward) => walk.next_back(),
+            (Walk::Within(walk), _) => return walk.next(),
         };
         Ok(next.transpose()?.map(|(key, value)| (key, value.into_vec())))
     }

@@ -29,6 +29,8 @@ pub(crate) struct Staging<'s> {
     /// Whether the transaction deletes what lies under the number when it is committed: it has
     /// deleted the whole database before.
     is_deleted: bool,
+    /// Whether the transaction is a client's, whose writes all go with its commit.
+    is_within: bool,
     /// Those that were written already, with their note.
     written: Option<Garbage<'s>>,
     /// What is pending, and the batch that it is written with, once there is much.
@@ -103,6 +105,7 @@ impl<'s> Staging<'s> {
             pending: Vec::new(),
             bytes: 0,
             is_deleted: transaction.is_deleted(&format::elements(database, number)),
+            is_within: transaction.is_within(),
             written: None,
             working: None,
         }
@@ -117,6 +120,11 @@ impl<'s> Staging<'s> {
         }
         if self.bytes <= AT_ONCE {
             return Ok(());
+        }
+        if self.is_within {
+            return Err(Failure::Refused(Cow::Owned(format!(
+                "ERR more than {AT_ONCE} bytes cannot be copied between BEGIN and COMMIT: use MULTI"
+            ))));
         }
         if self.is_deleted {
             return Err(Failure::Refused(Cow::Owned(format!(

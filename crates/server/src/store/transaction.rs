@@ -2,11 +2,11 @@
 //! one.
 
 use super::databases::{Numbers, database_of};
-use super::interactive::Within;
 use super::locks::Held;
 use super::marks::MarkChanges;
 use super::order::Open;
 use super::staging::Staged;
+use super::within::Within;
 use super::{Reading, Store, scan};
 use crate::error::Failure;
 use crate::model::Found;
@@ -288,7 +288,7 @@ impl<'s> Transaction<'s> {
     )]
     pub(crate) fn delete_range(&mut self, start: InnerKey, end: InnerKey) {
         if let Some(within) = &mut self.within {
-            within.deleted_range();
+            within.deleted_range(&start, &end);
         }
         self.writes().delete_range(start, Some(&end));
     }
@@ -299,10 +299,6 @@ impl<'s> Transaction<'s> {
         reason = "callers make the keys for this call"
     )]
     pub(crate) fn scan(&self, start: InnerKey, end: InnerKey, direction: scan::Direction) -> scan::Scan<'_> {
-        assert!(
-            self.within.is_none(),
-            "no command walks in the transaction of a client"
-        );
         scan::Scan::new(self, &start, &end, direction)
     }
 
@@ -329,13 +325,23 @@ impl<'s> Transaction<'s> {
         adds_any && self.own_value(&format::record_key(self.database, key)).is_some()
     }
 
-    /// Whether it has changed any collection.
-    pub(super) fn changes_collections(&self) -> bool {
-        self.marks.is_some() || !self.orders.is_empty()
+    /// Takes what keys have got collections, or have lost theirs.
+    pub(super) fn take_marks(&mut self) -> MarkChanges {
+        self.marks
+            .take()
+            .map_or_else(MarkChanges::default, |marks| *marks)
+    }
+
+    /// Returns whether it is a part of the transaction of a client.
+    pub(super) fn is_within(&self) -> bool {
+        self.within.is_some()
     }
 
     /// Notes that a user's key was written to.
     pub(crate) fn touch(&mut self, key: &[u8]) {
+        if let Some(within) = &mut self.within {
+            within.touched(self.database, key);
+        }
         if self.store.locks.has_watchers() {
             let database = database_of(&self.numbers(), self.database);
             self.touched.push((database, key.into()));

@@ -80,19 +80,13 @@ fn what_makes_no_sense_is_refused_and_the_transaction_goes_on() {
         MULTI => -ERR MULTI after BEGIN is not allowed: COMMIT or ABORT first
         WATCH a => -ERR WATCH after BEGIN is not allowed: what a transaction reads is watched
         EXEC => -ERR EXEC without MULTI
-        RPUSH list z => -ERR 'rpush' is not possible between BEGIN and COMMIT, where strings are read and written: use MULTI
-        KEYS * => -ERR 'keys' is not possible between BEGIN and COMMIT, where strings are read and written: use MULTI
-        FLUSHALL => -ERR 'flushall' is not possible between BEGIN and COMMIT, where strings are read and written: use MULTI
+        FLUSHALL => -ERR 'flushall' is not possible between BEGIN and COMMIT, as it does not go through the transaction: use MULTI
+        DELRANGE - + => -ERR 'delrange' is not possible between BEGIN and COMMIT, as it does not go through the transaction: use MULTI
         NOSUCH => -ERR unknown command 'NOSUCH', with args beginning with:
         TYPE list => list
         GET list => -WRONGTYPE Operation against a key holding the wrong kind of value
-        DEL text list => -ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI
-        GET text => "1"
-        SET set 1 => -ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI
-        MSET text 2 list 3 => -ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI
-        RENAME text set => -ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI
-        RENAME list other => -ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI
-        EXPIRE list 10 => -ERR the key holds a collection, which no transaction of BEGIN changes: use MULTI
+        HSET list a 1 => -WRONGTYPE Operation against a key holding the wrong kind of value
+        LSET list 7 a => -ERR index out of range
         INCRBY text x => -ERR value is not an integer or out of range
         SET text 5 EX 0 => -ERR invalid expire time in 'set' command
         GET text => "1"
@@ -104,6 +98,140 @@ fn what_makes_no_sense_is_refused_and_the_transaction_goes_on() {
         DEL list set => :2
         "#,
     );
+}
+
+#[test]
+fn collections_and_walks_see_what_the_transaction_has_written() {
+    let fixture = Fixture::new();
+    let (mut one, mut two) = (fixture.client(), fixture.client());
+    two.script(
+        r#"
+        HSET h a 1 b 2 => :2
+        RPUSH l x y z => :3
+        SADD s m n => :2
+        ZADD z 1 one 2 two => :2
+        SET text 1 => OK
+        "#,
+    );
+    one.script(
+        r#"
+        BEGIN => OK
+        HSET h c 3 a 9 => :1
+        HMGET h a b c => ["9" "2" "3"]
+        HDEL h b => :1
+        HLEN h => :2
+        HINCRBY h c 4 => :7
+        LPUSH l w => :4
+        RPOP l => "z"
+        LRANGE l 0 -1 => ["w" "x" "y"]
+        LSET l 1 v => OK
+        LTRIM l 1 -1 => OK
+        LINSERT l BEFORE y u => :3
+        LRANGE l 0 -1 => ["v" "u" "y"]
+        SADD s o => :1
+        SREM s m => :1
+        SMISMEMBER s m n o => [:0 :1 :1]
+        ZADD z 3 three => :1
+        ZINCRBY z 5 one => "6"
+        ZRANGE z 0 -1 => ["two" "three" "one"]
+        ZREVRANGE z 0 0 => ["one"]
+        ZRANK z one => :2
+        SADD new 1 2 => :2
+        SCARD new => :2
+        DEL text => :1
+        RPUSH text a => :1
+        TYPE text => list
+        RENAME text listed => OK
+        COPY h copied => :1
+        HGET copied c => "7"
+        DEL s => :1
+        SADD s p => :1
+        SMEMBERS s => ["p"]
+        KEYS * => ["copied" "h" "l" "listed" "new" "s" "z"]
+        DBSIZE => :7
+        SCAN 0 MATCH l* => ["0" ["l" "listed"]]
+        REVRANGE (l - KEYSONLY => ["h" "copied"]
+        SORT l ALPHA => ["u" "v" "y"]
+        EXPIRE l 100 => :1
+        "#,
+    );
+    let before = r#"
+        HMGET h a b c => ["1" "2" nil]
+        LRANGE l 0 -1 => ["x" "y" "z"]
+        ZRANGE z 0 -1 => ["one" "two"]
+        EXISTS new listed copied => :0
+        GET text => "1"
+        DBSIZE => :5
+        "#;
+    two.script(before);
+    one.script("COMMIT => OK");
+    two.script(
+        r#"
+        HMGET h a b c => ["9" nil "7"]
+        LRANGE l 0 -1 => ["v" "u" "y"]
+        TTL l => :100
+        ZRANGE z 0 -1 => ["two" "three" "one"]
+        SMEMBERS s => ["p"]
+        LRANGE listed 0 -1 => ["a"]
+        KEYS * => ["copied" "h" "l" "listed" "new" "s" "z"]
+        SET new 5 => OK
+        GET new => "5"
+        DEL new h l s z listed copied => :7
+        DBSIZE => :0
+        "#,
+    );
+    one.script("BEGIN => OK\nRPUSH l 1 => :1\nABORT => OK\nLLEN l => :0\nSET l 1 => OK");
+}
+
+#[test]
+fn the_order_of_a_large_sorted_set_changes_with_the_commit() {
+    let fixture = Fixture::new();
+    let (mut one, mut two) = (fixture.client(), fixture.client());
+    for from in (0..3_000).step_by(100) {
+        let members: Vec<String> = (from..from + 100).map(|n| format!("{n} m{n}")).collect();
+        two.script(&format!("ZADD z {} => :100", members.join(" ")));
+    }
+    two.script("ZRANK z m2000 => :2000");
+    one.script("BEGIN => OK\nZADD z 0.5 new => :1\nZRANK z m2000 => :2001\nZREM z m0 m1 m2 => :3");
+    one.script("ZRANK z m2000 => :1998\nZRANGE z 0 1 => [\"new\" \"m3\"]");
+    two.script("ZRANK z m2000 => :2000");
+    one.script("COMMIT => OK");
+    two.script("ZRANK z m2000 => :1998\nZRANGE z 1997 1999 => [\"m1999\" \"m2000\" \"m2001\"]");
+    two.script("ZADD z 0.25 newer => :1\nZRANK z m2000 => :1999\nZCARD z => :2999");
+}
+
+#[test]
+fn collections_meet_conflicts_as_strings_do() {
+    let conflicts = [
+        ("RPUSH list y", "RPUSH list z"),
+        ("HSET h a 1", "HSET h b 1"),
+        ("SADD j2 a", "SET j2 1"),
+        ("DEL list", "RPUSH list z"),
+    ];
+    for (within, other) in conflicts {
+        for begin in ["BEGIN", "BEGIN SNAPSHOT"] {
+            assert!(!commits_after(begin, within, other), "{begin} {within}");
+        }
+    }
+    // A blind write depends on nothing: of two orders of the two, one is as if they met.
+    let (within, other) = ("LSET list 0 y", "LSET list 0 z");
+    assert!(!commits_after("BEGIN SNAPSHOT", within, other));
+    assert!(commits_after("BEGIN", within, other));
+    let reads = [
+        ("LRANGE list 0 -1, SET k 5", "LSET list 0 z"),
+        ("KEYS *, SET k 5", "SET another 1"),
+        ("DBSIZE, SET k 5", "DEL j"),
+        ("SCARD none, SET k 5", "SADD none 1"),
+    ];
+    for (within, other) in reads {
+        assert!(!commits_after("BEGIN", within, other), "{within}");
+    }
+    assert!(commits_after(
+        "BEGIN SNAPSHOT",
+        "KEYS *, SET k 5",
+        "SET another 1"
+    ));
+    assert!(commits_after("BEGIN", "HSET h a 1", "RPUSH list z"));
 }
 
 /// What the second client does between BEGIN and COMMIT of the first, which has read `k`, and

@@ -15,6 +15,7 @@ mod differential;
 mod expired;
 mod guesses;
 mod interactive;
+mod interleaved;
 mod keys;
 mod kill;
 mod large;

@@ -29,7 +29,7 @@ mod chunks;
 pub(crate) use cache::Orders;
 
 use super::transaction::Transaction;
-use super::{Direction, Pair};
+use super::{Direction, Pair, Store};
 use crate::error::Failure;
 use crate::model::Collection;
 use crate::model::format::{self, InnerKey};
@@ -110,6 +110,15 @@ fn miscounted(set: &Collection) -> Failure {
     )))
 }
 
+impl Store {
+    /// Forgets the orders of sets that a client's transaction has changed, under their keys' locks.
+    pub(super) fn forget_orders<'a>(&self, numbers: impl IntoIterator<Item = &'a u64>) {
+        for &number in numbers {
+            drop(self.orders.take(number));
+        }
+    }
+}
+
 impl Transaction<'_> {
     fn scores(&self, set: &Collection) -> (InnerKey, InnerKey) {
         format::scores(self.database, set.number)
@@ -120,7 +129,12 @@ impl Transaction<'_> {
         if let Some(index) = self.orders.iter().position(|open| open.number == set.number) {
             return Ok(index);
         }
-        let chunks = match self.store.orders.get(set.number) {
+        // What is kept is the newest, which the transaction of a client may not see.
+        let kept = match self.is_within() {
+            true => None,
+            false => self.store.orders.get(set.number),
+        };
+        let chunks = match kept {
             Some(chunks) => chunks,
             None => Arc::new(self.read_order(set)?),
         };
@@ -363,6 +377,20 @@ impl Transaction<'_> {
                 .changes()
                 .map(move |(start, count)| (key(start), count))
         })
+    }
+
+    /// Writes what is to be stored of orders: a part of the transaction of a client does so at its
+    /// end. Returns the sets whose orders have changed.
+    pub(super) fn write_orders(&mut self) -> Vec<u64> {
+        let changes: Vec<_> = self.order_changes().collect();
+        for (key, count) in changes {
+            match count {
+                Some(count) => self.put(key, format::encode_number(count.into()).to_vec(), 0),
+                None => self.delete(key),
+            }
+        }
+        let changed = self.orders.drain(..).filter(|open| open.is_changed);
+        changed.map(|open| open.number).collect()
     }
 
     /// What was read or changed is as the store has it now: others may use it.

@@ -1,0 +1,163 @@
+//! The part of a command in the transaction of a client: what it reads and walks over, and what it
+//! has written.
+
+use super::Store;
+use super::marks::MarkChanges;
+use super::scan::{Direction, Pair};
+use super::transaction::Transaction;
+use crate::error::Failure;
+use crate::model::format::InnerKey;
+use crate::waits;
+use alluvium::{TransactionIter, Value, WriteSet};
+use std::collections::VecDeque;
+use std::ops::Range;
+
+/// What a command has in the transaction of a client.
+pub(crate) struct Within<'s> {
+    base: &'s alluvium::Transaction,
+    /// The keys that were written to, and when each expires.
+    wrote: Vec<(InnerKey, u64)>,
+    ranges: Vec<(InnerKey, InnerKey)>,
+    touched: Vec<(u8, Box<[u8]>)>,
+}
+
+impl<'s> Within<'s> {
+    pub(super) fn new(base: &'s alluvium::Transaction) -> Within<'s> {
+        Within {
+            base,
+            wrote: Vec::new(),
+            ranges: Vec::new(),
+            touched: Vec::new(),
+        }
+    }
+
+    /// Reads values as the client's transaction sees them.
+    pub(super) fn read(
+        &self,
+        store: &Store,
+        keys: &[impl AsRef<[u8]>],
+    ) -> Result<Vec<Option<Value>>, Failure> {
+        let _may_wait = waits::may_wait();
+        // Whatever it is, the command ends, and what it has written so far is dropped.
+        let values = self.base.multi_get(&store.data, keys)?;
+        assert!(values.len() == keys.len(), "every key has an answer");
+        Ok(values)
+    }
+
+    /// Walks over what the client's transaction sees, with the command's own writes.
+    pub(super) fn walk<'t>(
+        &'t self,
+        store: &Store,
+        writes: Option<&'t WriteSet>,
+        range: Range<&[u8]>,
+        direction: Direction,
+    ) -> WithinWalk<'t> {
+        let own = |(key, _): &(InnerKey, u64)| {
+            let is_within = range.contains(&&key[..]);
+            let value = writes?.own(key).filter(|_| is_within)?.value()?;
+            Some((key.to_vec(), value.to_vec()))
+        };
+        let mut own: Vec<Pair> = self.wrote.iter().filter_map(own).collect();
+        own.sort_unstable();
+        own.dedup();
+        if direction == Direction::Backward {
+            own.reverse();
+        }
+        WithinWalk {
+            base: self.base.range(&store.data, range),
+            next: None,
+            writes,
+            own: own.into(),
+            direction,
+        }
+    }
+
+    pub(super) fn wrote(&mut self, key: &InnerKey, expires_ms: u64) {
+        self.wrote.push((key.clone(), expires_ms));
+    }
+
+    pub(super) fn deleted_range(&mut self, start: &InnerKey, end: &InnerKey) {
+        self.ranges.push((start.clone(), end.clone()));
+    }
+
+    /// Notes that a user's key of a database, by its number, was written to.
+    pub(super) fn touched(&mut self, number: u8, key: &[u8]) {
+        self.touched.push((number, key.into()));
+    }
+}
+
+/// A walk over what the transaction of a client sees, with the writes of one command.
+pub(crate) struct WithinWalk<'t> {
+    base: TransactionIter<'t>,
+    /// What comes next of it, if that is known.
+    next: Option<Pair>,
+    writes: Option<&'t WriteSet>,
+    /// The command's own keys and values, in the order of the walk.
+    own: VecDeque<Pair>,
+    direction: Direction,
+}
+
+impl WithinWalk<'_> {
+    /// Returns the next key and its value.
+    pub(super) fn next(&mut self) -> Result<Option<Pair>, Failure> {
+        if self.next.is_none() {
+            self.next = self.step()?;
+        }
+        let is_own_first = match (&self.next, self.own.front()) {
+            (Some((base, _)), Some((own, _))) if self.direction == Direction::Forward => own < base,
+            (Some((base, _)), Some((own, _))) => own > base,
+            (_, own) => own.is_some(),
+        };
+        match is_own_first {
+            true => Ok(self.own.pop_front()),
+            false => Ok(self.next.take()),
+        }
+    }
+
+    /// Returns what comes next of the transaction and is neither overwritten nor deleted.
+    fn step(&mut self) -> Result<Option<Pair>, Failure> {
+        loop {
+            let next = match self.direction {
+                Direction::Forward => self.base.next(),
+                Direction::Backward => self.base.next_back(),
+            };
+            let Some((key, value)) = next.transpose()? else {
+                return Ok(None);
+            };
+            let is_hidden = |writes: &WriteSet| writes.own(&key).is_some() || writes.hides(&key);
+            if !self.writes.is_some_and(is_hidden) {
+                return Ok(Some((key, value.into_vec())));
+            }
+        }
+    }
+}
+
+/// What a command has written.
+pub(crate) struct Changes {
+    pub(super) writes: Option<Box<WriteSet>>,
+    pub(super) keys: Vec<(InnerKey, u64)>,
+    pub(super) ranges: Vec<(InnerKey, InnerKey)>,
+    pub(super) touched: Vec<(u8, Box<[u8]>)>,
+    pub(super) marks: MarkChanges,
+    /// The sorted sets whose orders have changed.
+    pub(super) orders: Vec<u64>,
+}
+
+impl Transaction<'_> {
+    /// Returns what a command has written within the transaction of a client.
+    pub(crate) fn into_changes(mut self) -> Changes {
+        let orders = self.write_orders();
+        let within = self
+            .within
+            .take()
+            .expect("it is within the transaction of a client");
+        Changes {
+            keys: within.wrote,
+            ranges: within.ranges,
+            touched: within.touched,
+            marks: self.take_marks(),
+            orders,
+            writes: self.writes.take(),
+        }
+    }
+}
