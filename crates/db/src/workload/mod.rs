@@ -102,6 +102,10 @@ impl KeyspaceSeen {
     }
 }
 
+/// Of a batch, one of the first writes is looked at: those before it are decoded for that.
+const DECODED: u32 = 8;
+const _: () = assert!(DECODED > 0, "a write is looked at");
+
 thread_local! {
     /// Requests of this thread until the next that is looked at.
     static LEFT: Cell<u32> = const { Cell::new(1) };
@@ -160,7 +164,7 @@ impl Watches {
         };
         if let Some(Ok(Write::One {
             key, kind, operand, ..
-        })) = writes().nth(place as usize)
+        })) = writes().nth((place % DECODED) as usize)
         {
             let value = (kind != Kind::Delete).then_some(operand.len());
             let hash = Key::new(key).hash();

@@ -486,6 +486,15 @@ fn read_keys(
     }
 }
 
+impl Session {
+    /// Says what is wrong with a request that cannot be read.
+    fn refuse_unread(&self, error: &[u8], output: &mut Vec<u8>) {
+        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+        output.extend_from_slice(error);
+        output.extend_from_slice(b"\r\n");
+    }
+}
+
 impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         let (most_block, mut left) = (self.shared.config.limits.request, self.shared.config.limits.batch);
@@ -540,9 +549,7 @@ impl Protocol for Session {
                     taken
                 }
                 Next::Bad(error, taken) => {
-                    self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
-                    output.extend_from_slice(error.as_bytes());
-                    output.extend_from_slice(b"\r\n");
+                    self.refuse_unread(error.as_bytes(), output);
                     left -= 1;
                     taken
                 }

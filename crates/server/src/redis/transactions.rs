@@ -3,11 +3,11 @@
 //!
 //! EXEC holds the locks of all keys that were queued and watched, executes the commands one after
 //! another on what it reads under them, and commits one atomic batch. It does not begin a
-//! transaction of the store, as BEGIN does (`interactive.rs`), for three reasons. A batch is whole or
-//! absent already, and under the locks no other client writes to its keys, so that there is nothing to
-//! validate. WATCH is a flag that each writer of a watched key sets while it holds the key's lock:
-//! EXEC looks at it under the same lock, however long ago WATCH was. And replies are those of Redis:
-//! an EXEC without WATCH never fails for what others do.
+//! transaction of the store, as BEGIN does (`interactive.rs`), for three reasons. A batch is whole
+//! or absent already, and under the locks no other client writes to its keys, so that there is
+//! nothing to validate. WATCH is a flag that each writer of a watched key sets while it holds the
+//! key's lock: EXEC looks at it under the same lock, however long ago WATCH was. And replies are
+//! those of Redis: an EXEC without WATCH never fails for what others do.
 //!
 //! With a transaction of the store each EXEC would keep a set of what it has read, in memory, and
 //! validate it at the commit. A conflict would run the queue again, behind the client's back and

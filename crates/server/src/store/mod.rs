@@ -8,10 +8,10 @@
 //!
 //! *Read in this order*: `transaction.rs` (what a command reads and writes through), `entries.rs`
 //! (typed keys on top of it), `scan.rs` (walks), `locks.rs`, `databases.rs` (SWAPDB),
-//! `interactive.rs` and `within.rs` (transactions of clients), `staging.rs` (collections larger than a commit),
-//! `order/` (ranks in sorted sets), `working.rs` (memory of commands), `marks.rs` (which keys may
-//! have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`, `idle.rs`, `reaper.rs`
-//! with `expiring.rs`.
+//! `interactive.rs` and `within.rs` (transactions of clients), `staging.rs` (collections larger
+//! than a commit), `order/` (ranks in sorted sets), `working.rs` (memory of commands), `marks.rs`
+//! (which keys may have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`,
+//! `idle.rs`, `reaper.rs` with `expiring.rs`.
 //!
 //! Invariants:
 //!

@@ -445,6 +445,23 @@ fn compare(version: &str) {
     compare_with(version, fixture.server.redis_addr().unwrap(), Commands::All);
 }
 
+/// Adds to `different` how two replies differ, if they do, for the first ten.
+fn note_difference(
+    step: u64,
+    history: &[String],
+    expected: String,
+    found: String,
+    different: &mut Vec<String>,
+) {
+    if found != expected && different.len() < 10 {
+        let (command, before) = history.split_last().expect("it was asked");
+        let before = &before[before.len().saturating_sub(40)..];
+        different.push(format!(
+            "step {step}: {command}\n  theirs {expected:?}\n  ours {found:?}\n  after {before:?}"
+        ));
+    }
+}
+
 fn compare_with(version: &str, address: SocketAddr, commands: Commands) {
     let Some(redis) = start_redis() else {
         return;
@@ -509,13 +526,13 @@ fn compare_with(version: &str, address: SocketAddr, commands: Commands) {
             let name = command.split(' ').next().unwrap();
             *good.entry(name.to_owned()).or_default() += 1;
         }
-        let (found, expected) = (compared(&command, found), compared(&command, expected));
-        if found != expected && different.len() < 10 {
-            let before = &history[history.len().saturating_sub(40)..];
-            different.push(format!(
-                "step {step}: {command}\n  theirs {expected:?}\n  ours {found:?}\n  after {before:?}"
-            ));
-        }
+        note_difference(
+            step,
+            &history,
+            compared(&command, expected),
+            compared(&command, found),
+            &mut different,
+        );
     }
     assert!(
         different.is_empty(),

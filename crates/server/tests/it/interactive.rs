@@ -100,6 +100,48 @@ fn what_makes_no_sense_is_refused_and_the_transaction_goes_on() {
     );
 }
 
+/// Commands of a transaction over collections, and what it sees of its own writes.
+const WITHIN: &str = r#"
+BEGIN => OK
+HSET h c 3 a 9 => :1
+HMGET h a b c => ["9" "2" "3"]
+HDEL h b => :1
+HLEN h => :2
+HINCRBY h c 4 => :7
+LPUSH l w => :4
+RPOP l => "z"
+LRANGE l 0 -1 => ["w" "x" "y"]
+LSET l 1 v => OK
+LTRIM l 1 -1 => OK
+LINSERT l BEFORE y u => :3
+LRANGE l 0 -1 => ["v" "u" "y"]
+SADD s o => :1
+SREM s m => :1
+SMISMEMBER s m n o => [:0 :1 :1]
+ZADD z 3 three => :1
+ZINCRBY z 5 one => "6"
+ZRANGE z 0 -1 => ["two" "three" "one"]
+ZREVRANGE z 0 0 => ["one"]
+ZRANK z one => :2
+SADD new 1 2 => :2
+SCARD new => :2
+DEL text => :1
+RPUSH text a => :1
+TYPE text => list
+RENAME text listed => OK
+COPY h copied => :1
+HGET copied c => "7"
+DEL s => :1
+SADD s p => :1
+SMEMBERS s => ["p"]
+KEYS * => ["copied" "h" "l" "listed" "new" "s" "z"]
+DBSIZE => :7
+SCAN 0 MATCH l* => ["0" ["l" "listed"]]
+REVRANGE (l - KEYSONLY => ["h" "copied"]
+SORT l ALPHA => ["u" "v" "y"]
+EXPIRE l 100 => :1
+"#;
+
 #[test]
 fn collections_and_walks_see_what_the_transaction_has_written() {
     let fixture = Fixture::new();
@@ -113,48 +155,7 @@ fn collections_and_walks_see_what_the_transaction_has_written() {
         SET text 1 => OK
         "#,
     );
-    one.script(
-        r#"
-        BEGIN => OK
-        HSET h c 3 a 9 => :1
-        HMGET h a b c => ["9" "2" "3"]
-        HDEL h b => :1
-        HLEN h => :2
-        HINCRBY h c 4 => :7
-        LPUSH l w => :4
-        RPOP l => "z"
-        LRANGE l 0 -1 => ["w" "x" "y"]
-        LSET l 1 v => OK
-        LTRIM l 1 -1 => OK
-        LINSERT l BEFORE y u => :3
-        LRANGE l 0 -1 => ["v" "u" "y"]
-        SADD s o => :1
-        SREM s m => :1
-        SMISMEMBER s m n o => [:0 :1 :1]
-        ZADD z 3 three => :1
-        ZINCRBY z 5 one => "6"
-        ZRANGE z 0 -1 => ["two" "three" "one"]
-        ZREVRANGE z 0 0 => ["one"]
-        ZRANK z one => :2
-        SADD new 1 2 => :2
-        SCARD new => :2
-        DEL text => :1
-        RPUSH text a => :1
-        TYPE text => list
-        RENAME text listed => OK
-        COPY h copied => :1
-        HGET copied c => "7"
-        DEL s => :1
-        SADD s p => :1
-        SMEMBERS s => ["p"]
-        KEYS * => ["copied" "h" "l" "listed" "new" "s" "z"]
-        DBSIZE => :7
-        SCAN 0 MATCH l* => ["0" ["l" "listed"]]
-        REVRANGE (l - KEYSONLY => ["h" "copied"]
-        SORT l ALPHA => ["u" "v" "y"]
-        EXPIRE l 100 => :1
-        "#,
-    );
+    one.script(WITHIN);
     let before = r#"
         HMGET h a b c => ["1" "2" nil]
         LRANGE l 0 -1 => ["x" "y" "z"]

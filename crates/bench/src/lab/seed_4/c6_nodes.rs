@@ -64,9 +64,10 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
         },
     ],
     work: Work::Here {
-        quick: 1,
-        full: 1,
-        most: 1,
+        // Costs are for each level, of which any number of keys has some.
+        quick: 1 << 20,
+        full: 1 << 30,
+        most: 1 << 40,
         measure: |_| measure(),
     },
 };

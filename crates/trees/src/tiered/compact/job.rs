@@ -160,7 +160,7 @@ impl Job {
         let rule = trunk.horizon.rule(self.stretch.older);
         // What is taken over unread stays where it lies.
         let adoption = match left.is_empty() {
-            true => trunk.options.adoption,
+            true => trunk.adoption(),
             false => Adoption::Never,
         };
         sparse.append(&mut left);
@@ -218,8 +218,12 @@ impl Job {
                     self.phase = Phase::Merging(merging);
                     return Ok(Progress::More);
                 }
+                let has_looked = merging.looks();
                 let (built, taken, adopted) = merging.finish()?;
                 self.note(&taken, built.as_ref());
+                if has_looked {
+                    self.trunk.note_adoption(taken.leaves);
+                }
                 match built {
                     Some(built) => self.begin_mapping(built, &adopted),
                     None => {

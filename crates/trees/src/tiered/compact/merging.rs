@@ -98,6 +98,11 @@ impl Merging {
         Ok(Merging::Stitching(Box::new(fused)))
     }
 
+    /// Returns whether it looks for leaves to take over.
+    pub(super) fn looks(&self) -> bool {
+        matches!(self, Merging::Stitching(_))
+    }
+
     pub(super) fn step(&mut self, records: usize) -> Result<Progress> {
         match self {
             Merging::Copying(fused) => fused.step(records),

@@ -110,7 +110,14 @@ pub(crate) struct Tallies {
     pub(crate) incorporated_bytes: AtomicU64,
     pub(crate) adopted_leaves: AtomicU64,
     pub(crate) adopted_bytes: AtomicU64,
+    /// Compactions that are still to copy everything, because the last one that looked for leaves
+    /// to take over found none.
+    pub(crate) copying: AtomicU64,
 }
+
+/// Compactions that copy everything after one that found no leaf to take over: to look costs a
+/// tenth of a compaction's instructions.
+pub(crate) const COPYING: u64 = 15;
 
 /// How leaves are used, as lookups and scans tell.
 #[derive(Debug, Default)]

@@ -4,8 +4,8 @@
 use super::digest::Covered;
 use super::node::Node;
 use super::shape::{Counts, Shaper};
-use super::state::{TreeOptions, Version, WriterState};
-use super::statistics::{Stats, Tallies, Totals, Usage};
+use super::state::{Adoption, TreeOptions, Version, WriterState};
+use super::statistics::{COPYING, Stats, Tallies, Totals, Usage};
 use super::stored::TrunkExtents;
 use super::walk::{all_nodes, difference, longest_path};
 use crate::maplet::MapletSpec;
@@ -253,6 +253,32 @@ impl Trunk {
             Some(only) => tier == only,
             None => self.store.takes_extents(tier),
         }
+    }
+
+    /// Returns whether the next compaction takes leaves over. Where it is left to the device, and
+    /// the last one that looked found none, some are copied before one looks again.
+    pub(crate) fn adoption(&self) -> Adoption {
+        let copying = &self.tallies.copying;
+        let less = |left: u64| left.checked_sub(1);
+        let is_copying = || {
+            copying
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less)
+                .is_ok()
+        };
+        match self.options.adoption {
+            Adoption::WhereCheaper if is_copying() => Adoption::Never,
+            adoption => adoption,
+        }
+    }
+
+    /// Notes how many leaves a compaction has taken over that looked for some.
+    pub(crate) fn note_adoption(&self, leaves: u64) {
+        assert!(
+            self.options.adoption != Adoption::Never,
+            "nothing looks for leaves then"
+        );
+        let copying = if leaves == 0 { COPYING } else { 0 };
+        self.tallies.copying.store(copying, Ordering::Relaxed);
     }
 
     /// Returns the extents of a run whose values a compaction to this tier writes again, because

@@ -1,0 +1,111 @@
+//! First inputs for the targets of what structures keep on a device.
+
+use super::*;
+
+/// The contents of an ordered map, and a root that holds them.
+pub(crate) fn maps() -> Vec<Vec<u8>> {
+    use alluvium_base as message;
+    use alluvium_dictionary::blob::Root;
+    use alluvium_trees::map::Entry;
+    use alluvium_trees::map::format::encode;
+    let entry = |sequence, kind, operand: &[u8]| Entry {
+        sequence,
+        kind,
+        expires_ms: sequence,
+        operand: operand.into(),
+    };
+    let keys = [
+        (
+            b"a".as_slice().into(),
+            [
+                entry(9, message::Kind::Merge, b"12"),
+                entry(3, message::Kind::Put, b""),
+            ]
+            .into(),
+        ),
+        (
+            b"ab".as_slice().into(),
+            [entry(0, message::Kind::Put, b"value")].into(),
+        ),
+    ];
+    let contents = encode(&keys.into_iter().collect());
+    vec![Root::Here(&contents).encode(), contents]
+}
+
+/// The contents of levels with a run on each of two, and a root that holds them.
+pub(crate) fn levels() -> Vec<Vec<u8>> {
+    use alluvium_dictionary::blob::Root;
+    use alluvium_trees::levels::format::{Contents, RunName};
+    use alluvium_trees::levels::{Policy, Stitching};
+    let at = |offset| NodePointer {
+        offset,
+        birth: 3,
+        checksum: 7,
+        encoded_len: 4096,
+        tier: 0,
+        pages: 1,
+        codec: Codec::None,
+    };
+    let name = |ages, base, offset| RunName {
+        ages,
+        base,
+        run: at(offset),
+        maplet: at(offset + (1 << 17)),
+    };
+    let contents = Contents {
+        fingerprint_bits: 40,
+        policy: Policy::default(),
+        next_age: 6,
+        stitching: Stitching::split("samt,f=3,scan=8,always=2048")
+            .expect("it is right")
+            .1,
+        levels: vec![vec![name((4, 5), 300, 0)], vec![name((0, 3), 0, 1 << 18)]],
+    };
+    let contents = contents.encode();
+    vec![Root::Here(&contents).encode(), contents]
+}
+
+/// A leaf of a hashed structure, and what a checkpoint lists of one.
+pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
+    use alluvium_dictionary::values::ValuePointer;
+    use alluvium_hashes::hashed::IndexKind;
+    use alluvium_hashes::hashed::format::{Contents, PartName, YoungName};
+    use alluvium_hashes::hashed::leaf::Draft;
+    use alluvium_hashes::hashed::leaf::format::{KeyPart, ValuePart};
+    use alluvium_storage::PageSize;
+    let node = NodePointer {
+        offset: 8192,
+        birth: 3,
+        checksum: 7,
+        encoded_len: 4096,
+        tier: 0,
+        pages: 1,
+        codec: Codec::None,
+    };
+    let run = ValuePointer {
+        node,
+        at: 0,
+        len: 4000,
+    };
+    let contents = Contents {
+        index: IndexKind::PaCHash,
+        parts_log: 1,
+        next_age: 7,
+        young: vec![YoungName {
+            age: 6,
+            base: 300,
+            run,
+        }],
+        parts: vec![
+            PartName {
+                upto: 6,
+                run: Some(run),
+            },
+            PartName { upto: 4, run: None },
+        ],
+    };
+    let mut draft = Draft::default();
+    let put = (5, alluvium_base::Kind::Put, 0);
+    draft.push(KeyPart::Here(b"Elbe"), put, ValuePart::Here(b"1094"), 4096);
+    vec![contents.encode(), draft.finish(PageSize::MIN)]
+}
