@@ -449,8 +449,8 @@ fn compare(version: &str) {
 fn note_difference(
     step: u64,
     history: &[String],
-    expected: String,
-    found: String,
+    expected: &[String],
+    found: &[String],
     different: &mut Vec<String>,
 ) {
     if found != expected && different.len() < 10 {
@@ -529,8 +529,8 @@ fn compare_with(version: &str, address: SocketAddr, commands: Commands) {
         note_difference(
             step,
             &history,
-            compared(&command, expected),
-            compared(&command, found),
+            &compared(&command, expected),
+            &compared(&command, found),
             &mut different,
         );
     }
