@@ -160,7 +160,7 @@ impl Job {
         let rule = trunk.horizon.rule(self.stretch.older);
         // What is taken over unread stays where it lies.
         let adoption = match left.is_empty() {
-            true => trunk.adoption(),
+            true => trunk.adoption(self.stretch.reason == Reason::Full),
             false => Adoption::Never,
         };
         sparse.append(&mut left);

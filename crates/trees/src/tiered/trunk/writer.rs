@@ -255,9 +255,10 @@ impl Trunk {
         }
     }
 
-    /// Returns whether the next compaction takes leaves over. Where it is left to the device, and
-    /// the last one that looked found none, some are copied before one looks again.
-    pub(crate) fn adoption(&self) -> Adoption {
+    /// Returns whether a compaction takes leaves over; `is_rewrite` says that it is there to write
+    /// everything again. Where it is left to the device, rewrites copy, and where the last one that
+    /// looked found no leaf, some copy before one looks again.
+    pub(crate) fn adoption(&self, is_rewrite: bool) -> Adoption {
         let copying = &self.tallies.copying;
         let less = |left: u64| left.checked_sub(1);
         let is_copying = || {
@@ -266,7 +267,7 @@ impl Trunk {
                 .is_ok()
         };
         match self.options.adoption {
-            Adoption::WhereCheaper if is_copying() => Adoption::Never,
+            Adoption::WhereCheaper if is_rewrite || is_copying() => Adoption::Never,
             adoption => adoption,
         }
     }
