@@ -4,9 +4,13 @@ use crate::tiers::settled;
 use crate::{Db, Error, Result};
 use alluvium_storage::tiers::list::{Listed, TierList};
 use std::path::Path;
+use std::time::Duration;
 
 /// How often all is rewritten: what compactions under way had put on the tier goes the next time.
-const PASSES: usize = 3;
+const PASSES: usize = 5;
+/// How often, and how long, readers are waited for that still see what was rewritten.
+const WAITS: usize = 100;
+const WAIT: Duration = Duration::from_millis(5);
 
 impl Db {
     /// Rewrites what lies on a tier to the others, and has it take nothing new until
@@ -42,9 +46,17 @@ impl Db {
         store.close_tier(tier);
         for _ in 0..PASSES {
             engine.compact()?;
-            let usage = &store.usage().0.tiers[usize::from(tier)];
-            if usage.live_extents == 0 && usage.dead_bytes == 0 {
-                return Ok(());
+            for _ in 0..WAITS {
+                let usage = &store.usage().0.tiers[usize::from(tier)];
+                match (usage.live_extents, usage.dead_bytes) {
+                    (0, 0) => return Ok(()),
+                    (0, _) => {}
+                    // What a step had put there goes with the next pass.
+                    _ => break,
+                }
+                // Readers that had begun before may still see it.
+                std::thread::sleep(WAIT);
+                engine.checkpoint_now()?;
             }
         }
         Err(bad(format!(

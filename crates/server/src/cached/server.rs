@@ -30,7 +30,7 @@ use std::time::Instant;
 /// let server = CacheServer::start(CacheMemory::new(16 << 20), options)?;
 /// let mut socket = std::net::TcpStream::connect(server.memcached_addr().unwrap())?;
 /// socket.write_all(b"set river 0 0 5\r\nRhine\r\nget river\r\n")?;
-/// let mut reply = [0; 41];
+/// let mut reply = [0; 37];
 /// socket.read_exact(&mut reply)?;
 /// assert_eq!(&reply[..], b"STORED\r\nVALUE river 0 5\r\nRhine\r\nEND\r\n".as_slice());
 /// server.stop();
