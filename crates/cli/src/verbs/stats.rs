@@ -187,9 +187,10 @@ fn shown(name: &str, value: &Value) -> String {
     match value.as_u64() {
         Some(bytes) if name.ends_with("_bytes") => human(bytes),
         Some(number) => count(number),
-        None => match value.as_f64() {
-            Some(ratio) => format!("{ratio:.3}"),
-            None => "–".to_owned(),
+        None => match (value.as_f64(), value.as_str()) {
+            (Some(ratio), _) => format!("{ratio:.3}"),
+            (None, Some(text)) => text.to_owned(),
+            (None, None) => "–".to_owned(),
         },
     }
 }

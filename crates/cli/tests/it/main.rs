@@ -20,6 +20,7 @@ mod serve;
 mod sorting;
 mod tables;
 mod terminal;
+mod tiers;
 mod transactions;
 mod typed;
 mod upkeep;

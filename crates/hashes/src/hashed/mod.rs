@@ -23,7 +23,7 @@
 //!
 //! ```text
 //! memtable ─── incorporate ──→ hash stores ────── merge ──────→ sorted store, 2^p parts
-//!                               about 2 B a key in memory        PaCHash: 0.2 B a key of 64 B
+//!                               a filter in memory               an index of leaves in memory
 //!              a lookup reads   a leaf where a filter says yes   a leaf
 //! ```
 //!

@@ -44,7 +44,7 @@ pub(super) fn stats(db: &Db) -> Value {
     let stats = db.stats();
     let (space, memory, log) = (&stats.space, &stats.memory, &stats.log);
     let (device, done) = (stats.device.total(), &stats.operations);
-    json!({
+    let mut answer = json!({
         "store": {
             "keyspaces": db.keyspaces().len(),
             "kept_snapshots": db.snapshots().len(),
@@ -85,7 +85,23 @@ pub(super) fn stats(db: &Db) -> Value {
             "reads_per_lookup": stats.read_amplification(),
         },
         "workload": workload(db),
-    })
+    });
+    // The figures above are of all tiers together.
+    let further = stats.tiers.iter().filter(|_| stats.tiers.len() > 1);
+    for (number, tier) in further.enumerate() {
+        let device = tier.device.total();
+        answer[format!("tier_{number}")] = json!({
+            "directory": tier.directory,
+            "capacity_bytes": tier.capacity_bytes,
+            "available_bytes": tier.available_bytes,
+            "file_bytes": tier.space.file_bytes,
+            "live_bytes": tier.space.live_bytes,
+            "dead_bytes": tier.space.dead_bytes,
+            "read_bytes": device.read_bytes,
+            "written_bytes": device.written_bytes,
+        });
+    }
+    answer
 }
 
 /// Returns what was asked of each keyspace since the store was opened, by keyspace.

@@ -310,7 +310,7 @@ mod tests {
             for lines in [inserts(&measured), hits(&measured), misses(&measured)] {
                 assert_eq!(lines.len(), GROWTHS.len());
                 for spot in lines.iter().flat_map(|line| &line.points) {
-                    assert!(spot.value >= 0.0 && spot.value < 40.0, "{spot:?}");
+                    assert!(spot.value >= 0.0 && spot.value < 6.0, "{spot:?}");
                 }
             }
         }

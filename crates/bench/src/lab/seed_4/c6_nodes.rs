@@ -8,7 +8,7 @@ use anyhow::Result;
 /// Bytes of an element, and of the block of 4 KiB that α of the document is for.
 const ELEMENT: f64 = 116.0;
 const BLOCK: f64 = 4096.0;
-/// The slowest and the fastest disk of Table 2, and an SSD.
+/// α of two disks of Table 2: the largest and the smallest.
 const ALPHAS: [(&str, f64); 2] = [("1 TB Hitachi", 0.0031), ("2 TB Seagate", 0.0012)];
 
 const INSERTS: &str = "inserts";
@@ -59,7 +59,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
                     named("Bε-tree", Value::Is(4096.0)),
                 ],
             }],
-            note: "The model has the B-tree's optimum above the measured one: its nodes are written whole, and BerkeleyDB's leaves are not full.",
+            note: "The model's best nodes of a B-tree are larger than those that were measured.",
             ours: |measured| measured.under(BEST),
         },
     ],

@@ -519,7 +519,7 @@ fn damage(directory: &SimDirectory, kind: TreeKind) {
     let len = directory.open(FILE, FileOptions::DIRECT).unwrap().len();
     for page in 0..6 {
         let at = 8192 + page * 1024;
-        assert!(at < len, "there are so many pages");
+        assert!(at < len, "the file has page {page}");
         let image = directory.image(Survival::ALL[0], page);
         let file = image.open(FILE, FileOptions::DIRECT).unwrap();
         let mut bytes = file.read_at(at, 1024, Purpose::Check).unwrap();
