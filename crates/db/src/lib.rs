@@ -69,6 +69,7 @@ mod batch;
 pub mod cache;
 mod caps;
 mod catalog;
+mod change_tiers;
 mod changes;
 mod check;
 mod committer;
