@@ -53,6 +53,7 @@ fn main() -> std::io::Result<()> {
         ("manifest", manifests()),
         ("map", maps()),
         ("levels", levels()),
+        ("hashed", hashed_structures()),
         ("resp", requests_of_redis()),
         ("memcached", requests_of_memcached()),
         ("control", messages_of_managers()),
@@ -494,6 +495,37 @@ fn levels() -> Vec<Vec<u8>> {
     };
     let contents = contents.encode();
     vec![Root::Here(&contents).encode(), contents]
+}
+
+/// A leaf of a hashed structure, and what a checkpoint lists of one.
+fn hashed_structures() -> Vec<Vec<u8>> {
+    use alluvium_dictionary::values::ValuePointer;
+    use alluvium_hashes::hashed::IndexKind;
+    use alluvium_hashes::hashed::format::{Contents, PartName, YoungName};
+    use alluvium_hashes::hashed::leaf::Draft;
+    use alluvium_hashes::hashed::leaf::format::{KeyPart, ValuePart};
+    use alluvium_storage::PageSize;
+    let node = NodePointer {
+        offset: 8192,
+        birth: 3,
+        checksum: 7,
+        encoded_len: 4096,
+        tier: 0,
+        pages: 1,
+        codec: Codec::None,
+    };
+    let run = ValuePointer { node, at: 0, len: 4000 };
+    let contents = Contents {
+        index: IndexKind::PaCHash,
+        parts_log: 1,
+        next_age: 7,
+        young: vec![YoungName { age: 6, base: 300, run }],
+        parts: vec![PartName { upto: 6, run: Some(run) }, PartName { upto: 4, run: None }],
+    };
+    let mut draft = Draft::default();
+    let put = (5, alluvium_base::Kind::Put, 0);
+    draft.push(KeyPart::Here(b"Elbe"), put, ValuePart::Here(b"1094"), 4096);
+    vec![contents.encode(), draft.finish(PageSize::MIN)]
 }
 
 /// A node of two pivots over a group of three runs, and a payload, each behind the byte that

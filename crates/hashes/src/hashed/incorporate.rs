@@ -116,7 +116,7 @@ impl Incorporation {
         self.rules.clear();
         match std::mem::replace(&mut self.state, State::Broken) {
             State::Collecting(builder, order, last) => {
-                self.collect(builder, order, last, records);
+                self.collect(builder, order, last.as_deref(), records);
                 Ok(Progress::More)
             }
             State::Writing(builder, order, done) => self.write(builder, order, done, records),
@@ -128,9 +128,9 @@ impl Incorporation {
         }
     }
 
-    fn collect(&mut self, builder: Box<Builder>, mut order: Order, last: Option<Vec<u8>>, records: usize) {
+    fn collect(&mut self, builder: Box<Builder>, mut order: Order, last: Option<&[u8]>, records: usize) {
         let share = &self.share;
-        let mut cursor = match &last {
+        let mut cursor = match last {
             None => share.first(),
             Some(last) => share.behind(last),
         };

@@ -263,12 +263,13 @@ impl Builder {
         };
         if self.meta.records > 0 {
             let page_bytes = self.page_size.bytes() as u32;
-            self.meta.index = Index::build(self.options.index, hashes, page_bytes).map_err(unfit)?;
+            self.meta.index =
+                Index::build(self.options.index, hashes, page_bytes).map_err(|error| unfit(&error))?;
             let filter = self
                 .options
                 .filter_bits
                 .map(|bits| Filter::build(&self.hashes, bits));
-            self.meta.filter = filter.transpose().map_err(unfit)?;
+            self.meta.filter = filter.transpose().map_err(|error| unfit(&error))?;
         }
         let mut claimed = Claimed {
             store: Arc::clone(&self.store),
@@ -318,7 +319,7 @@ fn describe(
 
 /// A run that no index can be built of has too many records.
 #[cold]
-fn unfit(error: alluvium_filters::Error) -> Error {
+fn unfit(error: &alluvium_filters::Error) -> Error {
     Error::BadOption {
         option: "parts",
         why: format!("a run cannot be indexed: {error}"),

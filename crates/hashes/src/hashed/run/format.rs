@@ -41,8 +41,9 @@ const PACHASH: u8 = 0;
 const TRIE: u8 = 1;
 
 impl Meta {
-    /// Returns the description's bytes.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// Returns the bytes of the description.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256 + 8 * self.checksums.len() + self.memory_bytes() as usize);
         let (kind, index, starts) = match &self.index {
             Index::PaCHash(bytes) => (PACHASH, bytes, &[][..]),
@@ -106,7 +107,7 @@ impl Meta {
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`, or [`Error::NewerFormat`].
-    pub(super) fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Meta> {
+    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Meta> {
         let bad = |found: String| Error::corrupt(place.clone(), "the description of a run", found);
         if let Some(&found) = bytes.get(4)
             && bytes.starts_with(&MAGIC)

@@ -136,7 +136,8 @@ impl Meta {
 
     /// Returns where a leaf is; none if there is no such leaf.
     #[inline]
-    pub(super) fn leaf(&self, number: u64) -> Option<NodePointer> {
+    #[must_use]
+    pub fn leaf(&self, number: u64) -> Option<NodePointer> {
         let checksum = *self.checksums.get(usize::try_from(number).ok()?)?;
         let behind = self.segments.partition_point(|segment| segment.first <= number);
         let segment = self.segments.get(behind.checked_sub(1)?)?;

@@ -1,0 +1,28 @@
+//! What a hashed structure has on the device: leaves, descriptions of runs, and what a checkpoint
+//! lists. No bytes panic, and what is read is written the same again.
+
+#![no_main]
+
+use alluvium_hashes::hashed::format::Contents;
+use alluvium_hashes::hashed::leaf::Entries;
+use alluvium_hashes::hashed::run::Meta;
+use alluvium_storage::{PageSize, Place, Structure};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let at = || Place::new(Structure::Node, "tier-0.data", 0);
+    if let Ok(mut entries) = Entries::open(input, at, PageSize::MIN) {
+        while let Ok(Some(entry)) = entries.next(at) {
+            let _ = entry.key.hash();
+        }
+    }
+    if let Ok(contents) = Contents::decode(input, &at(), PageSize::MIN) {
+        let again = Contents::decode(&contents.encode(), &at(), PageSize::MIN);
+        assert_eq!(again.expect("what was read is sound"), contents);
+    }
+    if let Ok(meta) = Meta::decode(input, &at(), PageSize::MIN) {
+        let _ = meta.leaf(0);
+        let again = Meta::decode(&meta.encode(), &at(), PageSize::MIN);
+        assert_eq!(again.expect("what was read is sound"), meta);
+    }
+});
