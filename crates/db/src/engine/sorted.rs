@@ -1,7 +1,7 @@
 //! A walk over a hashed structure in the order of keys, for tests: it puts all of them in order
 //! first, so that what tests ask of every structure can be asked of this one.
 
-use alluvium_dictionary::contract::{self, Scan as _};
+use alluvium_dictionary::contract;
 use alluvium_dictionary::merge::Direction;
 use alluvium_hashes::hashed;
 use alluvium_storage::Result;

@@ -2,7 +2,7 @@
 
 use super::{memory, pairs, small, tiny};
 use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::{Error, ErrorKind, HashedOptions, KeyspaceOptions, Structure, TransactionOptions, WriteBatch};
+use crate::{Error, ErrorKind, HashedOptions, KeyspaceOptions, Structure, WriteBatch};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -17,7 +17,10 @@ fn the_index_is_kept_and_one_store_has_one() {
     let directory = memory();
     let db = small().open_in(Arc::clone(&directory)).unwrap();
     let trie = hashed(HashedOptions::trie());
-    db.keyspace_with("blobs", &trie).unwrap().put("key", "value").unwrap();
+    db.keyspace_with("blobs", &trie)
+        .unwrap()
+        .put("key", "value")
+        .unwrap();
     let error = db
         .keyspace_with("other", &hashed(HashedOptions::pachash()))
         .unwrap_err();
@@ -55,7 +58,7 @@ fn ordered_calls_say_that_there_is_no_order() {
     refused(sought.next().unwrap().unwrap_err());
     refused(k.delete_range("1", Some(b"2")).unwrap_err());
     refused(db.snapshot().iter(&k).next().unwrap().unwrap_err());
-    let mut transaction = db.begin(&TransactionOptions::new());
+    let mut transaction = db.begin();
     transaction.put(&k, "own", "v").unwrap();
     refused(transaction.range(&k, "1".."2").next().unwrap().unwrap_err());
     refused(transaction.delete_range(&k, "1", Some(b"2")).unwrap_err());
@@ -79,10 +82,11 @@ fn points_transactions_and_expiry_work_across_structures() {
     k.merge("both", "2").unwrap();
     assert!(k.compare_and_set("new", None, Some(b"1")).unwrap());
     assert!(!k.compare_and_set("new", None, Some(b"2")).unwrap());
-    k.put_until("gone", "v", UNIX_EPOCH + Duration::from_secs(1)).unwrap();
+    k.put_until("gone", "v", UNIX_EPOCH + Duration::from_secs(1))
+        .unwrap();
     db.checkpoint().unwrap();
-    let mut first = db.begin(&TransactionOptions::new());
-    let mut second = db.begin(&TransactionOptions::new());
+    let mut first = db.begin();
+    let mut second = db.begin();
     for transaction in [&mut first, &mut second] {
         let found = transaction.get(&k, "new").unwrap().unwrap();
         transaction.put(&k, "new", [&found[..], b"+"].concat()).unwrap();
@@ -95,7 +99,10 @@ fn points_transactions_and_expiry_work_across_structures() {
     let many: Vec<Option<&[u8]>> = many.iter().map(Option::as_deref).collect();
     assert_eq!(many, [Some(&b"12"[..]), Some(b"1+"), None, None]);
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
-    assert!(db.engine().dictionaries.hashed().sorted_records() == 2, "what has expired is gone");
+    assert!(
+        db.engine().dictionaries.hashed().sorted_records() == 2,
+        "what has expired is gone"
+    );
 }
 
 #[test]
