@@ -10,7 +10,8 @@
 //! [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from), [`found`]
 //! (what it finds), [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided),
 //! [`read`] (what a check reads), [`blob`] and [`cut`] (what a checkpoint writes), [`horizon`],
-//! [`home`] (what a store hands to its dictionaries), [`share`], [`findings`], [`contract`] (what a dictionary is to its store), [`lookup`] (what
+//! [`home`] (what a store hands over),
+//! [`share`], [`findings`], [`contract`] (what a dictionary is to its store), [`lookup`] (what
 //! drives its lookups).
 //!
 //! Invariants:

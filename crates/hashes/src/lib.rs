@@ -4,9 +4,8 @@
 //!
 //! *Does not know*: transactions, clocks; who assigned a sequence number.
 //!
-//! *Read in this order*: the folders, in any order: each is a structure of its own. [`hashed`] is the
-//! one that a store hosts: SILT on storage. [`boa`] and
-//! [`bot`] share [`blocks`] and `records`.
+//! *Read in this order*: the folders, in any order: each is a structure of its own. [`hashed`] is
+//! what a store hosts: SILT on storage. [`boa`] and [`bot`] share [`blocks`] and `records`.
 //!
 //! Invariants:
 //!

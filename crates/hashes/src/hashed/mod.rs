@@ -1,12 +1,13 @@
 //! SILT's stores as a structure of a store: hash stores and a sorted store on extents.
 //!
 //! The store's log and its memtables are what SILT calls the log store. A share of a memtable
-//! becomes a *hash store*: its records in the order of their hashes, a filter in memory. Merges take
-//! hash stores into the *sorted store*, one of its parts after the other. A lookup asks the filters
-//! of the hash stores, then reads one leaf of the sorted store, whether or not it has the key.
+//! becomes a *hash store*: its records in the order of their hashes, a filter in memory. Merges
+//! take hash stores into the *sorted store*, one of its parts after the other. A lookup asks the
+//! filters of the hash stores, then reads one leaf of the sorted store, whether or not it has the
+//! key.
 //!
-//! *Knows*: which runs there are and in which order they are newer; when they are merged; how all of
-//! that is kept at a checkpoint.
+//! *Knows*: which runs there are and in which order they are newer; when they are merged; how all
+//! of that is kept at a checkpoint.
 //!
 //! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
 //! sealed, when a checkpoint is due.

@@ -35,7 +35,8 @@ pub struct Choice {
 /// ```
 /// use alluvium_hashes::hashed::policy::{Choice, View, choose};
 /// use alluvium_hashes::hashed::HashedOptions;
-/// let view = View { young: 4, young_bytes: 30, sorted_bytes: 100, upto: vec![0, 0], next_age: 4, wanted: vec![false; 2] };
+/// let (upto, wanted) = (vec![0, 0], vec![false; 2]);
+/// let view = View { young: 4, young_bytes: 30, sorted_bytes: 100, upto, next_age: 4, wanted };
 /// let options = HashedOptions { parts_log: 1, ..HashedOptions::default() };
 /// assert_eq!(choose(&view, &options), Some(Choice { part: 0, upto: 4 }));
 /// let view = View { upto: vec![4, 0], next_age: 5, young: 5, ..view };

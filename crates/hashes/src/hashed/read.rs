@@ -1,4 +1,4 @@
-//! Point lookups: filters of hash stores first, newest first, then the one leaf of the sorted store.
+//! Point lookups: filters of hash stores, newest first, then the one leaf of the sorted store.
 
 use super::run::find;
 use super::state::Version;

@@ -373,6 +373,21 @@ fn nothing_remains_of_what_was_deleted_once_all_is_merged() {
     assert!(examined.reachable.is_empty(), "{:?}", examined.reachable);
 }
 
+/// The keys of layers come in order, either way.
+fn walks_of_layers(ingest: &dyn alluvium_dictionary::contract::Ingest) {
+    for (direction, first) in [(Direction::Forward, b"a0040"), (Direction::Backward, b"a0079")] {
+        let mut walk = ingest.walk(&KeyRange::new(b"a0040", Some(b"a0080")), direction);
+        let (mut count, mut gather) = (0, Gather::new(LAST, 0, Some(&Append)));
+        while let Some(key) = walk.next(&mut gather).unwrap() {
+            assert!(count > 0 || key == first);
+            count += 1;
+            gather.reset(LAST, 0, Some(&Append));
+        }
+        assert_eq!(count, 40);
+        assert!(walk.is_deleted(b"a0055") && !walk.is_deleted(b"a0060"));
+    }
+}
+
 #[test]
 fn layers_are_seen_before_and_after_they_are_attached() {
     let mut story = Story::new(IndexKind::PaCHash, 5);
@@ -411,17 +426,7 @@ fn layers_are_seen_before_and_after_they_are_attached() {
     for (key, expected) in expected {
         assert_eq!(value(key).as_deref(), expected);
     }
-    for (direction, first) in [(Direction::Forward, b"a0040"), (Direction::Backward, b"a0079")] {
-        let mut walk = ingest.walk(&KeyRange::new(b"a0040", Some(b"a0080")), direction);
-        let (mut count, mut gather) = (0, Gather::new(LAST, 0, Some(&Append)));
-        while let Some(key) = walk.next(&mut gather).unwrap() {
-            assert!(count > 0 || key == first);
-            count += 1;
-            gather.reset(LAST, 0, Some(&Append));
-        }
-        assert_eq!(count, 40);
-        assert!(walk.is_deleted(b"a0055") && !walk.is_deleted(b"a0060"));
-    }
+    walks_of_layers(&*ingest);
     ingest.attach(1).unwrap();
     assert_eq!(story.hashed.cut(), 3);
     for (key, expected) in expected {

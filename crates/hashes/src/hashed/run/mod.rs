@@ -1,11 +1,12 @@
-//! Runs: records in the order of their keys' hashes, in leaves that one index finds.
+//! Runs: records in the order of their keys' hashes, in leaves that an index finds.
 //!
 //! *Knows*: where a run's leaves and values are; which leaf has a hash; how a run is written and
 //! read in order.
 //!
 //! *Does not know*: which runs a structure has, and which are newer.
 //!
-//! *Read in this order*: this file, `format.rs`, `build.rs`, `find.rs`, `cursor.rs`, `window.rs`, `check.rs`.
+//! *Read in this order*: this file, `format.rs`, `build.rs`, `find.rs`, `cursor.rs`,
+//! `window.rs`, `check.rs`.
 //!
 //! Invariants:
 //!
