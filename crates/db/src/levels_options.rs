@@ -105,8 +105,8 @@ impl fmt::Display for Structure {
 impl FromStr for Structure {
     type Err = Error;
 
-    /// Reads `tiered`, `hashed`, `hashed,index=trie`, `levels`, `levels,k=4`, or `levels,` and a policy: `samt,k=4`, `cola,r=3`,
-    /// `leveled,r=10`, `never`.
+    /// Reads `tiered`, `hashed`, `hashed,index=trie`, `levels`, `levels,k=4`, or `levels,` and a
+    /// policy: `samt,k=4`, `cola,r=3`, `leveled,r=10`, `never`.
     fn from_str(text: &str) -> Result<Structure> {
         let (name, options) = text.split_once(',').unwrap_or((text, ""));
         match (name, options) {

@@ -79,8 +79,8 @@ pub struct Create {
     #[arg(long, value_name = "NAME")]
     pub merge_operator: Option<String>,
     /// The structure: tiered, or levels, with K as in levels,k=4, or with another policy:
-    /// levels,cola,r=3, levels,leveled,r=10, levels,never; or hashed, without order of keys, with an
-    /// index as in hashed,index=trie.
+    /// levels,cola,r=3, levels,leveled,r=10, levels,never; or hashed, without order of keys, with
+    /// an index as in hashed,index=trie.
     #[arg(long, value_name = "NAME", default_value = "tiered")]
     pub structure: String,
 }

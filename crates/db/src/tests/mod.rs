@@ -2,7 +2,8 @@
 //! inside the crate.
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
-//! history, told to all of them), `levels.rs` and `hashed.rs` (as a user chooses them), `copies.rs`, `crashes.rs`,
+//! history, told to all of them), `levels.rs` and `hashed.rs` (as a user chooses them),
+//! `copies.rs`, `crashes.rs`,
 //! `hostile.rs` (manifests), `hostile_log.rs`.
 
 mod contract;
