@@ -9,6 +9,7 @@ use crate::{Error, Result};
 use alluvium_base::Sequence;
 use alluvium_dictionary::horizon::Horizon;
 use alluvium_dictionary::rules::Schema;
+use alluvium_hashes::hashed::{Hashed, HashedOptions};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Place, Structure as Kind};
 use alluvium_trees::levels::{Levels, LevelsOptions};
@@ -94,7 +95,14 @@ impl Dictionaries {
                 (tree, Vec::new(), Vec::new())
             }
         };
-        lost.extend(surveyed.map.iter().chain(&surveyed.levels).cloned());
+        lost.extend(
+            surveyed
+                .map
+                .iter()
+                .chain(&surveyed.levels)
+                .chain(&surveyed.hashed)
+                .cloned(),
+        );
         let dictionaries = Dictionaries::assemble(home, tree, keeper, how.levels());
         let dictionaries = dictionaries.with_others(&manifest, cut, &surveyed)?;
         Ok((dictionaries, lost, mended))
@@ -106,6 +114,7 @@ impl Dictionaries {
             tree,
             map: OnceLock::new(),
             levels: OnceLock::new(),
+            hashed: OnceLock::new(),
             levels_options: levels,
             placed: RwLock::default(),
             publishing: Mutex::default(),
@@ -125,6 +134,11 @@ impl Dictionaries {
         if let Some(root) = root_of(manifest, Structure::Levels)?.filter(|_| surveyed.levels.is_empty()) {
             let levels = Levels::open(self.home.clone(), &self.levels_options, root, cut)?;
             self.levels.set(levels).expect("they were not made before");
+        }
+        let hashed = root_of(manifest, Structure::Hashed)?;
+        if let Some(root) = hashed.filter(|_| surveyed.hashed.is_empty()) {
+            let hashed = Hashed::open(self.home.clone(), &HashedOptions::default(), root, cut)?;
+            self.hashed.set(hashed).expect("it was not made before");
         }
         if let Some(root) = root_of(manifest, Structure::Map)? {
             let map = match surveyed.map.is_empty() {
