@@ -200,7 +200,7 @@ pub enum Error {
     },
     /// An ordered call in a keyspace whose keys have no order.
     #[error(
-        "the keys of the keyspace {keyspace:?} have no order, as it is hashed: ask for keys, walk over all of them with `Keyspace::unordered`, or delete all of them"
+        "the keys of the keyspace {keyspace:?} have no order, as it is hashed: ask for keys, walk over all of them (`Keyspace::unordered`, or `alluvium scan` without a range), or delete all of them"
     )]
     NotOrdered {
         /// The keyspace.

@@ -24,9 +24,18 @@ pub enum Structure {
     /// Runs on levels, merged by a policy of one's choice. A store has one such structure, whose
     /// options all keyspaces in it share.
     Levels(LevelsOptions),
-    /// Records found by a hash of their key: for point lookups with little memory. Its keys have no
-    /// order, so that walks over ranges are refused. A store has one such structure, whose options
-    /// all keyspaces in it share.
+    /// Records found by a hash of their key: for point lookups with little memory. A store has one
+    /// such structure, whose options all keyspaces in it share.
+    ///
+    /// Its keys have no order. Walks over ranges, [`first`](crate::Keyspace::first) and deletes of
+    /// ranges fail with [`Error::NotOrdered`], in transactions too.
+    /// [`unordered`](crate::Keyspace::unordered) walks over all keys, each once, and can go on
+    /// behind any of them; a range of all keys is deleted.
+    ///
+    /// Snapshots hold as in every other structure. A [`Snapshot`](crate::Snapshot), named or not,
+    /// a walk and a transaction see the keyspace as it was at one commit, together with all other
+    /// keyspaces, for as long as they are open. Merges keep the versions that one of them sees, and
+    /// drop them when it has ended. A batch or a transaction across structures is whole or absent.
     Hashed(HashedOptions),
 }
 

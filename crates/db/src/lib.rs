@@ -126,6 +126,7 @@ pub use alluvium_dictionary::merge::{
     BadOperand, Candidate, CompactionFilter, Operator as MergeOperator, Verdict,
 };
 pub use alluvium_dictionary::range::KeyRange;
+pub use alluvium_hashes::hashed::HashedStats;
 pub use alluvium_storage::CacheStats;
 pub use alluvium_storage::extents::TierUsage as SpaceUsage;
 pub use alluvium_storage::log::LogUsage;

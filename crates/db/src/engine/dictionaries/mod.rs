@@ -37,7 +37,7 @@ use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::Schema;
-use alluvium_hashes::hashed::Hashed;
+use alluvium_hashes::hashed::{Hashed, HashedOptions, HashedStats};
 use alluvium_storage::extents::Class;
 use alluvium_trees::levels::{Levels, LevelsOptions};
 use alluvium_trees::map::{Home, Map};
@@ -62,6 +62,8 @@ pub(crate) struct Dictionaries {
     hashed: OnceLock<Hashed>,
     /// How levels are built, but for what their first keyspace says.
     levels_options: LevelsOptions,
+    /// How the hashed structure is built, but for the index that its first keyspace says.
+    hashed_options: HashedOptions,
     /// Keyspaces that are not in the tree.
     placed: RwLock<BTreeMap<KeyspaceId, Structure>>,
     /// Held while a memtable becomes part of all dictionaries, one after the other, and while a
@@ -129,6 +131,22 @@ impl Dictionaries {
         self.tree.may_compact()
             || levels.is_some_and(Levels::may_compact)
             || hashed.is_some_and(Hashed::may_compact)
+    }
+
+    /// How many compactions are due, as far as writers that do them themselves must know.
+    pub(crate) fn due(&self) -> usize {
+        self.tree.due() + self.hashed.get().map_or(0, Hashed::overdue)
+    }
+
+    /// How many runs a lookup may meet, in hundredths of what there should be at most.
+    pub(crate) fn crowding(&self) -> u64 {
+        let hashed = self.hashed.get().map_or(0, Hashed::crowding);
+        self.tree.crowding().max(hashed)
+    }
+
+    /// What the hashed structure holds; none if there is none.
+    pub(crate) fn hashed_stats(&self) -> Option<HashedStats> {
+        self.hashed.get().map(Hashed::stats)
     }
 
     /// Every commit up to this one is in all of them.

@@ -62,7 +62,7 @@ impl Dictionaries {
                 if self.hashed.get().is_none() {
                     let options = HashedOptions {
                         index,
-                        ..HashedOptions::default()
+                        ..self.hashed_options.clone()
                     };
                     let made = Hashed::create(self.home.clone(), options, cut)?;
                     self.hashed.get_or_init(|| made);
