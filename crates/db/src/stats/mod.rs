@@ -23,9 +23,7 @@ pub use list::{Figure, Nature, Unit};
 pub use tiers::TierStats;
 
 use crate::engine::{Cause, Engine, RecordStats, Tally, TransactionStats};
-use crate::{
-    CacheStats, DeviceStats, HashedStats, LogUsage, MemoryUse, SpaceUsage, TreeDebt, TreeStats,
-};
+use crate::{CacheStats, DeviceStats, HashedStats, LogUsage, MemoryUse, SpaceUsage, TreeDebt, TreeStats};
 use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
 

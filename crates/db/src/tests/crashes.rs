@@ -47,7 +47,7 @@ fn a_store_with_both_kinds_survives_every_crash() {
             verify_every: 20,
             ..Settings::default()
         };
-        let campaign = Campaign::new(story).settings(settings).command(COMMAND).effort(number("TMP_EFFORT", 100_000));
+        let campaign = Campaign::new(story).settings(settings).command(COMMAND);
         let campaign = campaign.first_seed(number("ALLUVIUM_SIM_SEED", 1));
         let report = campaign.points(points.div_ceil(STORIES.len() as u64)).run();
         report.expect_clean();

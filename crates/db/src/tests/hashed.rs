@@ -170,7 +170,7 @@ fn what_is_written_across_structures_is_whole_after_a_crash() {
     write(0..30);
     let mut told = BTreeSet::new();
     let mut changes = db.changes_since(from).unwrap();
-    while let Some(set) = changes.next() {
+    for set in changes.by_ref() {
         for change in set.unwrap().changes {
             if let Change::Put { keyspace, key, .. } = change {
                 told.insert((keyspace, key));
