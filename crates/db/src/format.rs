@@ -43,6 +43,7 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
+use crate::HashedOptions;
 use crate::keyspace_options::KeyspaceOptions;
 use crate::levels_options::{LevelsOptions, Structure};
 use crate::structure::Structure as Kinds;
@@ -372,7 +373,7 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
     let mut out = Vec::new();
     let format = match options.structure {
         Structure::Tiered => KEYSPACE_FORMAT,
-        Structure::Levels(_) => STRUCTURED_FORMAT,
+        Structure::Levels(_) | Structure::Hashed(_) => STRUCTURED_FORMAT,
     };
     let name = |name: &Option<String>| name.clone().unwrap_or_default();
     let (operator, filter) = (name(&options.merge_operator), name(&options.compaction_filter));
@@ -386,8 +387,12 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
         .bytes(operator.as_bytes())
         .varint(filter.len() as u64)
         .bytes(filter.as_bytes());
-    if let Structure::Levels(levels) = &options.structure {
-        let text = levels.to_string();
+    let built_with = match &options.structure {
+        Structure::Tiered => None,
+        Structure::Levels(levels) => Some(levels.to_string()),
+        Structure::Hashed(hashed) => Some(hashed.to_string()),
+    };
+    if let Some(text) = built_with {
         Writer::new(&mut out)
             .varint(text.len() as u64)
             .bytes(text.as_bytes());
@@ -468,8 +473,17 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
 
 /// What a structure of a kind is built with. An unknown kind is refused elsewhere.
 fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
+    let unfit = |what: &str, error: &crate::Error| {
+        format!(
+            "a keyspace in {what} with the options \"{text}\" ({error}): open the store with the version that wrote it, or with a newer one"
+        )
+    };
     match Kinds::of(kind) {
         Some(Kinds::Levels) => {}
+        Some(Kinds::Hashed) => {
+            let options = HashedOptions::parse(text).map_err(|error| unfit("a hashed structure", &error))?;
+            return Ok(Structure::Hashed(options));
+        }
         Some(_) => {
             return Err(format!(
                 "options \"{text}\" of a structure of kind {kind}, which has none"
@@ -477,9 +491,7 @@ fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
         }
         None => return Ok(Structure::Tiered),
     }
-    let options = LevelsOptions::parse(text).map_err(|error| {
-        format!("a keyspace in levels with the options \"{text}\" ({error}): open the store with the version that wrote it, or with a newer one")
-    })?;
+    let options = LevelsOptions::parse(text).map_err(|error| unfit("levels", &error))?;
     Ok(Structure::Levels(options))
 }
 

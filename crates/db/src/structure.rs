@@ -15,19 +15,27 @@ pub(crate) enum Structure {
     Tiered,
     /// Levels of runs.
     Levels,
+    /// SILT's stores, without order of keys.
+    Hashed,
     /// The ordered map in memory. No option chooses it: it proves what a structure must do.
     Map,
 }
 
 impl Structure {
     /// All that this version knows.
-    pub(crate) const ALL: [Structure; 3] = [Structure::Tiered, Structure::Levels, Structure::Map];
+    pub(crate) const ALL: [Structure; 4] = [
+        Structure::Tiered,
+        Structure::Levels,
+        Structure::Hashed,
+        Structure::Map,
+    ];
 
     /// The number of its kind.
     pub(crate) fn kind(self) -> u8 {
         match self {
             Structure::Tiered => 1,
             Structure::Levels => 2,
+            Structure::Hashed => 3,
             Structure::Map => 250,
         }
     }
@@ -38,6 +46,7 @@ impl Structure {
             Structure::Tiered => 0,
             Structure::Map => 1,
             Structure::Levels => 2,
+            Structure::Hashed => 3,
         }
     }
 
@@ -46,7 +55,13 @@ impl Structure {
         match options.structure {
             levels_options::Structure::Tiered => Structure::Tiered,
             levels_options::Structure::Levels(_) => Structure::Levels,
+            levels_options::Structure::Hashed(_) => Structure::Hashed,
         }
+    }
+
+    /// Whether its keys have an order that walks can follow.
+    pub(crate) fn is_ordered(self) -> bool {
+        self != Structure::Hashed
     }
 
     /// The structure of a kind; none if this version does not know it.

@@ -20,6 +20,7 @@ Examples:
   alluvium keyspaces create events --compression zstd
   alluvium keyspaces create hits --merge-operator add
   alluvium keyspaces create trial --structure levels,k=4
+  alluvium keyspaces create blobs --structure hashed,index=pachash
   alluvium keyspaces rename events old-events
   alluvium keyspaces drop old-events       # asks first; --yes does not";
 
@@ -81,6 +82,7 @@ pub struct Create {
     /// levels,cola,r=3, levels,leveled,r=10, levels,never. Behind it, what merges take over
     /// unread: more than f leaves in a row, keeping keys together that share their first bytes
     /// (scan), unless they are more than always: levels,k=4,f=3,scan=8,always=2048.
+    /// Or hashed: without order of keys, with an index as in hashed,index=trie.
     #[arg(long, value_name = "NAME", default_value = "tiered")]
     pub structure: String,
 }

@@ -7,6 +7,7 @@ use alluvium_base::Purpose;
 use alluvium_dictionary::blob::extents_of;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
+use alluvium_hashes::hashed;
 use alluvium_storage::extents::Reached;
 use alluvium_storage::{Error, NodePointer, Place, Result};
 use alluvium_trees::tiered::{self, Checked, Findings, Lost, Salvage};
@@ -21,6 +22,8 @@ pub(crate) struct Surveyed {
     pub(crate) map: Vec<Lost>,
     /// Keyspaces of levels whose runs cannot all be opened: they are given up.
     pub(crate) levels: Vec<Lost>,
+    /// Keyspaces of a hashed structure whose runs cannot all be opened: they are given up.
+    pub(crate) hashed: Vec<Lost>,
     /// The extents that what is sound needs.
     pub(crate) reached: Vec<Reached>,
 }
@@ -34,6 +37,7 @@ pub(crate) fn reached(files: Files<'_>, payload: &[u8]) -> Result<Vec<Reached>> 
         match known(entry)? {
             Structure::Tiered => all.extend(tiered::reached(files, &entry.root)?),
             Structure::Levels => all.extend(levels::reached(files, &entry.root)?),
+            Structure::Hashed => all.extend(hashed::reached(files, &entry.root)?),
             Structure::Map => all.extend(map::reached(files, &entry.root)?),
         }
     }
@@ -55,6 +59,11 @@ pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
             Structure::Levels => match levels::reached(files, &entry.root) {
                 Ok(reached) => all.extend(reached),
                 Err(error @ Error::Corrupt { .. }) => surveyed.levels = lost(&manifest, entry, &error),
+                Err(error) => return Err(error),
+            },
+            Structure::Hashed => match hashed::reached(files, &entry.root) {
+                Ok(reached) => all.extend(reached),
+                Err(error @ Error::Corrupt { .. }) => surveyed.hashed = lost(&manifest, entry, &error),
                 Err(error) => return Err(error),
             },
             Structure::Map => match map::reached(files, &entry.root) {
@@ -101,6 +110,7 @@ pub(crate) fn check(
         let found = match known(entry) {
             Ok(Structure::Tiered) => tiered::check_files(files, &entry.root, live_bytes, tell)?,
             Ok(Structure::Levels) => levels::check_files(files, &entry.root, live_bytes, tell)?,
+            Ok(Structure::Hashed) => hashed::check_files(files, &entry.root, live_bytes, tell)?,
             Ok(Structure::Map) => map::check_files(files, &entry.root),
             Err(error) => Findings {
                 found: vec![format!("manifest: {error}")],
@@ -123,7 +133,7 @@ fn unknown(entry: &Entry) -> Error {
     Error::NewerFormat {
         place: Place::new(alluvium_storage::Structure::Superblock, file, 0),
         found: u32::from(entry.kind),
-        supported: u32::from(Structure::Levels.kind()),
+        supported: u32::from(Structure::Hashed.kind()),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The keyspaces of the story, of all kinds: `b`, which merges, is in levels, and `c`, which is
-//! dropped now and then, is a map.
+//! The keyspaces of the story, of all kinds: `b`, which merges, is in levels; `c` and `d`, which
+//! are dropped now and then, are a map and hashed.
 
 use crate::structure::Structure;
 use crate::{Db, Keyspace, KeyspaceOptions, Result};
@@ -9,6 +9,7 @@ pub(crate) fn keyspace(db: &Db, letter: u8, name: &str, options: &KeyspaceOption
     let structure = match letter {
         b'a' => Structure::Tiered,
         b'b' => Structure::Levels,
+        b'd' => Structure::Hashed,
         _ => Structure::Map,
     };
     db.keyspace_in(name, structure, options)

@@ -2,12 +2,14 @@
 //! inside the crate.
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
-//! history, told to all of them), `levels.rs` (as a user chooses them), `copies.rs`, `crashes.rs`,
+//! history, told to all of them), `levels.rs` and `hashed.rs` (as a user chooses them),
+//! `copies.rs`, `crashes.rs`,
 //! `hostile.rs` (manifests), `hostile_log.rs`.
 
 mod contract;
 mod copies;
 mod crashes;
+mod hashed;
 mod hostile;
 mod hostile_log;
 mod kinds;
@@ -72,7 +74,7 @@ fn spread() -> Options {
 
 fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
     keyspace
-        .iter()
+        .unordered()
         .map(|pair| pair.unwrap())
         .map(|(key, value)| (key, value.into_vec()))
         .collect()

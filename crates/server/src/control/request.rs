@@ -49,7 +49,8 @@ pub enum Request {
         /// The key behind the last, if there is an end.
         to: Option<Vec<u8>>,
     },
-    /// Reads keys in order, as they are at one moment: [`Reply::Pairs`], again and again.
+    /// Reads keys in order, as they are at one moment: [`Reply::Pairs`], again and again. Of a
+    /// hashed keyspace all keys are read, forward and in no order; parts of it are refused.
     Scan(Scan),
     /// Begins to load sorted records into a keyspace; a load that was begun before on this
     /// connection is given up.
@@ -105,6 +106,9 @@ pub enum Request {
         /// What becomes of it.
         change: TierChange,
     },
+    /// Reads all keys in no order that means anything, also of a hashed keyspace:
+    /// [`Reply::Pairs`], again and again.
+    Unordered(Unordered),
 }
 
 /// What becomes of a tier.
@@ -322,6 +326,19 @@ pub struct Scan {
     pub to: Option<Vec<u8>>,
     /// From which end.
     pub direction: Direction,
+    /// How many keys at most.
+    pub limit: Option<u64>,
+    /// What of them.
+    pub what: What,
+}
+
+/// A walk over all keys, in no order that means anything.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unordered {
+    /// The keyspace.
+    pub keyspace: String,
+    /// The last key of an earlier walk, behind which this one goes on.
+    pub after: Option<Vec<u8>>,
     /// How many keys at most.
     pub limit: Option<u64>,
     /// What of them.

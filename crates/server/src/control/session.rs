@@ -6,7 +6,7 @@ use super::redis::Keys;
 use super::report;
 use super::request::{
     Change, Depth, Direction, Error, Kind, NewKeyspace, Reply, Request, Result, Scan, Stage, Step,
-    TierChange, What,
+    TierChange, Unordered, What,
 };
 use super::transact::Transacting;
 use alluvium::{Db, Ingest, Keyspace, Progress, Structure, TierOptions, WriteBatch};
@@ -96,6 +96,7 @@ impl Session {
                 Ok(self.keyspace(keyspace)?.delete_range(from, to.as_deref())?)
             }
             Request::Scan(scan) => self.scan(scan, hear),
+            Request::Unordered(walk) => self.unordered(walk, hear),
             Request::BeginIngest(_) | Request::Ingest(_) | Request::FinishIngest | Request::AbandonIngest => {
                 self.load(request)
             }
@@ -296,12 +297,26 @@ impl Session {
 
     fn scan(&self, scan: &Scan, hear: &mut Hear<'_>) -> Result<()> {
         let keyspace = self.keyspace(&scan.keyspace)?;
+        let is_all = scan.from.is_empty() && scan.to.is_none() && scan.direction == Direction::Forward;
+        if is_all && matches!(keyspace.options().structure, Structure::Hashed(_)) {
+            let mut all = keyspace.unordered();
+            return pairs(|| all.next(), scan.limit, scan.what, hear);
+        }
         let to = match &scan.to {
             Some(to) => Bound::Excluded(&to[..]),
             None => Bound::Unbounded,
         };
         let pairs = keyspace.range::<&[u8]>((Bound::Included(&scan.from[..]), to));
         walk(pairs, scan, hear)
+    }
+
+    fn unordered(&self, walk: &Unordered, hear: &mut Hear<'_>) -> Result<()> {
+        let all = self.keyspace(&walk.keyspace)?.unordered();
+        let mut all = match &walk.after {
+            Some(key) => all.after(key),
+            None => all,
+        };
+        pairs(|| all.next(), walk.limit, walk.what, hear)
     }
 
     fn check(&self, depth: Depth, hear: &mut Hear<'_>) -> Result<()> {
@@ -388,23 +403,36 @@ impl Session {
     }
 }
 
-/// Hands the pairs of a walk to `hear`, as many at once as go into one reply.
+/// A key and its value, as walks over a keyspace return them.
+type Pair = alluvium::Result<(Vec<u8>, alluvium::Value)>;
+
+/// Hands the pairs of a walk in order to `hear`, as many at once as go into one reply.
 pub(super) fn walk(
-    mut iter: impl DoubleEndedIterator<Item = alluvium::Result<(Vec<u8>, alluvium::Value)>>,
+    mut iter: impl DoubleEndedIterator<Item = Pair>,
     scan: &Scan,
     hear: &mut Hear<'_>,
 ) -> Result<()> {
-    let mut left = scan.limit.unwrap_or(u64::MAX);
+    let next = || match scan.direction {
+        Direction::Forward => iter.next(),
+        Direction::Backward => iter.next_back(),
+    };
+    pairs(next, scan.limit, scan.what, hear)
+}
+
+/// Hands what `next` returns to `hear`, as many pairs at once as go into one reply.
+fn pairs(
+    mut next: impl FnMut() -> Option<Pair>,
+    limit: Option<u64>,
+    what: What,
+    hear: &mut Hear<'_>,
+) -> Result<()> {
+    let mut left = limit.unwrap_or(u64::MAX);
     let (mut pairs, mut bytes) = (Vec::new(), 0);
     while left > 0 {
-        let next = match scan.direction {
-            Direction::Forward => iter.next(),
-            Direction::Backward => iter.next_back(),
-        };
-        let Some((key, value)) = next.transpose()? else {
+        let Some((key, value)) = next().transpose()? else {
             break;
         };
-        let value = match scan.what {
+        let value = match what {
             What::Pairs => value.into_vec(),
             What::Keys => Vec::new(),
         };

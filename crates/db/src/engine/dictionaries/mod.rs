@@ -37,6 +37,7 @@ use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::Schema;
+use alluvium_hashes::hashed::{Hashed, HashedOptions, HashedStats};
 use alluvium_storage::extents::Class;
 use alluvium_trees::levels::{Levels, LevelsOptions};
 use alluvium_trees::map::{Home, Map};
@@ -57,8 +58,12 @@ pub(crate) struct Dictionaries {
     map: OnceLock<Map>,
     /// Made for the first keyspace in it.
     levels: OnceLock<Levels>,
+    /// Made for the first keyspace in it.
+    hashed: OnceLock<Hashed>,
     /// How levels are built, but for what their first keyspace says.
     levels_options: LevelsOptions,
+    /// How the hashed structure is built, but for the index that its first keyspace says.
+    hashed_options: HashedOptions,
     /// Keyspaces that are not in the tree.
     placed: RwLock<BTreeMap<KeyspaceId, Structure>>,
     /// Held while a memtable becomes part of all dictionaries, one after the other, and while a
@@ -78,13 +83,16 @@ impl Dictionaries {
         let levels = self.levels.get();
         let levels = levels.map(|levels| (Structure::Levels, levels as &dyn Dictionary));
         let tree = (Structure::Tiered, &self.tree as &dyn Dictionary);
-        std::iter::once(tree).chain(map).chain(levels)
+        let hashed = self.hashed.get();
+        let hashed = hashed.map(|hashed| (Structure::Hashed, hashed as &dyn Dictionary));
+        std::iter::once(tree).chain(map).chain(levels).chain(hashed)
     }
 
     pub(in crate::engine) fn of(&self, structure: Structure) -> &dyn Dictionary {
         match structure {
             Structure::Tiered => &self.tree,
             Structure::Levels => self.levels(),
+            Structure::Hashed => self.hashed(),
             Structure::Map => self.map(),
         }
     }
@@ -101,18 +109,44 @@ impl Dictionaries {
             .expect("they were made for their first keyspace")
     }
 
+    /// The hashed structure, of which a keyspace is known.
+    pub(crate) fn hashed(&self) -> &Hashed {
+        self.hashed.get().expect("it was made for its first keyspace")
+    }
+
     /// Has compactions ask for space of this class.
     pub(in crate::engine) fn compact_from(&self, class: Class) {
         self.tree.compact_from(class);
         if let Some(levels) = self.levels.get() {
             levels.compact_from(class);
         }
+        if let Some(hashed) = self.hashed.get() {
+            hashed.compact_from(class);
+        }
     }
 
     /// Returns whether a compaction is under way or due.
     pub(in crate::engine) fn may_compact(&self) -> bool {
-        let levels = self.levels.get();
-        self.tree.may_compact() || levels.is_some_and(Levels::may_compact)
+        let (levels, hashed) = (self.levels.get(), self.hashed.get());
+        self.tree.may_compact()
+            || levels.is_some_and(Levels::may_compact)
+            || hashed.is_some_and(Hashed::may_compact)
+    }
+
+    /// How many compactions are due, as far as writers that do them themselves must know.
+    pub(crate) fn due(&self) -> usize {
+        self.tree.due() + self.hashed.get().map_or(0, Hashed::overdue)
+    }
+
+    /// How many runs a lookup may meet, in hundredths of what there should be at most.
+    pub(crate) fn crowding(&self) -> u64 {
+        let hashed = self.hashed.get().map_or(0, Hashed::crowding);
+        self.tree.crowding().max(hashed)
+    }
+
+    /// What the hashed structure holds; none if there is none.
+    pub(crate) fn hashed_stats(&self) -> Option<HashedStats> {
+        self.hashed.get().map(Hashed::stats)
     }
 
     /// Every commit up to this one is in all of them.
@@ -149,6 +183,7 @@ impl Dictionaries {
         Ok(match structure {
             Structure::Tiered => Ordered::ingest(&self.tree, class)?,
             Structure::Levels => self.levels().ingest(class)?,
+            Structure::Hashed => self.hashed().ingest(class)?,
             Structure::Map => self.map().ingest(class)?,
         })
     }
@@ -159,11 +194,12 @@ impl Dictionaries {
         match structure {
             Structure::Tiered => Reader::Tiered(self.tree.reader()),
             Structure::Levels => Reader::Levels(self.levels().reader()),
+            Structure::Hashed => Reader::Hashed(self.hashed().reader()),
             Structure::Map => Reader::Map(self.map().reader()),
         }
     }
 
-    /// Begins a walk over a range of a structure.
+    /// Begins a walk over a range of a structure: in the order of hashes where keys have none.
     pub(in crate::engine) fn scan(
         &self,
         structure: Structure,
@@ -176,6 +212,12 @@ impl Dictionaries {
         match structure {
             Structure::Tiered => Scan::Tiered(self.tree.scan(memtables, range, direction, at, now_ms)),
             Structure::Levels => Scan::Levels(self.levels().scan(memtables, range, direction, at, now_ms)),
+            Structure::Hashed => {
+                let walk = self.hashed().walk(memtables, range, at, now_ms);
+                #[cfg(test)]
+                let walk = super::sorted::Sorted::new(walk, direction);
+                Scan::Hashed(walk)
+            }
             Structure::Map => Scan::Map(self.map().scan(memtables, range, direction, at, now_ms)),
         }
     }

@@ -9,8 +9,9 @@ use crate::{Error, Result};
 use alluvium_base::Sequence;
 use alluvium_dictionary::horizon::Horizon;
 use alluvium_dictionary::rules::Schema;
+use alluvium_hashes::hashed::{Hashed, HashedOptions};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Place, Structure as Kind};
+use alluvium_storage::{PageSize, Place, Structure as Kind};
 use alluvium_trees::levels::{Levels, LevelsOptions};
 use alluvium_trees::map::{Home, Map};
 use alluvium_trees::tiered::{Lost, Shape, Tree, TreeOptions};
@@ -42,6 +43,17 @@ impl How {
         }
     }
 
+    /// A hash store has a page, at least, of each part but for the smallest memtables: a merge
+    /// writes a run for each.
+    fn hashed(&self) -> HashedOptions {
+        let pages = (self.shape.memtable / PageSize::MIN.bytes() as u64).max(1);
+        let options = HashedOptions::default();
+        HashedOptions {
+            parts_log: (pages.ilog2() as u8).clamp(1, options.parts_log),
+            ..options
+        }
+    }
+
     fn levels(&self) -> LevelsOptions {
         LevelsOptions {
             unit_bytes: self.shape.memtable,
@@ -55,7 +67,7 @@ impl Dictionaries {
     pub(in crate::engine) fn create(store: &Arc<Store>, how: &How) -> Dictionaries {
         let home = how.home(store);
         let tree = Tree::create(Arc::clone(store), how.tree(&home));
-        Dictionaries::assemble(home, tree, Keeper::default(), how.levels())
+        Dictionaries::assemble(home, tree, Keeper::default(), how)
     }
 
     /// Opens the dictionaries that the durable manifest lists, as far as this version knows them:
@@ -67,7 +79,7 @@ impl Dictionaries {
             Some(root) => Tree::open(Arc::clone(store), how.tree(&home), root, cut)?,
             None => Tree::create(Arc::clone(store), how.tree(&home)),
         };
-        let dictionaries = Dictionaries::assemble(home, tree, keeper, how.levels());
+        let dictionaries = Dictionaries::assemble(home, tree, keeper, how);
         dictionaries.with_others(&manifest, cut, &Surveyed::default())
     }
 
@@ -94,19 +106,28 @@ impl Dictionaries {
                 (tree, Vec::new(), Vec::new())
             }
         };
-        lost.extend(surveyed.map.iter().chain(&surveyed.levels).cloned());
-        let dictionaries = Dictionaries::assemble(home, tree, keeper, how.levels());
+        lost.extend(
+            surveyed
+                .map
+                .iter()
+                .chain(&surveyed.levels)
+                .chain(&surveyed.hashed)
+                .cloned(),
+        );
+        let dictionaries = Dictionaries::assemble(home, tree, keeper, how);
         let dictionaries = dictionaries.with_others(&manifest, cut, &surveyed)?;
         Ok((dictionaries, lost, mended))
     }
 
-    fn assemble(home: Home, tree: Tree, manifest: Keeper, levels: LevelsOptions) -> Dictionaries {
+    fn assemble(home: Home, tree: Tree, manifest: Keeper, how: &How) -> Dictionaries {
         Dictionaries {
             home,
             tree,
             map: OnceLock::new(),
             levels: OnceLock::new(),
-            levels_options: levels,
+            hashed: OnceLock::new(),
+            levels_options: how.levels(),
+            hashed_options: how.hashed(),
             placed: RwLock::default(),
             publishing: Mutex::default(),
             manifest,
@@ -125,6 +146,11 @@ impl Dictionaries {
         if let Some(root) = root_of(manifest, Structure::Levels)?.filter(|_| surveyed.levels.is_empty()) {
             let levels = Levels::open(self.home.clone(), &self.levels_options, root, cut)?;
             self.levels.set(levels).expect("they were not made before");
+        }
+        let hashed = root_of(manifest, Structure::Hashed)?;
+        if let Some(root) = hashed.filter(|_| surveyed.hashed.is_empty()) {
+            let hashed = Hashed::open(self.home.clone(), &self.hashed_options, root, cut)?;
+            self.hashed.set(hashed).expect("it was not made before");
         }
         if let Some(root) = root_of(manifest, Structure::Map)? {
             let map = match surveyed.map.is_empty() {

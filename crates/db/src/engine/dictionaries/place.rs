@@ -8,6 +8,7 @@ use crate::levels_options;
 use crate::structure::Structure;
 use crate::{Error, Result};
 use alluvium_dictionary::range::KeyRange;
+use alluvium_hashes::hashed::{Hashed, HashedOptions, IndexKind};
 use alluvium_trees::levels::Levels;
 use alluvium_trees::map::Map;
 use std::sync::Arc;
@@ -56,6 +57,26 @@ impl Dictionaries {
                     });
                 }
             }
+            Structure::Hashed => {
+                let index = index_of(definition);
+                if self.hashed.get().is_none() {
+                    let options = HashedOptions {
+                        index,
+                        ..self.hashed_options.clone()
+                    };
+                    let made = Hashed::create(self.home.clone(), options, cut)?;
+                    self.hashed.get_or_init(|| made);
+                }
+                let has = self.hashed().options().index;
+                if has != index {
+                    return Err(Error::OptionsDiffer {
+                        keyspace: definition.name(),
+                        option: "index of the hashed structure of this store",
+                        has: has.to_string(),
+                        asked: index.to_string(),
+                    });
+                }
+            }
             Structure::Map => {
                 self.map.get_or_init(|| Map::create(self.home.clone(), cut));
             }
@@ -94,6 +115,16 @@ impl Dictionaries {
 fn options_of(definition: &Definition) -> levels_options::LevelsOptions {
     match &definition.options.structure {
         levels_options::Structure::Levels(options) => options.clone(),
-        levels_options::Structure::Tiered => levels_options::LevelsOptions::default(),
+        levels_options::Structure::Tiered | levels_options::Structure::Hashed(_) => {
+            levels_options::LevelsOptions::default()
+        }
+    }
+}
+
+/// The index of a keyspace's hashed structure.
+fn index_of(definition: &Definition) -> IndexKind {
+    match &definition.options.structure {
+        levels_options::Structure::Hashed(options) => options.index,
+        levels_options::Structure::Tiered | levels_options::Structure::Levels(_) => IndexKind::default(),
     }
 }
