@@ -206,6 +206,17 @@ impl CachedSession {
         output.extend_from_slice(b"\r\n");
     }
 
+    /// Refuses an item that is too long, and deletes the one that it would have replaced.
+    fn refuse_too_large(&self, request: &Request<'_>, output: &mut Vec<u8>) {
+        let Cached { common, content } = &*self.cached;
+        common.counters.errors.fetch_add(1, Ordering::Relaxed);
+        if let Some(key) = run::outdated(request) {
+            let _locked = content.lock(&key);
+            content.delete(&key);
+        }
+        refuse(&Failure::say(text::TOO_LARGE), request, output);
+    }
+
     /// The longest block that is received: a longer one is refused before it has come.
     fn most_block(&self) -> usize {
         let limits = &self.cached.common.config.limits;
@@ -298,6 +309,11 @@ impl Protocol for CachedSession {
                 }
                 Next::Bad(error, taken) => {
                     self.refuse_bad(error, output);
+                    left -= 1;
+                    taken
+                }
+                Next::TooLarge(request, taken) => {
+                    self.refuse_too_large(&request, output);
                     left -= 1;
                     taken
                 }
