@@ -24,7 +24,15 @@ pub enum Structure {
     /// Runs on levels, merged by a policy of one's choice. A store has one such structure, whose
     /// options all keyspaces in it share.
     Levels(LevelsOptions),
+    /// A map in memory, of at most this number of bytes: keys, values and what finds them. It is
+    /// neither logged nor checkpointed, and empty when the store is opened again. Everything else
+    /// is as in other structures: order, snapshots, transactions, batches that are seen whole or
+    /// not at all. A store has one such structure, whose bytes all keyspaces in it share.
+    Volatile(u64),
 }
+
+/// The least that a volatile keyspace may have.
+const LEAST_VOLATILE: u64 = 64 << 10;
 
 /// How runs on levels are merged: larger numbers make writes cheaper and reads dearer in a SAMT,
 /// and the reverse elsewhere.
@@ -175,6 +183,11 @@ impl Structure {
         match self {
             Structure::Tiered => Ok(()),
             Structure::Levels(options) => Ok(options.policy.validate()?),
+            Structure::Volatile(bytes) if *bytes < LEAST_VOLATILE => Err(Error::BadOption {
+                option: "structure",
+                why: format!("a volatile keyspace of {bytes} bytes: give it {LEAST_VOLATILE} or more"),
+            }),
+            Structure::Volatile(_) => Ok(()),
         }
     }
 }
@@ -191,6 +204,7 @@ impl fmt::Display for Structure {
         match self {
             Structure::Tiered => f.write_str("tiered"),
             Structure::Levels(options) => write!(f, "levels,{options}"),
+            Structure::Volatile(bytes) => write!(f, "volatile,bytes={bytes}"),
         }
     }
 }
@@ -199,7 +213,8 @@ impl FromStr for Structure {
     type Err = Error;
 
     /// Reads `tiered`, `levels`, `levels,k=4`, or `levels,` and a policy: `samt,k=4`, `cola,r=3`,
-    /// `leveled,r=10`, `never`. Behind it may stand what is stitched: `,f=3,scan=8,always=2048`.
+    /// `leveled,r=10`, `never`; or `volatile,bytes=67108864`. Behind a policy may stand what is
+    /// stitched: `,f=3,scan=8,always=2048`.
     fn from_str(text: &str) -> Result<Structure> {
         let (name, options) = text.split_once(',').unwrap_or((text, ""));
         match (name, options) {
@@ -210,9 +225,20 @@ impl FromStr for Structure {
                 Ok(Structure::Levels(options))
             }
             ("levels", options) => Ok(Structure::Levels(LevelsOptions::parse(options)?)),
+            ("volatile", options) => {
+                let bytes = options
+                    .strip_prefix("bytes=")
+                    .and_then(|bytes| bytes.parse().ok());
+                bytes.map(Structure::Volatile).ok_or_else(|| Error::BadOption {
+                    option: "structure",
+                    why: format!("\"{text}\" says no bytes: say volatile,bytes= and how many"),
+                })
+            }
             _ => Err(Error::BadOption {
                 option: "structure",
-                why: format!("there is no \"{text}\": say tiered, or levels with options, as in levels,k=4"),
+                why: format!(
+                    "there is no \"{text}\": say tiered, levels with options, as in levels,k=4, or volatile,bytes=67108864"
+                ),
             }),
         }
     }

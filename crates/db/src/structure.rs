@@ -15,19 +15,32 @@ pub(crate) enum Structure {
     Tiered,
     /// Levels of runs.
     Levels,
+    /// An ordered map in memory of which nothing is logged or checkpointed.
+    Volatile,
     /// The ordered map in memory. No option chooses it: it proves what a structure must do.
     Map,
 }
 
 impl Structure {
     /// All that this version knows.
-    pub(crate) const ALL: [Structure; 3] = [Structure::Tiered, Structure::Levels, Structure::Map];
+    pub(crate) const ALL: [Structure; 4] = [
+        Structure::Tiered,
+        Structure::Levels,
+        Structure::Volatile,
+        Structure::Map,
+    ];
+
+    /// Whether what is in it outlives the store's being open.
+    pub(crate) fn lasts(self) -> bool {
+        self != Structure::Volatile
+    }
 
     /// The number of its kind.
     pub(crate) fn kind(self) -> u8 {
         match self {
             Structure::Tiered => 1,
             Structure::Levels => 2,
+            Structure::Volatile => 8,
             Structure::Map => 250,
         }
     }
@@ -38,6 +51,7 @@ impl Structure {
             Structure::Tiered => 0,
             Structure::Map => 1,
             Structure::Levels => 2,
+            Structure::Volatile => 8,
         }
     }
 
@@ -46,6 +60,7 @@ impl Structure {
         match options.structure {
             levels_options::Structure::Tiered => Structure::Tiered,
             levels_options::Structure::Levels(_) => Structure::Levels,
+            levels_options::Structure::Volatile(_) => Structure::Volatile,
         }
     }
 

@@ -106,6 +106,7 @@ impl Dictionaries {
             tree,
             map: OnceLock::new(),
             levels: OnceLock::new(),
+            volatile: OnceLock::new(),
             levels_options: levels,
             placed: RwLock::default(),
             publishing: Mutex::default(),
