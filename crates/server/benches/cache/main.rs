@@ -145,10 +145,6 @@ fn measure(name: &str, way: &mut dyn Ask, drawn: &Drawn, batch: usize) -> f64 {
 
 /// Processor time of this process so far, in microseconds: ours, and the system's.
 fn processor_us() -> (f64, f64) {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = text.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-    // Hundredths of a second, the 14th and 15th field.
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok());
-    let us = |at| ticks(at).unwrap_or(0.0) * 10_000.0;
-    (us(11), us(12))
+    let times = alluvium_device::machine::processor_time().unwrap_or_default();
+    (times.user_us as f64, times.system_us as f64)
 }

@@ -442,6 +442,19 @@ impl Session {
     }
 }
 
+/// Ends a connection because of what it has sent, and says why in the client's own protocol.
+pub(super) fn ended(next: &Next<'_>, output: &mut Vec<u8>) -> Served {
+    match next {
+        Next::Http => return drop_http(),
+        Next::Endless => output.extend_from_slice(b"CLIENT_ERROR line too long\r\n"),
+        Next::Binary(header) => output.extend_from_slice(&request::binary_refusal(header)),
+        Next::Nothing | Next::Run(..) | Next::Alone(..) | Next::Bad(..) | Next::TooLarge(..) => {
+            unreachable!("what can be answered ends no connection")
+        }
+    }
+    Served::Close
+}
+
 impl Session {
     /// Writes a part of what `lru_crawler metadump` tells.
     fn write_dump(&mut self, output: &mut Vec<u8>) -> Served {
@@ -581,15 +594,7 @@ impl Protocol for Session {
                     left -= 1;
                     taken
                 }
-                Next::Endless => {
-                    output.extend_from_slice(b"CLIENT_ERROR line too long\r\n");
-                    return Served::Close;
-                }
-                Next::Http => return drop_http(),
-                Next::Binary(header) => {
-                    output.extend_from_slice(&request::binary_refusal(header));
-                    return Served::Close;
-                }
+                other => return super::session::ended(&other, output),
             };
         }
         self.skip(input);

@@ -29,7 +29,8 @@ Redis and memcached are looked for in PATH: apt-get install redis-server memcach
 #[command(after_help = EXAMPLES)]
 pub struct Verb {
     /// The servers, separated by commas: alluvium and alluvium-memcached, by either protocol;
-    /// alluvium-cache, in memory, by memcached's; redis; redis-aof, which logs and syncs every second; memcached.
+    /// alluvium-cache, in memory, by memcached's; redis; redis-aof, which logs and syncs every
+    /// second; memcached.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
     pub servers: Vec<String>,
     /// How many requests a connection has under way, separated by commas.

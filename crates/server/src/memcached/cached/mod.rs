@@ -317,15 +317,7 @@ impl Protocol for CachedSession {
                     left -= 1;
                     taken
                 }
-                Next::Endless => {
-                    output.extend_from_slice(b"CLIENT_ERROR line too long\r\n");
-                    return Served::Close;
-                }
-                Next::Http => return super::session::drop_http(),
-                Next::Binary(header) => {
-                    output.extend_from_slice(&request::binary_refusal(header));
-                    return Served::Close;
-                }
+                other => return super::session::ended(&other, output),
             };
         }
         self.skip(input);
