@@ -43,6 +43,7 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
+use crate::PagedOptions;
 use crate::keyspace_options::KeyspaceOptions;
 use crate::levels_options::{LevelsOptions, Structure};
 use crate::structure::Structure as Kinds;
@@ -367,7 +368,7 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
     let mut out = Vec::new();
     let format = match options.structure {
         Structure::Tiered => KEYSPACE_FORMAT,
-        Structure::Levels(_) => STRUCTURED_FORMAT,
+        Structure::Levels(_) | Structure::Paged(_) => STRUCTURED_FORMAT,
     };
     let name = |name: &Option<String>| name.clone().unwrap_or_default();
     let (operator, filter) = (name(&options.merge_operator), name(&options.compaction_filter));
@@ -381,8 +382,12 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
         .bytes(operator.as_bytes())
         .varint(filter.len() as u64)
         .bytes(filter.as_bytes());
-    if let Structure::Levels(levels) = &options.structure {
-        let text = levels.to_string();
+    let built_with = match &options.structure {
+        Structure::Tiered => None,
+        Structure::Levels(levels) => Some(levels.to_string()),
+        Structure::Paged(paged) => Some(paged.to_string()),
+    };
+    if let Some(text) = built_with {
         Writer::new(&mut out)
             .varint(text.len() as u64)
             .bytes(text.as_bytes());
@@ -463,8 +468,17 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
 
 /// What a structure of a kind is built with. An unknown kind is refused elsewhere.
 fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
+    let unfit = |what: &str, error: &crate::Error| {
+        format!(
+            "a keyspace in {what} with the options \"{text}\" ({error}): open the store with the version that wrote it, or with a newer one"
+        )
+    };
     match Kinds::of(kind) {
         Some(Kinds::Levels) => {}
+        Some(Kinds::Paged) => {
+            let options = PagedOptions::parse(text).map_err(|error| unfit("pages", &error))?;
+            return Ok(Structure::Paged(options));
+        }
         Some(_) => {
             return Err(format!(
                 "options \"{text}\" of a structure of kind {kind}, which has none"
@@ -472,9 +486,7 @@ fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
         }
         None => return Ok(Structure::Tiered),
     }
-    let options = LevelsOptions::parse(text).map_err(|error| {
-        format!("a keyspace in levels with the options \"{text}\" ({error}): open the store with the version that wrote it, or with a newer one")
-    })?;
+    let options = LevelsOptions::parse(text).map_err(|error| unfit("levels", &error))?;
     Ok(Structure::Levels(options))
 }
 
@@ -592,6 +604,15 @@ mod tests {
         assert_eq!(value_of_levels, expected);
         let decoded = decode_catalog(&key, &value_of_levels).unwrap();
         assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == levels));
+        let paged = KeyspaceOptions::new().structure(Structure::Paged(
+            PagedOptions::bplus().node_bytes(512).value_bytes(24),
+        ));
+        let value_of_pages = encode_keyspace(300, 4, &paged);
+        let expected_of_pages =
+            b"\x03\x2c\x01\0\0\x04\0\xff\xff\xff\xff\0\0\x1ebplus,node=512,key=64,value=24";
+        assert_eq!(value_of_pages, expected_of_pages);
+        let decoded = decode_catalog(&key, &value_of_pages).unwrap();
+        assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == paged));
         let newer = [&expected[..14], b"zamt,k=8".as_slice()].concat();
         let newer = decode_catalog(&key, &newer).unwrap_err();
         assert!(newer.contains("or with a newer one"), "{newer}");

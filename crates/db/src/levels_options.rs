@@ -1,6 +1,6 @@
 //! Which structure a keyspace is in, and how that is built.
 
-use crate::{Error, Result};
+use crate::{Error, PagedOptions, Result};
 use alluvium_trees::levels::{Fanout, Policy, SameScan, Stitching};
 use std::fmt;
 use std::str::FromStr;
@@ -24,6 +24,10 @@ pub enum Structure {
     /// Runs on levels, merged by a policy of one's choice. A store has one such structure, whose
     /// options all keyspaces in it share.
     Levels(LevelsOptions),
+    /// Pages in a file of their own, written in place: a Bε-tree or a B⁺-tree. For keys that are
+    /// written over again and again, or that are few. A store has one such structure, whose options
+    /// all keyspaces in it share.
+    Paged(PagedOptions),
 }
 
 /// How runs on levels are merged: larger numbers make writes cheaper and reads dearer in a SAMT,
@@ -175,6 +179,7 @@ impl Structure {
         match self {
             Structure::Tiered => Ok(()),
             Structure::Levels(options) => Ok(options.policy.validate()?),
+            Structure::Paged(options) => options.validate(),
         }
     }
 }
@@ -191,6 +196,7 @@ impl fmt::Display for Structure {
         match self {
             Structure::Tiered => f.write_str("tiered"),
             Structure::Levels(options) => write!(f, "levels,{options}"),
+            Structure::Paged(options) => write!(f, "paged,{options}"),
         }
     }
 }
@@ -200,6 +206,7 @@ impl FromStr for Structure {
 
     /// Reads `tiered`, `levels`, `levels,k=4`, or `levels,` and a policy: `samt,k=4`, `cola,r=3`,
     /// `leveled,r=10`, `never`. Behind it may stand what is stitched: `,f=3,scan=8,always=2048`.
+    /// Or `paged`, `paged,bplus`, or `paged,beps,node=4096,epsilon=0.5,key=64,value=128`.
     fn from_str(text: &str) -> Result<Structure> {
         let (name, options) = text.split_once(',').unwrap_or((text, ""));
         match (name, options) {
@@ -210,9 +217,12 @@ impl FromStr for Structure {
                 Ok(Structure::Levels(options))
             }
             ("levels", options) => Ok(Structure::Levels(LevelsOptions::parse(options)?)),
+            ("paged", options) => Ok(Structure::Paged(PagedOptions::parse(options)?)),
             _ => Err(Error::BadOption {
                 option: "structure",
-                why: format!("there is no \"{text}\": say tiered, or levels with options, as in levels,k=4"),
+                why: format!(
+                    "there is no \"{text}\": say tiered, paged, or levels with options, as in levels,k=4"
+                ),
             }),
         }
     }

@@ -15,19 +15,27 @@ pub(crate) enum Structure {
     Tiered,
     /// Levels of runs.
     Levels,
+    /// Pages that are written in place.
+    Paged,
     /// The ordered map in memory. No option chooses it: it proves what a structure must do.
     Map,
 }
 
 impl Structure {
     /// All that this version knows.
-    pub(crate) const ALL: [Structure; 3] = [Structure::Tiered, Structure::Levels, Structure::Map];
+    pub(crate) const ALL: [Structure; 4] = [
+        Structure::Tiered,
+        Structure::Levels,
+        Structure::Paged,
+        Structure::Map,
+    ];
 
     /// The number of its kind.
     pub(crate) fn kind(self) -> u8 {
         match self {
             Structure::Tiered => 1,
             Structure::Levels => 2,
+            Structure::Paged => 4,
             Structure::Map => 250,
         }
     }
@@ -38,6 +46,7 @@ impl Structure {
             Structure::Tiered => 0,
             Structure::Map => 1,
             Structure::Levels => 2,
+            Structure::Paged => 4,
         }
     }
 
@@ -46,6 +55,7 @@ impl Structure {
         match options.structure {
             levels_options::Structure::Tiered => Structure::Tiered,
             levels_options::Structure::Levels(_) => Structure::Levels,
+            levels_options::Structure::Paged(_) => Structure::Paged,
         }
     }
 

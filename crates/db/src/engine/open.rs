@@ -55,6 +55,7 @@ impl Engine {
         let how = How {
             shape: plan.scale.shape,
             schema: Arc::clone(&catalog) as Arc<_>,
+            paged_bytes: paged_bytes(&plan),
         };
         if !exists {
             let store = Arc::new(Store::create(directories, &store_options, b"")?);
@@ -95,6 +96,7 @@ impl Engine {
         let how = How {
             shape: plan.scale.shape,
             schema: Arc::clone(&catalog) as Arc<_>,
+            paged_bytes: paged_bytes(&plan),
         };
         let mut opening = match than {
             None => Store::open_without_map(directories, &store_options(&plan))?,
@@ -149,10 +151,11 @@ impl Engine {
         let last = replay.last.max(store.log().completed());
         let is_at_rest = last == dictionaries.cut();
         replay.queue.skip_to(last);
-        let engine = Engine::assemble(store, dictionaries, catalog, options, plan, replay.queue, last)?;
+        let mut engine = Engine::assemble(store, dictionaries, catalog, options, plan, replay.queue, last)?;
         if is_at_rest {
-            let is_there = |id| engine.catalog.by_id(id).is_some();
-            engine.dictionaries.forget_others(is_there);
+            let catalog = Arc::clone(&engine.catalog);
+            let is_there = |id| catalog.by_id(id).is_some();
+            engine.dictionaries.forget_others(is_there)?;
         }
         Ok(engine)
     }
@@ -343,6 +346,15 @@ fn rebuild_map(opening: &mut Opening) -> Result<Option<String>> {
     let reached = manifest::files::reached(files, &superblock.payload)?;
     opening.rebuild_map(&reached)?;
     Ok(Some(damage))
+}
+
+/// How many memtables take as much as the pages that are written in place may.
+const PAGED_MEMTABLES: u64 = 2;
+
+/// Memory for pages that are written in place: an eighth of the whole, as a rule. It is taken once
+/// there are such pages, and the caches give way.
+fn paged_bytes(plan: &Plan) -> usize {
+    (PAGED_MEMTABLES * plan.scale.memtable) as usize
 }
 
 pub(super) fn store_options(plan: &Plan) -> StoreOptions {

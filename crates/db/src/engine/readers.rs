@@ -8,7 +8,7 @@ use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::lookup::{self, batch};
 use alluvium_storage::Result;
-use alluvium_trees::{levels, map, tiered};
+use alluvium_trees::{levels, map, paged, tiered};
 use std::task::Poll;
 
 /// Runs the same code for each structure.
@@ -17,6 +17,7 @@ macro_rules! each {
         match $value {
             $kind::Tiered($own) => $does,
             $kind::Levels($own) => $does,
+            $kind::Paged($own) => $does,
             $kind::Map($own) => $does,
         }
     };
@@ -31,6 +32,7 @@ macro_rules! each {
 pub(crate) enum Reader<'d> {
     Tiered(tiered::Reader<'d>),
     Levels(levels::Reader<'d>),
+    Paged(paged::Reader<'d>),
     Map(map::Reader<'d>),
 }
 
@@ -39,6 +41,7 @@ pub(crate) enum Reader<'d> {
 pub(crate) enum Search {
     Tiered(tiered::Search),
     Levels(levels::Search),
+    Paged(()),
     Map(()),
 }
 
@@ -89,6 +92,7 @@ impl contract::Reader for Reader<'_> {
         match (self, search) {
             (Reader::Tiered(own), Search::Tiered(search)) => own.search(key, gather, search, fetch),
             (Reader::Levels(own), Search::Levels(search)) => own.search(key, gather, search, fetch),
+            (Reader::Paged(own), Search::Paged(search)) => own.search(key, gather, search, fetch),
             (Reader::Map(own), Search::Map(search)) => own.search(key, gather, search, fetch),
             _ => unreachable!("a search goes on in the structure that it was begun in"),
         }
@@ -98,6 +102,7 @@ impl contract::Reader for Reader<'_> {
         match self {
             Reader::Tiered(own) => Search::Tiered(own.new_search()),
             Reader::Levels(own) => Search::Levels(own.new_search()),
+            Reader::Paged(_) => Search::Paged(()),
             Reader::Map(_) => Search::Map(()),
         }
     }
@@ -106,6 +111,7 @@ impl contract::Reader for Reader<'_> {
         match (self, search) {
             (Reader::Tiered(own), Search::Tiered(search)) => own.restart(search),
             (Reader::Levels(own), Search::Levels(search)) => own.restart(search),
+            (Reader::Paged(own), Search::Paged(search)) => own.restart(search),
             (Reader::Map(own), Search::Map(search)) => own.restart(search),
             _ => unreachable!("a search goes on in the structure that it was begun in"),
         }
@@ -126,6 +132,7 @@ impl contract::Reader for Reader<'_> {
 pub(crate) enum Scan {
     Tiered(tiered::Iter),
     Levels(levels::Iter),
+    Paged(paged::Iter),
     Map(map::Iter),
 }
 

@@ -2,7 +2,7 @@
 //! inside the crate.
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
-//! history, told to all of them), `levels.rs` (as a user chooses them), `copies.rs`, `crashes.rs`,
+//! history, told to all of them), `levels.rs` and `paged.rs` (as a user chooses them), `paged_files.rs` (their files), `copies.rs`, `crashes.rs`,
 //! `hostile.rs` (manifests), `hostile_log.rs`.
 
 mod contract;
@@ -13,6 +13,8 @@ mod hostile_log;
 mod kinds;
 mod levels;
 mod model;
+mod paged;
+mod paged_files;
 #[path = "../../tests/it/story/mod.rs"]
 mod story;
 

@@ -7,7 +7,8 @@
 //!
 //! *Read in this order*: this file (what there is, and how each is reached), `open.rs` (how they
 //! are created, opened and salvaged), `place.rs` (which keyspace is in which), `take.rs` (how a
-//! memtable or a load becomes part of them), `cut.rs` (how a checkpoint takes them).
+//! memtable or a load becomes part of them), `cut.rs` (how a checkpoint takes them),
+//! `held.rs` (what there is beside the extents).
 //!
 //! A structure is added here: a field, and an arm in each match of this file, in `open.rs` and in
 //! `place.rs`.
@@ -18,6 +19,7 @@
 //! - **X2** At every cut, a commit is in all the dictionaries that it is about, or in none.
 
 mod cut;
+mod held;
 mod open;
 mod place;
 mod take;
@@ -40,12 +42,14 @@ use alluvium_dictionary::rules::Schema;
 use alluvium_storage::extents::Class;
 use alluvium_trees::levels::{Levels, LevelsOptions};
 use alluvium_trees::map::{Home, Map};
+use alluvium_trees::paged::Paged;
 use alluvium_trees::tiered::Tree;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::readers::{Reader, Scan};
+use held::Left;
 
 /// The dictionaries of an open store.
 #[derive(Debug)]
@@ -57,6 +61,12 @@ pub(crate) struct Dictionaries {
     map: OnceLock<Map>,
     /// Made for the first keyspace in it.
     levels: OnceLock<Levels>,
+    /// Made for the first keyspace in it.
+    paged: OnceLock<Paged>,
+    /// Memory for their pages.
+    paged_bytes: usize,
+    /// What is there of pages that no keyspace is in.
+    left: Mutex<Left>,
     /// How levels are built, but for what their first keyspace says.
     levels_options: LevelsOptions,
     /// Keyspaces that are not in the tree.
@@ -78,13 +88,16 @@ impl Dictionaries {
         let levels = self.levels.get();
         let levels = levels.map(|levels| (Structure::Levels, levels as &dyn Dictionary));
         let tree = (Structure::Tiered, &self.tree as &dyn Dictionary);
-        std::iter::once(tree).chain(map).chain(levels)
+        let paged = self.paged.get();
+        let paged = paged.map(|paged| (Structure::Paged, paged as &dyn Dictionary));
+        std::iter::once(tree).chain(map).chain(levels).chain(paged)
     }
 
     pub(in crate::engine) fn of(&self, structure: Structure) -> &dyn Dictionary {
         match structure {
             Structure::Tiered => &self.tree,
             Structure::Levels => self.levels(),
+            Structure::Paged => self.paged(),
             Structure::Map => self.map(),
         }
     }
@@ -99,6 +112,11 @@ impl Dictionaries {
         self.levels
             .get()
             .expect("they were made for their first keyspace")
+    }
+
+    /// The pages, of which a keyspace is known.
+    pub(crate) fn paged(&self) -> &Paged {
+        self.paged.get().expect("they were made for their first keyspace")
     }
 
     /// Has compactions ask for space of this class.
@@ -149,6 +167,7 @@ impl Dictionaries {
         Ok(match structure {
             Structure::Tiered => Ordered::ingest(&self.tree, class)?,
             Structure::Levels => self.levels().ingest(class)?,
+            Structure::Paged => self.paged().ingest(class)?,
             Structure::Map => self.map().ingest(class)?,
         })
     }
@@ -159,6 +178,7 @@ impl Dictionaries {
         match structure {
             Structure::Tiered => Reader::Tiered(self.tree.reader()),
             Structure::Levels => Reader::Levels(self.levels().reader()),
+            Structure::Paged => Reader::Paged(self.paged().reader()),
             Structure::Map => Reader::Map(self.map().reader()),
         }
     }
@@ -176,6 +196,7 @@ impl Dictionaries {
         match structure {
             Structure::Tiered => Scan::Tiered(self.tree.scan(memtables, range, direction, at, now_ms)),
             Structure::Levels => Scan::Levels(self.levels().scan(memtables, range, direction, at, now_ms)),
+            Structure::Paged => Scan::Paged(self.paged().scan(memtables, range, direction, at, now_ms)),
             Structure::Map => Scan::Map(self.map().scan(memtables, range, direction, at, now_ms)),
         }
     }
