@@ -74,7 +74,6 @@ mod check;
 mod committer;
 mod db;
 pub mod devices;
-mod drain;
 mod engine;
 mod error;
 mod fault;
