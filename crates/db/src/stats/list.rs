@@ -308,6 +308,21 @@ impl Stats {
                 ],
             );
         }
+        let paged = &self.paged;
+        let bytes = [
+            ("file_bytes", paged.file_bytes),
+            ("journal_bytes", paged.journal_bytes),
+        ];
+        list.are("paged", Unit::Bytes, &bytes);
+        let pages = [("pages", paged.pages), ("free_pages", paged.free_pages)];
+        list.are("paged", Unit::Count, &pages);
+        let done = [
+            ("hits", paged.hits),
+            ("reads", paged.reads),
+            ("writes", paged.writes),
+            ("images", paged.images),
+        ];
+        list.counts("paged", &done);
         let log = &self.log;
         list.are(
             "log",
