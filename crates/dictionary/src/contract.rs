@@ -251,11 +251,21 @@ pub trait Ingest: fmt::Debug + Send + Sync {
     /// Returns how many bytes of memory it takes.
     fn memory_bytes(&self) -> u64;
 
+    /// Writes what is not written yet, and takes the space that [`Ingest::attach`] needs. Several
+    /// ingests of one commit are all prepared before the first of them is attached.
+    ///
+    /// # Errors
+    /// A full disk, and as the device says: nothing has changed then.
+    fn prepare(&mut self, first: Sequence) -> Result<()> {
+        let _ = first;
+        Ok(())
+    }
+
     /// Makes the layers part of the dictionary, as the commits from `first` on, the oldest layer
     /// first. `first` follows the dictionary's cut.
     ///
     /// # Errors
-    /// A full disk, and as the device says: nothing has changed then.
+    /// As [`Ingest::prepare`], where that was not called.
     fn attach(self: Box<Self>, first: Sequence) -> Result<()>;
 }
 

@@ -39,6 +39,14 @@ impl Hashed {
 }
 
 impl Ingest {
+    /// Writes what is not written yet.
+    fn write(&mut self, first: Sequence) -> Result<()> {
+        if self.layers.is_open() {
+            self.layers.end_layer()?;
+        }
+        self.layers.write_deleted_ranges(first)
+    }
+
     fn install(&mut self, first: Sequence) -> Result<()> {
         let hashed = self.hashed.clone();
         assert_eq!(
@@ -46,10 +54,7 @@ impl Ingest {
             first,
             "an ingest is attached when all that was written before is in the structure"
         );
-        if self.layers.is_open() {
-            self.layers.end_layer()?;
-        }
-        self.layers.write_deleted_ranges(first)?;
+        self.write(first)?;
         let last = first + self.layers.len().max(1) - 1;
         let mut kept = hashed.shared.kept.lock();
         let version = hashed.version();
@@ -120,6 +125,11 @@ impl contract::Ingest for Ingest {
 
     fn memory_bytes(&self) -> u64 {
         self.layers.memory_bytes()
+    }
+
+    fn prepare(&mut self, first: Sequence) -> Result<()> {
+        let result = self.write(first);
+        self.hashed.judge(result)
     }
 
     fn attach(mut self: Box<Self>, first: Sequence) -> Result<()> {

@@ -23,6 +23,9 @@ pub(crate) struct Layer {
 
 /// A dictionary that takes layers from memory.
 pub(crate) trait Attach: Debug + Send + Sync {
+    /// Takes the space that layers need.
+    fn prepare(&self, layers: &[Arc<Layer>]) -> Result<()>;
+
     /// Takes layers as the commits from `first` on.
     fn attach(&self, layers: &[Arc<Layer>], first: Sequence) -> Result<()>;
 }
@@ -173,6 +176,10 @@ impl contract::Ingest for Ingest {
         contract::Ingest::bytes(self) + BYTES_PER_KEY * contract::Ingest::records(self)
     }
 
+    fn prepare(&mut self, _first: Sequence) -> Result<()> {
+        self.into.prepare(&self.layers)
+    }
+
     fn attach(mut self: Box<Self>, first: Sequence) -> Result<()> {
         if !self.newest.is_empty() {
             contract::Ingest::end_layer(&mut *self)?;
@@ -182,6 +189,10 @@ impl contract::Ingest for Ingest {
 }
 
 impl Attach for Map {
+    fn prepare(&self, _layers: &[Arc<Layer>]) -> Result<()> {
+        Ok(())
+    }
+
     fn attach(&self, layers: &[Arc<Layer>], first: Sequence) -> Result<()> {
         let map = self;
         assert_eq!(

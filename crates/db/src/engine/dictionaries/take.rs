@@ -61,11 +61,13 @@ impl Dictionaries {
     /// `last`.
     pub(in crate::engine) fn attach(
         &self,
-        all: Vec<Box<dyn Ingest>>,
+        mut all: Vec<Box<dyn Ingest>>,
         first: Sequence,
         last: Sequence,
     ) -> Result<()> {
         let _publishing = self.publishing.lock();
+        // A full disk is met before any has changed.
+        all.iter_mut().try_for_each(|ingest| ingest.prepare(first))?;
         let mut attached = 0;
         for ingest in all {
             match ingest.attach(first) {

@@ -205,8 +205,16 @@ impl Pool {
     /// # Errors
     /// A full disk, with nothing changed.
     pub fn reserve_all(&self, pages: u64) -> Result<()> {
+        self.reserve_for(pages, 0)
+    }
+
+    /// As [`Pool::reserve_all`], and `images` more pages can be written over.
+    ///
+    /// # Errors
+    /// As [`Pool::reserve_all`].
+    pub fn reserve_for(&self, pages: u64, images: u64) -> Result<()> {
         self.reserve(pages)?;
-        self.journal.reserve(2 * self.frames.len() as u64)
+        self.journal.reserve(images + 2 * self.frames.len() as u64)
     }
 
     /// Returns the bytes of the file of pages.

@@ -21,6 +21,8 @@ use std::sync::atomic::Ordering;
 const SLICE: usize = 32;
 /// Pages that a slice may allocate beside those of long values.
 const SPARE: u64 = 256;
+/// About how many bytes a message takes beside its key and value.
+const MESSAGE_BYTES: usize = 32;
 const _: () = assert!(SLICE > 0, "a slice has a key");
 
 /// Whether filters are asked.
@@ -278,7 +280,33 @@ impl contract::Incorporate for Incorporation {
     }
 }
 
+/// Pages that the messages of layers may take, and that may be changed for them: for each message
+/// a slot in nodes that are a quarter full, a long value in pages of its own, and the nodes above.
+fn pages_for(layers: &[Arc<Layer>], content: usize, slot: usize, inline: usize) -> (u64, u64) {
+    let (mut pages, mut messages) = (2 * SPARE, 0);
+    for entry in layers.iter().flat_map(|layer| layer.messages.values()) {
+        messages += 1;
+        let len = entry.operand.len();
+        if len > inline {
+            pages += 1 + len.div_ceil(content) as u64;
+        }
+    }
+    let nodes = 4 * messages * (MESSAGE_BYTES + slot) as u64;
+    (
+        pages + nodes.div_ceil(content as u64) + messages / 4,
+        4 * messages,
+    )
+}
+
 impl Attach for Paged {
+    fn prepare(&self, layers: &[Arc<Layer>]) -> Result<()> {
+        let _writer = self.shared.writer.lock();
+        let core = self.core();
+        let (content, inline) = (core.buffer.content_bytes(), core.shape.value_limit);
+        let (pages, images) = pages_for(layers, content, core.shape.key_limit + inline, inline);
+        self.judge(core.buffer.reserve_for(pages, images))
+    }
+
     fn attach(&self, layers: &[Arc<Layer>], first: Sequence) -> Result<()> {
         let mut writer = self.shared.writer.lock();
         assert_eq!(
