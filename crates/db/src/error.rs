@@ -198,6 +198,14 @@ pub enum Error {
         /// The number of the kind.
         kind: u8,
     },
+    /// An ordered call in a keyspace whose keys have no order.
+    #[error(
+        "the keys of the keyspace {keyspace:?} have no order, as it is hashed: ask for keys, walk over all of them (`Keyspace::unordered`, or `alluvium scan` without a range), or delete all of them"
+    )]
+    NotOrdered {
+        /// The keyspace.
+        keyspace: String,
+    },
     /// A merge in a keyspace that has no merge operator.
     #[error("the keyspace {keyspace:?} has no merge operator: choose one when it is created")]
     NoOperator {
@@ -239,6 +247,18 @@ pub enum Error {
         bytes: usize,
         /// How long it may be.
         most: usize,
+    },
+    /// Volatile keyspaces hold as much as they may.
+    #[error(
+        "volatile keyspaces hold {held} of the {most} bytes that they may, and {bytes} more do not fit: delete something, which makes space once it is merged in the background, or give them more when they are created (`Structure::Volatile`)"
+    )]
+    VolatileFull {
+        /// What they hold.
+        held: u64,
+        /// What they may hold.
+        most: u64,
+        /// What was to be added.
+        bytes: u64,
     },
     /// There is no named snapshot of this name.
     #[error("there is no snapshot {name:?}")]
@@ -417,6 +437,7 @@ impl Error {
         match self {
             Error::Storage(error) => error.kind(),
             Error::Closed => ErrorKind::Closed,
+            Error::VolatileFull { .. } => ErrorKind::Full,
             Error::Background { .. } => ErrorKind::Poisoned,
             Error::NoSuchKeyspace { .. } | Error::NoSuchSnapshot { .. } => ErrorKind::NotFound,
             Error::KeyspaceExists { .. } | Error::SnapshotExists { .. } => ErrorKind::AlreadyExists,
@@ -428,6 +449,7 @@ impl Error {
             | Error::TooLong { .. }
             | Error::OtherStore
             | Error::Unsorted { .. }
+            | Error::NotOrdered { .. }
             | Error::IngestEnded
             | Error::BadOption { .. } => ErrorKind::InvalidArgument,
             Error::UnknownStructure { .. } => ErrorKind::NewerVersion,

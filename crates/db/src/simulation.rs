@@ -129,7 +129,7 @@ impl Simulated for Db {
 
     fn add_tier_in(&self, directory: Arc<dyn Directory>) -> Result<()> {
         let _alone = self.engine().copying.write();
-        self.add_tier_on(directory, TierOptions::new())
+        self.add_tier_on(&directory, TierOptions::new())
     }
 
     fn abandon(&self) {

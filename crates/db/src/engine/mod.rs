@@ -50,6 +50,8 @@ mod record;
 mod records;
 mod sizes;
 mod snapshots;
+#[cfg(test)]
+mod sorted;
 mod stripes;
 mod tallies;
 mod throttle;

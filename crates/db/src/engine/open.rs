@@ -357,7 +357,11 @@ fn survey(opening: &mut Opening) -> Result<(Surveyed, Option<String>)> {
     let mut surveyed = manifest::files::survey(files, &superblock.payload)?;
     surveyed.tree = surveyed.tree.filter(Salvage::is_needed);
     let damage = opening.map_damage().map(ToString::to_string);
-    if surveyed.tree.is_some() || !surveyed.map.is_empty() || !surveyed.levels.is_empty() || damage.is_some()
+    if surveyed.tree.is_some()
+        || !surveyed.map.is_empty()
+        || !surveyed.levels.is_empty()
+        || !surveyed.hashed.is_empty()
+        || damage.is_some()
     {
         opening.rebuild_map(&surveyed.reached)?;
     }

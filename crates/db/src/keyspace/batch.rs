@@ -82,6 +82,7 @@ impl WriteBatch {
             Some(end) => format::tree_key(&definition.prefix, checked_key(end)?),
             None => definition.end.clone(),
         };
+        definition.require_range(&start, &end)?;
         if start < end {
             format::encode_range(&mut self.commit.record, &start, &end);
             self.commit.count += 1;

@@ -20,6 +20,7 @@ use crate::iter::{Iter, Keys, Values};
 use crate::keyspace_options::KeyspaceOptions;
 use crate::shared::{OpenKeyspace, Shared};
 use crate::stats::Began;
+use crate::unordered::Unordered;
 use crate::{Durability, Error, Result, Value, WriteBatch};
 use alluvium_base::Kind;
 use alluvium_dictionary::merge::Operator;
@@ -512,6 +513,28 @@ impl Keyspace {
             crate::iter::prefixed(&self.open.definition, prefix.as_ref()),
             None,
         )
+    }
+
+    /// Returns an iterator over all keys and values as they are now, in no order that means
+    /// anything: of every keyspace, also of a hashed one.
+    ///
+    /// ```
+    /// use alluvium::{HashedOptions, KeyspaceOptions, Structure};
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let hashed = KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default()));
+    /// let blobs = db.keyspace_with("blobs", &hashed)?;
+    /// blobs.put("one", "1")?;
+    /// blobs.put("two", "2")?;
+    /// let (first, _) = blobs.unordered().next().unwrap()?;
+    /// let rest: Result<Vec<_>, _> = blobs.unordered().after(&first).collect();
+    /// assert_eq!(rest?.len(), 1);
+    /// assert!(blobs.iter().next().unwrap().is_err(), "its keys have no order");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn unordered(&self) -> Unordered {
+        Unordered::new(&self.open, None)
     }
 
     /// Returns the first key and its value, or `None` if the keyspace is empty.

@@ -8,6 +8,7 @@ use alluvium_device::Directory;
 use alluvium_dictionary::blob::extents_of;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
+use alluvium_hashes::hashed;
 use alluvium_storage::extents::Reached;
 use alluvium_storage::{Error, NodePointer, Place, Result};
 use alluvium_trees::tiered::{self, Checked, Findings, Lost, Salvage};
@@ -23,6 +24,8 @@ pub(crate) struct Surveyed {
     pub(crate) map: Vec<Lost>,
     /// Keyspaces of levels whose runs cannot all be opened: they are given up.
     pub(crate) levels: Vec<Lost>,
+    /// Keyspaces of a hashed structure whose runs cannot all be opened: they are given up.
+    pub(crate) hashed: Vec<Lost>,
     /// Whether no page can be read, of those that are written in place: they are given up. They
     /// are looked at when they are opened.
     pub(crate) has_lost_pages: bool,
@@ -39,9 +42,10 @@ pub(crate) fn reached(files: Files<'_>, payload: &[u8]) -> Result<Vec<Reached>> 
         match known(entry)? {
             Structure::Tiered => all.extend(tiered::reached(files, &entry.root)?),
             Structure::Levels => all.extend(levels::reached(files, &entry.root)?),
+            Structure::Hashed => all.extend(hashed::reached(files, &entry.root)?),
             // Their file is beside the extents.
             Structure::Paged => {}
-            Structure::Map => all.extend(map::reached(files, &entry.root)?),
+            Structure::Volatile | Structure::Map => all.extend(map::reached(files, &entry.root)?),
         }
     }
     Ok(in_order(all))
@@ -64,6 +68,13 @@ pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
                 Err(error @ Error::Corrupt { .. }) => surveyed.levels = lost(&manifest, entry, &error),
                 Err(error) => return Err(error),
             },
+            Structure::Hashed => match hashed::reached(files, &entry.root) {
+                Ok(reached) => all.extend(reached),
+                Err(error @ Error::Corrupt { .. }) => surveyed.hashed = lost(&manifest, entry, &error),
+                Err(error) => return Err(error),
+            },
+            // What there was is gone in any case.
+            Structure::Volatile => {}
             // They are opened for it, beside the extents.
             Structure::Paged => {}
             Structure::Map => match map::reached(files, &entry.root) {
@@ -111,8 +122,9 @@ pub(crate) fn check(
         let found = match known(entry) {
             Ok(Structure::Tiered) => tiered::check_files(files, &entry.root, live_bytes, tell)?,
             Ok(Structure::Levels) => levels::check_files(files, &entry.root, live_bytes, tell)?,
+            Ok(Structure::Hashed) => hashed::check_files(files, &entry.root, live_bytes, tell)?,
             Ok(Structure::Paged) => paged::check_files(directory, &entry.root)?,
-            Ok(Structure::Map) => map::check_files(files, &entry.root),
+            Ok(Structure::Volatile | Structure::Map) => map::check_files(files, &entry.root),
             Err(error) => Findings {
                 found: vec![format!("manifest: {error}")],
                 ..Findings::default()
@@ -134,7 +146,7 @@ fn unknown(entry: &Entry) -> Error {
     Error::NewerFormat {
         place: Place::new(alluvium_storage::Structure::Superblock, file, 0),
         found: u32::from(entry.kind),
-        supported: u32::from(Structure::Paged.kind()),
+        supported: u32::from(Structure::Volatile.kind()),
     }
 }
 

@@ -281,6 +281,33 @@ impl Stats {
                 ],
             );
         }
+        if let Some(hashed) = &self.hashed {
+            list.are(
+                "hashed",
+                Unit::Bytes,
+                &[
+                    ("memory_bytes", hashed.memory_bytes),
+                    ("device_bytes", hashed.device_bytes),
+                ],
+            );
+            list.are(
+                "hashed",
+                Unit::Count,
+                &[
+                    ("hash_stores", hashed.hash_stores),
+                    ("hash_store_records", hashed.hash_store_records),
+                    ("sorted_records", hashed.sorted_records),
+                    ("tombstones", hashed.tombstones),
+                ],
+            );
+            list.counts(
+                "hashed",
+                &[
+                    ("merges", hashed.merges),
+                    ("merged_records", hashed.merged_records),
+                ],
+            );
+        }
         let paged = &self.paged;
         let bytes = [
             ("file_bytes", paged.file_bytes),

@@ -23,7 +23,7 @@ pub use list::{Figure, Nature, Unit};
 pub use tiers::TierStats;
 
 use crate::engine::{Cause, Engine, RecordStats, Tally, TransactionStats};
-use crate::{CacheStats, DeviceStats, LogUsage, MemoryUse, SpaceUsage, TreeDebt, TreeStats};
+use crate::{CacheStats, DeviceStats, HashedStats, LogUsage, MemoryUse, SpaceUsage, TreeDebt, TreeStats};
 use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
 
@@ -152,6 +152,8 @@ pub struct Stats {
     pub tree_runs: usize,
     /// How high it is: 1 when all of it is one leaf.
     pub tree_height: u8,
+    /// The hashed structure, that all hashed keyspaces share; none if there is none.
+    pub hashed: Option<HashedStats>,
     /// Pages that are written in place.
     pub paged: PagedStats,
     /// What the devices of all tiers were asked for, by purpose.
@@ -252,6 +254,7 @@ impl Engine {
             debt: self.dictionaries.tree.debt(),
             tree_runs: self.dictionaries.tree.longest_path(),
             tree_height: self.dictionaries.tree.height(),
+            hashed: self.dictionaries.hashed_stats(),
             paged: self.dictionaries.paged_stats(),
             device: self.device_stats(),
             tiers: self.tier_stats(),

@@ -1,5 +1,5 @@
-//! The keyspaces of the story, of all kinds: `b`, which merges, is in levels or in pages, and `c`,
-//! which is dropped now and then, is a map or in pages.
+//! The keyspaces of the story, of all kinds: `b`, which merges, is in levels or in pages; `c`, which
+//! is dropped now and then, is a map or in pages; and `d`, which is dropped, too, is hashed.
 
 use crate::structure::Structure;
 use crate::{Db, Keyspace, KeyspaceOptions, PagedOptions, Result};
@@ -11,6 +11,7 @@ pub(crate) fn keyspace(db: &Db, letter: u8, name: &str, options: &KeyspaceOption
         (b'a', _) => Structure::Tiered,
         (b'b', 2) | (b'c', 1) => Structure::Paged,
         (b'b', _) => Structure::Levels,
+        (b'd', _) => Structure::Hashed,
         _ => Structure::Map,
     };
     if structure == Structure::Paged {

@@ -2,12 +2,14 @@
 //! inside the crate.
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
-//! history, told to all of them), `levels.rs` and `paged.rs` (as a user chooses them), `paged_files.rs` (their files), `copies.rs`, `crashes.rs`,
-//! `hostile.rs` (manifests), `hostile_log.rs`.
+//! history, told to all of them), `levels.rs`, `hashed.rs`, `paged.rs` and `volatile.rs` (as a user
+//! chooses them), `paged_files.rs` (their files), `copies.rs`, `crashes.rs`, `hostile.rs`
+//! (manifests), `hostile_log.rs`.
 
 mod contract;
 mod copies;
 mod crashes;
+mod hashed;
 mod hostile;
 mod hostile_log;
 mod kinds;
@@ -17,6 +19,7 @@ mod paged;
 mod paged_files;
 #[path = "../../tests/it/story/mod.rs"]
 mod story;
+mod volatile;
 
 use crate::scale::Scale;
 use crate::simulation::OpenIn as _;
@@ -74,18 +77,17 @@ fn spread() -> Options {
 
 fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
     keyspace
-        .iter()
+        .unordered()
         .map(|pair| pair.unwrap())
         .map(|(key, value)| (key, value.into_vec()))
         .collect()
 }
 
-/// A keyspace of each kind, named after it.
+/// A keyspace of each kind that lasts, named after it.
 fn one_of_each(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
     let keyspace = |structure| db.keyspace_in(&format!("{structure:?}"), structure, options);
-    Structure::ALL
-        .map(|structure| keyspace(structure).unwrap())
-        .into()
+    let lasting = Structure::ALL.into_iter().filter(|structure| structure.lasts());
+    lasting.map(|structure| keyspace(structure).unwrap()).collect()
 }
 
 /// A keyspace in the tree and one in the map: the manifest lists these two.

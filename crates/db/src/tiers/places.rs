@@ -255,7 +255,7 @@ fn remembered(first: &FileDirectory, tier: u8, listed: Option<&Listed>) -> Resul
 }
 
 /// Fails where two directories are the same, or one lies inside of another (D1).
-pub(super) fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<()> {
+pub(crate) fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<()> {
     if further.len() >= MAX_TIERS {
         let most = MAX_TIERS - 1;
         return Err(bad(format!(

@@ -100,6 +100,8 @@ impl Transaction {
         if range.is_empty() {
             return self.enter(keyspace).map(drop);
         }
+        let high = range.high.as_deref().unwrap_or_default();
+        keyspace.definition().require_range(&range.low, high)?;
         let bytes = start.len() + end.map_or(0, <[u8]>::len);
         self.admit(keyspace, bytes)?;
         if self.is_locking() {

@@ -8,8 +8,8 @@
 //!
 //! *Read in this order*: `policy.rs` (every decision), `tier.rs` (one tier in memory; on
 //! `state.rs`, a word a unit, and `space.rs`, the free units; `backing.rs`, the space behind them),
-//! `create.rs`, `allocate.rs`, `map.rs`, `open.rs` and `format.rs` (the map on disk), `kept.rs` (generations
-//! that are copied), `reclaim.rs`, `check.rs`.
+//! `create.rs`, `allocate.rs`, `map.rs`, `open.rs` and `format.rs` (the map on disk), `kept.rs`
+//! (generations that are copied), `reclaim.rs`, `check.rs`.
 //!
 //! # The life of a unit
 //!

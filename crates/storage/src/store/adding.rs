@@ -1,9 +1,9 @@
 //! Adding a tier to a store that is open.
 //!
 //! ```text
-//!  1  the directory gets a mark and a file, durably          a crash: the mark is not final, and the directory vacant
+//!  1  the directory gets a mark and a file, durably          a crash: the directory is vacant
 //!  2  the tier is there in memory, and takes nothing
-//!  3  a checkpoint counts it in the superblock               a crash: opening the store does the rest
+//!  3  a checkpoint counts it in the superblock               a crash: an opening does the rest
 //!  4  the mark gets its name, and the tier takes data
 //! ```
 
@@ -18,10 +18,10 @@ use std::sync::Arc;
 
 impl Store {
     /// Adds a tier in a directory of its own, which is empty (steps 1 and 2). It takes nothing
-    /// before [`Store::end_adding`], which follows once a checkpoint is durable. Returns its number.
+    /// before [`Store::end_adding`], which follows once a checkpoint is durable.
+    /// Returns its number.
     ///
-    /// A tier whose addition was not ended, in the same directory, is returned again. No other
-    /// addition, and no copy of the store, is under way.
+    /// No other addition, and no copy of the store, is under way.
     ///
     /// # Errors
     /// [`Error::WrongTier`] when the directory holds something; [`Error::BadOption`] when there are

@@ -1,7 +1,7 @@
 //! The tiers of a store: a directory and a data file each, opened past the page cache.
 //!
 //! *Knows*: which directory holds which tier, and how a tier's directory says to which store it
-//! belongs; how a tier is added to an open store.
+//! belongs.
 //!
 //! *Does not know*: what is in a data file, and which structure places what on which tier.
 //!
@@ -23,10 +23,10 @@
 //! - **T1** A store has 1 to [`MAX_TIERS`] directories. The file of tier *n* lies in the *n*-th;
 //!   the first also has all that is not a tier's.
 //! - **T2** A further directory has a mark: the id of the store and the number of the tier. It is
-//!   durable before the first superblock that counts the tier is. A directory with another mark, or without one, is
-//!   refused by name before its data file is opened.
-//! - **T3** A mark has the name `tier` only once such a superblock is durable; until
-//!   then it is `tier.new`, and only beside such a mark does a creation remove files.
+//!   durable before the first superblock that counts the tier is. A directory with another mark,
+//!   or without one, is refused by name before its data file is opened.
+//! - **T3** A mark has the name `tier` only once such a superblock is durable; until then it is
+//!   `tier.new`, and only beside such a mark does a creation remove files.
 
 mod directories;
 pub mod format;

@@ -10,8 +10,9 @@ use alluvium_base::Sequence;
 use alluvium_dictionary::horizon::Horizon;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::Schema;
+use alluvium_hashes::hashed::{Hashed, HashedOptions};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Place, Structure as Kind};
+use alluvium_storage::{PageSize, Place, Structure as Kind};
 use alluvium_trees::levels::{Levels, LevelsOptions};
 use alluvium_trees::map::{Home, Map};
 use alluvium_trees::paged::{LostKeys, Paged, PagedOptions};
@@ -43,6 +44,17 @@ impl How {
             schema: Arc::clone(&self.schema),
             horizon: Some(Arc::clone(&home.horizon)),
             ..TreeOptions::default()
+        }
+    }
+
+    /// A hash store has a page, at least, of each part but for the smallest memtables: a merge
+    /// writes a run for each.
+    fn hashed(&self) -> HashedOptions {
+        let pages = (self.shape.memtable / PageSize::MIN.bytes() as u64).max(1);
+        let options = HashedOptions::default();
+        HashedOptions {
+            parts_log: (pages.ilog2() as u8).clamp(1, options.parts_log),
+            ..options
         }
     }
 
@@ -98,7 +110,14 @@ impl Dictionaries {
                 (tree, Vec::new(), Vec::new())
             }
         };
-        lost.extend(surveyed.map.iter().chain(&surveyed.levels).cloned());
+        lost.extend(
+            surveyed
+                .map
+                .iter()
+                .chain(&surveyed.levels)
+                .chain(&surveyed.hashed)
+                .cloned(),
+        );
         let dictionaries = Dictionaries::assemble(home, tree, keeper, how);
         let (lost_pages, has_lost_pages) = dictionaries.salvage_pages(&manifest, cut)?;
         if !has_lost_pages && !lost_pages.is_empty() {
@@ -116,10 +135,13 @@ impl Dictionaries {
             tree,
             map: OnceLock::new(),
             levels: OnceLock::new(),
+            hashed: OnceLock::new(),
             paged: OnceLock::new(),
+            volatile: OnceLock::new(),
+            levels_options: how.levels(),
+            hashed_options: how.hashed(),
             paged_bytes: how.paged_bytes,
             left: Mutex::default(),
-            levels_options: how.levels(),
             placed: RwLock::default(),
             publishing: Mutex::default(),
             manifest,
@@ -138,6 +160,11 @@ impl Dictionaries {
         if let Some(root) = root_of(manifest, Structure::Levels)?.filter(|_| surveyed.levels.is_empty()) {
             let levels = Levels::open(self.home.clone(), &self.levels_options, root, cut)?;
             self.levels.set(levels).expect("they were not made before");
+        }
+        let hashed = root_of(manifest, Structure::Hashed)?;
+        if let Some(root) = hashed.filter(|_| surveyed.hashed.is_empty()) {
+            let hashed = Hashed::open(self.home.clone(), &self.hashed_options, root, cut)?;
+            self.hashed.set(hashed).expect("it was not made before");
         }
         if let Some(root) = root_of(manifest, Structure::Paged)?
             && !surveyed.has_lost_pages

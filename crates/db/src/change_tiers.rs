@@ -1,7 +1,7 @@
-//! Changing the tiers of an open store: another one is added, or everything taken off one so that its
+//! Changing the tiers of an open store: one is added, or everything is taken off one so that its
 //! device can be replaced.
 
-use super::places::{check, settled};
+use crate::tiers::{check, settled};
 use crate::{Db, Error, Result, TierOptions, place};
 use alluvium_device::Directory;
 use alluvium_device::file::FileDirectory;
@@ -21,9 +21,9 @@ impl Db {
     /// Adds a tier in an empty directory, slower than those before, which compactions may write to
     /// from now on. Reads and writes go on meanwhile. The store remembers it.
     ///
-    /// A crash meanwhile leaves the store with the tier or without it. Where the directory cannot be
-    /// made a tier, nothing has changed. If it is a tier but not durable yet, because the disk of
-    /// the first directory is full or fails, this says so and may be called again.
+    /// A crash meanwhile leaves the store with the tier or without it. Where the directory cannot
+    /// be made a tier, nothing has changed. If it is a tier but not durable yet, because the disk
+    /// of the first directory is full or fails, this says so and may be called again.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -36,8 +36,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the directory is one of the store's, or lies inside of one, or when
-    /// there are as many as there can be; a `WrongTier` that says what the directory holds;
+    /// [`Error::BadOption`] when the directory is one of the store's, or lies inside of one, or
+    /// when there are as many as there can be; a `WrongTier` that says what the directory holds;
     /// [`Error::is_full`]; as the device says.
     pub fn add_tier(&self, path: impl AsRef<Path>, options: TierOptions) -> Result<()> {
         self.shared().healthy()?;
@@ -63,17 +63,17 @@ impl Db {
         let all: Vec<_> = further.chain([(path.clone(), options)]).collect();
         check(&known[0], &all)?;
         place::no_file(&path)?;
-        let directory = FileDirectory::create(&path)?;
-        self.add_tier_on(Arc::new(directory), options)
+        let directory: Arc<dyn Directory> = Arc::new(FileDirectory::create(&path)?);
+        self.add_tier_on(&directory, options)
     }
 
     /// Adds a tier in a directory of the caller's.
-    pub(crate) fn add_tier_on(&self, directory: Arc<dyn Directory>, options: TierOptions) -> Result<()> {
+    pub(crate) fn add_tier_on(&self, directory: &Arc<dyn Directory>, options: TierOptions) -> Result<()> {
         let limits = TierLimits {
             max_bytes: options.max_bytes,
             ..TierLimits::default()
         };
-        let tier = self.engine().store.begin_adding(&directory, limits)?;
+        let tier = self.engine().store.begin_adding(directory, limits)?;
         self.end_adding(tier)
     }
 
