@@ -57,6 +57,7 @@ use super::error::Error as PagedError;
 use super::node::{Action, Message as Node, Operator, TreeSizes};
 use super::store::{Place, Sort};
 use alluvium_base::Sequence;
+use alluvium_device::{Error as DeviceError, Operation};
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::home::Home;
 use alluvium_storage::{Error, Place as Where, Result, Structure};
@@ -493,10 +494,12 @@ impl Paged {
     fn stand_still(&self) -> Result<MutexGuard<'_, Writer>> {
         let mut writer = self.shared.writer.lock();
         if writer.is_partial {
-            return Err(Error::Poisoned {
-                cause: "the pages have a part of a memtable, because the disk was full: free some space"
-                    .to_owned(),
-            });
+            // A part of a memtable is in the pages: the rest comes once there is space (PV4).
+            return Err(Error::Device(DeviceError::DiskFull {
+                operation: Operation::Grow,
+                file: FILE.to_owned(),
+                wanted: self.core().shape.content_bytes as u64,
+            }));
         }
         if writer.is_current && writer.root.is_some() {
             return Ok(writer);

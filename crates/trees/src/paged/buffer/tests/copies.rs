@@ -87,7 +87,7 @@ fn a_copy_is_made_while_another_thread_writes() {
                 round += 1;
             }
         });
-        for _ in 0..20 {
+        for _ in 0..6 {
             let target = MemoryDirectory::new();
             copy(&pool, &root, &target).unwrap();
             require_all(&target, &root, 1000);
