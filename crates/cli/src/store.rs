@@ -266,7 +266,16 @@ impl Store {
         scan: Scan,
         each: &mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<()>,
     ) -> Result<()> {
-        self.ask(&Request::Scan(scan), &mut |reply| match reply {
+        self.pairs(&Request::Scan(scan), each)
+    }
+
+    /// Hands the keys and values that a request returns to `each`.
+    pub(crate) fn pairs(
+        &self,
+        request: &Request,
+        each: &mut dyn FnMut(Vec<u8>, Vec<u8>) -> Result<()>,
+    ) -> Result<()> {
+        self.ask(request, &mut |reply| match reply {
             Reply::Pairs(pairs) => pairs.into_iter().try_for_each(|(key, value)| each(key, value)),
             _ => Ok(()),
         })

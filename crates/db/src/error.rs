@@ -198,6 +198,14 @@ pub enum Error {
         /// The number of the kind.
         kind: u8,
     },
+    /// An ordered call in a keyspace whose keys have no order.
+    #[error(
+        "the keys of the keyspace {keyspace:?} have no order, as it is hashed: ask for keys, walk over all of them (`Keyspace::unordered`, or `alluvium scan` without a range), or delete all of them"
+    )]
+    NotOrdered {
+        /// The keyspace.
+        keyspace: String,
+    },
     /// A merge in a keyspace that has no merge operator.
     #[error("the keyspace {keyspace:?} has no merge operator: choose one when it is created")]
     NoOperator {
@@ -441,6 +449,7 @@ impl Error {
             | Error::TooLong { .. }
             | Error::OtherStore
             | Error::Unsorted { .. }
+            | Error::NotOrdered { .. }
             | Error::IngestEnded
             | Error::BadOption { .. } => ErrorKind::InvalidArgument,
             Error::UnknownStructure { .. } => ErrorKind::NewerVersion,

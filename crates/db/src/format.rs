@@ -47,6 +47,7 @@
 use crate::keyspace_options::KeyspaceOptions;
 use crate::levels_options::{LevelsOptions, Structure};
 use crate::structure::Structure as Kinds;
+use crate::{HashedOptions, PagedOptions};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::{Kind, Sequence};
 use alluvium_dictionary::record::MAX_KEY;
@@ -333,6 +334,11 @@ pub fn snapshot_key(name: &str) -> TreeKey {
     catalog_key(b's', name)
 }
 
+/// Returns whether a key of the tree is the catalog's key of a named snapshot.
+pub fn is_snapshot_key(key: &[u8]) -> bool {
+    key.starts_with(&snapshot_key(""))
+}
+
 /// The catalog's key of the next keyspace's number.
 pub fn next_key() -> TreeKey {
     catalog_key(b'n', "")
@@ -380,7 +386,9 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
     let mut out = Vec::new();
     let format = match options.structure {
         Structure::Tiered => KEYSPACE_FORMAT,
-        Structure::Levels(_) | Structure::Volatile(_) => STRUCTURED_FORMAT,
+        Structure::Levels(_) | Structure::Hashed(_) | Structure::Paged(_) | Structure::Volatile(_) => {
+            STRUCTURED_FORMAT
+        }
     };
     let name = |name: &Option<String>| name.clone().unwrap_or_default();
     let (operator, filter) = (name(&options.merge_operator), name(&options.compaction_filter));
@@ -394,12 +402,14 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
         .bytes(operator.as_bytes())
         .varint(filter.len() as u64)
         .bytes(filter.as_bytes());
-    let text = match &options.structure {
+    let built_with = match &options.structure {
         Structure::Tiered => None,
         Structure::Levels(levels) => Some(levels.to_string()),
+        Structure::Hashed(hashed) => Some(hashed.to_string()),
         Structure::Volatile(bytes) => Some(bytes.to_string()),
+        Structure::Paged(paged) => Some(paged.to_string()),
     };
-    if let Some(text) = text {
+    if let Some(text) = built_with {
         Writer::new(&mut out)
             .varint(text.len() as u64)
             .bytes(text.as_bytes());
@@ -480,13 +490,26 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
 
 /// What a structure of a kind is built with. An unknown kind is refused elsewhere.
 fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
+    let unfit = |what: &str, error: &crate::Error| {
+        format!(
+            "a keyspace in {what} with the options \"{text}\" ({error}): open the store with the version that wrote it, or with a newer one"
+        )
+    };
     match Kinds::of(kind) {
         Some(Kinds::Levels) => {}
+        Some(Kinds::Hashed) => {
+            let options = HashedOptions::parse(text).map_err(|error| unfit("a hashed structure", &error))?;
+            return Ok(Structure::Hashed(options));
+        }
         Some(Kinds::Volatile) => {
             let bytes = text.parse();
             return bytes
                 .map(Structure::Volatile)
                 .map_err(|_| format!("a volatile keyspace of \"{text}\" bytes"));
+        }
+        Some(Kinds::Paged) => {
+            let options = PagedOptions::parse(text).map_err(|error| unfit("pages", &error))?;
+            return Ok(Structure::Paged(options));
         }
         Some(_) => {
             return Err(format!(
@@ -495,9 +518,7 @@ fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
         }
         None => return Ok(Structure::Tiered),
     }
-    let options = LevelsOptions::parse(text).map_err(|error| {
-        format!("a keyspace in levels with the options \"{text}\" ({error}): open the store with the version that wrote it, or with a newer one")
-    })?;
+    let options = LevelsOptions::parse(text).map_err(|error| unfit("levels", &error))?;
     Ok(Structure::Levels(options))
 }
 
@@ -623,6 +644,15 @@ mod tests {
         assert_eq!(value_of_volatile, expected_of_volatile);
         let decoded = decode_catalog(&key, &value_of_volatile).unwrap();
         assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == volatile));
+        let paged = KeyspaceOptions::new().structure(Structure::Paged(
+            PagedOptions::bplus().node_bytes(512).value_bytes(24),
+        ));
+        let value_of_pages = encode_keyspace(300, 4, &paged);
+        let expected_of_pages =
+            b"\x03\x2c\x01\0\0\x04\0\xff\xff\xff\xff\0\0\x1ebplus,node=512,key=64,value=24";
+        assert_eq!(value_of_pages, expected_of_pages);
+        let decoded = decode_catalog(&key, &value_of_pages).unwrap();
+        assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == paged));
         let newer = [&expected[..14], b"zamt,k=8".as_slice()].concat();
         let newer = decode_catalog(&key, &newer).unwrap_err();
         assert!(newer.contains("or with a newer one"), "{newer}");

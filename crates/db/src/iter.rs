@@ -123,6 +123,10 @@ impl Iter {
         self.sought = true;
         let engine = &self.keyspace.shared.engine;
         let structure = self.keyspace.definition.structure;
+        if self.keyspace.definition.require_order().is_err() {
+            // The next step says so.
+            return;
+        }
         let begin = || {
             let (at, now_ms) = (self.pinned.sequence(), self.pinned.now_ms());
             engine.scan_by_clock(structure, self.range.clone(), Direction::Forward, at, now_ms)
@@ -170,7 +174,11 @@ impl Iter {
         }
         let engine = &self.keyspace.shared.engine;
         let definition = &self.keyspace.definition;
-        if let Err(error) = engine.is_open().and_then(|()| definition.alive()) {
+        if let Err(error) = engine
+            .is_open()
+            .and_then(|()| definition.alive())
+            .and_then(|()| definition.require_order())
+        {
             self.is_over = true;
             return Err(error);
         }

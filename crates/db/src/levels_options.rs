@@ -1,6 +1,6 @@
 //! Which structure a keyspace is in, and how that is built.
 
-use crate::{Error, Result};
+use crate::{Error, HashedOptions, PagedOptions, Result};
 use alluvium_trees::levels::{Fanout, Policy, SameScan, Stitching};
 use std::fmt;
 use std::str::FromStr;
@@ -24,11 +24,28 @@ pub enum Structure {
     /// Runs on levels, merged by a policy of one's choice. A store has one such structure, whose
     /// options all keyspaces in it share.
     Levels(LevelsOptions),
+    /// Records found by a hash of their key: for point lookups with little memory. A store has one
+    /// such structure, whose options all keyspaces in it share.
+    ///
+    /// Its keys have no order. Walks over ranges, [`first`](crate::Keyspace::first) and deletes of
+    /// ranges fail with [`Error::NotOrdered`], in transactions too.
+    /// [`unordered`](crate::Keyspace::unordered) walks over all keys, each once, and can go on
+    /// behind any of them; a range of all keys is deleted.
+    ///
+    /// Snapshots hold as in every other structure. A [`Snapshot`](crate::Snapshot), named or not,
+    /// a walk and a transaction see the keyspace as it was at one commit, together with all other
+    /// keyspaces, for as long as they are open. Merges keep the versions that one of them sees, and
+    /// drop them when it has ended. A batch or a transaction across structures is whole or absent.
+    Hashed(HashedOptions),
     /// A map in memory, of at most this number of bytes: keys, values and what finds them. It is
     /// neither logged nor checkpointed, and empty when the store is opened again. Everything else
     /// is as in other structures: order, snapshots, transactions, batches that are seen whole or
     /// not at all. A store has one such structure, whose bytes all keyspaces in it share.
     Volatile(u64),
+    /// Pages in a file of their own, written in place: a Bε-tree or a B⁺-tree. For keys that are
+    /// written over again and again, or that are few. A store has one such structure, whose options
+    /// all keyspaces in it share.
+    Paged(PagedOptions),
 }
 
 /// The least that a volatile keyspace may have.
@@ -181,13 +198,14 @@ impl Structure {
     /// Fails unless all its numbers are ones that it can work with.
     pub(crate) fn validate(&self) -> Result<()> {
         match self {
-            Structure::Tiered => Ok(()),
+            Structure::Tiered | Structure::Hashed(_) => Ok(()),
             Structure::Levels(options) => Ok(options.policy.validate()?),
             Structure::Volatile(bytes) if *bytes < LEAST_VOLATILE => Err(Error::BadOption {
                 option: "structure",
                 why: format!("a volatile keyspace of {bytes} bytes: give it {LEAST_VOLATILE} or more"),
             }),
             Structure::Volatile(_) => Ok(()),
+            Structure::Paged(options) => options.validate(),
         }
     }
 }
@@ -204,7 +222,9 @@ impl fmt::Display for Structure {
         match self {
             Structure::Tiered => f.write_str("tiered"),
             Structure::Levels(options) => write!(f, "levels,{options}"),
+            Structure::Hashed(options) => write!(f, "hashed,{options}"),
             Structure::Volatile(bytes) => write!(f, "volatile,bytes={bytes}"),
+            Structure::Paged(options) => write!(f, "paged,{options}"),
         }
     }
 }
@@ -212,9 +232,10 @@ impl fmt::Display for Structure {
 impl FromStr for Structure {
     type Err = Error;
 
-    /// Reads `tiered`, `levels`, `levels,k=4`, or `levels,` and a policy: `samt,k=4`, `cola,r=3`,
-    /// `leveled,r=10`, `never`; or `volatile,bytes=67108864`. Behind a policy may stand what is
-    /// stitched: `,f=3,scan=8,always=2048`.
+    /// Reads `tiered`, `hashed`, `hashed,index=trie`, `volatile,bytes=67108864`, `levels`,
+    /// `levels,k=4`, or `levels,` and a policy: `samt,k=4`, `cola,r=3`, `leveled,r=10`, `never`.
+    /// Behind a policy may stand what is stitched: `,f=3,scan=8,always=2048`.
+    /// Or `paged`, `paged,bplus`, or `paged,beps,node=4096,epsilon=0.5,key=64,value=128`.
     fn from_str(text: &str) -> Result<Structure> {
         let (name, options) = text.split_once(',').unwrap_or((text, ""));
         match (name, options) {
@@ -225,6 +246,8 @@ impl FromStr for Structure {
                 Ok(Structure::Levels(options))
             }
             ("levels", options) => Ok(Structure::Levels(LevelsOptions::parse(options)?)),
+            ("hashed", options) => Ok(Structure::Hashed(HashedOptions::parse(options)?)),
+            ("paged", options) => Ok(Structure::Paged(PagedOptions::parse(options)?)),
             ("volatile", options) => {
                 let bytes = options
                     .strip_prefix("bytes=")
@@ -237,7 +260,8 @@ impl FromStr for Structure {
             _ => Err(Error::BadOption {
                 option: "structure",
                 why: format!(
-                    "there is no \"{text}\": say tiered, levels with options, as in levels,k=4, or volatile,bytes=67108864"
+                    "there is no \"{text}\": say tiered, hashed, paged, volatile,bytes=67108864, or levels with options, \
+                     as in levels,k=4"
                 ),
             }),
         }
@@ -258,6 +282,8 @@ mod tests {
             "levels,never",
             "levels,samt,k=4,f=0",
             "levels,cola,r=3,f=3,scan=8,always=2048",
+            "hashed,index=pachash",
+            "hashed,index=trie",
         ] {
             assert_eq!(text.parse::<Structure>().unwrap().to_string(), text);
         }
@@ -275,6 +301,8 @@ mod tests {
             ("levels,k=4,scan=8", "need f"),
             ("tiered,k=4", "there is no \"tiered,k=4\""),
             ("hash", "there is no \"hash\""),
+            ("hashed,index=tree", "say pachash or trie"),
+            ("hashed,k=4", "a hashed one has no \"k=4\""),
         ] {
             let error = text.parse::<Structure>().unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

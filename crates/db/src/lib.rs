@@ -52,7 +52,7 @@
 //! without threads; `lock_manager/`, `locks/`, `footprint.rs`, `ranges.rs`,
 //! `transaction_options.rs`; [`Options`] (`options.rs`, `scale.rs`, `machine.rs`, [`devices`]);
 //! `catalog.rs`, `manifest/`, `format.rs`, `fault.rs` (mistakes that tests plant), `structure.rs`,
-//! `keyspace_options.rs`, `levels_options.rs`. No two modules import each other.
+//! `keyspace_options.rs`, `levels_options.rs`, `paged_options.rs`. No two modules import each other.
 //!
 //! Invariants (the engine's are in its header):
 //!
@@ -69,18 +69,19 @@ mod batch;
 pub mod cache;
 mod caps;
 mod catalog;
+mod change_tiers;
 mod changes;
 mod check;
 mod committer;
 mod db;
 pub mod devices;
-mod drain;
 mod engine;
 mod error;
 mod fault;
 mod footprint;
 mod format;
 mod futures;
+mod hashed_options;
 mod iter;
 pub mod keys;
 mod keyspace;
@@ -93,6 +94,7 @@ mod manifest;
 mod open;
 mod options;
 mod outline;
+mod paged_options;
 mod pin;
 mod place;
 mod progress;
@@ -113,6 +115,7 @@ mod tier_options;
 mod tiers;
 mod transaction;
 mod transaction_options;
+mod unordered;
 mod value;
 mod worker;
 mod workload;
@@ -124,6 +127,7 @@ pub use alluvium_dictionary::merge::{
     BadOperand, Candidate, CompactionFilter, Operator as MergeOperator, Verdict,
 };
 pub use alluvium_dictionary::range::KeyRange;
+pub use alluvium_hashes::hashed::HashedStats;
 pub use alluvium_storage::CacheStats;
 pub use alluvium_storage::extents::TierUsage as SpaceUsage;
 pub use alluvium_storage::log::LogUsage;
@@ -141,6 +145,7 @@ pub use engine::MemoryUse;
 pub use engine::{RecordStats, TransactionInfo, TransactionStats};
 pub use error::{Error, ErrorKind, Result, StorageError};
 pub use futures::{Get, MultiGet, Write};
+pub use hashed_options::HashedOptions;
 pub use iter::{Iter, Keys, Values};
 pub use keyspace::{Ingest, Keyspace};
 pub use keyspace_options::{Compression, KeyspaceOptions};
@@ -149,18 +154,20 @@ pub use locks::{HeldLocks, LockMode, LockSet, LockTable};
 pub use machine::{MIN_MEMORY, default_memory};
 pub use options::{Durability, OpenMode, Options};
 pub use outline::OutlineKey;
+pub use paged_options::{PagedOptions, TreeKind};
 pub use progress::{Progress, Stage};
 pub use reads::{GatheredReads, Reads};
 pub use repair::{RepairReport, repair};
 pub use restore::restore;
 pub use snapshot::Snapshot;
 pub use stats::{
-    Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats,
-    TierStats, Unit,
+    Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations,
+    PagedStats, Stats, TierStats, Unit,
 };
 pub use tier_options::TierOptions;
 pub use transaction::{Savepoint, Transaction, TransactionIter};
 pub use transaction_options::{Concurrency, Isolation, TransactionOptions};
+pub use unordered::Unordered;
 pub use value::Value;
 pub use workload::{HourSeen, KeyspaceSeen};
 pub use write_set::{OwnWrite, WriteSet, WriteSetIter};

@@ -4,6 +4,7 @@ use crate::engine::At;
 use crate::futures::{Get, MultiGet};
 use crate::iter::{self, Iter};
 use crate::pin::Pinned;
+use crate::unordered::Unordered;
 use crate::{Error, Keyspace, Result, Value};
 use std::fmt;
 use std::ops::RangeBounds;
@@ -116,6 +117,17 @@ impl Snapshot {
             iter::bounds(keyspace.definition(), &range),
             Some(Arc::clone(&self.pinned)),
         )
+    }
+
+    /// Returns an iterator over all keys and values in the snapshot, in no order that means
+    /// anything: see [`Keyspace::unordered`].
+    ///
+    /// # Panics
+    /// When the keyspace belongs to another store.
+    #[must_use]
+    pub fn unordered(&self, keyspace: &Keyspace) -> Unordered {
+        assert!(self.at(keyspace).is_ok(), "the keyspace belongs to another store");
+        Unordered::new(keyspace.handle(), Some(Arc::clone(&self.pinned)))
     }
 
     /// Returns an iterator over all keys and values in the snapshot.

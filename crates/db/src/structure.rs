@@ -15,6 +15,10 @@ pub(crate) enum Structure {
     Tiered,
     /// Levels of runs.
     Levels,
+    /// SILT's stores, without order of keys.
+    Hashed,
+    /// Pages that are written in place.
+    Paged,
     /// An ordered map in memory of which nothing is logged or checkpointed.
     Volatile,
     /// The ordered map in memory. No option chooses it: it proves what a structure must do.
@@ -23,9 +27,11 @@ pub(crate) enum Structure {
 
 impl Structure {
     /// All that this version knows.
-    pub(crate) const ALL: [Structure; 4] = [
+    pub(crate) const ALL: [Structure; 6] = [
         Structure::Tiered,
         Structure::Levels,
+        Structure::Hashed,
+        Structure::Paged,
         Structure::Volatile,
         Structure::Map,
     ];
@@ -40,7 +46,9 @@ impl Structure {
         match self {
             Structure::Tiered => 1,
             Structure::Levels => 2,
+            Structure::Hashed => 3,
             Structure::Volatile => 8,
+            Structure::Paged => 4,
             Structure::Map => 250,
         }
     }
@@ -51,7 +59,9 @@ impl Structure {
             Structure::Tiered => 0,
             Structure::Map => 1,
             Structure::Levels => 2,
+            Structure::Hashed => 3,
             Structure::Volatile => 8,
+            Structure::Paged => 4,
         }
     }
 
@@ -60,8 +70,15 @@ impl Structure {
         match options.structure {
             levels_options::Structure::Tiered => Structure::Tiered,
             levels_options::Structure::Levels(_) => Structure::Levels,
+            levels_options::Structure::Hashed(_) => Structure::Hashed,
             levels_options::Structure::Volatile(_) => Structure::Volatile,
+            levels_options::Structure::Paged(_) => Structure::Paged,
         }
+    }
+
+    /// Whether its keys have an order that walks can follow.
+    pub(crate) fn is_ordered(self) -> bool {
+        self != Structure::Hashed
     }
 
     /// The structure of a kind; none if this version does not know it.

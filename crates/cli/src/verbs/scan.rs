@@ -9,9 +9,10 @@ use crate::screen::{KEY, Output};
 use crate::stop;
 use crate::store::{Store, Typed, walk};
 use crate::typed::{Database, Printer};
-use alluvium_server::control::{Direction, Redis, Scan as Walk, What};
+use alluvium_server::control::{Direction, Redis, Request, Scan as Walk, Unordered, What};
 use anyhow::Result;
 use clap::Args;
+use std::ffi::OsString;
 use std::io::Write;
 
 const EXAMPLES: &str = "\
@@ -20,12 +21,16 @@ Examples:
   alluvium scan --prefix user: --limit 10
   alluvium scan --from 2026-01 --to 2026-02 --reverse
   alluvium scan --keys-only --hex | head
+  alluvium scan -k blobs --limit 1000          # of a hashed keyspace: in no order
+  alluvium scan -k blobs --after lastkey       # goes on where that ended
   alluvium scan --redis-db 0 --prefix user:    # keys of Redis clients, with types and elements
 
 Each line is a key, a tab and its value; what is not printable is escaped as in \\n or \\xff. For byte-exact output use --json, --hex, \
 --base64, or `alluvium export`.";
 
 /// Print keys and values in the order of the keys' bytes, as they were at the moment it began.
+///
+/// The keys of a hashed keyspace have no order: all of them are printed, each once.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Scan {
@@ -40,6 +45,10 @@ pub struct Scan {
     /// From the last key to the first.
     #[arg(short, long)]
     pub reverse: bool,
+    /// Go on behind this key, the last one of an earlier scan. In every keyspace; the only way in
+    /// a hashed one.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["prefix", "from", "to", "reverse", "redis_db"])]
+    pub after: Option<OsString>,
     /// Print no values.
     #[arg(long)]
     pub keys_only: bool,
@@ -70,12 +79,23 @@ impl Scan {
             )
         };
         let mut out = Output::new();
-        let walked = match self.database.redis_db {
-            Some(database) => self.typed(context, &store, database, walk, &mut out),
-            None => store.scan(walk, &mut |key, value| {
-                interrupted()?;
-                self.print(context, &mut out, &key, &value)
-            }),
+        let walked = match (self.database.redis_db, &self.after) {
+            (Some(database), _) => self.typed(context, &store, database, walk, &mut out),
+            (None, after) => {
+                let request = match after {
+                    None => Request::Scan(walk),
+                    Some(key) => Request::Unordered(Unordered {
+                        keyspace: walk.keyspace,
+                        after: Some(self.encoding.read(key)?),
+                        limit: walk.limit,
+                        what: walk.what,
+                    }),
+                };
+                store.pairs(&request, &mut |key, value| {
+                    interrupted()?;
+                    self.print(context, &mut out, &key, &value)
+                })
+            }
         };
         if let Err(error) = walked
             && !stop::asked()

@@ -25,7 +25,7 @@ use crate::manifest::files::Surveyed;
 use crate::options::{Existing, Options, Plan};
 use crate::structure::Structure;
 use crate::workload::Watches;
-use alluvium_base::Sequence;
+use alluvium_base::{Sequence, message};
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
@@ -55,6 +55,7 @@ impl Engine {
         let how = How {
             shape: plan.scale.shape,
             schema: Arc::clone(&catalog) as Arc<_>,
+            paged_bytes: paged_bytes(&plan),
         };
         if !exists {
             let store = Arc::new(Store::create(directories, &store_options, b"")?);
@@ -95,6 +96,7 @@ impl Engine {
         let how = How {
             shape: plan.scale.shape,
             schema: Arc::clone(&catalog) as Arc<_>,
+            paged_bytes: paged_bytes(&plan),
         };
         let mut opening = match than {
             None => Store::open_without_map(directories, &store_options(&plan))?,
@@ -149,10 +151,15 @@ impl Engine {
         let last = replay.last.max(store.log().completed());
         let is_at_rest = last == dictionaries.cut();
         replay.queue.skip_to(last);
-        let engine = Engine::assemble(store, dictionaries, catalog, options, plan, replay.queue, last)?;
+        let removals = replay.removals;
+        let mut engine = Engine::assemble(store, dictionaries, catalog, options, plan, replay.queue, last)?;
+        for removed in removals {
+            engine.keep_removed_snapshots(removed)?;
+        }
         if is_at_rest {
-            let is_there = |id| engine.catalog.by_id(id).is_some();
-            engine.dictionaries.forget_others(is_there);
+            let catalog = Arc::clone(&engine.catalog);
+            let is_there = |id| catalog.by_id(id).is_some();
+            engine.dictionaries.forget_others(is_there)?;
         }
         Ok(engine)
     }
@@ -231,6 +238,21 @@ impl Engine {
         Ok(())
     }
 
+    /// Keeps what the named snapshots held that the commit `removed` of the log has removed, until
+    /// that survives the loss of power: before, the names may come back.
+    fn keep_removed_snapshots(&self, removed: Sequence) -> Result<()> {
+        let now = self.catalog.snapshots();
+        self.each_of_catalog(removed - 1, |record| {
+            if let CatalogRecord::Snapshot { name, at } = record
+                && now.get(&name) != Some(&at)
+            {
+                self.open_snapshot_at(at);
+                self.leave_snapshot(at, removed);
+            }
+            Ok(())
+        })
+    }
+
     /// Hands every record of the catalog to `take`, as of a commit.
     fn each_of_catalog(&self, at: Sequence, mut take: impl FnMut(CatalogRecord) -> Result<()>) -> Result<()> {
         let range = KeyRange::new(
@@ -269,6 +291,8 @@ pub(crate) struct Salvaged {
 struct Replay {
     queue: Queue,
     last: Sequence,
+    /// The commits that removed named snapshots.
+    removals: Vec<Sequence>,
 }
 
 impl Replay {
@@ -276,6 +300,7 @@ impl Replay {
         Replay {
             queue: Queue::new(plan.scale.memtable, cut),
             last: cut,
+            removals: Vec::new(),
         }
     }
 
@@ -285,8 +310,17 @@ impl Replay {
             Error::corrupt(place, "the writes of a commit", found)
         };
         let (mut writes, mut ranges) = (0, 0);
-        for write in Writes::new(record.payload) {
+        for (sequence, write) in (record.first..).zip(Writes::new(record.payload)) {
             writes += 1;
+            if let Ok(Write::One {
+                key,
+                kind: message::Kind::Delete,
+                ..
+            }) = &write
+                && format::is_snapshot_key(key)
+            {
+                self.removals.push(sequence);
+            }
             if let Ok(write) = &write {
                 write.check_keys().map_err(damaged)?;
                 ranges += u64::from(matches!(write, Write::Range { .. }));
@@ -323,7 +357,11 @@ fn survey(opening: &mut Opening) -> Result<(Surveyed, Option<String>)> {
     let mut surveyed = manifest::files::survey(files, &superblock.payload)?;
     surveyed.tree = surveyed.tree.filter(Salvage::is_needed);
     let damage = opening.map_damage().map(ToString::to_string);
-    if surveyed.tree.is_some() || !surveyed.map.is_empty() || !surveyed.levels.is_empty() || damage.is_some()
+    if surveyed.tree.is_some()
+        || !surveyed.map.is_empty()
+        || !surveyed.levels.is_empty()
+        || !surveyed.hashed.is_empty()
+        || damage.is_some()
     {
         opening.rebuild_map(&surveyed.reached)?;
     }
@@ -343,6 +381,15 @@ fn rebuild_map(opening: &mut Opening) -> Result<Option<String>> {
     let reached = manifest::files::reached(files, &superblock.payload)?;
     opening.rebuild_map(&reached)?;
     Ok(Some(damage))
+}
+
+/// How many memtables take as much as the pages that are written in place may.
+const PAGED_MEMTABLES: u64 = 2;
+
+/// Memory for pages that are written in place: an eighth of the whole, as a rule. It is taken once
+/// there are such pages, and the caches give way.
+fn paged_bytes(plan: &Plan) -> usize {
+    (PAGED_MEMTABLES * plan.scale.memtable) as usize
 }
 
 pub(super) fn store_options(plan: &Plan) -> StoreOptions {

@@ -7,8 +7,9 @@ use alluvium_dictionary::fetch::{Blocking, Fetch};
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::lookup::{self, batch};
+use alluvium_hashes::hashed;
 use alluvium_storage::Result;
-use alluvium_trees::{levels, map, tiered};
+use alluvium_trees::{levels, map, paged, tiered};
 use std::task::Poll;
 
 /// Runs the same code for each structure.
@@ -17,6 +18,8 @@ macro_rules! each {
         match $value {
             $kind::Tiered($own) => $does,
             $kind::Levels($own) => $does,
+            $kind::Hashed($own) => $does,
+            $kind::Paged($own) => $does,
             $kind::Map($own) => $does,
         }
     };
@@ -31,6 +34,8 @@ macro_rules! each {
 pub(crate) enum Reader<'d> {
     Tiered(tiered::Reader<'d>),
     Levels(levels::Reader<'d>),
+    Hashed(hashed::Reader<'d>),
+    Paged(paged::Reader<'d>),
     Map(map::Reader<'d>),
 }
 
@@ -39,6 +44,8 @@ pub(crate) enum Reader<'d> {
 pub(crate) enum Search {
     Tiered(tiered::Search),
     Levels(levels::Search),
+    Hashed(hashed::Search),
+    Paged(()),
     Map(()),
 }
 
@@ -89,6 +96,8 @@ impl contract::Reader for Reader<'_> {
         match (self, search) {
             (Reader::Tiered(own), Search::Tiered(search)) => own.search(key, gather, search, fetch),
             (Reader::Levels(own), Search::Levels(search)) => own.search(key, gather, search, fetch),
+            (Reader::Hashed(own), Search::Hashed(search)) => own.search(key, gather, search, fetch),
+            (Reader::Paged(own), Search::Paged(search)) => own.search(key, gather, search, fetch),
             (Reader::Map(own), Search::Map(search)) => own.search(key, gather, search, fetch),
             _ => unreachable!("a search goes on in the structure that it was begun in"),
         }
@@ -98,6 +107,8 @@ impl contract::Reader for Reader<'_> {
         match self {
             Reader::Tiered(own) => Search::Tiered(own.new_search()),
             Reader::Levels(own) => Search::Levels(own.new_search()),
+            Reader::Hashed(own) => Search::Hashed(own.new_search()),
+            Reader::Paged(_) => Search::Paged(()),
             Reader::Map(_) => Search::Map(()),
         }
     }
@@ -106,6 +117,8 @@ impl contract::Reader for Reader<'_> {
         match (self, search) {
             (Reader::Tiered(own), Search::Tiered(search)) => own.restart(search),
             (Reader::Levels(own), Search::Levels(search)) => own.restart(search),
+            (Reader::Hashed(own), Search::Hashed(search)) => own.restart(search),
+            (Reader::Paged(own), Search::Paged(search)) => own.restart(search),
             (Reader::Map(own), Search::Map(search)) => own.restart(search),
             _ => unreachable!("a search goes on in the structure that it was begun in"),
         }
@@ -126,6 +139,13 @@ impl contract::Reader for Reader<'_> {
 pub(crate) enum Scan {
     Tiered(tiered::Iter),
     Levels(levels::Iter),
+    /// In the order of hashes.
+    #[cfg(not(test))]
+    Hashed(hashed::Iter),
+    /// In that of keys, which tests ask of every structure.
+    #[cfg(test)]
+    Hashed(super::sorted::Sorted),
+    Paged(paged::Iter),
     Map(map::Iter),
 }
 

@@ -254,8 +254,8 @@ impl Engine {
         Debt {
             sealed: self.queue.sealed(),
             parts: self.queue.filled(),
-            compactions: self.dictionaries.tree.due(),
-            crowding: self.dictionaries.tree.crowding(),
+            compactions: self.dictionaries.due(),
+            crowding: self.dictionaries.crowding(),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Writes of keyspaces in a batch.
 
 use super::Keyspace;
-use crate::batch::{WriteBatch, checked_key, checked_value, expiry_ms};
+use crate::batch::{WriteBatch, checked_key, checked_key_of, checked_value, expiry_ms};
 use crate::engine::Commit;
 use crate::format;
 use crate::{Error, Result};
@@ -82,6 +82,7 @@ impl WriteBatch {
             Some(end) => format::tree_key(&definition.prefix, checked_key(end)?),
             None => definition.end.clone(),
         };
+        definition.require_range(&start, &end)?;
         if start < end {
             format::encode_range(&mut self.commit.record, &start, &end);
             self.commit.count += 1;
@@ -118,7 +119,7 @@ impl WriteBatch {
         self.belong(keyspace)?;
         self.commit.add(
             &keyspace.definition().prefix,
-            checked_key(key)?,
+            checked_key_of(keyspace.definition(), key)?,
             kind,
             expires_ms,
             checked_value(operand)?,

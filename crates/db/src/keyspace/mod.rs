@@ -11,7 +11,7 @@ mod ingest;
 
 pub use ingest::Ingest;
 
-use crate::batch::{checked_key, checked_value, expiry_ms};
+use crate::batch::{checked_key_of, checked_value, expiry_ms};
 use crate::catalog::{Definition, Owners};
 use crate::engine::{At, Commit, Tally, Terms, Verdict};
 use crate::format::{self, TreeKey};
@@ -20,6 +20,7 @@ use crate::iter::{Iter, Keys, Values};
 use crate::keyspace_options::KeyspaceOptions;
 use crate::shared::{OpenKeyspace, Shared};
 use crate::stats::Began;
+use crate::unordered::Unordered;
 use crate::{Durability, Error, Result, Value, WriteBatch};
 use alluvium_base::Kind;
 use alluvium_dictionary::merge::Operator;
@@ -174,7 +175,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::delete`] and [`Keyspace::get`].
     pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        let key = checked_key(key.as_ref())?;
+        let key = checked_key_of(&self.open.definition, key.as_ref())?;
         let mut commit = Commit::default();
         commit.add(&self.open.definition.prefix, key, Kind::Delete, 0, &[]);
         let key = format::tree_key(&self.open.definition.prefix, key);
@@ -252,7 +253,7 @@ impl Keyspace {
         commit.record.clear();
         commit.add_only(
             &self.open.definition.prefix,
-            checked_key(key)?,
+            checked_key_of(&self.open.definition, key)?,
             kind,
             expires_ms,
             checked_value(operand)?,
@@ -287,7 +288,7 @@ impl Keyspace {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        let key = checked_key(key.as_ref())?;
+        let key = checked_key_of(&self.open.definition, key.as_ref())?;
         let mut commit = Commit::default();
         let prefix = &self.open.definition.prefix;
         match new {
@@ -512,6 +513,28 @@ impl Keyspace {
             crate::iter::prefixed(&self.open.definition, prefix.as_ref()),
             None,
         )
+    }
+
+    /// Returns an iterator over all keys and values as they are now, in no order that means
+    /// anything: of every keyspace, also of a hashed one.
+    ///
+    /// ```
+    /// use alluvium::{HashedOptions, KeyspaceOptions, Structure};
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let hashed = KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default()));
+    /// let blobs = db.keyspace_with("blobs", &hashed)?;
+    /// blobs.put("one", "1")?;
+    /// blobs.put("two", "2")?;
+    /// let (first, _) = blobs.unordered().next().unwrap()?;
+    /// let rest: Result<Vec<_>, _> = blobs.unordered().after(&first).collect();
+    /// assert_eq!(rest?.len(), 1);
+    /// assert!(blobs.iter().next().unwrap().is_err(), "its keys have no order");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn unordered(&self) -> Unordered {
+        Unordered::new(&self.open, None)
     }
 
     /// Returns the first key and its value, or `None` if the keyspace is empty.

@@ -2,17 +2,21 @@
 //! inside the crate.
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
-//! history, told to all of them), `levels.rs` and `volatile.rs` (as a user chooses them),
-//! `copies.rs`, `crashes.rs`, `hostile.rs` (manifests), `hostile_log.rs`.
+//! history, told to all of them), `levels.rs`, `hashed.rs`, `paged.rs` and `volatile.rs` (as a user
+//! chooses them), `paged_files.rs` (their files), `copies.rs`, `crashes.rs`, `hostile.rs`
+//! (manifests), `hostile_log.rs`.
 
 mod contract;
 mod copies;
 mod crashes;
+mod hashed;
 mod hostile;
 mod hostile_log;
 mod kinds;
 mod levels;
 mod model;
+mod paged;
+mod paged_files;
 #[path = "../../tests/it/story/mod.rs"]
 mod story;
 mod volatile;
@@ -73,7 +77,7 @@ fn spread() -> Options {
 
 fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
     keyspace
-        .iter()
+        .unordered()
         .map(|pair| pair.unwrap())
         .map(|(key, value)| (key, value.into_vec()))
         .collect()

@@ -135,6 +135,9 @@ impl Transaction {
     }
 
     fn base(&self, keyspace: &Keyspace, range: &KeyRange) -> Base<'_> {
+        if let Err(error) = keyspace.definition().require_order() {
+            return Base::Failed(Some(error));
+        }
         let _entered = match self.enter(keyspace) {
             Ok(entered) => entered,
             Err(error) => return Base::Failed(Some(error)),

@@ -258,6 +258,8 @@ impl MergeStep {
     fn install(&self, written: Option<Written>) {
         let mut kept = self.hashed.shared.kept.lock();
         assert_eq!(kept.job, Some(self.job), "one merge runs at a time (W4)");
+        let records = written.as_ref().map_or(0, |written| written.run().records());
+        kept.merged = (kept.merged.0 + 1, kept.merged.1 + records);
         let version = self.hashed.version();
         let mut parts = version.parts.clone();
         parts[self.choice.part] = Arc::new(Part {

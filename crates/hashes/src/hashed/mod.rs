@@ -15,7 +15,7 @@
 //! *Read in this order*: `options.rs`, `leaf`, `index.rs` (which leaf has a hash), `run`,
 //! `policy.rs` (when merges are due), `state.rs` (a version), `structure.rs` (the front),
 //! `rules.rs`, `incorporate.rs`, `merge.rs`, `layers.rs` and `ingest.rs`, `read.rs`, `walk.rs`,
-//! `format.rs`, `check.rs`, `contract.rs`.
+//! `format.rs`, `check.rs`, `figures.rs`, `contract.rs`.
 //!
 //! Lim, Fan, Andersen and Kaminsky, "SILT: A Memory-Efficient, High-Performance Key-Value Store"
 //! (SOSP 2011); Lim's thesis (2015), chapter 2; Kurpicz, Lehmann and Sanders, "PaCHash: Packed and
@@ -40,6 +40,7 @@
 
 mod check;
 mod contract;
+mod figures;
 pub mod format;
 mod incorporate;
 pub mod index;
@@ -59,6 +60,7 @@ mod tests;
 mod walk;
 
 pub use check::{check_files, reached};
+pub use figures::HashedStats;
 pub use incorporate::Incorporation;
 pub use ingest::Ingest;
 pub use merge::MergeStep;

@@ -90,6 +90,8 @@ pub(super) struct Kept {
     pub(super) next_job: u64,
     /// Parts that a user wants rewritten.
     pub(super) wanted: Vec<bool>,
+    /// Merges that have ended, and the records that they have written.
+    pub(super) merged: (u64, u64),
     /// Whether the last merge found no space.
     pub(super) is_cramped: bool,
 }

@@ -121,7 +121,7 @@ fn bad(what: String) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::super::request::{
-        Acknowledged, Change, IsolationLevel, Mechanism, NewTransaction, Request, Step,
+        Acknowledged, Change, IsolationLevel, Mechanism, NewTransaction, Request, Step, Unordered, What,
     };
     use super::*;
 
@@ -158,6 +158,16 @@ mod tests {
         let commit = Request::InTransaction(Step::Commit);
         assert_eq!(frame(&commit).unwrap(), b"\x02\0\0\0\x19\x07");
         assert_eq!(frame(&Request::Transactions).unwrap(), b"\x01\0\0\0\x1a");
+        let unordered = Request::Unordered(Unordered {
+            keyspace: "k".to_owned(),
+            after: Some(b"a".to_vec()),
+            limit: Some(3),
+            what: What::Keys,
+        });
+        assert_eq!(
+            frame(&unordered).unwrap(),
+            b"\x0a\0\0\0\x1b\x01k\x01\x01a\x01\x03\0"
+        );
         let failed = Part::Failed {
             kind: Kind::NoKeyspace,
             text: "x".to_owned(),

@@ -56,7 +56,8 @@ pub use client::Client;
 pub use listen::Control;
 pub use request::{
     Acknowledged, Change, Depth, Direction, Error, IsolationLevel, Kind, Mechanism, NewKeyspace,
-    NewTransaction, ReadPurpose, Redis, RedisKey, RedisKind, Reply, Request, Result, Scan, Stage, Step, What,
+    NewTransaction, ReadPurpose, Redis, RedisKey, RedisKind, Reply, Request, Result, Scan, Stage, Step,
+    TierChange, Unordered, What,
 };
 pub use session::Session;
 pub use socket::SOCKET;

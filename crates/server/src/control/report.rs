@@ -86,6 +86,18 @@ pub(super) fn stats(db: &Db) -> Value {
         },
         "workload": workload(db),
     });
+    if let Some(hashed) = &stats.hashed {
+        answer["hashed"] = json!({
+            "hash_stores": hashed.hash_stores,
+            "hash_store_records": hashed.hash_store_records,
+            "sorted_records": hashed.sorted_records,
+            "tombstones": hashed.tombstones,
+            "memory_bytes": hashed.memory_bytes,
+            "device_bytes": hashed.device_bytes,
+            "merges": hashed.merges,
+            "merged_records": hashed.merged_records,
+        });
+    }
     // The figures above are of all tiers together.
     let further = stats.tiers.iter().filter(|_| stats.tiers.len() > 1);
     for (number, tier) in further.enumerate() {
@@ -102,6 +114,22 @@ pub(super) fn stats(db: &Db) -> Value {
         });
     }
     answer
+}
+
+/// Returns what each tier can hold, and holds.
+pub(super) fn tiers(db: &Db) -> Value {
+    let tiers = db.stats().tiers.into_iter().enumerate();
+    let all = tiers.map(|(number, tier)| {
+        json!({
+            "tier": number,
+            "directory": tier.directory,
+            "capacity_bytes": tier.capacity_bytes,
+            "available_bytes": tier.available_bytes,
+            "live_bytes": tier.space.live_bytes,
+            "takes_data": tier.takes_data,
+        })
+    });
+    all.collect::<Vec<_>>().into()
 }
 
 /// Returns what was asked of each keyspace since the store was opened, by keyspace.

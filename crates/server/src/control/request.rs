@@ -49,7 +49,8 @@ pub enum Request {
         /// The key behind the last, if there is an end.
         to: Option<Vec<u8>>,
     },
-    /// Reads keys in order, as they are at one moment: [`Reply::Pairs`], again and again.
+    /// Reads keys in order, as they are at one moment: [`Reply::Pairs`], again and again. Of a
+    /// hashed keyspace all keys are read, forward and in no order; parts of it are refused.
     Scan(Scan),
     /// Begins to load sorted records into a keyspace; a load that was begun before on this
     /// connection is given up.
@@ -96,6 +97,32 @@ pub enum Request {
     InTransaction(Step),
     /// Describes open transactions and kept snapshots, and what they hold back: [`Reply::Json`].
     Transactions,
+    /// Lists the tiers: [`Reply::Json`].
+    Tiers,
+    /// Changes the tiers.
+    ChangeTiers {
+        /// The directory of a tier, absolute.
+        path: Vec<u8>,
+        /// What becomes of it.
+        change: TierChange,
+    },
+    /// Reads all keys in no order that means anything, also of a hashed keyspace:
+    /// [`Reply::Pairs`], again and again.
+    Unordered(Unordered),
+}
+
+/// What becomes of a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TierChange {
+    /// It is added.
+    Add {
+        /// The most bytes that it may take.
+        max_bytes: Option<u64>,
+    },
+    /// What lies on it goes to the others, and it takes nothing new.
+    Drain,
+    /// It takes data again.
+    Use,
 }
 
 /// How a transaction is begun.
@@ -299,6 +326,19 @@ pub struct Scan {
     pub to: Option<Vec<u8>>,
     /// From which end.
     pub direction: Direction,
+    /// How many keys at most.
+    pub limit: Option<u64>,
+    /// What of them.
+    pub what: What,
+}
+
+/// A walk over all keys, in no order that means anything.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unordered {
+    /// The keyspace.
+    pub keyspace: String,
+    /// The last key of an earlier walk, behind which this one goes on.
+    pub after: Option<Vec<u8>>,
     /// How many keys at most.
     pub limit: Option<u64>,
     /// What of them.

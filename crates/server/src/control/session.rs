@@ -5,10 +5,11 @@ use super::listen::About;
 use super::redis::Keys;
 use super::report;
 use super::request::{
-    Change, Depth, Direction, Error, Kind, NewKeyspace, Reply, Request, Result, Scan, Stage, Step, What,
+    Change, Depth, Direction, Error, Kind, NewKeyspace, Reply, Request, Result, Scan, Stage, Step,
+    TierChange, Unordered, What,
 };
 use super::transact::Transacting;
-use alluvium::{Db, Ingest, Keyspace, Progress, Structure, WriteBatch};
+use alluvium::{Db, Ingest, Keyspace, Progress, Structure, TierOptions, WriteBatch};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::ops::Bound;
@@ -95,6 +96,7 @@ impl Session {
                 Ok(self.keyspace(keyspace)?.delete_range(from, to.as_deref())?)
             }
             Request::Scan(scan) => self.scan(scan, hear),
+            Request::Unordered(walk) => self.unordered(walk, hear),
             Request::BeginIngest(_) | Request::Ingest(_) | Request::FinishIngest | Request::AbandonIngest => {
                 self.load(request)
             }
@@ -121,6 +123,10 @@ impl Session {
             }
             Request::InTransaction(step) => self.step(step, hear),
             Request::Transactions => json(&held::report(&self.db), hear),
+            Request::Tiers => json(&report::tiers(&self.db), hear),
+            Request::ChangeTiers { path, change } => {
+                self.change_tiers(Path::new(OsStr::from_bytes(path)), *change)
+            }
         }
     }
 
@@ -291,12 +297,26 @@ impl Session {
 
     fn scan(&self, scan: &Scan, hear: &mut Hear<'_>) -> Result<()> {
         let keyspace = self.keyspace(&scan.keyspace)?;
+        let is_all = scan.from.is_empty() && scan.to.is_none() && scan.direction == Direction::Forward;
+        if is_all && matches!(keyspace.options().structure, Structure::Hashed(_)) {
+            let mut all = keyspace.unordered();
+            return pairs(|| all.next(), scan.limit, scan.what, hear);
+        }
         let to = match &scan.to {
             Some(to) => Bound::Excluded(&to[..]),
             None => Bound::Unbounded,
         };
         let pairs = keyspace.range::<&[u8]>((Bound::Included(&scan.from[..]), to));
         walk(pairs, scan, hear)
+    }
+
+    fn unordered(&self, walk: &Unordered, hear: &mut Hear<'_>) -> Result<()> {
+        let all = self.keyspace(&walk.keyspace)?.unordered();
+        let mut all = match &walk.after {
+            Some(key) => all.after(key),
+            None => all,
+        };
+        pairs(|| all.next(), walk.limit, walk.what, hear)
     }
 
     fn check(&self, depth: Depth, hear: &mut Hear<'_>) -> Result<()> {
@@ -317,14 +337,21 @@ impl Session {
         json(&report, hear)
     }
 
-    fn back_up(&self, to: &Path, hear: &mut Hear<'_>) -> Result<()> {
-        if !to.is_absolute() {
-            let text = format!(
-                "{} is not absolute, and this process has a working directory of its own",
-                to.display()
-            );
-            return Err(Error::told(Kind::Usage, text));
+    fn change_tiers(&self, path: &Path, change: TierChange) -> Result<()> {
+        require_absolute(path)?;
+        match change {
+            TierChange::Add { max_bytes } => {
+                let options = max_bytes.map(|bytes| TierOptions::new().max_bytes(bytes));
+                self.db.add_tier(path, options.unwrap_or_default())?;
+            }
+            TierChange::Drain => self.db.drain_tier(path)?,
+            TierChange::Use => self.db.use_tier(path)?,
         }
+        Ok(())
+    }
+
+    fn back_up(&self, to: &Path, hear: &mut Hear<'_>) -> Result<()> {
+        require_absolute(to)?;
         let mut heard = Ok(());
         let copied = self
             .db
@@ -376,23 +403,36 @@ impl Session {
     }
 }
 
-/// Hands the pairs of a walk to `hear`, as many at once as go into one reply.
+/// A key and its value, as walks over a keyspace return them.
+type Pair = alluvium::Result<(Vec<u8>, alluvium::Value)>;
+
+/// Hands the pairs of a walk in order to `hear`, as many at once as go into one reply.
 pub(super) fn walk(
-    mut iter: impl DoubleEndedIterator<Item = alluvium::Result<(Vec<u8>, alluvium::Value)>>,
+    mut iter: impl DoubleEndedIterator<Item = Pair>,
     scan: &Scan,
     hear: &mut Hear<'_>,
 ) -> Result<()> {
-    let mut left = scan.limit.unwrap_or(u64::MAX);
+    let next = || match scan.direction {
+        Direction::Forward => iter.next(),
+        Direction::Backward => iter.next_back(),
+    };
+    pairs(next, scan.limit, scan.what, hear)
+}
+
+/// Hands what `next` returns to `hear`, as many pairs at once as go into one reply.
+fn pairs(
+    mut next: impl FnMut() -> Option<Pair>,
+    limit: Option<u64>,
+    what: What,
+    hear: &mut Hear<'_>,
+) -> Result<()> {
+    let mut left = limit.unwrap_or(u64::MAX);
     let (mut pairs, mut bytes) = (Vec::new(), 0);
     while left > 0 {
-        let next = match scan.direction {
-            Direction::Forward => iter.next(),
-            Direction::Backward => iter.next_back(),
-        };
-        let Some((key, value)) = next.transpose()? else {
+        let Some((key, value)) = next().transpose()? else {
             break;
         };
-        let value = match scan.what {
+        let value = match what {
             What::Pairs => value.into_vec(),
             What::Keys => Vec::new(),
         };
@@ -458,3 +498,15 @@ fn tell(progress: Progress, heard: &mut Result<()>, hear: &mut Hear<'_>) {
 
 /// What a server knows beside the store.
 pub(super) type Counts = Arc<dyn Fn() -> Value + Send + Sync>;
+
+/// Refuses a path that means another place in another process.
+fn require_absolute(path: &Path) -> Result<()> {
+    if path.is_absolute() {
+        return Ok(());
+    }
+    let text = format!(
+        "{} is not absolute, and this process has a working directory of its own",
+        path.display()
+    );
+    Err(Error::told(Kind::Usage, text))
+}

@@ -7,8 +7,8 @@
 //!
 //! *Read in this order*: this file (what there is, and how each is reached), `open.rs` (how they
 //! are created, opened and salvaged), `place.rs` (which keyspace is in which), `take.rs` (how a
-//! memtable or a load becomes part of them), `cut.rs` (how a checkpoint takes them), `volatile.rs`
-//! (what the log does not get).
+//! memtable or a load becomes part of them), `cut.rs` (how a checkpoint takes them), `held.rs`
+//! (what there is beside the extents), `volatile.rs` (what the log does not get).
 //!
 //! A structure is added here: a field, and an arm in each match of this file, in `open.rs` and in
 //! `place.rs`.
@@ -19,6 +19,7 @@
 //! - **X2** At every cut, a commit is in all the dictionaries that it is about, or in none.
 
 mod cut;
+mod held;
 mod open;
 mod place;
 mod take;
@@ -40,15 +41,18 @@ use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::Schema;
+use alluvium_hashes::hashed::{Hashed, HashedOptions, HashedStats};
 use alluvium_storage::extents::Class;
 use alluvium_trees::levels::{Levels, LevelsOptions};
 use alluvium_trees::map::{Home, Map};
+use alluvium_trees::paged::Paged;
 use alluvium_trees::tiered::Tree;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::readers::{Reader, Scan};
+use held::Left;
 use volatile::Volatile;
 
 /// The dictionaries of an open store.
@@ -62,9 +66,17 @@ pub(crate) struct Dictionaries {
     /// Made for the first keyspace in it.
     levels: OnceLock<Levels>,
     /// Made for the first keyspace in it.
+    hashed: OnceLock<Hashed>,
     volatile: OnceLock<Volatile>,
+    paged: OnceLock<Paged>,
+    /// Memory for their pages.
+    paged_bytes: usize,
+    /// What is there of pages that no keyspace is in.
+    left: Mutex<Left>,
     /// How levels are built, but for what their first keyspace says.
     levels_options: LevelsOptions,
+    /// How the hashed structure is built, but for the index that its first keyspace says.
+    hashed_options: HashedOptions,
     /// Keyspaces that are not in the tree.
     placed: RwLock<BTreeMap<KeyspaceId, Structure>>,
     /// Held while a memtable becomes part of all dictionaries, one after the other, and while a
@@ -86,14 +98,25 @@ impl Dictionaries {
         let volatile = self.volatile.get();
         let volatile = volatile.map(|own| (Structure::Volatile, &own.map as &dyn Dictionary));
         let tree = (Structure::Tiered, &self.tree as &dyn Dictionary);
-        std::iter::once(tree).chain(map).chain(levels).chain(volatile)
+        let hashed = self.hashed.get();
+        let hashed = hashed.map(|hashed| (Structure::Hashed, hashed as &dyn Dictionary));
+        let paged = self.paged.get();
+        let paged = paged.map(|paged| (Structure::Paged, paged as &dyn Dictionary));
+        std::iter::once(tree)
+            .chain(map)
+            .chain(levels)
+            .chain(hashed)
+            .chain(paged)
+            .chain(volatile)
     }
 
     pub(in crate::engine) fn of(&self, structure: Structure) -> &dyn Dictionary {
         match structure {
             Structure::Tiered => &self.tree,
             Structure::Levels => self.levels(),
+            Structure::Hashed => self.hashed(),
             Structure::Volatile => self.volatile(),
+            Structure::Paged => self.paged(),
             Structure::Map => self.map(),
         }
     }
@@ -116,18 +139,49 @@ impl Dictionaries {
             .expect("they were made for their first keyspace")
     }
 
+    /// The hashed structure, of which a keyspace is known.
+    pub(crate) fn hashed(&self) -> &Hashed {
+        self.hashed.get().expect("it was made for its first keyspace")
+    }
+
+    /// The pages, of which a keyspace is known.
+    pub(crate) fn paged(&self) -> &Paged {
+        self.paged.get().expect("they were made for their first keyspace")
+    }
+
     /// Has compactions ask for space of this class.
     pub(in crate::engine) fn compact_from(&self, class: Class) {
         self.tree.compact_from(class);
         if let Some(levels) = self.levels.get() {
             levels.compact_from(class);
         }
+        if let Some(hashed) = self.hashed.get() {
+            hashed.compact_from(class);
+        }
     }
 
     /// Returns whether a compaction is under way or due.
     pub(in crate::engine) fn may_compact(&self) -> bool {
-        let levels = self.levels.get();
-        self.tree.may_compact() || levels.is_some_and(Levels::may_compact)
+        let (levels, hashed) = (self.levels.get(), self.hashed.get());
+        self.tree.may_compact()
+            || levels.is_some_and(Levels::may_compact)
+            || hashed.is_some_and(Hashed::may_compact)
+    }
+
+    /// How many compactions are due, as far as writers that do them themselves must know.
+    pub(crate) fn due(&self) -> usize {
+        self.tree.due() + self.hashed.get().map_or(0, Hashed::overdue)
+    }
+
+    /// How many runs a lookup may meet, in hundredths of what there should be at most.
+    pub(crate) fn crowding(&self) -> u64 {
+        let hashed = self.hashed.get().map_or(0, Hashed::crowding);
+        self.tree.crowding().max(hashed)
+    }
+
+    /// What the hashed structure holds; none if there is none.
+    pub(crate) fn hashed_stats(&self) -> Option<HashedStats> {
+        self.hashed.get().map(Hashed::stats)
     }
 
     /// Every commit up to this one is in all of them.
@@ -164,7 +218,9 @@ impl Dictionaries {
         Ok(match structure {
             Structure::Tiered => Ordered::ingest(&self.tree, class)?,
             Structure::Levels => self.levels().ingest(class)?,
+            Structure::Hashed => self.hashed().ingest(class)?,
             Structure::Volatile => self.volatile().ingest(class)?,
+            Structure::Paged => self.paged().ingest(class)?,
             Structure::Map => self.map().ingest(class)?,
         })
     }
@@ -175,12 +231,14 @@ impl Dictionaries {
         match structure {
             Structure::Tiered => Reader::Tiered(self.tree.reader()),
             Structure::Levels => Reader::Levels(self.levels().reader()),
+            Structure::Hashed => Reader::Hashed(self.hashed().reader()),
             Structure::Volatile => Reader::Map(self.volatile().reader()),
+            Structure::Paged => Reader::Paged(self.paged().reader()),
             Structure::Map => Reader::Map(self.map().reader()),
         }
     }
 
-    /// Begins a walk over a range of a structure.
+    /// Begins a walk over a range of a structure: in the order of hashes where keys have none.
     pub(in crate::engine) fn scan(
         &self,
         structure: Structure,
@@ -193,7 +251,14 @@ impl Dictionaries {
         match structure {
             Structure::Tiered => Scan::Tiered(self.tree.scan(memtables, range, direction, at, now_ms)),
             Structure::Levels => Scan::Levels(self.levels().scan(memtables, range, direction, at, now_ms)),
+            Structure::Hashed => {
+                let walk = self.hashed().walk(memtables, range, at, now_ms);
+                #[cfg(test)]
+                let walk = super::sorted::Sorted::new(walk, direction);
+                Scan::Hashed(walk)
+            }
             Structure::Volatile => Scan::Map(self.volatile().scan(memtables, range, direction, at, now_ms)),
+            Structure::Paged => Scan::Paged(self.paged().scan(memtables, range, direction, at, now_ms)),
             Structure::Map => Scan::Map(self.map().scan(memtables, range, direction, at, now_ms)),
         }
     }

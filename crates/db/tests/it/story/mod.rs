@@ -7,15 +7,15 @@ mod ops;
 
 use alluvium::simulation::{self, OpenIn as _, Scale, Simulated as _};
 use alluvium::{
-    Compression, Concurrency, Db, Error, Iter, Keyspace, KeyspaceOptions, Options, Snapshot, Transaction,
-    TransactionOptions, WriteBatch,
+    Compression, Concurrency, Db, Error, HashedOptions, Iter, Keyspace, KeyspaceOptions, Options, Snapshot,
+    Structure, Transaction, TransactionOptions, Unordered, WriteBatch,
 };
 use alluvium_base::ErrorKind;
 use alluvium_sim::ops::{Op, outcome};
 use alluvium_sim::{Contents, Durability, Part, Step, Story, Trouble, World, Write};
 use alluvium_storage::{Directories, log};
 use kept::kept;
-use ops::{Action, KEYSPACES};
+use ops::{Action, HASHED, KEYSPACES};
 // Beside this module: which structure each keyspace is in.
 use super::kinds;
 use std::cmp::Ordering;
@@ -74,6 +74,11 @@ fn word(durability: Durability) -> alluvium::Durability {
     }
 }
 
+/// A range of the story's keys as one of its keyspace: without an end where that is another's.
+fn range_of<'o>(start: &'o [u8], end: &'o [u8]) -> (&'o [u8], Option<&'o [u8]>) {
+    (&start[1..], (start[0] == end[0]).then_some(&end[1..]))
+}
+
 impl Whole {
     fn options(&self) -> Options {
         let memtable = match self.access {
@@ -104,6 +109,9 @@ impl Whole {
                     .merge_operator("append")
                     .compression(Compression::Lz4),
                 b'c' => KeyspaceOptions::new().value_threshold(200),
+                HASHED => KeyspaceOptions::new()
+                    .value_threshold(300)
+                    .structure(Structure::Hashed(HashedOptions::default())),
                 _ => KeyspaceOptions::new(),
             };
             let name = char::from(letter).to_string();
@@ -139,7 +147,7 @@ impl System {
         Ok(found.map(Vec::from))
     }
 
-    /// What a walk shows, which must be in order, as keys of the story.
+    /// What a walk shows that must be in order, as keys of the story.
     fn walk(
         letter: u8,
         iter: impl Iterator<Item = <Iter as Iterator>::Item>,
@@ -158,11 +166,25 @@ impl System {
         Ok(())
     }
 
+    /// What a walk in no order shows, each key once, as keys of the story.
+    fn all(letter: u8, walk: Unordered, pairs: &mut Pairs) -> Result<(), Trouble> {
+        for pair in walk {
+            let (key, value) = pair.map_err(trouble)?;
+            let key = [&[letter], &key[..]].concat();
+            if pairs.insert(key.clone(), value.into_vec()).is_some() {
+                return Err(Trouble::wrong(format!("{} comes twice", key.escape_ascii())));
+            }
+        }
+        Ok(())
+    }
+
     /// Everything, read from one end or, in turn, from the other.
     fn everything(&self) -> Result<Pairs, Trouble> {
         let mut pairs = Pairs::new();
         for (keyspace, letter) in self.keyspaces.iter().zip(KEYSPACES) {
-            if self.db.sequence().is_multiple_of(2) {
+            if letter == HASHED {
+                Self::all(letter, keyspace.unordered(), &mut pairs)?;
+            } else if self.db.sequence().is_multiple_of(2) {
                 Self::walk(letter, keyspace.iter(), Ordering::Less, &mut pairs)?;
             } else {
                 Self::walk(letter, keyspace.iter().rev(), Ordering::Greater, &mut pairs)?;
@@ -174,7 +196,10 @@ impl System {
     fn everything_at(&self, snapshot: &Snapshot) -> Result<Pairs, Trouble> {
         let mut pairs = Pairs::new();
         for (keyspace, letter) in self.keyspaces.iter().zip(KEYSPACES) {
-            Self::walk(letter, snapshot.iter(keyspace), Ordering::Less, &mut pairs)?;
+            match letter {
+                HASHED => Self::all(letter, snapshot.unordered(keyspace), &mut pairs)?,
+                _ => Self::walk(letter, snapshot.iter(keyspace), Ordering::Less, &mut pairs)?,
+            }
         }
         Ok(pairs)
     }
@@ -187,7 +212,8 @@ impl System {
                 Op::Delete { key } => batch.delete(self.keyspace(key), &key[1..])?,
                 Op::Merge { key, operand } => batch.merge(self.keyspace(key), &key[1..], operand)?,
                 Op::DeleteRange { start, end } => {
-                    batch.delete_range(self.keyspace(start), &start[1..], Some(&end[1..]))?
+                    let (from, to) = range_of(start, end);
+                    batch.delete_range(self.keyspace(start), from, to)?
                 }
             };
         }
@@ -267,7 +293,8 @@ impl System {
             Op::Delete { key } => transaction.delete(self.keyspace(key), &key[1..]),
             Op::Merge { key, operand } => transaction.merge(self.keyspace(key), &key[1..], operand),
             Op::DeleteRange { start, end } => {
-                transaction.delete_range(self.keyspace(start), &start[1..], Some(&end[1..]))
+                let (from, to) = range_of(start, end);
+                transaction.delete_range(self.keyspace(start), from, to)
             }
         }
     }
@@ -276,8 +303,13 @@ impl System {
     fn outcome(&self, ops: &[Op]) -> Result<Vec<Write>, Trouble> {
         let keys = |start: &[u8], end: &[u8]| {
             let mut found = Pairs::new();
-            let range = self.keyspace(start).range(&start[1..]..&end[1..]);
-            Self::walk(start[0], range, Ordering::Less, &mut found)?;
+            let keyspace = self.keyspace(start);
+            match range_of(start, end) {
+                (from, Some(to)) => {
+                    Self::walk(start[0], keyspace.range(from..to), Ordering::Less, &mut found)?;
+                }
+                (_, None) => Self::all(start[0], keyspace.unordered(), &mut found)?,
+            }
             Ok(found.into_keys().collect())
         };
         outcome(ops, |key| self.get(key), keys)
@@ -325,15 +357,15 @@ impl System {
         })
     }
 
-    /// The last keyspace is dropped, and another of its name made. A batch that was filled before
-    /// comes to nothing.
-    fn drop_keyspace(&mut self, world: &World) -> Result<(), Trouble> {
+    /// A keyspace is dropped, and another of its name made. A batch that was filled before comes to
+    /// nothing.
+    fn drop_keyspace(&mut self, letter: u8, world: &World) -> Result<(), Trouble> {
         // Who reads below it reads through a handle that fails from then on.
         self.snapshot = None;
         let mut gone = Pairs::new();
-        let keyspace = self.keyspaces.last().expect("there are some");
-        let letter = KEYSPACES[KEYSPACES.len() - 1];
-        Self::walk(letter, keyspace.iter(), Ordering::Less, &mut gone)?;
+        let index = KEYSPACES.iter().position(|&of| of == letter);
+        let index = index.expect("there is one with the letter");
+        Self::all(letter, self.keyspaces[index].unordered(), &mut gone)?;
         let mut writes: Vec<Write> = gone.into_keys().map(|key| Write { key, value: None }).collect();
         for (name, at) in self.db.snapshots() {
             // The keyspace that has the name then held nothing when the snapshot was made.
@@ -363,7 +395,8 @@ impl System {
                 ));
             }
         }
-        self.keyspaces.pop();
+        // Those behind it are opened again with it.
+        self.keyspaces.truncate(index);
         Whole::open_keyspaces(&self.db, &mut self.keyspaces)
     }
 
@@ -498,7 +531,7 @@ impl Story for Whole {
             }
             Action::Snapshot => system.toggle_snapshot(world),
             Action::NamedSnapshot => system.toggle_named(world),
-            Action::Drop => system.drop_keyspace(world),
+            Action::Drop(letter) => system.drop_keyspace(*letter, world),
             Action::Ingest { records, finishes } => system.ingest(records, *finishes, world),
             Action::Compact => {
                 world.ledger.amid(Some("crash in a compaction of everything"));

@@ -27,8 +27,8 @@ pub(crate) enum Action {
     Snapshot,
     /// The same, under a name.
     NamedSnapshot,
-    /// A keyspace is dropped and created again.
-    Drop,
+    /// The keyspace with this letter is dropped and created again.
+    Drop(u8),
     /// Everything is compacted.
     Compact,
     /// Sorted records are loaded into a keyspace.
@@ -39,7 +39,13 @@ pub(crate) enum Action {
 }
 
 /// Keyspaces by the first byte of a key.
-pub(crate) const KEYSPACES: [u8; 3] = *b"abc";
+pub(crate) const KEYSPACES: [u8; 4] = *b"abcd";
+
+/// The one whose keys have no order: of its ranges only the one of all keys is deleted.
+pub(crate) const HASHED: u8 = b'd';
+
+/// Those that are dropped now and then.
+const DROPPED: [u8; 2] = [b'c', HASHED];
 
 fn mix() -> Mix {
     Mix {
@@ -110,7 +116,11 @@ pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step<Action>> {
                             Op::Merge { key, operand: value }
                         }
                         (Some(value), _) => Op::Put { key, value },
-                        (None, 0..3) => {
+                        (None, 0) if key[0] == HASHED => Op::DeleteRange {
+                            start: vec![HASHED],
+                            end: vec![HASHED + 1],
+                        },
+                        (None, 0..3) if key[0] != HASHED => {
                             let mut end = key[..random.usize(1..=key.len().min(8))].to_vec();
                             end.push(0xff);
                             Op::DeleteRange { start: key, end }
@@ -138,7 +148,7 @@ pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step<Action>> {
         Step::Do(Plain::Background(choice)) => Step::Do(match choice % 64 {
             0 | 1 => Action::Snapshot,
             2 | 3 | 8..11 => Action::NamedSnapshot,
-            4 if choice % 5 == 0 => Action::Drop,
+            4 if choice % 5 == 0 => Action::Drop(DROPPED[(choice >> 6) as usize % DROPPED.len()]),
             5 if choice % 7 == 0 => Action::Compact,
             6 | 7 if choice % 3 == 0 => ingest(choice),
             _ => Action::Work(choice >> 6),

@@ -1,0 +1,157 @@
+//! What a hashed keyspace costs beside an ordered one, counted: memory for each key, pages asked
+//! and read for each lookup, bytes written for each byte of users' writes.
+//! `cargo run --release --example hashed -p alluvium -- 5000000`.
+//!
+//! The second argument is the directory of the stores, which are removed in the end.
+
+use alluvium::{
+    Db, HashedOptions, Keyspace, KeyspaceOptions, Options, Purpose, Stats, Structure, WriteBatch,
+};
+use std::path::{Path, PathBuf};
+
+/// Bytes of a key, as of a hash, and of its value: 64 together.
+const KEY: usize = 20;
+const VALUE: usize = 44;
+
+/// Writes of one commit.
+const BATCH: u64 = 1000;
+
+/// Lookups that are counted.
+const LOOKUPS: u64 = 100_000;
+
+type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
+
+/// The key with this number: bytes without an order that means anything.
+fn key(number: u64) -> [u8; KEY] {
+    let mut random = fastrand::Rng::with_seed(number);
+    std::array::from_fn(|_| random.u8(..))
+}
+
+/// Writes records with these numbers.
+fn put(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) -> Outcome<()> {
+    let (mut batch, mut count) = (WriteBatch::new(), 0);
+    for number in numbers {
+        let mut value = [0; VALUE];
+        value[..8].copy_from_slice(&number.to_le_bytes());
+        batch.put(keyspace, key(number), value)?;
+        count += 1;
+        if count % BATCH == 0 {
+            db.write(&std::mem::take(&mut batch))?;
+        }
+    }
+    Ok(db.write(&batch)?)
+}
+
+/// Bytes of memory by which keys are found, beside the cache of pages.
+fn guides(stats: &Stats) -> u64 {
+    stats
+        .hashed
+        .map_or(stats.memory.tree, |hashed| hashed.memory_bytes)
+}
+
+/// Bytes that memtables and compactions have written, for each byte that users have.
+fn written(before: &Stats, after: &Stats) -> f64 {
+    let of = |stats: &Stats| {
+        let device = |purpose| stats.device.of(purpose).written_bytes;
+        device(Purpose::Incorporate) + device(Purpose::Compact)
+    };
+    (of(after) - of(before)) as f64 / (after.written_bytes - before.written_bytes) as f64
+}
+
+/// Looks keys up. Returns the pages that each asked for, and those of them that were not in memory.
+fn look(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) -> Outcome<(f64, f64)> {
+    let before = db.stats();
+    for number in numbers {
+        keyspace.get(key(number))?;
+    }
+    let after = db.stats();
+    let asked = |stats: &Stats| stats.cache.hits + stats.cache.misses + stats.cache.joined;
+    let read = |stats: &Stats| stats.device.of(Purpose::Lookup).reads;
+    let each = |counted: u64| counted as f64 / LOOKUPS as f64;
+    Ok((
+        each(asked(&after) - asked(&before)),
+        each(read(&after) - read(&before)),
+    ))
+}
+
+fn measure(path: &Path, name: &str, structure: Structure, records: u64) -> Outcome<()> {
+    let options = Options::new().memory(64 << 20);
+    let db = options.open(path)?;
+    let keyspace = db.keyspace_with("blobs", &KeyspaceOptions::new().structure(structure))?;
+    let mut random = fastrand::Rng::with_seed(7);
+    let empty = db.stats();
+    put(&db, &keyspace, 0..records)?;
+    let loaded = db.stats();
+    let (mut most, mut before) = (0, loaded.clone());
+    // What is overwritten is as large as all of it, ten times a tenth.
+    for _ in 0..10 {
+        put(&db, &keyspace, (0..records / 10).map(|_| random.u64(..records)))?;
+        let now = db.stats();
+        most = most.max(guides(&now));
+        if now.written_bytes < loaded.written_bytes * 3 / 2 {
+            before = now;
+        }
+    }
+    let updated = db.stats();
+    let young = updated.hashed.map_or(0, |hashed| hashed.hash_stores);
+    let hits = look(&db, &keyspace, (0..LOOKUPS).map(|_| random.u64(..records)))?;
+    let misses = look(&db, &keyspace, records..records + LOOKUPS)?;
+    db.compact()?;
+    let rested = db.stats();
+    let hits_at_rest = look(&db, &keyspace, (0..LOOKUPS).map(|_| random.u64(..records)))?;
+    let misses_at_rest = look(&db, &keyspace, records..records + LOOKUPS)?;
+    let keys = keyspace.unordered().count() as u64;
+    assert_eq!(keys, records, "every record is there once");
+    println!("{name}, {records} records of {} bytes", KEY + VALUE);
+    let each = |bytes: u64| bytes as f64 / records as f64;
+    println!(
+        "  memory for each key, at rest      {:8.3} B",
+        each(guides(&rested))
+    );
+    println!("  memory for each key, in updates   {:8.3} B at most", each(most));
+    println!(
+        "  written for each byte, load       {:8.2}",
+        written(&empty, &loaded)
+    );
+    println!(
+        "  written for each byte, updates    {:8.2}",
+        written(&before, &updated)
+    );
+    println!(
+        "  pages asked, read: hit, at rest   {:8.3} {:8.3}",
+        hits_at_rest.0, hits_at_rest.1
+    );
+    println!(
+        "  pages asked, read: miss, at rest  {:8.3} {:8.3}",
+        misses_at_rest.0, misses_at_rest.1
+    );
+    println!(
+        "  pages asked, read: hit, updates   {:8.3} {:8.3}   {young} hash stores",
+        hits.0, hits.1
+    );
+    println!(
+        "  pages asked, read: miss, updates  {:8.3} {:8.3}",
+        misses.0, misses.1
+    );
+    println!(
+        "  bytes on the device for each      {:8.1}",
+        each(rested.space.live_bytes)
+    );
+    db.close()?;
+    Ok(())
+}
+
+fn main() -> Outcome<()> {
+    let mut arguments = std::env::args().skip(1);
+    let records = arguments.next().map_or(Ok(50_000), |text| text.parse())?;
+    let directory = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    for (name, structure) in [
+        ("hashed, PaCHash", Structure::Hashed(HashedOptions::pachash())),
+        ("hashed, trie", Structure::Hashed(HashedOptions::trie())),
+        ("tiered", Structure::Tiered),
+    ] {
+        let place = tempfile::tempdir_in(&directory)?;
+        measure(&place.path().join("store"), name, structure, records)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,79 @@
+//! What a structure holds and has done, in numbers.
+
+use super::run::Run;
+use super::structure::Hashed;
+
+/// What a hashed structure holds, and what merges have done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HashedStats {
+    /// Hash stores that are not merged into all parts of the sorted store.
+    pub hash_stores: u64,
+    /// Records in them; a part may have some of these already.
+    pub hash_store_records: u64,
+    /// Records of the sorted store.
+    pub sorted_records: u64,
+    /// Of all records, those that delete a key.
+    pub tombstones: u64,
+    /// Bytes of memory for filters, indexes and checksums of leaves.
+    pub memory_bytes: u64,
+    /// Bytes on the device.
+    pub device_bytes: u64,
+    /// Merges of a part that have ended.
+    pub merges: u64,
+    /// Records that they have written.
+    pub merged_records: u64,
+}
+
+impl Hashed {
+    /// Returns what it holds and has done.
+    ///
+    /// ```
+    /// # use alluvium_device::memory::MemoryDirectory;
+    /// # use alluvium_dictionary::home::Home;
+    /// # use alluvium_dictionary::rules::OneKeyspace;
+    /// # use alluvium_hashes::hashed::{Hashed, HashedOptions, HashedStats};
+    /// # use alluvium_storage::store::{Store, StoreOptions};
+    /// # use std::sync::Arc;
+    /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// # let home = Home {
+    /// #     store: Arc::new(store),
+    /// #     schema: Arc::new(OneKeyspace::default()),
+    /// #     horizon: Arc::default(),
+    /// # };
+    /// let hashed = Hashed::create(home, HashedOptions::default(), 0)?;
+    /// assert_eq!(hashed.stats(), HashedStats::default());
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    #[must_use]
+    pub fn stats(&self) -> HashedStats {
+        let (merges, merged_records) = self.shared.kept.lock().merged;
+        let version = self.version();
+        let young = version.young.iter().map(|young| &young.run);
+        HashedStats {
+            hash_stores: version.young.len() as u64,
+            hash_store_records: young.map(Run::records).sum(),
+            sorted_records: self.sorted_records(),
+            tombstones: version.runs().map(Run::tombstones).sum(),
+            memory_bytes: version.runs().map(Run::memory_bytes).sum(),
+            device_bytes: version.runs().map(Run::device_bytes).sum(),
+            merges,
+            merged_records,
+        }
+    }
+
+    /// Returns how many hash stores there are beyond those with which a merge is due in any case.
+    #[must_use]
+    pub fn overdue(&self) -> usize {
+        let most = self.shared.options.most_young as usize;
+        self.young().saturating_sub(most)
+    }
+
+    /// Returns how many hash stores lookups may have to ask, in hundredths of twice those with
+    /// which a merge is due in any case: above 100, merges do not keep up.
+    #[must_use]
+    pub fn crowding(&self) -> u64 {
+        let most = 2 * u64::from(self.shared.options.most_young);
+        self.young() as u64 * 100 / most
+    }
+}
