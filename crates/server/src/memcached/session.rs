@@ -594,7 +594,7 @@ impl Protocol for Session {
                     left -= 1;
                     taken
                 }
-                other => return super::session::ended(&other, output),
+                other => return ended(&other, output),
             };
         }
         self.skip(input);
