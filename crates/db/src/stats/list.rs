@@ -125,6 +125,7 @@ impl Stats {
         self.list_device(&mut list);
         self.list_caches(&mut list);
         self.list_space(&mut list);
+        self.list_hashed(&mut list);
         self.list_work(&mut list);
         list.0
     }
@@ -281,33 +282,6 @@ impl Stats {
                 ],
             );
         }
-        if let Some(hashed) = &self.hashed {
-            list.are(
-                "hashed",
-                Unit::Bytes,
-                &[
-                    ("memory_bytes", hashed.memory_bytes),
-                    ("device_bytes", hashed.device_bytes),
-                ],
-            );
-            list.are(
-                "hashed",
-                Unit::Count,
-                &[
-                    ("hash_stores", hashed.hash_stores),
-                    ("hash_store_records", hashed.hash_store_records),
-                    ("sorted_records", hashed.sorted_records),
-                    ("tombstones", hashed.tombstones),
-                ],
-            );
-            list.counts(
-                "hashed",
-                &[
-                    ("merges", hashed.merges),
-                    ("merged_records", hashed.merged_records),
-                ],
-            );
-        }
         let log = &self.log;
         list.are(
             "log",
@@ -321,6 +295,35 @@ impl Stats {
         list.counts(
             "log",
             &[("syncs", log.syncs), ("commit_rounds", log.commit_rounds)],
+        );
+    }
+
+    fn list_hashed(&self, list: &mut List) {
+        let Some(hashed) = &self.hashed else { return };
+        list.are(
+            "hashed",
+            Unit::Bytes,
+            &[
+                ("memory_bytes", hashed.memory_bytes),
+                ("device_bytes", hashed.device_bytes),
+            ],
+        );
+        list.are(
+            "hashed",
+            Unit::Count,
+            &[
+                ("hash_stores", hashed.hash_stores),
+                ("hash_store_records", hashed.hash_store_records),
+                ("sorted_records", hashed.sorted_records),
+                ("tombstones", hashed.tombstones),
+            ],
+        );
+        list.counts(
+            "hashed",
+            &[
+                ("merges", hashed.merges),
+                ("merged_records", hashed.merged_records),
+            ],
         );
     }
 
