@@ -5,7 +5,7 @@
 
 use alluvium::simulation::format::{
     CatalogRecord, Write, Writes, decode_catalog, encode_ingest, encode_keyspace, encode_one, encode_range,
-    keyspace_key, split,
+    encode_volatile, keyspace_key, split,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -22,6 +22,7 @@ fuzz_target!(|input: &[u8]| {
             }) => encode_one(&mut again, &[], key, kind, expires_ms, operand),
             Ok(Write::Range { start, end }) => encode_range(&mut again, start, end),
             Ok(Write::Ingest { first, last }) => encode_ingest(&mut again, first, last),
+            Ok(Write::Volatile) => encode_volatile(&mut again),
             Err(_) => sound = false,
         }
     }

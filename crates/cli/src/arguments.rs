@@ -5,7 +5,8 @@ use crate::sizes::{self, Bytes};
 use crate::tier::{self, Tier};
 use crate::verbs::{
     advise, backup, bench, check, compact, completions, delete, export, get, import, index, inspect,
-    keyspaces, lab, man, model, probe, put, repair, scan, serve, sort, stats, transaction, transactions,
+    keyspaces, lab, man, model, probe, put, repair, scan, serve, sort, stats, tiers, transaction,
+    transactions,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -61,6 +62,8 @@ pub enum Verb {
     Scan(scan::Scan),
     /// List, create, drop and rename keyspaces.
     Keyspaces(keyspaces::Keyspaces),
+    /// List, add and drain the directories of a store.
+    Tiers(tiers::Tiers),
     /// Put the rows of a file into the store.
     Import(import::Import),
     /// Write keys and values to a file.

@@ -148,7 +148,10 @@ impl Changes {
     /// not known any more.
     fn change(&self, write: &Write<'_>) -> Option<Change> {
         let (Write::One { key, .. } | Write::Range { start: key, .. } | Write::Ingest { first: key, .. }) =
-            write;
+            write
+        else {
+            return None;
+        };
         let (len, id) = format::split(key).filter(|&(_, id)| id != CATALOG)?;
         let keyspace = self.shared.engine.catalog.by_id(id)?.name();
         let own = |key: &[u8]| key[len.min(key.len())..].to_vec();
@@ -187,6 +190,7 @@ impl Changes {
                 first: own(first),
                 last: own(last),
             },
+            Write::Volatile => return None,
         })
     }
 }

@@ -9,6 +9,7 @@ use crate::engine::{Commit, Engine, Worked};
 use crate::format::{self, KeyspaceId};
 use crate::futures::Write;
 use crate::keyspace_options::KeyspaceOptions;
+use crate::levels_options;
 use crate::options::{Existing, OpenMode, Options};
 use crate::pin::Pinned;
 use crate::progress::Progress;
@@ -204,6 +205,19 @@ impl Db {
             let why = format!("{bytes} bytes is more than {most}, four pages");
             return Err(Error::BadOption {
                 option: "value threshold",
+                why,
+            });
+        }
+        let budget = self.engine().memory_use().budget;
+        if let levels_options::Structure::Volatile(bytes) = options.structure
+            && budget > 0
+            && bytes > budget / 2
+        {
+            let why = format!(
+                "a volatile keyspace of {bytes} bytes is more than half of the memory of the store, {budget} bytes: give the store more (`Options::memory`), or the keyspace less"
+            );
+            return Err(Error::BadOption {
+                option: "structure",
                 why,
             });
         }

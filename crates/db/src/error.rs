@@ -248,6 +248,18 @@ pub enum Error {
         /// How long it may be.
         most: usize,
     },
+    /// Volatile keyspaces hold as much as they may.
+    #[error(
+        "volatile keyspaces hold {held} of the {most} bytes that they may, and {bytes} more do not fit: delete something, which makes space once it is merged in the background, or give them more when they are created (`Structure::Volatile`)"
+    )]
+    VolatileFull {
+        /// What they hold.
+        held: u64,
+        /// What they may hold.
+        most: u64,
+        /// What was to be added.
+        bytes: u64,
+    },
     /// There is no named snapshot of this name.
     #[error("there is no snapshot {name:?}")]
     NoSuchSnapshot {
@@ -425,6 +437,7 @@ impl Error {
         match self {
             Error::Storage(error) => error.kind(),
             Error::Closed => ErrorKind::Closed,
+            Error::VolatileFull { .. } => ErrorKind::Full,
             Error::Background { .. } => ErrorKind::Poisoned,
             Error::NoSuchKeyspace { .. } | Error::NoSuchSnapshot { .. } => ErrorKind::NotFound,
             Error::KeyspaceExists { .. } | Error::SnapshotExists { .. } => ErrorKind::AlreadyExists,

@@ -1,4 +1,4 @@
-//! The bytes that this crate alone knows, version 3: keys with their keyspace, what a log record
+//! The bytes that this crate alone knows, version 4: keys with their keyspace, what a log record
 //! says, and the catalog.
 //!
 //! A key of the tree. Keyspaces are ranges of the tree, in the order of their numbers; number 0 is
@@ -15,7 +15,8 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  kind: 0 put, 1 delete, 2 merge, 3 delete a range, 4 put with an expiry, 5 ingest
+//!      0     1  kind: 0 put, 1 delete, 2 merge, 3 delete a range, 4 put with an expiry, 5 ingest,
+//!              6 a write to a volatile keyspace: zeros follow, as the length of a key
 //!      1        varint: length of the key
 //!              key of the tree; of a range or an ingest, its first
 //!            8  kind 4 only: when it expires, in milliseconds since 1970
@@ -148,6 +149,8 @@ pub enum Write<'a> {
         /// The last key of the runs.
         last: &'a [u8],
     },
+    /// A write to a volatile keyspace, of which the log has the number alone.
+    Volatile,
 }
 
 impl Write<'_> {
@@ -157,6 +160,7 @@ impl Write<'_> {
             Write::One { key, .. } => (key, key),
             Write::Range { start, end } => (start, end),
             Write::Ingest { first, last } => (first, last),
+            Write::Volatile => return Ok(()),
         };
         for key in [first, last] {
             if key.len() > MAX_KEY {
@@ -174,6 +178,7 @@ impl Write<'_> {
 const RANGE: u8 = 3;
 const EXPIRING: u8 = 4;
 const INGEST: u8 = 5;
+const VOLATILE: u8 = 6;
 
 /// Appends a write to a record. The key comes in two parts, which saves joining them.
 pub fn encode_one(out: &mut Vec<u8>, prefix: &[u8], key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) {
@@ -228,6 +233,11 @@ pub fn encode_ingest(out: &mut Vec<u8>, first: &[u8], last: &[u8]) {
         .bytes(last);
 }
 
+/// Appends what stands for a write to a volatile keyspace to a record.
+pub fn encode_volatile(out: &mut Vec<u8>) {
+    Writer::new(out).u8(VOLATILE).varint(0);
+}
+
 /// The writes of a record, one after the other.
 pub struct Writes<'a> {
     reader: Reader<'a>,
@@ -274,6 +284,9 @@ impl<'a> Writes<'a> {
             let last = self.part().map_err(cut)?;
             return Ok(Write::Ingest { first: key, last });
         }
+        if kind == VOLATILE && key.is_empty() {
+            return Ok(Write::Volatile);
+        }
         let expires_ms = match kind {
             EXPIRING => self.reader.u64().map_err(cut)?,
             _ => 0,
@@ -319,6 +332,11 @@ pub fn keyspace_key(name: &str) -> TreeKey {
 /// The catalog's key of a named snapshot.
 pub fn snapshot_key(name: &str) -> TreeKey {
     catalog_key(b's', name)
+}
+
+/// Returns whether a key of the tree is the catalog's key of a named snapshot.
+pub fn is_snapshot_key(key: &[u8]) -> bool {
+    key.starts_with(&snapshot_key(""))
 }
 
 /// The catalog's key of the next keyspace's number.
@@ -368,7 +386,7 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
     let mut out = Vec::new();
     let format = match options.structure {
         Structure::Tiered => KEYSPACE_FORMAT,
-        Structure::Levels(_) | Structure::Hashed(_) => STRUCTURED_FORMAT,
+        Structure::Levels(_) | Structure::Hashed(_) | Structure::Volatile(_) => STRUCTURED_FORMAT,
     };
     let name = |name: &Option<String>| name.clone().unwrap_or_default();
     let (operator, filter) = (name(&options.merge_operator), name(&options.compaction_filter));
@@ -386,6 +404,7 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
         Structure::Tiered => None,
         Structure::Levels(levels) => Some(levels.to_string()),
         Structure::Hashed(hashed) => Some(hashed.to_string()),
+        Structure::Volatile(bytes) => Some(bytes.to_string()),
     };
     if let Some(text) = built_with {
         Writer::new(&mut out)
@@ -479,6 +498,12 @@ fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
             let options = HashedOptions::parse(text).map_err(|error| unfit("a hashed structure", &error))?;
             return Ok(Structure::Hashed(options));
         }
+        Some(Kinds::Volatile) => {
+            let bytes = text.parse();
+            return bytes
+                .map(Structure::Volatile)
+                .map_err(|_| format!("a volatile keyspace of \"{text}\" bytes"));
+        }
         Some(_) => {
             return Err(format!(
                 "options \"{text}\" of a structure of kind {kind}, which has none"
@@ -522,7 +547,8 @@ mod tests {
         encode_one(&mut record, &[7], b"c", Kind::Merge, 0, b"1");
         encode_range(&mut record, &[7, 1], &[8]);
         encode_ingest(&mut record, &[7, 2], &[7, 9]);
-        let expected = b"\x00\x03\x07ab\x03xyz\x04\x03\x07ab\x02\x01\0\0\0\0\0\0\0\x01\x02\x07c\x02\x02\x07c\x011\x03\x02\x07\x01\x01\x08\x05\x02\x07\x02\x02\x07\x09";
+        encode_volatile(&mut record);
+        let expected = b"\x00\x03\x07ab\x03xyz\x04\x03\x07ab\x02\x01\0\0\0\0\0\0\0\x01\x02\x07c\x02\x02\x07c\x011\x03\x02\x07\x01\x01\x08\x05\x02\x07\x02\x02\x07\x09\x06\0";
         assert_eq!(record, expected);
         let one = |key, kind, expires_ms, operand| Write::One {
             key,
@@ -546,6 +572,7 @@ mod tests {
                     first: &[7, 2],
                     last: &[7, 9]
                 },
+                Write::Volatile,
             ]
         );
         let (mut head, mut whole) = (record.clone(), record.clone());
@@ -560,7 +587,7 @@ mod tests {
             Ok(&b"tail"[..])
         );
         for len in 0..record.len() {
-            assert!(Writes::new(&record[..len]).count() <= 6, "it ends");
+            assert!(Writes::new(&record[..len]).count() <= 7, "it ends");
         }
         assert!(Writes::new(b"\x09\x01a").next().unwrap().is_err());
     }
@@ -604,6 +631,12 @@ mod tests {
         assert_eq!(value_of_levels, expected);
         let decoded = decode_catalog(&key, &value_of_levels).unwrap();
         assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == levels));
+        let volatile = KeyspaceOptions::new().structure(Structure::Volatile(1 << 20));
+        let value_of_volatile = encode_keyspace(300, 8, &volatile);
+        let expected_of_volatile = b"\x03\x2c\x01\0\0\x08\0\xff\xff\xff\xff\0\0\x071048576";
+        assert_eq!(value_of_volatile, expected_of_volatile);
+        let decoded = decode_catalog(&key, &value_of_volatile).unwrap();
+        assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == volatile));
         let newer = [&expected[..14], b"zamt,k=8".as_slice()].concat();
         let newer = decode_catalog(&key, &newer).unwrap_err();
         assert!(newer.contains("or with a newer one"), "{newer}");

@@ -37,7 +37,15 @@ pub enum Structure {
     /// keyspaces, for as long as they are open. Merges keep the versions that any of them sees, and
     /// drop them when all have ended. A batch or a transaction across structures is whole or absent.
     Hashed(HashedOptions),
+    /// A map in memory, of at most this number of bytes: keys, values and what finds them. It is
+    /// neither logged nor checkpointed, and empty when the store is opened again. Everything else
+    /// is as in other structures: order, snapshots, transactions, batches that are seen whole or
+    /// not at all. A store has one such structure, whose bytes all keyspaces in it share.
+    Volatile(u64),
 }
+
+/// The least that a volatile keyspace may have.
+const LEAST_VOLATILE: u64 = 64 << 10;
 
 /// How runs on levels are merged: larger numbers make writes cheaper and reads dearer in a SAMT,
 /// and the reverse elsewhere.
@@ -188,6 +196,11 @@ impl Structure {
         match self {
             Structure::Tiered | Structure::Hashed(_) => Ok(()),
             Structure::Levels(options) => Ok(options.policy.validate()?),
+            Structure::Volatile(bytes) if *bytes < LEAST_VOLATILE => Err(Error::BadOption {
+                option: "structure",
+                why: format!("a volatile keyspace of {bytes} bytes: give it {LEAST_VOLATILE} or more"),
+            }),
+            Structure::Volatile(_) => Ok(()),
         }
     }
 }
@@ -205,6 +218,7 @@ impl fmt::Display for Structure {
             Structure::Tiered => f.write_str("tiered"),
             Structure::Levels(options) => write!(f, "levels,{options}"),
             Structure::Hashed(options) => write!(f, "hashed,{options}"),
+            Structure::Volatile(bytes) => write!(f, "volatile,bytes={bytes}"),
         }
     }
 }
@@ -212,8 +226,9 @@ impl fmt::Display for Structure {
 impl FromStr for Structure {
     type Err = Error;
 
-    /// Reads `tiered`, `hashed`, `hashed,index=trie`, `levels`, `levels,k=4`, or `levels,` and a
-    /// policy: `samt,k=4`, `cola,r=3`, `leveled,r=10`, `never`. Behind that may stand what is
+    /// Reads `tiered`, `hashed`, `hashed,index=trie`, `volatile,bytes=67108864`, `levels`,
+    /// `levels,k=4`, or `levels,` and a policy: `samt,k=4`, `cola,r=3`, `leveled,r=10`, `never`.
+    /// Behind a policy may stand what is
     /// stitched: `,f=3,scan=8,always=2048`.
     fn from_str(text: &str) -> Result<Structure> {
         let (name, options) = text.split_once(',').unwrap_or((text, ""));
@@ -226,10 +241,20 @@ impl FromStr for Structure {
             }
             ("levels", options) => Ok(Structure::Levels(LevelsOptions::parse(options)?)),
             ("hashed", options) => Ok(Structure::Hashed(HashedOptions::parse(options)?)),
+            ("volatile", options) => {
+                let bytes = options
+                    .strip_prefix("bytes=")
+                    .and_then(|bytes| bytes.parse().ok());
+                bytes.map(Structure::Volatile).ok_or_else(|| Error::BadOption {
+                    option: "structure",
+                    why: format!("\"{text}\" says no bytes: say volatile,bytes= and how many"),
+                })
+            }
             _ => Err(Error::BadOption {
                 option: "structure",
                 why: format!(
-                    "there is no \"{text}\": say tiered, hashed, or levels with options, as in levels,k=4"
+                    "there is no \"{text}\": say tiered, hashed, volatile,bytes=67108864, or levels with options, as \
+                     in levels,k=4"
                 ),
             }),
         }

@@ -17,18 +17,26 @@ pub(crate) enum Structure {
     Levels,
     /// SILT's stores, without order of keys.
     Hashed,
+    /// An ordered map in memory of which nothing is logged or checkpointed.
+    Volatile,
     /// The ordered map in memory. No option chooses it: it proves what a structure must do.
     Map,
 }
 
 impl Structure {
     /// All that this version knows.
-    pub(crate) const ALL: [Structure; 4] = [
+    pub(crate) const ALL: [Structure; 5] = [
         Structure::Tiered,
         Structure::Levels,
         Structure::Hashed,
+        Structure::Volatile,
         Structure::Map,
     ];
+
+    /// Whether what is in it outlives the store's being open.
+    pub(crate) fn lasts(self) -> bool {
+        self != Structure::Volatile
+    }
 
     /// The number of its kind.
     pub(crate) fn kind(self) -> u8 {
@@ -36,6 +44,7 @@ impl Structure {
             Structure::Tiered => 1,
             Structure::Levels => 2,
             Structure::Hashed => 3,
+            Structure::Volatile => 8,
             Structure::Map => 250,
         }
     }
@@ -47,6 +56,7 @@ impl Structure {
             Structure::Map => 1,
             Structure::Levels => 2,
             Structure::Hashed => 3,
+            Structure::Volatile => 8,
         }
     }
 
@@ -56,6 +66,7 @@ impl Structure {
             levels_options::Structure::Tiered => Structure::Tiered,
             levels_options::Structure::Levels(_) => Structure::Levels,
             levels_options::Structure::Hashed(_) => Structure::Hashed,
+            levels_options::Structure::Volatile(_) => Structure::Volatile,
         }
     }
 

@@ -51,6 +51,7 @@ mod web;
 pub use access::{Clock, UserFile};
 pub use cached::{CacheMemory, CacheServer, Policy};
 pub use datagram::{DatagramAnswer, DatagramClient, DatagramOptions, DatagramRequest};
+pub use datagram::{RingClient, RingOptions};
 pub use error::{Error, Result};
 pub use log_level::LogLevel;
 pub use options::{Exposure, Limits, ServerOptions, Tls};

@@ -36,7 +36,7 @@ struct Setup {
 }
 
 /// All of them.
-pub const SERVERS: [Kind; 5] = [
+pub const SERVERS: [Kind; 6] = [
     Kind {
         name: "alluvium",
         protocol: Protocol::Redis,
@@ -48,6 +48,23 @@ pub const SERVERS: [Kind; 5] = [
         protocol: Protocol::Memcached,
         program: None,
         arguments: |setup| own(setup, "--memcached", "--redis"),
+    },
+    Kind {
+        name: "alluvium-cache",
+        protocol: Protocol::Memcached,
+        program: None,
+        arguments: |setup| {
+            let words = [
+                "serve".to_owned(),
+                "--cache".to_owned(),
+                setup.memory.to_string(),
+                "--memcached".to_owned(),
+                format!("127.0.0.1:{}", setup.port),
+                "--redis".to_owned(),
+                "off".to_owned(),
+            ];
+            words.map(OsString::from).to_vec()
+        },
     },
     Kind {
         name: "redis",

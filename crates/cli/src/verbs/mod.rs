@@ -29,6 +29,7 @@ pub(crate) mod scan;
 pub(crate) mod serve;
 pub(crate) mod sort;
 pub(crate) mod stats;
+pub(crate) mod tiers;
 pub(crate) mod transaction;
 pub(crate) mod transactions;
 mod watch;
@@ -48,6 +49,7 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Delete(verb) => verb.run(&context),
         Verb::Scan(verb) => verb.run(&context),
         Verb::Keyspaces(verb) => verb.run(&context),
+        Verb::Tiers(verb) => verb.run(&context),
         Verb::Import(verb) => verb.run(&context),
         Verb::Export(verb) => verb.run(&context),
         Verb::Transaction(verb) => verb.run(&context),

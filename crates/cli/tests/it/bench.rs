@@ -345,7 +345,7 @@ fn servers_are_asked_by_either_protocol_and_leave_nothing() {
     let data = place.path("bench data");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    let mut servers = vec!["alluvium", "alluvium-memcached"];
+    let mut servers = vec!["alluvium", "alluvium-memcached", "alluvium-cache"];
     if is_there("redis-server") {
         servers.extend(["redis", "redis-aof"]);
     }

@@ -48,3 +48,36 @@ fn a_second_directory_is_remembered_shown_moved_and_copied() {
         .complained("each tier has a directory to itself");
     assert!(!within.exists(), "nothing is made for what is refused");
 }
+
+#[test]
+fn a_tier_is_added_drained_and_used_again() {
+    let place = Place::new();
+    let (large, other) = (place.path("large"), place.path("other"));
+    let (large, other) = (large.to_str().unwrap(), other.to_str().unwrap());
+    on(&place, None, &["put", "Elbe", "1094 km"]).ended(0);
+    let listed = || on(&place, None, &["tiers"]).ended(0).text();
+    assert_eq!(listed().lines().count(), 1);
+    on(&place, None, &["tiers", "add", &format!("{large},bytes=1G")]).ended(0);
+    let lines = listed();
+    assert_eq!(lines.lines().count(), 2);
+    let second = lines.lines().nth(1).unwrap();
+    assert!(second.contains(large) && second.contains("takes data"), "{lines}");
+    on(&place, None, &["tiers", "add", large])
+        .ended(3)
+        .complained("the same directory");
+    on(&place, None, &["tiers", "drain", other])
+        .ended(3)
+        .complained("no tier of the store");
+    on(&place, None, &["tiers", "drain", large]).ended(0);
+    assert!(listed().contains("takes nothing"), "{}", listed());
+    on(&place, None, &["tiers", "use", large]).ended(0);
+    assert!(!listed().contains("takes nothing"), "{}", listed());
+    let json = on(&place, None, &["tiers", "list", "--json"]).ended(0).text();
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json[1]["directory"], large);
+    assert_eq!(json[1]["takes_data"], true);
+    // More than it has are refused, with what to do.
+    on(&place, Some(other), &["--tier", large, "get", "Elbe"])
+        .ended(3)
+        .complained("alluvium tiers add");
+}

@@ -14,6 +14,7 @@
 //! the reader writes upon it is undone with it, for the log keeps a prefix.
 
 use super::Engine;
+use super::dictionaries::Kept;
 use super::guard::Committing;
 use super::memory::Turn;
 use super::queue::{Place, RECORD_OVERHEAD};
@@ -131,6 +132,11 @@ impl Engine {
             self.catalog.alive(owners)?;
             return Ok(Some(self.visible.at()));
         }
+        self.dictionaries.admit_volatile(commit)?;
+        let durability = match durability {
+            Durability::Disk if self.dictionaries.is_all_volatile(commit) => Durability::Process,
+            asked => asked,
+        };
         if terms.is_some_and(|terms| terms.condition.is_some()) {
             self.stripes.want(&self.writers);
         }
@@ -305,10 +311,16 @@ impl Engine {
             Importance::Essential
         };
         let log = self.store.log();
+        let kept = self.dictionaries.kept(commit);
+        let parts = match &kept {
+            Kept::All => [&commit.record[..], commit.tail],
+            Kept::Part(record) => [record, &[][..]],
+            Kept::Nothing => return self.give_up(place.first, commit.count),
+        };
         let appended = log.append_parts(
             place.first,
             commit.count,
-            [&commit.record, commit.tail],
+            parts,
             log::Durability::Process,
             importance,
         );
@@ -385,6 +397,8 @@ fn apply_all(memtable: &Memtable, writes: Writes<'_>, first: Sequence) -> std::r
             Write::Range { start, end } => memtable.delete_range(start, end, sequence)?,
             // The tree has it, or it was never acknowledged.
             Write::Ingest { .. } => {}
+            // What it said is gone with the process that wrote it.
+            Write::Volatile => {}
         }
     }
     Ok(())

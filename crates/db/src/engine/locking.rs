@@ -193,10 +193,11 @@ impl Engine {
     pub(super) fn lock_commit(&self, commit: &Commit<'_>) -> Result<OfCommit<'_>> {
         let mut ranges: Vec<KeyRange> = Vec::with_capacity(commit.count as usize);
         for write in commit.writes().flatten() {
-            ranges.push(match write {
-                Write::One { key, .. } => only(key),
-                Write::Range { start, end } => KeyRange::new(start, Some(end)),
-                Write::Ingest { first, last } => from_to(first, last),
+            ranges.extend(match write {
+                Write::One { key, .. } => Some(only(key)),
+                Write::Range { start, end } => Some(KeyRange::new(start, Some(end))),
+                Write::Ingest { first, last } => Some(from_to(first, last)),
+                Write::Volatile => None,
             });
         }
         self.lock_ranges(&mut ranges)

@@ -71,6 +71,7 @@ impl Stripes {
             match write {
                 Write::One { key, .. } => set.key(0, key, mode),
                 Write::Range { .. } | Write::Ingest { .. } => set.everything(mode),
+                Write::Volatile => {}
             }
         }
         self.table.lock(set)

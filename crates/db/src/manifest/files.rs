@@ -38,7 +38,7 @@ pub(crate) fn reached(files: Files<'_>, payload: &[u8]) -> Result<Vec<Reached>> 
             Structure::Tiered => all.extend(tiered::reached(files, &entry.root)?),
             Structure::Levels => all.extend(levels::reached(files, &entry.root)?),
             Structure::Hashed => all.extend(hashed::reached(files, &entry.root)?),
-            Structure::Map => all.extend(map::reached(files, &entry.root)?),
+            Structure::Volatile | Structure::Map => all.extend(map::reached(files, &entry.root)?),
         }
     }
     Ok(in_order(all))
@@ -66,6 +66,8 @@ pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
                 Err(error @ Error::Corrupt { .. }) => surveyed.hashed = lost(&manifest, entry, &error),
                 Err(error) => return Err(error),
             },
+            // What there was is gone in any case.
+            Structure::Volatile => {}
             Structure::Map => match map::reached(files, &entry.root) {
                 Ok(reached) => all.extend(reached),
                 Err(error @ Error::Corrupt { .. }) => surveyed.map = lost(&manifest, entry, &error),
@@ -111,7 +113,7 @@ pub(crate) fn check(
             Ok(Structure::Tiered) => tiered::check_files(files, &entry.root, live_bytes, tell)?,
             Ok(Structure::Levels) => levels::check_files(files, &entry.root, live_bytes, tell)?,
             Ok(Structure::Hashed) => hashed::check_files(files, &entry.root, live_bytes, tell)?,
-            Ok(Structure::Map) => map::check_files(files, &entry.root),
+            Ok(Structure::Volatile | Structure::Map) => map::check_files(files, &entry.root),
             Err(error) => Findings {
                 found: vec![format!("manifest: {error}")],
                 ..Findings::default()

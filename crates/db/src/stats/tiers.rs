@@ -13,6 +13,8 @@ pub struct TierStats {
     pub capacity_bytes: u64,
     /// Bytes that are free for ordinary writes.
     pub available_bytes: u64,
+    /// Whether it takes data: not once it is drained.
+    pub takes_data: bool,
     /// Its data file.
     pub space: SpaceUsage,
     /// What was asked for of its directory, by purpose; of the first one, the log included.
@@ -37,6 +39,7 @@ impl Engine {
             directory: directory.describe(),
             capacity_bytes: space.capacity_bytes,
             available_bytes: space.free_bytes,
+            takes_data: space.is_open,
             space: usage,
             device: directory.counters().snapshot(),
         });

@@ -308,7 +308,7 @@ fn a_filter_is_asked_when_everything_is_compacted() {
 
 #[test]
 fn what_is_acknowledged_is_there_after_the_store_is_opened_again() {
-    for structure in Structure::ALL {
+    for structure in Structure::ALL.into_iter().filter(|structure| structure.lasts()) {
         for settle in SETTLES {
             let directories = directories(2);
             let db = spread().open_in(&directories).unwrap();

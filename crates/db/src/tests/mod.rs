@@ -2,9 +2,8 @@
 //! inside the crate.
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
-//! history, told to all of them), `levels.rs` and `hashed.rs` (as a user chooses them),
-//! `copies.rs`, `crashes.rs`,
-//! `hostile.rs` (manifests), `hostile_log.rs`.
+//! history, told to all of them), `levels.rs`, `hashed.rs` and `volatile.rs` (as a user chooses
+//! them), `copies.rs`, `crashes.rs`, `hostile.rs` (manifests), `hostile_log.rs`.
 
 mod contract;
 mod copies;
@@ -17,6 +16,7 @@ mod levels;
 mod model;
 #[path = "../../tests/it/story/mod.rs"]
 mod story;
+mod volatile;
 
 use crate::scale::Scale;
 use crate::simulation::OpenIn as _;
@@ -80,12 +80,11 @@ fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
         .collect()
 }
 
-/// A keyspace of each kind, named after it.
+/// A keyspace of each kind that lasts, named after it.
 fn one_of_each(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
     let keyspace = |structure| db.keyspace_in(&format!("{structure:?}"), structure, options);
-    Structure::ALL
-        .map(|structure| keyspace(structure).unwrap())
-        .into()
+    let lasting = Structure::ALL.into_iter().filter(|structure| structure.lasts());
+    lasting.map(|structure| keyspace(structure).unwrap()).collect()
 }
 
 /// A keyspace in the tree and one in the map: the manifest lists these two.

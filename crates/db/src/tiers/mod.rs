@@ -5,7 +5,8 @@
 //!
 //! *Does not know*: what lies on which tier; marks are compared by the storage layer.
 //!
-//! *Read in this order*: `tier_options.rs` beside this folder, this file, `places.rs`.
+//! *Read in this order*: `tier_options.rs` beside this folder, this file, `places.rs`;
+//! `change_tiers.rs` beside this folder changes those of an open store.
 //!
 //! Invariants:
 //!
@@ -14,7 +15,7 @@
 
 mod places;
 
-pub(crate) use places::{Places, existing, is_store, new, of_copy, overlaid, settled};
+pub(crate) use places::{Places, check, existing, is_store, new, of_copy, overlaid, settled};
 
 use crate::Options;
 use crate::tier_options::TierOptions;

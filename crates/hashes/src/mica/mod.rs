@@ -20,7 +20,7 @@
 //! `lossy.rs`, `policy.rs`, `evict.rs`, `sweep.rs`, `content.rs`;
 //! `heap.rs`, `chain.rs`, `lossless.rs`; `core.rs`
 //! for readers beside writers, `model_check.rs` for what is checked of that; `memory.rs`, which has
-//! all that is `unsafe` but one line.
+//! all that is `unsafe` but a few lines; `ring.rs`, by which requests reach another thread.
 //!
 //! Invariants:
 //!
@@ -35,6 +35,8 @@
 //!   it leads to, only while the bucket's version is odd.
 //! - **M7** A table in store mode has every key that was set and not deleted, or the set failed and
 //!   changed nothing.
+//!
+//! `ring.rs` has M8.
 
 mod bucket;
 mod cache;
@@ -57,6 +59,7 @@ pub mod mode;
 mod model_check;
 mod pipeline;
 mod policy;
+mod ring;
 mod stats;
 mod sweep;
 mod sync;
@@ -74,4 +77,5 @@ pub use key::HashedKey;
 pub use lossless::{Lossless, LosslessOptions};
 pub use lossy::{Lossy, LossyOptions};
 pub use policy::Eviction;
+pub use ring::{Answerer, Asker, Frame, ring};
 pub use stats::Stats;

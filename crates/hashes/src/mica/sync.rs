@@ -5,6 +5,28 @@
 mod chosen {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+    /// A value that two threads hand to each other.
+    #[derive(Debug)]
+    pub(crate) struct Cell<T>(loom::cell::UnsafeCell<T>);
+
+    impl<T> Cell<T> {
+        pub(crate) fn new(value: T) -> Cell<T> {
+            Cell(loom::cell::UnsafeCell::new(value))
+        }
+
+        /// As the other one.
+        pub(crate) unsafe fn reach(&self) -> &T {
+            // SAFETY: the caller promises it, and the model checker looks whether it is so.
+            self.0.with(|value| unsafe { &*value })
+        }
+
+        /// As the other one.
+        pub(crate) unsafe fn reach_mut(&self) -> &mut T {
+            // SAFETY: the caller promises it, and the model checker looks whether it is so.
+            self.0.with_mut(|value| unsafe { &mut *value })
+        }
+    }
+
     /// Lets another thread run.
     pub(crate) fn spin(_turns: u32) {
         loom::thread::yield_now();
@@ -14,6 +36,34 @@ mod chosen {
 #[cfg(not(alluvium_model_check))]
 mod chosen {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    /// A value that two threads hand to each other.
+    #[derive(Debug)]
+    pub(crate) struct Cell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> Cell<T> {
+        pub(crate) fn new(value: T) -> Cell<T> {
+            Cell(std::cell::UnsafeCell::new(value))
+        }
+
+        /// Returns the value, while no thread changes it.
+        #[inline]
+        pub(crate) unsafe fn reach(&self) -> &T {
+            // SAFETY: the caller promises it.
+            unsafe { &*self.0.get() }
+        }
+
+        /// Returns the value, while no other thread reaches it.
+        #[inline]
+        #[allow(
+            clippy::mut_from_ref,
+            reason = "the caller promises that it is the only reference"
+        )]
+        pub(crate) unsafe fn reach_mut(&self) -> &mut T {
+            // SAFETY: the caller promises it.
+            unsafe { &mut *self.0.get() }
+        }
+    }
 
     /// How often a thread spins before it yields the processor: the holder may be descheduled.
     const SPINS: u32 = 64;
@@ -29,7 +79,11 @@ mod chosen {
     }
 }
 
-pub(crate) use chosen::{AtomicU32, AtomicU64, Ordering, fence, spin};
+pub(crate) use chosen::{AtomicU32, AtomicU64, Cell, Ordering, fence, spin};
+
+// SAFETY: a cell gives its value out only to callers that promise that no two threads reach it at
+// once, one of them to change it.
+unsafe impl<T: Send> Sync for Cell<T> {}
 
 /// A lock that is held for the time of an append. It has no queue: holders are few and quick.
 #[derive(Debug, Default)]

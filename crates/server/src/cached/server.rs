@@ -2,7 +2,7 @@
 
 use super::Cached;
 use super::content::{CacheMemory, Content};
-use crate::datagram::{DatagramOptions, Datagrams};
+use crate::datagram::{DatagramOptions, Datagrams, RingClient, RingOptions, Rings};
 use crate::error::{Error, Result};
 use crate::net::{self, Acceptor, Beside, Budget, Driver, Keeper, Language, Pool, Syncer};
 use crate::options::ServerOptions;
@@ -60,6 +60,7 @@ struct Running {
     control: Arc<net::Control>,
     threads: Mutex<Option<(JoinHandle<()>, Keeper)>>,
     datagrams: Mutex<Option<Datagrams>>,
+    rings: Mutex<Vec<Rings>>,
     socket_files: Mutex<Vec<SocketFile>>,
     is_stopping: Mutex<bool>,
     changed: Condvar,
@@ -148,6 +149,7 @@ impl CacheServer {
             control,
             threads: Mutex::new(Some((acceptor, keeper))),
             datagrams: Mutex::new(None),
+            rings: Mutex::default(),
             socket_files: Mutex::new(socket_files),
             is_stopping: Mutex::new(false),
             changed: Condvar::new(),
@@ -182,6 +184,17 @@ impl CacheServer {
         let address = datagrams.address;
         *self.running.datagrams.lock() = Some(datagrams);
         Ok(address)
+    }
+
+    /// Serves the same items to threads of this process, by rings of memory. Returns the ends of
+    /// the clients.
+    ///
+    /// # Errors
+    /// [`Error::Cache`] for numbers that cannot be.
+    pub fn serve_rings(&self, options: &RingOptions) -> Result<Vec<RingClient>> {
+        let (rings, clients) = Rings::start(&self.running.cached, options)?;
+        self.running.rings.lock().push(rings);
+        Ok(clients)
     }
 
     /// How many clients are connected.
@@ -228,6 +241,7 @@ impl Running {
             tracing::error!("the thread that accepts connections has panicked");
         }
         drop(self.datagrams.lock().take());
+        self.rings.lock().clear();
         self.socket_files.lock().clear();
         self.pool.stop(Instant::now() + self.options.grace);
         self.pool.join();

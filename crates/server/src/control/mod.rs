@@ -57,7 +57,7 @@ pub use listen::Control;
 pub use request::{
     Acknowledged, Change, Depth, Direction, Error, IsolationLevel, Kind, Mechanism, NewKeyspace,
     NewTransaction, ReadPurpose, Redis, RedisKey, RedisKind, Reply, Request, Result, Scan, Stage, Step,
-    Unordered, What,
+    TierChange, Unordered, What,
 };
 pub use session::Session;
 pub use socket::SOCKET;

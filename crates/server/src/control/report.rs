@@ -122,6 +122,22 @@ fn of_hashed(hashed: &HashedStats) -> Value {
     })
 }
 
+/// Returns what each tier can hold, and holds.
+pub(super) fn tiers(db: &Db) -> Value {
+    let tiers = db.stats().tiers.into_iter().enumerate();
+    let all = tiers.map(|(number, tier)| {
+        json!({
+            "tier": number,
+            "directory": tier.directory,
+            "capacity_bytes": tier.capacity_bytes,
+            "available_bytes": tier.available_bytes,
+            "live_bytes": tier.space.live_bytes,
+            "takes_data": tier.takes_data,
+        })
+    });
+    all.collect::<Vec<_>>().into()
+}
+
 /// Returns what was asked of each keyspace since the store was opened, by keyspace.
 fn workload(db: &Db) -> Value {
     let of = |hour: &HourSeen| {

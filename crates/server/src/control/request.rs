@@ -97,9 +97,32 @@ pub enum Request {
     InTransaction(Step),
     /// Describes open transactions and kept snapshots, and what they hold back: [`Reply::Json`].
     Transactions,
+    /// Lists the tiers: [`Reply::Json`].
+    Tiers,
+    /// Changes the tiers.
+    ChangeTiers {
+        /// The directory of a tier, absolute.
+        path: Vec<u8>,
+        /// What becomes of it.
+        change: TierChange,
+    },
     /// Reads all keys in no order that means anything, also of a hashed keyspace:
     /// [`Reply::Pairs`], again and again.
     Unordered(Unordered),
+}
+
+/// What becomes of a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TierChange {
+    /// It is added.
+    Add {
+        /// The most bytes that it may take.
+        max_bytes: Option<u64>,
+    },
+    /// What lies on it goes to the others, and it takes nothing new.
+    Drain,
+    /// It takes data again.
+    Use,
 }
 
 /// How a transaction is begun.

@@ -5,11 +5,11 @@ use super::listen::About;
 use super::redis::Keys;
 use super::report;
 use super::request::{
-    Change, Depth, Direction, Error, Kind, NewKeyspace, Reply, Request, Result, Scan, Stage, Step, Unordered,
-    What,
+    Change, Depth, Direction, Error, Kind, NewKeyspace, Reply, Request, Result, Scan, Stage, Step,
+    TierChange, Unordered, What,
 };
 use super::transact::Transacting;
-use alluvium::{Db, Ingest, Keyspace, Progress, Structure, WriteBatch};
+use alluvium::{Db, Ingest, Keyspace, Progress, Structure, TierOptions, WriteBatch};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::ops::Bound;
@@ -123,6 +123,10 @@ impl Session {
             }
             Request::InTransaction(step) => self.step(step, hear),
             Request::Transactions => json(&held::report(&self.db), hear),
+            Request::Tiers => json(&report::tiers(&self.db), hear),
+            Request::ChangeTiers { path, change } => {
+                self.change_tiers(Path::new(OsStr::from_bytes(path)), *change)
+            }
         }
     }
 
@@ -333,14 +337,21 @@ impl Session {
         json(&report, hear)
     }
 
-    fn back_up(&self, to: &Path, hear: &mut Hear<'_>) -> Result<()> {
-        if !to.is_absolute() {
-            let text = format!(
-                "{} is not absolute, and this process has a working directory of its own",
-                to.display()
-            );
-            return Err(Error::told(Kind::Usage, text));
+    fn change_tiers(&self, path: &Path, change: TierChange) -> Result<()> {
+        require_absolute(path)?;
+        match change {
+            TierChange::Add { max_bytes } => {
+                let options = max_bytes.map(|bytes| TierOptions::new().max_bytes(bytes));
+                self.db.add_tier(path, options.unwrap_or_default())?;
+            }
+            TierChange::Drain => self.db.drain_tier(path)?,
+            TierChange::Use => self.db.use_tier(path)?,
         }
+        Ok(())
+    }
+
+    fn back_up(&self, to: &Path, hear: &mut Hear<'_>) -> Result<()> {
+        require_absolute(to)?;
         let mut heard = Ok(());
         let copied = self
             .db
@@ -487,3 +498,15 @@ fn tell(progress: Progress, heard: &mut Result<()>, hear: &mut Hear<'_>) {
 
 /// What a server knows beside the store.
 pub(super) type Counts = Arc<dyn Fn() -> Value + Send + Sync>;
+
+/// Refuses a path that means another place in another process.
+fn require_absolute(path: &Path) -> Result<()> {
+    if path.is_absolute() {
+        return Ok(());
+    }
+    let text = format!(
+        "{} is not absolute, and this process has a working directory of its own",
+        path.display()
+    );
+    Err(Error::told(Kind::Usage, text))
+}

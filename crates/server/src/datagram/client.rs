@@ -1,5 +1,6 @@
 //! A client that sends again what is lost.
 
+use super::direct::Direction;
 use super::format::{self, Datagram, Directory, Header, Operation, Outcome, SharedKey, Way};
 use super::server::MOST_DATAGRAM;
 use alluvium_base::checksum::seeded;
@@ -75,6 +76,7 @@ pub struct DatagramClient {
     socket: UdpSocket,
     server: SocketAddr,
     directory: Directory,
+    direction: Direction,
     key: Option<SharedKey>,
     client: u64,
     sequence: u32,
@@ -99,6 +101,7 @@ impl DatagramClient {
                 seed: 0,
                 ports: vec![server.port()],
             },
+            direction: Direction::Client,
             key: key.map(SharedKey::new),
             client: fastrand::u64(..),
             sequence: fastrand::u32(..),
@@ -121,6 +124,12 @@ impl DatagramClient {
         Ok(client)
     }
 
+    /// Says who finds the port that has a key. With [`Direction::Software`] requests go to any of
+    /// the ports: the server has to hand them over.
+    pub fn set_direction(&mut self, direction: Direction) {
+        self.direction = direction;
+    }
+
     /// Has the cache execute requests. Those about one key are executed in their order, others in
     /// any. Each is executed once, whatever is lost or doubled on the way.
     ///
@@ -128,14 +137,7 @@ impl DatagramClient {
     /// As the system says; `TimedOut` when the server does not answer: then it is not known which
     /// of the requests were executed.
     pub fn execute(&mut self, requests: &[DatagramRequest<'_>]) -> Result<Vec<DatagramAnswer>> {
-        let asked: Vec<Asked<'_>> = requests
-            .iter()
-            .map(|request| match *request {
-                DatagramRequest::Get(key) => (Operation::Get, key, &[][..], None),
-                DatagramRequest::Set(key, value, time) => (Operation::Set, key, value, time),
-                DatagramRequest::Delete(key) => (Operation::Delete, key, &[][..], None),
-            })
-            .collect();
+        let asked: Vec<Asked<'_>> = requests.iter().map(DatagramRequest::parts).collect();
         debug_assert!(
             asked
                 .iter()
@@ -290,7 +292,12 @@ impl DatagramClient {
             key.seal(&mut buffer[..length]);
         }
         let mut address = self.server;
-        address.set_port(self.directory.ports[self.directory.place(hash)]);
+        let port = match self.direction {
+            Direction::Client => self.directory.place(hash),
+            // Another part of the hash: any port.
+            Direction::Software => self.directory.place(hash << 48),
+        };
+        address.set_port(self.directory.ports[port]);
         self.burst.set_length(place, length);
         self.burst.set_address(place, address);
         true

@@ -1,10 +1,10 @@
 //! What a port does with the datagrams that it receives.
 
 use super::format::{self, Datagram, Directory, Header, Operation, Outcome, SharedKey, Way};
+use super::frames::Frames;
 use super::repeats::{Repeats, Seen};
 use crate::cached::{Content, Head};
 use alluvium::cache::MAX_KEY_BYTES;
-use alluvium_device::datagrams::Burst;
 use std::sync::Arc;
 
 /// One of the ports of a cache, with the keys whose hashes it has.
@@ -32,7 +32,7 @@ impl Port {
 
     /// Executes the first `count` requests of a burst, and makes each the reply to itself. What is
     /// no request becomes nothing.
-    pub(super) fn execute(&mut self, content: &Content, burst: &mut Burst, count: usize) {
+    pub(super) fn execute(&mut self, content: &Content, burst: &mut impl Frames, count: usize) {
         let now_ms = content.now_ms();
         let keys = (0..count).filter_map(|index| format::read(burst.bytes(index)));
         content.prefetch(keys.map(|datagram| datagram.key));
@@ -134,6 +134,7 @@ impl Port {
 mod tests {
     use super::*;
     use crate::cached::CacheMemory;
+    use alluvium_device::datagrams::Burst;
 
     fn header(operation: Operation, sequence: u32) -> Header {
         Header {

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::collections::VecDeque;
 
 /// Numbers that are known of a client. Older ones are never executed.
-const KNOWN: u32 = 1024;
+pub(super) const KNOWN: u32 = 1024;
 
 /// Clients that are known. Beyond, the one that came first is forgotten.
 const CLIENTS: usize = 4096;

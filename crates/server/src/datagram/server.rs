@@ -1,5 +1,6 @@
 //! Ports and their threads.
 
+use super::direct::{BURST, Bell, Direction, Handovers};
 use super::format::{Directory, SharedKey};
 use super::port::Port;
 use crate::cached::Cached;
@@ -8,14 +9,11 @@ use crate::options::Exposure;
 use alluvium_device::datagrams::Burst;
 use parking_lot::Mutex;
 use std::io::ErrorKind;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-
-/// Datagrams that are received by one call.
-const BURST: usize = 32;
 
 /// The longest datagram: longer items are for the other protocols.
 pub const MOST_DATAGRAM: usize = 8 << 10;
@@ -43,6 +41,8 @@ pub struct DatagramOptions {
     pub key: Option<Vec<u8>>,
     /// Whether others than this machine may be served without a key.
     pub exposure: Exposure,
+    /// Who finds the port that has a key.
+    pub direction: Direction,
 }
 
 impl DatagramOptions {
@@ -54,6 +54,7 @@ impl DatagramOptions {
             ports: std::thread::available_parallelism().map_or(1, usize::from),
             key: None,
             exposure: Exposure::default(),
+            direction: Direction::default(),
         }
     }
 }
@@ -97,12 +98,22 @@ impl Datagrams {
             is_stopping: Arc::new(AtomicBool::new(false)),
             threads: Mutex::default(),
         };
+        let bells: Vec<Bell> = sockets
+            .iter()
+            .map(|(_, address)| Bell::new(Some(reachable(*address))))
+            .collect();
+        let ways = match options.direction {
+            Direction::Client => Vec::new(),
+            Direction::Software => Handovers::between(&bells, MOST_DATAGRAM),
+        };
+        let mut ways = ways.into_iter().zip(bells);
         for (place, (socket, _)) in sockets.into_iter().enumerate() {
             let port = Port::new(&directory, place, key.clone());
+            let others = ways.next();
             let (cached, is_stopping) = (Arc::clone(cached), Arc::clone(&datagrams.is_stopping));
             let thread = std::thread::Builder::new()
                 .name("alluvium-port".to_owned())
-                .spawn(move || run(&socket, port, &cached, &is_stopping))?;
+                .spawn(move || run(&socket, port, others, &cached, &is_stopping))?;
             datagrams.threads.lock().push(thread);
         }
         Ok(datagrams)
@@ -149,12 +160,42 @@ fn bind(first: SocketAddr, ports: usize) -> Result<Vec<(UdpSocket, SocketAddr)>>
         .collect()
 }
 
-/// Answers bursts until the port is to end.
-fn run(socket: &UdpSocket, mut port: Port, cached: &Cached, is_stopping: &AtomicBool) {
+/// Returns the address by which this machine reaches one of its own sockets.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        });
+    }
+    address
+}
+
+/// Answers bursts until the port is to end. What is another port's is handed over to it where there
+/// are ways to `others`.
+fn run(
+    socket: &UdpSocket,
+    mut port: Port,
+    mut others: Option<(Handovers, Bell)>,
+    cached: &Cached,
+    is_stopping: &AtomicBool,
+) {
     let mut burst = Burst::new(BURST, MOST_DATAGRAM);
     let counters = &cached.common.counters;
     while !is_stopping.load(Ordering::Acquire) {
-        let count = match burst.receive(socket) {
+        if let Some((handovers, bell)) = &mut others {
+            bell.will_wait();
+            if handovers.are_waiting() {
+                bell.wakes();
+                handovers.serve(&mut port, &cached.content);
+                continue;
+            }
+        }
+        let received = burst.receive(socket);
+        if let Some((_, bell)) = &others {
+            bell.wakes();
+        }
+        let count = match received {
             Ok(count) => count,
             Err(error)
                 if matches!(
@@ -170,7 +211,13 @@ fn run(socket: &UdpSocket, mut port: Port, cached: &Cached, is_stopping: &Atomic
                 continue;
             }
         };
-        port.execute(&cached.content, &mut burst, count);
+        let content = &cached.content;
+        match &mut others {
+            Some((handovers, _)) => {
+                handovers.execute(&mut port, content, &mut burst, count, Some(socket), is_stopping);
+            }
+            None => port.execute(content, &mut burst, count),
+        }
         counters.commands.fetch_add(count as u64, Ordering::Relaxed);
         if let Err(error) = burst.send(socket, count) {
             tracing::debug!(%error, "a reply was not sent");

@@ -235,6 +235,14 @@ impl<'s> StoredItems<'s> {
         }
     }
 
+    /// Deletes an item, whatever it is.
+    pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
+        self.batch.delete(&self.store.items, key)?;
+        self.bytes += key.len();
+        self.note(key, None);
+        Ok(())
+    }
+
     /// Commits what was written so far. Whether there was anything.
     pub(super) fn commit(&mut self) -> Result<bool, Failure> {
         let has_written = std::mem::take(&mut self.has_written);
@@ -286,11 +294,7 @@ impl<'s> Items for StoredItems<'s> {
         let (change, result) = decide(self, item)?;
         match change {
             Change::Nothing => {}
-            Change::Delete => {
-                self.batch.delete(&self.store.items, key)?;
-                self.bytes += key.len();
-                self.note(key, None);
-            }
+            Change::Delete => self.delete(key)?,
             Change::Put(stored) => self.put(key, stored)?,
         }
         Ok(result)

@@ -22,6 +22,9 @@ pub enum Found<'a> {
     /// A request that is none, and how many bytes are to be skipped, of which some may not have
     /// come.
     Bad(&'static str, usize),
+    /// A request whose block is longer than is taken, without that block, and how many bytes are
+    /// to be skipped, of which some may not have come.
+    TooLarge(Request<'a>, usize),
     /// A line without an end: the connection is of no use any more.
     Endless,
     /// A line of HTTP: the connection ends without a reply.
@@ -61,7 +64,10 @@ const BINARY_HEADER: usize = 24;
 
 const BAD_LINE: &str = "CLIENT_ERROR bad command line format";
 const BAD_BLOCK: &str = "CLIENT_ERROR bad data chunk";
-const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+
+/// The longest block that a line may announce. With the end of its line it has a length that
+/// memcached can say.
+const MAX_BLOCK: i32 = i32::MAX - 2;
 
 /// Where a command says how long the block behind it is.
 fn block_word(command: &[u8]) -> Option<usize> {
@@ -140,12 +146,14 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
         || words.get(2).copied().and_then(number::<u32>).is_some()
             && words.get(3).copied().and_then(number::<i32>).is_some()
             && (!is_cas || words.get(5).copied().and_then(number::<u64>).is_some());
-    let length = number::<i32>(length).and_then(|length| usize::try_from(length).ok());
+    let length = number::<i32>(length).filter(|&length| length < MAX_BLOCK);
+    let length = length.and_then(|length| usize::try_from(length).ok());
     let (Some(length), true) = (length, is_key && fits) else {
         return Found::Bad(BAD_LINE, taken);
     };
     if length > most {
-        return Found::Bad(TOO_LARGE, taken.saturating_add(length).saturating_add(2));
+        let all = taken.saturating_add(length).saturating_add(2);
+        return Found::TooLarge(Request { words, block: &[] }, all);
     }
     let rest = buffer.get(taken..).unwrap_or_default();
     let (Some(block), Some(end)) = (rest.get(..length), rest.get(length..length + 2)) else {
@@ -258,7 +266,8 @@ mod tests {
         assert_eq!(read(b"cas k 0 0 1\r\na\r\n", 10), Found::Bad("ERROR", 13));
         assert_eq!(read(b"ms\r\n", 10), Found::Bad("ERROR", 4));
         assert_eq!(read(b"ms k x\r\n", 10), Found::Bad(BAD_LINE, 8));
-        assert_eq!(read(b"set k 0 0 11\r\n", 10), Found::Bad(TOO_LARGE, 27));
+        assert!(matches!(read(b"set k 0 0 11\r\n", 10), Found::TooLarge(_, 27)));
+        assert_eq!(read(b"set k 0 0 2147483647\r\n", 10), Found::Bad(BAD_LINE, 22));
         assert_eq!(read(b"set k 0 0 1\r\nabc\r\nget", 10), Found::Bad(BAD_BLOCK, 18));
         assert_eq!(read(&[b'a'; MAX_LINE], 10), Found::Endless);
     }

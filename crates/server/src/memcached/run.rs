@@ -4,6 +4,7 @@
 use super::meta;
 use super::request::{self, Found, Request};
 use super::text::key;
+use std::borrow::Cow;
 
 /// A run takes no more requests once they are this number of bytes.
 const MOST_BYTES: usize = 1 << 20;
@@ -18,6 +19,8 @@ pub(super) enum Next<'a> {
     Alone(Request<'a>, usize),
     /// As [`Found::Bad`].
     Bad(&'static str, usize),
+    /// As [`Found::TooLarge`].
+    TooLarge(Request<'a>, usize),
     /// As [`Found::Endless`].
     Endless,
     /// As [`Found::Http`].
@@ -69,6 +72,7 @@ pub(super) fn next(buffer: &[u8], most_block: usize, most: Most) -> Next<'_> {
             Found::Request(request, bytes) => return Next::Alone(request, bytes),
             Found::Nothing => return Next::Nothing,
             Found::Bad(error, bytes) => return Next::Bad(error, bytes),
+            Found::TooLarge(request, bytes) => return Next::TooLarge(request, bytes),
             Found::Endless => return Next::Endless,
             Found::Http => return Next::Http,
             Found::Binary(header) => return Next::Binary(header),
@@ -116,6 +120,16 @@ pub(super) enum Access {
     Overwrites,
     /// What it stores, and whether, depends on what is there.
     Changes,
+}
+
+/// The item that a request would have replaced whose block is too long. Its old value goes, as in
+/// memcached: a client that meant to replace it shall not read it.
+pub(super) fn outdated<'a>(request: &'a Request<'_>) -> Option<Cow<'a, [u8]>> {
+    match request.word(0) {
+        b"set" => key(request.word(1)).ok().map(Cow::Borrowed),
+        b"ms" => meta::access(request, true).map(|(key, _)| key),
+        _ => None,
+    }
 }
 
 /// Hands out every item that a request may ask for or change. What makes no sense is left out: the

@@ -6,6 +6,7 @@ use super::items::{self, Key, StoredItems};
 use super::permission::{Identified, Pause, Paused};
 use super::request::{self, Found, Request};
 use super::run::{self, Most, Next};
+use super::text::TOO_LARGE;
 use super::{stats, text};
 use crate::access::User;
 use crate::error::Failure;
@@ -370,6 +371,7 @@ impl Session {
             }
             Found::Endless => return Some(Served::Close),
             Found::Bad(error, taken) => (error, taken),
+            Found::TooLarge(_, taken) => (TOO_LARGE, taken),
             Found::Request(request, taken) if taken > UNKNOWN_INPUT || request.word(0) == b"quit" => {
                 return Some(Served::Close);
             }
@@ -440,6 +442,19 @@ impl Session {
     }
 }
 
+/// Ends a connection because of what it has sent, and says why in the client's own protocol.
+pub(super) fn ended(next: &Next<'_>, output: &mut Vec<u8>) -> Served {
+    match next {
+        Next::Http => return drop_http(),
+        Next::Endless => output.extend_from_slice(b"CLIENT_ERROR line too long\r\n"),
+        Next::Binary(header) => output.extend_from_slice(&request::binary_refusal(header)),
+        Next::Nothing | Next::Run(..) | Next::Alone(..) | Next::Bad(..) | Next::TooLarge(..) => {
+            unreachable!("what can be answered ends no connection")
+        }
+    }
+    Served::Close
+}
+
 impl Session {
     /// Writes a part of what `lru_crawler metadump` tells.
     fn write_dump(&mut self, output: &mut Vec<u8>) -> Served {
@@ -492,6 +507,27 @@ impl Session {
         self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
         output.extend_from_slice(error);
         output.extend_from_slice(b"\r\n");
+    }
+
+    /// Refuses an item that is too long, and deletes the one that it would have replaced.
+    fn refuse_too_large(&mut self, request: &Request<'_>, output: &mut Vec<u8>) {
+        let outdated = match run::outdated(request) {
+            Some(key) => self.permit_items(request).and_then(|()| self.delete(&key)),
+            None => Ok(()),
+        };
+        let failure = outdated.err().unwrap_or(Failure::say(TOO_LARGE));
+        self.refuse(&failure, request, output);
+    }
+
+    /// Deletes an item, whatever it is.
+    fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
+        let shared = Arc::clone(&self.shared);
+        let mut wanted = Wanted::default();
+        StoredItems::lock(&mut wanted, key, run::Access::Overwrites);
+        let _held = shared.store.locks.lock(wanted);
+        let mut items = StoredItems::new(&shared.store, false, true);
+        items.delete(key)?;
+        self.commit(&mut items)
     }
 }
 
@@ -553,15 +589,12 @@ impl Protocol for Session {
                     left -= 1;
                     taken
                 }
-                Next::Endless => {
-                    output.extend_from_slice(b"CLIENT_ERROR line too long\r\n");
-                    return Served::Close;
+                Next::TooLarge(request, taken) => {
+                    self.refuse_too_large(&request, output);
+                    left -= 1;
+                    taken
                 }
-                Next::Http => return drop_http(),
-                Next::Binary(header) => {
-                    output.extend_from_slice(&request::binary_refusal(header));
-                    return Served::Close;
-                }
+                other => return super::session::ended(&other, output),
             };
         }
         self.skip(input);

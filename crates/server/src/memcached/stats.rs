@@ -59,11 +59,8 @@ impl Lines {
             let number = client.descriptor.load(Ordering::Relaxed);
             let age_ms = client.since.elapsed().as_millis() as u64;
             let idle_ms = age_ms.saturating_sub(client.last_ms.load(Ordering::Relaxed));
-            self.line(&format!("{number}:addr"), format_args!("tcp:{}", client.peer));
-            self.line(
-                &format!("{number}:listen_addr"),
-                format_args!("tcp:{}", client.local),
-            );
+            self.line(&format!("{number}:addr"), client.peer.with_kind());
+            self.line(&format!("{number}:listen_addr"), client.local.with_kind());
             self.line(&format!("{number}:state"), "conn_read");
             self.line(&format!("{number}:secs_since_last_cmd"), idle_ms / 1000);
         }

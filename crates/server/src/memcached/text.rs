@@ -15,6 +15,9 @@ const BAD_EXPIRY: Failure = Failure::say("CLIENT_ERROR invalid exptime argument"
 const ERROR: Failure = Failure::say("ERROR");
 const NO_ROOM: Failure = Failure::say("SERVER_ERROR out of memory writing get response (--client-memory)");
 
+/// What is said of an item that is longer than is taken.
+pub(super) const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+
 /// A key that memcached would take.
 pub(super) fn key(word: &[u8]) -> Result<&[u8], Failure> {
     if word.is_empty() || word.len() > MAX_KEY {
@@ -293,6 +296,9 @@ pub(super) fn flush(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>
 pub(super) fn verbosity(request: &Request<'_>, output: &mut Vec<u8>) -> Done {
     if request.words.len() < 2 {
         return Err(ERROR);
+    }
+    if !request.is_quiet() && number::<u32>(request.word(1)).is_none() {
+        return Err(BAD_LINE);
     }
     say(request, output, "OK");
     Ok(())

@@ -24,6 +24,14 @@ impl Address {
         }
     }
 
+    /// Returns it as memcached's `stats conns` tells it: with its kind, and a path without a port.
+    pub(crate) fn with_kind(&self) -> String {
+        match self {
+            Address::Network(address) => format!("tcp:{address}"),
+            Address::Socket(path) => format!("unix:{}", path.display()),
+        }
+    }
+
     /// Returns what CLIENT LIST says of the connection.
     pub(crate) fn flags(&self) -> &'static str {
         match self {

@@ -139,6 +139,31 @@ fn more_than_fits_is_evicted_and_what_is_left_is_right() {
 }
 
 #[test]
+fn a_set_that_is_too_large_deletes_what_it_would_have_replaced() {
+    let cache = start(64 << 20);
+    let mut client = Memcached::connect(&cache);
+    let refused = "SERVER_ERROR object too large for cache\r\n";
+    let long = "x".repeat(1 << 20);
+    for (request, is_left) in [
+        (format!("set c 0 0 1048576\r\n{long}\r\n"), false),
+        (format!("replace c 0 0 1048576\r\n{long}\r\n"), true),
+        (format!("ms c 1048576\r\n{long}\r\n"), false),
+        (format!("ms Yw== 1048576 b\r\n{long}\r\n"), false),
+    ] {
+        assert_eq!(client.ask("set c 0 0 1\r\ny\r\n"), "STORED\r\n");
+        assert_eq!(client.ask(&request), refused);
+        let left = if is_left {
+            "VALUE c 0 1\r\ny\r\nEND\r\n"
+        } else {
+            "END\r\n"
+        };
+        assert_eq!(client.ask("get c\r\n"), left, "{}", &request[..20]);
+    }
+    let quiet = format!("set c 0 0 1048576 noreply\r\n{long}\r\n");
+    assert_eq!(client.ask(&quiet), "", "who wants no reply gets none");
+}
+
+#[test]
 fn several_connections_add_to_one_number_and_none_is_lost() {
     let cache = start(16 << 20);
     std::thread::scope(|scope| {

@@ -1,8 +1,10 @@
 //! Datagrams: over a network that loses, doubles and reorders them.
 
+use alluvium_server::datagram::Direction;
 use alluvium_server::datagram::format::{self, Datagram, Directory, Header, Operation, Way};
 use alluvium_server::{
     CacheMemory, CacheServer, DatagramAnswer, DatagramClient, DatagramOptions, DatagramRequest, Error,
+    RingOptions,
 };
 use std::collections::HashMap;
 use std::net::{SocketAddr, UdpSocket};
@@ -12,10 +14,15 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 fn server(ports: usize, key: Option<&[u8]>) -> (CacheServer, SocketAddr) {
+    directed(ports, key, Direction::Client)
+}
+
+fn directed(ports: usize, key: Option<&[u8]>, direction: Direction) -> (CacheServer, SocketAddr) {
     let cache = CacheServer::start(CacheMemory::new(16 << 20), crate::client::options()).unwrap();
     let options = DatagramOptions {
         ports,
         key: key.map(<[u8]>::to_vec),
+        direction,
         ..DatagramOptions::new("127.0.0.1:0".parse().unwrap())
     };
     let address = cache.serve_datagrams(&options).unwrap();
@@ -171,6 +178,14 @@ fn directory_of(server: SocketAddr) -> Directory {
 
 /// Random requests about few keys, compared with a map.
 fn compare(client: &mut DatagramClient, seed: u64, rounds: usize) {
+    compare_with(|requests| client.execute(requests).unwrap(), seed, rounds);
+}
+
+fn compare_with(
+    mut execute: impl FnMut(&[DatagramRequest<'_>]) -> Vec<DatagramAnswer>,
+    seed: u64,
+    rounds: usize,
+) {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut model: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
     for round in 0..rounds {
@@ -189,7 +204,7 @@ fn compare(client: &mut DatagramClient, seed: u64, rounds: usize) {
                 _ => DatagramRequest::Delete(key),
             })
             .collect();
-        let answers = client.execute(&requests).unwrap();
+        let answers = execute(&requests);
         for (request, answer) in requests.iter().zip(answers) {
             let expected = match request {
                 DatagramRequest::Set(key, value, _) => {
@@ -223,6 +238,109 @@ fn requests_are_executed_once_over_a_network_that_loses_doubles_and_reorders() {
             count(&counts.lost) > 50 && count(&counts.doubled) > 50 && count(&counts.late) > 50,
             "{counts:?}"
         );
+    }
+}
+
+#[test]
+fn ports_hand_over_what_is_others_and_no_request_is_lost_or_executed_twice() {
+    for (ports, key) in [(2, None), (4, Some(&b"secret"[..]))] {
+        let (_cache, address) = directed(ports, key, Direction::Software);
+        let mut client = DatagramClient::connect(address, key).unwrap();
+        client.set_direction(Direction::Software);
+        compare(&mut client, ports as u64, 40);
+    }
+    let (_cache, address) = directed(3, None, Direction::Software);
+    let network = Network::new(address, 5);
+    let mut client = DatagramClient::connect(network.address, None).unwrap();
+    client.set_direction(Direction::Software);
+    compare(&mut client, 5, 20);
+    // The same client does send to wrong ports: where they hand nothing over, it is told so.
+    let (_cache, address) = server(2, None);
+    let mut client = DatagramClient::connect(address, None).unwrap();
+    client.set_direction(Direction::Software);
+    let keys: Vec<[u8; 1]> = (0..64).map(|key| [key]).collect();
+    let requests: Vec<_> = keys.iter().map(|key| DatagramRequest::Get(key)).collect();
+    let refused = client.execute(&requests).unwrap_err();
+    assert!(refused.to_string().contains("other ports"), "{refused}");
+}
+
+#[test]
+fn rings_serve_what_the_other_protocols_do_and_end_with_the_server() {
+    for direction in [Direction::Client, Direction::Software] {
+        for (ports, frames, rounds) in [(1, 1, 3), (3, 5, 10), (2, 64, 40)] {
+            let (cache, _) = server(1, None);
+            let options = RingOptions {
+                frames,
+                direction,
+                frame_bytes: 256,
+                ..RingOptions::new(ports, 2)
+            };
+            let mut clients = cache.serve_rings(&options).unwrap();
+            let mut redis = crate::client::Client::connect(cache.redis_addr().unwrap());
+            let [one, other] = &mut clients[..] else {
+                panic!("two clients")
+            };
+            compare_with(|requests| one.execute(requests).unwrap(), 3, rounds);
+            assert_eq!(redis.ask("SET lake Constance"), "OK");
+            let long = [1; 200];
+            let answers = other
+                .execute(&[
+                    DatagramRequest::Get(b"lake"),
+                    DatagramRequest::Set(b"long", &long, None),
+                    DatagramRequest::Get(b"none"),
+                ])
+                .unwrap();
+            let lake = DatagramAnswer::Done(b"Constance".to_vec());
+            assert_eq!(answers, [lake, DatagramAnswer::TooLarge, DatagramAnswer::Missing]);
+            cache.stop();
+            cache.join();
+            assert!(one.execute(&[DatagramRequest::Get(b"lake")]).is_err());
+        }
+    }
+}
+
+#[test]
+fn two_clients_of_rings_share_their_ports() {
+    let (cache, _) = server(1, None);
+    for direction in [Direction::Client, Direction::Software] {
+        let options = RingOptions {
+            direction,
+            ..RingOptions::new(3, 2)
+        };
+        let clients = cache.serve_rings(&options).unwrap();
+        std::thread::scope(|scope| {
+            for (number, mut client) in clients.into_iter().enumerate() {
+                scope.spawn(move || {
+                    let keys: Vec<String> = (0..500).map(|key| format!("{number} {key}")).collect();
+                    for round in 0..5 {
+                        let value = format!("{round}");
+                        let pairs = keys.iter().flat_map(|key| {
+                            let key = key.as_bytes();
+                            [
+                                DatagramRequest::Set(key, value.as_bytes(), None),
+                                DatagramRequest::Get(key),
+                            ]
+                        });
+                        let answers = client.execute(&pairs.collect::<Vec<_>>()).unwrap();
+                        let expected = DatagramAnswer::Done(value.clone().into_bytes());
+                        let gets = answers.iter().skip(1).step_by(2);
+                        assert!(gets.clone().all(|answer| *answer == expected), "client {number}");
+                    }
+                });
+            }
+        });
+    }
+    let none = RingOptions::new(0, 1);
+    let many = RingOptions {
+        direction: Direction::Software,
+        ..RingOptions::new(16, 1)
+    };
+    let short = RingOptions {
+        frame_bytes: 10,
+        ..RingOptions::new(1, 1)
+    };
+    for options in [none, many, short] {
+        assert!(matches!(cache.serve_rings(&options), Err(Error::Cache { .. })));
     }
 }
 

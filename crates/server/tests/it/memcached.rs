@@ -232,6 +232,22 @@ fn items_expire_and_are_not_too_large() {
     );
     client.say("set b 0 0 1|xx|mn", "CLIENT_ERROR bad data chunk|MN");
     client.say("get a", "VALUE a 0 1|x|END");
+    // What was to be replaced is gone, unless it was to be replaced under a condition.
+    let long = "x".repeat(1001);
+    for (request, is_left) in [
+        (format!("set c 0 0 1001|{long}"), false),
+        (format!("add c 0 0 1001|{long}"), true),
+        (format!("ms c 1001|{long}"), false),
+    ] {
+        client.say("set c 0 0 1|y", "STORED");
+        client.say(&request, "SERVER_ERROR object too large for cache");
+        client.say("get c", if is_left { "VALUE c 0 1|y|END" } else { "END" });
+    }
+    client.say("set c 0 0 1|y", "STORED");
+    client.say(&format!("set c 0 0 1001 noreply|{long}|mn"), "MN");
+    client.say("get c", "END");
+    client.say("set c 0 0 2147483647", "CLIENT_ERROR bad command line format");
+    client.say("verbosity much", "CLIENT_ERROR bad command line format");
     std::thread::sleep(Duration::from_millis(1100));
     client.say("get a", "END");
     client.say(

@@ -3,6 +3,8 @@
 //!
 //! It is for little data and for tests of the contract: every change copies the list of its keys.
 //!
+//! A map may also be volatile: what checkpoints write of it is empty.
+//!
 //! *Knows*: every message that a reader may still ask for, by key; how that is written and read.
 //!
 //! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
@@ -102,6 +104,15 @@ struct Kept {
     blob: Option<Blob>,
 }
 
+/// How long what a map holds lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lasts {
+    /// Checkpoints write it.
+    BeyondOpening,
+    /// Checkpoints write an empty map.
+    WhileOpen,
+}
+
 /// An ordered map in memory. All methods may be called from any thread.
 #[derive(Clone)]
 pub struct Map {
@@ -110,6 +121,7 @@ pub struct Map {
 
 struct Shared {
     home: Home,
+    lasts: Lasts,
     version: ArcSwap<Version>,
     kept: Mutex<Kept>,
     /// Whether all of it is to be rewritten.
@@ -169,7 +181,17 @@ impl Map {
             cut,
             ..Version::default()
         };
-        Map::assemble(home, version, Kept::default())
+        Map::assemble(home, version, Kept::default(), Lasts::BeyondOpening)
+    }
+
+    /// Creates an empty map whose contents no checkpoint writes: opened again, it is empty.
+    #[must_use]
+    pub fn create_volatile(home: Home, cut: Sequence) -> Map {
+        let version = Version {
+            cut,
+            ..Version::default()
+        };
+        Map::assemble(home, version, Kept::default(), Lasts::WhileOpen)
     }
 
     /// Opens the map with this root, and with every commit up to `cut`.
@@ -195,13 +217,14 @@ impl Map {
             cut,
             ..Version::default()
         };
-        Ok(Map::assemble(home, version, kept))
+        Ok(Map::assemble(home, version, kept, Lasts::BeyondOpening))
     }
 
-    fn assemble(home: Home, version: Version, kept: Kept) -> Map {
+    fn assemble(home: Home, version: Version, kept: Kept, lasts: Lasts) -> Map {
         Map {
             shared: Arc::new(Shared {
                 home,
+                lasts,
                 version: ArcSwap::from_pointee(version),
                 kept: Mutex::new(kept),
                 is_stale: AtomicBool::new(false),
@@ -261,7 +284,10 @@ impl Map {
             "a root is of contents that the map has had"
         );
         let store = &self.shared.home.store;
-        let contents = format::encode(&version.keys);
+        let contents = match self.shared.lasts {
+            Lasts::BeyondOpening => format::encode(&version.keys),
+            Lasts::WhileOpen => format::encode(&Keys::new()),
+        };
         let (root, blob) = if contents.len() <= INLINE {
             (Root::Here(&contents).encode(), None)
         } else {

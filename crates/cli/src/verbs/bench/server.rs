@@ -19,6 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   alluvium bench server --servers alluvium,redis --depths 1,16,64
   alluvium bench server --servers alluvium-memcached,memcached --repetitions 3 --json report.json
+  alluvium bench server --servers alluvium-cache,memcached    # caches in memory
 
 Redis and memcached are looked for in PATH: apt-get install redis-server memcached";
 
@@ -28,7 +29,8 @@ Redis and memcached are looked for in PATH: apt-get install redis-server memcach
 #[command(after_help = EXAMPLES)]
 pub struct Verb {
     /// The servers, separated by commas: alluvium and alluvium-memcached, by either protocol;
-    /// redis; redis-aof, which logs and syncs every second; memcached.
+    /// alluvium-cache, in memory, by memcached's; redis; redis-aof, which logs and syncs every
+    /// second; memcached.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
     pub servers: Vec<String>,
     /// How many requests a connection has under way, separated by commas.

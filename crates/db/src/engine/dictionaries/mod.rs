@@ -7,7 +7,8 @@
 //!
 //! *Read in this order*: this file (what there is, and how each is reached), `open.rs` (how they
 //! are created, opened and salvaged), `place.rs` (which keyspace is in which), `take.rs` (how a
-//! memtable or a load becomes part of them), `cut.rs` (how a checkpoint takes them).
+//! memtable or a load becomes part of them), `cut.rs` (how a checkpoint takes them), `volatile.rs`
+//! (what the log does not get).
 //!
 //! A structure is added here: a field, and an arm in each match of this file, in `open.rs` and in
 //! `place.rs`.
@@ -21,10 +22,12 @@ mod cut;
 mod open;
 mod place;
 mod take;
+mod volatile;
 
 pub(super) use cut::Begun;
 pub(super) use open::How;
 pub(super) use take::Taking;
+pub(super) use volatile::Kept;
 
 use crate::Result;
 use crate::format::KeyspaceId;
@@ -47,6 +50,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::readers::{Reader, Scan};
+use volatile::Volatile;
 
 /// The dictionaries of an open store.
 #[derive(Debug)]
@@ -60,6 +64,7 @@ pub(crate) struct Dictionaries {
     levels: OnceLock<Levels>,
     /// Made for the first keyspace in it.
     hashed: OnceLock<Hashed>,
+    volatile: OnceLock<Volatile>,
     /// How levels are built, but for what their first keyspace says.
     levels_options: LevelsOptions,
     /// How the hashed structure is built, but for the index that its first keyspace says.
@@ -82,10 +87,16 @@ impl Dictionaries {
         let map = self.map.get().map(|map| (Structure::Map, map as &dyn Dictionary));
         let levels = self.levels.get();
         let levels = levels.map(|levels| (Structure::Levels, levels as &dyn Dictionary));
+        let volatile = self.volatile.get();
+        let volatile = volatile.map(|own| (Structure::Volatile, &own.map as &dyn Dictionary));
         let tree = (Structure::Tiered, &self.tree as &dyn Dictionary);
         let hashed = self.hashed.get();
         let hashed = hashed.map(|hashed| (Structure::Hashed, hashed as &dyn Dictionary));
-        std::iter::once(tree).chain(map).chain(levels).chain(hashed)
+        std::iter::once(tree)
+            .chain(map)
+            .chain(levels)
+            .chain(hashed)
+            .chain(volatile)
     }
 
     pub(in crate::engine) fn of(&self, structure: Structure) -> &dyn Dictionary {
@@ -93,8 +104,15 @@ impl Dictionaries {
             Structure::Tiered => &self.tree,
             Structure::Levels => self.levels(),
             Structure::Hashed => self.hashed(),
+            Structure::Volatile => self.volatile(),
             Structure::Map => self.map(),
         }
+    }
+
+    /// The volatile map, of which a keyspace is known.
+    pub(in crate::engine) fn volatile(&self) -> &Map {
+        let volatile = self.volatile.get();
+        &volatile.expect("it was made for its first keyspace").map
     }
 
     /// The map, of which a keyspace is known.
@@ -184,6 +202,7 @@ impl Dictionaries {
             Structure::Tiered => Ordered::ingest(&self.tree, class)?,
             Structure::Levels => self.levels().ingest(class)?,
             Structure::Hashed => self.hashed().ingest(class)?,
+            Structure::Volatile => self.volatile().ingest(class)?,
             Structure::Map => self.map().ingest(class)?,
         })
     }
@@ -195,6 +214,7 @@ impl Dictionaries {
             Structure::Tiered => Reader::Tiered(self.tree.reader()),
             Structure::Levels => Reader::Levels(self.levels().reader()),
             Structure::Hashed => Reader::Hashed(self.hashed().reader()),
+            Structure::Volatile => Reader::Map(self.volatile().reader()),
             Structure::Map => Reader::Map(self.map().reader()),
         }
     }
@@ -218,6 +238,7 @@ impl Dictionaries {
                 let walk = super::sorted::Sorted::new(walk, direction);
                 Scan::Hashed(walk)
             }
+            Structure::Volatile => Scan::Map(self.volatile().scan(memtables, range, direction, at, now_ms)),
             Structure::Map => Scan::Map(self.map().scan(memtables, range, direction, at, now_ms)),
         }
     }

@@ -126,6 +126,7 @@ impl Dictionaries {
             map: OnceLock::new(),
             levels: OnceLock::new(),
             hashed: OnceLock::new(),
+            volatile: OnceLock::new(),
             levels_options: how.levels(),
             hashed_options: how.hashed(),
             placed: RwLock::default(),

@@ -2,11 +2,13 @@
 
 use super::Dictionaries;
 use super::open::corrupt;
+use super::volatile::Volatile;
 use crate::catalog::Definition;
 use crate::format::{self, KeyspaceId};
 use crate::levels_options;
 use crate::structure::Structure;
 use crate::{Error, Result};
+use alluvium_base::Sequence;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_hashes::hashed::{Hashed, HashedOptions, IndexKind};
 use alluvium_trees::levels::Levels;
@@ -77,11 +79,34 @@ impl Dictionaries {
                     });
                 }
             }
+            Structure::Volatile => self.place_volatile(definition, cut)?,
             Structure::Map => {
                 self.map.get_or_init(|| Map::create(self.home.clone(), cut));
             }
         }
         self.placed.write().insert(definition.id, definition.structure);
+        Ok(())
+    }
+
+    /// A keyspace is in the volatile map, which is made for the first one.
+    fn place_volatile(&self, definition: &Definition, cut: Sequence) -> Result<()> {
+        let most = match definition.options.structure {
+            levels_options::Structure::Volatile(bytes) => bytes,
+            _ => u64::MAX,
+        };
+        let made = || Volatile {
+            map: Map::create_volatile(self.home.clone(), cut),
+            most,
+        };
+        let has = self.volatile.get_or_init(made).most;
+        if has != most {
+            return Err(Error::OptionsDiffer {
+                keyspace: definition.name(),
+                option: "bytes of all volatile keyspaces of this store",
+                has: has.to_string(),
+                asked: most.to_string(),
+            });
+        }
         Ok(())
     }
 
@@ -115,9 +140,9 @@ impl Dictionaries {
 fn options_of(definition: &Definition) -> levels_options::LevelsOptions {
     match &definition.options.structure {
         levels_options::Structure::Levels(options) => options.clone(),
-        levels_options::Structure::Tiered | levels_options::Structure::Hashed(_) => {
-            levels_options::LevelsOptions::default()
-        }
+        levels_options::Structure::Tiered
+        | levels_options::Structure::Hashed(_)
+        | levels_options::Structure::Volatile(_) => levels_options::LevelsOptions::default(),
     }
 }
 
@@ -125,6 +150,8 @@ fn options_of(definition: &Definition) -> levels_options::LevelsOptions {
 fn index_of(definition: &Definition) -> IndexKind {
     match &definition.options.structure {
         levels_options::Structure::Hashed(options) => options.index,
-        levels_options::Structure::Tiered | levels_options::Structure::Levels(_) => IndexKind::default(),
+        levels_options::Structure::Tiered
+        | levels_options::Structure::Levels(_)
+        | levels_options::Structure::Volatile(_) => IndexKind::default(),
     }
 }

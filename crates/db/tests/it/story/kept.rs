@@ -37,8 +37,14 @@ impl System {
         let there = self.db.snapshots();
         let at = self.db.sequence();
         if there.is_empty() || there.len() < 2 && !at.is_multiple_of(3) {
-            self.names += 1;
-            let name = format!("{}-{}", there.len(), at + self.names);
+            let name = loop {
+                self.names += 1;
+                let name = format!("{}-{}", there.len(), at + self.names);
+                // An earlier life may have given the same.
+                if there.iter().all(|(other, _)| *other != name) {
+                    break name;
+                }
+            };
             let writes = kept(&name, at, &self.everything()?);
             self.commit(&writes, Durability::Process, world, |system| {
                 let snapshot = system.db.create_snapshot(&name)?;

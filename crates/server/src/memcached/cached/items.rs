@@ -5,7 +5,7 @@ use crate::cached::{Content, Head};
 use crate::error::Failure;
 use crate::model::format::{Item, decode_item};
 
-const TOO_LARGE: Failure = Failure::say("SERVER_ERROR object too large for cache");
+const TOO_LARGE: Failure = Failure::say(super::super::text::TOO_LARGE);
 
 /// An item that was read.
 #[derive(Debug)]

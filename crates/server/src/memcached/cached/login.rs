@@ -2,6 +2,7 @@
 
 use super::super::request::{self, Found};
 use super::super::session::{MOST_CREDENTIALS, UNKNOWN_INPUT};
+use super::super::text::TOO_LARGE;
 use crate::access;
 use crate::net::{Input, Served};
 use crate::shared::{Client, Common};
@@ -64,6 +65,7 @@ impl Login {
                 return close;
             }
             Found::Bad(error, taken) => (error, taken),
+            Found::TooLarge(_, taken) => (TOO_LARGE, taken),
             Found::Request(request, taken) if taken > UNKNOWN_INPUT || request.word(0) == b"quit" => {
                 return close;
             }

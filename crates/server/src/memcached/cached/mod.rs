@@ -206,6 +206,17 @@ impl CachedSession {
         output.extend_from_slice(b"\r\n");
     }
 
+    /// Refuses an item that is too long, and deletes the one that it would have replaced.
+    fn refuse_too_large(&self, request: &Request<'_>, output: &mut Vec<u8>) {
+        let Cached { common, content } = &*self.cached;
+        common.counters.errors.fetch_add(1, Ordering::Relaxed);
+        if let Some(key) = run::outdated(request) {
+            let _locked = content.lock(&key);
+            content.delete(&key);
+        }
+        refuse(&Failure::say(text::TOO_LARGE), request, output);
+    }
+
     /// The longest block that is received: a longer one is refused before it has come.
     fn most_block(&self) -> usize {
         let limits = &self.cached.common.config.limits;
@@ -301,15 +312,12 @@ impl Protocol for CachedSession {
                     left -= 1;
                     taken
                 }
-                Next::Endless => {
-                    output.extend_from_slice(b"CLIENT_ERROR line too long\r\n");
-                    return Served::Close;
+                Next::TooLarge(request, taken) => {
+                    self.refuse_too_large(&request, output);
+                    left -= 1;
+                    taken
                 }
-                Next::Http => return super::session::drop_http(),
-                Next::Binary(header) => {
-                    output.extend_from_slice(&request::binary_refusal(header));
-                    return Served::Close;
-                }
+                other => return super::session::ended(&other, output),
             };
         }
         self.skip(input);

@@ -1,0 +1,115 @@
+//! `tiers`: the directories of a store, added, drained and used again.
+
+use crate::Exit;
+use crate::context::Context;
+use crate::screen::Output;
+use crate::sizes;
+use crate::tier::{self, Tier};
+use alluvium_server::control::{Request, TierChange};
+use anyhow::{Context as _, Result, anyhow};
+use clap::{Args, Subcommand};
+use serde_json::Value;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium tiers                           # lists them, the fastest first
+  alluvium tiers add /mnt/large,bytes=4T   # compactions may write there from now on
+  alluvium tiers drain /mnt/large          # rewrites what lies there to the others
+  alluvium tiers use /mnt/large            # it takes data again";
+
+/// List, add and drain the directories of a store.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub struct Tiers {
+    /// What to do; without it, list them.
+    #[command(subcommand)]
+    pub action: Option<Action>,
+}
+
+/// What can be done with tiers.
+#[derive(Debug, Subcommand)]
+pub enum Action {
+    /// List them with what each can hold, and holds.
+    #[command(after_help = "Example:\n  alluvium tiers list --json")]
+    List,
+    /// Add a directory, which must be empty or not there, behind those that the store has.
+    #[command(after_help = "Example:\n  alluvium tiers add /mnt/large,bytes=4T")]
+    Add {
+        /// The directory, and the most bytes that it may take.
+        #[arg(value_name = "PATH[,bytes=SIZE]", value_parser = tier::parse)]
+        added: Tier,
+    },
+    /// Rewrite all data, so that nothing lies on a tier, which takes nothing new then.
+    #[command(after_help = "Example:\n  alluvium tiers drain /mnt/large")]
+    Drain {
+        /// Its directory.
+        path: PathBuf,
+    },
+    /// Have a tier that was drained take data again.
+    #[command(after_help = "Example:\n  alluvium tiers use /mnt/large")]
+    Use {
+        /// Its directory.
+        path: PathBuf,
+    },
+}
+
+impl Tiers {
+    pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
+        match &self.action {
+            None | Some(Action::List) => list(context),
+            Some(Action::Add {
+                added: Tier { path, max_bytes },
+            }) => {
+                let max_bytes = *max_bytes;
+                change(context, path, TierChange::Add { max_bytes })
+            }
+            Some(Action::Drain { path }) => change(context, path, TierChange::Drain),
+            Some(Action::Use { path }) => change(context, path, TierChange::Use),
+        }
+    }
+}
+
+fn change(context: &Context, path: &Path, change: TierChange) -> Result<Exit> {
+    let store = context.open()?;
+    let path = std::path::absolute(path).with_context(|| format!("finding {}", path.display()))?;
+    let path = path.as_os_str().as_bytes().to_vec();
+    store.change(&Request::ChangeTiers { path, change })?;
+    store.close()?;
+    Ok(Exit::Done)
+}
+
+fn list(context: &Context) -> Result<Exit> {
+    let store = context.open_to_read()?;
+    let tiers = store.json(&Request::Tiers)?;
+    store.close()?;
+    let mut out = Output::new();
+    if context.is_json() {
+        out.json(&tiers)?;
+    } else {
+        let Value::Array(tiers) = &tiers else {
+            return Err(anyhow!("the answer is no list of tiers"));
+        };
+        let row = |tier: &Value| {
+            let bytes = |name: &str| sizes::human(tier[name].as_u64().unwrap_or_default());
+            let data = match tier["takes_data"] {
+                Value::Bool(false) => "takes nothing",
+                _ => "takes data",
+            };
+            vec![
+                tier["tier"].to_string(),
+                bytes("capacity_bytes"),
+                bytes("available_bytes"),
+                bytes("live_bytes"),
+                data.to_owned(),
+                tier["directory"].as_str().unwrap_or_default().to_owned(),
+            ]
+        };
+        let head = ["tier", "capacity", "available", "live", "state", "directory"];
+        out.table(&head, &tiers.iter().map(row).collect::<Vec<_>>())?;
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,163 @@
+//! Volatile keyspaces: what of a commit the log does not get, and what does not fit any more.
+//!
+//! A commit about volatile and other keyspaces is seen whole or not at all while the store is open.
+//! The log gets the writes to the others, and of those to volatile ones the numbers alone: an
+//! opening finds the former, and volatile keyspaces empty.
+
+use super::Dictionaries;
+use crate::engine::Commit;
+use crate::format::{self, KeyspaceId, Write};
+use crate::structure::Structure;
+use crate::{Error, Result};
+use alluvium_base::Kind;
+use alluvium_dictionary::contract::Dictionary;
+use alluvium_trees::map::Map;
+use std::collections::BTreeMap;
+
+/// The map of all volatile keyspaces.
+#[derive(Debug)]
+pub(super) struct Volatile {
+    pub(super) map: Map,
+    /// The bytes that it may hold.
+    pub(super) most: u64,
+}
+
+/// What the log gets of a commit.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Kept {
+    /// All of it.
+    All,
+    /// This record, with a number for each write that is left out.
+    Part(Vec<u8>),
+    /// Its numbers are given up.
+    Nothing,
+}
+
+/// Returns whether a key is of a volatile keyspace.
+fn is_volatile(placed: &BTreeMap<KeyspaceId, Structure>, key: &[u8]) -> bool {
+    let keyspace = format::split(key).map(|(_, id)| id);
+    let structure = keyspace.and_then(|id| placed.get(&id));
+    structure.is_some_and(|structure| !structure.lasts())
+}
+
+/// Returns a record of a commit without what it writes to volatile keyspaces.
+fn without_volatile(placed: &BTreeMap<KeyspaceId, Structure>, commit: &Commit<'_>) -> Kept {
+    let mut record = Vec::new();
+    let (mut kept, mut left_out) = (0_u32, 0_u32);
+    for write in commit.writes().flatten() {
+        let (Write::One { key, .. } | Write::Range { start: key, .. } | Write::Ingest { first: key, .. }) =
+            write
+        else {
+            unreachable!("no commit is made of a record that was read");
+        };
+        if is_volatile(placed, key) {
+            left_out += 1;
+            format::encode_volatile(&mut record);
+            continue;
+        }
+        kept += 1;
+        match write {
+            Write::One {
+                key,
+                kind,
+                expires_ms,
+                operand,
+            } => format::encode_one(&mut record, &[], key, kind, expires_ms, operand),
+            Write::Range { start, end } => format::encode_range(&mut record, start, end),
+            Write::Ingest { first, last } => format::encode_ingest(&mut record, first, last),
+            Write::Volatile => {}
+        }
+    }
+    assert_eq!(kept + left_out, commit.count, "a number for each write");
+    match (kept, left_out) {
+        (_, 0) => Kept::All,
+        (0, _) => Kept::Nothing,
+        _ => Kept::Part(record),
+    }
+}
+
+impl Dictionaries {
+    /// Returns what the log gets of a commit.
+    pub(in crate::engine) fn kept(&self, commit: &Commit<'_>) -> Kept {
+        if self.volatile.get().is_none() {
+            return Kept::All;
+        }
+        without_volatile(&self.placed.read(), commit)
+    }
+
+    /// Returns whether a commit writes to volatile keyspaces alone: no sync makes it last.
+    pub(in crate::engine) fn is_all_volatile(&self, commit: &Commit<'_>) -> bool {
+        if self.volatile.get().is_none() {
+            return false;
+        }
+        let placed = self.placed.read();
+        commit.writes().flatten().all(|write| match write {
+            Write::One { key, .. } | Write::Range { start: key, .. } => is_volatile(&placed, key),
+            Write::Ingest { .. } | Write::Volatile => false,
+        })
+    }
+
+    /// Fails if a commit adds to volatile keyspaces that are full. What is written and not in the
+    /// map yet does not count: it is in memtables, which are bounded by themselves.
+    ///
+    /// # Errors
+    /// [`Error::VolatileFull`].
+    pub(in crate::engine) fn admit_volatile(&self, commit: &Commit<'_>) -> Result<()> {
+        let Some(Volatile { map, most }) = self.volatile.get() else {
+            return Ok(());
+        };
+        let placed = self.placed.read();
+        let added: u64 = commit
+            .writes()
+            .flatten()
+            .map(|write| match write {
+                Write::One {
+                    key, kind, operand, ..
+                } if kind != Kind::Delete && is_volatile(&placed, key) => (key.len() + operand.len()) as u64,
+                _ => 0,
+            })
+            .sum();
+        let held = map.load().memory_bytes;
+        if added > 0 && held.saturating_add(added) > *most {
+            return Err(Error::VolatileFull {
+                held,
+                most: *most,
+                bytes: added,
+            });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_gets_what_lasts_and_a_number_for_each_other_write() {
+        let placed = BTreeMap::from([(7, Structure::Volatile), (8, Structure::Levels)]);
+        let commit = |keyspaces: &[KeyspaceId]| {
+            let mut commit = Commit::default();
+            for &keyspace in keyspaces {
+                let prefix = format::prefix(keyspace);
+                format::encode_one(&mut commit.record, &prefix, b"key", Kind::Put, 9, b"value");
+                commit.count += 1;
+            }
+            commit
+        };
+        assert_eq!(without_volatile(&placed, &commit(&[1, 8])), Kept::All);
+        assert_eq!(without_volatile(&placed, &commit(&[7, 7])), Kept::Nothing);
+        let Kept::Part(record) = without_volatile(&placed, &commit(&[7, 8, 7])) else {
+            panic!("a part")
+        };
+        let writes: Vec<Write<'_>> = format::Writes::new(&record).map(|write| write.unwrap()).collect();
+        assert_eq!((&writes[0], &writes[2]), (&Write::Volatile, &Write::Volatile));
+        let kept = commit(&[8]);
+        assert_eq!(writes[1], kept.writes().next().unwrap().unwrap());
+        assert_eq!(
+            record.len(),
+            kept.record.len() + 4,
+            "nothing of the others is in it"
+        );
+    }
+}

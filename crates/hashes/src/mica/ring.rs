@@ -1,0 +1,425 @@
+//! A ring of frames between two threads, by which requests reach the thread of their partition.
+//!
+//! One thread asks, the other answers in the same memory, and the first takes the answers. Two
+//! counts say whose a frame is; each is written by one thread alone, once a burst:
+//!
+//! ```text
+//!   answered         asked         answered + frames
+//!      ├── answerer's ──┼── asker's ────┤      what it has asked, and not taken, is behind `answered`
+//! ```
+//!
+//! - **M8** A frame is reached by one thread: by the answerer from `answered` on and before
+//!   `asked`, otherwise by the asker. Raising a count hands frames over, with what is in them.
+
+use super::sync::{AtomicU64, Cell, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The bytes of a request, or of the reply that was made of it.
+#[derive(Debug)]
+pub struct Frame {
+    bytes: Box<[u8]>,
+    length: usize,
+}
+
+impl Frame {
+    /// Returns what is in it.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    /// Returns all its memory.
+    pub fn buffer(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// Sets how long what is in it is.
+    ///
+    /// # Panics
+    /// When that is more than its memory.
+    pub fn set_length(&mut self, bytes: usize) {
+        assert!(bytes <= self.bytes.len(), "{bytes} of {}", self.bytes.len());
+        self.length = bytes;
+    }
+}
+
+/// A count on a line of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Count(AtomicU64);
+
+#[derive(Debug)]
+struct Ring {
+    frames: Box<[Cell<Frame>]>,
+    /// Frames that were asked so far. The asker writes it.
+    asked: Count,
+    /// Frames that were answered so far. The answerer writes it.
+    answered: Count,
+    /// Whether one of the two has gone.
+    is_left: AtomicBool,
+}
+
+impl Ring {
+    fn cell(&self, number: u64) -> &Cell<Frame> {
+        &self.frames[(number % self.frames.len() as u64) as usize]
+    }
+}
+
+/// The end of a ring that asks.
+#[derive(Debug)]
+pub struct Asker {
+    ring: Arc<Ring>,
+    /// Frames that were written so far, the last of them not handed over yet.
+    written: u64,
+    /// Frames whose answers were taken.
+    taken: u64,
+    /// `answered`, as it was seen last.
+    answered: u64,
+}
+
+/// The end of a ring that answers.
+#[derive(Debug)]
+pub struct Answerer {
+    ring: Arc<Ring>,
+    answered: u64,
+    /// `asked`, as it was seen last.
+    asked: u64,
+}
+
+/// Returns the ends of a ring of `frames` frames of `bytes` bytes each.
+///
+/// ```
+/// use alluvium_hashes::mica::ring;
+/// let (mut asker, mut answerer) = ring(4, 64);
+/// let frame = asker.next_frame().unwrap();
+/// frame.buffer()[..3].copy_from_slice(b"who");
+/// frame.set_length(3);
+/// asker.send();
+/// assert_eq!(answerer.poll(), 1);
+/// answerer.frame(0).buffer()[..2].copy_from_slice(b"me");
+/// answerer.frame(0).set_length(2);
+/// answerer.publish(1);
+/// assert_eq!(asker.poll(), 1);
+/// assert_eq!(asker.reply(0), b"me");
+/// asker.take(1);
+/// ```
+///
+/// # Panics
+/// When there are to be no frames.
+#[must_use]
+pub fn ring(frames: usize, bytes: usize) -> (Asker, Answerer) {
+    assert!(frames > 0, "a ring has frames");
+    let frame = || Frame {
+        bytes: vec![0; bytes].into_boxed_slice(),
+        length: 0,
+    };
+    let ring = Arc::new(Ring {
+        frames: (0..frames).map(|_| Cell::new(frame())).collect(),
+        asked: Count::default(),
+        answered: Count::default(),
+        is_left: AtomicBool::new(false),
+    });
+    let asker = Asker {
+        ring: Arc::clone(&ring),
+        written: 0,
+        taken: 0,
+        answered: 0,
+    };
+    let answerer = Answerer {
+        ring,
+        answered: 0,
+        asked: 0,
+    };
+    (asker, answerer)
+}
+
+impl Asker {
+    /// Returns how many frames are neither written nor waited for.
+    #[must_use]
+    pub fn free(&self) -> usize {
+        self.ring.frames.len() - (self.written - self.taken) as usize
+    }
+
+    /// Returns the next frame to be written, if one is free. The next [`Asker::send`] hands it
+    /// over.
+    pub fn next_frame(&mut self) -> Option<&mut Frame> {
+        if self.free() == 0 {
+            return None;
+        }
+        let number = self.written;
+        self.written += 1;
+        // SAFETY: the frame's last answer was taken, and it is not handed over before `send`, which
+        // takes `self` mutably: the asker alone reaches it (M8).
+        Some(unsafe { self.ring.cell(number).reach_mut() })
+    }
+
+    /// Takes the frame back that [`Asker::next_frame`] has returned last, before it is sent.
+    ///
+    /// # Panics
+    /// When all were sent.
+    pub fn unwrite(&mut self) {
+        let asked = self.ring.asked.0.load(Ordering::Relaxed);
+        assert!(self.written > asked, "what was sent is not taken back");
+        self.written -= 1;
+    }
+
+    /// Hands over all frames that were written.
+    pub fn send(&mut self) {
+        self.ring.asked.0.store(self.written, Ordering::Release);
+    }
+
+    /// Returns how many answers there are that were not taken.
+    pub fn poll(&mut self) -> usize {
+        self.answered = self.ring.answered.0.load(Ordering::Acquire);
+        assert!(
+            self.answered <= self.written,
+            "what was not asked is not answered"
+        );
+        (self.answered - self.taken) as usize
+    }
+
+    /// Returns the answer at `index` of those that [`Asker::poll`] has counted.
+    ///
+    /// # Panics
+    /// When there are not as many.
+    #[must_use]
+    pub fn reply(&self, index: usize) -> &[u8] {
+        let number = self.taken + index as u64;
+        assert!(number < self.answered, "{index} is no answer");
+        // SAFETY: it was answered, and is not written again before `take`, which takes `self`
+        // mutably: nothing changes it (M8).
+        unsafe { self.ring.cell(number).reach() }.bytes()
+    }
+
+    /// Frees the frames of the first `count` answers.
+    ///
+    /// # Panics
+    /// When there are not as many.
+    pub fn take(&mut self, count: usize) {
+        assert!(self.taken + count as u64 <= self.answered, "{count} answers");
+        self.taken += count as u64;
+    }
+
+    /// Returns whether the answerer has gone.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        self.ring.is_left.load(Ordering::Acquire)
+    }
+}
+
+impl Answerer {
+    /// Returns how many frames wait for answers.
+    pub fn poll(&mut self) -> usize {
+        self.asked = self.ring.asked.0.load(Ordering::Acquire);
+        let waiting = self.asked - self.answered;
+        assert!(waiting <= self.ring.frames.len() as u64, "{waiting} frames wait");
+        waiting as usize
+    }
+
+    fn cell(&self, index: usize) -> &Cell<Frame> {
+        let number = self.answered + index as u64;
+        assert!(number < self.asked, "{index} does not wait");
+        self.ring.cell(number)
+    }
+
+    /// Returns what is in the frame at `index` of those that [`Answerer::poll`] has counted.
+    ///
+    /// # Panics
+    /// When there are not as many.
+    #[must_use]
+    pub fn bytes(&self, index: usize) -> &[u8] {
+        // SAFETY: it was asked and not answered: the answerer alone reaches it (M8).
+        unsafe { self.cell(index).reach() }.bytes()
+    }
+
+    /// Returns the frame at `index` of those that [`Answerer::poll`] has counted.
+    ///
+    /// # Panics
+    /// When there are not as many.
+    pub fn frame(&mut self, index: usize) -> &mut Frame {
+        // SAFETY: it was asked and not answered, and `self` is borrowed as long as the frame: the
+        // answerer alone reaches it (M8).
+        unsafe { self.cell(index).reach_mut() }
+    }
+
+    /// Hands the first `count` frames back, as answers.
+    ///
+    /// # Panics
+    /// When there are not as many.
+    pub fn publish(&mut self, count: usize) {
+        let answered = self.answered + count as u64;
+        assert!(answered <= self.asked, "{count} frames were not asked");
+        self.answered = answered;
+        self.ring.answered.0.store(answered, Ordering::Release);
+    }
+
+    /// Returns whether the asker has gone.
+    #[must_use]
+    pub fn is_left(&self) -> bool {
+        self.ring.is_left.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        let left = &self.ring.is_left;
+        left.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Answerer {
+    fn drop(&mut self) {
+        let left = &self.ring.is_left;
+        left.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    fn ask(asker: &mut Asker, number: u64) -> bool {
+        let Some(frame) = asker.next_frame() else {
+            return false;
+        };
+        frame.buffer()[..8].copy_from_slice(&number.to_le_bytes());
+        frame.set_length(8);
+        true
+    }
+
+    #[test]
+    fn answers_come_in_order_whatever_the_bursts_and_no_frame_is_used_twice() {
+        for frames in [1, 2, 7, 64] {
+            let (mut asker, mut answerer) = ring(frames, 8);
+            let mut random = fastrand::Rng::with_seed(frames as u64);
+            let (mut asked, mut taken) = (0_u64, 0_u64);
+            while taken < 5000 {
+                for _ in 0..random.usize(..=frames) {
+                    asked += u64::from(ask(&mut asker, asked));
+                }
+                assert_eq!(asker.free() as u64, frames as u64 - (asked - taken));
+                asker.send();
+                let waiting = answerer.poll();
+                let count = random.usize(..=waiting);
+                for index in 0..count {
+                    let number = u64::from_le_bytes(answerer.bytes(index).try_into().unwrap());
+                    let frame = answerer.frame(index);
+                    frame.buffer()[..8].copy_from_slice(&(number * 3).to_le_bytes());
+                }
+                answerer.publish(count);
+                let there = asker.poll();
+                let count = random.usize(..=there);
+                for index in 0..count {
+                    assert_eq!(asker.reply(index), (taken * 3).to_le_bytes());
+                    taken += 1;
+                }
+                asker.take(count);
+            }
+        }
+    }
+
+    #[test]
+    fn a_frame_that_is_not_sent_is_not_seen_and_may_be_taken_back() {
+        let (mut asker, mut answerer) = ring(2, 8);
+        assert!(ask(&mut asker, 1) && ask(&mut asker, 2) && !ask(&mut asker, 3));
+        assert_eq!(answerer.poll(), 0);
+        asker.unwrite();
+        asker.send();
+        assert_eq!(answerer.poll(), 1);
+        assert_eq!(asker.free(), 1);
+        assert!(!answerer.is_left());
+        drop(asker);
+        assert!(answerer.is_left());
+    }
+
+    #[test]
+    #[should_panic(expected = "does not wait")]
+    fn what_was_not_asked_is_not_reached() {
+        let (_asker, mut answerer) = ring(2, 8);
+        answerer.frame(0);
+    }
+
+    #[test]
+    fn two_threads_meet_in_it() {
+        const COUNT: u64 = 20_000;
+        let (mut asker, mut answerer) = ring(16, 8);
+        let answering = std::thread::spawn(move || {
+            let mut done = 0;
+            while done < COUNT {
+                let count = answerer.poll();
+                for index in 0..count {
+                    let number = u64::from_le_bytes(answerer.bytes(index).try_into().unwrap());
+                    assert_eq!(number, done);
+                    done += 1;
+                    let frame = answerer.frame(index);
+                    frame.buffer()[..8].copy_from_slice(&(!number).to_le_bytes());
+                }
+                answerer.publish(count);
+                std::thread::yield_now();
+            }
+        });
+        let (mut asked, mut taken) = (0, 0);
+        while taken < COUNT {
+            while asked < COUNT && ask(&mut asker, asked) {
+                asked += 1;
+            }
+            asker.send();
+            let count = asker.poll();
+            for index in 0..count {
+                assert_eq!(asker.reply(index), (!taken).to_le_bytes());
+                taken += 1;
+            }
+            asker.take(count);
+            std::thread::yield_now();
+        }
+        answering.join().unwrap();
+    }
+}
+
+#[cfg(all(test, alluvium_model_check))]
+mod model_check {
+    use super::*;
+    use loom::thread;
+
+    /// Two frames go round three times. The model checker's cells find two threads in one frame.
+    #[test]
+    fn a_frame_has_one_thread_at_a_time() {
+        loom::model(|| {
+            let (mut asker, mut answerer) = ring(2, 1);
+            let answering = thread::spawn(move || {
+                let mut done = 0;
+                while done < 3 {
+                    let count = answerer.poll();
+                    for index in 0..count {
+                        let byte = answerer.bytes(index)[0];
+                        assert_eq!(byte, done);
+                        answerer.frame(index).buffer()[0] = byte + 100;
+                        done += 1;
+                    }
+                    answerer.publish(count);
+                    thread::yield_now();
+                }
+            });
+            let (mut asked, mut taken) = (0, 0);
+            while taken < 3 {
+                while asked < 3
+                    && let Some(frame) = asker.next_frame()
+                {
+                    frame.set_length(1);
+                    frame.buffer()[0] = asked;
+                    asked += 1;
+                }
+                asker.send();
+                let count = asker.poll();
+                for index in 0..count {
+                    assert_eq!(asker.reply(index), [taken + 100]);
+                    taken += 1;
+                }
+                asker.take(count);
+                thread::yield_now();
+            }
+            answering.join().unwrap();
+        });
+    }
+}

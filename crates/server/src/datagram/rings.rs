@@ -1,0 +1,367 @@
+//! Ports without a network: the frames of datagrams, in rings of memory between threads of one
+//! process. It is what requests cost apart from the system.
+
+use super::client::{DatagramAnswer, DatagramRequest};
+use super::direct::{BURST, Bell, Direction, Handovers, pause};
+use super::format::{self, Datagram, Directory, Header, Operation, Outcome, Way};
+use super::port::Port;
+use crate::cached::Cached;
+use crate::error::{Error, Result};
+use alluvium_base::checksum::seeded;
+use alluvium_hashes::mica::{Answerer, Asker, ring};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The most ports, and the most clients.
+const MOST: usize = 256;
+
+/// The most requests that a client may have under way where they may overtake each other: a port
+/// knows as many of its numbers.
+const MOST_UNDER_WAY: usize = super::repeats::KNOWN as usize;
+
+/// After this number of turns without a request a port sleeps between them.
+const IDLE_TURNS: u32 = 20_000;
+const SLEEP: Duration = Duration::from_micros(50);
+
+/// Rings between threads of this process and a cache.
+///
+/// ```
+/// use alluvium_server::RingOptions;
+/// assert_eq!(RingOptions::new(2, 1).frames, 128);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingOptions {
+    /// How many ports, each with a thread.
+    pub ports: usize,
+    /// How many clients, each with a ring to every port.
+    pub clients: usize,
+    /// How many requests a ring has under way at most.
+    pub frames: usize,
+    /// The longest request or reply in bytes, with 64 bytes of header.
+    pub frame_bytes: usize,
+    /// Who finds the port that has a key.
+    pub direction: Direction,
+}
+
+impl RingOptions {
+    /// Returns the options of rings for items of up to some 2 KB.
+    #[must_use]
+    pub fn new(ports: usize, clients: usize) -> RingOptions {
+        RingOptions {
+            ports,
+            clients,
+            frames: 128,
+            frame_bytes: 2048,
+            direction: Direction::default(),
+        }
+    }
+
+    fn check(&self) -> Result<()> {
+        let refuse = |why: String| Err(Error::Cache { why });
+        for (what, count) in [("ports", self.ports), ("clients", self.clients)] {
+            if !(1..=MOST).contains(&count) {
+                return refuse(format!("{count} {what} of rings: 1 to {MOST} are possible"));
+            }
+        }
+        if !(1..=1 << 16).contains(&self.frames) {
+            return refuse(format!(
+                "{} frames of a ring: 1 to 65536 are possible",
+                self.frames
+            ));
+        }
+        let under_way = self.frames * self.ports;
+        if self.direction == Direction::Software && under_way > MOST_UNDER_WAY {
+            return refuse(format!(
+                "{under_way} frames of a client, in {} rings: ports that hand over take {MOST_UNDER_WAY}",
+                self.ports
+            ));
+        }
+        if !(format::HEADER..=1 << 20).contains(&self.frame_bytes) {
+            return refuse(format!(
+                "{} bytes of a frame: {} to 1048576 are possible",
+                self.frame_bytes,
+                format::HEADER
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Ports that are reached by rings, until they are stopped.
+pub(crate) struct Rings {
+    is_stopping: Arc<AtomicBool>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Rings {
+    /// Starts the ports, and returns the ends of the clients.
+    ///
+    /// # Errors
+    /// [`Error::Cache`] for numbers that cannot be; as the system says.
+    pub(crate) fn start(cached: &Arc<Cached>, options: &RingOptions) -> Result<(Rings, Vec<RingClient>)> {
+        options.check()?;
+        let directory = Arc::new(Directory {
+            seed: fastrand::u64(..),
+            ports: (0..options.ports as u16).collect(),
+        });
+        let mut clients: Vec<RingClient> = (0..options.clients)
+            .map(|_| RingClient::new(&directory, options.direction))
+            .collect();
+        let bells: Vec<Bell> = (0..options.ports).map(|_| Bell::new(None)).collect();
+        let mut ways = match options.direction {
+            Direction::Client => Vec::new(),
+            Direction::Software => Handovers::between(&bells, options.frame_bytes),
+        }
+        .into_iter();
+        let rings = Rings {
+            is_stopping: Arc::default(),
+            threads: Mutex::default(),
+        };
+        for place in 0..options.ports {
+            let mut answerers = Vec::new();
+            for client in &mut clients {
+                let (asker, answerer) = ring(options.frames, options.frame_bytes);
+                client.ways.push(asker);
+                client.waiting.push(VecDeque::with_capacity(options.frames));
+                answerers.push(answerer);
+            }
+            let served = Served {
+                port: Port::new(&directory, place, None),
+                others: ways.next(),
+                answerers,
+            };
+            let (cached, is_stopping) = (Arc::clone(cached), Arc::clone(&rings.is_stopping));
+            let thread = std::thread::Builder::new()
+                .name("alluvium-ring".to_owned())
+                .spawn(move || served.run(&cached, &is_stopping))?;
+            rings.threads.lock().push(thread);
+        }
+        Ok((rings, clients))
+    }
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        self.is_stopping.store(true, Ordering::Release);
+        for thread in self.threads.lock().drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a port of rings has panicked");
+            }
+        }
+    }
+}
+
+/// A port, and the rings that it answers.
+struct Served {
+    port: Port,
+    others: Option<Handovers>,
+    answerers: Vec<Answerer>,
+}
+
+impl Served {
+    /// Answers until the server stops.
+    fn run(mut self, cached: &Cached, is_stopping: &AtomicBool) {
+        let mut turns = 0;
+        while !is_stopping.load(Ordering::Acquire) {
+            let mut has_served = false;
+            for answerer in &mut self.answerers {
+                let count = answerer.poll().min(BURST);
+                if count == 0 {
+                    continue;
+                }
+                match &mut self.others {
+                    Some(others) => {
+                        let (port, content) = (&mut self.port, &cached.content);
+                        others.execute(port, content, answerer, count, None, is_stopping);
+                    }
+                    None => self.port.execute(&cached.content, answerer, count),
+                }
+                answerer.publish(count);
+                let commands = &cached.common.counters.commands;
+                commands.fetch_add(count as u64, Ordering::Relaxed);
+                has_served = true;
+            }
+            if let Some(others) = &mut self.others {
+                has_served |= others.serve(&mut self.port, &cached.content);
+            }
+            if has_served {
+                turns = 0;
+                continue;
+            }
+            self.answerers.retain(|answerer| !answerer.is_left());
+            pause(&mut turns);
+            if turns > IDLE_TURNS {
+                std::thread::sleep(SLEEP);
+            }
+        }
+    }
+}
+
+/// A client of a cache in the same process, by rings of memory.
+///
+/// ```
+/// use alluvium_server::{CacheMemory, CacheServer, DatagramAnswer, DatagramRequest};
+/// use alluvium_server::{RingOptions, ServerOptions};
+/// let server = CacheServer::start(CacheMemory::new(16 << 20), ServerOptions::default())?;
+/// let mut client = server.serve_rings(&RingOptions::new(2, 1))?.remove(0);
+/// let set = DatagramRequest::Set(b"river", b"Rhine", None);
+/// let answers = client.execute(&[set, DatagramRequest::Get(b"river")])?;
+/// assert_eq!(answers[1], DatagramAnswer::Done(b"Rhine".to_vec()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct RingClient {
+    ways: Vec<Asker>,
+    /// The requests that each way has under way, oldest first: a way answers in order.
+    waiting: Vec<VecDeque<usize>>,
+    directory: Arc<Directory>,
+    direction: Direction,
+    client: u64,
+    sequence: u32,
+}
+
+impl RingClient {
+    fn new(directory: &Arc<Directory>, direction: Direction) -> RingClient {
+        RingClient {
+            ways: Vec::new(),
+            waiting: Vec::new(),
+            directory: Arc::clone(directory),
+            direction,
+            client: fastrand::u64(..),
+            sequence: fastrand::u32(..),
+        }
+    }
+
+    /// Has the cache execute requests. Those about one key are executed in their order.
+    ///
+    /// # Errors
+    /// `ConnectionAborted` when the server has stopped: then it is not known which of the requests
+    /// were executed.
+    pub fn execute(&mut self, requests: &[DatagramRequest<'_>]) -> std::io::Result<Vec<DatagramAnswer>> {
+        let mut answers: Vec<Option<DatagramAnswer>> = vec![None; requests.len()];
+        self.exchange(requests, |index, outcome, value| {
+            answers[index] = Some(match outcome {
+                Outcome::Done => DatagramAnswer::Done(value.to_vec()),
+                Outcome::Missing => DatagramAnswer::Missing,
+                _ => DatagramAnswer::TooLarge,
+            });
+        })?;
+        let all: Option<Vec<DatagramAnswer>> = answers.into_iter().collect();
+        Ok(all.expect("every request was answered"))
+    }
+
+    /// As [`RingClient::execute`], but hands over each reply where it lies: the number of its
+    /// request, what came of it, and the value.
+    ///
+    /// # Errors
+    /// As [`RingClient::execute`].
+    pub fn exchange(
+        &mut self,
+        requests: &[DatagramRequest<'_>],
+        mut respond: impl FnMut(usize, Outcome, &[u8]),
+    ) -> std::io::Result<()> {
+        let (mut next, mut done, mut turns) = (0, 0, 0);
+        while done < requests.len() {
+            let before = (next, done);
+            while let Some(request) = requests.get(next)
+                && let Some(fits) = self.write(request, next)
+            {
+                if !fits {
+                    respond(next, Outcome::TooLarge, &[]);
+                    done += 1;
+                }
+                next += 1;
+            }
+            self.ways.iter_mut().for_each(Asker::send);
+            for (way, waiting) in self.ways.iter_mut().zip(&mut self.waiting) {
+                let count = way.poll();
+                for at in 0..count {
+                    let index = waiting.pop_front().expect("what was answered was asked");
+                    let (outcome, value) = understand(way.reply(at))?;
+                    respond(index, outcome, value);
+                }
+                way.take(count);
+                done += count;
+            }
+            if before == (next, done) {
+                if self.ways.iter().any(Asker::is_left) {
+                    return Err(stopped());
+                }
+                pause(&mut turns);
+            } else {
+                turns = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a request into the way to its port. Returns whether it fits a frame; none if the way
+    /// has no frame free.
+    fn write(&mut self, request: &DatagramRequest<'_>, index: usize) -> Option<bool> {
+        let (operation, key, value, time) = request.parts();
+        let hash = seeded(self.directory.seed, key);
+        let place = match self.direction {
+            Direction::Client => self.directory.place(hash),
+            // Any port, but the same one for a key: so its requests stay in order.
+            Direction::Software => self.directory.place(hash << 48),
+        };
+        let frame = self.ways[place].next_frame()?;
+        self.sequence = self.sequence.wrapping_add(1);
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
+        let header = Header {
+            operation,
+            way: Way::Request,
+            sequence: self.sequence,
+            client: self.client,
+            hash,
+            expires_in_ms: time.map_or(0, millis),
+            echo: 0,
+        };
+        let datagram = Datagram { header, key, value };
+        if let Some(length) = format::write(&datagram, frame.buffer()) {
+            frame.set_length(length);
+            self.waiting[place].push_back(index);
+            return Some(true);
+        }
+        self.ways[place].unwrite();
+        Some(false)
+    }
+}
+
+fn stopped() -> std::io::Error {
+    let why = "the cache has stopped";
+    std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
+}
+
+/// Reads a reply.
+fn understand(bytes: &[u8]) -> std::io::Result<(Outcome, &[u8])> {
+    match format::read(bytes) {
+        Some(Datagram {
+            header: Header {
+                way: Way::Reply(outcome),
+                ..
+            },
+            value,
+            ..
+        }) if matches!(outcome, Outcome::Done | Outcome::Missing | Outcome::TooLarge) => Ok((outcome, value)),
+        // Only a port that ends gives no reply, and none refuses what this client sends.
+        _ => Err(stopped()),
+    }
+}
+
+/// What a request is in a datagram: what, the key, the value, for how long.
+type Parts<'a> = (Operation, &'a [u8], &'a [u8], Option<Duration>);
+
+impl<'a> DatagramRequest<'a> {
+    pub(super) fn parts(&self) -> Parts<'a> {
+        match *self {
+            DatagramRequest::Get(key) => (Operation::Get, key, &[][..], None),
+            DatagramRequest::Set(key, value, time) => (Operation::Set, key, value, time),
+            DatagramRequest::Delete(key) => (Operation::Delete, key, &[][..], None),
+        }
+    }
+}
