@@ -60,6 +60,7 @@ fn main() -> std::io::Result<()> {
         ("map", structures::maps()),
         ("levels", structures::levels()),
         ("hashed", structures::hashed_structures()),
+        ("paged", alluvium_trees::paged::examples()),
         ("resp", requests_of_redis()),
         ("memcached", requests_of_memcached()),
         ("control", messages_of_managers()),

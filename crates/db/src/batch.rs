@@ -1,6 +1,6 @@
 //! Writes that take effect together.
 
-use crate::catalog::{Members, Owners};
+use crate::catalog::{Definition, Members, Owners};
 use crate::engine::Commit;
 use crate::format;
 use crate::{Durability, Error, Result};
@@ -138,6 +138,12 @@ pub(crate) fn expiry_ms(expires: SystemTime) -> u64 {
 
 pub(crate) fn checked_key(key: &[u8]) -> Result<&[u8]> {
     checked("key", key, MAX_KEY)
+}
+
+/// Checks a key that is written to a keyspace, which may take shorter ones only.
+pub(crate) fn checked_key_of<'k>(definition: &Definition, key: &'k [u8]) -> Result<&'k [u8]> {
+    let checked_key = checked_key(key)?;
+    checked("a key in pages", checked_key, definition.longest_key)
 }
 
 pub(crate) fn checked_value(value: &[u8]) -> Result<&[u8]> {

@@ -3,7 +3,7 @@
 use crate::format::{self, CatalogRecord, KeyspaceId, TreeKey};
 use crate::keyspace_options::KeyspaceOptions;
 use crate::structure::Structure;
-use crate::{Error, Result};
+use crate::{Error, PagedOptions, Result};
 use alluvium_base::Sequence;
 use alluvium_dictionary::merge::{Add, Append, CompactionFilter, Maximum, Minimum, Operator};
 use alluvium_dictionary::rules::{KeyspaceRules, Schema};
@@ -24,6 +24,8 @@ pub(crate) struct Definition {
     pub(crate) options: KeyspaceOptions,
     /// What it is in.
     pub(crate) structure: Structure,
+    /// The longest key that its structure takes, in bytes.
+    pub(crate) longest_key: usize,
     /// How its records are kept.
     pub(crate) rules: Arc<KeyspaceRules>,
     name: RwLock<String>,
@@ -38,12 +40,21 @@ impl Definition {
         options: KeyspaceOptions,
         rules: KeyspaceRules,
     ) -> Definition {
+        let longest_key = match structure {
+            Structure::Paged => PagedOptions::of(&options).longest_key(),
+            Structure::Tiered
+            | Structure::Levels
+            | Structure::Hashed
+            | Structure::Volatile
+            | Structure::Map => usize::MAX,
+        };
         Definition {
             id,
             prefix: format::prefix(id),
             end: format::prefix(id + 1),
             options,
             structure,
+            longest_key,
             rules: Arc::new(rules),
             name: RwLock::new(name.to_owned()),
             dropped: AtomicBool::new(false),

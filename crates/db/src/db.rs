@@ -249,6 +249,8 @@ impl Db {
         // Before the first write to it, so that compactions know how to fold its merges, and where
         // it goes.
         self.engine().dictionaries.place(&definition)?;
+        // The structure may have taken memory: the caches give way.
+        self.engine().fit_memory()?;
         self.catalog().prepare(&definition);
         self.shared.commit(&commit, Owners::Catalog, None)?;
         self.catalog().add(name, Arc::clone(&definition));

@@ -44,10 +44,10 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use crate::HashedOptions;
 use crate::keyspace_options::KeyspaceOptions;
 use crate::levels_options::{LevelsOptions, Structure};
 use crate::structure::Structure as Kinds;
+use crate::{HashedOptions, PagedOptions};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::{Kind, Sequence};
 use alluvium_dictionary::record::MAX_KEY;
@@ -386,7 +386,9 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
     let mut out = Vec::new();
     let format = match options.structure {
         Structure::Tiered => KEYSPACE_FORMAT,
-        Structure::Levels(_) | Structure::Hashed(_) | Structure::Volatile(_) => STRUCTURED_FORMAT,
+        Structure::Levels(_) | Structure::Hashed(_) | Structure::Paged(_) | Structure::Volatile(_) => {
+            STRUCTURED_FORMAT
+        }
     };
     let name = |name: &Option<String>| name.clone().unwrap_or_default();
     let (operator, filter) = (name(&options.merge_operator), name(&options.compaction_filter));
@@ -405,6 +407,7 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
         Structure::Levels(levels) => Some(levels.to_string()),
         Structure::Hashed(hashed) => Some(hashed.to_string()),
         Structure::Volatile(bytes) => Some(bytes.to_string()),
+        Structure::Paged(paged) => Some(paged.to_string()),
     };
     if let Some(text) = built_with {
         Writer::new(&mut out)
@@ -503,6 +506,10 @@ fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
             return bytes
                 .map(Structure::Volatile)
                 .map_err(|_| format!("a volatile keyspace of \"{text}\" bytes"));
+        }
+        Some(Kinds::Paged) => {
+            let options = PagedOptions::parse(text).map_err(|error| unfit("pages", &error))?;
+            return Ok(Structure::Paged(options));
         }
         Some(_) => {
             return Err(format!(
@@ -637,6 +644,15 @@ mod tests {
         assert_eq!(value_of_volatile, expected_of_volatile);
         let decoded = decode_catalog(&key, &value_of_volatile).unwrap();
         assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == volatile));
+        let paged = KeyspaceOptions::new().structure(Structure::Paged(
+            PagedOptions::bplus().node_bytes(512).value_bytes(24),
+        ));
+        let value_of_pages = encode_keyspace(300, 4, &paged);
+        let expected_of_pages =
+            b"\x03\x2c\x01\0\0\x04\0\xff\xff\xff\xff\0\0\x1ebplus,node=512,key=64,value=24";
+        assert_eq!(value_of_pages, expected_of_pages);
+        let decoded = decode_catalog(&key, &value_of_pages).unwrap();
+        assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == paged));
         let newer = [&expected[..14], b"zamt,k=8".as_slice()].concat();
         let newer = decode_catalog(&key, &newer).unwrap_err();
         assert!(newer.contains("or with a newer one"), "{newer}");

@@ -1,6 +1,6 @@
 //! Which structure a keyspace is in, and how that is built.
 
-use crate::{Error, HashedOptions, Result};
+use crate::{Error, HashedOptions, PagedOptions, Result};
 use alluvium_trees::levels::{Fanout, Policy, SameScan, Stitching};
 use std::fmt;
 use std::str::FromStr;
@@ -42,6 +42,10 @@ pub enum Structure {
     /// is as in other structures: order, snapshots, transactions, batches that are seen whole or
     /// not at all. A store has one such structure, whose bytes all keyspaces in it share.
     Volatile(u64),
+    /// Pages in a file of their own, written in place: a Bε-tree or a B⁺-tree. For keys that are
+    /// written over again and again, or that are few. A store has one such structure, whose options
+    /// all keyspaces in it share.
+    Paged(PagedOptions),
 }
 
 /// The least that a volatile keyspace may have.
@@ -201,6 +205,7 @@ impl Structure {
                 why: format!("a volatile keyspace of {bytes} bytes: give it {LEAST_VOLATILE} or more"),
             }),
             Structure::Volatile(_) => Ok(()),
+            Structure::Paged(options) => options.validate(),
         }
     }
 }
@@ -219,6 +224,7 @@ impl fmt::Display for Structure {
             Structure::Levels(options) => write!(f, "levels,{options}"),
             Structure::Hashed(options) => write!(f, "hashed,{options}"),
             Structure::Volatile(bytes) => write!(f, "volatile,bytes={bytes}"),
+            Structure::Paged(options) => write!(f, "paged,{options}"),
         }
     }
 }
@@ -228,8 +234,8 @@ impl FromStr for Structure {
 
     /// Reads `tiered`, `hashed`, `hashed,index=trie`, `volatile,bytes=67108864`, `levels`,
     /// `levels,k=4`, or `levels,` and a policy: `samt,k=4`, `cola,r=3`, `leveled,r=10`, `never`.
-    /// Behind a policy may stand what is
-    /// stitched: `,f=3,scan=8,always=2048`.
+    /// Behind a policy may stand what is stitched: `,f=3,scan=8,always=2048`.
+    /// Or `paged`, `paged,bplus`, or `paged,beps,node=4096,epsilon=0.5,key=64,value=128`.
     fn from_str(text: &str) -> Result<Structure> {
         let (name, options) = text.split_once(',').unwrap_or((text, ""));
         match (name, options) {
@@ -241,6 +247,7 @@ impl FromStr for Structure {
             }
             ("levels", options) => Ok(Structure::Levels(LevelsOptions::parse(options)?)),
             ("hashed", options) => Ok(Structure::Hashed(HashedOptions::parse(options)?)),
+            ("paged", options) => Ok(Structure::Paged(PagedOptions::parse(options)?)),
             ("volatile", options) => {
                 let bytes = options
                     .strip_prefix("bytes=")
@@ -253,8 +260,8 @@ impl FromStr for Structure {
             _ => Err(Error::BadOption {
                 option: "structure",
                 why: format!(
-                    "there is no \"{text}\": say tiered, hashed, volatile,bytes=67108864, or levels with options, as \
-                     in levels,k=4"
+                    "there is no \"{text}\": say tiered, hashed, paged, volatile,bytes=67108864, or levels with options, \
+                     as in levels,k=4"
                 ),
             }),
         }

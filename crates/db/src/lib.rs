@@ -52,7 +52,7 @@
 //! without threads; `lock_manager/`, `locks/`, `footprint.rs`, `ranges.rs`,
 //! `transaction_options.rs`; [`Options`] (`options.rs`, `scale.rs`, `machine.rs`, [`devices`]);
 //! `catalog.rs`, `manifest/`, `format.rs`, `fault.rs` (mistakes that tests plant), `structure.rs`,
-//! `keyspace_options.rs`, `levels_options.rs`. No two modules import each other.
+//! `keyspace_options.rs`, `levels_options.rs`, `paged_options.rs`. No two modules import each other.
 //!
 //! Invariants (the engine's are in its header):
 //!
@@ -94,6 +94,7 @@ mod manifest;
 mod open;
 mod options;
 mod outline;
+mod paged_options;
 mod pin;
 mod place;
 mod progress;
@@ -153,14 +154,15 @@ pub use locks::{HeldLocks, LockMode, LockSet, LockTable};
 pub use machine::{MIN_MEMORY, default_memory};
 pub use options::{Durability, OpenMode, Options};
 pub use outline::OutlineKey;
+pub use paged_options::{PagedOptions, TreeKind};
 pub use progress::{Progress, Stage};
 pub use reads::{GatheredReads, Reads};
 pub use repair::{RepairReport, repair};
 pub use restore::restore;
 pub use snapshot::Snapshot;
 pub use stats::{
-    Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats,
-    TierStats, Unit,
+    Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations,
+    PagedStats, Stats, TierStats, Unit,
 };
 pub use tier_options::TierOptions;
 pub use transaction::{Savepoint, Transaction, TransactionIter};

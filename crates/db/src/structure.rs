@@ -17,6 +17,8 @@ pub(crate) enum Structure {
     Levels,
     /// SILT's stores, without order of keys.
     Hashed,
+    /// Pages that are written in place.
+    Paged,
     /// An ordered map in memory of which nothing is logged or checkpointed.
     Volatile,
     /// The ordered map in memory. No option chooses it: it proves what a structure must do.
@@ -25,10 +27,11 @@ pub(crate) enum Structure {
 
 impl Structure {
     /// All that this version knows.
-    pub(crate) const ALL: [Structure; 5] = [
+    pub(crate) const ALL: [Structure; 6] = [
         Structure::Tiered,
         Structure::Levels,
         Structure::Hashed,
+        Structure::Paged,
         Structure::Volatile,
         Structure::Map,
     ];
@@ -45,6 +48,7 @@ impl Structure {
             Structure::Levels => 2,
             Structure::Hashed => 3,
             Structure::Volatile => 8,
+            Structure::Paged => 4,
             Structure::Map => 250,
         }
     }
@@ -57,6 +61,7 @@ impl Structure {
             Structure::Levels => 2,
             Structure::Hashed => 3,
             Structure::Volatile => 8,
+            Structure::Paged => 4,
         }
     }
 
@@ -67,6 +72,7 @@ impl Structure {
             levels_options::Structure::Levels(_) => Structure::Levels,
             levels_options::Structure::Hashed(_) => Structure::Hashed,
             levels_options::Structure::Volatile(_) => Structure::Volatile,
+            levels_options::Structure::Paged(_) => Structure::Paged,
         }
     }
 

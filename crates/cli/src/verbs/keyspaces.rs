@@ -21,6 +21,7 @@ Examples:
   alluvium keyspaces create hits --merge-operator add
   alluvium keyspaces create trial --structure levels,k=4
   alluvium keyspaces create blobs --structure hashed,index=pachash
+  alluvium keyspaces create counters --structure paged,beps,node=4096,epsilon=0.5
   alluvium keyspaces rename events old-events
   alluvium keyspaces drop old-events       # asks first; --yes does not";
 
@@ -83,6 +84,9 @@ pub struct Create {
     /// unread: more than f leaves in a row, keeping keys together that share their first bytes
     /// (scan), unless they are more than always: levels,k=4,f=3,scan=8,always=2048.
     /// Or hashed: without order of keys, with an index as in hashed,index=trie.
+    /// Or pages that are written in place: paged, paged,bplus, or with all that can be said
+    /// paged,beps,node=4096,epsilon=0.5,key=64,value=128, where key is the longest key, and
+    /// value how much of a value stays in its node.
     #[arg(long, value_name = "NAME", default_value = "tiered")]
     pub structure: String,
 }

@@ -52,6 +52,7 @@ impl Engine {
             at,
         } = begun;
         checkpoint.finish(&payload, at)?;
+        self.dictionaries.remove_left_pages();
         self.work.covered.fetch_max(at, Ordering::AcqRel);
         self.tallies.checkpoints.fetch_add(1, Ordering::Relaxed);
         self.pressure.relieved();

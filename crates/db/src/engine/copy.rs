@@ -8,7 +8,7 @@ use crate::{Error, Result};
 use alluvium_base::Sequence;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::Directories;
-use alluvium_storage::store::Copy;
+use alluvium_storage::store::{Beside, Copy};
 
 /// Makes the number of a copy out of this opening's and the generation's: odd, so that no two of
 /// them become one.
@@ -37,7 +37,7 @@ impl Engine {
         };
         let live_bytes = self.store.usage().0.total().live_bytes;
         let payload = &copy.superblock().payload;
-        let checked = manifest::files::check(files, payload, live_bytes, &mut |checked| {
+        let checked = manifest::files::check(files, target.first(), payload, live_bytes, &mut |checked| {
             tell(Progress::new(
                 Stage::Checking,
                 checked.done_bytes,
@@ -68,9 +68,19 @@ impl Engine {
         self.is_open()?;
         self.store.health()?;
         self.checkpoint_everything()?;
-        let kept = self.store.keep(&store_options(&self.plan))?;
+        let (kept, beside) = loop {
+            // Before the generation: what that has of it is kept then.
+            let held = self.dictionaries.hold();
+            let kept = self.store.keep(&store_options(&self.plan))?;
+            if let Some(beside) = held.at(&self.store, kept.payload())? {
+                break (kept, beside);
+            }
+            // The durable generation has some that nothing here is in any more, or it came just now.
+            self.checkpoint_now()?;
+        };
+        let beside: Vec<&dyn Beside> = beside.iter().map(|pages| pages as &dyn Beside).collect();
         let id = (self.plan.scale.id ^ u128::from(kept.cut())).wrapping_mul(MIX);
-        let copied = kept.copy_to(target.clone(), id, &mut |copied| {
+        let copied = kept.copy_with(target.clone(), id, &beside, &mut |copied| {
             tell(Progress::new(
                 Stage::Copying,
                 copied.done_bytes,

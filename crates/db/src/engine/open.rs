@@ -55,6 +55,7 @@ impl Engine {
         let how = How {
             shape: plan.scale.shape,
             schema: Arc::clone(&catalog) as Arc<_>,
+            paged_bytes: paged_bytes(&plan),
         };
         if !exists {
             let store = Arc::new(Store::create(directories, &store_options, b"")?);
@@ -95,6 +96,7 @@ impl Engine {
         let how = How {
             shape: plan.scale.shape,
             schema: Arc::clone(&catalog) as Arc<_>,
+            paged_bytes: paged_bytes(&plan),
         };
         let mut opening = match than {
             None => Store::open_without_map(directories, &store_options(&plan))?,
@@ -150,13 +152,14 @@ impl Engine {
         let is_at_rest = last == dictionaries.cut();
         replay.queue.skip_to(last);
         let removals = replay.removals;
-        let engine = Engine::assemble(store, dictionaries, catalog, options, plan, replay.queue, last)?;
+        let mut engine = Engine::assemble(store, dictionaries, catalog, options, plan, replay.queue, last)?;
         for removed in removals {
             engine.keep_removed_snapshots(removed)?;
         }
         if is_at_rest {
-            let is_there = |id| engine.catalog.by_id(id).is_some();
-            engine.dictionaries.forget_others(is_there);
+            let catalog = Arc::clone(&engine.catalog);
+            let is_there = |id| catalog.by_id(id).is_some();
+            engine.dictionaries.forget_others(is_there)?;
         }
         Ok(engine)
     }
@@ -378,6 +381,15 @@ fn rebuild_map(opening: &mut Opening) -> Result<Option<String>> {
     let reached = manifest::files::reached(files, &superblock.payload)?;
     opening.rebuild_map(&reached)?;
     Ok(Some(damage))
+}
+
+/// How many memtables take as much as the pages that are written in place may.
+const PAGED_MEMTABLES: u64 = 2;
+
+/// Memory for pages that are written in place: an eighth of the whole, as a rule. It is taken once
+/// there are such pages, and the caches give way.
+fn paged_bytes(plan: &Plan) -> usize {
+    (PAGED_MEMTABLES * plan.scale.memtable) as usize
 }
 
 pub(super) fn store_options(plan: &Plan) -> StoreOptions {

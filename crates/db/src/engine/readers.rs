@@ -9,7 +9,7 @@ use alluvium_dictionary::key::Key;
 use alluvium_dictionary::lookup::{self, batch};
 use alluvium_hashes::hashed;
 use alluvium_storage::Result;
-use alluvium_trees::{levels, map, tiered};
+use alluvium_trees::{levels, map, paged, tiered};
 use std::task::Poll;
 
 /// Runs the same code for each structure.
@@ -19,6 +19,7 @@ macro_rules! each {
             $kind::Tiered($own) => $does,
             $kind::Levels($own) => $does,
             $kind::Hashed($own) => $does,
+            $kind::Paged($own) => $does,
             $kind::Map($own) => $does,
         }
     };
@@ -34,6 +35,7 @@ pub(crate) enum Reader<'d> {
     Tiered(tiered::Reader<'d>),
     Levels(levels::Reader<'d>),
     Hashed(hashed::Reader<'d>),
+    Paged(paged::Reader<'d>),
     Map(map::Reader<'d>),
 }
 
@@ -43,6 +45,7 @@ pub(crate) enum Search {
     Tiered(tiered::Search),
     Levels(levels::Search),
     Hashed(hashed::Search),
+    Paged(()),
     Map(()),
 }
 
@@ -94,6 +97,7 @@ impl contract::Reader for Reader<'_> {
             (Reader::Tiered(own), Search::Tiered(search)) => own.search(key, gather, search, fetch),
             (Reader::Levels(own), Search::Levels(search)) => own.search(key, gather, search, fetch),
             (Reader::Hashed(own), Search::Hashed(search)) => own.search(key, gather, search, fetch),
+            (Reader::Paged(own), Search::Paged(search)) => own.search(key, gather, search, fetch),
             (Reader::Map(own), Search::Map(search)) => own.search(key, gather, search, fetch),
             _ => unreachable!("a search goes on in the structure that it was begun in"),
         }
@@ -104,6 +108,7 @@ impl contract::Reader for Reader<'_> {
             Reader::Tiered(own) => Search::Tiered(own.new_search()),
             Reader::Levels(own) => Search::Levels(own.new_search()),
             Reader::Hashed(own) => Search::Hashed(own.new_search()),
+            Reader::Paged(_) => Search::Paged(()),
             Reader::Map(_) => Search::Map(()),
         }
     }
@@ -113,6 +118,7 @@ impl contract::Reader for Reader<'_> {
             (Reader::Tiered(own), Search::Tiered(search)) => own.restart(search),
             (Reader::Levels(own), Search::Levels(search)) => own.restart(search),
             (Reader::Hashed(own), Search::Hashed(search)) => own.restart(search),
+            (Reader::Paged(own), Search::Paged(search)) => own.restart(search),
             (Reader::Map(own), Search::Map(search)) => own.restart(search),
             _ => unreachable!("a search goes on in the structure that it was begun in"),
         }
@@ -139,6 +145,7 @@ pub(crate) enum Scan {
     /// In that of keys, which tests ask of every structure.
     #[cfg(test)]
     Hashed(super::sorted::Sorted),
+    Paged(paged::Iter),
     Map(map::Iter),
 }
 

@@ -1,7 +1,7 @@
 //! Writes of keyspaces in a batch.
 
 use super::Keyspace;
-use crate::batch::{WriteBatch, checked_key, checked_value, expiry_ms};
+use crate::batch::{WriteBatch, checked_key, checked_key_of, checked_value, expiry_ms};
 use crate::engine::Commit;
 use crate::format;
 use crate::{Error, Result};
@@ -119,7 +119,7 @@ impl WriteBatch {
         self.belong(keyspace)?;
         self.commit.add(
             &keyspace.definition().prefix,
-            checked_key(key)?,
+            checked_key_of(keyspace.definition(), key)?,
             kind,
             expires_ms,
             checked_value(operand)?,

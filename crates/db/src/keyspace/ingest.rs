@@ -1,7 +1,7 @@
 //! Loading what is sorted already.
 
 use super::Keyspace;
-use crate::batch::{checked_key, checked_value, expiry_ms};
+use crate::batch::{checked_key_of, checked_value, expiry_ms};
 use crate::catalog::Owners;
 use crate::engine::{Attachment, UnderWay};
 use crate::format::TreeKey;
@@ -129,7 +129,8 @@ impl Ingest {
         let prefix = &self.keyspace.definition().prefix;
         self.next.clear();
         self.next.extend_from_slice(prefix);
-        self.next.extend_from_slice(checked_key(key)?);
+        self.next
+            .extend_from_slice(checked_key_of(self.keyspace.definition(), key)?);
         let value = checked_value(value)?;
         if self.first.is_some() && self.last >= self.next {
             return Err(Error::Unsorted {

@@ -11,7 +11,7 @@ mod ingest;
 
 pub use ingest::Ingest;
 
-use crate::batch::{checked_key, checked_value, expiry_ms};
+use crate::batch::{checked_key_of, checked_value, expiry_ms};
 use crate::catalog::{Definition, Owners};
 use crate::engine::{At, Commit, Tally, Terms, Verdict};
 use crate::format::{self, TreeKey};
@@ -175,7 +175,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::delete`] and [`Keyspace::get`].
     pub fn take(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        let key = checked_key(key.as_ref())?;
+        let key = checked_key_of(&self.open.definition, key.as_ref())?;
         let mut commit = Commit::default();
         commit.add(&self.open.definition.prefix, key, Kind::Delete, 0, &[]);
         let key = format::tree_key(&self.open.definition.prefix, key);
@@ -253,7 +253,7 @@ impl Keyspace {
         commit.record.clear();
         commit.add_only(
             &self.open.definition.prefix,
-            checked_key(key)?,
+            checked_key_of(&self.open.definition, key)?,
             kind,
             expires_ms,
             checked_value(operand)?,
@@ -288,7 +288,7 @@ impl Keyspace {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool> {
-        let key = checked_key(key.as_ref())?;
+        let key = checked_key_of(&self.open.definition, key.as_ref())?;
         let mut commit = Commit::default();
         let prefix = &self.open.definition.prefix;
         match new {

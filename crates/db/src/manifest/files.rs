@@ -4,6 +4,7 @@ use super::{Entry, Manifest, read};
 use crate::format;
 use crate::structure::Structure;
 use alluvium_base::Purpose;
+use alluvium_device::Directory;
 use alluvium_dictionary::blob::extents_of;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
@@ -11,7 +12,8 @@ use alluvium_hashes::hashed;
 use alluvium_storage::extents::Reached;
 use alluvium_storage::{Error, NodePointer, Place, Result};
 use alluvium_trees::tiered::{self, Checked, Findings, Lost, Salvage};
-use alluvium_trees::{levels, map};
+use alluvium_trees::{levels, map, paged};
+use std::sync::Arc;
 
 /// What is damaged of what an opening needs.
 #[derive(Debug, Default)]
@@ -24,6 +26,9 @@ pub(crate) struct Surveyed {
     pub(crate) levels: Vec<Lost>,
     /// Keyspaces of a hashed structure whose runs cannot all be opened: they are given up.
     pub(crate) hashed: Vec<Lost>,
+    /// Whether no page can be read, of those that are written in place: they are given up. They
+    /// are looked at when they are opened.
+    pub(crate) has_lost_pages: bool,
     /// The extents that what is sound needs.
     pub(crate) reached: Vec<Reached>,
 }
@@ -38,6 +43,8 @@ pub(crate) fn reached(files: Files<'_>, payload: &[u8]) -> Result<Vec<Reached>> 
             Structure::Tiered => all.extend(tiered::reached(files, &entry.root)?),
             Structure::Levels => all.extend(levels::reached(files, &entry.root)?),
             Structure::Hashed => all.extend(hashed::reached(files, &entry.root)?),
+            // Their file is beside the extents.
+            Structure::Paged => {}
             Structure::Volatile | Structure::Map => all.extend(map::reached(files, &entry.root)?),
         }
     }
@@ -68,6 +75,8 @@ pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
             },
             // What there was is gone in any case.
             Structure::Volatile => {}
+            // They are opened for it, beside the extents.
+            Structure::Paged => {}
             Structure::Map => match map::reached(files, &entry.root) {
                 Ok(reached) => all.extend(reached),
                 Err(error @ Error::Corrupt { .. }) => surveyed.map = lost(&manifest, entry, &error),
@@ -80,7 +89,7 @@ pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
 }
 
 /// Says what is lost with a dictionary that keeps its records as a whole.
-fn lost(manifest: &Manifest, entry: &Entry, error: &Error) -> Vec<Lost> {
+pub(crate) fn lost(manifest: &Manifest, entry: &Entry, error: &Error) -> Vec<Lost> {
     let own = manifest.keyspaces.iter().filter(|(_, id)| **id == entry.id);
     let lost = own.map(|(&keyspace, _)| Lost {
         range: KeyRange::new(&format::prefix(keyspace), Some(&format::prefix(keyspace + 1))),
@@ -89,10 +98,11 @@ fn lost(manifest: &Manifest, entry: &Entry, error: &Error) -> Vec<Lost> {
     lost.collect()
 }
 
-/// Checks what a payload leads to, in data files that are not written meanwhile; `live_bytes` is
-/// how much there is, about. `tell` may end it by failing.
+/// Checks what a payload leads to, in data files that are not written meanwhile, and in files
+/// beside them in their first `directory`; `live_bytes` is how much there is, about. `tell` may end it by failing.
 pub(crate) fn check(
     files: Files<'_>,
+    directory: &Arc<dyn Directory>,
     payload: &[u8],
     live_bytes: u64,
     tell: &mut dyn FnMut(Checked) -> Result<()>,
@@ -113,6 +123,7 @@ pub(crate) fn check(
             Ok(Structure::Tiered) => tiered::check_files(files, &entry.root, live_bytes, tell)?,
             Ok(Structure::Levels) => levels::check_files(files, &entry.root, live_bytes, tell)?,
             Ok(Structure::Hashed) => hashed::check_files(files, &entry.root, live_bytes, tell)?,
+            Ok(Structure::Paged) => paged::check_files(directory, &entry.root)?,
             Ok(Structure::Volatile | Structure::Map) => map::check_files(files, &entry.root),
             Err(error) => Findings {
                 found: vec![format!("manifest: {error}")],
@@ -135,7 +146,7 @@ fn unknown(entry: &Entry) -> Error {
     Error::NewerFormat {
         place: Place::new(alluvium_storage::Structure::Superblock, file, 0),
         found: u32::from(entry.kind),
-        supported: u32::from(Structure::Hashed.kind()),
+        supported: u32::from(Structure::Volatile.kind()),
     }
 }
 

@@ -125,7 +125,7 @@ impl Stats {
         self.list_device(&mut list);
         self.list_caches(&mut list);
         self.list_space(&mut list);
-        self.list_hashed(&mut list);
+        self.list_structures(&mut list);
         self.list_work(&mut list);
         list.0
     }
@@ -298,33 +298,49 @@ impl Stats {
         );
     }
 
-    fn list_hashed(&self, list: &mut List) {
-        let Some(hashed) = &self.hashed else { return };
-        list.are(
-            "hashed",
-            Unit::Bytes,
-            &[
-                ("memory_bytes", hashed.memory_bytes),
-                ("device_bytes", hashed.device_bytes),
-            ],
-        );
-        list.are(
-            "hashed",
-            Unit::Count,
-            &[
-                ("hash_stores", hashed.hash_stores),
-                ("hash_store_records", hashed.hash_store_records),
-                ("sorted_records", hashed.sorted_records),
-                ("tombstones", hashed.tombstones),
-            ],
-        );
-        list.counts(
-            "hashed",
-            &[
-                ("merges", hashed.merges),
-                ("merged_records", hashed.merged_records),
-            ],
-        );
+    fn list_structures(&self, list: &mut List) {
+        if let Some(hashed) = &self.hashed {
+            list.are(
+                "hashed",
+                Unit::Bytes,
+                &[
+                    ("memory_bytes", hashed.memory_bytes),
+                    ("device_bytes", hashed.device_bytes),
+                ],
+            );
+            list.are(
+                "hashed",
+                Unit::Count,
+                &[
+                    ("hash_stores", hashed.hash_stores),
+                    ("hash_store_records", hashed.hash_store_records),
+                    ("sorted_records", hashed.sorted_records),
+                    ("tombstones", hashed.tombstones),
+                ],
+            );
+            list.counts(
+                "hashed",
+                &[
+                    ("merges", hashed.merges),
+                    ("merged_records", hashed.merged_records),
+                ],
+            );
+        }
+        let paged = &self.paged;
+        let bytes = [
+            ("file_bytes", paged.file_bytes),
+            ("journal_bytes", paged.journal_bytes),
+        ];
+        list.are("paged", Unit::Bytes, &bytes);
+        let pages = [("pages", paged.pages), ("free_pages", paged.free_pages)];
+        list.are("paged", Unit::Count, &pages);
+        let done = [
+            ("hits", paged.hits),
+            ("reads", paged.reads),
+            ("writes", paged.writes),
+            ("images", paged.images),
+        ];
+        list.counts("paged", &done);
     }
 
     fn list_work(&self, list: &mut List) {

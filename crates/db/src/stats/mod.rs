@@ -80,6 +80,28 @@ impl Delays {
     }
 }
 
+/// Pages that are written in place, and their buffer. All zeros without such a keyspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PagedStats {
+    /// Bytes of the file of pages.
+    pub file_bytes: u64,
+    /// Bytes of the journal of their old images.
+    pub journal_bytes: u64,
+    /// Pages that are in use or free.
+    pub pages: u64,
+    /// Pages that are free.
+    pub free_pages: u64,
+    /// Pages that were in memory when they were asked for.
+    pub hits: u64,
+    /// Pages that were read.
+    pub reads: u64,
+    /// Pages that were written.
+    pub writes: u64,
+    /// Old images that went to the journal.
+    pub images: u64,
+}
+
 /// What was done since the store was opened, and what there is now. It prints as a table, and is to
 /// be had as a [list](Stats::list).
 #[derive(Clone, Debug)]
@@ -132,6 +154,8 @@ pub struct Stats {
     pub tree_height: u8,
     /// The hashed structure, that all hashed keyspaces share; none if there is none.
     pub hashed: Option<HashedStats>,
+    /// Pages that are written in place.
+    pub paged: PagedStats,
     /// What the devices of all tiers were asked for, by purpose.
     pub device: DeviceStats,
     /// Each tier, the first one first.
@@ -231,6 +255,7 @@ impl Engine {
             tree_runs: self.dictionaries.tree.longest_path(),
             tree_height: self.dictionaries.tree.height(),
             hashed: self.dictionaries.hashed_stats(),
+            paged: self.dictionaries.paged_stats(),
             device: self.device_stats(),
             tiers: self.tier_stats(),
         }

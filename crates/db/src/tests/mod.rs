@@ -2,8 +2,9 @@
 //! inside the crate.
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
-//! history, told to all of them), `levels.rs`, `hashed.rs` and `volatile.rs` (as a user chooses
-//! them), `copies.rs`, `crashes.rs`, `hostile.rs` (manifests), `hostile_log.rs`.
+//! history, told to all of them), `levels.rs`, `hashed.rs`, `paged.rs` and `volatile.rs` (as a user
+//! chooses them), `paged_files.rs` (their files), `copies.rs`, `crashes.rs`, `hostile.rs`
+//! (manifests), `hostile_log.rs`.
 
 mod contract;
 mod copies;
@@ -14,6 +15,8 @@ mod hostile_log;
 mod kinds;
 mod levels;
 mod model;
+mod paged;
+mod paged_files;
 #[path = "../../tests/it/story/mod.rs"]
 mod story;
 mod volatile;

@@ -2,7 +2,7 @@
 
 use super::Transaction;
 use super::read::Purpose;
-use crate::batch::{checked_key, checked_value, expiry_ms};
+use crate::batch::{checked_key, checked_key_of, checked_value, expiry_ms};
 use crate::engine::only;
 use crate::fault::{Fault, is_planted};
 use crate::iter;
@@ -159,7 +159,8 @@ impl Transaction {
         bytes: usize,
         change: impl FnOnce(&mut WriteSet) -> Result<()>,
     ) -> Result<()> {
-        self.admit(keyspace, checked_key(key)?.len() + bytes)?;
+        let key = checked_key_of(keyspace.definition(), key)?;
+        self.admit(keyspace, key.len() + bytes)?;
         if self.is_locking() {
             let key = Transaction::tree_key(keyspace, key);
             self.lock_write(keyspace, &only(&key))?;

@@ -4,6 +4,7 @@
 //!   mark the target as a store that is being created      superblock.new
 //!   the extent map, as far as the generation names it     extents-<n>.map
 //!   what is in use of each tier, and holes between         tier-0.data …     synced
+//!   what a structure keeps beside these                  files of its own   synced
 //!   a log with nothing in it                               log-<n> …
 //!   the superblock                                         superblock        a store from here on
 //! ```
@@ -27,6 +28,19 @@ const STEP: u64 = 16 * MIB;
 
 /// A gap is skipped in steps of this many bytes, for they are allocated before they are given back.
 const SKIP: u64 = 64 * MIB;
+
+/// Files of a structure beside the extents, as a generation that is kept has them.
+pub trait Beside {
+    /// Returns how many bytes it will write, about.
+    fn bytes(&self) -> u64;
+
+    /// Writes the files into the first directory of a copy, and syncs them. `wrote` is told of
+    /// bytes that were written, and ends it by failing.
+    ///
+    /// # Errors
+    /// As the device says; damage; what `wrote` returns.
+    fn copy_to(&self, directory: &dyn Directory, wrote: &mut dyn FnMut(u64) -> Result<()>) -> Result<()>;
+}
 
 /// How far a copy has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +90,12 @@ impl Kept {
         self.superblock.cut
     }
 
+    /// What its superblock says beside the extents.
+    #[must_use]
+    pub fn payload(&self) -> &[u8] {
+        &self.superblock.payload
+    }
+
     /// Copies the generation into a directory without files, or with those of a copy that was
     /// interrupted; of several tiers, each into one of its own. It is a store of its own, known as
     /// `id`. `progress` is told between steps, and ends the copy by failing.
@@ -89,6 +109,20 @@ impl Kept {
         &self,
         target: impl Into<Directories>,
         id: u128,
+        progress: &mut dyn FnMut(Copied) -> Result<()>,
+    ) -> Result<()> {
+        self.copy_with(target, id, &[], progress)
+    }
+
+    /// As [`Kept::copy_to`], with what structures have beside the extents.
+    ///
+    /// # Errors
+    /// As [`Kept::copy_to`].
+    pub fn copy_with(
+        &self,
+        target: impl Into<Directories>,
+        id: u128,
+        beside: &[&dyn Beside],
         progress: &mut dyn FnMut(Copied) -> Result<()>,
     ) -> Result<()> {
         let target = target.into();
@@ -105,7 +139,7 @@ impl Kept {
         superblock::begin_creation(&**target.first())?;
         let copied = target
             .begin_creation(id)
-            .and_then(|()| self.copy(&target, id, progress));
+            .and_then(|()| self.copy(&target, id, beside, progress));
         if copied.is_err() {
             superblock::abandon_creation(&**target.first());
             target.abandon_creation();
@@ -117,6 +151,7 @@ impl Kept {
         &self,
         target: &Directories,
         id: u128,
+        beside: &[&dyn Beside],
         progress: &mut dyn FnMut(Copied) -> Result<()>,
     ) -> Result<()> {
         let tiers = live_ranges(&*self.map, &self.superblock.map, &self.tiers)?;
@@ -125,7 +160,7 @@ impl Kept {
         let live = tiers.iter().flatten().map(|range| range.end - range.start);
         let mut copied = Copied {
             done_bytes: 0,
-            total_bytes: live.sum::<u64>() + len,
+            total_bytes: live.sum::<u64>() + len + beside.iter().map(|beside| beside.bytes()).sum::<u64>(),
         };
         progress(copied)?;
         let first = target.first();
@@ -152,14 +187,20 @@ impl Kept {
             }
             file.sync(Purpose::Check)?;
         }
+        for files in beside {
+            files.copy_to(&**first, &mut |wrote| {
+                copied.done_bytes = (copied.done_bytes + wrote).min(copied.total_bytes);
+                progress(copied)
+            })?;
+        }
         let options = StoreOptions {
             id,
             ..self.options.clone()
         };
         Log::create(first, options.identified().log, self.superblock.generation)?;
         target.iter().try_for_each(|directory| directory.sync())?;
-        assert_eq!(
-            copied.done_bytes, copied.total_bytes,
+        assert!(
+            copied.done_bytes == copied.total_bytes || !beside.is_empty(),
             "all is there before the superblock (K4)"
         );
         let superblock = Superblock {

@@ -45,7 +45,7 @@ mod space;
 mod tests;
 
 pub use checkpoint::Checkpoint;
-pub use copy::{Copied, Copy, Kept};
+pub use copy::{Beside, Copied, Copy, Kept};
 pub use options::{CacheMemory, StoreOptions};
 pub use space::TierSpace;
 

@@ -181,11 +181,16 @@ pub fn undo_creation(directory: &dyn Directory) {
     }
 }
 
+/// What the names of files begin with that a structure has beside the extents: pages that are
+/// written in place.
+pub const PAGES: &str = "paged.";
+
 /// Whether a name is one that only a store gives its files.
 fn is_store_file(name: &str) -> bool {
     let with = |prefix: &str, suffix: &str| name.starts_with(prefix) && name.ends_with(suffix);
     let is_list = [LIST_FILE, NEW_LIST_FILE].contains(&name);
-    with("tier-", ".data") || with("extents-", ".map") || name.starts_with("log-") || is_list
+    let is_of_pages = name.starts_with(PAGES);
+    with("tier-", ".data") || with("extents-", ".map") || name.starts_with("log-") || is_list || is_of_pages
 }
 
 impl SuperblockFile {

@@ -8,7 +8,7 @@
 //!
 //! *Read in this order*: `error.rs`, [`buffer`], [`node`], `core.rs`, `growth.rs`, [`read`],
 //! [`beps`], [`bplus`], `store/` (trees in files),
-//! `structure/` (as a structure of a store).
+//! `structure/` (as a structure of a store), `decode.rs` (all formats, for fuzzing).
 //!
 //! The source is Rotte's thesis on write-heavy operations with Bε-trees (TU München, 2022).
 //! Here sizes are chosen when a tree is created, keys and values vary in length up to limits,
@@ -18,6 +18,7 @@ pub mod beps;
 pub mod bplus;
 pub mod buffer;
 mod core;
+mod decode;
 mod error;
 mod growth;
 pub mod node;
@@ -28,6 +29,7 @@ mod structure;
 #[cfg(test)]
 mod tests;
 
+pub use decode::{decode, examples};
 pub use error::{Error, Result};
 pub use store::Place;
-pub use structure::{Iter, Paged, PagedOptions, Reader, TreeKind};
+pub use structure::{Held, Iter, KeptPages, LostKeys, Paged, PagedOptions, Reader, TreeKind, check_files};

@@ -7,8 +7,8 @@
 //!
 //! *Read in this order*: this file (what there is, and how each is reached), `open.rs` (how they
 //! are created, opened and salvaged), `place.rs` (which keyspace is in which), `take.rs` (how a
-//! memtable or a load becomes part of them), `cut.rs` (how a checkpoint takes them), `volatile.rs`
-//! (what the log does not get).
+//! memtable or a load becomes part of them), `cut.rs` (how a checkpoint takes them), `held.rs`
+//! (what there is beside the extents), `volatile.rs` (what the log does not get).
 //!
 //! A structure is added here: a field, and an arm in each match of this file, in `open.rs` and in
 //! `place.rs`.
@@ -19,6 +19,7 @@
 //! - **X2** At every cut, a commit is in all the dictionaries that it is about, or in none.
 
 mod cut;
+mod held;
 mod open;
 mod place;
 mod take;
@@ -44,12 +45,14 @@ use alluvium_hashes::hashed::{Hashed, HashedOptions, HashedStats};
 use alluvium_storage::extents::Class;
 use alluvium_trees::levels::{Levels, LevelsOptions};
 use alluvium_trees::map::{Home, Map};
+use alluvium_trees::paged::Paged;
 use alluvium_trees::tiered::Tree;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::readers::{Reader, Scan};
+use held::Left;
 use volatile::Volatile;
 
 /// The dictionaries of an open store.
@@ -65,6 +68,11 @@ pub(crate) struct Dictionaries {
     /// Made for the first keyspace in it.
     hashed: OnceLock<Hashed>,
     volatile: OnceLock<Volatile>,
+    paged: OnceLock<Paged>,
+    /// Memory for their pages.
+    paged_bytes: usize,
+    /// What is there of pages that no keyspace is in.
+    left: Mutex<Left>,
     /// How levels are built, but for what their first keyspace says.
     levels_options: LevelsOptions,
     /// How the hashed structure is built, but for the index that its first keyspace says.
@@ -92,10 +100,13 @@ impl Dictionaries {
         let tree = (Structure::Tiered, &self.tree as &dyn Dictionary);
         let hashed = self.hashed.get();
         let hashed = hashed.map(|hashed| (Structure::Hashed, hashed as &dyn Dictionary));
+        let paged = self.paged.get();
+        let paged = paged.map(|paged| (Structure::Paged, paged as &dyn Dictionary));
         std::iter::once(tree)
             .chain(map)
             .chain(levels)
             .chain(hashed)
+            .chain(paged)
             .chain(volatile)
     }
 
@@ -105,6 +116,7 @@ impl Dictionaries {
             Structure::Levels => self.levels(),
             Structure::Hashed => self.hashed(),
             Structure::Volatile => self.volatile(),
+            Structure::Paged => self.paged(),
             Structure::Map => self.map(),
         }
     }
@@ -130,6 +142,11 @@ impl Dictionaries {
     /// The hashed structure, of which a keyspace is known.
     pub(crate) fn hashed(&self) -> &Hashed {
         self.hashed.get().expect("it was made for its first keyspace")
+    }
+
+    /// The pages, of which a keyspace is known.
+    pub(crate) fn paged(&self) -> &Paged {
+        self.paged.get().expect("they were made for their first keyspace")
     }
 
     /// Has compactions ask for space of this class.
@@ -203,6 +220,7 @@ impl Dictionaries {
             Structure::Levels => self.levels().ingest(class)?,
             Structure::Hashed => self.hashed().ingest(class)?,
             Structure::Volatile => self.volatile().ingest(class)?,
+            Structure::Paged => self.paged().ingest(class)?,
             Structure::Map => self.map().ingest(class)?,
         })
     }
@@ -215,6 +233,7 @@ impl Dictionaries {
             Structure::Levels => Reader::Levels(self.levels().reader()),
             Structure::Hashed => Reader::Hashed(self.hashed().reader()),
             Structure::Volatile => Reader::Map(self.volatile().reader()),
+            Structure::Paged => Reader::Paged(self.paged().reader()),
             Structure::Map => Reader::Map(self.map().reader()),
         }
     }
@@ -239,6 +258,7 @@ impl Dictionaries {
                 Scan::Hashed(walk)
             }
             Structure::Volatile => Scan::Map(self.volatile().scan(memtables, range, direction, at, now_ms)),
+            Structure::Paged => Scan::Paged(self.paged().scan(memtables, range, direction, at, now_ms)),
             Structure::Map => Scan::Map(self.map().scan(memtables, range, direction, at, now_ms)),
         }
     }

@@ -1,19 +1,21 @@
 //! How the dictionaries of a store are created, opened and salvaged.
 
 use super::Dictionaries;
-use crate::format::KeyspaceId;
-use crate::manifest::files::Surveyed;
+use crate::format::{self, KeyspaceId};
+use crate::manifest::files::{Surveyed, lost};
 use crate::manifest::{Keeper, Manifest};
 use crate::structure::Structure;
 use crate::{Error, Result};
 use alluvium_base::Sequence;
 use alluvium_dictionary::horizon::Horizon;
+use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::Schema;
 use alluvium_hashes::hashed::{Hashed, HashedOptions};
 use alluvium_storage::store::Store;
 use alluvium_storage::{PageSize, Place, Structure as Kind};
 use alluvium_trees::levels::{Levels, LevelsOptions};
 use alluvium_trees::map::{Home, Map};
+use alluvium_trees::paged::{LostKeys, Paged, PagedOptions};
 use alluvium_trees::tiered::{Lost, Shape, Tree, TreeOptions};
 use parking_lot::{Mutex, RwLock};
 use std::sync::{Arc, OnceLock};
@@ -23,6 +25,8 @@ use std::sync::{Arc, OnceLock};
 pub(in crate::engine) struct How {
     pub(in crate::engine) shape: Shape,
     pub(in crate::engine) schema: Arc<dyn Schema>,
+    /// Memory for pages that are written in place, once there are any.
+    pub(in crate::engine) paged_bytes: usize,
 }
 
 impl How {
@@ -92,7 +96,7 @@ impl Dictionaries {
         let (keeper, manifest) = Keeper::open(store)?;
         let (home, cut) = (how.home(store), store.superblock().cut);
         let root = root_of(&manifest, Structure::Tiered)?;
-        let (tree, mut lost, mended) = match (surveyed.tree.take(), root) {
+        let (tree, mut lost, mut mended) = match (surveyed.tree.take(), root) {
             (Some(salvage), root) => {
                 let root = root.expect("what is salvaged has a root");
                 Tree::open_salvaged(store, how.tree(&home), salvage, root, cut)?
@@ -115,6 +119,12 @@ impl Dictionaries {
                 .cloned(),
         );
         let dictionaries = Dictionaries::assemble(home, tree, keeper, how);
+        let (lost_pages, has_lost_pages) = dictionaries.salvage_pages(&manifest, cut)?;
+        if !has_lost_pages && !lost_pages.is_empty() {
+            mended.push("pages that could not be read were replaced by empty ones".to_owned());
+        }
+        lost.extend(lost_pages.iter().flat_map(|lost| in_pages(&manifest, lost)));
+        surveyed.has_lost_pages = has_lost_pages;
         let dictionaries = dictionaries.with_others(&manifest, cut, &surveyed)?;
         Ok((dictionaries, lost, mended))
     }
@@ -126,9 +136,12 @@ impl Dictionaries {
             map: OnceLock::new(),
             levels: OnceLock::new(),
             hashed: OnceLock::new(),
+            paged: OnceLock::new(),
             volatile: OnceLock::new(),
             levels_options: how.levels(),
             hashed_options: how.hashed(),
+            paged_bytes: how.paged_bytes,
+            left: Mutex::default(),
             placed: RwLock::default(),
             publishing: Mutex::default(),
             manifest,
@@ -152,6 +165,16 @@ impl Dictionaries {
         if let Some(root) = hashed.filter(|_| surveyed.hashed.is_empty()) {
             let hashed = Hashed::open(self.home.clone(), &self.hashed_options, root, cut)?;
             self.hashed.set(hashed).expect("it was not made before");
+        }
+        if let Some(root) = root_of(manifest, Structure::Paged)?
+            && !surveyed.has_lost_pages
+            && self.paged.get().is_none()
+        {
+            let paged = Paged::open(self.home.clone(), &self.pages(), root, cut)?;
+            self.paged.set(paged).expect("they were not made before");
+        }
+        if root_of(manifest, Structure::Paged)?.is_none() {
+            self.note_unlisted_pages()?;
         }
         if let Some(root) = root_of(manifest, Structure::Map)? {
             let map = match surveyed.map.is_empty() {
@@ -197,6 +220,37 @@ impl Dictionaries {
         Ok(self)
     }
 
+    /// How pages are opened.
+    pub(super) fn pages(&self) -> PagedOptions {
+        PagedOptions {
+            buffer_bytes: self.paged_bytes,
+            ..PagedOptions::default()
+        }
+    }
+
+    /// Opens damaged pages as far as that goes. Where it does not, they are made again for the
+    /// first keyspace that is in them. Returns what is lost.
+    fn salvage_pages(&self, manifest: &Manifest, cut: Sequence) -> Result<(Vec<Lost>, bool)> {
+        let Some(root) = root_of(manifest, Structure::Paged)? else {
+            return Ok((Vec::new(), false));
+        };
+        match Paged::open_salvaged(self.home.clone(), &self.pages(), root, cut) {
+            Ok((paged, lost)) => {
+                self.paged.set(paged).expect("they were not made before");
+                let lost = lost
+                    .into_iter()
+                    .map(|LostKeys { range, what }| Lost { range, what });
+                Ok((lost.collect(), false))
+            }
+            Err(error @ alluvium_storage::Error::Corrupt { .. }) => {
+                let entry = manifest.entry(Structure::Paged.dictionary());
+                let entry = entry.expect("it has a root");
+                Ok((lost(manifest, entry, &error), true))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Fails if there is a dictionary that this version does not know. `name_of` says what a
     /// keyspace is called.
     pub(in crate::engine) fn require_known(
@@ -215,6 +269,22 @@ impl Dictionaries {
             kind: entry.kind,
         })
     }
+}
+
+/// What is lost of each keyspace in pages.
+fn in_pages(manifest: &Manifest, lost: &Lost) -> Vec<Lost> {
+    let id = Structure::Paged.dictionary();
+    let own = manifest.keyspaces.iter().filter(|(_, of)| **of == id);
+    let ranges = own.map(|(&keyspace, _)| {
+        let all = KeyRange::new(&format::prefix(keyspace), Some(&format::prefix(keyspace + 1)));
+        lost.range.intersect(&all)
+    });
+    let some = ranges.filter(|range| !range.is_empty());
+    some.map(|range| Lost {
+        range,
+        what: lost.what.clone(),
+    })
+    .collect()
 }
 
 /// What a structure is opened from; none if a manifest does not list it.

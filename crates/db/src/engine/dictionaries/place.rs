@@ -7,12 +7,13 @@ use crate::catalog::Definition;
 use crate::format::{self, KeyspaceId};
 use crate::levels_options;
 use crate::structure::Structure;
-use crate::{Error, Result};
+use crate::{Error, PagedOptions, Result};
 use alluvium_base::Sequence;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_hashes::hashed::{Hashed, HashedOptions, IndexKind};
 use alluvium_trees::levels::Levels;
 use alluvium_trees::map::Map;
+use alluvium_trees::paged::Paged;
 use std::sync::Arc;
 
 impl Dictionaries {
@@ -80,6 +81,7 @@ impl Dictionaries {
                 }
             }
             Structure::Volatile => self.place_volatile(definition, cut)?,
+            Structure::Paged => self.place_in_pages(definition, cut)?,
             Structure::Map => {
                 self.map.get_or_init(|| Map::create(self.home.clone(), cut));
             }
@@ -110,9 +112,32 @@ impl Dictionaries {
         Ok(())
     }
 
+    /// Makes the pages for their first keyspace. All others have the same options.
+    fn place_in_pages(&self, definition: &Definition, cut: Sequence) -> Result<()> {
+        let asked = PagedOptions::of(&definition.options).tree(format::MAX_PREFIX, self.paged_bytes);
+        if self.paged.get().is_none() {
+            let made = match self.pages_again(cut)? {
+                Some(again) => again,
+                None => Paged::create(self.home.clone(), asked, cut)?,
+            };
+            self.paged.get_or_init(|| made);
+        }
+        if !self.paged().is_built_as(&asked) {
+            let has = PagedOptions::of_tree(&self.paged().options(), format::MAX_PREFIX);
+            return Err(Error::OptionsDiffer {
+                keyspace: definition.name(),
+                option: "options of all pages of this store",
+                has: has.to_string(),
+                asked: PagedOptions::of(&definition.options).to_string(),
+            });
+        }
+        Ok(())
+    }
+
     /// Forgets where keyspaces were that there are not: no memtable has anything about them.
-    pub(in crate::engine) fn forget_others(&self, is_there: impl Fn(KeyspaceId) -> bool) {
-        self.placed.write().retain(|&keyspace, _| is_there(keyspace));
+    pub(in crate::engine) fn forget_others(&mut self, is_there: impl Fn(KeyspaceId) -> bool) -> Result<()> {
+        self.placed.get_mut().retain(|&keyspace, _| is_there(keyspace));
+        self.leave_pages()
     }
 
     /// The keys of a structure, ascending.
@@ -142,6 +167,7 @@ fn options_of(definition: &Definition) -> levels_options::LevelsOptions {
         levels_options::Structure::Levels(options) => options.clone(),
         levels_options::Structure::Tiered
         | levels_options::Structure::Hashed(_)
+        | levels_options::Structure::Paged(_)
         | levels_options::Structure::Volatile(_) => levels_options::LevelsOptions::default(),
     }
 }
@@ -152,6 +178,7 @@ fn index_of(definition: &Definition) -> IndexKind {
         levels_options::Structure::Hashed(options) => options.index,
         levels_options::Structure::Tiered
         | levels_options::Structure::Levels(_)
+        | levels_options::Structure::Paged(_)
         | levels_options::Structure::Volatile(_) => IndexKind::default(),
     }
 }

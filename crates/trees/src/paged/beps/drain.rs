@@ -22,6 +22,14 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(())
     }
 
+    /// Moves what is on the path to a key's leaf to that leaf, and returns where the next leaf
+    /// begins.
+    pub(in crate::paged) fn drain_at(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let _alone = self.core.gate.write();
+        self.core.readable()?;
+        self.drain_path(key)
+    }
+
     /// Moves what is on the path to a key's leaf for that leaf, and returns where the next leaf
     /// begins.
     fn drain_path(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {

@@ -4,7 +4,7 @@ use super::PageBuffer;
 use super::format::seal_page;
 use super::frame::Pin;
 use super::pool::{Pool, State};
-use crate::paged::error::Result;
+use crate::paged::error::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{Batch, Buffer};
 use parking_lot::MutexGuard;
@@ -28,7 +28,9 @@ impl Pool {
             state.detach(first);
             return Ok(true);
         }
-        self.writable()?;
+        if let Err(error) = self.writable() {
+            return self.make_space_unwritten(state, error);
+        }
         let is_victim =
             |frame: usize| is_idle(&state, frame) && self.frames[frame].is_dirty.load(Ordering::Acquire);
         let victims = state.queues.victims(WRITTEN_TOGETHER, is_victim);
@@ -41,7 +43,28 @@ impl Pool {
             self.write_back(&victims)
         };
         self.end_writing(&victims, pins);
-        written.map(|()| true)
+        match written {
+            Err(error) if self.writable().is_err() => self.make_space_unwritten(self.state.lock(), error),
+            written => written.map(|()| true),
+        }
+    }
+
+    /// Frees a frame although no page can be written any more, as `error` says: one whose page is
+    /// on the device, or a spare one.
+    fn make_space_unwritten(&self, mut state: MutexGuard<'_, State>, error: Error) -> Result<bool> {
+        let is_clean = |frame: usize| {
+            let of = &self.frames[frame];
+            !of.is_pinned() && !state.is_written[frame] && !of.is_dirty.load(Ordering::Acquire)
+        };
+        if let Some(first) = state.queues.victims(1, is_clean).pop() {
+            state.detach(first);
+            return Ok(true);
+        }
+        let Some(spare) = state.spare.pop() else {
+            return Err(error);
+        };
+        state.add_free(spare);
+        Ok(true)
     }
 
     /// Marks frames as being written, so that no other thread writes or evicts them meanwhile.

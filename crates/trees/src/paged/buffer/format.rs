@@ -292,6 +292,73 @@ pub(super) fn open_record(record: &[u8], index: u64, identity: u128) -> Option<(
     ))
 }
 
+/// Reads bytes as a superblock, as a root, as a page and as a record, and returns how many of
+/// these they are. What is read is written the same again. `node` looks at what a page holds.
+pub(in crate::paged) fn reread(bytes: &[u8], node: &dyn Fn(&[u8]) -> bool) -> usize {
+    let mut found = 0;
+    let mut block = bytes.to_vec();
+    block.resize(SUPERBLOCK, 0);
+    let sum = seeded(SUPERBLOCK_SEED, block.get(8..).unwrap_or_default());
+    put(&mut block, 0, &sum.to_le_bytes());
+    if let Ok(superblock) = Superblock::decode(&block) {
+        let again = Superblock::decode(&superblock.encode());
+        assert_eq!(
+            again.as_ref(),
+            Ok(&superblock),
+            "a superblock is written as it was read"
+        );
+        let short = Superblock::decode_short(&superblock.encode_short());
+        assert_eq!(short.as_ref(), Ok(&superblock), "and so is a root");
+        assert!(read_oldest(&superblock.meta).is_none_or(|oldest| oldest_bytes(oldest) == superblock.meta));
+        let segments = super::segments::Segments::of(&superblock);
+        assert!(segments.is_none_or(|segments| segments.high_water() <= segments.pages()));
+        found += 1;
+    }
+    let mut page = bytes.to_vec();
+    if page.len() > PAGE_HEADER {
+        let (number, identity) = (u64_at(&page, 24), u128_at(&page, 8));
+        let sum = seeded(number, page.get(8..).unwrap_or_default());
+        put(&mut page, 0, &sum.to_le_bytes());
+        let content = page.get(PAGE_HEADER..).unwrap_or_default();
+        let is_sound = check_page(&page, number, identity, u64::MAX).is_ok();
+        found += usize::from(is_sound && (node(content) || read_free(content).is_some()));
+    }
+    let sum = seeded(0, bytes.get(8..).unwrap_or_default());
+    let mut record = bytes.to_vec();
+    put(&mut record, 0, &sum.to_le_bytes());
+    if let Some((epoch, page, image)) = open_record(&record, 0, u128_at(&record, 8)) {
+        assert_eq!(
+            image.len() + RECORD_HEADER,
+            record.len(),
+            "an image ends a record"
+        );
+        found += usize::from(epoch != page && !image.is_empty());
+    }
+    found
+}
+
+/// Returns bytes of a superblock, of a root, of a page and of a record.
+pub(in crate::paged) fn examples() -> Vec<Vec<u8>> {
+    let superblock = Superblock {
+        page_bytes: 512,
+        identity: 0x0102,
+        epoch: 7,
+        high_water: 90,
+        first_segment: 64,
+        free: vec![(Some(3), 2), (None, 0)],
+        meta: oldest_bytes(6),
+    };
+    let mut page = vec![0; 512];
+    if let Some(content) = page.get_mut(PAGE_HEADER..) {
+        write_free(content, Some(4));
+    }
+    seal_page(&mut page, 9, 0x0102, 8);
+    let mut record = vec![0; RECORD_HEADER];
+    record.extend_from_slice(&page);
+    seal_record(&mut record, 0, 0x0102, 7, 9);
+    vec![superblock.encode(), superblock.encode_short(), page, record]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -21,7 +21,7 @@ use super::segments::{FIRST_SEGMENT, Segments};
 use super::{PageBuffer, format};
 use crate::paged::error::{Error, Result};
 use alluvium_base::Purpose;
-use alluvium_device::{Buffer, Device, Directory, FileOptions};
+use alluvium_device::{Buffer, Device, Directory, Error as DeviceError, FileOptions};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -34,12 +34,19 @@ pub enum LastRoot {
     Unknown,
 }
 
-fn journals(name: &str) -> [String; 2] {
+/// The least number of pages in memory of a file that is opened.
+const LEAST_HOSTED: usize = 16;
+const _: () = assert!(
+    LEAST_HOSTED >= super::pool::LEAST_FRAMES,
+    "a descent has its pages"
+);
+
+pub(super) fn journals(name: &str) -> [String; 2] {
     [format!("{name}.0"), format!("{name}.1")]
 }
 
 /// The superblock of the file itself: its owner's bytes are the oldest root that it can go back to.
-fn own(superblock: &Superblock, oldest: u64) -> Superblock {
+pub(super) fn own(superblock: &Superblock, oldest: u64) -> Superblock {
     Superblock {
         meta: format::oldest_bytes(oldest),
         ..superblock.clone()
@@ -87,7 +94,8 @@ impl Pool {
         let _alone = self.write_all()?;
         let epoch = self.epoch.load(Ordering::Acquire) + 1;
         let superblock = self.superblock(epoch, meta);
-        let is_durable = last == LastRoot::Durable;
+        // A hold that begins from here on is of this root or of a later one (PB8).
+        let is_durable = last == LastRoot::Durable && !self.journal.is_held();
         let oldest = self.journal.oldest(is_durable);
         assert!(oldest < epoch, "an earlier root can be gone back to (PB8)");
         let stood = self
@@ -130,7 +138,11 @@ impl Pool {
         };
         let root = Superblock::decode_short(root)
             .map_err(|refusal| refused(format!("the root that names it has {refusal:?}")))?;
-        let device = directory.open(name, FileOptions::DIRECT)?;
+        let open = |name: &str| match directory.open(name, FileOptions::DIRECT) {
+            Err(DeviceError::NotFound { file }) => Err(refused(format!("there is no file {file}"))),
+            other => Ok(other?),
+        };
+        let device = open(name)?;
         let found = read_superblock(&*device)?;
         if found.identity != root.identity {
             return Err(Error::Foreign {
@@ -151,6 +163,8 @@ impl Pool {
         }
         options.page_bytes = root.page_bytes as usize;
         check_page_bytes(options.page_bytes)?;
+        // Whatever memory there is now, what was written is read.
+        options.memory_bytes = options.memory_bytes.max(LEAST_HOSTED * options.page_bytes);
         let segments = Segments::of(&root);
         let end = segments.as_ref().map(|segments| segments.pages());
         let end = end.and_then(|pages| pages.checked_mul(u64::from(root.page_bytes)));
@@ -162,7 +176,7 @@ impl Pool {
         };
         let mut files = Vec::new();
         for name in journals(name) {
-            files.push(directory.open(&name, FileOptions::DIRECT)?);
+            files.push(open(&name)?);
         }
         let pages = segments.high_water();
         let journal = Journal::new(files, options.page_bytes, root.epoch, pages);
@@ -193,6 +207,12 @@ impl Pool {
     pub fn reserve_all(&self, pages: u64) -> Result<()> {
         self.reserve(pages)?;
         self.journal.reserve(2 * self.frames.len() as u64)
+    }
+
+    /// Returns the bytes of the file of pages.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.device.len()
     }
 
     /// Returns the bytes of the journal's files.

@@ -50,6 +50,8 @@ struct State {
     records: u64,
     /// Images since the pool was made.
     images: u64,
+    /// Copies under way: nothing is forgotten.
+    holds: u32,
 }
 
 impl State {
@@ -98,6 +100,23 @@ impl Journal {
 
     pub(super) fn images(&self) -> u64 {
         self.state.lock().images
+    }
+
+    /// Nothing is forgotten until [`Journal::release`].
+    pub(super) fn hold(&self) {
+        let mut state = self.state.lock();
+        state.holds += 1;
+        assert!(!state.spans.is_empty(), "a checkpoint can be gone back to (PB8)");
+    }
+
+    pub(super) fn release(&self) {
+        let mut state = self.state.lock();
+        state.holds = state.holds.checked_sub(1).expect("it was held");
+    }
+
+    /// Returns whether what checkpoints need that are not durable any more may be forgotten.
+    pub(super) fn is_held(&self) -> bool {
+        self.state.lock().holds > 0
     }
 
     /// Returns the bytes of the files.

@@ -8,7 +8,7 @@
 //! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `arena.rs` (everything in memory: the
 //! thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`, `pool.rs` (pins),
 //! `evict.rs`, `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another store makes
-//! durable).
+//! durable), `copy.rs` (copies of those).
 //!
 //! Pages are written in place. A crash must not lose the checkpoint that they belong to, so the
 //! old image of a page goes to a journal, and is synced there, before the page is first
@@ -32,10 +32,12 @@
 //!   in the journal.
 //! - **PB7** A page is in use, on one free list, or was never used.
 //! - **PB8** A hosted file can go back to every root that its store may name: to the last that is
-//!   known to be durable, and to those after it.
+//!   known to be durable, and to those after it. While a copy is made, it forgets none.
+//! - **PB9** Once a write has failed, changed pages stay in memory, and readers go on.
 
 mod arena;
 mod checkpoint;
+mod copy;
 mod evict;
 mod format;
 mod frame;
@@ -49,6 +51,7 @@ mod tests;
 
 pub use arena::Arena;
 pub use format::PAGE_HEADER;
+pub(in crate::paged) use format::{examples, reread};
 pub use frame::{Exclusive, Shared};
 pub use hosted::LastRoot;
 pub(in crate::paged) use pool::check_page_bytes;

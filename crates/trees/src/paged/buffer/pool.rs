@@ -17,7 +17,10 @@ use std::time::Duration;
 
 /// The least number of frames of a pool: what one descent pins, with a page that is being
 /// split.
-const LEAST_FRAMES: usize = 8;
+pub(super) const LEAST_FRAMES: usize = 8;
+/// Frames beside those that memory is given for. Once a write has failed, changed pages stay in
+/// theirs: the operation that met the failure ends in these, and readers go on in them.
+const SPARE_FRAMES: usize = 64;
 /// How long one wait for a frame takes at most, in milliseconds.
 const WAIT_MS: u64 = 5;
 /// Where the pages begin in their file.
@@ -80,6 +83,8 @@ pub(super) struct State {
     pub(super) is_written: Vec<bool>,
     /// Frames without a page. One that a failed read left may be pinned still.
     free: Vec<u32>,
+    /// Frames that are used once pages cannot be written any more.
+    pub(super) spare: Vec<u32>,
     pub(super) queues: Queues,
     hits: u64,
 }
@@ -99,6 +104,12 @@ impl State {
         self.table[at] = frame as u32;
         self.pages[frame] = page;
         self.queues.touch(frame);
+    }
+
+    /// Adds a frame that has no page.
+    pub(super) fn add_free(&mut self, frame: u32) {
+        assert!(self.pages[frame as usize] == NO_PAGE, "it has no page (PB1)");
+        self.free.push(frame);
     }
 
     /// Frees the frame of a page.
@@ -122,6 +133,8 @@ pub struct Pool {
     pub(super) identity: u128,
     pub(super) options: PoolOptions,
     pub(super) frames: Box<[Frame]>,
+    /// How many of them memory is given for.
+    counted: usize,
     pub(super) state: Mutex<State>,
     pub(super) waiters: Waiters,
     pub(super) segments: Mutex<Segments>,
@@ -167,7 +180,7 @@ impl Pool {
     ) -> Result<Pool> {
         check_page_bytes(options.page_bytes)?;
         let frames = options.memory_bytes / options.page_bytes;
-        if frames < LEAST_FRAMES || frames >= NO_FRAME as usize {
+        if frames < LEAST_FRAMES || frames + SPARE_FRAMES >= NO_FRAME as usize {
             let why = format!("{frames} pages fit into memory, at least {LEAST_FRAMES} must");
             return Err(Error::BadOption {
                 option: "memory_bytes",
@@ -176,10 +189,11 @@ impl Pool {
         }
         let state = State {
             table: Vec::new(),
-            pages: vec![NO_PAGE; frames],
-            is_written: vec![false; frames],
+            pages: vec![NO_PAGE; frames + SPARE_FRAMES],
+            is_written: vec![false; frames + SPARE_FRAMES],
             free: (0..frames as u32).rev().collect(),
-            queues: Queues::new(frames, options.policy),
+            spare: (frames as u32..(frames + SPARE_FRAMES) as u32).rev().collect(),
+            queues: Queues::new(frames, options.policy).with_spare(SPARE_FRAMES),
             hits: 0,
         };
         Ok(Pool {
@@ -187,9 +201,13 @@ impl Pool {
             journal,
             identity,
             options,
-            frames: (0..frames)
-                .map(|_| Frame::new(options.page_bytes, NO_PAGE))
+            frames: (0..frames + SPARE_FRAMES)
+                .map(|number| match number < frames {
+                    true => Frame::new(options.page_bytes, NO_PAGE),
+                    false => Frame::new(BLOCK as usize, NO_PAGE),
+                })
                 .collect(),
+            counted: frames,
             state: Mutex::new(state),
             waiters: Waiters::default(),
             segments: Mutex::new(segments),
@@ -270,14 +288,16 @@ impl Pool {
                 // The frame had no pin: nothing holds its latch. Who comes next waits for it.
                 let latched = frame.latch.try_write();
                 let latched = latched.expect("a frame without a pin is not latched (PB2)");
-                return Ok(Found::Empty(Exclusive::new(latched, pin)));
+                let mut empty = Exclusive::new(latched, pin);
+                if empty.page_mut().bytes.len() != self.options.page_bytes {
+                    empty.page_mut().bytes = Buffer::zeroed(self.options.page_bytes);
+                }
+                return Ok(Found::Empty(empty));
             }
             if !self.make_space(state)? {
                 waits += 1;
                 if waits > self.options.waits {
-                    return Err(Error::AllPinned {
-                        frames: self.frames.len(),
-                    });
+                    return Err(Error::AllPinned { frames: self.counted });
                 }
                 self.waiters.wait(Duration::from_millis(WAIT_MS));
             }
@@ -291,7 +311,12 @@ impl Pool {
         let Found::Empty(mut empty) = found else {
             return Ok(found);
         };
-        if let Err(error) = self.read(page, empty.page_mut()) {
+        let read = match self.read(page, empty.page_mut()) {
+            // A read that failed has changed nothing. Messages may be on their way to the page.
+            Err(Error::Device(_)) => self.read(page, empty.page_mut()),
+            read => read,
+        };
+        if let Err(error) = read {
             empty.page_mut().number = NO_PAGE;
             self.forget(page);
             return Err(error);
@@ -385,6 +410,21 @@ impl Pool {
         Ok(page)
     }
 
+    /// Latches a page whatever it holds, which is not read: it holds nothing afterwards.
+    pub(in crate::paged) fn take_over(&self, page: u64) -> Result<Exclusive<'_>> {
+        assert!(
+            page < self.segments.lock().high_water(),
+            "page {page} is in use (PB7)"
+        );
+        self.claim(page)
+    }
+
+    /// Takes pages back that nothing leads to: the next checkpoint has them on free lists.
+    pub(in crate::paged) fn give_up(&self, pages: Vec<u64>) {
+        let mut segments = self.segments.lock();
+        pages.into_iter().for_each(|page| segments.give_up(page));
+    }
+
     /// Puts pages on the free lists whose allocation failed half-way.
     pub(super) fn settle_returned(&self) -> Result<()> {
         loop {
@@ -462,7 +502,7 @@ impl PageBuffer for Pool {
     }
 
     fn frames(&self) -> Option<usize> {
-        Some(self.frames.len())
+        Some(self.counted)
     }
 
     fn poison(&self, cause: &str) {

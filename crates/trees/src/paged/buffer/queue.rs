@@ -47,6 +47,8 @@ const EMPTY: List = List {
 /// victim takes constant time.
 #[derive(Debug)]
 pub(super) struct Queues {
+    /// A quarter of the frames that the policy counts.
+    quarter: usize,
     nodes: Vec<Node>,
     fifo: List,
     lru: List,
@@ -62,11 +64,24 @@ impl Queues {
             which: Which::Neither,
         };
         Queues {
+            quarter: frames / 4,
             nodes: vec![node; frames],
             fifo: EMPTY,
             lru: EMPTY,
             policy,
         }
+    }
+
+    /// Adds frames that the policy does not count.
+    pub(super) fn with_spare(mut self, spare: usize) -> Queues {
+        let node = Node {
+            next: NONE,
+            previous: NONE,
+            which: Which::Neither,
+        };
+        self.nodes.extend(std::iter::repeat_n(node, spare));
+        assert!(self.nodes.len() < NONE as usize, "frames are numbered");
+        self
     }
 
     /// Notes a reference to a frame: the first puts it behind the FIFO queue, each later one
@@ -129,9 +144,8 @@ impl Queues {
     /// Returns the first frames that `may` be evicted, at most `most`, in the order of
     /// eviction.
     pub(super) fn victims(&self, most: usize, may: impl Fn(usize) -> bool) -> Vec<usize> {
-        let quarter = self.nodes.len() / 4;
         let lists = match self.policy {
-            QueuePolicy::Quarter if self.fifo.len < quarter => [self.lru, self.fifo],
+            QueuePolicy::Quarter if self.fifo.len < self.quarter => [self.lru, self.fifo],
             QueuePolicy::Quarter | QueuePolicy::Fifo => [self.fifo, self.lru],
         };
         let mut victims = Vec::new();

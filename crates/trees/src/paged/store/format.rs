@@ -93,6 +93,30 @@ impl Meta {
     }
 }
 
+/// Reads bytes as these, and returns how many they are: what is read is written the same again.
+pub(in crate::paged) fn reread(bytes: &[u8]) -> usize {
+    let meta = Meta::decode(bytes);
+    assert!(
+        meta.as_ref().is_none_or(|meta| meta.encode() == bytes),
+        "it is written as it was read"
+    );
+    usize::from(meta.is_some())
+}
+
+/// Returns such bytes.
+pub(in crate::paged) fn example() -> Vec<u8> {
+    let meta = Meta {
+        sort: Sort::Beps,
+        key_limit: 12,
+        value_limit: 30,
+        n: 5,
+        b: 3,
+        root: 2,
+        own: b"own".to_vec(),
+    };
+    meta.encode()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

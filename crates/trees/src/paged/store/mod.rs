@@ -13,7 +13,7 @@
 mod format;
 mod hosted;
 
-pub(super) use format::Sort;
+pub(super) use format::{Sort, example, reread};
 
 use super::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
 use super::bplus::{self, BplusTree};

@@ -1,7 +1,7 @@
 //! What changes the pages: memtables, loads, and rewrites. Each is applied in slices.
 
 use super::format::{self, Entry, Value};
-use super::{Paged, Writer};
+use super::{Paged, Tree, Writer};
 use crate::map::{Attach, Layer, newest_first};
 use crate::paged::buffer::PageBuffer;
 use crate::paged::error::{Error as PagedError, Result as PagedResult};
@@ -152,6 +152,31 @@ impl Paged {
                 self.free_dropped()
             });
             self.judge(applied)?;
+        }
+        Ok(())
+    }
+
+    /// Moves messages about the keys from `low` on and before `high` to their leaves, in slices.
+    fn settle(&self, writer: &mut Writer, low: &[u8], high: Option<&[u8]>) -> Result<()> {
+        let Tree::Beps(tree) = &self.shared.tree else {
+            return Ok(());
+        };
+        let mut at = Some(low.to_vec());
+        while let Some(mut from) = at.take() {
+            let space = self.core().buffer.reserve_all(SPARE);
+            let moved = space.and_then(|()| {
+                writer.is_current = false;
+                let _alone = self.shared.gate.write();
+                self.shared.state.fetch_add(1, Ordering::AcqRel);
+                for _ in 0..SLICE {
+                    match tree.drain_at(&from)? {
+                        Some(next) if high.is_none_or(|high| &next[..] < high) => from = next,
+                        _ => return self.free_dropped().map(|()| None),
+                    }
+                }
+                self.free_dropped().map(|()| Some(from))
+            });
+            at = self.judge(moved)?;
         }
         Ok(())
     }
@@ -323,12 +348,18 @@ impl contract::Step for Rewrite {
                 false => paged.keep(key, &left),
             }
         })?;
-        match keys.last() {
-            Some(last) if keys.len() == most => {
-                self.at = [&last[..], &[0]].concat();
+        let next = match keys.last() {
+            Some(last) if keys.len() == most => Some([&last[..], &[0]].concat()),
+            _ => None,
+        };
+        // What messages replace comes free when they have reached their leaves.
+        paged.settle(&mut writer, &self.at, next.as_deref())?;
+        match next {
+            Some(next) => {
+                self.at = next;
                 Ok(Progress::More)
             }
-            _ => Ok(Progress::Done),
+            None => Ok(Progress::Done),
         }
     }
 

@@ -1,55 +1,78 @@
 //! Reads every page, and reports everything that is wrong.
 
-use super::Paged;
 use super::format::Value;
-use crate::paged::buffer::PageBuffer;
-use alluvium_dictionary::findings::{Checked, Depth, Examined};
+use super::{Paged, messages};
+use crate::paged::buffer::{PageBuffer, Pool};
+use crate::paged::core::Core;
+use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
 use alluvium_storage::Result;
 use std::collections::BTreeSet;
 
-impl Paged {
-    /// Walks the tree and the pages of long values, and accounts for every page.
-    fn walk(&self) -> crate::paged::Result<(Vec<String>, u64, u64)> {
-        let core = self.core();
-        let (mut found, mut apart) = (Vec::new(), Vec::new());
-        let mut bad = 0u64;
-        let examined = core.examine_each(&mut |value| match Value::decode(value) {
-            Ok(Value::Apart(pointer)) => apart.push(pointer),
-            Ok(Value::Here(messages)) => bad += u64::from(super::format::decode(messages).is_err()),
-            Err(_) => bad += 1,
-        })?;
-        found.extend(examined.found);
-        if bad > 0 {
-            found.push(format!("{bad} values are no messages of a key (PV2)"));
-        }
-        let mut used: BTreeSet<u64> = examined.pages;
-        for pointer in apart {
-            let mut twice = 0;
-            let read = self.pieces(pointer, &mut |page, _| twice += u64::from(!used.insert(page)));
-            found.extend(read.err().map(|error| error.to_string()));
-            if twice > 0 {
-                found.push(format!(
-                    "{twice} pages of the value in page {} are used twice (PV5)",
-                    pointer.page
-                ));
-            }
-        }
-        let free = core.buffer.free_pages();
-        let pages = core.buffer.statistics().pages;
-        for page in &free {
-            let read = core.buffer.pin_shared(*page).map(drop);
-            found.extend(read.err().map(|error| error.to_string()));
-        }
-        let both = free.iter().filter(|page| used.contains(page)).count();
-        let accounted = used.len() as u64 + free.len() as u64;
-        if both > 0 || accounted != pages {
+/// Walks the tree and the pages of long values, and accounts for every page.
+fn walk(core: &Core<Pool>) -> crate::paged::Result<(Vec<String>, u64, u64)> {
+    let (mut found, mut apart) = (Vec::new(), Vec::new());
+    let mut bad = 0u64;
+    let examined = core.examine_each(&mut |value| match Value::decode(value) {
+        Ok(Value::Apart(pointer)) => apart.push(pointer),
+        Ok(Value::Here(messages)) => bad += u64::from(super::format::decode(messages).is_err()),
+        Err(_) => bad += 1,
+    })?;
+    found.extend(examined.found);
+    if bad > 0 {
+        found.push(format!("{bad} values are no messages of a key (PV2)"));
+    }
+    let mut used: BTreeSet<u64> = examined.pages;
+    for pointer in apart {
+        let mut twice = 0;
+        let read = messages::pieces(core, pointer, &mut |page, _| {
+            twice += u64::from(!used.insert(page))
+        });
+        found.extend(read.err().map(|error| error.to_string()));
+        if twice > 0 {
             found.push(format!(
-                "of {pages} pages {accounted} are in use or free, {both} of them both (PB7)"
+                "{twice} pages of the value in page {} are used twice (PV5)",
+                pointer.page
             ));
         }
-        Ok((found, pages, examined.pairs))
     }
+    let free = core.buffer.free_pages();
+    let pages = core.buffer.statistics().pages;
+    for page in &free {
+        let read = core.buffer.pin_shared(*page).map(drop);
+        found.extend(read.err().map(|error| error.to_string()));
+    }
+    let both = free.iter().filter(|page| used.contains(page)).count();
+    let accounted = used.len() as u64 + free.len() as u64;
+    if both > 0 || accounted != pages {
+        found.push(format!(
+            "of {pages} pages {accounted} are in use or free, {both} of them both (PB7)"
+        ));
+    }
+    Ok((found, pages, examined.pairs))
+}
 
+/// Adds what a walk finds to `findings`.
+///
+/// # Errors
+/// As the device says. Damage is reported, not returned.
+pub(super) fn report(core: &Core<Pool>, findings: &mut Findings) -> Result<()> {
+    match walk(core) {
+        Ok((found, pages, pairs)) => {
+            findings
+                .found
+                .extend(found.into_iter().map(|what| format!("paged: {what}")));
+            findings.read.leaves.nodes += pages;
+            findings.read.leaves.bytes += pages * (core.shape.content_bytes as u64);
+            findings.read.records += pairs;
+        }
+        // The device's own failures end it; damage is reported.
+        Err(crate::paged::Error::Device(error)) => return Err(error.into()),
+        Err(error) => findings.found.push(format!("paged: {error}")),
+    }
+    Ok(())
+}
+
+impl Paged {
     pub(super) fn examine_all(
         &self,
         depth: Depth,
@@ -61,19 +84,7 @@ impl Paged {
         }
         let _writer = self.shared.writer.lock();
         let findings = &mut examined.findings;
-        match self.walk() {
-            Ok((found, pages, pairs)) => {
-                findings
-                    .found
-                    .extend(found.into_iter().map(|what| format!("paged: {what}")));
-                findings.read.leaves.nodes += pages;
-                findings.read.leaves.bytes += pages * (self.core().shape.content_bytes as u64);
-                findings.read.records += pairs;
-            }
-            // The device's own failures end it; damage is reported.
-            Err(crate::paged::Error::Device(error)) => return Err(error.into()),
-            Err(error) => findings.found.push(format!("paged: {error}")),
-        }
+        report(self.core(), findings)?;
         findings.bound();
         let done_bytes = findings.read.bytes();
         tell(Checked {

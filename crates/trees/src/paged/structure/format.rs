@@ -193,6 +193,40 @@ pub(in crate::paged) fn is_apart(content: &[u8]) -> bool {
     read_apart(content).is_some()
 }
 
+/// Reads bytes as a value, and returns how many they are: what is read is written the same again.
+pub(in crate::paged) fn reread_value(bytes: &[u8]) -> usize {
+    let Ok(value) = Value::decode(bytes) else {
+        return 0;
+    };
+    let again = value.encode();
+    assert_eq!(
+        Value::decode(&again),
+        Ok(value),
+        "a value is written as it was read"
+    );
+    if let Value::Here(messages) = value
+        && let Ok(entries) = decode(messages)
+    {
+        assert_eq!(decode(&encode(&entries)), Ok(entries), "and so are messages");
+    }
+    1
+}
+
+/// Returns bytes of values, and of a page of messages.
+pub(in crate::paged) fn examples() -> Vec<Vec<u8>> {
+    let entries = [Entry {
+        sequence: 7,
+        kind: Kind::Put,
+        expires_ms: 0,
+        operand: b"1094"[..].into(),
+    }];
+    let messages = encode(&entries);
+    let mut page = vec![0; APART_HEADER + messages.len()];
+    write_apart(&mut page, &messages, Some(6));
+    let pointer = Value::Apart(Pointer { page: 6, len: 9 });
+    vec![Value::Here(&messages).encode(), pointer.encode(), page]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

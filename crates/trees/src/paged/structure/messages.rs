@@ -2,61 +2,59 @@
 
 use super::Paged;
 use super::format::{self, APART_HEADER, Entry, Pointer, Value};
-use crate::paged::buffer::PageBuffer;
+use crate::paged::buffer::{PageBuffer, Pool};
+use crate::paged::core::Core;
 use crate::paged::error::{Error, Result};
 
-impl Paged {
-    fn damaged(page: u64, expected: &str, found: String) -> Error {
-        Error::Corrupt {
-            file: super::FILE.to_owned(),
-            page,
-            offset: 0,
-            expected: expected.to_owned(),
-            found,
-        }
+fn damaged(page: u64, expected: &str, found: String) -> Error {
+    Error::Corrupt {
+        file: super::FILE.to_owned(),
+        page,
+        offset: 0,
+        expected: expected.to_owned(),
+        found,
     }
+}
 
+/// Hands the pages of messages to `tell`.
+pub(super) fn pieces(core: &Core<Pool>, pointer: Pointer, tell: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
+    let (mut at, mut left) = (Some(pointer.page), pointer.len);
+    while let Some(page) = at {
+        let content = core.buffer.pin_shared(page)?;
+        let found = format::read_apart(&content).filter(|(piece, _)| !piece.is_empty());
+        let Some((piece, next)) = found else {
+            return Err(damaged(page, "a piece of messages", "something else".to_owned()));
+        };
+        left = left
+            .checked_sub(piece.len() as u64)
+            .ok_or_else(|| damaged(page, "the end of messages", format!("{} bytes", piece.len())))?;
+        tell(page, piece);
+        at = next;
+    }
+    match left {
+        0 => Ok(()),
+        left => Err(damaged(
+            pointer.page,
+            "all of the messages",
+            format!("{left} bytes too few"),
+        )),
+    }
+}
+
+impl Paged {
     /// Reads the messages of a value.
     pub(super) fn entries(&self, value: &[u8]) -> Result<Vec<Entry>> {
         let root = self.core().root;
-        let bad = |found| Self::damaged(root, "messages of a key", found);
+        let bad = |found| damaged(root, "messages of a key", found);
         match Value::decode(value).map_err(bad)? {
             Value::Here(messages) => format::decode(messages).map_err(bad),
             Value::Apart(pointer) => {
                 let mut bytes = Vec::new();
-                self.pieces(pointer, &mut |_, piece| bytes.extend_from_slice(piece))?;
-                format::decode(&bytes)
-                    .map_err(|found| Self::damaged(pointer.page, "messages of a key", found))
+                pieces(self.core(), pointer, &mut |_, piece| {
+                    bytes.extend_from_slice(piece)
+                })?;
+                format::decode(&bytes).map_err(|found| damaged(pointer.page, "messages of a key", found))
             }
-        }
-    }
-
-    /// Hands the pages of messages to `tell`.
-    pub(super) fn pieces(&self, pointer: Pointer, tell: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
-        let (mut at, mut left) = (Some(pointer.page), pointer.len);
-        while let Some(page) = at {
-            let content = self.core().buffer.pin_shared(page)?;
-            let found = format::read_apart(&content).filter(|(piece, _)| !piece.is_empty());
-            let Some((piece, next)) = found else {
-                return Err(Self::damaged(
-                    page,
-                    "a piece of messages",
-                    "something else".to_owned(),
-                ));
-            };
-            left = left.checked_sub(piece.len() as u64).ok_or_else(|| {
-                Self::damaged(page, "the end of messages", format!("{} bytes", piece.len()))
-            })?;
-            tell(page, piece);
-            at = next;
-        }
-        match left {
-            0 => Ok(()),
-            left => Err(Self::damaged(
-                pointer.page,
-                "all of the messages",
-                format!("{left} bytes too few"),
-            )),
         }
     }
 
@@ -90,11 +88,7 @@ impl Paged {
         while let Some(page) = at {
             let content = buffer.pin_exclusive(page)?;
             let Some((_, next)) = format::read_apart(&content) else {
-                return Err(Self::damaged(
-                    page,
-                    "a piece of messages",
-                    "something else".to_owned(),
-                ));
+                return Err(damaged(page, "a piece of messages", "something else".to_owned()));
             };
             buffer.free(content);
             at = next;

@@ -7,7 +7,8 @@
 //! sealed, when a checkpoint is due.
 //!
 //! *Read in this order*: this file, `format.rs`, `messages.rs` (what is kept of a key), `apply.rs`
-//! (what changes it), `read.rs`, `scan.rs`, `contract.rs`, `check.rs`.
+//! (what changes it), `read.rs`, `scan.rs`, `contract.rs`, `check.rs`, `keep.rs` (copies), `salvage.rs`
+//! (what is saved where pages are damaged).
 //!
 //! The pages are in a file of their own in the store's first directory, with a journal of old
 //! images in two further ones. A checkpoint writes the pages and puts their root into the store's
@@ -35,18 +36,22 @@ mod apply;
 mod check;
 mod contract;
 mod format;
+mod keep;
 mod messages;
 mod read;
+mod salvage;
 mod scan;
 #[cfg(test)]
 mod tests;
 
+pub use keep::{Held, KeptPages, check_files};
 pub use read::Reader;
+pub use salvage::LostKeys;
 pub use scan::Iter;
 
 use super::beps::{BepsTree, FlushOrder, RootStyle};
 use super::bplus::BplusTree;
-use super::buffer::{LastRoot, Pool, PoolOptions};
+use super::buffer::{LastRoot, PageBuffer, Pool, PoolOptions, PoolStatistics};
 use super::core::Core;
 use super::error::Error as PagedError;
 use super::node::{Action, Message as Node, Operator, TreeSizes};
@@ -55,8 +60,8 @@ use alluvium_base::Sequence;
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::home::Home;
 use alluvium_storage::{Error, Place as Where, Result, Structure};
-pub(in crate::paged) use format::is_apart;
 use format::{Pointer, Value};
+pub(in crate::paged) use format::{examples, is_apart, reread_value};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::fmt;
 use std::sync::Arc;
@@ -241,6 +246,7 @@ struct Shared {
     home: Home,
     tree: Tree,
     dropped: Arc<Dropped>,
+    /// Bytes of memory for pages.
     buffer_bytes: u64,
     /// Shared by readers; alone, while a slice of a change is applied (PV1).
     gate: RwLock<()>,
@@ -359,14 +365,7 @@ impl Paged {
         let core = Core::create_hosted(place, identity, options.pool(), options.sizes(), dropped.clone());
         let core = home.store.judge(core.map_err(translated))?;
         let writer = Writer::default();
-        Ok(Self::assemble(
-            home,
-            Tree::of(core, sort),
-            dropped,
-            &options,
-            cut,
-            writer,
-        ))
+        Ok(Self::assemble(home, Tree::of(core, sort), dropped, cut, writer))
     }
 
     /// Opens the tree with this root, and with every commit up to `cut`. Of `options` only the
@@ -389,24 +388,12 @@ impl Paged {
             is_current: true,
             is_partial: false,
         };
-        Ok(Self::assemble(
-            home,
-            Tree::of(core, sort),
-            dropped,
-            options,
-            cut,
-            writer,
-        ))
+        Ok(Self::assemble(home, Tree::of(core, sort), dropped, cut, writer))
     }
 
-    fn assemble(
-        home: Home,
-        tree: Tree,
-        dropped: Arc<Dropped>,
-        options: &PagedOptions,
-        cut: Sequence,
-        writer: Writer,
-    ) -> Paged {
+    fn assemble(home: Home, tree: Tree, dropped: Arc<Dropped>, cut: Sequence, writer: Writer) -> Paged {
+        let node_bytes = tree.core().shape.content_bytes + super::buffer::PAGE_HEADER;
+        let frames = tree.core().buffer.frames().unwrap_or(0);
         assert!(
             writer.is_current == writer.root.is_some(),
             "pages are current by a root (PV4)"
@@ -416,7 +403,7 @@ impl Paged {
                 home,
                 tree,
                 dropped,
-                buffer_bytes: options.buffer_bytes as u64,
+                buffer_bytes: (frames * node_bytes) as u64,
                 gate: RwLock::new(()),
                 cut: AtomicU64::new(cut),
                 state: AtomicU64::new(0),
@@ -428,6 +415,61 @@ impl Paged {
 
     fn core(&self) -> &Core<Pool> {
         self.shared.tree.core()
+    }
+
+    /// Returns what its page buffer has counted.
+    #[must_use]
+    pub fn statistics(&self) -> PoolStatistics {
+        self.core().buffer.statistics()
+    }
+
+    /// Returns the bytes of its file.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.core().buffer.file_bytes()
+    }
+
+    /// Returns the bytes of its journal's files.
+    #[must_use]
+    pub fn journal_bytes(&self) -> u64 {
+        self.core().buffer.journal_bytes()
+    }
+
+    /// Returns the options that its tree was built with. Of several ε that give the same nodes it
+    /// is the least.
+    #[must_use]
+    pub fn options(&self) -> PagedOptions {
+        let shape = &self.core().shape;
+        let options = PagedOptions {
+            kind: match self.shared.tree.sort() {
+                Sort::Beps | Sort::BepsBufferedRoot => TreeKind::Beps,
+                Sort::Bplus => TreeKind::Bplus,
+            },
+            node_bytes: shape.content_bytes + super::buffer::PAGE_HEADER,
+            epsilon_percent: 0,
+            key_bytes: shape.key_limit,
+            value_bytes: shape.value_limit,
+            buffer_bytes: self.shared.buffer_bytes as usize,
+        };
+        let mut all = (0..=100).map(|epsilon_percent| PagedOptions {
+            epsilon_percent,
+            ..options
+        });
+        let found = all.find(|options| self.is_built_as(options));
+        debug_assert!(found.is_some(), "nodes are laid out by an ε");
+        found.unwrap_or(options)
+    }
+
+    /// Returns whether its tree is one that these options give, whatever memory it has.
+    #[must_use]
+    pub fn is_built_as(&self, options: &PagedOptions) -> bool {
+        let content = options.node_bytes.saturating_sub(super::buffer::PAGE_HEADER);
+        let is_sort = match self.shared.tree.sort() {
+            Sort::Beps | Sort::BepsBufferedRoot => options.kind == TreeKind::Beps,
+            Sort::Bplus => options.kind == TreeKind::Bplus,
+        };
+        let shape = super::node::Shape::new(content, options.sizes());
+        is_sort && shape.is_ok_and(|shape| shape == self.core().shape)
     }
 
     /// The last commit that it holds.

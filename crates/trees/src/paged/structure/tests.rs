@@ -1,5 +1,7 @@
 //! The structure beside a model of every version, over checkpoints, crashes and full disks.
 
+mod stands;
+
 use super::*;
 use alluvium_base::Message;
 use alluvium_base::message::LAST;

@@ -6,6 +6,7 @@
 //!
 //! *Read in this order*: this file, then `races.rs`, `crashes.rs`, `faults.rs`, `hosted.rs`.
 
+mod copies;
 mod crashes;
 mod faults;
 mod hosted;

@@ -1,0 +1,286 @@
+//! How a keyspace of pages that are written in place is built.
+
+use crate::keyspace_options::KeyspaceOptions;
+use crate::levels_options::Structure;
+use crate::{Error, Result};
+use alluvium_trees::paged;
+use std::fmt;
+use std::str::FromStr;
+
+/// Which tree pages form.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TreeKind {
+    /// A Bε-tree: messages wait in its nodes, and move down many at a time.
+    #[default]
+    Beps,
+    /// A B⁺-tree: each write goes to its leaf at once.
+    Bplus,
+}
+
+/// How pages that are written in place are laid out.
+///
+/// ```
+/// use alluvium::{PagedOptions, Structure};
+/// let options = PagedOptions::beps().node_bytes(16 << 10).epsilon(0.36);
+/// let text = "paged,beps,node=16384,epsilon=0.36,key=64,value=128";
+/// assert_eq!(Structure::Paged(options).to_string(), text);
+/// assert_eq!(text.parse::<Structure>()?, Structure::Paged(options));
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PagedOptions {
+    kind: TreeKind,
+    node_bytes: u32,
+    /// ε in hundredths; over 100 for one that is none.
+    epsilon_percent: u32,
+    key_bytes: u32,
+    value_bytes: u32,
+}
+
+/// What stands for an ε that is none.
+const NO_EPSILON: u32 = u32::MAX;
+/// The greatest limit of keys: it fits two bytes with the number of a keyspace before the key.
+const MOST_KEY: u32 = 32 << 10;
+
+impl Default for PagedOptions {
+    fn default() -> PagedOptions {
+        PagedOptions {
+            kind: TreeKind::Beps,
+            node_bytes: 4096,
+            epsilon_percent: 50,
+            key_bytes: 64,
+            value_bytes: 128,
+        }
+    }
+}
+
+impl PagedOptions {
+    /// Returns the options of a Bε-tree with nodes of 4 KiB and ε = ½.
+    #[must_use]
+    pub fn beps() -> PagedOptions {
+        PagedOptions::default()
+    }
+
+    /// Returns the options of a B⁺-tree with nodes of 4 KiB.
+    #[must_use]
+    pub fn bplus() -> PagedOptions {
+        PagedOptions {
+            kind: TreeKind::Bplus,
+            ..PagedOptions::default()
+        }
+    }
+
+    /// Sets the bytes of a node: a power of two from 512 to 65536.
+    #[must_use]
+    pub fn node_bytes(self, node_bytes: u32) -> PagedOptions {
+        PagedOptions { node_bytes, ..self }
+    }
+
+    /// Sets ε, from 0 to 1, in hundredths: the larger it is, the fewer messages wait in a node, and
+    /// the fewer nodes a lookup reads. Of a B⁺-tree it says nothing.
+    #[must_use]
+    pub fn epsilon(self, epsilon: f64) -> PagedOptions {
+        let hundredths = (epsilon * 100.0).round();
+        let is_one = (0.0..=100.0).contains(&hundredths) && (epsilon * 100.0 - hundredths).abs() < 1e-6;
+        PagedOptions {
+            epsilon_percent: if is_one { hundredths as u32 } else { NO_EPSILON },
+            ..self
+        }
+    }
+
+    /// Sets the longest key, in bytes. Nodes have as much for each of their keys. Longer ones are
+    /// refused when they are written.
+    #[must_use]
+    pub fn key_bytes(self, key_bytes: u32) -> PagedOptions {
+        PagedOptions { key_bytes, ..self }
+    }
+
+    /// Sets up to how many bytes the values of a key stay in its node, with a few bytes for each of
+    /// its versions. Nodes have as much for each of their keys; longer ones have pages of their own.
+    #[must_use]
+    pub fn value_bytes(self, value_bytes: u32) -> PagedOptions {
+        PagedOptions { value_bytes, ..self }
+    }
+
+    /// Returns which tree it is.
+    #[must_use]
+    pub fn kind(&self) -> TreeKind {
+        self.kind
+    }
+
+    /// Returns the longest key, in bytes.
+    pub(crate) fn longest_key(self) -> usize {
+        self.key_bytes as usize
+    }
+
+    /// Returns what is said to the structure, where `prefix` bytes stand before each key.
+    pub(crate) fn tree(self, prefix: usize, buffer_bytes: usize) -> paged::PagedOptions {
+        paged::PagedOptions {
+            kind: match self.kind {
+                TreeKind::Beps => paged::TreeKind::Beps,
+                TreeKind::Bplus => paged::TreeKind::Bplus,
+            },
+            node_bytes: self.node_bytes as usize,
+            epsilon_percent: self.epsilon_percent,
+            key_bytes: self.key_bytes as usize + prefix,
+            value_bytes: self.value_bytes as usize,
+            buffer_bytes,
+        }
+    }
+
+    /// The options of a keyspace in pages.
+    pub(crate) fn of(keyspace: &KeyspaceOptions) -> PagedOptions {
+        match keyspace.structure {
+            Structure::Paged(options) => options,
+            _ => PagedOptions::default(),
+        }
+    }
+
+    /// The options that a tree was built with, where `prefix` bytes stand before each key.
+    pub(crate) fn of_tree(tree: &paged::PagedOptions, prefix: usize) -> PagedOptions {
+        PagedOptions {
+            kind: match tree.kind {
+                paged::TreeKind::Beps => TreeKind::Beps,
+                paged::TreeKind::Bplus => TreeKind::Bplus,
+            },
+            node_bytes: tree.node_bytes as u32,
+            epsilon_percent: tree.epsilon_percent,
+            key_bytes: tree.key_bytes.saturating_sub(prefix) as u32,
+            value_bytes: tree.value_bytes as u32,
+        }
+    }
+
+    /// Fails unless a tree can be built with them, whatever memory there is.
+    pub(crate) fn validate(self) -> Result<()> {
+        if self.epsilon_percent > 100 {
+            let why = "it is from 0 to 1, with two digits behind the point, as in epsilon=0.36".to_owned();
+            return Err(Error::BadOption {
+                option: "epsilon",
+                why,
+            });
+        }
+        if self.key_bytes == 0 || self.key_bytes > MOST_KEY {
+            let why = format!("keys of {} bytes: give 1 to {MOST_KEY}", self.key_bytes);
+            return Err(Error::BadOption { option: "key", why });
+        }
+        let unbounded = self.tree(crate::format::MAX_PREFIX, usize::MAX);
+        Ok(unbounded.validate()?)
+    }
+
+    /// Reads what stands behind `paged,`.
+    pub(crate) fn parse(text: &str) -> Result<PagedOptions> {
+        let bad = |why: String| Error::BadOption {
+            option: "structure",
+            why,
+        };
+        let mut options = PagedOptions::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            let Some((name, value)) = part.split_once('=') else {
+                options.kind = match part {
+                    "beps" => TreeKind::Beps,
+                    "bplus" => TreeKind::Bplus,
+                    _ => {
+                        return Err(bad(format!(
+                            "there is no paged tree \"{part}\": say beps or bplus"
+                        )));
+                    }
+                };
+                continue;
+            };
+            let number = || {
+                let number = u32::from_str(value);
+                number.map_err(|_| bad(format!("\"{value}\" is no number, in \"{part}\"")))
+            };
+            options = match name {
+                "node" => options.node_bytes(number()?),
+                "epsilon" => {
+                    let epsilon = f64::from_str(value);
+                    options.epsilon(
+                        epsilon.map_err(|_| bad(format!("\"{value}\" is no number, in \"{part}\"")))?,
+                    )
+                }
+                "key" => options.key_bytes(number()?),
+                "value" => options.value_bytes(number()?),
+                _ => {
+                    let why = format!("pages have no \"{name}\": say node, epsilon, key or value");
+                    return Err(bad(why));
+                }
+            };
+        }
+        options.validate()?;
+        Ok(options)
+    }
+}
+
+impl fmt::Display for PagedOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.kind {
+            TreeKind::Beps => {
+                let epsilon = f64::from(self.epsilon_percent) / 100.0;
+                write!(f, "beps,node={},epsilon={epsilon}", self.node_bytes)?;
+            }
+            TreeKind::Bplus => write!(f, "bplus,node={}", self.node_bytes)?,
+        }
+        write!(f, ",key={},value={}", self.key_bytes, self.value_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_read_as_they_are_said() {
+        for text in [
+            "paged,beps,node=4096,epsilon=0.5,key=64,value=128",
+            "paged,beps,node=512,epsilon=0,key=16,value=24",
+            "paged,beps,node=65536,epsilon=1,key=200,value=1000",
+            "paged,bplus,node=16384,key=64,value=128",
+        ] {
+            assert_eq!(text.parse::<Structure>().unwrap().to_string(), text);
+        }
+        let plain: Structure = "paged".parse().unwrap();
+        assert_eq!(plain, Structure::Paged(PagedOptions::default()));
+        assert_eq!("paged,node=4096".parse::<Structure>().unwrap(), plain);
+        for hundredths in 0..=100 {
+            let options = PagedOptions::beps().epsilon(f64::from(hundredths) / 100.0);
+            assert_eq!(options.epsilon_percent, hundredths);
+            assert_eq!(PagedOptions::parse(&options.to_string()).unwrap(), options);
+        }
+        let tree = PagedOptions::bplus().key_bytes(200).tree(5, 1 << 20);
+        assert_eq!(
+            PagedOptions::of_tree(&tree, 5),
+            PagedOptions::bplus().key_bytes(200)
+        );
+        assert_eq!((tree.key_bytes, tree.buffer_bytes), (205, 1 << 20));
+    }
+
+    #[test]
+    fn pages_that_cannot_be_built_are_refused() {
+        for (text, why) in [
+            ("paged,epsilon=1.2", "from 0 to 1"),
+            ("paged,epsilon=-0.1", "from 0 to 1"),
+            ("paged,epsilon=0.505", "from 0 to 1"),
+            ("paged,epsilon=NaN", "from 0 to 1"),
+            ("paged,node=x", "no number"),
+            ("paged,node=5000", "power of two"),
+            ("paged,node=131072", "power of two"),
+            ("paged,node=512", "too long for pages"),
+            ("paged,key=0", "give 1 to"),
+            ("paged,key=5000", "too long for pages"),
+            ("paged,value=8", "24 at least"),
+            ("paged,b", "say beps or bplus"),
+            ("paged,fanout=3", "say node, epsilon, key or value"),
+        ] {
+            let error = text.parse::<Structure>().unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+        for epsilon in [f64::NAN, f64::INFINITY, -1.0, 1.01] {
+            assert!(
+                Structure::Paged(PagedOptions::beps().epsilon(epsilon))
+                    .validate()
+                    .is_err()
+            );
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Copies of a checkpoint of hosted pages, while pages are written over.
+//!
+//! ```text
+//!   hold      nothing of the journal is forgotten
+//!   pages     as they are, some of them written over since
+//!   images    of those, from the journal: it had them before they were written over (PB6)
+//!   superblock, and two journals with nothing in them; sync
+//! ```
+
+use super::checkpoint::place_of;
+use super::format::Superblock;
+use super::hosted::{journals, own};
+use super::pool::{FIRST_PAGE, Pool};
+use super::segments::Segments;
+use crate::paged::error::{Error, Result};
+use alluvium_base::Purpose;
+use alluvium_device::{Buffer, Directory, FileOptions};
+
+/// Bytes that are copied while no page is written: who evicts one waits for it.
+const STEP: u64 = 4 << 20;
+const _: () = assert!(STEP.is_multiple_of(64 << 10), "pages are copied whole");
+
+impl Pool {
+    /// Keeps every checkpoint that can be gone back to, until [`Pool::release`]. The journal grows
+    /// with what is written meanwhile.
+    pub fn hold(&self) {
+        self.journal.hold();
+    }
+
+    /// Ends what [`Pool::hold`] has begun.
+    pub fn release(&self) {
+        self.journal.release();
+    }
+
+    /// Returns how many bytes a copy has, about.
+    #[must_use]
+    pub fn copied_bytes(&self) -> u64 {
+        self.segments.lock().high_water() * self.options.page_bytes as u64
+    }
+
+    /// Writes the pages of a root into another directory, in a file of the same name. The pool was
+    /// held before the root was handed out, or while it was the durable one. `wrote` is told how
+    /// many bytes were written, and ends the copy by failing.
+    ///
+    /// # Errors
+    /// A root of others; files of these names there; as the devices say; what `wrote` returns.
+    pub fn copy_hosted<E: From<Error>>(
+        &self,
+        root: &[u8],
+        directory: &dyn Directory,
+        wrote: &mut dyn FnMut(u64) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        assert!(self.journal.is_held(), "what the root needs is kept (PB8)");
+        let (root, segments) = self.named(root)?;
+        let name = self.device.name();
+        let create = |name: &str| directory.create(name, FileOptions::DIRECT).map_err(Error::from);
+        let target = create(name)?;
+        let page = self.options.page_bytes as u64;
+        let end = FIRST_PAGE + root.high_water * page;
+        let mut at = FIRST_PAGE;
+        target.grow(FIRST_PAGE).map_err(Error::from)?;
+        while at < end {
+            let next = end.min(at + STEP);
+            target.grow(next).map_err(Error::from)?;
+            // A copy is made of what no thread writes to.
+            let still = self.writing.write();
+            let copied = target.copy_from(&*self.device, at..next, Purpose::Check);
+            drop(still);
+            copied.map_err(Error::from)?;
+            wrote(next - at)?;
+            at = next;
+        }
+        self.journal
+            .roll_back(self.identity, root.epoch, root.high_water, |page, image| {
+                target.write_at(self.offset(page), Buffer::padded(image), Purpose::Check)?;
+                Ok(())
+            })?;
+        let finished = || -> Result<()> {
+            target.grow(FIRST_PAGE + segments.pages() * page)?;
+            let superblock = Buffer::padded(&own(&root, root.epoch).encode());
+            target.write_at(place_of(root.epoch), superblock, Purpose::Check)?;
+            target.sync(Purpose::Check)?;
+            for journal in journals(name) {
+                create(&journal)?.sync(Purpose::Check)?;
+            }
+            Ok(())
+        };
+        Ok(finished()?)
+    }
+
+    /// Reads a root of this file.
+    fn named(&self, root: &[u8]) -> Result<(Superblock, Segments)> {
+        let refused = |why: String| Error::NotAStore {
+            file: self.device.name().to_owned(),
+            why,
+        };
+        let root = Superblock::decode_short(root)
+            .map_err(|refusal| refused(format!("the root that names it has {refusal:?}")))?;
+        let is_own = root.identity == self.identity && root.page_bytes as usize == self.options.page_bytes;
+        let segments = Segments::of(&root).filter(|_| is_own);
+        let segments = segments.ok_or_else(|| refused("the root is that of other pages".to_owned()))?;
+        Ok((root, segments))
+    }
+}

@@ -1,0 +1,194 @@
+//! Copies of pages that are written over meanwhile; pages that others have latched while a root is
+//! handed out; readers after a failed write.
+
+use super::*;
+use alluvium_device::Operation;
+use alluvium_device::simulated::{Fault, SimDirectory};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const PAGES: u64 = 200;
+
+fn hosted(directory: &dyn Directory, frames: usize) -> Pool {
+    let pool = Pool::create_hosted(directory, "pages", 0xa11, options(frames), validate()).unwrap();
+    fill(&pool, PAGES);
+    pool
+}
+
+fn set_all(pool: &Pool, value: u64) {
+    for page in 0..PAGES {
+        set(&mut pool.pin_exclusive(page).unwrap(), value + page);
+    }
+}
+
+fn require_all(directory: &dyn Directory, root: &[u8], value: u64) {
+    let (pool, _) = Pool::open_hosted(directory, "pages", root, options(16), validate()).unwrap();
+    for page in 0..PAGES {
+        assert_eq!(get(&pool.pin_shared(page).unwrap()), value + page, "page {page}");
+    }
+    assert_eq!(pool.check_pages().unwrap(), [""; 0]);
+}
+
+fn copy(pool: &Pool, root: &[u8], into: &dyn Directory) -> Result<()> {
+    pool.copy_hosted(root, into, &mut |_| Ok::<(), Error>(()))
+}
+
+#[test]
+fn a_copy_has_the_root_that_was_held_whatever_was_written_since() {
+    for frames in [16, 64, 512] {
+        let directory = MemoryDirectory::new();
+        let pool = hosted(&directory, frames);
+        set_all(&pool, 1000);
+        let first = pool.stand(b"", LastRoot::Unknown).unwrap();
+        set_all(&pool, 2000);
+        let second = pool.stand(b"", LastRoot::Durable).unwrap();
+        pool.hold();
+        // Each root is durable before the next: without the hold its images would go.
+        for round in 3..8 {
+            set_all(&pool, 1000 * round);
+            pool.stand(b"", LastRoot::Durable).unwrap();
+        }
+        set_all(&pool, 9000);
+        pool.write_dirty().unwrap();
+        for (root, value) in [(&first, 1000), (&second, 2000)] {
+            let target = MemoryDirectory::new();
+            copy(&pool, root, &target).unwrap();
+            require_all(&target, root, value);
+            assert_eq!(pool.pinned(), 0);
+        }
+        let last = pool.stand(b"", LastRoot::Durable).unwrap();
+        let held_bytes = pool.journal_bytes();
+        pool.release();
+        for _ in 0..3 {
+            pool.stand(b"", LastRoot::Durable).unwrap();
+        }
+        assert!(pool.journal_bytes() < held_bytes / 4, "{held_bytes} bytes before");
+        drop(pool);
+        let refused = Pool::open_hosted(&directory, "pages", &first, options(16), validate());
+        assert!(refused.is_err(), "what was held is forgotten");
+        let refused = Pool::open_hosted(&directory, "pages", &last, options(16), validate());
+        assert!(refused.is_err(), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_copy_is_made_while_another_thread_writes() {
+    let directory = MemoryDirectory::new();
+    let pool = hosted(&directory, 24);
+    set_all(&pool, 1000);
+    let root = pool.stand(b"", LastRoot::Unknown).unwrap();
+    pool.hold();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut round = 2;
+            while !is_over.load(Ordering::Acquire) {
+                set_all(&pool, 1000 * round);
+                pool.stand(b"", LastRoot::Durable).unwrap();
+                round += 1;
+            }
+        });
+        for _ in 0..20 {
+            let target = MemoryDirectory::new();
+            copy(&pool, &root, &target).unwrap();
+            require_all(&target, &root, 1000);
+        }
+        is_over.store(true, Ordering::Release);
+    });
+    pool.release();
+}
+
+#[test]
+fn a_copy_that_fails_or_is_ended_says_so_and_other_roots_are_refused() {
+    let directory = MemoryDirectory::new();
+    let pool = hosted(&directory, 64);
+    let root = pool.stand(b"", LastRoot::Unknown).unwrap();
+    pool.hold();
+    let ended = pool.copy_hosted(&root, &MemoryDirectory::new(), &mut |_| {
+        Err(Error::TooManyPages { pages: 1 })
+    });
+    assert!(matches!(ended, Err(Error::TooManyPages { .. })));
+    for operation in [
+        Operation::Create,
+        Operation::Grow,
+        Operation::Write,
+        Operation::Sync,
+    ] {
+        let target = SimDirectory::new(3);
+        target.inject(Fault::failing(operation));
+        assert!(copy(&pool, &root, &target).is_err(), "{operation}");
+    }
+    let other = Pool::create_hosted(&MemoryDirectory::new(), "pages", 0xb0b, options(8), validate()).unwrap();
+    let foreign = other.stand(b"", LastRoot::Unknown).unwrap();
+    assert!(copy(&pool, &foreign, &MemoryDirectory::new()).is_err());
+    assert!(copy(&pool, &root[1..], &MemoryDirectory::new()).is_err());
+    let used = MemoryDirectory::new();
+    copy(&pool, &root, &used).unwrap();
+    assert!(copy(&pool, &root, &used).is_err(), "files are there");
+    pool.release();
+}
+
+#[test]
+fn a_page_that_another_thread_has_latched_is_waited_for_before_a_root_is_handed_out() {
+    for round in 0..20u64 {
+        let directory = MemoryDirectory::new();
+        let pool = hosted(&directory, 512);
+        set_all(&pool, 1000);
+        let page = round * 7 % PAGES;
+        let latched = pool.pin_exclusive(page).unwrap();
+        let root = std::thread::scope(|scope| {
+            let standing = scope.spawn(|| pool.stand(b"", LastRoot::Unknown).unwrap());
+            // With all else written it still waits: only a mistake ends it here.
+            let mut looks = 0;
+            while !standing.is_finished() && looks < 2000 {
+                looks += 1;
+                std::thread::yield_now();
+            }
+            assert!(!standing.is_finished(), "page {page} was left dirty");
+            drop(latched);
+            standing.join().unwrap()
+        });
+        drop(pool);
+        require_all(&directory, &root, 1000);
+    }
+}
+
+#[test]
+fn after_a_failed_write_readers_go_on_and_what_was_changed_stays() {
+    for operation in [Operation::Write, Operation::Sync] {
+        let directory = SimDirectory::new(4);
+        let pool = hosted(&directory, 16);
+        set_all(&pool, 1000);
+        pool.stand(b"", LastRoot::Unknown).unwrap();
+        directory.inject(Fault::failing(operation).sticky());
+        // As many pages as there is memory for, and some beyond.
+        for page in 0..40 {
+            set(&mut pool.pin_exclusive(page).unwrap(), 5000 + page);
+        }
+        assert!(pool.writable().is_err(), "{operation}");
+        assert!(pool.stand(b"", LastRoot::Unknown).is_err());
+        for _ in 0..2 {
+            for page in 0..PAGES {
+                let expected = if page < 40 { 5000 } else { 1000 };
+                assert_eq!(
+                    get(&pool.pin_shared(page).unwrap()),
+                    expected + page,
+                    "{operation}"
+                );
+            }
+        }
+        assert_eq!(pool.pinned(), 0);
+    }
+}
+
+#[test]
+fn a_read_that_fails_once_is_made_again() {
+    let directory = SimDirectory::new(6);
+    let pool = hosted(&directory, 16);
+    let root = pool.stand(b"", LastRoot::Unknown).unwrap();
+    drop(pool);
+    let (pool, _) = Pool::open_hosted(&directory, "pages", &root, options(16), validate()).unwrap();
+    directory.inject(Fault::failing(Operation::Read));
+    assert_eq!(get(&pool.pin_shared(9).unwrap()), 9);
+    directory.inject(Fault::failing(Operation::Read).sticky());
+    assert!(matches!(pool.pin_shared(10), Err(Error::Device(_))));
+}

@@ -1,0 +1,105 @@
+//! Everything that a file of pages and its journal can hold, read from any bytes: for fuzzing.
+
+use super::buffer::{PAGE_HEADER, reread};
+use super::node::{Action, Kind, Shape, TreeSizes, child_at, kind};
+use super::structure::reread_value;
+use super::{store, structure};
+
+/// How the nodes are laid out whose bytes are read.
+const SIZES: TreeSizes = TreeSizes {
+    key_limit: 12,
+    value_limit: 30,
+    epsilon_percent: 50,
+};
+
+/// Reads bytes as each of the formats of pages, and returns how many of them they are. What is read
+/// is written the same again. The first 8 bytes may be a wrong checksum.
+///
+/// ```
+/// use alluvium_trees::paged::{decode, examples};
+/// assert!(examples().iter().all(|example| decode(example) > 0));
+/// assert_eq!(decode(b""), 0);
+/// ```
+///
+/// # Panics
+/// When what was read is not written the same again.
+#[must_use]
+pub fn decode(bytes: &[u8]) -> usize {
+    let node = |content: &[u8]| {
+        let shape = Shape::new(content.len(), SIZES);
+        shape.is_ok_and(|shape| walk(&shape, content))
+    };
+    let found = [
+        reread(bytes, &node),
+        usize::from(node(bytes)),
+        store::reread(bytes),
+        reread_value(bytes),
+    ];
+    found.iter().sum()
+}
+
+/// Looks at all that a node has, if it is one.
+fn walk(shape: &Shape, node: &[u8]) -> bool {
+    if structure::is_apart(node) {
+        return true;
+    }
+    if shape.validate(node).is_err() {
+        return false;
+    }
+    if kind(node) == Some(Kind::Leaf) {
+        for at in 0..shape.pairs.len(node) {
+            let key = shape.pairs.key(node, at);
+            let _ = reread_value(shape.pairs.value(node, at));
+            assert_eq!(
+                shape.pairs.find(node, key),
+                Ok(at),
+                "keys are found where they are"
+            );
+        }
+    } else if matches!(kind(node), Some(Kind::Wide | Kind::Buffered)) {
+        let pivots = shape.pivots_of(node);
+        (0..=pivots.len(node)).for_each(|at| {
+            let _ = child_at(pivots, node, at);
+        });
+    }
+    if kind(node) == Some(Kind::Buffered) {
+        let messages = (0..shape.buffer.len(node)).map(|at| shape.buffer.message(node, at));
+        let inserts = messages
+            .filter(|message| message.action == Action::Insert)
+            .count();
+        assert!(inserts <= shape.buffer.capacity(), "a buffer has so many places");
+    }
+    true
+}
+
+/// Returns bytes of each of the formats.
+#[must_use]
+pub fn examples() -> Vec<Vec<u8>> {
+    let mut all = super::buffer::examples();
+    all.push(store::example());
+    all.extend(structure::examples());
+    let content = 512 - PAGE_HEADER;
+    if let Ok(shape) = Shape::new(content, SIZES) {
+        let mut leaf = vec![0; content];
+        super::node::set_head(&mut leaf, Kind::Leaf, 0);
+        for (at, key) in [&b"Elbe"[..], b"Oder"].into_iter().enumerate() {
+            shape
+                .pairs
+                .insert(&mut leaf, at, key, b"\x00\x07\x00\x00\x041094", None);
+        }
+        let mut inner = vec![0; content];
+        super::node::set_head(&mut inner, Kind::Buffered, 1);
+        super::node::set_first_child(&mut inner, 3);
+        super::node::add_pivot(&shape, &mut inner, b"Oder", 4);
+        shape.buffer.insert(
+            &mut inner,
+            0,
+            b"Elbe",
+            b"\x00\x07\x00\x00\x041094",
+            Some(Action::Insert),
+        );
+        assert!(walk(&shape, &leaf) && walk(&shape, &inner), "they are nodes");
+        all.extend([leaf, inner]);
+    }
+    all
+}

@@ -1,0 +1,102 @@
+//! Copies of the pages of a root, and checks of pages that are not open otherwise.
+
+use super::{Dropped, FILE, Paged, PagedOptions, check, translated};
+use crate::paged::core::Core;
+use crate::paged::store::Place;
+use alluvium_device::{Directory, OverlayDirectory};
+use alluvium_dictionary::findings::Findings;
+use alluvium_storage::Result;
+use alluvium_storage::store::Beside;
+use std::fmt;
+use std::sync::Arc;
+
+/// Pages whose checkpoints are kept, so that one of them can be copied. The journal grows with what
+/// is written before this is dropped.
+pub struct Held {
+    paged: Paged,
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.paged.fmt(f)
+    }
+}
+
+/// The pages of one root, to be copied.
+#[derive(Debug)]
+pub struct KeptPages {
+    held: Held,
+    root: Vec<u8>,
+}
+
+/// What the copy of pages fails with, on its way out of the page buffer.
+struct Failed(alluvium_storage::Error);
+
+impl From<crate::paged::Error> for Failed {
+    fn from(error: crate::paged::Error) -> Failed {
+        Failed(translated(error))
+    }
+}
+
+impl Paged {
+    /// Keeps what is durable now, and all that will be: one keeps this first, then the store's
+    /// generation, whose root says what is copied.
+    #[must_use]
+    pub fn hold(&self) -> Held {
+        self.core().buffer.hold();
+        Held { paged: self.clone() }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.paged.core().buffer.release();
+    }
+}
+
+impl Held {
+    /// Returns the pages of a root that was durable when they were held, or later.
+    #[must_use]
+    pub fn at(self, root: &[u8]) -> KeptPages {
+        assert!(!root.is_empty(), "a root says what it is of");
+        KeptPages {
+            held: self,
+            root: root.to_vec(),
+        }
+    }
+}
+
+impl Beside for KeptPages {
+    fn bytes(&self) -> u64 {
+        self.held.paged.core().buffer.copied_bytes()
+    }
+
+    fn copy_to(&self, directory: &dyn Directory, wrote: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+        let buffer = &self.held.paged.core().buffer;
+        let mut told = |bytes| wrote(bytes).map_err(Failed);
+        let copied = buffer.copy_hosted(&self.root, directory, &mut told);
+        copied.map_err(|Failed(error)| error)
+    }
+}
+
+/// Checks the pages of a root in a directory, and changes nothing there.
+///
+/// # Errors
+/// As the device says. Damage is reported, not returned.
+pub fn check_files(directory: &Arc<dyn Directory>, root: &[u8]) -> Result<Findings> {
+    let above = OverlayDirectory::new(Arc::clone(directory))?;
+    let place = Place {
+        directory: &above,
+        name: FILE,
+    };
+    let dropped: Arc<Dropped> = Arc::default();
+    let options = PagedOptions::default().pool();
+    let mut findings = Findings::default();
+    match Core::open_hosted(place, root, options, dropped) {
+        Ok((core, _)) => check::report(&core, &mut findings)?,
+        Err(crate::paged::Error::Device(error)) => return Err(error.into()),
+        Err(error) => findings.found.push(format!("paged: {error}")),
+    }
+    findings.bound();
+    Ok(findings)
+}

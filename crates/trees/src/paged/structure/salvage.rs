@@ -1,0 +1,233 @@
+//! What is saved of damaged pages: all that can be read.
+//!
+//! A node that cannot be read is made one without keys: of a leaf's range what its leaf had is
+//! lost, with messages that lay above it kept; of a node with children, its whole range. A value
+//! whose pages cannot be read is lost by itself. Pages that nothing leads to any more come free.
+
+use super::format::{self, Value};
+use super::{Paged, PagedOptions, Tree, messages};
+use crate::paged::buffer::PageBuffer;
+use crate::paged::error::{Error, Result as PagedResult};
+use crate::paged::node::{Action, Kind, child_at, kind, level, set_first_child, set_head};
+use alluvium_base::Sequence;
+use alluvium_dictionary::home::Home;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::Result;
+use std::collections::BTreeSet;
+
+/// Keys of which pages have lost something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostKeys {
+    /// Which keys.
+    pub range: KeyRange,
+    /// What of them, and why.
+    pub what: String,
+}
+
+/// A node on the way down.
+struct Visit {
+    page: u64,
+    /// The level above; none of the root.
+    above: Option<u8>,
+    range: KeyRange,
+}
+
+/// What a walk down has met.
+#[derive(Default)]
+struct Walked {
+    /// Pages that the root leads to.
+    used: BTreeSet<u64>,
+    lost: Vec<LostKeys>,
+    /// Keys whose values cannot be read.
+    unreadable: Vec<Vec<u8>>,
+}
+
+fn is_damage(error: &Error) -> bool {
+    matches!(error, Error::Corrupt { .. } | Error::Foreign { .. })
+}
+
+impl Paged {
+    /// Opens damaged pages as far as they can be read, and makes them sound. Says what is lost.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) where not even a root can be read; as
+    /// the device says.
+    pub fn open_salvaged(
+        home: Home,
+        options: &PagedOptions,
+        root: &[u8],
+        cut: Sequence,
+    ) -> Result<(Paged, Vec<LostKeys>)> {
+        let paged = Paged::open(home, options, root, cut)?;
+        let lost = paged.judge(paged.mend())?;
+        Ok((paged, lost))
+    }
+
+    fn mend(&self) -> PagedResult<Vec<LostKeys>> {
+        let mut writer = self.shared.writer.lock();
+        let _alone = self.shared.gate.write();
+        let core = self.core();
+        let mut walked = self.walk_down()?;
+        for key in std::mem::take(&mut walked.unreadable) {
+            self.forget(&key)?;
+            let after = [&key[..], &[0]].concat();
+            walked.lost.push(LostKeys {
+                range: KeyRange::new(&key, Some(&after)),
+                what: "the value, whose pages cannot be read".to_owned(),
+            });
+        }
+        if walked.lost.is_empty() {
+            return Ok(Vec::new());
+        }
+        writer.is_current = false;
+        // Nothing leads to them: what was below a node that is lost, and pages of lost values.
+        let lost = std::mem::take(&mut walked.lost);
+        let used = self.walk_down()?.used;
+        let free: BTreeSet<u64> = core.buffer.free_pages().into_iter().collect();
+        let pages = core.buffer.statistics().pages;
+        let unused = (0..pages).filter(|page| !used.contains(page) && !free.contains(page));
+        core.buffer.give_up(unused.collect());
+        Ok(lost)
+    }
+
+    /// Takes a key away without its value being looked at.
+    fn forget(&self, key: &[u8]) -> PagedResult<()> {
+        self.shared.tree.write(key, None)?;
+        if let Tree::Beps(tree) = &self.shared.tree {
+            tree.drain_at(key)?;
+        }
+        self.shared.dropped.0.lock().clear();
+        Ok(())
+    }
+
+    fn walk_down(&self) -> PagedResult<Walked> {
+        let core = self.core();
+        let mut walked = Walked::default();
+        let mut todo = vec![Visit {
+            page: core.root,
+            above: None,
+            range: KeyRange::new(&[], None),
+        }];
+        while let Some(visit) = todo.pop() {
+            let pinned = match visit.above {
+                None => core.buffer.pin_shared(visit.page),
+                Some(above) => core.shared(visit.page, above),
+            };
+            match pinned {
+                Ok(node) if walked.used.insert(visit.page) => {
+                    self.look_at(&node, &visit, &mut walked, &mut todo)?
+                }
+                Ok(_) => {}
+                Err(error) if is_damage(&error) && visit.above.is_some() => {
+                    // A page that there cannot be is not replaced: its parent is no node of ours.
+                    if visit.page >= core.buffer.statistics().pages {
+                        return Err(error);
+                    }
+                    let at = visit.above.map_or(0, |above| above.saturating_sub(1));
+                    self.replace(visit.page, at)?;
+                    walked.lost.push(LostKeys {
+                        range: visit.range.clone(),
+                        what: format!("all but what is newer than its pages ({error})"),
+                    });
+                    todo.push(visit);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(walked)
+    }
+
+    fn look_at(
+        &self,
+        node: &[u8],
+        visit: &Visit,
+        walked: &mut Walked,
+        todo: &mut Vec<Visit>,
+    ) -> PagedResult<()> {
+        let shape = &self.core().shape;
+        if kind(node) == Some(Kind::Leaf) {
+            for at in 0..shape.pairs.len(node) {
+                self.read_value(shape.pairs.key(node, at), shape.pairs.value(node, at), walked)?;
+            }
+            return Ok(());
+        }
+        if kind(node) == Some(Kind::Buffered) {
+            for at in 0..shape.buffer.len(node) {
+                let message = shape.buffer.message(node, at);
+                if message.action == Action::Insert {
+                    self.read_value(message.key, message.operand, walked)?;
+                }
+            }
+        }
+        let pivots = *shape.pivots_of(node);
+        for at in 0..=pivots.len(node) {
+            let mut range = visit.range.clone();
+            if at > 0 {
+                range.low = pivots.key(node, at - 1).into();
+            }
+            if at < pivots.len(node) {
+                range.high = Some(pivots.key(node, at).into());
+            }
+            todo.push(Visit {
+                page: child_at(&pivots, node, at),
+                above: Some(level(node)),
+                range,
+            });
+        }
+        Ok(())
+    }
+
+    /// Makes a page that cannot be read a node of a level, with no keys below it.
+    fn replace(&self, page: u64, at: u8) -> PagedResult<()> {
+        let (buffer, inner) = (
+            &self.core().buffer,
+            match &self.shared.tree {
+                Tree::Beps(_) => Kind::Buffered,
+                Tree::Bplus(_) => Kind::Wide,
+            },
+        );
+        let head = |node: &mut [u8], level: u8, child: Option<u64>| match child {
+            None => set_head(node, Kind::Leaf, level),
+            Some(child) => {
+                set_head(node, inner, level);
+                set_first_child(node, child);
+            }
+        };
+        let mut child = None;
+        for below in 0..at {
+            let mut node = buffer.allocate()?;
+            head(&mut node, below, child);
+            child = Some(node.number());
+        }
+        let mut node = buffer.take_over(page)?;
+        head(&mut node, at, child);
+        assert!(level(&node) == at, "it has the level of what was there");
+        Ok(())
+    }
+
+    /// Notes the pages of a value, or that it cannot be read.
+    fn read_value(&self, key: &[u8], value: &[u8], walked: &mut Walked) -> PagedResult<()> {
+        let mut pages = Vec::new();
+        let readable = match Value::decode(value) {
+            Ok(Value::Here(messages)) => format::decode(messages).is_ok(),
+            Ok(Value::Apart(pointer)) => {
+                let mut bytes = Vec::new();
+                let read = messages::pieces(self.core(), pointer, &mut |page, piece| {
+                    pages.push(page);
+                    bytes.extend_from_slice(piece);
+                });
+                match read {
+                    Ok(()) => format::decode(&bytes).is_ok(),
+                    Err(error) if is_damage(&error) => false,
+                    Err(error) => return Err(error),
+                }
+            }
+            Err(_) => false,
+        };
+        match readable {
+            true => walked.used.extend(pages),
+            false => walked.unreadable.push(key.to_vec()),
+        }
+        Ok(())
+    }
+}
