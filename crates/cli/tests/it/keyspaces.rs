@@ -39,6 +39,50 @@ fn keyspaces_are_created_listed_renamed_and_dropped() {
 }
 
 #[test]
+fn a_hashed_keyspace_is_walked_over_in_no_order() {
+    let place = Place::new();
+    place.done(["keyspaces", "create", "blobs", "--structure", "hashed,index=trie"]);
+    let list = place.done(["keyspaces"]).text();
+    assert_eq!(lines(&list), ["blobs\tnone\t-\t-\t-\thashed,index=trie"]);
+    for key in ["Elbe", "Oder", "Rhein", "Weser"] {
+        place.done(["put", "-k", "blobs", key, "river"]);
+    }
+    assert_eq!(place.done(["get", "-k", "blobs", "Oder"]).out, b"river");
+    let all = place.done(["scan", "-k", "blobs", "--keys-only"]).text();
+    let all = lines(&all);
+    let mut sorted = all.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, ["Elbe", "Oder", "Rhein", "Weser"]);
+    // One after the other, each behind the one before.
+    let first = place
+        .done(["scan", "-k", "blobs", "--keys-only", "-n", "1"])
+        .text();
+    assert_eq!(lines(&first), all[..1]);
+    let rest = place
+        .done(["scan", "-k", "blobs", "--keys-only", "--after", all[0]])
+        .text();
+    assert_eq!(lines(&rest), all[1..]);
+    let exported = place
+        .done(["export", "-k", "blobs", "-", "--format", "lines"])
+        .text();
+    assert_eq!(lines(&exported), all);
+    for ordered in [
+        &["scan", "-k", "blobs", "--prefix", "E"][..],
+        &["scan", "-k", "blobs", "--reverse"],
+        &["export", "-k", "blobs", "-", "--format", "lines", "--from", "F"],
+        &["delete", "-k", "blobs", "--from", "A", "--to", "F"],
+    ] {
+        place.run(ordered).ended(2).complained("have no order");
+    }
+    place.done(["delete", "-k", "blobs", "Oder"]);
+    let stats = place.done(["stats", "--json"]).json();
+    assert!(stats["hashed"]["memory_bytes"].is_u64(), "{stats}");
+    place.done(["check"]);
+    place.done(["delete", "-k", "blobs", "--prefix", "", "--yes"]);
+    assert_eq!(place.done(["scan", "-k", "blobs"]).out, b"");
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let place = Place::new();
     place.done(["keyspaces", "create", "a"]);

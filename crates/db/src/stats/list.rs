@@ -125,6 +125,7 @@ impl Stats {
         self.list_device(&mut list);
         self.list_caches(&mut list);
         self.list_space(&mut list);
+        self.list_structures(&mut list);
         self.list_work(&mut list);
         list.0
     }
@@ -281,6 +282,23 @@ impl Stats {
                 ],
             );
         }
+        let log = &self.log;
+        list.are(
+            "log",
+            Unit::Bytes,
+            &[
+                ("limit_bytes", log.limit_bytes),
+                ("live_bytes", log.live_bytes),
+                ("disk_bytes", log.disk_bytes),
+            ],
+        );
+        list.counts(
+            "log",
+            &[("syncs", log.syncs), ("commit_rounds", log.commit_rounds)],
+        );
+    }
+
+    fn list_structures(&self, list: &mut List) {
         if let Some(hashed) = &self.hashed {
             list.are(
                 "hashed",
@@ -323,20 +341,6 @@ impl Stats {
             ("images", paged.images),
         ];
         list.counts("paged", &done);
-        let log = &self.log;
-        list.are(
-            "log",
-            Unit::Bytes,
-            &[
-                ("limit_bytes", log.limit_bytes),
-                ("live_bytes", log.live_bytes),
-                ("disk_bytes", log.disk_bytes),
-            ],
-        );
-        list.counts(
-            "log",
-            &[("syncs", log.syncs), ("commit_rounds", log.commit_rounds)],
-        );
     }
 
     fn list_work(&self, list: &mut List) {

@@ -1,7 +1,8 @@
 //! Answers as JSON: what the store holds, how its tree looks, what a check has read.
 
 use alluvium::{
-    CheckReport, Compression, Db, HourSeen, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun, Underway,
+    CheckReport, Compression, Db, HashedStats, HourSeen, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun,
+    Underway,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -87,16 +88,7 @@ pub(super) fn stats(db: &Db) -> Value {
         "workload": workload(db),
     });
     if let Some(hashed) = &stats.hashed {
-        answer["hashed"] = json!({
-            "hash_stores": hashed.hash_stores,
-            "hash_store_records": hashed.hash_store_records,
-            "sorted_records": hashed.sorted_records,
-            "tombstones": hashed.tombstones,
-            "memory_bytes": hashed.memory_bytes,
-            "device_bytes": hashed.device_bytes,
-            "merges": hashed.merges,
-            "merged_records": hashed.merged_records,
-        });
+        answer["hashed"] = of_hashed(hashed);
     }
     // The figures above are of all tiers together.
     let further = stats.tiers.iter().filter(|_| stats.tiers.len() > 1);
@@ -114,6 +106,20 @@ pub(super) fn stats(db: &Db) -> Value {
         });
     }
     answer
+}
+
+/// Returns what the structure of all hashed keyspaces holds.
+fn of_hashed(hashed: &HashedStats) -> Value {
+    json!({
+        "hash_stores": hashed.hash_stores,
+        "hash_store_records": hashed.hash_store_records,
+        "sorted_records": hashed.sorted_records,
+        "tombstones": hashed.tombstones,
+        "memory_bytes": hashed.memory_bytes,
+        "device_bytes": hashed.device_bytes,
+        "merges": hashed.merges,
+        "merged_records": hashed.merged_records,
+    })
 }
 
 /// Returns what each tier can hold, and holds.
