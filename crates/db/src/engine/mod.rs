@@ -65,6 +65,7 @@ pub(crate) use ingest::{AttachTerms, Attachment, UnderWay};
 pub(crate) use locking::only;
 pub(crate) use lookup::{At, Polled};
 pub use memory::MemoryUse;
+pub(crate) use memory::RecordShare;
 pub(crate) use open::Salvaged;
 pub(crate) use open_transactions::{Ended, Entered, OpenTransaction};
 pub use open_transactions::{TransactionInfo, TransactionStats};
@@ -76,8 +77,11 @@ pub(crate) use tallies::{Tally, thread_number};
 pub(crate) use validate::{Met, Ranges, Recent};
 pub(crate) use work::Worked;
 
+use crate::advice::Trials;
 use crate::catalog::Catalog;
+use crate::choices::Choice;
 use crate::fault::{Fault, is_planted};
+use crate::forecast::Forecasts;
 use crate::options::{Clock, Durability, Plan};
 use crate::structure::Structure;
 use crate::workload::Watches;
@@ -130,6 +134,10 @@ pub(crate) struct Engine {
     pressure: Pressure,
     pub(crate) tallies: Tallies,
     pub(crate) watches: Watches,
+    pub(crate) forecasts: Forecasts,
+    pub(crate) trials: Trials,
+    /// What was chosen at opening, and why.
+    pub(crate) chosen: Vec<Choice>,
     gaps: Gaps,
     /// Held while the catalog changes.
     pub(crate) schema: Mutex<()>,

@@ -17,8 +17,11 @@ use super::throttle::Pressure;
 use super::visible::Visible;
 use super::work::Work;
 use crate::Result;
+use crate::advice::Trials;
 use crate::catalog::Catalog;
+use crate::choices;
 use crate::devices;
+use crate::forecast::Forecasts;
 use crate::format::{self, CatalogRecord, Write, Writes};
 use crate::manifest;
 use crate::manifest::files::Surveyed;
@@ -183,11 +186,14 @@ impl Engine {
             locks: Locks::default(),
             ingests: Ingests::default(),
             records: Records::new(plan.records, covered),
-            budget: Budget::new(plan.memory),
+            budget: Budget::new(plan.memory, plan.record_share),
             work: Work::new(covered),
             pressure: Pressure::default(),
             tallies: Tallies::default(),
             watches: Watches::default(),
+            trials: Trials::default(),
+            chosen: choices::of(options, &plan),
+            forecasts: Forecasts::new((options.clock)()),
             gaps: Gaps::default(),
             schema: Mutex::new(()),
             copying: RwLock::new(()),

@@ -61,6 +61,14 @@ pub struct Operations {
     pub scans: u64,
     /// Keys that they handed out.
     pub scanned: u64,
+    /// Lookups of one key each that found a value.
+    pub found: u64,
+    /// Nodes that they waited for.
+    pub found_reads: u64,
+    /// Lookups of one key each that found none.
+    pub absent: u64,
+    /// Nodes that they waited for.
+    pub absent_reads: u64,
 }
 
 /// Microseconds for which writers were held back, by what was most behind at the time.
@@ -201,6 +209,10 @@ impl Engine {
             multi_get_keys: of(Tally::MultiGetKeys),
             scans: of(Tally::Scans),
             scanned: of(Tally::Scanned),
+            found: of(Tally::Found),
+            found_reads: of(Tally::FoundReads),
+            absent: of(Tally::Absent),
+            absent_reads: of(Tally::AbsentReads),
         };
         Stats {
             operations,
