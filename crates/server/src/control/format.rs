@@ -158,6 +158,11 @@ mod tests {
         let commit = Request::InTransaction(Step::Commit);
         assert_eq!(frame(&commit).unwrap(), b"\x02\0\0\0\x19\x07");
         assert_eq!(frame(&Request::Transactions).unwrap(), b"\x01\0\0\0\x1a");
+        let advice = Request::ApplyAdvice {
+            record_permille: Some(500),
+        };
+        assert_eq!(frame(&advice).unwrap(), b"\x04\0\0\0\x1b\x01\xf4\x03");
+        assert_eq!(frame(&Request::Trials).unwrap(), b"\x01\0\0\0\x1c");
         let failed = Part::Failed {
             kind: Kind::NoKeyspace,
             text: "x".to_owned(),

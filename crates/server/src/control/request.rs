@@ -96,6 +96,15 @@ pub enum Request {
     InTransaction(Step),
     /// Describes open transactions and kept snapshots, and what they hold back: [`Reply::Json`].
     Transactions,
+    /// Changes the share of the caches' memory for records as the store's own advice is, or to one
+    /// in thousandths, and has the store watch it: [`Reply::Json`], the change, or null where the
+    /// advice is to leave it.
+    ApplyAdvice {
+        /// The share, in thousandths.
+        record_permille: Option<u32>,
+    },
+    /// Tells the last changes by advice, and what became of them: [`Reply::Json`].
+    Trials,
 }
 
 /// How a transaction is begun.

@@ -1,5 +1,6 @@
 //! The operations themselves, on a store that this process has open.
 
+use super::advised;
 use super::held;
 use super::listen::About;
 use super::redis::Keys;
@@ -121,6 +122,10 @@ impl Session {
             }
             Request::InTransaction(step) => self.step(step, hear),
             Request::Transactions => json(&held::report(&self.db), hear),
+            Request::ApplyAdvice { record_permille } => {
+                json(&advised::apply(&self.db, *record_permille)?, hear)
+            }
+            Request::Trials => json(&advised::trials(&self.db), hear),
         }
     }
 

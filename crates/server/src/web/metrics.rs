@@ -85,6 +85,7 @@ pub(super) fn text(shared: &Shared) -> String {
     work(shared, &mut text);
     due(shared, &mut text);
     open::write(shared, &mut text);
+    forecast(shared, &mut text);
     health(shared, &mut text);
     text.0
 }
@@ -340,6 +341,32 @@ fn operations(shared: &Shared, text: &mut Text) {
         "kind",
         &known,
     );
+}
+
+/// What the store should cost by its model, and what was measured.
+fn forecast(shared: &Shared, text: &mut Text) {
+    let Some(forecast) = shared.forecasts.of(&shared.store.db) else {
+        return;
+    };
+    let help = "What the store should cost by the model of its structure, a band of it (p10, p90), and what was measured since the store was opened.";
+    text.family("forecast", Kind::Gauge, help);
+    for row in &forecast.now {
+        let values = [
+            ("p10", Some(row.p10)),
+            ("predicted", Some(row.predicted)),
+            ("p90", Some(row.p90)),
+            ("measured", row.measured),
+        ];
+        for (word, value) in values {
+            if let Some(value) = value {
+                let quantity = row.what.name();
+                let _ = writeln!(
+                    text.0,
+                    "alluvium_forecast{{quantity=\"{quantity}\",of=\"{word}\"}} {value}"
+                );
+            }
+        }
+    }
 }
 
 fn device(shared: &Shared, text: &mut Text) {
