@@ -320,6 +320,11 @@ pub fn snapshot_key(name: &str) -> TreeKey {
     catalog_key(b's', name)
 }
 
+/// Returns whether a key of the tree is the catalog's key of a named snapshot.
+pub fn is_snapshot_key(key: &[u8]) -> bool {
+    key.starts_with(&snapshot_key(""))
+}
+
 /// The catalog's key of the next keyspace's number.
 pub fn next_key() -> TreeKey {
     catalog_key(b'n', "")

@@ -76,7 +76,6 @@ mod choices;
 mod committer;
 mod db;
 pub mod devices;
-mod drain;
 mod engine;
 mod error;
 mod fault;

@@ -6,8 +6,9 @@
 //! by [`Options::open`], or one that lives in memory by [`Options::in_memory`].
 
 use crate::options::Existing;
-use crate::{Db, Error, Options, Progress, RepairReport, Result};
+use crate::{Db, Error, Options, Progress, RepairReport, Result, TierOptions};
 use alluvium_base::ErrorKind;
+use alluvium_device::Directory;
 use alluvium_storage::Directories;
 use std::sync::Arc;
 
@@ -116,6 +117,12 @@ pub trait Simulated {
     fn checkpoint_to_in(&self, target: impl Into<Directories>, progress: impl FnMut(Progress))
     -> Result<u64>;
 
+    /// Adds a tier in a directory of the caller's: see [`Db::add_tier`].
+    ///
+    /// # Errors
+    /// As [`Db::add_tier`].
+    fn add_tier_in(&self, directory: Arc<dyn Directory>) -> Result<()>;
+
     /// Ends a store as if its process had died: no handle writes anything more.
     fn abandon(&self);
 }
@@ -127,6 +134,11 @@ impl Simulated for Db {
         mut progress: impl FnMut(Progress),
     ) -> Result<u64> {
         self.back_up(&target.into(), &mut progress)
+    }
+
+    fn add_tier_in(&self, directory: Arc<dyn Directory>) -> Result<()> {
+        let _alone = self.engine().copying.write();
+        self.add_tier_on(directory, TierOptions::new())
     }
 
     fn abandon(&self) {

@@ -145,7 +145,7 @@ pub(crate) struct Engine {
     /// Whether it refuses all changes: what is below it must stay as it is.
     reads_only: bool,
     /// Shared by the threads that copy the store elsewhere.
-    copying: RwLock<()>,
+    pub(crate) copying: RwLock<()>,
 }
 
 impl fmt::Debug for Engine {

@@ -28,7 +28,7 @@ use crate::manifest::files::Surveyed;
 use crate::options::{Existing, Options, Plan};
 use crate::structure::Structure;
 use crate::workload::Watches;
-use alluvium_base::Sequence;
+use alluvium_base::{Sequence, message};
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
@@ -152,7 +152,11 @@ impl Engine {
         let last = replay.last.max(store.log().completed());
         let is_at_rest = last == dictionaries.cut();
         replay.queue.skip_to(last);
+        let removals = replay.removals;
         let engine = Engine::assemble(store, dictionaries, catalog, options, plan, replay.queue, last)?;
+        for removed in removals {
+            engine.keep_removed_snapshots(removed)?;
+        }
         if is_at_rest {
             let is_there = |id| engine.catalog.by_id(id).is_some();
             engine.dictionaries.forget_others(is_there);
@@ -237,6 +241,21 @@ impl Engine {
         Ok(())
     }
 
+    /// Keeps what the named snapshots held that the commit `removed` of the log has removed, until
+    /// that survives the loss of power: before, the names may come back.
+    fn keep_removed_snapshots(&self, removed: Sequence) -> Result<()> {
+        let now = self.catalog.snapshots();
+        self.each_of_catalog(removed - 1, |record| {
+            if let CatalogRecord::Snapshot { name, at } = record
+                && now.get(&name) != Some(&at)
+            {
+                self.open_snapshot_at(at);
+                self.leave_snapshot(at, removed);
+            }
+            Ok(())
+        })
+    }
+
     /// Hands every record of the catalog to `take`, as of a commit.
     fn each_of_catalog(&self, at: Sequence, mut take: impl FnMut(CatalogRecord) -> Result<()>) -> Result<()> {
         let range = KeyRange::new(
@@ -275,6 +294,8 @@ pub(crate) struct Salvaged {
 struct Replay {
     queue: Queue,
     last: Sequence,
+    /// The commits that removed named snapshots.
+    removals: Vec<Sequence>,
 }
 
 impl Replay {
@@ -282,6 +303,7 @@ impl Replay {
         Replay {
             queue: Queue::new(plan.scale.memtable, cut),
             last: cut,
+            removals: Vec::new(),
         }
     }
 
@@ -291,8 +313,17 @@ impl Replay {
             Error::corrupt(place, "the writes of a commit", found)
         };
         let (mut writes, mut ranges) = (0, 0);
-        for write in Writes::new(record.payload) {
+        for (sequence, write) in (record.first..).zip(Writes::new(record.payload)) {
             writes += 1;
+            if let Ok(Write::One {
+                key,
+                kind: message::Kind::Delete,
+                ..
+            }) = &write
+                && format::is_snapshot_key(key)
+            {
+                self.removals.push(sequence);
+            }
             if let Ok(write) = &write {
                 write.check_keys().map_err(damaged)?;
                 ranges += u64::from(matches!(write, Write::Range { .. }));

@@ -5,7 +5,7 @@ mod kinds;
 
 use super::{At, Commit, Engine, Terms, Verdict};
 use crate::catalog::Owners;
-use crate::simulation::{OpenIn as _, Scale};
+use crate::simulation::{OpenIn as _, Scale, Simulated as _};
 use crate::structure::Structure;
 use crate::{Db, Durability, Error, Keyspace, KeyspaceOptions, Options, WriteBatch, format};
 use alluvium_base::Kind;
@@ -224,6 +224,59 @@ fn simulated() -> Options {
     Options::new().simulated(scale, || 1000)
 }
 
+/// Compactions fold what no reader can ask for, and a checkpoint has what they made, but not what
+/// the log alone has.
+fn fold(engine: &Engine) {
+    engine.raise_horizon();
+    engine.dictionaries.tree.compact_fully(&[]).unwrap();
+    while engine.compactions() > 0 {
+        engine.compact_slice(usize::MAX).unwrap();
+    }
+    engine.checkpoint_now().unwrap();
+}
+
+#[test]
+fn a_removal_that_only_the_log_has_is_not_taken_for_durable_by_an_opening() {
+    log::write_as(0);
+    let machine = SimDirectory::new(3);
+    let at = {
+        let db = simulated().create_in(Arc::new(machine.clone())).unwrap();
+        let keyspace = db.keyspace("k").unwrap();
+        keyspace.put("key", "old").unwrap();
+        let at = db.create_snapshot("monday").unwrap().sequence();
+        keyspace.put("key", "new").unwrap();
+        db.checkpoint().unwrap();
+        // Both are in the log alone.
+        db.create_snapshot("tuesday").unwrap();
+        db.remove_snapshot("tuesday").unwrap();
+        db.remove_snapshot("monday").unwrap();
+        db.abandon();
+        at
+    };
+    let image = machine.image(Survival::Process, 1);
+    let db = simulated().open_existing_in(Arc::new(image.clone())).unwrap();
+    assert_eq!((db.snapshots(), db.stats().snapshots), (vec![], 0));
+    let keyspace = db.existing_keyspace("k").unwrap();
+    let engine = engine(&keyspace);
+    fold(engine);
+    {
+        let image = image.image(Survival::None, 1);
+        let db = simulated().open_existing_in(Arc::new(image)).unwrap();
+        let keyspace = db.existing_keyspace("k").unwrap();
+        assert_eq!(
+            db.snapshots(),
+            [("monday".to_owned(), at)],
+            "the removal was lost"
+        );
+        let monday = db.open_snapshot("monday").unwrap();
+        assert_eq!(monday.get(&keyspace, "key").unwrap().unwrap(), b"old");
+    }
+    db.sync().unwrap();
+    fold(engine);
+    let horizon = engine.dictionaries.horizon().sequence();
+    assert!(horizon > at, "it is given up in the end");
+}
+
 #[test]
 fn what_a_named_snapshot_held_is_kept_until_its_removal_survives_the_loss_of_power() {
     log::write_as(0);
@@ -235,19 +288,9 @@ fn what_a_named_snapshot_held_is_kept_until_its_removal_survives_the_loss_of_pow
     keyspace.put("key", "new").unwrap();
     db.checkpoint().unwrap();
     let engine = engine(&keyspace);
-    // Compactions fold what no reader can ask for, and a checkpoint has what they made, but not the
-    // removal.
-    let fold = || {
-        engine.raise_horizon();
-        engine.dictionaries.tree.compact_fully(&[]).unwrap();
-        while engine.compactions() > 0 {
-            engine.compact_slice(usize::MAX).unwrap();
-        }
-        engine.checkpoint_now().unwrap();
-    };
     db.remove_snapshot("monday").unwrap();
     assert_eq!(db.stats().snapshots, 0);
-    fold();
+    fold(engine);
     let image = machine.image(Survival::None, 1);
     {
         let db = simulated().open_existing_in(Arc::new(image)).unwrap();
@@ -261,7 +304,7 @@ fn what_a_named_snapshot_held_is_kept_until_its_removal_survives_the_loss_of_pow
         assert_eq!(monday.get(&keyspace, "key").unwrap().unwrap(), b"old");
     }
     db.sync().unwrap();
-    fold();
+    fold(engine);
     assert!(
         engine.dictionaries.horizon().sequence() > at,
         "it is given up in the end"

@@ -15,6 +15,10 @@
 //! owner of this one is passed by, for it cannot be granted before: so a holder that wants more,
 //! such as an exclusive lock where it has a shared one, does not wait for those who wait for it.
 //!
+//! While a request waits, owners without locks are held back for a moment: they would lock what
+//! others need, and then wait themselves. Without this, many clients of a few keys commit a quarter
+//! of what four do. Nothing waits for an owner without locks, so that this closes no circle.
+//!
 //! When a request begins to wait, the graph of who waits for whom is searched for a circle through
 //! it. Of the owners in a circle one is refused: a commit that is no transaction if there is one,
 //! for it starts over, and the youngest otherwise.
@@ -46,6 +50,12 @@ use queue::{Outcome, State};
 use std::fmt;
 use std::time::{Duration, Instant};
 use sync::{AtomicU64, Monitor, Ordering};
+
+/// How long an owner without locks is held back, at most, while none is released.
+const STANDSTILL: Duration = Duration::from_millis(1);
+
+/// How long an owner without locks is held back, at most, while others are released.
+const HELD_BACK: Duration = Duration::from_millis(50);
 
 /// How a key or a range is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,6 +141,7 @@ impl LockManager {
         timeout: Duration,
     ) -> Result<(), Refused> {
         debug_assert!(high.is_none_or(|high| low < high), "a lock has keys");
+        self.hold_back(owner);
         let asked = self.change(|state| state.ask(owner, low, high, mode));
         let queue::Asked::Waits(ticket) = asked else {
             return Ok(());
@@ -151,9 +162,35 @@ impl LockManager {
         }
     }
 
+    /// Waits while others wait for locks, if the owner holds none, and these make headway.
+    fn hold_back(&self, owner: Owner) {
+        let mut began = None;
+        loop {
+            let crowd = |state: &State| state.is_crowded_for(owner.number()).then(|| state.released());
+            let Some(released) = self.state.with(|state| crowd(state)) else {
+                return;
+            };
+            let now = Instant::now();
+            if now.duration_since(*began.get_or_insert(now)) >= HELD_BACK {
+                return;
+            }
+            let is_over = |state: &State| crowd(state).is_none();
+            let ended = self.state.wait_for_calm(now + STANDSTILL, is_over);
+            if ended || self.state.with(|state| state.released()) == released {
+                return;
+            }
+        }
+    }
+
     /// Releases everything that an owner holds.
     pub(crate) fn release(&self, owner: u64) {
-        self.change(|state| state.release(owner));
+        let is_calm = self.change(|state| {
+            state.release(owner);
+            state.is_calm()
+        });
+        if is_calm {
+            self.state.wake_held_back();
+        }
     }
 
     /// Changes what is held and who waits, and wakes those whose requests have an outcome now.

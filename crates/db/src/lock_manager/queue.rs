@@ -55,6 +55,8 @@ pub(super) struct State {
     /// The requests whose outcomes are new: their owners have to be woken.
     decided: Vec<u64>,
     next: u64,
+    /// How often an owner has released its locks.
+    released: u64,
 }
 
 impl State {
@@ -240,11 +242,27 @@ impl State {
 
     /// Releases what an owner holds (L5). Returns whether others were granted theirs.
     pub(super) fn release(&mut self, owner: u64) -> bool {
+        self.released += 1;
         let held = self.held.remove(&owner).unwrap_or_default();
         for (low, high) in &held {
             self.segments.remove(owner, low, high.as_deref());
         }
         !held.is_empty() && self.advance(&held)
+    }
+
+    /// Returns how often an owner has released its locks.
+    pub(super) fn released(&self) -> u64 {
+        self.released
+    }
+
+    /// Returns whether no request waits.
+    pub(super) fn is_calm(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Returns whether a request waits, and an owner has no lock that others could wait for.
+    pub(super) fn is_crowded_for(&self, owner: u64) -> bool {
+        !self.queue.is_empty() && !self.held.contains_key(&owner)
     }
 
     pub(super) fn held(&self, owner: u64) -> usize {

@@ -65,6 +65,8 @@ const SPREAD: usize = 64;
 pub(super) struct Monitor<T> {
     value: chosen::Mutex<T>,
     changed: [chosen::Condvar; SPREAD],
+    /// Those that are held back wait here.
+    calm: chosen::Condvar,
 }
 
 impl<T> Monitor<T> {
@@ -72,6 +74,7 @@ impl<T> Monitor<T> {
         Monitor {
             value: chosen::Mutex::new(value),
             changed: std::array::from_fn(|_| chosen::Condvar::new()),
+            calm: chosen::Condvar::new(),
         }
     }
 
@@ -89,6 +92,21 @@ impl<T> Monitor<T> {
             // Others share the place.
             self.place(number).notify_all();
         }
+    }
+
+    /// Wakes one of those that are held back.
+    pub(super) fn wake_held_back(&self) {
+        self.calm.notify_one();
+    }
+
+    /// Waits until there is calm, at most until the deadline. Returns whether there is.
+    pub(super) fn wait_for_calm(&self, deadline: Instant, is_calm: impl Fn(&T) -> bool) -> bool {
+        let mut guard = chosen::lock(&self.value);
+        let mut has_time = true;
+        while has_time && !is_calm(&guard) {
+            (guard, has_time) = chosen::wait(&self.calm, guard, Some(deadline));
+        }
+        is_calm(&guard)
     }
 
     /// Waits under a number until `look` finds something, or for nothing until the deadline.

@@ -59,6 +59,41 @@ fn readers_do_not_overtake_a_writer_that_waits_and_a_holder_does() {
 }
 
 #[test]
+fn owners_without_locks_are_held_back_while_others_wait() {
+    let mut state = State::default();
+    assert_eq!(ask(&mut state, 1, b"a", Some(b"b"), X), None);
+    assert_eq!(ask(&mut state, 2, b"c", Some(b"d"), X), None);
+    assert!(!state.is_crowded_for(3), "none waits");
+    let ticket = ask(&mut state, 2, b"a", Some(b"b"), X).unwrap();
+    assert!(state.is_crowded_for(3));
+    assert!(!state.is_crowded_for(1), "others wait for it");
+    assert!(!state.is_crowded_for(2), "others may come to wait for it");
+    state.give_up(ticket).unwrap_err();
+    assert!(!state.is_crowded_for(3));
+    assert!(state.is_calm());
+}
+
+#[test]
+fn an_owner_that_stands_still_does_not_keep_others_out() {
+    let locks = LockManager::default();
+    let lock = |owner, key: u8| {
+        let owner = Owner::Transaction(owner);
+        locks.lock(owner, &[key], Some(&[key + 1]), X, Duration::from_secs(600))
+    };
+    lock(1, b'a').unwrap();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| lock(2, b'a'));
+        while locks.waits_for(2).is_empty() {
+            std::thread::yield_now();
+        }
+        // The first holds its lock meanwhile: this would wait for ever otherwise.
+        lock(3, b'x').unwrap();
+        locks.release(1);
+        waiter.join().unwrap().unwrap();
+    });
+}
+
+#[test]
 fn one_that_upgrades_waits_for_other_readers_and_two_are_a_deadlock() {
     let mut state = State::default();
     for owner in [1, 2] {

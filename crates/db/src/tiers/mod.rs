@@ -5,16 +5,18 @@
 //!
 //! *Does not know*: what lies on which tier; marks are compared by the storage layer.
 //!
-//! *Read in this order*: `tier_options.rs` beside this folder, this file, `places.rs`.
+//! *Read in this order*: `tier_options.rs` beside this folder, this file, `places.rs`, `change.rs`
+//! (of an open store).
 //!
 //! Invariants:
 //!
 //! - **D1** No directory of a store lies inside of another one.
 //! - **D2** Nothing is created or changed in a directory before all of them are known to be right.
 
+mod change;
 mod places;
 
-pub(crate) use places::{Places, existing, is_store, new, of_copy, overlaid, settled};
+pub(crate) use places::{Places, existing, is_store, new, of_copy, overlaid};
 
 use crate::Options;
 use crate::tier_options::TierOptions;

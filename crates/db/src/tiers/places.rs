@@ -176,7 +176,7 @@ fn find(
         let (path, count) = (first.describe(), given.len());
         return Err(bad(format!(
             "the store in {path} has {further} tiers beside its first directory, and {count} are given: open it with those \
-             that it has, and add others while it is open"
+             that it has, and add others while it is open (`alluvium tiers add`, or `Db::add_tier`)"
         )));
     }
     let list = match TierList::read(first) {
@@ -255,7 +255,7 @@ fn remembered(first: &FileDirectory, tier: u8, listed: Option<&Listed>) -> Resul
 }
 
 /// Fails where two directories are the same, or one lies inside of another (D1).
-fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<()> {
+pub(super) fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<()> {
     if further.len() >= MAX_TIERS {
         let most = MAX_TIERS - 1;
         return Err(bad(format!(

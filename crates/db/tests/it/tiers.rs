@@ -372,3 +372,117 @@ fn where_the_others_have_no_space_a_tier_is_not_drained_and_nothing_is_lost() {
     db.compact().unwrap();
     is_whole(&db);
 }
+
+#[test]
+fn a_tier_is_added_to_an_open_store_which_remembers_it() {
+    let (_place, [fast, one, two, _]) = places();
+    let db = small().fast_bytes(0).open(&fast).unwrap();
+    fill(&db);
+    let live = |db: &Db| -> Vec<u64> {
+        db.stats()
+            .tiers
+            .iter()
+            .map(|tier| tier.space.live_bytes)
+            .collect()
+    };
+    assert_eq!(live(&db).len(), 1);
+    let limit = TierOptions::new().max_bytes(1 << 30);
+    db.add_tier(&one, limit).unwrap();
+    db.add_tier(&two, TierOptions::new()).unwrap();
+    db.compact().unwrap();
+    assert!(live(&db)[1] > 500 * 2000, "{:?}", live(&db));
+    is_whole(&db);
+    // A copy has them, too.
+    let copy = fast.with_extension("copy");
+    db.checkpoint_to(&copy).unwrap();
+    is_whole(&small().open(&copy).unwrap());
+    db.close().unwrap();
+    let db = small().fast_bytes(0).open(&fast).unwrap();
+    assert_eq!(db.stats().tiers.len(), 3);
+    assert!(db.stats().tiers[1].capacity_bytes <= 1 << 30, "its limit is kept");
+    db.drain_tier(&one).unwrap();
+    assert_eq!(live(&db)[1], 0);
+    is_whole(&db);
+}
+
+#[test]
+fn a_directory_that_cannot_be_a_tier_is_refused_while_the_store_is_open() {
+    let (place, [fast, one, two, three]) = places();
+    create(&fast, &[&one]);
+    create(&two, &[&three]);
+    let db = small().open(&fast).unwrap();
+    let file = place.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    std::fs::create_dir(place.path().join("used")).unwrap();
+    std::fs::write(place.path().join("used/file"), "mine").unwrap();
+    for (path, words) in [
+        (
+            fast.clone(),
+            "the same directory, or one lies inside of the other",
+        ),
+        (one.clone(), "the same directory, or one lies inside of the other"),
+        (
+            one.join("inside"),
+            "the same directory, or one lies inside of the other",
+        ),
+        (two.clone(), "it holds"),
+        (three.clone(), "it holds a tier of a store"),
+        (file, "it is a file"),
+        (place.path().join("used"), "it holds file"),
+    ] {
+        let text = db.add_tier(&path, TierOptions::new()).unwrap_err().to_string();
+        assert!(text.contains(words), "{}: {text}", path.display());
+    }
+    assert_eq!(db.stats().tiers.len(), 2);
+    for number in 2..8 {
+        let path = place.path().join(format!("further {number}"));
+        db.add_tier(path, TierOptions::new()).unwrap();
+    }
+    let text = db
+        .add_tier(place.path().join("one more"), TierOptions::new())
+        .unwrap_err()
+        .to_string();
+    assert!(text.contains("at most 7"), "{text}");
+    assert_eq!(db.stats().tiers.len(), 8);
+    is_whole(&db);
+    drop(db);
+    is_whole(&small().open(&fast).unwrap());
+    is_whole(&small().open(&two).unwrap());
+}
+
+#[test]
+fn writes_readers_and_copies_go_on_while_tiers_are_added() {
+    let (place, [fast, ..]) = places();
+    let db = Options::new().memory(16 << 20).fast_bytes(0).open(&fast).unwrap();
+    let keyspace = fill(&db);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0..6 {
+                let path = place.path().join(format!("further {number}"));
+                db.add_tier(path, TierOptions::new()).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            for number in 0..4000u32 {
+                keyspace.put(number.to_be_bytes(), vec![8; 2000]).unwrap();
+            }
+        });
+        scope.spawn(|| {
+            for number in 0..3 {
+                let path = place.path().join(format!("copy {number}"));
+                // One that begins between two additions has directories for those before.
+                if db.checkpoint_to(&path).is_ok() {
+                    let copy = small().open(&path).unwrap();
+                    assert!(copy.existing_keyspace("k").unwrap().iter().count() >= 500);
+                }
+            }
+        });
+    });
+    db.compact().unwrap();
+    assert_eq!(db.check().unwrap(), [""; 0]);
+    assert_eq!(db.stats().tiers.len(), 7);
+    assert_eq!(keyspace.iter().count(), 4000);
+    db.close().unwrap();
+    let db = small().open(&fast).unwrap();
+    assert_eq!(db.existing_keyspace("k").unwrap().iter().count(), 4000);
+}

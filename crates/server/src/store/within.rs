@@ -124,7 +124,7 @@ impl WithinWalk<'_> {
             let Some((key, value)) = next.transpose()? else {
                 return Ok(None);
             };
-            let is_hidden = |writes: &WriteSet| writes.own(&key).is_some() || writes.hides(&key);
+            let is_hidden = |writes: &WriteSet| writes.own(&key).is_some();
             if !self.writes.is_some_and(is_hidden) {
                 return Ok(Some((key, value.into_vec())));
             }
@@ -158,6 +158,79 @@ impl Transaction<'_> {
             marks: self.take_marks(),
             orders,
             writes: self.writes.take(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::format;
+    use alluvium::Options;
+    use std::collections::BTreeMap;
+
+    /// Keys of the test are strings of database 0.
+    fn key(random: &mut fastrand::Rng) -> InnerKey {
+        format::record_key(0, format!("key {:02}", random.u8(..60)).as_bytes())
+    }
+
+    #[test]
+    fn a_command_sees_its_own_writes_over_those_of_the_transaction_and_of_the_store() {
+        let place = tempfile::tempdir().unwrap();
+        let db = Options::new()
+            .memory(64 << 20)
+            .open(place.path().join("store"))
+            .unwrap();
+        let store = Store::open(&db).unwrap();
+        for seed in 0..200 {
+            let random = &mut fastrand::Rng::with_seed(seed);
+            let mut model = BTreeMap::new();
+            store
+                .data
+                .delete_range(format::everything(0).0, Some(&format::everything(0).1))
+                .unwrap();
+            for value in 0..random.u8(..40) {
+                let key = key(random);
+                store.data.put(&key, [value]).unwrap();
+                model.insert(key, vec![value]);
+            }
+            let mut base = store.db.begin();
+            for value in 0..random.u8(..20) {
+                let key = key(random);
+                base.put(&store.data, &key, [100, value]).unwrap();
+                model.insert(key, vec![100, value]);
+            }
+            let mut command = Transaction::new(&store, 0);
+            command.within = Some(Box::new(Within::new(&base)));
+            for value in 0..random.u8(..20) {
+                let (key, other) = (key(random), key(random));
+                match random.u8(..8) {
+                    0 if key < other => {
+                        model.retain(|own, _| !(&key..&other).contains(&own));
+                        command.delete_range(key, other);
+                    }
+                    0..3 => {
+                        model.remove(&key);
+                        command.delete(key);
+                    }
+                    _ => {
+                        model.insert(key.clone(), vec![200, value]);
+                        command.put(key, vec![200, value], 0);
+                    }
+                }
+            }
+            let (low, high) = (key(random), key(random));
+            let mut expected: Vec<Pair> = model
+                .iter()
+                .filter(|(key, _)| low <= **key && **key < high)
+                .map(|(key, value)| (key.to_vec(), value.clone()))
+                .collect();
+            for direction in [Direction::Forward, Direction::Backward] {
+                let mut scan = command.scan(low.clone(), high.clone(), direction);
+                let found: Vec<Pair> = std::iter::from_fn(|| scan.next().unwrap()).collect();
+                assert_eq!(found, expected, "seed {seed}, {direction:?}");
+                expected.reverse();
+            }
         }
     }
 }

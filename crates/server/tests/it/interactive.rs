@@ -415,6 +415,27 @@ fn a_watched_key_that_a_transaction_has_written_to_aborts_exec() {
 }
 
 #[test]
+fn a_watched_collection_that_a_transaction_has_changed_aborts_exec() {
+    let fixture = Fixture::new();
+    let (mut one, mut two) = (fixture.client(), fixture.client());
+    two.script("HSET h f 1 g 1 => :2\nRPUSH l a b c => :3\nZADD z 1 a 2 b => :2\nSADD s a => :1");
+    // The number of elements stays as it is.
+    for (key, change) in [
+        ("h", "HSET h f 2 => :0"),
+        ("l", "LSET l 1 x => OK"),
+        ("z", "ZADD z 5 a => :0"),
+    ] {
+        one.script(&format!("WATCH {key} => OK\nMULTI => OK\nSET k 2 => QUEUED"));
+        two.script(&format!("BEGIN => OK\n{change}\nCOMMIT => OK"));
+        one.script("EXEC => nil array");
+    }
+    // What changes nothing is no change.
+    one.script("WATCH s => OK\nMULTI => OK\nSET k 2 => QUEUED");
+    two.script("BEGIN => OK\nSADD s a => :0\nCOMMIT => OK");
+    one.script("EXEC => [OK]");
+}
+
+#[test]
 fn commands_that_read_and_write_lose_nothing_beside_transactions() {
     const EACH: usize = 300;
     let fixture = Fixture::new();

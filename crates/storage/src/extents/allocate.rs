@@ -2,12 +2,11 @@
 //! it.
 
 use super::backing::Space;
-use super::map::MapState;
 use super::policy::{self, Source};
 use super::tier::Tier;
 use super::{
-    Class, Extent, ExtentOptions, Extents, MAX_EXTENT_UNITS, MAX_TIER_UNITS, Shared, Slot, TierLimits,
-    TierUsage, UNIT, Usage,
+    Class, Extent, Extents, MAX_EXTENT_UNITS, MAX_TIER_UNITS, Shared, Slot, TierLimits, TierUsage, UNIT,
+    Usage,
 };
 use crate::{Error, Result, Tiers};
 use parking_lot::MutexGuard;
@@ -26,37 +25,6 @@ pub(super) enum Answer {
 }
 
 impl Extents {
-    /// Returns the extents of a new store: all is free. The reserve of each tier comes from the
-    /// file system with the first extent, so that a new store is small; that the disk has space for
-    /// it is proven now.
-    ///
-    /// # Errors
-    /// [`Error::Full`] when the disk has no space for the reserve; as the device says.
-    pub fn create(tiers: Arc<Tiers>, options: ExtentOptions) -> Result<Extents> {
-        let maps = (0..tiers.count()).map(|number| empty_tier(&tiers, number as u8));
-        let maps = maps.collect::<Result<Vec<_>>>()?;
-        for tier in &maps {
-            let limits = options.limits(tier.number);
-            let reserve = u64::from(tier.reserve(limits.reserve_bounds())) * UNIT;
-            let limited = limits.max_bytes.is_some_and(|most| most < reserve);
-            let file = tiers.get(tier.number)?;
-            let before = file.len();
-            let full = || Error::Full {
-                wanted: reserve,
-                free: 0,
-                reserve: false,
-            };
-            match file.grow(reserve) {
-                Ok(()) if limited => return Err(full()),
-                Ok(()) => file.truncate(before)?,
-                Err(error) if error.is_disk_full() => return Err(full()),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        let shared = Arc::new(Shared::new(tiers, options, maps, MapState::default()));
-        Ok(Extents { shared })
-    }
-
     /// Hands out `units` units of a tier: provisional, with one reference, their space allocated on
     /// the file system.
     ///
@@ -268,7 +236,7 @@ impl Extents {
     #[must_use]
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
-        for slot in &self.shared.slots {
+        for slot in self.shared.slots.iter() {
             let tier = slot.tier.lock();
             let of_tier = TierUsage {
                 occupied_bytes: slot.occupied.load(Ordering::Relaxed) * UNIT,
@@ -290,18 +258,10 @@ impl Extents {
     }
 }
 
-/// Returns a tier whose file may have been grown by a store that was never finished: all is free.
-fn empty_tier(tiers: &Tiers, number: u8) -> Result<Tier> {
-    let mut tier = Tier::new(number);
-    tier.opened(file_units(tiers, number)?);
-    Ok(tier)
-}
-
 /// Returns how many whole units a tier's file has.
 pub(super) fn file_units(tiers: &Tiers, number: u8) -> Result<u32> {
     debug_assert!(usize::from(number) < tiers.count(), "tier {number}");
-    let units = tiers.get(number)?.len() / UNIT;
-    Ok(units.min(u64::from(MAX_TIER_UNITS)) as u32)
+    Ok(super::create::units_of(&**tiers.get(number)?))
 }
 
 fn tier_usage(tier: &Tier, bounds: (u32, u32)) -> TierUsage {

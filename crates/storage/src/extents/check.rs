@@ -126,7 +126,7 @@ impl Extents {
             *wanted.entry(extent).or_default() += u64::from(references);
         }
         find_overlaps(&wanted, &mut violations);
-        for slot in &self.shared.slots {
+        for slot in self.shared.slots.iter() {
             let tier = slot.tier.lock();
             check_live(&tier, &mut wanted, &mut violations);
             check_inside(&tier, &mut violations);

@@ -42,7 +42,7 @@ impl Shared {
         change(&mut kept);
         let oldest = kept.keepers.first_key_value().map(|(&generation, _)| generation);
         let settled = oldest.unwrap_or(kept.durable).min(kept.durable);
-        for slot in &self.slots {
+        for slot in self.slots.iter() {
             slot.tier.lock().made_durable(settled);
         }
     }

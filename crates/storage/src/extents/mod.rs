@@ -8,7 +8,7 @@
 //!
 //! *Read in this order*: `policy.rs` (every decision), `tier.rs` (one tier in memory; on
 //! `state.rs`, a word a unit, and `space.rs`, the free units; `backing.rs`, the space behind them),
-//! `allocate.rs`, `map.rs`, `open.rs` and `format.rs` (the map on disk), `kept.rs` (generations
+//! `create.rs`, `allocate.rs`, `map.rs`, `open.rs` and `format.rs` (the map on disk), `kept.rs` (generations
 //! that are copied), `reclaim.rs`, `check.rs`.
 //!
 //! # The life of a unit
@@ -58,6 +58,7 @@
 mod allocate;
 mod backing;
 mod check;
+mod create;
 mod format;
 mod kept;
 mod map;
@@ -78,7 +79,7 @@ pub use reclaim::{ReclaimLimit, Reclaimed};
 
 use crate::Tiers;
 use crate::node::tier_file;
-use crate::tiers::MAX_TIERS;
+use crate::tiers::{MAX_TIERS, Numbered};
 use alluvium_base::{KIB, MIB};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::fmt;
@@ -391,7 +392,7 @@ impl fmt::Debug for Extents {
 struct Shared {
     tiers: Arc<Tiers>,
     options: ExtentOptions,
-    slots: Vec<Slot>,
+    slots: Numbered<Slot>,
     /// The map on disk. Taken before any tier's lock.
     map: Mutex<map::MapState>,
     /// Which durable generations are kept. Taken before any tier's lock.
@@ -419,6 +420,18 @@ struct Slot {
     resized: Condvar,
 }
 
+impl Slot {
+    fn new(tier: Tier, limits: TierLimits) -> Slot {
+        Slot {
+            limits,
+            occupied: AtomicU64::new(tier.units.into()),
+            tier: Mutex::new(tier),
+            refused: AtomicBool::new(false),
+            resized: Condvar::new(),
+        }
+    }
+}
+
 impl Shared {
     fn new(tiers: Arc<Tiers>, options: ExtentOptions, maps: Vec<Tier>, map: map::MapState) -> Shared {
         assert!(
@@ -428,12 +441,9 @@ impl Shared {
             "tiers are in the order of their numbers"
         );
         assert_eq!(maps.len(), tiers.count(), "a map for each tier (X1)");
-        let slots = maps.into_iter().map(|tier| Slot {
-            limits: options.limits(tier.number),
-            occupied: AtomicU64::new(tier.units.into()),
-            tier: Mutex::new(tier),
-            refused: AtomicBool::new(false),
-            resized: Condvar::new(),
+        let slots = maps.into_iter().map(|tier| {
+            let limits = options.limits(tier.number);
+            Slot::new(tier, limits)
         });
         Shared {
             slots: slots.collect(),

@@ -55,7 +55,7 @@ impl Extents {
     pub fn reclaim(&self, safe_epoch: u64, limit: ReclaimLimit) -> Result<Reclaimed> {
         let mut done = Reclaimed::default();
         let (mut extents, mut operations) = (limit.extents, limit.operations);
-        for slot in &self.shared.slots {
+        for slot in self.shared.slots.iter() {
             let mut tier = slot.tier.lock();
             let (freed_extents, units) = tier.settle(safe_epoch, extents);
             assert!(freed_extents <= extents, "{extents} were to be freed");

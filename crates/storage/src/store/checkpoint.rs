@@ -77,6 +77,7 @@ impl Checkpoint<'_> {
         let store = self.store;
         let generation = self.generation();
         store.tiers.sync(Purpose::Trunk)?;
+        let tiers = self.frozen.tiers() as u8;
         let map = store.extents.write_map(store.directory(), self.frozen)?;
         assert!(
             map.generation <= generation,
@@ -92,6 +93,7 @@ impl Checkpoint<'_> {
             cut,
             synced: store.log.synced(),
             map,
+            tiers,
             payload: payload.to_vec(),
             ..superblock.durable().clone()
         };

@@ -6,7 +6,8 @@
 //! *Does not know*: what a node, a payload or a log record means.
 //!
 //! *Read in this order*: `options.rs`, this file (creation, opening), `checkpoint.rs` (the
-//! barriers), `copy.rs` (a copy elsewhere), `space.rs` (what tiers have space for), `health.rs`.
+//! barriers), `adding.rs` (a further tier), `copy.rs` (a copy elsewhere), `space.rs` (what tiers
+//! have space for), `health.rs`.
 //!
 //! ```text
 //!  first directory                 one checkpoint, in order
@@ -34,6 +35,7 @@
 //! - **K4** What a copy reads is neither used again nor overwritten before it is done, and the
 //!   target has a superblock only once all else is durable.
 
+mod adding;
 mod checkpoint;
 mod copy;
 mod health;
@@ -53,7 +55,7 @@ use crate::extents::{Class, Extent, Extents, Reached, ReclaimLimit, Reclaimed, U
 use crate::log::{Log, LogUsage, Record, RepairReport};
 use crate::node::{NodeWriter, WriterOptions};
 use crate::superblock::{self, MAX_PAYLOAD, Superblock, SuperblockFile};
-use crate::tiers::Damaged;
+use crate::tiers::{Damaged, Numbered};
 use crate::{Codec, Directories, PageSize, Result, Tiers};
 use alluvium_base::{DeviceProfile, Purpose};
 use alluvium_device::{Access, Directory, FileOptions, Lock};
@@ -68,7 +70,8 @@ pub const LOCK_FILE: &str = "LOCK";
 /// A store that is open for reading and writing. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Store {
-    directories: Directories,
+    /// As they were when the store was opened, and with each tier that was added since.
+    directories: Numbered<Directories>,
     tiers: Arc<Tiers>,
     extents: Arc<Extents>,
     cache: Cache,
@@ -81,6 +84,7 @@ pub struct Store {
     closed_tiers: AtomicU8,
     health: Health,
     page_size: PageSize,
+    cache_memory: CacheMemory,
     device: DeviceProfile,
     /// Given back last, when everything else is closed.
     locks: Mutex<Vec<Lock>>,
@@ -206,7 +210,7 @@ impl Store {
         damaged: Damaged,
     ) -> Result<Opening> {
         directories.validate()?;
-        let first = directories.first();
+        let first = &Arc::clone(directories.first());
         superblock::require(&**first)?;
         // The further ones once they are known to belong to it: nothing is created in others.
         let mut locks = vec![first.lock(LOCK_FILE)?];
@@ -215,6 +219,11 @@ impl Store {
             Some(than) => SuperblockFile::open_older(&**first, Access::ReadWrite, than)?,
         };
         let durable = superblock.durable();
+        let directories = match than {
+            // It may be from before a tier was added.
+            Some(_) => directories.first_ones(usize::from(durable.tiers)),
+            None => directories,
+        };
         directories.require_count(durable.tiers)?;
         if damaged == Damaged::Refused {
             directories.require_marks(durable.store)?;
@@ -279,7 +288,7 @@ impl Store {
         );
         let building = AtomicU64::new(superblock.durable().generation + 1);
         Ok(Store {
-            directories,
+            directories: [directories].into_iter().collect(),
             tiers,
             extents: Arc::new(extents),
             cache,
@@ -290,6 +299,7 @@ impl Store {
             closed_tiers: AtomicU8::new(0),
             health: Health::default(),
             page_size: options.page_size,
+            cache_memory: options.cache_memory,
             device: options.device,
             locks: Mutex::new(locks),
         })
@@ -310,14 +320,15 @@ impl Store {
     /// Returns the first directory: that of tier 0, the superblock and the log.
     #[must_use]
     pub fn directory(&self) -> &Arc<dyn Directory> {
-        self.directories.first()
+        self.directories().first()
     }
 
     /// Returns the directories of the tiers. The counters of each say what its tier has read and
     /// written; those of the first include the log.
     #[must_use]
     pub fn directories(&self) -> &Directories {
-        &self.directories
+        let newest = self.directories.iter().last();
+        newest.expect("a store has a directory (T1)")
     }
 
     /// Who may still see what was unlinked.
@@ -461,7 +472,7 @@ impl Store {
         let superblock = self.superblock.lock();
         let mut violations = sentences(superblock.check());
         let map = superblock.durable().map;
-        violations.extend(self.directories.check_marks(superblock.durable().store));
+        violations.extend(self.directories().check_marks(superblock.durable().store));
         violations.extend(sentences(Ok(self.extents.check(reachable))));
         violations.extend(sentences(self.extents.check_map(&**self.directory(), &map)));
         let walked = self.log.walk();

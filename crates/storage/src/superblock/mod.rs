@@ -292,7 +292,7 @@ impl SuperblockFile {
             "no generation before the durable one becomes durable (P1)"
         );
         assert!(
-            next.store == self.durable.store && next.tiers == self.durable.tiers,
+            next.store == self.durable.store && next.tiers >= self.durable.tiers,
             "a store keeps its id and its tiers"
         );
         let mut batch = Batch::with_capacity(2);

@@ -33,6 +33,14 @@ impl Directories {
         self
     }
 
+    /// Returns the first ones.
+    pub(crate) fn first_ones(&self, count: usize) -> Directories {
+        debug_assert!(count > 0, "a store has a directory (T1)");
+        Directories {
+            all: self.iter().take(count).cloned().collect(),
+        }
+    }
+
     /// Returns the same directories, each behind something else.
     ///
     /// # Errors

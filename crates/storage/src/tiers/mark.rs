@@ -38,20 +38,26 @@ impl Directories {
     /// # Errors
     /// [`Error::WrongTier`] when a directory holds anything but what an interrupted creation left.
     pub(crate) fn require_vacant(&self) -> Result<()> {
-        for (tier, directory) in self.further() {
-            let names = directory.list()?;
-            let has = |wanted: &str| names.iter().any(|name| name == wanted);
-            let foreign = names.iter().find(|name| *name != LOCK_FILE);
-            let why = match foreign {
-                None => continue,
-                Some(_) if has(NEW_MARK_FILE) => continue,
-                Some(_) if has(MARK_FILE) => "it holds a tier of a store".to_owned(),
-                Some(name) => format!("it holds {name}"),
-            };
-            let why = format!("{why}, and a tier has a directory to itself: name an empty one");
-            return Err(self.wrong(tier, directory, why));
-        }
-        Ok(())
+        let mut further = self.further();
+        further.try_for_each(|(tier, directory)| self.require_vacant_for(tier, directory))
+    }
+
+    /// Says whether a tier can be created in a directory.
+    ///
+    /// # Errors
+    /// As [`Directories::require_vacant`].
+    pub(crate) fn require_vacant_for(&self, tier: u8, directory: &dyn Directory) -> Result<()> {
+        let names = directory.list()?;
+        let has = |wanted: &str| names.iter().any(|name| name == wanted);
+        let foreign = names.iter().find(|name| *name != LOCK_FILE);
+        let why = match foreign {
+            None => return Ok(()),
+            Some(_) if has(NEW_MARK_FILE) => return Ok(()),
+            Some(_) if has(MARK_FILE) => "it holds a tier of a store".to_owned(),
+            Some(name) => format!("it holds {name}"),
+        };
+        let why = format!("{why}, and a tier has a directory to itself: name an empty one");
+        Err(self.wrong(tier, directory, why))
     }
 
     /// Marks the directories of further tiers as those of a store that is being created. What an
@@ -61,20 +67,8 @@ impl Directories {
     /// As [`Directories::require_vacant`], or as the device says.
     pub(crate) fn begin_creation(&self, store: u128) -> Result<()> {
         self.require_vacant()?;
-        for (tier, directory) in self.further() {
-            let names = directory.list()?;
-            for name in names.iter().filter(|name| is_tier_file(name)) {
-                directory.remove(name)?;
-            }
-            let file = if names.iter().any(|name| name == NEW_MARK_FILE) {
-                directory.open(NEW_MARK_FILE, FileOptions::DIRECT)?
-            } else {
-                directory.create(NEW_MARK_FILE, FileOptions::DIRECT)?
-            };
-            write(&*file, Mark { store, tier })?;
-            directory.sync()?;
-        }
-        Ok(())
+        let mut further = self.further();
+        further.try_for_each(|(tier, directory)| begin(Mark { store, tier }, directory))
     }
 
     /// Ends the creation of further tiers, once the superblock is durable (T3).
@@ -240,8 +234,23 @@ fn write(file: &dyn Device, mark: Mark) -> Result<()> {
     Ok(file.sync(Purpose::Superblock)?)
 }
 
+/// Marks the directory of a tier that is being created, in which nothing of a tier is left then.
+pub(crate) fn begin(mark: Mark, directory: &dyn Directory) -> Result<()> {
+    let names = directory.list()?;
+    for name in names.iter().filter(|name| is_tier_file(name)) {
+        directory.remove(name)?;
+    }
+    let file = if names.iter().any(|name| name == NEW_MARK_FILE) {
+        directory.open(NEW_MARK_FILE, FileOptions::DIRECT)?
+    } else {
+        directory.create(NEW_MARK_FILE, FileOptions::DIRECT)?
+    };
+    write(&*file, mark)?;
+    Ok(directory.sync()?)
+}
+
 /// Gives the mark its name, durably.
-fn end(directory: &dyn Directory) -> Result<()> {
+pub(crate) fn end(directory: &dyn Directory) -> Result<()> {
     directory.rename(NEW_MARK_FILE, MARK_FILE)?;
     Ok(directory.sync()?)
 }
@@ -259,7 +268,7 @@ fn mend(mark: Mark, directory: &dyn Directory) -> Result<()> {
 
 /// Removes what a creation has made, its mark last. Nothing is removed of a tier whose creation has
 /// ended (T3).
-fn abandon(directory: &dyn Directory) {
+pub(crate) fn abandon(directory: &dyn Directory) {
     let names = directory.list().unwrap_or_default();
     if is_tier_directory(&names) {
         return;

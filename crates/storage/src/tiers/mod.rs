@@ -1,7 +1,7 @@
 //! The tiers of a store: a directory and a data file each, opened past the page cache.
 //!
 //! *Knows*: which directory holds which tier, and how a tier's directory says to which store it
-//! belongs.
+//! belongs; how a tier is added to an open store.
 //!
 //! *Does not know*: what is in a data file, and which structure places what on which tier.
 //!
@@ -23,21 +23,23 @@
 //! - **T1** A store has 1 to [`MAX_TIERS`] directories. The file of tier *n* lies in the *n*-th;
 //!   the first also has all that is not a tier's.
 //! - **T2** A further directory has a mark: the id of the store and the number of the tier. It is
-//!   durable before the first superblock is. A directory with another mark, or without one, is
+//!   durable before the first superblock that counts the tier is. A directory with another mark, or without one, is
 //!   refused by name before its data file is opened.
-//! - **T3** A mark has the name `tier` only once the store's first superblock is durable; until
+//! - **T3** A mark has the name `tier` only once such a superblock is durable; until
 //!   then it is `tier.new`, and only beside such a mark does a creation remove files.
 
 mod directories;
 pub mod format;
 pub mod list;
 mod mark;
+mod numbered;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 
 pub use directories::Directories;
-pub(crate) use mark::{Damaged, is_tier_directory};
+pub(crate) use mark::{Damaged, abandon, begin, end, is_tier_directory};
 pub use mark::{MARK_FILE, NEW_MARK_FILE, mark_of};
+pub(crate) use numbered::Numbered;
 
 use crate::node::tier_file;
 use crate::{Error, Place, Result, Structure};
@@ -61,7 +63,7 @@ pub const MAX_TIERS: usize = 8;
 /// ```
 #[derive(Debug)]
 pub struct Tiers {
-    files: Vec<Arc<dyn Device>>,
+    files: Numbered<Arc<dyn Device>>,
 }
 
 impl Tiers {
@@ -109,7 +111,9 @@ impl Tiers {
     /// These files, for tests with devices of their own.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(crate) fn of(files: Vec<Arc<dyn Device>>) -> Tiers {
-        Tiers { files }
+        Tiers {
+            files: files.into_iter().collect(),
+        }
     }
 
     /// Returns the file of a tier. The number may come from a damaged pointer, so an unknown one is
@@ -132,6 +136,11 @@ impl Tiers {
     #[must_use]
     pub fn count(&self) -> usize {
         self.files.len()
+    }
+
+    /// Adds the file of the next tier.
+    pub(crate) fn add(&self, file: Arc<dyn Device>) {
+        self.files.push(file);
     }
 
     /// Makes every completed write of every tier durable.

@@ -10,6 +10,7 @@ use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::simulated::{Corruption, Fault, SimDirectory, Survival};
 use alluvium_device::{Buffer, Operation};
 
+mod adding;
 mod lives;
 mod placement;
 mod refusals;

@@ -1,9 +1,14 @@
-//! Taking everything off a tier, so that its device can be replaced.
+//! Changing the tiers of an open store: another one is added, or everything taken off one so that its
+//! device can be replaced.
 
-use crate::tiers::settled;
-use crate::{Db, Error, Result};
+use super::places::{check, settled};
+use crate::{Db, Error, Result, TierOptions, place};
+use alluvium_device::Directory;
+use alluvium_device::file::FileDirectory;
+use alluvium_storage::extents::TierLimits;
 use alluvium_storage::tiers::list::{Listed, TierList};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How often all is rewritten: what compactions under way had put on the tier goes the next time.
@@ -13,6 +18,74 @@ const WAITS: usize = 100;
 const WAIT: Duration = Duration::from_millis(5);
 
 impl Db {
+    /// Adds a tier in an empty directory, slower than those before, which compactions may write to
+    /// from now on. Reads and writes go on meanwhile. The store remembers it.
+    ///
+    /// A crash meanwhile leaves the store with the tier or without it. Where the directory cannot be
+    /// made a tier, nothing has changed. If it is a tier but not durable yet, because the disk of
+    /// the first directory is full or fails, this says so and may be called again.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let (fast, large) = (place.path().join("fast"), place.path().join("large"));
+    /// use alluvium::{Db, TierOptions};
+    /// let db = Db::open(&fast)?;
+    /// db.add_tier(&large, TierOptions::new().max_bytes(1 << 40))?;
+    /// assert_eq!(db.stats().tiers.len(), 2);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when the directory is one of the store's, or lies inside of one, or when
+    /// there are as many as there can be; a `WrongTier` that says what the directory holds;
+    /// [`Error::is_full`]; as the device says.
+    pub fn add_tier(&self, path: impl AsRef<Path>, options: TierOptions) -> Result<()> {
+        self.shared().healthy()?;
+        // No copy of the store is under way, and no other change of its tiers.
+        let _alone = self.engine().copying.write();
+        self.engine().health()?;
+        let path = settled(path.as_ref());
+        let store = &self.engine().store;
+        let own = |directory: &Arc<dyn Directory>| PathBuf::from(directory.describe());
+        let known: Vec<PathBuf> = store.directories().iter().map(own).collect();
+        let unfinished = usize::from(store.superblock().tiers);
+        if let Some(tier) = known
+            .iter()
+            .skip(unfinished)
+            .position(|known| settled(known) == path)
+        {
+            return self.end_adding((unfinished + tier) as u8);
+        }
+        let further = known
+            .iter()
+            .skip(1)
+            .map(|path| (path.clone(), TierOptions::new()));
+        let all: Vec<_> = further.chain([(path.clone(), options)]).collect();
+        check(&known[0], &all)?;
+        place::no_file(&path)?;
+        let directory = FileDirectory::create(&path)?;
+        self.add_tier_on(Arc::new(directory), options)
+    }
+
+    /// Adds a tier in a directory of the caller's.
+    pub(crate) fn add_tier_on(&self, directory: Arc<dyn Directory>, options: TierOptions) -> Result<()> {
+        let limits = TierLimits {
+            max_bytes: options.max_bytes,
+            ..TierLimits::default()
+        };
+        let tier = self.engine().store.begin_adding(&directory, limits)?;
+        self.end_adding(tier)
+    }
+
+    /// Makes a tier durable that was added, and has it take data.
+    fn end_adding(&self, tier: u8) -> Result<()> {
+        let store = &self.engine().store;
+        // Where it is is known before the superblock counts it.
+        self.note_tiers(tier, false)?;
+        self.engine().checkpoint_now()?;
+        Ok(store.end_adding(tier)?)
+    }
+
     /// Rewrites what lies on a tier to the others, and has it take nothing new until
     /// [`Db::use_tier`]. Reads and writes go on meanwhile. It stays a tier of the store, with next
     /// to nothing in it: its directory can be moved to another device while the store is closed.
@@ -42,7 +115,7 @@ impl Db {
         let engine = self.engine();
         let store = &engine.store;
         self.require_space_without(tier)?;
-        self.note_drained(tier, true)?;
+        self.note_tiers(tier, true)?;
         store.close_tier(tier);
         for _ in 0..PASSES {
             engine.compact()?;
@@ -72,7 +145,7 @@ impl Db {
     pub fn use_tier(&self, path: impl AsRef<Path>) -> Result<()> {
         self.shared().healthy()?;
         let tier = self.further_tier(path.as_ref())?;
-        self.note_drained(tier, false)?;
+        self.note_tiers(tier, false)?;
         self.engine().store.open_tier(tier);
         Ok(())
     }
@@ -112,29 +185,24 @@ impl Db {
         )))
     }
 
-    /// Remembers whether a tier takes nothing new.
-    fn note_drained(&self, tier: u8, is_drained: bool) -> Result<()> {
+    /// Remembers where the tiers are, and whether one takes nothing new.
+    fn note_tiers(&self, changed: u8, is_drained: bool) -> Result<()> {
         let store = &self.engine().store;
-        let first = &**store.directory();
-        let id = store.superblock().store;
-        let known = TierList::read(first).ok().flatten();
-        let mut list = known.filter(|list| list.store == id).unwrap_or_else(|| {
-            let all = store.directories().iter().zip(0..).skip(1);
-            let listed = all.map(|(directory, tier)| Listed {
-                tier,
-                path: directory.describe(),
-                max_bytes: store.extents().limits(tier).max_bytes,
-                is_drained: !store.takes_extents(tier),
-            });
-            TierList {
-                store: id,
-                tiers: listed.collect(),
-            }
+        let all = store.directories().iter().zip(0..).skip(1);
+        let listed = all.map(|(directory, tier)| Listed {
+            tier,
+            path: directory.describe(),
+            max_bytes: store.extents().limits(tier).max_bytes,
+            is_drained: match tier == changed {
+                true => is_drained,
+                false => !store.takes_extents(tier),
+            },
         });
-        if let Some(listed) = list.tiers.iter_mut().find(|listed| listed.tier == tier) {
-            listed.is_drained = is_drained;
-        }
-        Ok(list.write(first)?)
+        let list = TierList {
+            store: store.superblock().store,
+            tiers: listed.collect(),
+        };
+        Ok(list.write(&**store.directory())?)
     }
 }
 

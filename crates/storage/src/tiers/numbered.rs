@@ -1,0 +1,50 @@
+//! One value for each tier, of which there may come to be more.
+
+use super::MAX_TIERS;
+use std::sync::OnceLock;
+
+/// A value for each tier, in the order of their numbers. A tier is added while others are read.
+#[derive(Clone, Debug)]
+pub(crate) struct Numbered<T> {
+    values: [OnceLock<T>; MAX_TIERS],
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Numbered<T> {
+        Numbered {
+            values: [const { OnceLock::new() }; MAX_TIERS],
+        }
+    }
+}
+
+impl<T> Numbered<T> {
+    /// Adds the value of the next tier. Additions do not run at the same time.
+    ///
+    /// # Panics
+    /// When there are [`MAX_TIERS`] already.
+    pub(crate) fn push(&self, value: T) {
+        let mut next = self.values.iter().skip_while(|value| value.get().is_some());
+        let next = next.next().expect("a store has no more tiers (T1)");
+        assert!(next.set(value).is_ok(), "tiers are added one after the other");
+    }
+
+    pub(crate) fn get(&self, tier: usize) -> Option<&T> {
+        self.values.get(tier)?.get()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.values.iter().map_while(OnceLock::get)
+    }
+}
+
+impl<T> FromIterator<T> for Numbered<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Numbered<T> {
+        let all = Numbered::default();
+        values.into_iter().for_each(|value| all.push(value));
+        all
+    }
+}
