@@ -1,14 +1,11 @@
 //! The store: the handle that everything else comes from.
 
-use crate::advice::{Advice, Trial};
 use crate::batch::WriteBatch;
 use crate::catalog::{Catalog, Definition, Owners};
 use crate::changes::Changes;
 use crate::check::CheckReport;
-use crate::choices::Choice;
 use crate::committer::Committer;
-use crate::engine::{Commit, Engine, Worked};
-use crate::forecast::Forecast;
+use crate::engine::{Advice, Choice, Commit, Engine, Forecast, Trial, Worked};
 use crate::format::{self, KeyspaceId};
 use crate::futures::Write;
 use crate::keyspace_options::KeyspaceOptions;
@@ -693,8 +690,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`] while another change is watched, and for a share or a band that is none;
-    /// [`Error::ReadOnly`], [`Error::Closed`].
+    /// [`Error::BadOption`] while another change is watched, and for a share or a band that is
+    /// none; [`Error::ReadOnly`], [`Error::Closed`].
     pub fn apply_advice(&self, advice: &Advice) -> Result<()> {
         self.engine().apply_advice(advice)
     }

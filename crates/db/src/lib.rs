@@ -65,14 +65,12 @@
 #[cfg(all(test, not(alluvium_model_check)))]
 extern crate self as alluvium;
 
-mod advice;
 mod batch;
 pub mod cache;
 mod caps;
 mod catalog;
 mod changes;
 mod check;
-mod choices;
 mod committer;
 mod db;
 pub mod devices;
@@ -80,7 +78,6 @@ mod engine;
 mod error;
 mod fault;
 mod footprint;
-mod forecast;
 mod format;
 mod futures;
 mod iter;
@@ -120,7 +117,6 @@ mod worker;
 mod workload;
 mod write_set;
 
-pub use advice::{Advice, Outcome, Trial};
 pub use alluvium_base::{DeviceProfile, Purpose};
 pub use alluvium_device::{Counts as DeviceCounts, Snapshot as DeviceStats};
 pub use alluvium_dictionary::merge::{
@@ -139,12 +135,11 @@ pub use batch::{MAX_KEY, MAX_VALUE, WriteBatch};
 pub use caps::Background;
 pub use changes::{Change, ChangeSet, Changes};
 pub use check::{CheckReport, CheckedStructure};
-pub use choices::Choice;
 pub use db::{Db, MAX_NAME};
 pub use engine::MemoryUse;
+pub use engine::{Advice, Choice, Comparison, Forecast, Outcome, PastHour, Quantity, Trial};
 pub use engine::{RecordStats, TransactionInfo, TransactionStats};
 pub use error::{Error, ErrorKind, Result, StorageError};
-pub use forecast::{Comparison, Forecast, PastHour, Quantity};
 pub use futures::{Get, MultiGet, Write};
 pub use iter::{Iter, Keys, Values};
 pub use keyspace::{Ingest, Keyspace};

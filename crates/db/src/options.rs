@@ -1,7 +1,6 @@
 //! How a store is opened: every default is right for a machine of which nothing is said.
 
 use crate::caps::Background;
-use crate::engine::RecordShare;
 use crate::machine::{self, MIN_MEMORY};
 use crate::scale::Scale;
 use crate::tier_options::TierOptions;
@@ -392,6 +391,17 @@ pub(crate) enum Existing {
     OpenOrCreate,
     /// It must be there, and nothing of it changes.
     ReadOnly,
+}
+
+/// Who decides which part of the caches' memory records have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum RecordShare {
+    /// The store, by what saves more reads.
+    Balanced,
+    /// The program, in bytes: they stay.
+    Bytes(u64),
+    /// An advice: this share of both caches, whatever they have together.
+    Fixed(f64),
 }
 
 /// What the options come to on this machine.

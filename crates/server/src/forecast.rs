@@ -16,8 +16,8 @@ const KEPT: Duration = Duration::from_secs(30);
 pub(crate) struct Forecasts(Mutex<Option<(Instant, Arc<Forecast>)>>);
 
 impl Forecasts {
-    /// Returns the last answer, or a new one if that is old; none if the store has none, which costs
-    /// nothing to find out.
+    /// Returns the last answer, or a new one if that is old. None if the store has none, which
+    /// costs nothing to find out.
     pub(crate) fn of(&self, db: &alluvium::Db) -> Option<Arc<Forecast>> {
         let mut kept = self.0.lock();
         match &*kept {

@@ -1,5 +1,5 @@
-//! What a store predicts of itself beside what it measures, what it has chosen, and what was changed
-//! while it was open: for `stats`.
+//! What a store predicts of itself beside what it measures, what it has chosen, and what was
+//! changed while it was open: for `stats`.
 
 use crate::screen::{BOLD, Output};
 use crate::verbs::advise::moment;

@@ -10,6 +10,7 @@ use super::balance::Seen;
 use super::policy::MOST_SEALED;
 use super::record::{Commit, too_long};
 use super::records::share;
+use crate::options::RecordShare;
 use crate::{Error, Result};
 use alluvium_base::MIB;
 use alluvium_dictionary::memtable::Memtable;
@@ -126,17 +127,6 @@ pub(super) struct Budget {
     long: Long,
     pub(super) seen: Mutex<Seen>,
     share: Mutex<RecordShare>,
-}
-
-/// Who decides which part of the caches' memory records have.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum RecordShare {
-    /// The store, by what saves more reads.
-    Balanced,
-    /// The program, in bytes: they stay.
-    Bytes(u64),
-    /// An advice: this share of both caches, whatever they have together.
-    Fixed(f64),
 }
 
 impl Budget {

@@ -12,7 +12,8 @@
 //! `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is
 //! read often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`,
 //! `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` and `memory.rs` (the caches'
-//! shares), `open.rs` (recovery), `copy.rs` (backups).
+//! shares), `open.rs` (recovery), `copy.rs` (backups), `choices.rs`,
+//! `forecast/` (what the store should cost) and `advice/` (changes that are undone).
 //!
 //! Invariants:
 //!
@@ -30,11 +31,14 @@
 //!   `writers`, and a drop waits for them.
 //! - **E7** What a named snapshot holds is kept until its removal survives the loss of power.
 
+mod advice;
 mod balance;
 mod checkpoint;
+mod choices;
 mod commit;
 mod copy;
 mod dictionaries;
+mod forecast;
 mod gaps;
 mod guard;
 mod ingest;
@@ -60,12 +64,14 @@ mod work;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 
+pub use advice::{Advice, Outcome, Trial};
+pub use choices::Choice;
 pub(crate) use commit::{Terms, Verdict};
+pub use forecast::{Comparison, Forecast, PastHour, Quantity};
 pub(crate) use ingest::{AttachTerms, Attachment, UnderWay};
 pub(crate) use locking::only;
 pub(crate) use lookup::{At, Polled};
 pub use memory::MemoryUse;
-pub(crate) use memory::RecordShare;
 pub(crate) use open::Salvaged;
 pub(crate) use open_transactions::{Ended, Entered, OpenTransaction};
 pub use open_transactions::{TransactionInfo, TransactionStats};
@@ -77,15 +83,13 @@ pub(crate) use tallies::{Tally, thread_number};
 pub(crate) use validate::{Met, Ranges, Recent};
 pub(crate) use work::Worked;
 
-use crate::advice::Trials;
 use crate::catalog::Catalog;
-use crate::choices::Choice;
 use crate::fault::{Fault, is_planted};
-use crate::forecast::Forecasts;
 use crate::options::{Clock, Durability, Plan};
 use crate::structure::Structure;
 use crate::workload::Watches;
 use crate::{Error, Result};
+use advice::Trials;
 use alluvium_base::Sequence;
 use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::Direction;
@@ -93,6 +97,7 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Epochs;
 use alluvium_storage::store::Store;
 use dictionaries::Dictionaries;
+use forecast::Forecasts;
 use gaps::Gaps;
 use ingest::Ingests;
 use locking::Locks;

@@ -1,8 +1,11 @@
 //! Creation, and recovery: the newest checkpoint, then the log above it.
 
 use super::Engine;
+use super::advice::Trials;
+use super::choices;
 use super::commit::{Unfit, apply, room};
 use super::dictionaries::{Dictionaries, How};
+use super::forecast::Forecasts;
 use super::gaps::Gaps;
 use super::ingest::Ingests;
 use super::locking::Locks;
@@ -17,11 +20,8 @@ use super::throttle::Pressure;
 use super::visible::Visible;
 use super::work::Work;
 use crate::Result;
-use crate::advice::Trials;
 use crate::catalog::Catalog;
-use crate::choices;
 use crate::devices;
-use crate::forecast::Forecasts;
 use crate::format::{self, CatalogRecord, Write, Writes};
 use crate::manifest;
 use crate::manifest::files::Surveyed;

@@ -7,9 +7,10 @@
 //! *Read in this order*: this file, `tiers.rs` (each directory),
 //! `latencies.rs` (what is timed, and how it stays cheap),
 //! `distribution.rs` (the same, counted by how long), `list.rs` (all numbers as a list, and as a
-//! table), `publish.rs` (the list for the `metrics` crate, behind the feature of that name).
+//! table), `forecast.rs` (predictions as such), `publish.rs` (the list for the `metrics` crate, behind the feature of that name).
 
 mod distribution;
+mod forecast;
 mod latencies;
 mod list;
 #[cfg(feature = "metrics")]

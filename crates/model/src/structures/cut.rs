@@ -27,7 +27,7 @@ const IN_LOG: u64 = 4;
 const REST: u64 = 16;
 
 impl MemoryCut {
-    /// Cuts so many bytes, for a log of a length that was asked for.
+    /// Cuts memory, for a log of a length that was asked for.
     #[must_use]
     pub fn of(memory_bytes: u64, log_bytes: Option<u64>) -> MemoryCut {
         let memtable_bytes = (memory_bytes / 16).clamp(MIB, 64 * MIB);

@@ -8,7 +8,7 @@
 //!
 //! *Read in this order*: `request.rs` (what is asked and answered), `session.rs` (how it is done,
 //! in any process that has the store open), `transact.rs` (its transaction), `redis.rs` (keys of
-//! Redis clients), `report.rs`, `held.rs` and `advised.rs` (answers as JSON), `format.rs` (the bytes),
+//! Redis clients), `report.rs`, `held.rs` and `advised.rs` (JSON), `format.rs` (the bytes),
 //! `client.rs`, `socket.rs` (where the socket is, who may connect) and `listen.rs` (its threads).
 //!
 //! A program that embeds a store offers the same with [`Control::start`]:

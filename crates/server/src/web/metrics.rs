@@ -1,6 +1,6 @@
 //! The same numbers as text for Prometheus.
 
-use super::open;
+use super::{open, predicted};
 use crate::health::{self, Level, Vitals};
 use crate::process;
 use crate::shared::Shared;
@@ -34,7 +34,7 @@ impl Kind {
 pub(super) struct Text(String);
 
 impl Text {
-    fn family(&mut self, name: &str, kind: Kind, help: &str) {
+    pub(super) fn family(&mut self, name: &str, kind: Kind, help: &str) {
         let _ = writeln!(self.0, "# HELP alluvium_{name} {help}");
         let _ = writeln!(self.0, "# TYPE alluvium_{name} {}", kind.word());
     }
@@ -51,6 +51,11 @@ impl Text {
         for (word, value) in values {
             let _ = writeln!(self.0, "alluvium_{name}{{{label}=\"{word}\"}} {value}");
         }
+    }
+
+    /// A number of a family, with its labels as they stand in braces.
+    pub(super) fn labelled(&mut self, name: &str, labels: &str, value: f64) {
+        let _ = writeln!(self.0, "alluvium_{name}{{{labels}}} {value}");
     }
 
     fn histogram(&mut self, name: &str, label: &str, word: &str, times: &Distribution) {
@@ -85,7 +90,7 @@ pub(super) fn text(shared: &Shared) -> String {
     work(shared, &mut text);
     due(shared, &mut text);
     open::write(shared, &mut text);
-    forecast(shared, &mut text);
+    predicted::write(shared, &mut text);
     health(shared, &mut text);
     text.0
 }
@@ -341,32 +346,6 @@ fn operations(shared: &Shared, text: &mut Text) {
         "kind",
         &known,
     );
-}
-
-/// What the store should cost by its model, and what was measured.
-fn forecast(shared: &Shared, text: &mut Text) {
-    let Some(forecast) = shared.forecasts.of(&shared.store.db) else {
-        return;
-    };
-    let help = "What the store should cost by the model of its structure, a band of it (p10, p90), and what was measured since the store was opened.";
-    text.family("forecast", Kind::Gauge, help);
-    for row in &forecast.now {
-        let values = [
-            ("p10", Some(row.p10)),
-            ("predicted", Some(row.predicted)),
-            ("p90", Some(row.p90)),
-            ("measured", row.measured),
-        ];
-        for (word, value) in values {
-            if let Some(value) = value {
-                let quantity = row.what.name();
-                let _ = writeln!(
-                    text.0,
-                    "alluvium_forecast{{quantity=\"{quantity}\",of=\"{word}\"}} {value}"
-                );
-            }
-        }
-    }
 }
 
 fn device(shared: &Shared, text: &mut Text) {

@@ -4,7 +4,8 @@
 //!
 //! *Does not know*: how anything is counted; that is `tally.rs`, `sampler.rs` and the store.
 //!
-//! *Read in this order*: this file, `server.rs`, `stats.rs`, `commands.rs`, `keyspace.rs`, `forecast.rs`.
+//! *Read in this order*: this file, `server.rs`, `stats.rs`, `commands.rs`, `keyspace.rs`,
+//! `forecast.rs`.
 
 mod commands;
 mod forecast;

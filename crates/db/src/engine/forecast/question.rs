@@ -1,10 +1,11 @@
 //! What was seen of a keyspace, as a question to a model.
 
+use super::super::Engine;
+use crate::Result;
 use crate::catalog::Definition;
-use crate::engine::Engine;
 use crate::levels_options;
 use crate::structure::Structure as Kind;
-use crate::{KeyspaceSeen, Result};
+use crate::workload::KeyspaceSeen;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_model::structures::{Cost, Machine, Operations, Setting, Structure, Workload};
 use alluvium_trees::levels::Policy;
@@ -45,7 +46,7 @@ impl Question {
     }
 }
 
-/// Returns how many different keys there are of these records, where a store has had so many writes
+/// Returns how many different keys there are of these records, of a store that had `writes` writes
 /// in all. The oldest run of a leaf has no key twice. Of newer records, as many are new keys as of
 /// all writes: N = oldest + newer · N / writes.
 fn different(held: &Holdings, writes: u64) -> f64 {
@@ -154,8 +155,8 @@ impl Engine {
     }
 }
 
-/// Returns what was seen as a model is asked. Of puts, as many are of new keys as of all writes that
-/// the store ever had.
+/// Returns what was seen as a model is asked. Of puts, as many are of new keys as of all writes
+/// that the store ever had.
 fn workload(seen: &KeyspaceSeen) -> Workload {
     let total = seen.total();
     let puts = total.puts as f64;

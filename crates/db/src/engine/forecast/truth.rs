@@ -1,8 +1,8 @@
 //! What is measured of each prediction.
 
+use super::super::{Engine, Tally};
 use super::Quantity;
 use super::question::{Held, Question};
-use crate::engine::{Engine, Tally};
 use alluvium_device::machine;
 
 /// Lookups of a kind from which on their reads say something, and operations from which on their

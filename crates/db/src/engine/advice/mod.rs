@@ -22,7 +22,8 @@ mod watch;
 
 pub use choice::Advice;
 
-use crate::engine::{Engine, RecordShare, Tally};
+use super::{Engine, Tally};
+use crate::options::RecordShare;
 use crate::{Error, Result};
 use alluvium_base::Purpose;
 use parking_lot::Mutex;
@@ -84,8 +85,8 @@ pub struct Trial {
     pub began_ms: u64,
     /// When it was kept or taken back.
     pub ended_ms: Option<u64>,
-    /// Reads of the device for each key looked up, from opening or the last change to this one; none
-    /// if there were too few lookups.
+    /// Reads of the device for each key looked up, from opening or the last change to this one.
+    /// None if there were too few lookups.
     pub before: Option<f64>,
     /// The same in the last interval that was looked at.
     pub measured: Option<f64>,

@@ -1,6 +1,7 @@
 //! Which share of the caches' memory records should have.
 
-use crate::engine::Engine;
+use super::super::Engine;
+use super::super::forecast::Question;
 use crate::{Error, Result};
 use alluvium_model::structures::{Cost, Setting, Structure};
 
@@ -100,7 +101,7 @@ impl Engine {
     }
 }
 
-impl crate::forecast::Question {
+impl Question {
     /// Returns the answer for another share of records, for the tiered tree.
     fn at_share(&self, records_share: f64) -> Option<(Advice, Cost)> {
         let Structure::Tiered(setting) = self.structure else {

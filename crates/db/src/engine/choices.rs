@@ -3,7 +3,7 @@
 //! The choices rest on the same models that predict what a store costs: how memory is cut, how long
 //! leaves are, which structure keyspaces have that name none.
 
-use crate::engine::Engine;
+use super::Engine;
 use crate::options::{Options, Plan};
 use alluvium_model::best_node;
 use alluvium_model::structures::{Machine, Setting, Structure, Workload};
@@ -48,11 +48,10 @@ fn by(option: &str, is_said: bool, otherwise: &str) -> String {
     }
 }
 
-/// Returns what was chosen when a store was opened with these options.
-pub(crate) fn of(options: &Options, plan: &Plan) -> Vec<Choice> {
-    let (scale, device) = (&plan.scale, &plan.device);
-    let half = device.half_bandwidth();
-    let mut all = vec![
+/// Returns how the memory was cut.
+fn memory(options: &Options, plan: &Plan) -> Vec<Choice> {
+    let scale = &plan.scale;
+    vec![
         choice(
             "memory",
             format!("{} bytes", plan.memory),
@@ -85,6 +84,15 @@ pub(crate) fn of(options: &Options, plan: &Plan) -> Vec<Choice> {
                 "an eighth of the caches to begin with; the store moves memory to where it saves more reads",
             ),
         ),
+    ]
+}
+
+/// Returns what was chosen when a store was opened with these options.
+pub(crate) fn of(options: &Options, plan: &Plan) -> Vec<Choice> {
+    let device = &plan.device;
+    let half = device.half_bandwidth();
+    let mut all = memory(options, plan);
+    all.extend([
         choice(
             "page size",
             format!("{} bytes", plan.page_size.bytes()),
@@ -106,7 +114,7 @@ pub(crate) fn of(options: &Options, plan: &Plan) -> Vec<Choice> {
                 "as `Options::device` says, an SSD if it says nothing",
             ),
         ),
-    ];
+    ]);
     all.push(choice(
         "leaf",
         format!("{} bytes", best_node(USUAL_RECORD, half)),

@@ -23,8 +23,7 @@ mod truth;
 pub(crate) use history::Forecasts;
 pub(crate) use question::Question;
 
-use crate::engine::{Engine, Tally};
-use crate::stats::{Figure, Nature, Unit};
+use super::{Engine, Tally};
 use alluvium_model::structures::Cost;
 use truth::Truth;
 
@@ -69,14 +68,6 @@ impl Quantity {
             Quantity::MemoryPerKey => "memory_bytes_per_key",
             Quantity::SpaceAmplification => "space_amplification",
             Quantity::ProcessorTime => "processor_ns",
-        }
-    }
-
-    fn unit(self) -> Unit {
-        match self {
-            Quantity::MemoryPerKey => Unit::Bytes,
-            Quantity::ProcessorTime => Unit::Nanoseconds,
-            _ => Unit::Ratio,
         }
     }
 
@@ -176,26 +167,6 @@ impl Forecast {
     #[must_use]
     pub fn of(&self, what: Quantity) -> Option<&Comparison> {
         self.now.iter().find(|row| row.what == what)
-    }
-
-    /// Returns the numbers of now as figures, named `forecast.`, the quantity, and `p10`,
-    /// `predicted`, `p90` or `measured`.
-    #[must_use]
-    pub fn list(&self) -> Vec<Figure> {
-        let figure = |row: &Comparison, name: &str, value: f64| Figure {
-            name: format!("forecast.{}.{name}", row.what.name()),
-            unit: row.what.unit(),
-            nature: Nature::Gauge,
-            value,
-        };
-        let mut figures = Vec::new();
-        for row in &self.now {
-            figures.push(figure(row, "p10", row.p10));
-            figures.push(figure(row, "predicted", row.predicted));
-            figures.push(figure(row, "p90", row.p90));
-            figures.extend(row.measured.map(|measured| figure(row, "measured", measured)));
-        }
-        figures
     }
 }
 
