@@ -65,6 +65,7 @@ fn main() -> std::io::Result<()> {
         ("memcached", requests_of_memcached()),
         ("control", messages_of_managers()),
         ("datagram", datagrams()),
+        ("trace", traces()),
     ] {
         let folder = corpus.join(target);
         fs::create_dir_all(&folder)?;
@@ -73,6 +74,18 @@ fn main() -> std::io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A head, and an operation of each kind.
+fn traces() -> Vec<Vec<u8>> {
+    let mut bytes = b"allvtrce".to_vec();
+    bytes.extend(100u64.to_le_bytes());
+    bytes.extend(6u64.to_le_bytes());
+    for kind in 0..6u64 {
+        bytes.extend(kind.to_le_bytes());
+        bytes.extend((kind * 7).to_le_bytes());
+    }
+    vec![bytes]
 }
 
 fn datagrams() -> Vec<Vec<u8>> {

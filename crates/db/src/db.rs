@@ -5,7 +5,7 @@ use crate::catalog::{Catalog, Definition, Owners};
 use crate::changes::Changes;
 use crate::check::CheckReport;
 use crate::committer::Committer;
-use crate::engine::{Commit, Engine, Worked};
+use crate::engine::{Advice, Choice, Commit, Engine, Forecast, Trial, Worked};
 use crate::format::{self, KeyspaceId};
 use crate::futures::Write;
 use crate::keyspace_options::KeyspaceOptions;
@@ -572,6 +572,8 @@ impl Db {
     /// As the device says.
     pub fn work(&self) -> Result<bool> {
         self.engine().health()?;
+        self.engine().note_hour();
+        self.engine().watch_trial()?;
         Ok(self.engine().work()? == Worked::Something)
     }
 
@@ -632,8 +634,89 @@ impl Db {
     /// ```
     #[must_use]
     pub fn workload(&self) -> Vec<KeyspaceSeen> {
-        let engine = self.engine();
-        engine.watches.seen(&engine.catalog)
+        self.engine().workload()
+    }
+
+    /// Returns what the store should cost by the model of its structure, beside what it does cost,
+    /// since it was opened and in each hour that has ended: see [`Forecast`]. None before a request
+    /// was seen. This takes some milliseconds of a processor, up to a second for a large store.
+    ///
+    /// # Errors
+    /// [`Error::Closed`]; as [`Keyspace::approximate_len`].
+    pub fn forecast(&self) -> Result<Option<Forecast>> {
+        self.engine().forecast()
+    }
+
+    /// Returns what the store has chosen when it was opened, and what it chooses for new keyspaces,
+    /// with reasons.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let path = place.path().join("store");
+    /// let db = alluvium::Options::new().memory(64 << 20).open(&path)?;
+    /// let choices = db.choices();
+    /// let memory = choices.iter().find(|choice| choice.name == "memory").unwrap();
+    /// assert_eq!(memory.to_string(), "memory: 67108864 bytes (as `Options::memory` says)");
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn choices(&self) -> Vec<Choice> {
+        self.engine().choices()
+    }
+
+    /// Returns the share of the caches' memory for records that would cost least for what was seen
+    /// since the store was opened. None means to leave it: nothing is cheaper by more than the
+    /// uncertainty of the model, nothing was seen yet, or no model knows the structure.
+    ///
+    /// # Errors
+    /// As [`Db::forecast`].
+    pub fn advise(&self) -> Result<Option<Advice>> {
+        self.engine().is_open()?;
+        self.engine().advise()
+    }
+
+    /// Returns what lookups should read from the device if records had this share of the caches'
+    /// memory; none as in [`Db::advise`].
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] for a share that is not from 0 to 0.75; as [`Db::forecast`].
+    pub fn advice_for(&self, record_share: f64) -> Result<Option<Advice>> {
+        self.engine().is_open()?;
+        self.engine().advice_for(record_share)
+    }
+
+    /// Changes the share of records as an advice says, and watches what comes of it. When lookups
+    /// read more than the band of the advice allows, or more than before, the change is taken back,
+    /// within a minute. Otherwise it stays until the store is closed. [`Db::trials`] tells.
+    ///
+    /// A background thread watches. In a store without [`Options::workers`], each call of
+    /// [`Db::work`] does.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// # let rivers = db.keyspace("rivers")?;
+    /// # for river in 0..10_000u32 { rivers.put(river.to_be_bytes(), "long")?; }
+    /// use alluvium::Outcome;
+    /// if let Some(advice) = db.advice_for(0.5)? {
+    ///     db.apply_advice(&advice)?;
+    ///     assert_eq!(db.trials()[0].outcome, Outcome::Watched);
+    /// }
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] while another change is watched, and for a share or a band that is
+    /// none; [`Error::ReadOnly`], [`Error::Closed`].
+    pub fn apply_advice(&self, advice: &Advice) -> Result<()> {
+        self.engine().apply_advice(advice)
+    }
+
+    /// Returns the last changes that [`Db::apply_advice`] made, oldest first, 16 at most, and what
+    /// became of each. They are forgotten when the store is closed.
+    #[must_use]
+    pub fn trials(&self) -> Vec<Trial> {
+        self.engine().trials.list()
     }
 
     /// Returns a window for reading many keys at a time on one thread, without an executor: see

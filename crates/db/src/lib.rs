@@ -142,6 +142,7 @@ pub use changes::{Change, ChangeSet, Changes};
 pub use check::{CheckReport, CheckedStructure};
 pub use db::{Db, MAX_NAME};
 pub use engine::MemoryUse;
+pub use engine::{Advice, Choice, Comparison, Forecast, Outcome, PastHour, Quantity, Trial};
 pub use engine::{RecordStats, TransactionInfo, TransactionStats};
 pub use error::{Error, ErrorKind, Result, StorageError};
 pub use futures::{Get, MultiGet, Write};

@@ -7,6 +7,7 @@ use crate::tier_options::TierOptions;
 use crate::{Error, Result};
 use alluvium_base::{DeviceProfile, KIB, MIB};
 use alluvium_dictionary::merge::{CompactionFilter, Operator};
+use alluvium_model::structures::{MemoryCut, Setting};
 use alluvium_storage::PageSize;
 use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::log::LogOptions;
@@ -309,7 +310,7 @@ impl Options {
         let records = match (self.records, self.scale) {
             (Some(records), _) => records,
             (None, Some(_)) => SIMULATED_RECORDS,
-            (None, None) => scale.cache / 8,
+            (None, None) => (scale.cache as f64 * Setting::USUAL.records_share) as u64,
         };
         if self.scale.is_none() {
             if records > scale.cache / 4 * 3 {
@@ -325,7 +326,10 @@ impl Options {
             scale,
             memory: if self.scale.is_some() { 0 } else { self.total() },
             records,
-            balances: self.records.is_none() && self.scale.is_none(),
+            record_share: match (self.records, self.scale) {
+                (None, None) => RecordShare::Balanced,
+                _ => RecordShare::Bytes(records),
+            },
             page_size,
             device: self.device,
             workers,
@@ -344,8 +348,8 @@ impl Options {
         if memory < MIN_MEMORY {
             return bad("memory", format!("{memory} bytes is less than {MIN_MEMORY}"));
         }
-        let memtable = (memory / 16).clamp(MIB, 64 * MIB);
-        let log = self.log_limit.unwrap_or(4 * memtable);
+        let cut = MemoryCut::of(memory, self.log_limit);
+        let (memtable, log) = (cut.memtable_bytes, cut.log_bytes);
         if log < 2 * memtable {
             let why = format!("{log} bytes is less than {}, two memtables", 2 * memtable);
             return bad("log limit", why);
@@ -357,11 +361,7 @@ impl Options {
         Ok(Scale {
             id: fastrand::u128(..),
             memtable,
-            // Memtables (one that fills, two on their way out) and the log come off the top; a
-            // sixteenth is for the trunk and what else has no place of its own.
-            cache: memory
-                .saturating_sub(3 * memtable + log + memory / 16)
-                .max(memory / 8),
+            cache: cut.cache_bytes,
             log: LogOptions {
                 starts_small: true,
                 ..LogOptions::with_limit(log)
@@ -393,6 +393,17 @@ pub(crate) enum Existing {
     ReadOnly,
 }
 
+/// Who decides which part of the caches' memory records have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum RecordShare {
+    /// The store, by what saves more reads.
+    Balanced,
+    /// The program, in bytes: they stay.
+    Bytes(u64),
+    /// An advice: this share of both caches, whatever they have together.
+    Fixed(f64),
+}
+
 /// What the options come to on this machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
@@ -401,8 +412,8 @@ pub(crate) struct Plan {
     pub(crate) memory: u64,
     /// Bytes of the record cache.
     pub(crate) records: u64,
-    /// Whether memory moves between the caches.
-    pub(crate) balances: bool,
+    /// Who decides how memory is shared between the caches.
+    pub(crate) record_share: RecordShare,
     pub(crate) page_size: PageSize,
     /// What the device costs.
     pub(crate) device: DeviceProfile,

@@ -20,6 +20,10 @@ pub trait OpenIn {
     #[must_use]
     fn simulated(self, scale: Scale, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self;
 
+    /// Sets the clock alone: milliseconds since 1970.
+    #[must_use]
+    fn clocked(self, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self;
+
     /// Opens the store in a directory, or creates one if it has none.
     ///
     /// # Errors
@@ -67,6 +71,11 @@ impl OpenIn for Options {
         self.scale = Some(scale);
         self.clock = Arc::new(now_ms);
         self.workers(0)
+    }
+
+    fn clocked(mut self, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Options {
+        self.clock = Arc::new(now_ms);
+        self
     }
 
     fn open_in(&self, directories: impl Into<Directories>) -> Result<Db> {

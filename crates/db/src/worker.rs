@@ -338,6 +338,10 @@ impl Shared {
         } else if deletes_since.get_or_insert_with(Instant::now).elapsed() >= MOST_DELETES_WAIT {
             self.engine.seal_deletes();
         }
+        self.engine.note_hour();
+        if let Err(error) = self.engine.watch_trial() {
+            self.failed(&error);
+        }
         self.engine.end_old_transactions();
         self.engine.locks.spare();
         self.engine.give_back_memtables(MOST_IDLE_ROUNDS);

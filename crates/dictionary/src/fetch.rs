@@ -3,9 +3,30 @@
 
 use alluvium_base::Purpose;
 use alluvium_storage::{Cache, Guard, NodePointer, NodeRef, Residence, Result};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Ordering;
 use std::task::{Poll, ready};
+
+thread_local! {
+    /// Nodes that lookups of this thread have waited for.
+    static WAITED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Returns for how many nodes lookups of this thread have waited so far, with wrap-around: the
+/// difference around one lookup is what it read.
+#[inline]
+#[must_use]
+pub fn waited() -> u64 {
+    WAITED.get()
+}
+
+/// Counts nodes that a lookup waits for.
+#[cold]
+fn waits(purpose: Purpose, nodes: usize) {
+    if purpose == Purpose::Lookup {
+        WAITED.set(WAITED.get().wrapping_add(nodes as u64));
+    }
+}
 
 /// A source of nodes. `Pending` means that a node is not there and was noted: the caller has it
 /// read, and starts again.
@@ -83,6 +104,7 @@ impl Fetch for Blocking<'_> {
 
     #[cold]
     fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
+        waits(self.purpose, pointers.len());
         Poll::Ready(
             self.cache
                 .get_many(pointers, self.guard, self.purpose, Residence::Keep),
@@ -127,6 +149,7 @@ impl<'g> Brought<'g> {
     pub fn wait(&mut self, from: Blocking<'g>, mut pointers: Vec<NodePointer>) -> Result<()> {
         pointers.sort_unstable_by(by_place);
         pointers.dedup();
+        waits(from.purpose, pointers.len());
         let nodes = from
             .cache
             .get_many(&pointers, from.guard, from.purpose, Residence::Keep)?;

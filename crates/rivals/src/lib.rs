@@ -47,6 +47,9 @@ mod sqlite;
 #[cfg(any(feature = "rocksdb", feature = "fjall", feature = "redb", feature = "sqlite"))]
 mod transactions;
 
+#[cfg(feature = "leveldb")]
+pub use leveldb::writes as leveldb_writes;
+
 use alluvium_bench::engine::Entry;
 use alluvium_bench::transactions::engine as transactional;
 

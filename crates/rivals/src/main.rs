@@ -19,12 +19,50 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
+        #[cfg(feature = "leveldb")]
+        Some("leveldb-writes") => leveldb_writes(),
         Some("transactions-child") => alluvium_bench::transactions::child(TRANSACTIONAL),
         _ => {
             eprintln!(
                 "alluvium-rivals: `alluvium bench ycsb --engines …` starts this; by itself it only says what it was built with: `alluvium-rivals engines`"
             );
             ExitCode::from(2)
+        }
+    }
+}
+
+/// Counts what LevelDB writes: `leveldb-writes DIRECTORY KEYS SKEW ROUNDS`.
+#[cfg(feature = "leveldb")]
+fn leveldb_writes() -> ExitCode {
+    use alluvium_rivals::leveldb_writes::{Study, count};
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    let [directory, keys, skew, rounds] = &words[..] else {
+        eprintln!(
+            "alluvium-rivals leveldb-writes DIRECTORY KEYS SKEW ROUNDS: an empty directory, and three numbers"
+        );
+        return ExitCode::from(2);
+    };
+    let (Ok(keys), Ok(skew), Ok(rounds)) = (keys.parse(), skew.parse(), rounds.parse()) else {
+        eprintln!("alluvium-rivals leveldb-writes: KEYS, SKEW and ROUNDS are numbers, as in 1000000 0.99 3");
+        return ExitCode::from(2);
+    };
+    let study = Study {
+        keys,
+        skew,
+        rounds,
+        seed: 1,
+    };
+    match count(directory.as_ref(), &study) {
+        Ok(written) => {
+            println!(
+                "{keys} keys, skew {skew}, {} inserts: LevelDB {:.2}, model {:.2}, simulation {:.2}",
+                written.inserts, written.counted, written.model, written.simulated
+            );
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("alluvium-rivals leveldb-writes: {error:#}");
+            ExitCode::from(3)
         }
     }
 }

@@ -11,7 +11,8 @@
 //! (the codec), `redis/` (the commands) with `redis/session.rs` first, `store/` (what they read and
 //! write through), `model/` (how types lie in keys); `memcached/`; `cached/` (a server without a
 //! store); `datagram/`; `web/` (a page and answers for
-//! programs, which only read); `control/` (management while it runs).
+//! programs, which only read); `control/` (management while it runs);
+//! `forecast.rs` (what the store should cost).
 //!
 //! Invariants of each folder are in its header; those of all:
 //!
@@ -26,6 +27,7 @@ pub mod control;
 mod cursors;
 pub mod datagram;
 mod error;
+mod forecast;
 mod glob;
 mod health;
 mod latency;

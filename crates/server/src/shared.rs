@@ -3,6 +3,7 @@
 use crate::LogLevel;
 use crate::access::{Access, User};
 use crate::backups::Backups;
+use crate::forecast::Forecasts;
 use crate::monitor::Monitors;
 use crate::net::{self, Address, Budget, Language, Load};
 use crate::options::{Limits, ServerOptions};
@@ -340,6 +341,7 @@ pub(crate) struct Shared {
     pub(crate) monitors: Monitors,
     pub(crate) pause: Pause,
     pub(crate) samples: Samples,
+    pub(crate) forecasts: Forecasts,
     /// When the last backup was made, or the server started, in seconds since 1970.
     pub(crate) saved: AtomicU64,
 }
@@ -373,6 +375,7 @@ impl Shared {
             monitors: Monitors::default(),
             pause: Pause::default(),
             samples: Samples::default(),
+            forecasts: Forecasts::default(),
             saved: AtomicU64::new(saved),
         };
         shared.fit_client_memory();

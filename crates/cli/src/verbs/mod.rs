@@ -14,6 +14,7 @@ pub(crate) mod compact;
 pub(crate) mod completions;
 pub(crate) mod delete;
 pub(crate) mod export;
+mod forecast;
 pub(crate) mod get;
 pub(crate) mod import;
 pub(crate) mod index;

@@ -1,6 +1,6 @@
 //! `stats`: what the store holds and what it takes.
 
-use super::watch;
+use super::{forecast, watch};
 use crate::Exit;
 use crate::context::Context;
 use crate::import::PROGRESS;
@@ -83,6 +83,9 @@ fn print(context: &Context, numbers: &Value) -> Result<Exit> {
         for (group, lines) in numbers.as_object().into_iter().flatten() {
             if group == "workload" {
                 print_workload(&mut out, lines)?;
+                continue;
+            }
+            if forecast::print(&mut out, group, lines)? {
                 continue;
             }
             let title = out.styled(BOLD, &group.replace('_', " "));
@@ -177,6 +180,7 @@ fn served(context: &Context, server: &Remote) -> Result<Exit> {
             "written_bytes": device("written_bytes"),
             "syncs": device("syncs"),
         },
+        "forecast": server.json("/api/forecast")?,
         "server": said["server"],
     });
     print(context, &numbers)

@@ -238,3 +238,19 @@ fn files_of_others_are_left_alone() {
         .ended(3)
         .complained("seed-0-S5.quick.json does not hold results");
 }
+
+#[test]
+fn the_page_of_oracles_is_what_the_models_compute_today() {
+    let place = Place::new();
+    let said = place.done(["lab", "oracles"]).text();
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/oracles.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(
+        said == page,
+        "docs/oracles.md is not what `alluvium lab oracles` prints: write it again with `alluvium lab oracles > docs/oracles.md`"
+    );
+    assert!(!said.contains("differs**"), "{said}");
+    let all = place.done(["lab", "oracles", "--json"]).json();
+    let all = all.as_array().unwrap();
+    assert!(all.len() > 150 && all.iter().all(|one| one["holds"] == true));
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod access;
+mod advise;
 mod basics;
 mod bench;
 mod bench_transactions;

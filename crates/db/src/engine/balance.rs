@@ -22,6 +22,11 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// Notes what records were given by decree, and both caches together.
+    pub(super) fn decide(&mut self, records: u64, both: u64) {
+        self.decided = Some((records, both));
+    }
+
     /// Returns the share of the records when both caches take `both` bytes, and records have `now`.
     /// Small differences are left alone.
     pub(super) fn share_of_records(&mut self, now: u64, both: u64, caches: u64) -> u64 {
@@ -36,7 +41,7 @@ impl Engine {
     /// Looks at the shares of the two caches, and changes them if that is worth while. A share that
     /// the user chose stays.
     pub(crate) fn balance(&self) -> Result<()> {
-        if !self.plan.balances {
+        if !self.balances() {
             return Ok(());
         }
         let records = self.records.stats();

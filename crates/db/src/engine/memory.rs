@@ -9,6 +9,8 @@ use super::Engine;
 use super::balance::Seen;
 use super::policy::MOST_SEALED;
 use super::record::{Commit, too_long};
+use super::records::share;
+use crate::options::RecordShare;
 use crate::{Error, Result};
 use alluvium_base::MIB;
 use alluvium_dictionary::memtable::Memtable;
@@ -124,17 +126,19 @@ pub(super) struct Budget {
     claim: Mutex<Claim>,
     long: Long,
     pub(super) seen: Mutex<Seen>,
+    share: Mutex<RecordShare>,
 }
 
 impl Budget {
     /// Returns the budget of a store that has just been opened.
-    pub(super) fn new(total: u64) -> Budget {
+    pub(super) fn new(total: u64, records: RecordShare) -> Budget {
         Budget {
             total: AtomicU64::new(total),
             beside: AtomicU64::new(0),
             claim: Mutex::default(),
             long: Long::default(),
             seen: Mutex::default(),
+            share: Mutex::new(records),
         }
     }
 }
@@ -208,7 +212,7 @@ impl Engine {
     }
 
     /// What all of it together may take; zero in simulations.
-    pub(super) fn memory_budget(&self) -> u64 {
+    pub(crate) fn memory_budget(&self) -> u64 {
         self.budget.total.load(Ordering::Relaxed)
     }
 
@@ -238,10 +242,17 @@ impl Engine {
         let writes = writes + beyond;
         let grown = (now.tree + now.tables).max(budget / TREE_SHARE);
         let caches = budget.saturating_sub(writes + grown + now.transactions + now.beside);
-        let records = if self.plan.balances {
-            (self.budget.seen.lock()).share_of_records(now.records, now.records + now.pages, caches)
-        } else {
-            now.records
+        let both = now.records + now.pages;
+        let records = match *self.budget.share.lock() {
+            RecordShare::Balanced => (self.budget.seen.lock()).share_of_records(now.records, both, caches),
+            RecordShare::Bytes(bytes) => bytes,
+            RecordShare::Fixed(share) => {
+                let wanted = (caches as f64 * share) as u64;
+                match share::is_a_step(now.records.abs_diff(wanted), caches) {
+                    true => wanted,
+                    false => now.records.min(caches),
+                }
+            }
         };
         if records < now.records {
             self.records.set_budget(records);
@@ -255,6 +266,44 @@ impl Engine {
             self.records.set_budget(records);
         }
         Ok(())
+    }
+
+    /// Returns whether the store itself moves memory between the caches.
+    pub(super) fn balances(&self) -> bool {
+        *self.budget.share.lock() == RecordShare::Balanced
+    }
+
+    /// Returns who decides about the part of records, and their share of both caches now.
+    pub(crate) fn record_share(&self) -> (RecordShare, f64) {
+        let memory = self.memory_use();
+        let both = (memory.records + memory.pages).max(1);
+        let decides = *self.budget.share.lock();
+        (decides, memory.records as f64 / both as f64)
+    }
+
+    /// Has another decide about the part of records from now on. Memory moves at once where the
+    /// part is a certain one.
+    pub(crate) fn set_record_share(&self, share: RecordShare) -> Result<()> {
+        let cache = self.store.cache();
+        let (records, pages) = (self.records.budget_bytes(), cache.stats().budget_bytes);
+        let both = records + pages;
+        let wanted = match share {
+            RecordShare::Balanced => records,
+            RecordShare::Bytes(bytes) => bytes,
+            RecordShare::Fixed(share) => (both as f64 * share) as u64,
+        };
+        let wanted = wanted.min(both.saturating_sub(self.least_pages()));
+        *self.budget.share.lock() = share;
+        self.budget.seen.lock().decide(wanted, both);
+        // One side gives before the other takes.
+        if wanted < records {
+            self.records.set_budget(wanted);
+        }
+        cache.set_budget(both - wanted)?;
+        if wanted > records {
+            self.records.set_budget(wanted);
+        }
+        self.fit_memory()
     }
 
     /// Gives back the memory of memtables that has waited for the next one for this many calls.

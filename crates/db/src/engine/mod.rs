@@ -12,7 +12,8 @@
 //! `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is
 //! read often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`,
 //! `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` and `memory.rs` (the caches'
-//! shares), `open.rs` (recovery), `copy.rs` (backups).
+//! shares), `open.rs` (recovery), `copy.rs` (backups), `choices.rs`,
+//! `forecast/` (what the store should cost) and `advice/` (changes that are undone).
 //!
 //! Invariants:
 //!
@@ -30,11 +31,14 @@
 //!   `writers`, and a drop waits for them.
 //! - **E7** What a named snapshot holds is kept until its removal survives the loss of power.
 
+mod advice;
 mod balance;
 mod checkpoint;
+mod choices;
 mod commit;
 mod copy;
 mod dictionaries;
+mod forecast;
 mod gaps;
 mod guard;
 mod ingest;
@@ -62,7 +66,10 @@ mod work;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 
+pub use advice::{Advice, Outcome, Trial};
+pub use choices::Choice;
 pub(crate) use commit::{Terms, Verdict};
+pub use forecast::{Comparison, Forecast, PastHour, Quantity};
 pub(crate) use ingest::{AttachTerms, Attachment, UnderWay};
 pub(crate) use locking::only;
 pub(crate) use lookup::{At, Polled};
@@ -84,6 +91,7 @@ use crate::options::{Clock, Durability, Plan};
 use crate::structure::Structure;
 use crate::workload::Watches;
 use crate::{Error, Result};
+use advice::Trials;
 use alluvium_base::Sequence;
 use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::Direction;
@@ -91,6 +99,7 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Epochs;
 use alluvium_storage::store::Store;
 use dictionaries::Dictionaries;
+use forecast::Forecasts;
 use gaps::Gaps;
 use ingest::Ingests;
 use locking::Locks;
@@ -132,6 +141,10 @@ pub(crate) struct Engine {
     pressure: Pressure,
     pub(crate) tallies: Tallies,
     pub(crate) watches: Watches,
+    pub(crate) forecasts: Forecasts,
+    pub(crate) trials: Trials,
+    /// What was chosen at opening, and why.
+    pub(crate) chosen: Vec<Choice>,
     gaps: Gaps,
     /// Held while the catalog changes.
     pub(crate) schema: Mutex<()>,

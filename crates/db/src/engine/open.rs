@@ -1,8 +1,11 @@
 //! Creation, and recovery: the newest checkpoint, then the log above it.
 
 use super::Engine;
+use super::advice::Trials;
+use super::choices;
 use super::commit::{Unfit, apply, room};
 use super::dictionaries::{Dictionaries, How};
+use super::forecast::Forecasts;
 use super::gaps::Gaps;
 use super::ingest::Ingests;
 use super::locking::Locks;
@@ -190,11 +193,14 @@ impl Engine {
             locks: Locks::default(),
             ingests: Ingests::default(),
             records: Records::new(plan.records, covered),
-            budget: Budget::new(plan.memory),
+            budget: Budget::new(plan.memory, plan.record_share),
             work: Work::new(covered),
             pressure: Pressure::default(),
             tallies: Tallies::default(),
             watches: Watches::default(),
+            trials: Trials::default(),
+            chosen: choices::of(options, &plan),
+            forecasts: Forecasts::new((options.clock)()),
             gaps: Gaps::default(),
             schema: Mutex::new(()),
             copying: RwLock::new(()),

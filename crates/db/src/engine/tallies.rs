@@ -26,9 +26,15 @@ pub(crate) enum Tally {
     MultiGetKeys,
     Scans,
     Scanned,
+    /// Lookups of one key each that found a value, and nodes that they waited for.
+    Found,
+    FoundReads,
+    /// The same of those that found none.
+    Absent,
+    AbsentReads,
 }
 
-const TALLIES: usize = Tally::Scanned as usize + 1;
+const TALLIES: usize = Tally::AbsentReads as usize + 1;
 
 type Line = CachePadded<[AtomicU64; TALLIES]>;
 
@@ -96,6 +102,19 @@ impl Tallies {
             } else {
                 counter.fetch_add(count, Ordering::Relaxed);
             }
+        }
+    }
+
+    /// A lookup of one key ended, after it had waited for `reads` nodes.
+    #[inline]
+    pub(crate) fn looked_up(&self, is_found: bool, reads: u64) {
+        let (lookup, read) = match is_found {
+            true => (Tally::Found, Tally::FoundReads),
+            false => (Tally::Absent, Tally::AbsentReads),
+        };
+        self.add([(lookup, 1)]);
+        if reads > 0 {
+            self.add([(read, reads)]);
         }
     }
 

@@ -145,6 +145,10 @@ impl Stats {
                 ("multi_get_keys", done.multi_get_keys),
                 ("scans", done.scans),
                 ("scanned", done.scanned),
+                ("found", done.found),
+                ("found_reads", done.found_reads),
+                ("absent", done.absent),
+                ("absent_reads", done.absent_reads),
             ],
         );
         list.counted_bytes("operations", &[("written_bytes", self.written_bytes)]);

@@ -7,9 +7,10 @@
 //! *Read in this order*: this file, `tiers.rs` (each directory),
 //! `latencies.rs` (what is timed, and how it stays cheap),
 //! `distribution.rs` (the same, counted by how long), `list.rs` (all numbers as a list, and as a
-//! table), `publish.rs` (the list for the `metrics` crate, behind the feature of that name).
+//! table), `forecast.rs` (predictions as such), `publish.rs` (the list for the `metrics` crate, behind the feature of that name).
 
 mod distribution;
+mod forecast;
 mod latencies;
 mod list;
 #[cfg(feature = "metrics")]
@@ -61,6 +62,14 @@ pub struct Operations {
     pub scans: u64,
     /// Keys that they handed out.
     pub scanned: u64,
+    /// Lookups of one key each that found a value.
+    pub found: u64,
+    /// Nodes that they waited for.
+    pub found_reads: u64,
+    /// Lookups of one key each that found none.
+    pub absent: u64,
+    /// Nodes that they waited for.
+    pub absent_reads: u64,
 }
 
 /// Microseconds for which writers were held back, by what was most behind at the time.
@@ -227,6 +236,10 @@ impl Engine {
             multi_get_keys: of(Tally::MultiGetKeys),
             scans: of(Tally::Scans),
             scanned: of(Tally::Scanned),
+            found: of(Tally::Found),
+            found_reads: of(Tally::FoundReads),
+            absent: of(Tally::Absent),
+            absent_reads: of(Tally::AbsentReads),
         };
         Stats {
             operations,

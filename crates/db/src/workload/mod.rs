@@ -21,6 +21,7 @@ use crate::catalog::Catalog;
 use crate::format::{self, Write};
 use alluvium_base::Kind;
 use alluvium_dictionary::key::Key;
+use alluvium_model::observed;
 use parking_lot::Mutex;
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -80,9 +81,20 @@ pub struct KeyspaceSeen {
     pub requests: u64,
     /// The pairs.
     pub same_pairs: u64,
+    /// How many keys the keyspace has, about.
+    pub keys: u64,
+    /// The share of puts that were of new keys, about: keys for each write that the store ever had.
+    pub new_keys: f64,
 }
 
 impl KeyspaceSeen {
+    /// Returns how skewed requests were: the exponent of Zipf's law for which as many pairs of them
+    /// are expected to be for the same key. Zero if they were even, or too few.
+    #[must_use]
+    pub fn skew(&self) -> f64 {
+        observed::skew(self.same_pairs, self.requests.max(2), self.keys.max(2)).unwrap_or(0.0)
+    }
+
     /// Returns the sum of all hours; it began with the first.
     #[must_use]
     pub fn total(&self) -> HourSeen {

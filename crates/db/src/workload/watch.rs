@@ -118,6 +118,8 @@ impl Watch {
             in_order: mean(self.in_order, self.writes),
             requests: self.hashes.len() as u64,
             same_pairs: alluvium_model::observed::pairs(&self.hashes),
+            keys: 0,
+            new_keys: 0.0,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The store from outside.
 
+mod advice;
 mod agree;
 mod backup;
 mod basics;
@@ -8,6 +9,7 @@ mod crashes;
 mod damage;
 mod dropped;
 mod filesystems;
+mod forecast;
 mod futures;
 mod handles;
 mod hermitage;

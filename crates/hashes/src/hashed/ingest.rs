@@ -20,6 +20,8 @@ use std::sync::Arc;
 pub struct Ingest {
     hashed: Hashed,
     layers: Layers,
+    /// Whether all is written.
+    is_written: bool,
 }
 
 impl Hashed {
@@ -34,6 +36,7 @@ impl Hashed {
         Ok(Box::new(Ingest {
             hashed: self.clone(),
             layers: Layers::new(&home.store, self.young_options(class), rules),
+            is_written: false,
         }))
     }
 }
@@ -41,10 +44,15 @@ impl Hashed {
 impl Ingest {
     /// Writes what is not written yet.
     fn write(&mut self, first: Sequence) -> Result<()> {
+        if self.is_written {
+            return Ok(());
+        }
         if self.layers.is_open() {
             self.layers.end_layer()?;
         }
-        self.layers.write_deleted_ranges(first)
+        self.layers.write_deleted_ranges(first)?;
+        self.is_written = true;
+        Ok(())
     }
 
     fn install(&mut self, first: Sequence) -> Result<()> {

@@ -76,6 +76,8 @@ pub struct Cost {
     pub miss_reads: Band,
     /// Bytes of memory for each key, that hits need for one read.
     pub memory_per_key: f64,
+    /// The same as a band.
+    pub memory_per_key_band: Band,
     /// Bytes on the device for each byte of live keys and values.
     pub space_amplification: Band,
     /// Nanoseconds of a processor for an operation of the mix.
@@ -182,6 +184,7 @@ pub(super) fn of(name: String, points: &[Point], error: f64, workload: &Workload
         hit_reads: band(&|point| point.hit_reads),
         miss_reads: band(&|point| point.miss_reads),
         memory_per_key: first.memory_per_key,
+        memory_per_key_band: band(&|point| point.memory_per_key),
         space_amplification: band(&|point| point.space_amplification),
         processor_ns: band(&|point| sum(point, &|term| term == Term::Processor)),
         device_ns: band(&|point| sum(point, &|term| term != Term::Processor)),

@@ -6,8 +6,9 @@
 //!
 //! *Does not know*: stores, what was measured, which structure a store has.
 //!
-//! *Read in this order*: `workload.rs` (the question), `cost.rs` (the answer), `ours.rs` (the
-//! tiered tree), `lsm.rs` (structures that merge tables), `others.rs` (B-trees, Bε-trees, SILT).
+//! *Read in this order*: `workload.rs` (the question), `cost.rs` (the answer), `cut.rs`
+//! (memory), `ours.rs` (the tiered tree), `lsm.rs` (structures that merge tables), `others.rs`
+//! (B-trees, Bε-trees, SILT).
 //!
 //! Invariants:
 //!
@@ -15,6 +16,7 @@
 //! - **W2** Every structure answers each workload that is one, or says why it does not.
 
 mod cost;
+mod cut;
 mod lsm;
 mod others;
 mod ours;
@@ -23,6 +25,7 @@ mod tests;
 mod workload;
 
 pub use cost::{Band, Cost, Term};
+pub use cut::MemoryCut;
 pub use ours::Setting;
 pub use workload::{Machine, Operations, Workload};
 

@@ -1,6 +1,7 @@
 //! The tiered tree: what a [`Flow`] through its life comes to.
 
 use super::cost::{LONG, Point};
+use super::cut::MemoryCut;
 use super::workload::{Machine, Workload};
 use crate::lsm::bounds;
 use crate::parameter::{BadParameter, at_least, require};
@@ -29,7 +30,6 @@ pub(super) const LOG_BYTES: f64 = 24.0;
 const MEMTABLES: f64 = 1_500.0;
 /// Memory below which a store does not open.
 const LEAST_MEMORY: f64 = 16.0 * 1024.0 * 1024.0;
-const MIB: f64 = 1024.0 * 1024.0;
 
 /// How the memory of a store is cut.
 #[derive(Clone, Copy, Debug)]
@@ -39,14 +39,15 @@ pub(super) struct Memory {
     pub(super) caches: f64,
 }
 
-/// Returns how a store's memory is cut, as `Options::memory` of the crate `alluvium` does.
+/// Returns how a store's memory is cut.
 pub(super) fn memory(machine: &Machine) -> Result<Memory, BadParameter> {
     let bytes = machine.memory_bytes;
     at_least("the memory", bytes, LEAST_MEMORY, "at least 16 MiB")?;
-    let memtable = (bytes / 16.0).clamp(MIB, 64.0 * MIB);
-    // Three memtables, a log of four, and a sixteenth for the trunk.
-    let caches = (bytes - 7.0 * memtable - bytes / 16.0).max(bytes / 8.0);
-    Ok(Memory { memtable, caches })
+    let cut = MemoryCut::of(bytes as u64, None);
+    Ok(Memory {
+        memtable: cut.memtable_bytes as f64,
+        caches: cut.cache_bytes as f64,
+    })
 }
 
 /// What a flow came to.

@@ -8,6 +8,7 @@
 
 mod advice;
 mod ffi;
+pub mod writes;
 
 use crate::c::{c_path, chars, slice};
 use crate::failure::{Failure, free};
@@ -15,6 +16,7 @@ use advice::Advice;
 use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
 use anyhow::{Result, bail};
 use std::ffi::CStr;
+use std::path::Path;
 
 const CACHE_PERCENT: u64 = 25;
 const MEMTABLE_PERCENT: u64 = 12;
@@ -48,9 +50,29 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
         bail!("leveldb always has its log: leave out --without-log, or measure it apart");
     }
     let memory = setup.memory.unwrap_or(setup.cap);
-    let cached = memory / 100 * CACHE_PERCENT;
-    let memtable = (memory / 100 * MEMTABLE_PERCENT).clamp(MIB, 64 * MIB);
-    let path = c_path(&setup.directory.join("store"))?;
+    let sizes = Sizes {
+        cached: memory / 100 * CACHE_PERCENT,
+        memtable: (memory / 100 * MEMTABLE_PERCENT).clamp(MIB, 64 * MIB),
+        file: FILE,
+    };
+    Ok(Box::new(opened(&setup.directory.join("store"), sizes)?))
+}
+
+/// Bytes of a store's parts.
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    cached: u64,
+    memtable: u64,
+    file: usize,
+}
+
+fn opened(path: &Path, sizes: Sizes) -> Result<LevelDb> {
+    let Sizes {
+        cached,
+        memtable,
+        file,
+    } = sizes;
+    let path = c_path(path)?;
     let mut failure = Failure::default();
     // SAFETY: every pointer is what the library has just returned; all live until the database is
     // closed, for the library does not copy them.
@@ -62,7 +84,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
         ffi::leveldb_options_set_cache(options, cache);
         ffi::leveldb_options_set_filter_policy(options, bloom);
         ffi::leveldb_options_set_write_buffer_size(options, memtable as usize);
-        ffi::leveldb_options_set_max_file_size(options, FILE);
+        ffi::leveldb_options_set_max_file_size(options, file);
         ffi::leveldb_options_set_max_open_files(options, OPEN_FILES);
         ffi::leveldb_options_set_compression(options, ffi::NO_COMPRESSION);
         LevelDb {
@@ -81,7 +103,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
         ("version", "libleveldb 1.23".to_owned()),
         ("block cache", format!("{} MiB", cached / MIB)),
         ("memtable", format!("{} MiB", memtable / MIB)),
-        ("files", format!("{} MiB", FILE >> 20)),
+        ("files", format!("{} MiB", file >> 20)),
         ("filter", format!("bloom, {BLOOM_BITS} bits")),
         (
             "I/O",
@@ -92,7 +114,7 @@ pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     .into_iter()
     .map(|(name, value)| (name.to_owned(), value))
     .collect();
-    Ok(Box::new(engine))
+    Ok(engine)
 }
 
 impl Drop for LevelDb {

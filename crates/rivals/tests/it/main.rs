@@ -230,3 +230,25 @@ fn a_library_that_is_not_splinterdb_is_refused_by_name() {
     let error = refused("splinterdb", Some("splinterdb.library=libc.so.6"));
     assert!(error.contains("libc.so.6 has no function splinterdb_"), "{error}");
 }
+
+#[cfg(feature = "leveldb")]
+#[test]
+fn leveldb_writes_about_what_its_model_and_its_simulation_say() {
+    use alluvium_rivals::leveldb_writes::{Study, count};
+    let place = tempfile::tempdir().unwrap();
+    let study = Study {
+        keys: 30_000,
+        skew: 0.0,
+        rounds: 1.0,
+        seed: 1,
+    };
+    let written = count(place.path(), &study).unwrap();
+    // So few keys fill two levels, and compactions of theirs are few.
+    let near = |other: f64| (written.counted / other - 1.0).abs() < 0.15;
+    assert!(near(written.model) && near(written.simulated), "{written:?}");
+    let none = Study {
+        rounds: f64::NAN,
+        ..study
+    };
+    assert!(count(place.path(), &none).is_err());
+}

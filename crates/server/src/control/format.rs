@@ -121,7 +121,8 @@ fn bad(what: String) -> io::Error {
 #[cfg(test)]
 mod tests {
     use super::super::request::{
-        Acknowledged, Change, IsolationLevel, Mechanism, NewTransaction, Request, Step, Unordered, What,
+        Acknowledged, Change, IsolationLevel, Mechanism, NewTransaction, Request, Step, TierChange,
+        Unordered, What,
     };
     use super::*;
 
@@ -168,6 +169,17 @@ mod tests {
             frame(&unordered).unwrap(),
             b"\x0a\0\0\0\x1b\x01k\x01\x01a\x01\x03\0"
         );
+        assert_eq!(frame(&Request::Tiers).unwrap(), b"\x01\0\0\0\x1c");
+        let drain = Request::ChangeTiers {
+            path: b"/a".to_vec(),
+            change: TierChange::Drain,
+        };
+        assert_eq!(frame(&drain).unwrap(), b"\x05\0\0\0\x1d\x02/a\x01");
+        let advice = Request::ApplyAdvice {
+            record_permille: Some(500),
+        };
+        assert_eq!(frame(&advice).unwrap(), b"\x04\0\0\0\x1e\x01\xf4\x03");
+        assert_eq!(frame(&Request::Trials).unwrap(), b"\x01\0\0\0\x1f");
         let failed = Part::Failed {
             kind: Kind::NoKeyspace,
             text: "x".to_owned(),

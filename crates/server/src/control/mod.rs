@@ -8,7 +8,7 @@
 //!
 //! *Read in this order*: `request.rs` (what is asked and answered), `session.rs` (how it is done,
 //! in any process that has the store open), `transact.rs` (its transaction), `redis.rs` (keys of
-//! Redis clients), `report.rs` and `held.rs` (answers as JSON), `format.rs` (the bytes),
+//! Redis clients), `report.rs`, `held.rs` and `advised.rs` (JSON), `format.rs` (the bytes),
 //! `client.rs`, `socket.rs` (where the socket is, who may connect) and `listen.rs` (its threads).
 //!
 //! A program that embeds a store offers the same with [`Control::start`]:
@@ -41,6 +41,7 @@
 //! - **S23** No bytes from the socket take more memory than was received, nor make the process
 //!   panic.
 
+mod advised;
 mod client;
 pub mod format;
 pub(crate) mod held;

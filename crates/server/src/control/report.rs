@@ -1,5 +1,7 @@
 //! Answers as JSON: what the store holds, how its tree looks, what a check has read.
 
+use super::advised;
+use crate::forecast;
 use alluvium::{
     CheckReport, Compression, Db, HashedStats, HourSeen, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun,
     Underway,
@@ -86,6 +88,9 @@ pub(super) fn stats(db: &Db) -> Value {
             "reads_per_lookup": stats.read_amplification(),
         },
         "workload": workload(db),
+        "chosen": chosen(db),
+        "changes": advised::trials(db),
+        "forecast": db.forecast().ok().flatten().map(|forecast| forecast::json_of(&forecast)),
     });
     if let Some(hashed) = &stats.hashed {
         answer["hashed"] = of_hashed(hashed);
@@ -138,6 +143,16 @@ pub(super) fn tiers(db: &Db) -> Value {
     all.collect::<Vec<_>>().into()
 }
 
+/// Returns what the store has chosen, with its reasons.
+fn chosen(db: &Db) -> Value {
+    let all = db.choices().into_iter();
+    let all = all.map(|choice| {
+        let said = json!({ "value": choice.value, "why": choice.why });
+        (choice.name.to_owned(), said)
+    });
+    all.collect::<Map<String, Value>>().into()
+}
+
 /// Returns what was asked of each keyspace since the store was opened, by keyspace.
 fn workload(db: &Db) -> Value {
     let of = |hour: &HourSeen| {
@@ -156,6 +171,9 @@ fn workload(db: &Db) -> Value {
             "in_order": seen.in_order,
             "requests": seen.requests,
             "same_pairs": seen.same_pairs,
+            "keys": seen.keys,
+            "new_keys": seen.new_keys,
+            "skew": seen.skew(),
         });
         (seen.keyspace, what)
     });

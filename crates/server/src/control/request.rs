@@ -97,6 +97,9 @@ pub enum Request {
     InTransaction(Step),
     /// Describes open transactions and kept snapshots, and what they hold back: [`Reply::Json`].
     Transactions,
+    /// Reads all keys in no order that means anything, also of a hashed keyspace:
+    /// [`Reply::Pairs`], again and again.
+    Unordered(Unordered),
     /// Lists the tiers: [`Reply::Json`].
     Tiers,
     /// Changes the tiers.
@@ -106,9 +109,15 @@ pub enum Request {
         /// What becomes of it.
         change: TierChange,
     },
-    /// Reads all keys in no order that means anything, also of a hashed keyspace:
-    /// [`Reply::Pairs`], again and again.
-    Unordered(Unordered),
+    /// Changes the share of the caches' memory for records as the store's own advice is, or to one
+    /// in thousandths, and has the store watch it: [`Reply::Json`], the change, or null where the
+    /// advice is to leave it.
+    ApplyAdvice {
+        /// The share, in thousandths.
+        record_permille: Option<u32>,
+    },
+    /// Tells the last changes by advice, and what became of them: [`Reply::Json`].
+    Trials,
 }
 
 /// What becomes of a tier.

@@ -1,5 +1,6 @@
 //! The operations themselves, on a store that this process has open.
 
+use super::advised;
 use super::held;
 use super::listen::About;
 use super::redis::Keys;
@@ -127,6 +128,10 @@ impl Session {
             Request::ChangeTiers { path, change } => {
                 self.change_tiers(Path::new(OsStr::from_bytes(path)), *change)
             }
+            Request::ApplyAdvice { record_permille } => {
+                json(&advised::apply(&self.db, *record_permille)?, hear)
+            }
+            Request::Trials => json(&advised::trials(&self.db), hear),
         }
     }
 

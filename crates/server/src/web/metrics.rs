@@ -1,6 +1,6 @@
 //! The same numbers as text for Prometheus.
 
-use super::open;
+use super::{open, predicted};
 use crate::health::{self, Level, Vitals};
 use crate::process;
 use crate::shared::Shared;
@@ -34,7 +34,7 @@ impl Kind {
 pub(super) struct Text(String);
 
 impl Text {
-    fn family(&mut self, name: &str, kind: Kind, help: &str) {
+    pub(super) fn family(&mut self, name: &str, kind: Kind, help: &str) {
         let _ = writeln!(self.0, "# HELP alluvium_{name} {help}");
         let _ = writeln!(self.0, "# TYPE alluvium_{name} {}", kind.word());
     }
@@ -51,6 +51,11 @@ impl Text {
         for (word, value) in values {
             let _ = writeln!(self.0, "alluvium_{name}{{{label}=\"{word}\"}} {value}");
         }
+    }
+
+    /// A number of a family, with its labels as they stand in braces.
+    pub(super) fn labelled(&mut self, name: &str, labels: &str, value: f64) {
+        let _ = writeln!(self.0, "alluvium_{name}{{{labels}}} {value}");
     }
 
     fn histogram(&mut self, name: &str, label: &str, word: &str, times: &Distribution) {
@@ -85,6 +90,7 @@ pub(super) fn text(shared: &Shared) -> String {
     work(shared, &mut text);
     due(shared, &mut text);
     open::write(shared, &mut text);
+    predicted::write(shared, &mut text);
     health(shared, &mut text);
     text.0
 }

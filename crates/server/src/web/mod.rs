@@ -27,6 +27,7 @@ mod json;
 mod listen;
 mod metrics;
 mod open;
+mod predicted;
 mod query;
 mod refusal;
 mod site;

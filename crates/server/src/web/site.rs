@@ -5,6 +5,7 @@ use super::query::Query;
 use super::refusal::Refusal;
 use super::{browse, guard, json, metrics, tree};
 use crate::control::held;
+use crate::forecast;
 use crate::health::{self, Vitals};
 use crate::process;
 use crate::shared::Shared;
@@ -82,6 +83,7 @@ pub(super) fn router(site: &Arc<Site>) -> Router {
         .route("/api/stats", get(stats))
         .route("/api/history", get(history))
         .route("/api/clients", get(clients))
+        .route("/api/forecast", get(forecast))
         .route("/api/transactions", get(transactions))
         .route("/api/tree", get(shape))
         .route("/api/keyspaces", get(keyspaces))
@@ -184,6 +186,16 @@ async fn history(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> An
 /// What open transactions and snapshots hold back.
 async fn transactions(State(site): State<Arc<Site>>) -> Answer {
     json_of(site, |site| Ok(held::report(&site.shared.store.db))).await
+}
+
+/// What the store should cost, beside what it does cost; null before a request was seen.
+async fn forecast(State(site): State<Arc<Site>>) -> Answer {
+    json_of(site, |site| {
+        let shared = &site.shared;
+        let forecast = shared.forecasts.of(&shared.store.db);
+        Ok(forecast.map_or(Value::Null, |forecast| forecast::json_of(&forecast)))
+    })
+    .await
 }
 
 async fn clients(State(site): State<Arc<Site>>) -> Answer {

@@ -484,6 +484,39 @@ fn prometheus_can_read_the_metrics() {
     let text = answer.text();
     assert!(text.contains("alluvium_memory_bytes{owner=\"pages\"}"));
     assert!(text.contains("alluvium_device_written_bytes_total{purpose=\"log\"}"));
+    assert!(text.contains("alluvium_forecast{quantity=\"write_amplification\",of=\"predicted\"}"));
+}
+
+#[test]
+fn what_the_store_should_cost_stands_beside_what_it_does_cost() {
+    let fixture = Fixture::with(with_page());
+    assert!(
+        get(&fixture, "/api/forecast").json().is_null(),
+        "nothing was asked"
+    );
+    let mut client = fixture.client();
+    for number in 0..4000 {
+        client.ask(&format!("SET key{number} value"));
+        client.ask(&format!("GET key{}", number * 2));
+    }
+    let forecast = get(&fixture, "/api/forecast").json();
+    assert_eq!(forecast["keyspace"], "redis");
+    let rows = forecast["now"].as_array().unwrap();
+    assert_eq!(rows.len(), alluvium::Quantity::ALL.len());
+    for row in rows {
+        let of = |name: &str| row[name].as_f64().unwrap();
+        assert!(
+            of("p10") <= of("predicted") && of("predicted") <= of("p90"),
+            "{row}"
+        );
+    }
+    let info = format!("{:?}", client.ask("INFO forecast"));
+    assert!(info.contains("alluvium_forecast_reads_hit:p10="), "{info}");
+    let all = format!("{:?}", client.ask("INFO"));
+    assert!(
+        !all.contains("alluvium_forecast"),
+        "it takes the models' time: {all}"
+    );
 }
 
 #[test]

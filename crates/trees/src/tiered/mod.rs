@@ -63,6 +63,6 @@ pub use incorporate::{Incorporation, Ingest};
 pub use lookup::{Digesting, Lookup, Reader, Search};
 pub use policy::{Shape, Victim};
 pub use scan::Iter;
-pub use show::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun};
+pub use show::{Holdings, Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun};
 pub use tree::Tree;
 pub use trunk::{Adoption, Counts, Debt, Edge, Memory, Stats, TreeOptions, Underway, Version};

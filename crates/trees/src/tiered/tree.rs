@@ -5,7 +5,7 @@ use super::disk::{self, Checkpointer, Lost, Salvage};
 use super::incorporate::{Incorporation, Ingest};
 use super::lookup::{Digesting, Lookup, Reader};
 use super::scan::{Iter, Scans};
-use super::show::{self, Outline, OutlineRun};
+use super::show::{self, Holdings, Outline, OutlineRun};
 use super::trunk::{
     Debt, JobId, Memory, Node, Stats, TreeOptions, Trunk, TrunkExtents, Version, leaf_for, longest_path,
 };
@@ -478,6 +478,14 @@ impl Tree {
     /// As [`Tree::weigh`].
     pub fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
         show::approximate_len(&self.trunk, range)
+    }
+
+    /// Returns what a range has, by what it is for. As exact as [`Tree::weigh`].
+    ///
+    /// # Errors
+    /// As [`Tree::weigh`].
+    pub fn holdings(&self, range: &KeyRange) -> Result<Holdings> {
+        show::holdings(&self.trunk, range)
     }
 
     /// Returns the current version, drawn in plain text.

@@ -77,7 +77,7 @@ pub const CRATES: [Crate; 18] = [
     workshop("bench", "alluvium-bench", 6, &["db"]),
     workshop("rivals", "alluvium-rivals", 7, &["bench"]),
     workshop("xtask", "xtask", 8, &[]),
-    workshop("fuzz", "alluvium-fuzz", 8, &["db", "files", "server"]),
+    workshop("fuzz", "alluvium-fuzz", 8, &["db", "files", "server", "bench"]),
 ];
 
 /// Returns the crate with a name.

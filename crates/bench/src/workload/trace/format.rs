@@ -18,6 +18,7 @@
 //!      4     4  how many records a scan reads; zero otherwise
 //!      8     8  the number of the record
 //! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Head, Operation};
 use crate::workload::mix::Kind;
@@ -41,16 +42,17 @@ const KINDS: [Kind; 6] = [
 
 pub(super) fn encode_head(head: Head) -> [u8; HEAD_BYTES] {
     let mut bytes = [0; HEAD_BYTES];
-    bytes[..8].copy_from_slice(MAGIC);
-    bytes[8..16].copy_from_slice(&head.records.to_le_bytes());
-    bytes[16..].copy_from_slice(&head.operations.to_le_bytes());
+    let parts = [*MAGIC, head.records.to_le_bytes(), head.operations.to_le_bytes()];
+    for (place, part) in bytes.iter_mut().zip(parts.as_flattened()) {
+        *place = *part;
+    }
     bytes
 }
 
 pub(super) fn decode_head(bytes: &[u8; HEAD_BYTES]) -> Result<Head> {
     ensure!(
         bytes.starts_with(MAGIC),
-        "it is no trace: `alluvium bench record` writes them"
+        "it is no trace: `alluvium bench trace record` writes them"
     );
     Ok(Head {
         records: number(bytes, 8),
@@ -60,10 +62,13 @@ pub(super) fn decode_head(bytes: &[u8; HEAD_BYTES]) -> Result<Head> {
 
 pub(super) fn encode(operation: Operation) -> [u8; OPERATION_BYTES] {
     let kind = KINDS.iter().position(|kind| *kind == operation.kind);
+    let kind = kind.expect("every kind is in the list") as u8;
+    let first = u64::from(operation.length) << 32 | u64::from(kind);
     let mut bytes = [0; OPERATION_BYTES];
-    bytes[0] = kind.expect("every kind is in the list") as u8;
-    bytes[4..8].copy_from_slice(&operation.length.to_le_bytes());
-    bytes[8..].copy_from_slice(&operation.record.to_le_bytes());
+    let parts = [first.to_le_bytes(), operation.record.to_le_bytes()];
+    for (place, part) in bytes.iter_mut().zip(parts.as_flattened()) {
+        *place = *part;
+    }
     bytes
 }
 
@@ -83,9 +88,8 @@ pub(super) fn decode(bytes: &[u8; OPERATION_BYTES]) -> Result<Operation> {
 
 /// Eight bytes as a number.
 fn number(bytes: &[u8], at: usize) -> u64 {
-    let mut number = [0; 8];
-    number.copy_from_slice(&bytes[at..at + 8]);
-    u64::from_le_bytes(number)
+    let eight = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());
+    eight.map_or(0, |eight| u64::from_le_bytes(*eight))
 }
 
 #[cfg(test)]

@@ -5,12 +5,15 @@
 //!
 //! *Does not know*: engines.
 //!
-//! *Read in this order*: `format.rs`, this file.
+//! *Read in this order*: `format.rs`, this file, `summary.rs` (what a trace comes to).
 //!
 //! A trace is streamed: each thread reads a block of it at a time, and what it has read leaves the
 //! page cache, so that the trace takes nothing from the engine's memory.
 
 mod format;
+mod summary;
+
+pub use summary::{PARTS, Part, Summary, summarise, summary};
 
 use super::choose::Chooser;
 use super::keys::scatter;

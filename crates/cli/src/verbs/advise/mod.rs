@@ -8,11 +8,14 @@
 //! watched (`alluvium::Db::workload`).
 //!
 //! *Read in this order*: this file, `seen.rs` (what the store saw), `rank.rs` (choices, regret,
-//! verdict), `show.rs` (people and programs).
+//! verdict), `show.rs` (people and programs), `apply.rs` (changes while a server runs).
 
+mod apply;
 mod rank;
 mod seen;
 mod show;
+
+pub(super) use show::moment;
 
 use crate::Exit;
 use crate::context::Context;
@@ -25,12 +28,15 @@ use anyhow::Result;
 use clap::Args;
 use seen::Seen;
 use std::io::Write;
+use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
   alluvium advise                                   # of the store that a server has open
   alluvium advise --data 2 --memory-factor 0.5      # with twice the data and half the memory
   alluvium advise --device nvme-ssd                 # on another device
+  alluvium advise --trace a.trace --value-bytes 200 # of a recorded trace
+  alluvium advise --apply                           # change it now, watch, and roll back if that was wrong
   alluvium advise --mix updates=50,hits=50 --keys 1e8 --skew 0.99     # without any store
 
 The store is asked what it has seen since it was opened: a sample of its requests. A process that only opens it for \
@@ -45,6 +51,16 @@ pub struct Advise {
     /// Look at this keyspace alone [default: that with the most requests].
     #[arg(long, value_name = "NAME")]
     pub keyspace: Option<String>,
+    /// Read the workload from a trace that `alluvium bench trace record` has written.
+    #[arg(long, value_name = "FILE", conflicts_with = "keyspace")]
+    pub trace: Option<PathBuf>,
+    /// Have the server that has the store open change itself by the advice, watch what comes of it,
+    /// and take it back where lookups read more than predicted.
+    #[arg(long)]
+    pub apply: bool,
+    /// Apply this share of the caches' memory for records, in place of the advice.
+    #[arg(long, value_name = "SHARE", requires = "apply", value_parser = apply::share)]
+    pub records: Option<u32>,
     /// What if the data were larger by this factor.
     #[arg(long, value_name = "FACTOR", value_parser = factor)]
     pub data: Option<f64>,
@@ -66,7 +82,10 @@ fn factor(text: &str) -> Result<f64, String> {
 
 impl Advise {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        let seen = self.seen(context)?;
+        if self.apply {
+            return self.apply(context);
+        }
+        let mut seen = self.seen(context)?;
         let base = seen.as_ref().map_or_else(Workload::default, Seen::workload);
         let mut workload = self.question.workload(base)?;
         let memory = match (context.memory, &seen) {
@@ -81,12 +100,11 @@ impl Advise {
             .as_ref()
             .map(|seen| seen.drifts(&workload))
             .unwrap_or_default();
-        let measured = match self.data.is_none() && self.memory_factor.is_none() {
-            true => seen.as_ref(),
+        if self.data.is_some() || self.memory_factor.is_some() {
             // What was measured is no answer to "what if".
-            false => None,
-        };
-        let advice = rank::of(&workload, &machine, &drifts, measured)?;
+            seen.iter_mut().for_each(|seen| seen.beside.clear());
+        }
+        let advice = rank::of(&workload, &machine, &drifts)?;
         let mut out = Output::new();
         match context.is_json() {
             true => out.json(&show::json_of(&workload, &machine, seen.as_ref(), &advice))?,
@@ -96,8 +114,25 @@ impl Advise {
         Ok(Exit::Done)
     }
 
+    /// Returns whether the command line describes another workload or machine than the store's.
+    fn asks_what_if(&self) -> bool {
+        let of = &self.question;
+        let numbers = [of.keys, of.key_bytes, of.value_bytes, of.skew, of.scan_records];
+        numbers.iter().any(Option::is_some)
+            || of.mix.is_some()
+            || of.device.is_some()
+            || of.endurance.is_some()
+            || self.data.is_some()
+            || self.memory_factor.is_some()
+            || self.trace.is_some()
+            || self.keyspace.is_some()
+    }
+
     /// Returns what the store has seen, unless the command line says all that is needed.
     fn seen(&self, context: &Context) -> Result<Option<Seen>> {
+        if let Some(trace) = &self.trace {
+            return Seen::of_trace(trace).map(Some);
+        }
         let says_all = self.question.mix.is_some() && self.question.keys.is_some();
         if says_all && self.keyspace.is_none() {
             return Ok(None);

@@ -1,7 +1,6 @@
 //! Choices in the order of their costs, what each would cost too much if the workload drifts, and
 //! whether any is worth a change.
 
-use super::seen::Seen;
 use crate::verbs::model::question::refused;
 use alluvium_model::structures::{Cost, Machine, Structure, Workload};
 use anyhow::Result;
@@ -24,18 +23,10 @@ pub(super) struct Advice {
     pub(super) verdict: String,
     /// Whether to leave the store as it is.
     pub(super) leaves_it: bool,
-    /// What is predicted of the usual structure beside what was measured: name, p10, predicted,
-    /// p90, measured.
-    pub(super) beside: Vec<(&'static str, [f64; 3], f64)>,
 }
 
 /// Ranks all choices for a workload.
-pub(super) fn of(
-    workload: &Workload,
-    machine: &Machine,
-    drifts: &[Workload],
-    seen: Option<&Seen>,
-) -> Result<Advice> {
+pub(super) fn of(workload: &Workload, machine: &Machine, drifts: &[Workload]) -> Result<Advice> {
     let costs = |workload: &Workload| -> Result<Vec<Cost>> {
         let costs = Structure::CHOICES
             .iter()
@@ -67,12 +58,10 @@ pub(super) fn of(
         .iter()
         .find(|choice| choice.is_usual)
         .expect("it is one of them");
-    let beside = seen.map_or_else(Vec::new, |seen| beside(&usual.cost, workload, seen));
     let (leaves_it, verdict) = verdict(&choices[0], usual);
     Ok(Advice {
         leaves_it,
         verdict,
-        beside,
         choices,
     })
 }
@@ -103,10 +92,10 @@ fn verdict(best: &Choice, usual: &Choice) -> (bool, String) {
     }
     let how = match best.cost.name.starts_with("tiered") {
         true => {
-            "open the store with that share of its memory for records (`Options::record_memory`)".to_owned()
+            "have a running server try it with `alluvium advise --apply`, or open the store with that share of its memory for records (`Options::record_memory`)".to_owned()
         }
         false => format!(
-            "create a keyspace with `alluvium keyspaces create NAME --structure {}` and move the data there",
+            "create a keyspace with `alluvium keyspaces create NAME --structure levels,{}` and move the data there",
             best.cost.name.replace(", ", ",")
         ),
     };
@@ -114,30 +103,6 @@ fn verdict(best: &Choice, usual: &Choice) -> (bool, String) {
         false,
         format!("change to {name}: it would cost {percent:.0} % less; {how}"),
     )
-}
-
-fn beside(usual: &Cost, workload: &Workload, seen: &Seen) -> Vec<(&'static str, [f64; 3], f64)> {
-    let all = &workload.operations;
-    let share = all.hits / all.lookups().max(f64::MIN_POSITIVE);
-    let mix = |hit: f64, miss: f64| share * hit + (1.0 - share) * miss;
-    let reads = [
-        mix(usual.hit_reads.p10, usual.miss_reads.p10),
-        mix(usual.hit_reads.middle, usual.miss_reads.middle),
-        mix(usual.hit_reads.p90, usual.miss_reads.p90),
-    ];
-    let written = &usual.write_amplification;
-    let measured = &seen.measured;
-    let rows = [
-        (
-            "bytes written per byte",
-            [written.p10, written.middle, written.p90],
-            measured.write_amplification,
-        ),
-        ("reads per lookup", reads, measured.reads),
-    ];
-    let rows = rows.into_iter();
-    rows.filter_map(|(name, band, measured)| Some((name, band, measured?)))
-        .collect()
 }
 
 #[cfg(test)]
@@ -177,7 +142,7 @@ mod tests {
         );
         let (leaves_it, why) = says(&choice(50.0, 60.0, 70.0, 0.0, false));
         assert!(
-            !leaves_it && why.contains("40 % less") && why.contains("--structure samt,k=4"),
+            !leaves_it && why.contains("40 % less") && why.contains("--structure levels,samt,k=4"),
             "{why}"
         );
     }
@@ -199,7 +164,7 @@ mod tests {
             },
             ..workload
         };
-        let advice = of(&workload, &machine, &[workload, drift], None).unwrap();
+        let advice = of(&workload, &machine, &[workload, drift]).unwrap();
         let totals: Vec<f64> = advice
             .choices
             .iter()
@@ -208,6 +173,5 @@ mod tests {
         assert!(totals.is_sorted() && totals.len() == Structure::CHOICES.len());
         assert!(advice.choices.iter().all(|choice| choice.regret >= 0.0));
         assert_eq!(advice.choices.iter().filter(|choice| choice.is_usual).count(), 1);
-        assert!(advice.beside.is_empty());
     }
 }

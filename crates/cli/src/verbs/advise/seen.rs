@@ -1,17 +1,32 @@
-//! What a store says that it has seen, as a workload; and how far that has drifted.
+//! What a store or a trace says that was seen, as a workload; and how far that has drifted.
 
+use crate::exit::{Exit, failure};
+use alluvium_bench::workload::trace;
 use alluvium_model::observed;
 use alluvium_model::structures::{Operations, Workload};
+use anyhow::Result;
 use serde_json::Value;
+use std::io;
+use std::path::Path;
 
 /// Requests of an hour below which it says nothing of drift.
 const ENOUGH: f64 = 1000.0;
 
-/// What a store has seen of a keyspace, and what it measures.
+/// Where a workload was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// In a keyspace of a store.
+    Keyspace(String),
+    /// In a recorded trace.
+    Trace(String),
+}
+
+/// What was seen of a workload, and what the store measures.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    pub(super) keyspace: String,
-    /// By hour, oldest first: when it began, in milliseconds since 1970, and what was asked.
+    pub(super) source: Source,
+    /// By hour, oldest first: when it began, in milliseconds since 1970, and what was asked. Of a
+    /// trace, its parts.
     pub(super) hours: Vec<(u64, Operations)>,
     pub(super) total: Operations,
     key_bytes: f64,
@@ -22,16 +37,17 @@ pub(super) struct Seen {
     /// The share of writes in the order of keys.
     pub(super) in_order: f64,
     pub(super) memory_bytes: f64,
-    pub(super) measured: Measured,
+    /// What the store itself predicts, beside what it measures.
+    pub(super) beside: Vec<Beside>,
 }
 
-/// What the store measures of itself: of all keyspaces.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Measured {
-    pub(super) write_amplification: Option<f64>,
-    pub(super) reads: Option<f64>,
-    pub(super) space_amplification: Option<f64>,
-    pub(super) memory_bytes: f64,
+/// A quantity that a store predicts, and measures.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Beside {
+    pub(super) what: String,
+    pub(super) band: [f64; 3],
+    pub(super) measured: f64,
+    pub(super) is_within: bool,
 }
 
 fn figure(value: &Value, name: &str) -> f64 {
@@ -67,30 +83,24 @@ impl Seen {
             return None;
         }
         let (key_bytes, value_bytes) = (figure(seen, "key_bytes").max(1.0), figure(seen, "value_bytes"));
-        // Live bytes have older versions in them: they are about as many as keys and values.
-        let live = figure(&numbers["space"], "live_bytes");
-        let puts = figure(&seen["total"], "puts");
-        let keys = (live / (key_bytes + value_bytes)).max(puts.min(1e6)).max(2.0);
-        // A store that has been written to no more often than it has keys has got new ones only.
-        let commits = figure(&numbers["store"], "last_commit").max(1.0);
-        let inserts = (keys / commits).clamp(0.0, 1.0);
+        // How many keys there are, and which share of puts is of new ones, the store itself tells.
+        let (keys, inserts) = (figure(seen, "keys").max(2.0), figure(seen, "new_keys"));
         let hours = seen["hours"].as_array().into_iter().flatten();
         let hours = hours.map(|hour| (hour["began_ms"].as_u64().unwrap_or(0), operations(hour, inserts)));
         let total = operations(&seen["total"], inserts);
-        let (samples, pairs) = (seen["requests"].as_u64()?, seen["same_pairs"].as_u64()?);
         let scans = figure(&seen["total"], "scans");
         Some(Seen {
-            keyspace: name.clone(),
+            source: Source::Keyspace(name.clone()),
             hours: hours.collect(),
             total,
             key_bytes,
             value_bytes,
             scan_records: figure(&seen["total"], "scanned") / scans.max(1.0),
-            skew: observed::skew(pairs, samples.max(2), keys as u64).unwrap_or(0.0),
+            skew: figure(seen, "skew"),
             keys,
             in_order: figure(seen, "in_order"),
             memory_bytes: figure(&numbers["memory"], "budget_bytes"),
-            measured: Measured::of(numbers),
+            beside: beside(numbers, name),
         })
     }
 
@@ -118,20 +128,66 @@ impl Seen {
     }
 }
 
-impl Measured {
-    fn of(numbers: &Value) -> Measured {
-        let ratio = |one: f64, other: f64| (other > 0.0).then(|| one / other);
-        let measured = &numbers["measured"];
-        let (space, memory) = (&numbers["space"], &numbers["memory"]);
-        Measured {
-            write_amplification: measured["write_amplification"].as_f64(),
-            reads: measured["reads_per_lookup"].as_f64(),
-            space_amplification: ratio(
-                figure(space, "live_bytes") + figure(space, "dead_bytes"),
-                figure(space, "live_bytes"),
-            ),
-            memory_bytes: figure(memory, "total_bytes"),
+/// Returns what a store predicts of a keyspace, beside what it measures.
+fn beside(numbers: &Value, keyspace: &str) -> Vec<Beside> {
+    let forecast = &numbers["forecast"];
+    if forecast["keyspace"] != keyspace {
+        return Vec::new();
+    }
+    let rows = forecast["now"].as_array().into_iter().flatten();
+    let rows = rows.filter_map(|row| {
+        Some(Beside {
+            what: row["what"].as_str()?.to_owned(),
+            band: [figure(row, "p10"), figure(row, "predicted"), figure(row, "p90")],
+            measured: row["measured"].as_f64()?,
+            is_within: row["within_band"].as_bool()?,
+        })
+    });
+    rows.collect()
+}
+
+impl Seen {
+    /// Returns what a recorded trace does. Sizes are not in it.
+    pub(super) fn of_trace(path: &Path) -> Result<Seen> {
+        let summary = trace::summary(path).map_err(|error| match error.downcast_ref::<io::Error>() {
+            Some(cause) if cause.kind() == io::ErrorKind::NotFound => {
+                failure(Exit::NotFound, format!("{error:#}"))
+            }
+            _ => failure(Exit::Damaged, format!("{error:#}")),
+        })?;
+        let operations = |part: &trace::Part| Operations {
+            inserts: part.inserts as f64,
+            updates: part.updates as f64,
+            deletes: 0.0,
+            hits: part.reads as f64,
+            misses: 0.0,
+            scans: part.scans as f64,
+        };
+        let mut all = trace::Part::default();
+        for part in &summary.parts {
+            all.reads += part.reads;
+            all.updates += part.updates;
+            all.inserts += part.inserts;
+            all.scans += part.scans;
+            all.scanned += part.scanned;
         }
+        let parts = summary.parts.iter().zip(0u64..);
+        let usual = Workload::default();
+        let keys = summary.keys().max(2);
+        let skew = observed::skew(summary.same_pairs, summary.samples.max(2), keys);
+        Ok(Seen {
+            source: Source::Trace(path.display().to_string()),
+            hours: parts.map(|(part, number)| (number, operations(part))).collect(),
+            total: operations(&all),
+            key_bytes: usual.key_bytes,
+            value_bytes: usual.value_bytes,
+            scan_records: all.scanned as f64 / all.scans.max(1) as f64,
+            skew: skew.unwrap_or(0.0),
+            keys: keys as f64,
+            in_order: 0.0,
+            memory_bytes: 0.0,
+            beside: Vec::new(),
+        })
     }
 }
 
@@ -156,7 +212,15 @@ mod tests {
                     ],
                     "key_bytes": 16.0, "value_bytes": 100.0, "in_order": 0.5,
                     "requests": 4096, "same_pairs": 40_000,
+                    "keys": 1000, "new_keys": 0.5, "skew": 0.6,
                 },
+            },
+            "forecast": {
+                "keyspace": "large",
+                "now": [
+                    { "what": "reads_hit", "p10": 0.2, "predicted": 0.3, "p90": 0.4, "measured": 0.5, "within_band": false },
+                    { "what": "reads_miss", "p10": 0.2, "predicted": 0.3, "p90": 0.4, "measured": null, "within_band": null },
+                ],
             },
         })
     }
@@ -165,21 +229,27 @@ mod tests {
     fn the_keyspace_with_most_requests_is_looked_at_unless_one_is_named() {
         let seen = Seen::of(&numbers(), None).unwrap();
         let workload = seen.workload();
+        assert_eq!(seen.source, Source::Keyspace("large".to_owned()));
+        assert_eq!((seen.total.hits, workload.scan_records), (6000.0, 50.0));
+        assert!(workload.checked().is_ok(), "{workload:?}");
+        assert_eq!((workload.keys, workload.skew), (1000.0, 0.6));
+        let puts = (workload.operations.inserts, workload.operations.updates);
+        assert_eq!(puts, (1000.0, 1000.0));
+        let [row] = &seen.beside[..] else {
+            panic!("what was not measured is left out: {:?}", seen.beside);
+        };
         assert_eq!(
-            (&seen.keyspace[..], seen.total.hits, workload.scan_records),
-            ("large", 6000.0, 50.0)
-        );
-        assert!(workload.checked().is_ok() && workload.skew > 0.3, "{workload:?}");
-        assert_eq!(
-            workload.operations.inserts,
-            workload.operations.updates * 0.0 + 2000.0
+            (&row.what[..], row.measured, row.is_within),
+            ("reads_hit", 0.5, false)
         );
         assert_eq!(
             seen.drifts(&workload).len(),
             2,
             "of the third hour too little is known"
         );
-        assert_eq!(Seen::of(&numbers(), Some("small")).unwrap().keyspace, "small");
+        let small = Seen::of(&numbers(), Some("small")).unwrap();
+        assert_eq!(small.source, Source::Keyspace("small".to_owned()));
+        assert!(small.beside.is_empty(), "the forecast is of another");
         assert!(Seen::of(&numbers(), Some("none")).is_none());
         assert!(Seen::of(&json!({}), None).is_none());
     }

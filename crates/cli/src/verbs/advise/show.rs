@@ -1,7 +1,7 @@
 //! Advice for people and for programs.
 
 use super::rank::Advice;
-use super::seen::Seen;
+use super::seen::{Seen, Source};
 use crate::screen::{BOLD, Output};
 use crate::verbs::model::table;
 use alluvium_model::structures::{Cost, Machine, Workload};
@@ -10,7 +10,7 @@ use std::io;
 
 /// Returns a date and an hour in UTC, from milliseconds since 1970 (Gregorian calendar, counted in
 /// eras of 400 years that begin in March).
-fn moment(ms: u64) -> String {
+pub(crate) fn moment(ms: u64) -> String {
     let (hours, minutes) = (ms / 3_600_000, ms / 60_000 % 60);
     let days = hours / 24 + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
@@ -27,20 +27,26 @@ fn moment(ms: u64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{minutes:02} UTC", hours % 24)
 }
 
-/// Numbers this near to a band are within it: the band of no reads at all has no width.
-const CLOSE: f64 = 0.02;
-
 /// Returns over which hours a store was watched.
 fn hours(seen: &Seen) -> String {
+    let name = match &seen.source {
+        Source::Trace(file) => {
+            return format!(
+                "trace {file}, {:.0} operations, in {} parts",
+                seen.total.total(),
+                seen.hours.len()
+            );
+        }
+        Source::Keyspace(name) => name,
+    };
     match (seen.hours.first(), seen.hours.last()) {
         (Some((first, _)), Some((last, _))) => format!(
-            "keyspace {:?}, {} hours from {} to {}",
-            seen.keyspace,
+            "keyspace {name:?}, {} hours from {} to {}",
             seen.hours.len(),
             moment(*first),
             moment(last + 3_600_000)
         ),
-        _ => format!("keyspace {:?}", seen.keyspace),
+        _ => format!("keyspace {name:?}"),
     }
 }
 
@@ -63,19 +69,21 @@ pub(super) fn print(
     for line in table::asked(workload, machine) {
         out.line(&line)?;
     }
-    if !advice.beside.is_empty() {
+    let beside = seen.map_or(&[][..], |seen| &seen.beside[..]);
+    if !beside.is_empty() {
         let title = out.styled(BOLD, "predicted now, and measured since opening");
         out.line(&title)?;
     }
-    for (name, [p10, predicted, p90], measured) in &advice.beside {
-        let holds = (p10 - CLOSE..=p90 + CLOSE).contains(measured);
-        let verdict = if holds {
-            "within the band"
-        } else {
-            "outside of the band"
+    for row in beside {
+        let verdict = match row.is_within {
+            true => "within the band",
+            false => "outside of the band",
         };
+        let [p10, predicted, p90] = row.band;
         out.line(&format!(
-            "  {name:24} {predicted:8.2} ({p10:.2}–{p90:.2})   measured {measured:.2}: {verdict}"
+            "  {:24} {predicted:8.2} ({p10:.2}–{p90:.2})   measured {:.2}: {verdict}",
+            row.what.replace('_', " "),
+            row.measured
         ))?;
     }
     let costs: Vec<Cost> = advice.choices.iter().map(|choice| choice.cost.clone()).collect();
@@ -100,18 +108,28 @@ pub(super) fn json_of(workload: &Workload, machine: &Machine, seen: Option<&Seen
             cost
         })
         .collect();
-    let beside = advice.beside.iter().map(|(name, [p10, predicted, p90], measured)| {
-        json!({ "what": name, "p10": p10, "predicted": predicted, "p90": p90, "measured": measured })
+    let beside = seen.map_or(&[][..], |seen| &seen.beside[..]).iter().map(|row| {
+        let [p10, predicted, p90] = row.band;
+        json!({
+            "what": row.what, "p10": p10, "predicted": predicted, "p90": p90, "measured": row.measured,
+            "within_band": row.is_within,
+        })
     });
     json!({
         "question": table::question_json(workload, machine),
         "seen": seen.map(|seen| json!({
-            "keyspace": seen.keyspace,
+            "keyspace": match &seen.source {
+                Source::Keyspace(name) => Some(name),
+                Source::Trace(_) => None,
+            },
+            "trace": match &seen.source {
+                Source::Trace(file) => Some(file),
+                Source::Keyspace(_) => None,
+            },
             "began_ms": seen.hours.first().map(|hour| hour.0),
             "hours": seen.hours.len(),
             "in_order": seen.in_order,
-            "memory_bytes": seen.measured.memory_bytes,
-            "space_amplification": seen.measured.space_amplification,
+            "memory_bytes": seen.memory_bytes,
         })),
         "predicted_beside_measured": beside.collect::<Vec<_>>(),
         "choices": choices,

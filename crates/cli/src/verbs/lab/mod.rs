@@ -6,9 +6,10 @@
 //! *Does not know*: the experiments, and how they are measured and shown; that is
 //! `alluvium_bench::lab`.
 //!
-//! *Read in this order*: this file, `list.rs`, `run.rs`, `report.rs`.
+//! *Read in this order*: this file, `list.rs`, `run.rs`, `report.rs`, `oracles.rs`.
 
 mod list;
+mod oracles;
 mod report;
 mod run;
 
@@ -23,7 +24,8 @@ const EXAMPLES: &str = "\
 Examples:
   alluvium lab list
   alluvium lab run seed-0/S5 --quick
-  alluvium lab report";
+  alluvium lab report
+  alluvium lab oracles";
 
 /// Run the experiments of the research it builds on, and show published figures and ours side by
 /// side.
@@ -43,6 +45,8 @@ pub enum What {
     List(list::Verb),
     /// Run experiments, and keep what they measure.
     Run(Box<run::Verb>),
+    /// Compute numbers of the research by our models, and print both as Markdown.
+    Oracles(oracles::Verb),
     /// Write one page of HTML with published figures and ours side by side.
     Report(report::Verb),
 }
@@ -60,6 +64,7 @@ impl Lab {
         match self.what {
             What::List(verb) => verb.run(context),
             What::Run(verb) => verb.run(context),
+            What::Oracles(verb) => verb.run(context),
             What::Report(verb) => verb.run(),
         }
     }

@@ -127,7 +127,8 @@ impl Engine {
     }
 
     /// Returns the answer of a lookup that is decided or has no more to be fed, and offers it to
-    /// the record cache if `offers`.
+    /// the record cache if `offers`. `reads` says for how many nodes the lookup has waited, if that
+    /// is known of it alone.
     #[inline]
     fn finish(
         &self,
@@ -135,6 +136,7 @@ impl Engine {
         offers: bool,
         key: Key<'_>,
         moment: &Moment,
+        reads: Option<u64>,
     ) -> Result<Option<Found>> {
         let offers = offers && !gather.expires();
         let answer = gather
@@ -144,6 +146,9 @@ impl Engine {
             self.records.offer(key, value, moment.sequence);
         }
         let found = answer.as_deref().map(<[u8]>::len);
+        if let Some(reads) = reads {
+            self.tallies.looked_up(found.is_some(), reads);
+        }
         self.watches.looked_up(key, found, moment.now_ms);
         Ok(answer)
     }

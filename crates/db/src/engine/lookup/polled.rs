@@ -17,6 +17,7 @@ use crate::structure::Structure;
 use crate::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::Reader as _;
+use alluvium_dictionary::fetch;
 use alluvium_dictionary::found::Found;
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::lookup::Course;
@@ -45,6 +46,8 @@ struct OneKey {
     course: Course<Search>,
     /// Whether the answer may be kept as a record.
     offers: bool,
+    /// Nodes that it has waited for.
+    reads: u64,
     answer: Option<Option<Found>>,
 }
 
@@ -59,6 +62,7 @@ impl Polled {
                 course: Course::default(),
                 definition,
                 offers: false,
+                reads: 0,
                 answer: None,
             })
             .collect();
@@ -109,6 +113,7 @@ impl Polled {
     /// It was asked for.
     pub(crate) fn asked(&mut self, pending: Pending) {
         for key in self.keys.iter_mut().filter(|key| key.answer.is_none()) {
+            key.reads += key.course.missing().len() as u64;
             key.course.asked(&pending);
         }
         self.pending = Some(pending);
@@ -250,7 +255,7 @@ impl Engine {
         let name = Key::hashed(&key.key, key.hash);
         key.offers = self.begin(&mut gather, name, moment, slots, reader.cut(), rules);
         if gather.is_decided() {
-            key.answer = Some(self.finish(gather, key.offers, name, moment)?);
+            key.answer = Some(self.finish(gather, key.offers, name, moment, Some(key.reads))?);
         } else {
             key.course.suspend(gather);
         }
@@ -261,7 +266,10 @@ impl Engine {
     fn go_on(&self, key: &mut OneKey, reader: &Reader<'_>, moment: &Moment) -> Poll<Result<()>> {
         let mut gather = key.course.resume(key.definition.rules.operator.as_deref());
         let name = Key::hashed(&key.key, key.hash);
-        match key.course.advance(reader, name, &mut gather) {
+        let before = fetch::waited();
+        let advanced = key.course.advance(reader, name, &mut gather);
+        key.reads += fetch::waited().wrapping_sub(before);
+        match advanced {
             Poll::Pending => {
                 key.course.suspend(gather);
                 return Poll::Pending;
@@ -269,7 +277,7 @@ impl Engine {
             Poll::Ready(Err(error)) => return Poll::Ready(Err(Error::from(error))),
             Poll::Ready(Ok(())) => {}
         }
-        key.answer = Some(self.finish(gather, key.offers, name, moment)?);
+        key.answer = Some(self.finish(gather, key.offers, name, moment, Some(key.reads))?);
         Poll::Ready(Ok(()))
     }
 }

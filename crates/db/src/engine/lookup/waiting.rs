@@ -8,6 +8,7 @@ use crate::engine::queue::Slot;
 use crate::engine::readers::Reader;
 use crate::format::TreeKey;
 use alluvium_dictionary::contract::Reader as _;
+use alluvium_dictionary::fetch;
 use alluvium_dictionary::found::Found;
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::Key;
@@ -51,6 +52,7 @@ impl Engine {
     ) -> Result<Option<Found>> {
         let key = Key::new(key);
         let rules = &definition.rules;
+        let before = fetch::waited();
         loop {
             let moment = moment();
             let slots = self.queue.slots();
@@ -65,7 +67,8 @@ impl Engine {
             if !gather.is_decided() {
                 reader.gather(key, &mut gather)?;
             }
-            return self.finish(gather, offers, key, &moment);
+            let reads = fetch::waited().wrapping_sub(before);
+            return self.finish(gather, offers, key, &moment, Some(reads));
         }
     }
 
@@ -139,7 +142,8 @@ impl Engine {
                 return Ok(None);
             }
             let begun = gathers.into_iter().zip(offers).zip(keys);
-            let answers = begun.map(|((gather, offers), key)| self.finish(gather, offers, key, &moment));
+            let answers =
+                begun.map(|((gather, offers), key)| self.finish(gather, offers, key, &moment, None));
             return answers.collect::<Result<_>>().map(Some);
         }
     }

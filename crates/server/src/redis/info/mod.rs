@@ -4,9 +4,11 @@
 //!
 //! *Does not know*: how anything is counted; that is `tally.rs`, `sampler.rs` and the store.
 //!
-//! *Read in this order*: this file, `server.rs`, `stats.rs`, `commands.rs`, `keyspace.rs`.
+//! *Read in this order*: this file, `server.rs`, `stats.rs`, `commands.rs`, `keyspace.rs`,
+//! `forecast.rs`.
 
 mod commands;
+mod forecast;
 mod keyspace;
 mod server;
 mod stats;
@@ -43,7 +45,7 @@ const fn section(name: &'static str, shown: Shown, write: fn(&Shared, &mut Strin
     Section { name, shown, write }
 }
 
-static SECTIONS: [Section; 13] = [
+static SECTIONS: [Section; 14] = [
     section("Server", Shown::ByDefault, server::server),
     section("Clients", Shown::ByDefault, server::clients),
     section("Memory", Shown::ByDefault, server::memory),
@@ -57,6 +59,7 @@ static SECTIONS: [Section; 13] = [
     section("Latencystats", Shown::WithAll, commands::latencies),
     section("Cluster", Shown::ByDefault, stats::cluster),
     section("Keyspace", Shown::ByDefault, keyspace::keyspace),
+    section("Forecast", Shown::WithEverything, forecast::forecast),
 ];
 
 /// Returns whether the words of INFO ask for a section.

@@ -127,6 +127,25 @@ function drawPurposes() {
     h("tbody", null, used.map((name) => h("tr", null, h("th", { scope: "row" }, name), meter(of(name, "read_bytes")), meter(of(name, "written_bytes")), ["reads", "writes", "syncs"].map((what) => h("td", { class: "number" }, whole(of(name, what))))))));
 }
 
+// What the model of the structure says, and what was measured: since opening, and in the last hours.
+const QUANTITIES = { write_amplification: ["Write amplification", times], reads_hit: ["Reads, key found", (value) => value?.toFixed(3) ?? "–"], reads_miss: ["Reads, key absent", (value) => value?.toFixed(3) ?? "–"], memory_bytes_per_key: ["Memory for a key", bytes], space_amplification: ["Space amplification", times], processor_ns: ["Processor, an operation", nanoseconds] };
+const PAST_HOURS = 6;
+
+function drawForecast(answer) {
+  $("forecast-of").textContent = answer == null ? "" : `${answer.structure}, keyspace ${answer.keyspace}`;
+  const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  const row = (when) => (one) => {
+    const [words, shown] = QUANTITIES[one.what] ?? [one.what, count];
+    const held = one.within_band == null ? "–" : one.within_band ? "within" : "outside";
+    return h("tr", null, h("th", { scope: "row" }, words), h("td", null, when), h("td", { class: "number" }, shown(one.predicted)), h("td", { class: "number" }, `${shown(one.p10)} to ${shown(one.p90)}`), h("td", { class: "number" }, shown(one.measured)), h("td", null, held));
+  };
+  const past = (answer?.past ?? []).slice(-PAST_HOURS).reverse();
+  const rows = answer == null ? [] : [...answer.now.map(row("since opening")), ...past.flatMap((hour) => hour.was.map(row(`${clock(hour.began_ms)} to ${clock(hour.ended_ms)}`)))];
+  $("forecast").replaceChildren(
+    h("thead", null, h("tr", null, ["quantity", "when", "predicted", "band", "measured", "verdict"].map((name, index) => h("th", { scope: "col", class: index > 1 && index < 5 ? "number" : null }, name)))),
+    h("tbody", null, rows.length ? rows : h("tr", null, h("td", { colspan: 6, class: "none" }, "nothing was asked of the store yet"))));
+}
+
 function drawClients(answer) {
   $("clients-count").textContent = answer.count > answer.clients.length ? `the first ${answer.clients.length} of ${answer.count}` : String(answer.count);
   const row = (client) => h("tr", null, h("th", { scope: "row" }, client.peer), h("td", null, client.name), h("td", null, `db${client.database}`), h("td", null, client.last_command === "NULL" ? "–" : client.last_command), h("td", { class: "number" }, duration(client.age_ms)));
@@ -193,6 +212,7 @@ async function lookOnce() {
         if (turn % 3 === 0) drawPurposes();
         if (turn % 3 === 0) drawClients(await ask("/api/clients"));
         if (turn % 3 === 0) drawTransactions(await ask("/api/transactions"));
+        if (turn % 30 === 0) drawForecast(await ask("/api/forecast"));
       }
       if (state.view === "tree" && turn % 2 === 0) await tree.load(stats);
       turn += 1;

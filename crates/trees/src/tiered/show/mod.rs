@@ -10,5 +10,6 @@ mod draw;
 mod estimate;
 mod outline;
 
-pub(super) use estimate::{approximate_len, size_on_disk, weigh};
+pub use estimate::Holdings;
+pub(super) use estimate::{approximate_len, holdings, size_on_disk, weigh};
 pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun};

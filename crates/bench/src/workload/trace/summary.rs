@@ -1,0 +1,203 @@
+//! What a trace comes to: how often it does what, and how skewed that is.
+
+use super::{Head, format};
+use crate::workload::mix::Kind;
+use alluvium_model::observed;
+use anyhow::{Context, Result, ensure};
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+/// Parts of a trace that are told apart, at most: how far it drifts.
+pub const PARTS: u64 = 48;
+/// Records whose numbers are kept of each part: their pairs tell skew.
+const SAMPLES: u64 = 128;
+
+/// How often a part of a trace does what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Reads, those of many records at once and those before a write included.
+    pub reads: u64,
+    /// Writes of records that are there.
+    pub updates: u64,
+    /// Writes of new records.
+    pub inserts: u64,
+    /// Scans.
+    pub scans: u64,
+    /// Records that they read.
+    pub scanned: u64,
+}
+
+impl Part {
+    /// Returns all operations of single records, and all scans.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.reads + self.updates + self.inserts + self.scans
+    }
+
+    fn add(&mut self, kind: Kind, length: u32) {
+        match kind {
+            Kind::Read | Kind::MultiGet => self.reads += 1,
+            Kind::Update => self.updates += 1,
+            Kind::Insert => self.inserts += 1,
+            Kind::ReadModifyWrite => {
+                self.reads += 1;
+                self.updates += 1;
+            }
+            Kind::Scan => {
+                self.scans += 1;
+                self.scanned += u64::from(length);
+            }
+        }
+    }
+}
+
+/// What a trace comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// What it says of itself.
+    pub head: Head,
+    /// Its parts, in their order, each of as many operations.
+    pub parts: Vec<Part>,
+    /// Records of which samples were taken, and how many pairs of these are the same record.
+    pub samples: u64,
+    /// The pairs.
+    pub same_pairs: u64,
+}
+
+impl Summary {
+    /// Returns how many records there are at its end.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        let inserts: u64 = self.parts.iter().map(|part| part.inserts).sum();
+        self.head.records.saturating_add(inserts)
+    }
+}
+
+/// Reads a trace through, a block at a time.
+///
+/// # Errors
+/// When it is no trace, a part of it is missing, or an operation is none.
+pub fn summary(path: &Path) -> Result<Summary> {
+    let what = || format!("reading the trace {}", path.display());
+    super::head(path)?;
+    let file = File::open(path).with_context(what)?;
+    summarise(BufReader::with_capacity(1 << 16, file)).with_context(what)
+}
+
+/// The same for bytes from anywhere.
+///
+/// # Errors
+/// As [`summary`].
+pub fn summarise(mut from: impl Read) -> Result<Summary> {
+    let mut bytes = [0; format::HEAD_BYTES];
+    from.read_exact(&mut bytes)
+        .context("it is too short for the head of a trace")?;
+    let head = format::decode_head(&bytes)?;
+    ensure!(head.operations > 0, "it has no operation: record it again");
+    let in_part = head.operations.div_ceil(PARTS);
+    let every = (in_part / SAMPLES).max(1);
+    let (mut parts, mut samples) = (Vec::new(), Vec::new());
+    for number in 0..head.operations {
+        let mut bytes = [0; format::OPERATION_BYTES];
+        from.read_exact(&mut bytes)
+            .with_context(|| format!("the operation {number} of {} is missing", head.operations))?;
+        let operation = format::decode(&bytes).with_context(|| format!("the operation {number}"))?;
+        if number % in_part == 0 {
+            parts.push(Part::default());
+        }
+        let part = parts.last_mut().context("a part was begun")?;
+        part.add(operation.kind, operation.length);
+        if number % every == 0 && operation.kind != Kind::Scan {
+            samples.push(operation.record);
+        }
+    }
+    Ok(Summary {
+        head,
+        parts,
+        samples: samples.len() as u64,
+        same_pairs: observed::pairs(&samples),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Operation, record};
+    use super::*;
+    use crate::workload::phase::{Amount, Defaults, Phase};
+
+    fn encoded(operations: &[(Kind, u64, u32)]) -> Vec<u8> {
+        let head = Head {
+            records: 50,
+            operations: operations.len() as u64,
+        };
+        let mut bytes = format::encode_head(head).to_vec();
+        for &(kind, record, length) in operations {
+            bytes.extend(format::encode(Operation { kind, record, length }));
+        }
+        bytes
+    }
+
+    #[test]
+    fn operations_are_counted_by_what_they_cost() {
+        let bytes = encoded(&[
+            (Kind::Read, 1, 0),
+            (Kind::ReadModifyWrite, 1, 0),
+            (Kind::Insert, 50, 0),
+            (Kind::Scan, 3, 20),
+            (Kind::Update, 2, 0),
+        ]);
+        let summary = summarise(&bytes[..]).unwrap();
+        assert_eq!((summary.parts.len(), summary.keys()), (5, 51));
+        let of = |count: fn(&Part) -> u64| summary.parts.iter().map(count).sum::<u64>();
+        assert_eq!(of(|part| part.reads), 2);
+        assert_eq!(of(|part| part.updates), 2);
+        assert_eq!((of(|part| part.scans), of(|part| part.scanned)), (1, 20));
+        assert_eq!((summary.samples, summary.same_pairs), (4, 1));
+        assert_eq!(of(Part::total), 6);
+    }
+
+    #[test]
+    fn a_damaged_trace_is_refused_with_the_place() {
+        let whole = encoded(&[(Kind::Read, 1, 0), (Kind::Read, 2, 0)]);
+        let error = |bytes: &[u8]| format!("{:#}", summarise(bytes).unwrap_err());
+        assert!(error(&whole[..format::HEAD_BYTES - 1]).contains("too short"));
+        assert!(error(&whole[..whole.len() - 1]).contains("the operation 1 of 2 is missing"));
+        let mut kind = whole.clone();
+        kind[format::HEAD_BYTES] = 9;
+        assert!(error(&kind).contains("the operation 0") && error(&kind).contains("kind 9"));
+        let mut magic = whole.clone();
+        magic[0] = b'x';
+        assert!(error(&magic).contains("is no trace"));
+        let mut endless = whole;
+        endless[16..24].fill(0xff);
+        assert!(
+            error(&endless).contains("is missing"),
+            "no memory is taken for a number"
+        );
+        assert!(error(&encoded(&[])).contains("no operation"));
+    }
+
+    #[test]
+    fn the_skew_of_a_recorded_workload_is_found_again() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("trace");
+        let nothing = Amount::Operations(0);
+        let defaults = Defaults {
+            warm: nothing,
+            run: nothing,
+            rate: None,
+        };
+        let head = Head {
+            records: 100_000,
+            operations: 20_000,
+        };
+        record(&path, &Phase::parse("a", defaults).unwrap(), head, 5).unwrap();
+        let summary = summary(&path).unwrap();
+        assert_eq!(summary.parts.len() as u64, PARTS);
+        let skew = observed::skew(summary.same_pairs, summary.samples, summary.keys()).unwrap();
+        assert!((0.9..1.1).contains(&skew), "workload a is skewed by 0.99: {skew}");
+        let reads: u64 = summary.parts.iter().map(|part| part.reads).sum();
+        assert!((9_500..10_500).contains(&reads), "{reads}");
+    }
+}

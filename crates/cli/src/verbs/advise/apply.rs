@@ -1,0 +1,137 @@
+//! `advise --apply`: has the process that has the store open change itself and watch what comes of
+//! it.
+
+use super::Advise;
+use crate::context::Context;
+use crate::exit::{Exit, failure};
+use crate::screen::{BOLD, Output};
+use crate::store::{Holder, Store};
+use crate::{screen, stop};
+use alluvium_server::control::Request;
+use anyhow::Result;
+use serde_json::Value;
+use std::io::Write;
+use std::time::Duration;
+
+/// How often the store is asked what became of the change.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Reads a share: `0.25` or `25%`, from nothing to three quarters; in thousandths.
+pub(super) fn share(text: &str) -> Result<u32, String> {
+    let text = text.trim();
+    let number = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
+        None => text.parse::<f64>(),
+    };
+    match number {
+        Ok(share) if (0.0..=0.75).contains(&share) => Ok((1000.0 * share).round() as u32),
+        _ => Err(format!(
+            "{text:?} is no share of the caches: write one from 0 to 0.75, as in 0.25 or 25%"
+        )),
+    }
+}
+
+impl Advise {
+    /// Applies the store's own advice, or a share that the command line says.
+    pub(super) fn apply(&self, context: &Context) -> Result<Exit> {
+        if self.asks_what_if() {
+            let text =
+                "--apply changes the store as it is: leave out what describes another workload or machine";
+            return Err(failure(Exit::Usage, text));
+        }
+        let store = context.open_to_read()?;
+        if store.holder() == Holder::Us {
+            store.close()?;
+            let text = "no other process has the store open, and what is changed while it is open ends with its closing: \
+                        start `alluvium serve`, or open it with another `Options::record_memory`";
+            return Err(failure(Exit::Usage, text));
+        }
+        let request = Request::ApplyAdvice {
+            record_permille: self.records,
+        };
+        let change = store.json(&request)?;
+        let change = match change.is_null() {
+            true => change,
+            false => watched(context, &store, change)?,
+        };
+        store.close()?;
+        show(context, &change)
+    }
+}
+
+/// Waits until the change is kept or taken back, or Ctrl-C: the store goes on watching by itself.
+fn watched(context: &Context, store: &Store, mut change: Value) -> Result<Value> {
+    if !context.is_json() {
+        screen::note(&format!(
+            "{}; it is watched for up to a minute, and taken back if lookups read more than that: Ctrl-C ends the waiting alone",
+            words(&change)
+        ));
+    }
+    while change["is_watched"] == true && !stop::asked() {
+        std::thread::sleep(LOOK);
+        let all = store.json(&Request::Trials)?;
+        let began = &change["began_ms"];
+        let found = all.as_array().and_then(|all| {
+            let ours = all.iter().rev().find(|one| one["began_ms"] == *began);
+            ours.cloned()
+        });
+        // More changes came since than the store remembers.
+        let Some(found) = found else {
+            break;
+        };
+        change = found;
+    }
+    Ok(change)
+}
+
+fn words(change: &Value) -> String {
+    let of = |name: &str| change[name].as_f64().unwrap_or(0.0);
+    format!(
+        "records have {:.0} % of the caches, {:.0} % before; {:.3} reads for a lookup are predicted ({:.3}–{:.3})",
+        100.0 * of("record_share"),
+        100.0 * of("record_share_before"),
+        of("predicted"),
+        of("p10"),
+        of("p90")
+    )
+}
+
+fn show(context: &Context, change: &Value) -> Result<Exit> {
+    let mut out = Output::new();
+    if context.is_json() {
+        out.json(change)?;
+    } else if change.is_null() {
+        out.line("leave it: no other share of records is cheaper by more than the uncertainty of the model")?;
+    } else {
+        let reads = |name: &str| match change[name].as_f64() {
+            Some(reads) => format!("{reads:.3}"),
+            None => "too few lookups".to_owned(),
+        };
+        out.line(&words(change))?;
+        out.line(&format!(
+            "reads for a lookup: {} before, {} since",
+            reads("reads_before"),
+            reads("reads_measured")
+        ))?;
+        let outcome = out.styled(BOLD, change["outcome"].as_str().unwrap_or_default());
+        out.line(&outcome)?;
+    }
+    out.flush()?;
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_read_or_refused_in_words() {
+        assert_eq!(
+            (share("0.25"), share("50%"), share("0"), share(" 75 % ")),
+            (Ok(250), Ok(500), Ok(0), Ok(750))
+        );
+        for bad in ["", "-1", "0.8", "76%", "NaN", "half"] {
+            assert!(share(bad).unwrap_err().contains("no share"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Which share of the caches' memory records should have.
+
+use super::super::Engine;
+use super::super::forecast::Question;
+use crate::{Error, Result};
+use alluvium_model::structures::{Cost, Setting, Structure};
+
+/// The most of the caches that records may have.
+const MOST: f64 = 0.75;
+
+/// A share of the caches' memory for records, and what lookups should read then.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Advice {
+    /// The share of both caches that holds records, from 0 to 0.75.
+    pub record_share: f64,
+    /// Reads of the device for each key looked up: one store in ten like this one has fewer.
+    pub p10: f64,
+    /// What the model says.
+    pub predicted: f64,
+    /// One in ten has more.
+    pub p90: f64,
+}
+
+impl Advice {
+    /// Fails unless all its numbers are ones that can be applied.
+    pub(super) fn check(&self) -> Result<()> {
+        let bad = |why| {
+            Err(Error::BadOption {
+                option: "advice",
+                why,
+            })
+        };
+        if !(0.0..=MOST).contains(&self.record_share) {
+            return bad(format!(
+                "{} is no share of the caches: say one from 0 to {MOST}",
+                self.record_share
+            ));
+        }
+        let (p10, p90) = (self.p10, self.p90);
+        if !(0.0 <= p10 && p10 <= self.predicted && self.predicted <= p90 && p90.is_finite()) {
+            return bad(format!(
+                "{p10} to {p90} around {} is no band of reads for a lookup",
+                self.predicted
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the advice for a share whose cost is this, where so large a part of lookups finds a
+    /// value.
+    fn of(record_share: f64, cost: &Cost, found: f64) -> Advice {
+        let mix = |hit: f64, miss: f64| found * hit + (1.0 - found) * miss;
+        Advice {
+            record_share,
+            p10: mix(cost.hit_reads.p10, cost.miss_reads.p10),
+            predicted: mix(cost.hit_reads.middle, cost.miss_reads.middle),
+            p90: mix(cost.hit_reads.p90, cost.miss_reads.p90),
+        }
+    }
+}
+
+impl Engine {
+    /// Returns the share that costs least for what was seen; none if that is within the band of what
+    /// the present share costs, and where no model can tell.
+    pub(crate) fn advise(&self) -> Result<Option<Advice>> {
+        let Some((_, question)) = self.question()? else {
+            return Ok(None);
+        };
+        let Some(now) = question.cost() else {
+            return Ok(None);
+        };
+        let mut best: Option<(Advice, Cost)> = None;
+        for choice in Structure::CHOICES {
+            let Structure::Tiered(Setting { records_share, .. }) = choice else {
+                continue;
+            };
+            let Some((advice, cost)) = question.at_share(records_share) else {
+                continue;
+            };
+            let is_better = |(_, best): &(Advice, Cost)| cost.total_ns.middle < best.total_ns.middle;
+            if best.as_ref().is_none_or(is_better) {
+                best = Some((advice, cost));
+            }
+        }
+        let worth = best.filter(|(_, cost)| cost.total_ns.p90 < now.total_ns.middle);
+        Ok(worth.map(|(advice, _)| advice))
+    }
+
+    /// Returns what lookups should read if records had a share of the caches; none where no model
+    /// can tell.
+    pub(crate) fn advice_for(&self, record_share: f64) -> Result<Option<Advice>> {
+        let share = Advice {
+            record_share,
+            p10: 0.0,
+            predicted: 0.0,
+            p90: 0.0,
+        };
+        share.check()?;
+        let question = self.question()?;
+        Ok(question.and_then(|(_, question)| Some(question.at_share(record_share)?.0)))
+    }
+}
+
+impl Question {
+    /// Returns the answer for another share of records, for the tiered tree.
+    fn at_share(&self, records_share: f64) -> Option<(Advice, Cost)> {
+        let Structure::Tiered(setting) = self.structure else {
+            return None;
+        };
+        let setting = Setting {
+            records_share,
+            ..setting
+        };
+        let cost = self.with(Structure::Tiered(setting)).cost()?;
+        let all = &self.workload.operations;
+        let found = all.hits / all.lookups().max(f64::MIN_POSITIVE);
+        Some((Advice::of(records_share, &cost, found), cost))
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_shares_and_bands_that_are_some_can_be_applied() {
+        let good = Advice {
+            record_share: 0.5,
+            p10: 0.1,
+            predicted: 0.2,
+            p90: 0.3,
+        };
+        assert!(good.check().is_ok());
+        for record_share in [-0.1, 0.76, f64::NAN] {
+            let error = Advice { record_share, ..good }.check().unwrap_err();
+            assert!(error.to_string().contains("share"), "{error}");
+        }
+        for p90 in [0.15, f64::INFINITY, f64::NAN] {
+            assert!(Advice { p90, ..good }.check().is_err(), "{p90}");
+        }
+        assert!(Advice { p10: -1.0, ..good }.check().is_err());
+    }
+}

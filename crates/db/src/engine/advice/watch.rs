@@ -1,0 +1,200 @@
+//! One change, watched: a state machine over counters and times that are handed in.
+//!
+//! ```text
+//! settle 10 s     caches fill; what is read then says nothing
+//! intervals       5 s and 1000 lookups at least, each judged
+//!                 two in a row outside            → taken back
+//!                 four in a row within            → kept
+//! 60 s            the last interval decides; without any, an hour passes → taken back
+//! ```
+
+use super::{Advice, Outcome};
+
+/// Milliseconds in which caches fill after a change.
+const SETTLE_MS: u64 = 10_000;
+/// Milliseconds of an interval, and its lookups, at least.
+const INTERVAL_MS: u64 = 5_000;
+const LOOKUPS: u64 = 1000;
+/// Intervals in a row that take a change back, and that have it kept.
+const OUTSIDE: u32 = 2;
+const WITHIN: u32 = 4;
+/// Milliseconds after which the last interval decides, and those after which a change is taken back
+/// for want of lookups.
+const LONG_MS: u64 = 60_000;
+const LONGEST_MS: u64 = 3_600_000;
+/// Reads for each lookup that make no difference, and the share of what was before that makes none.
+const CLOSE: f64 = 0.02;
+
+/// What had been counted at a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counted {
+    pub(super) at_ms: u64,
+    /// Keys that were looked up.
+    pub(super) lookups: u64,
+    /// Reads of the device for them.
+    pub(super) reads: u64,
+}
+
+impl Counted {
+    /// Returns the reads for each lookup since an earlier moment; none if there were too few.
+    pub(super) fn since(&self, before: &Counted) -> Option<f64> {
+        let lookups = self.lookups.saturating_sub(before.lookups);
+        let reads = self.reads.saturating_sub(before.reads);
+        (lookups >= LOOKUPS).then(|| reads as f64 / lookups as f64)
+    }
+}
+
+/// What to do with a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Wait,
+    End(Outcome),
+}
+
+/// A change that is watched.
+#[derive(Debug)]
+pub(super) struct Watch {
+    /// The most reads for a lookup that the band allows.
+    most: f64,
+    before: Option<f64>,
+    began_ms: u64,
+    /// Where the interval began.
+    from: Counted,
+    measured: Option<f64>,
+    outside: u32,
+    within: u32,
+    last: Outcome,
+}
+
+impl Watch {
+    /// Begins to watch: `before` is what lookups read until now.
+    pub(super) fn new(advice: &Advice, before: Option<f64>, now: Counted) -> Watch {
+        Watch {
+            most: advice.p90 + CLOSE,
+            before,
+            began_ms: now.at_ms,
+            from: now,
+            measured: None,
+            outside: 0,
+            within: 0,
+            last: Outcome::TooFewLookups,
+        }
+    }
+
+    /// Returns what was measured in the last interval.
+    pub(super) fn measured(&self) -> Option<f64> {
+        self.measured
+    }
+
+    /// Judges what was counted by now.
+    pub(super) fn look(&mut self, now: Counted) -> Step {
+        let age_ms = now.at_ms.saturating_sub(self.began_ms);
+        if age_ms < SETTLE_MS {
+            self.from = now;
+            return Step::Wait;
+        }
+        let took_ms = now.at_ms.saturating_sub(self.from.at_ms);
+        if took_ms >= INTERVAL_MS
+            && let Some(reads) = now.since(&self.from)
+        {
+            self.judge(reads);
+            self.from = now;
+        }
+        if self.outside >= OUTSIDE || self.within >= WITHIN || self.measured.is_some() && age_ms >= LONG_MS {
+            return Step::End(self.last);
+        }
+        match age_ms >= LONGEST_MS {
+            true => Step::End(Outcome::TooFewLookups),
+            false => Step::Wait,
+        }
+    }
+
+    fn judge(&mut self, reads: f64) {
+        self.measured = Some(reads);
+        let is_worse = |before: f64| reads > before * (1.0 + CLOSE) + CLOSE;
+        self.last = if reads > self.most {
+            Outcome::AboveBand
+        } else if self.before.is_some_and(is_worse) {
+            Outcome::WorseThanBefore
+        } else {
+            Outcome::Kept
+        };
+        (self.outside, self.within) = match self.last {
+            Outcome::Kept => (0, self.within + 1),
+            _ => (self.outside + 1, 0),
+        };
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    const ADVICE: Advice = Advice {
+        record_share: 0.5,
+        p10: 0.2,
+        predicted: 0.3,
+        p90: 0.4,
+    };
+
+    /// Watches while lookups come at an even rate and read as much as `reads` says, a second at a
+    /// time. Returns how it ended, and after how many seconds.
+    fn watched(before: Option<f64>, rate: u64, reads: impl Fn(u64) -> f64) -> (Outcome, u64) {
+        let mut now = Counted {
+            at_ms: 1_000_000,
+            lookups: 77,
+            reads: 5,
+        };
+        let mut watch = Watch::new(&ADVICE, before, now);
+        for second in 1.. {
+            now.at_ms += 1000;
+            now.lookups += rate;
+            now.reads += (reads(second) * rate as f64) as u64;
+            if let Step::End(outcome) = watch.look(now) {
+                return (outcome, second);
+            }
+        }
+        unreachable!("each change ends");
+    }
+
+    #[test]
+    fn what_lies_within_the_band_is_kept_and_what_does_not_is_taken_back() {
+        assert_eq!(watched(Some(0.5), 1000, |_| 0.3), (Outcome::Kept, 29));
+        assert_eq!(watched(Some(0.5), 1000, |_| 0.45), (Outcome::AboveBand, 19));
+        assert_eq!(watched(None, 1000, |_| 0.39), (Outcome::Kept, 29));
+        assert_eq!(watched(Some(0.25), 1000, |_| 0.3), (Outcome::WorseThanBefore, 19));
+        assert_eq!(
+            watched(Some(0.5), 1000, |_| 0.05),
+            (Outcome::Kept, 29),
+            "better is no harm"
+        );
+    }
+
+    #[test]
+    fn caches_have_time_to_fill_and_one_interval_alone_decides_nothing() {
+        let filling = |second| if second < 10 { 2.0 } else { 0.3 };
+        assert_eq!(watched(Some(0.5), 1000, filling), (Outcome::Kept, 29));
+        let burst = |second| if (10..15).contains(&second) { 2.0 } else { 0.3 };
+        assert_eq!(watched(Some(0.5), 1000, burst).0, Outcome::Kept);
+        // Every other interval is outside: the last one decides within a minute or so.
+        let waves = |second| if second / 5 % 2 == 0 { 2.0 } else { 0.3 };
+        let (outcome, seconds) = watched(Some(0.5), 1000, waves);
+        assert!(
+            outcome != Outcome::TooFewLookups && seconds <= 61,
+            "{outcome:?} {seconds}"
+        );
+    }
+
+    #[test]
+    fn without_lookups_nothing_is_claimed() {
+        assert_eq!(watched(Some(0.5), 0, |_| 0.0), (Outcome::TooFewLookups, 3600));
+        assert_eq!(
+            watched(Some(0.5), 20, |_| 0.3).0,
+            Outcome::Kept,
+            "a few at a time"
+        );
+        let (outcome, seconds) = watched(Some(0.5), 20, |_| 0.9);
+        assert_eq!(outcome, Outcome::AboveBand);
+        assert!(seconds <= 110, "{seconds}");
+    }
+}

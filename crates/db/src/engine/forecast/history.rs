@@ -1,0 +1,178 @@
+//! The hours since opening: the question as it stood when each began, and what was counted by then.
+
+use super::question::Question;
+use super::truth::Truth;
+use super::{PastHour, compared};
+use alluvium_model::structures::Cost;
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Milliseconds of an hour.
+const HOUR_MS: u64 = 3_600_000;
+/// Users' bytes of the first mark, at least.
+const LEAST_MARK: u64 = 1 << 20;
+/// Hours that are kept.
+const HOURS: usize = 48;
+
+/// The beginning of an hour.
+#[derive(Clone, Debug)]
+struct Noted {
+    at_ms: u64,
+    truth: Truth,
+    /// None if nothing had been seen by then.
+    question: Option<Question>,
+    /// The answer, once it was computed.
+    cost: Option<Arc<Cost>>,
+}
+
+/// What is kept while a store is open: at most [`HOURS`] hours, of a few hundred bytes each.
+#[derive(Debug)]
+pub(crate) struct Forecasts {
+    opened: Truth,
+    /// One more than the hours, for each ends where the next begins.
+    noted: Mutex<VecDeque<Noted>>,
+    /// What had been written whenever that had doubled: a few dozen at most.
+    marks: Mutex<Vec<Mark>>,
+}
+
+/// What had been written by a moment: users' bytes, and those of the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) user_bytes: u64,
+    pub(super) device_bytes: u64,
+}
+
+impl Forecasts {
+    /// Returns those of a store that is opened now.
+    pub(crate) fn new(now_ms: u64) -> Forecasts {
+        let opened = Truth::at_opening();
+        let first = Noted {
+            at_ms: now_ms,
+            truth: opened,
+            question: None,
+            cost: None,
+        };
+        Forecasts {
+            opened,
+            noted: Mutex::new(VecDeque::from([first])),
+            marks: Mutex::default(),
+        }
+    }
+
+    /// Notes what was written, if that is twice as much as at the last mark.
+    pub(super) fn mark(&self, user_bytes: u64, device_bytes: impl FnOnce() -> u64) {
+        let mut marks = self.marks.lock();
+        let last = marks.last().map_or(LEAST_MARK / 2, |mark| mark.user_bytes);
+        if user_bytes / 2 >= last {
+            marks.push(Mark {
+                user_bytes,
+                device_bytes: device_bytes(),
+            });
+        }
+    }
+
+    /// Returns the newest mark behind which at least a half of all that was written lies. What is
+    /// written for a byte grows with the data. The models tell it for the data that there is, and a
+    /// store that was filled since its opening has written less for the first ones.
+    pub(super) fn half(&self, user_bytes: u64) -> Mark {
+        let marks = self.marks.lock();
+        let before = marks.iter().rev().find(|mark| mark.user_bytes <= user_bytes / 2);
+        before.copied().unwrap_or_default()
+    }
+
+    /// Returns what there was when the store was opened.
+    pub(super) fn opened(&self) -> Truth {
+        self.opened
+    }
+
+    /// Returns whether another hour of the clock has begun since the last note.
+    pub(super) fn is_due(&self, now_ms: u64) -> bool {
+        let noted = self.noted.lock();
+        noted
+            .back()
+            .is_none_or(|last| now_ms / HOUR_MS > last.at_ms / HOUR_MS)
+    }
+
+    /// Notes that an hour has begun, unless another thread has done so.
+    pub(super) fn note(&self, now_ms: u64, truth: Truth, question: Option<Question>) {
+        if !self.is_due(now_ms) {
+            return;
+        }
+        let mut noted = self.noted.lock();
+        if noted.len() > HOURS {
+            noted.pop_front();
+        }
+        noted.push_back(Noted {
+            at_ms: now_ms,
+            truth,
+            question,
+            cost: None,
+        });
+        assert!(noted.len() <= HOURS + 1, "N11: what is kept is bounded");
+    }
+
+    /// Returns the hours that have ended, and for which there was a prediction.
+    pub(super) fn past(&self) -> Vec<PastHour> {
+        // The models take a while: no lock is held meanwhile.
+        let mut noted: Vec<Noted> = self.noted.lock().iter().cloned().collect();
+        for hour in &mut noted {
+            if hour.cost.is_none() {
+                hour.cost = hour.question.and_then(|question| question.cost()).map(Arc::new);
+            }
+        }
+        for hour in self.noted.lock().iter_mut() {
+            let computed = noted.iter().find(|one| one.at_ms == hour.at_ms);
+            hour.cost = computed.and_then(|one| one.cost.clone());
+        }
+        let hours = noted.windows(2).filter_map(|pair| {
+            let (began, ended) = (&pair[0], &pair[1]);
+            let mut was = compared(began.cost.as_ref()?, &began.truth, &ended.truth);
+            was.retain(|row| row.measured.is_some());
+            Some(PastHour {
+                began_ms: began.at_ms,
+                ended_ms: ended.at_ms,
+                was,
+            })
+        });
+        hours.collect()
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newer_half_of_what_was_written_counts() {
+        let forecasts = Forecasts::new(0);
+        assert_eq!(forecasts.half(1 << 30), Mark::default());
+        for mib in 0..100u64 {
+            forecasts.mark(mib << 20, || 3 * (mib << 20));
+        }
+        let marks = forecasts.marks.lock().clone();
+        let mib: Vec<u64> = marks.iter().map(|mark| mark.user_bytes >> 20).collect();
+        assert_eq!(mib, [1, 2, 4, 8, 16, 32, 64]);
+        assert_eq!(forecasts.half(100 << 20), marks[5]);
+        assert_eq!(forecasts.half(128 << 20), marks[6]);
+        assert_eq!(forecasts.half(1 << 20), Mark::default());
+    }
+
+    #[test]
+    fn an_hour_is_noted_once_and_the_oldest_are_forgotten() {
+        let forecasts = Forecasts::new(HOUR_MS - 1);
+        assert!(!forecasts.is_due(HOUR_MS - 1) && forecasts.is_due(HOUR_MS));
+        for hour in 1..=100 {
+            for moment in [0, 5] {
+                forecasts.note(hour * HOUR_MS + moment, Truth::default(), None);
+            }
+        }
+        let noted = forecasts.noted.lock();
+        assert_eq!(noted.len(), HOURS + 1);
+        let ends = (noted[0].at_ms, noted[HOURS].at_ms);
+        assert_eq!(ends, (52 * HOUR_MS, 100 * HOUR_MS));
+        drop(noted);
+        assert!(forecasts.past().is_empty(), "nothing had been predicted");
+        assert!(!forecasts.is_due(0), "a clock that goes back begins no hour");
+    }
+}

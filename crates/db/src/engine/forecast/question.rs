@@ -1,0 +1,207 @@
+//! What was seen of a keyspace, as a question to a model.
+
+use super::super::Engine;
+use crate::Result;
+use crate::catalog::Definition;
+use crate::levels_options;
+use crate::structure::Structure as Kind;
+use crate::workload::KeyspaceSeen;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_model::structures::{Cost, Machine, Operations, Setting, Structure, Workload};
+use alluvium_trees::levels::Policy;
+use alluvium_trees::tiered::Holdings;
+use std::sync::Arc;
+
+/// A question, and what the keyspace holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Question {
+    pub(crate) structure: Structure,
+    pub(crate) workload: Workload,
+    machine: Machine,
+    pub(super) held: Held,
+}
+
+/// What a keyspace holds, as far as is known without reading its leaves.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Held {
+    /// Keys in the data files.
+    pub(super) keys: f64,
+    /// Bytes of a key and its value.
+    pub(super) record_bytes: f64,
+    /// Bytes of extents in use.
+    pub(super) bytes: f64,
+    /// Bytes of maplets and index nodes.
+    pub(super) guide_bytes: f64,
+}
+
+impl Question {
+    /// Returns the model's answer, if it has one.
+    pub(crate) fn cost(&self) -> Option<Cost> {
+        self.structure.cost(&self.workload, &self.machine).ok()
+    }
+
+    /// Returns the same question about another structure.
+    pub(crate) fn with(&self, structure: Structure) -> Question {
+        Question { structure, ..*self }
+    }
+}
+
+/// Returns how many different keys there are of these records, of a store that had `writes` writes
+/// in all. The oldest run of a leaf has no key twice. Of newer records, as many are new keys as of
+/// all writes: N = oldest + newer · N / writes.
+fn different(held: &Holdings, writes: u64) -> f64 {
+    let (oldest, all) = (held.oldest_records as f64, held.records as f64);
+    let newer = (all - oldest).max(0.0);
+    let of_writes = 1.0 - newer / (writes as f64).max(1.0);
+    match of_writes > 0.0 {
+        true => (oldest / of_writes).clamp(oldest, all),
+        false => all,
+    }
+}
+
+/// Returns the model of the structure that a keyspace is in, if there is one.
+fn model_of(definition: &Definition, setting: Setting) -> Option<Structure> {
+    match &definition.options.structure {
+        levels_options::Structure::Tiered => Some(Structure::Tiered(setting)),
+        levels_options::Structure::Levels(options) => match &options.policy {
+            Policy::Samt(fanouts) => fanouts.first().map(|fanout| Structure::Samt { k: fanout.runs }),
+            Policy::Cola { ratio } => Some(Structure::Cola { ratio: *ratio }),
+            Policy::Leveled { ratio } => Some(Structure::Levelled { ratio: *ratio }),
+            Policy::Never => None,
+        },
+        levels_options::Structure::Hashed(_) => Some(Structure::Silt),
+        levels_options::Structure::Paged(_) | levels_options::Structure::Volatile(_) => None,
+    }
+}
+
+impl Engine {
+    /// Returns what was seen of each keyspace, with how many keys each has.
+    pub(crate) fn workload(&self) -> Vec<KeyspaceSeen> {
+        let mut all = self.watches.seen(&self.catalog);
+        for seen in &mut all {
+            let Some(definition) = self.catalog.get(&seen.keyspace) else {
+                continue;
+            };
+            // What cannot be counted, because a node is damaged, is none here: readers are told.
+            seen.keys = self.count(&definition).map_or(0, |(keys, _)| keys as u64);
+            let writes = self.visible().max(1) as f64;
+            seen.new_keys = (seen.keys as f64 / writes).clamp(0.0, 1.0);
+        }
+        all
+    }
+
+    /// Returns how many keys a keyspace has, about, and what its files hold of it.
+    fn count(&self, definition: &Arc<Definition>) -> Result<(f64, Holdings)> {
+        let range = KeyRange::new(&definition.prefix, Some(&definition.end));
+        let all = self.approximate_len(definition.structure, &range)? as f64;
+        if definition.structure != Kind::Tiered {
+            return Ok((all, Holdings::default()));
+        }
+        let held = self.dictionaries.tree.holdings(&range)?;
+        let (live, records) = (different(&held, self.visible()), held.records as f64);
+        let in_memory = (all - (records - held.tombstones as f64)).max(0.0);
+        let deleted = (held.tombstones as f64).min(live);
+        // What memtables have is new keys and old ones in the same proportion as all writes.
+        let new = in_memory * (live / (self.visible().max(1) as f64)).min(1.0);
+        let keys = match records > 0.0 {
+            true => (live - deleted) + new,
+            false => in_memory,
+        };
+        Ok((keys, held))
+    }
+
+    /// Returns the keyspace with the most requests, and the question for it.
+    pub(crate) fn question(&self) -> Result<Option<(String, Question)>> {
+        let all = self.watches.seen(&self.catalog);
+        let Some(seen) = all.iter().max_by_key(|seen| seen.total().total()) else {
+            return Ok(None);
+        };
+        let Some(definition) = self.catalog.get(&seen.keyspace) else {
+            return Ok(None);
+        };
+        let (keys, held) = self.count(&definition)?;
+        let memory = self.memory_use();
+        let caches = (memory.records + memory.pages).max(1);
+        let setting = Setting {
+            fanout: self.plan.scale.shape.fanout as u32,
+            records_share: memory.records as f64 / caches as f64,
+        };
+        let Some(structure) = model_of(&definition, setting) else {
+            return Ok(None);
+        };
+        let mut seen = seen.clone();
+        seen.keys = keys as u64;
+        seen.new_keys = (keys / self.visible().max(1) as f64).clamp(0.0, 1.0);
+        let workload = workload(&seen);
+        // Extents belong to no keyspace: each has its share of those in use.
+        let everything = self.dictionaries.tree.holdings(&KeyRange::everything())?;
+        let of = |held: &Holdings| (held.leaf_bytes + held.guide_bytes) as f64;
+        let extents = self.store.usage().0.total().live_extent_bytes as f64;
+        let bytes = extents * of(&held) / of(&everything).max(1.0);
+        let question = Question {
+            structure,
+            machine: Machine {
+                memory_bytes: memory.budget as f64,
+                device: self.plan.device,
+                endurance_bytes: None,
+            },
+            held: Held {
+                keys: different(&held, self.visible()),
+                record_bytes: workload.key_bytes + workload.value_bytes,
+                bytes,
+                guide_bytes: held.guide_bytes as f64,
+            },
+            workload,
+        };
+        Ok(Some((seen.keyspace, question)))
+    }
+}
+
+/// Returns what was seen as a model is asked. Of puts, as many are of new keys as of all writes
+/// that the store ever had.
+fn workload(seen: &KeyspaceSeen) -> Workload {
+    let total = seen.total();
+    let puts = total.puts as f64;
+    Workload {
+        keys: (seen.keys as f64).max(2.0),
+        key_bytes: seen.key_bytes.max(1.0),
+        value_bytes: seen.value_bytes,
+        skew: seen.skew(),
+        operations: Operations {
+            inserts: puts * seen.new_keys,
+            updates: puts * (1.0 - seen.new_keys),
+            deletes: total.deletes as f64,
+            hits: total.hits as f64,
+            misses: total.misses as f64,
+            scans: total.scans as f64,
+        },
+        scan_records: total.scanned as f64 / total.scans.max(1) as f64,
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    fn held(oldest: u64, records: u64) -> Holdings {
+        Holdings {
+            records,
+            oldest_records: oldest,
+            ..Holdings::default()
+        }
+    }
+
+    #[test]
+    fn keys_are_told_from_versions() {
+        let of = |oldest, records, writes| different(&held(oldest, records), writes).round();
+        assert_eq!(of(700, 1000, 1000), 1000.0, "each was written once");
+        let updated = of(1000, 1300, 1_000_000);
+        assert!(
+            (1000.0..1001.0).contains(&updated),
+            "all of them often: {updated}"
+        );
+        // A half of the writes were of new keys: of 200 newer records, 100 are.
+        assert_eq!(of(1000, 1220, 2_220), 1110.0);
+        assert_eq!((of(0, 0, 0), of(5, 5, 0)), (0.0, 5.0));
+    }
+}

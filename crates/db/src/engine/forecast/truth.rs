@@ -1,0 +1,150 @@
+//! What is measured of each prediction.
+
+use super::super::{Engine, Tally};
+use super::Quantity;
+use super::question::{Held, Question};
+use alluvium_device::machine;
+
+/// Lookups of a kind from which on their reads say something, and operations from which on their
+/// time does.
+const LOOKUPS: u64 = 1000;
+/// Memtables that users have filled from which on what was written for them says something: before,
+/// most of it is not in the tree yet.
+const MEMTABLES: u64 = 4;
+
+/// What was counted by a moment, and what there was then.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Truth {
+    pub(super) user_bytes: u64,
+    pub(super) device_bytes: u64,
+    pub(super) found: u64,
+    pub(super) found_reads: u64,
+    pub(super) absent: u64,
+    pub(super) absent_reads: u64,
+    pub(super) operations: u64,
+    /// Of the whole process.
+    pub(super) processor_us: Option<u64>,
+    /// Users' bytes from which on what was written says something.
+    pub(super) enough_bytes: u64,
+    pub(super) held: Held,
+}
+
+fn ratio(one: f64, other: f64) -> Option<f64> {
+    (other > 0.0).then(|| one / other)
+}
+
+impl Truth {
+    /// Returns what a quantity was since an earlier moment; none if too little happened.
+    pub(super) fn since(&self, before: &Truth, what: Quantity) -> Option<f64> {
+        let more = |now: u64, then: u64| now.saturating_sub(then);
+        let reads = |reads: u64, lookups: u64| {
+            let is_enough = lookups >= LOOKUPS;
+            is_enough.then(|| reads as f64 / lookups as f64)
+        };
+        let held = &self.held;
+        match what {
+            Quantity::WriteAmplification => {
+                let user = more(self.user_bytes, before.user_bytes);
+                let is_enough = user > 0 && user >= self.enough_bytes;
+                is_enough.then(|| more(self.device_bytes, before.device_bytes) as f64 / user as f64)
+            }
+            Quantity::HitReads => reads(
+                more(self.found_reads, before.found_reads),
+                more(self.found, before.found),
+            ),
+            Quantity::MissReads => reads(
+                more(self.absent_reads, before.absent_reads),
+                more(self.absent, before.absent),
+            ),
+            Quantity::MemoryPerKey => ratio(held.guide_bytes, held.keys),
+            Quantity::SpaceAmplification => ratio(held.bytes, held.keys * held.record_bytes),
+            Quantity::ProcessorTime => {
+                let operations = more(self.operations, before.operations);
+                let us = more(self.processor_us?, before.processor_us?);
+                let is_enough = operations >= LOOKUPS;
+                is_enough.then(|| us as f64 * 1000.0 / operations as f64)
+            }
+        }
+    }
+}
+
+/// Returns the processor time of the process so far, if the system tells it.
+fn processor_us() -> Option<u64> {
+    machine::processor_time().map(|time| time.user_us + time.system_us)
+}
+
+impl Truth {
+    /// Returns what there is when a store is opened: nothing was counted, but the process has run.
+    pub(super) fn at_opening() -> Truth {
+        Truth {
+            processor_us: processor_us(),
+            ..Truth::default()
+        }
+    }
+}
+
+impl Engine {
+    /// Returns what was counted by now, and what the keyspace of a question holds.
+    pub(super) fn truth(&self, question: Option<&Question>) -> Truth {
+        let of = |tally| self.tallies.of(tally);
+        let writes = of(Tally::Puts) + of(Tally::Deletes) + of(Tally::Merges) + of(Tally::RangeDeletes);
+        let reads = of(Tally::Gets) + of(Tally::MultiGetKeys) + of(Tally::Scans);
+        Truth {
+            user_bytes: of(Tally::WrittenBytes),
+            device_bytes: self.device_stats().total().written_bytes,
+            found: of(Tally::Found),
+            found_reads: of(Tally::FoundReads),
+            absent: of(Tally::Absent),
+            absent_reads: of(Tally::AbsentReads),
+            operations: writes + reads,
+            processor_us: processor_us(),
+            enough_bytes: MEMTABLES * self.plan.scale.memtable,
+            held: question.map(|question| question.held).unwrap_or_default(),
+        }
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_measured_is_a_difference_and_too_little_is_none() {
+        let before = Truth {
+            user_bytes: 1000,
+            device_bytes: 5000,
+            found: 10_000,
+            found_reads: 500,
+            absent: 50,
+            operations: 20_000,
+            processor_us: Some(7_000),
+            ..Truth::default()
+        };
+        let after = Truth {
+            user_bytes: 3000,
+            device_bytes: 13_000,
+            found: 14_000,
+            found_reads: 3500,
+            absent: 1049,
+            absent_reads: 12,
+            operations: 30_000,
+            processor_us: Some(27_000),
+            enough_bytes: 2000,
+            held: Held {
+                keys: 100.0,
+                record_bytes: 116.0,
+                bytes: 14_500.0,
+                guide_bytes: 320.0,
+            },
+        };
+        let of = |what| after.since(&before, what);
+        assert_eq!(of(Quantity::WriteAmplification), Some(4.0));
+        assert_eq!(of(Quantity::HitReads), Some(0.75));
+        assert_eq!(of(Quantity::MissReads), None, "999 are too few");
+        assert_eq!(of(Quantity::MemoryPerKey), Some(3.2));
+        assert_eq!(of(Quantity::SpaceAmplification), Some(1.25));
+        assert_eq!(of(Quantity::ProcessorTime), Some(2000.0));
+        let quiet = after.since(&after, Quantity::WriteAmplification);
+        assert_eq!(quiet, None);
+    }
+}

@@ -1,0 +1,48 @@
+//! Advice that is applied while the store is open.
+
+use super::request::{Error, Kind, Result};
+use alluvium::{Db, Trial};
+use serde_json::{Value, json};
+
+/// Applies an advice: for a share of records in thousandths, or what costs least. Returns the
+/// change, null where the advice is to leave it.
+pub(super) fn apply(db: &Db, record_permille: Option<u32>) -> Result<Value> {
+    let advice = match record_permille {
+        None => match db.advise()? {
+            Some(advice) => advice,
+            None => return Ok(Value::Null),
+        },
+        Some(permille) => {
+            let advice = db.advice_for(f64::from(permille) / 1000.0)?;
+            advice.ok_or_else(|| {
+                let text = "no model can tell what this store would cost: it has seen no request since it was opened, or its structure has no share of records";
+                Error::told(Kind::Failed, text)
+            })?
+        }
+    };
+    db.apply_advice(&advice)?;
+    Ok(db.trials().last().map_or(Value::Null, trial))
+}
+
+/// Returns the last changes, oldest first.
+pub(super) fn trials(db: &Db) -> Value {
+    db.trials().iter().map(trial).collect::<Vec<_>>().into()
+}
+
+fn trial(of: &Trial) -> Value {
+    let advice = &of.advice;
+    json!({
+        "record_share": advice.record_share,
+        "record_share_before": of.share_before,
+        "p10": advice.p10,
+        "predicted": advice.predicted,
+        "p90": advice.p90,
+        "began_ms": of.began_ms,
+        "ended_ms": of.ended_ms,
+        "reads_before": of.before,
+        "reads_measured": of.measured,
+        "outcome": of.outcome.name(),
+        "is_rolled_back": of.outcome.is_rolled_back(),
+        "is_watched": of.outcome == alluvium::Outcome::Watched,
+    })
+}

@@ -1,0 +1,89 @@
+//! What the store should cost beside what it does: kept for a while, for it takes the models some
+//! time.
+
+use alluvium::{Comparison, Forecast};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// For how long an answer is given again: a scrape of metrics, or a page that is looked at, costs
+/// the models' time once in this while.
+const KEPT: Duration = Duration::from_secs(30);
+
+/// The last answer, and when it was computed.
+#[derive(Debug, Default)]
+pub(crate) struct Forecasts(Mutex<Option<(Instant, Arc<Forecast>)>>);
+
+impl Forecasts {
+    /// Returns the last answer, or a new one if that is old. None if the store has none, which
+    /// costs nothing to find out.
+    pub(crate) fn of(&self, db: &alluvium::Db) -> Option<Arc<Forecast>> {
+        let mut kept = self.0.lock();
+        match &*kept {
+            Some((at, answer)) if at.elapsed() < KEPT => Some(Arc::clone(answer)),
+            _ => {
+                // A store that cannot tell, because it is closed, tells readers so.
+                let answer = db.forecast().ok().flatten().map(Arc::new)?;
+                *kept = Some((Instant::now(), Arc::clone(&answer)));
+                Some(answer)
+            }
+        }
+    }
+}
+
+/// Returns a forecast as JSON.
+pub(crate) fn json_of(forecast: &Forecast) -> Value {
+    let rows = |rows: &[Comparison]| rows.iter().map(row).collect::<Vec<_>>();
+    let past = forecast
+        .past
+        .iter()
+        .map(|hour| json!({ "began_ms": hour.began_ms, "ended_ms": hour.ended_ms, "was": rows(&hour.was) }));
+    json!({
+        "keyspace": forecast.keyspace,
+        "structure": forecast.structure,
+        "keys": forecast.keys,
+        "skew": forecast.skew,
+        "now": rows(&forecast.now),
+        "past": past.collect::<Vec<_>>(),
+    })
+}
+
+fn row(row: &Comparison) -> Value {
+    json!({
+        "what": row.what.name(),
+        "p10": row.p10,
+        "predicted": row.predicted,
+        "p90": row.p90,
+        "measured": row.measured,
+        "within_band": row.holds(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_given_again_for_a_while() {
+        let place = tempfile::tempdir().unwrap();
+        let db = alluvium::Db::open(place.path().join("store")).unwrap();
+        let forecasts = Forecasts::default();
+        assert!(forecasts.of(&db).is_none(), "nothing was asked of the store");
+        let keyspace = db.keyspace("numbers").unwrap();
+        for number in 0..2000u32 {
+            keyspace.put(number.to_be_bytes(), "value").unwrap();
+        }
+        let answer = forecasts.of(&db).unwrap();
+        let again = forecasts.of(&db).unwrap();
+        assert!(Arc::ptr_eq(&answer, &again), "it is not computed again");
+        let json = json_of(&answer);
+        assert_eq!(json["keyspace"], "numbers");
+        assert_eq!(
+            json["now"].as_array().unwrap().len(),
+            alluvium::Quantity::ALL.len()
+        );
+        assert_eq!(json["now"][1]["what"], "reads_hit");
+        assert!(json["now"][1]["measured"].is_null() && json["now"][1]["within_band"].is_null());
+    }
+}

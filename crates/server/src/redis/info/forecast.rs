@@ -1,0 +1,22 @@
+//! The section Forecast: what the store should cost by its model, beside what was measured.
+
+use super::line;
+use crate::shared::Shared;
+
+pub(super) fn forecast(shared: &Shared, text: &mut String) {
+    let Some(forecast) = shared.forecasts.of(&shared.store.db) else {
+        return;
+    };
+    line(text, "alluvium_forecast_keyspace", &forecast.keyspace);
+    line(text, "alluvium_forecast_structure", &forecast.structure);
+    for row in &forecast.now {
+        let measured = row
+            .measured
+            .map_or_else(String::new, |found| format!("{found:.3}"));
+        let values = format!(
+            "p10={:.3},predicted={:.3},p90={:.3},measured={measured}",
+            row.p10, row.predicted, row.p90
+        );
+        line(text, &format!("alluvium_forecast_{}", row.what.name()), values);
+    }
+}

@@ -1,0 +1,27 @@
+//! What the store should cost by its model, and what was measured, for Prometheus.
+
+use super::metrics::{Kind, Text};
+use crate::shared::Shared;
+
+const HELP: &str = "What the store should cost by the model of its structure, a band of it (p10, p90), and what was measured since the store was opened.";
+
+pub(super) fn write(shared: &Shared, text: &mut Text) {
+    let Some(forecast) = shared.forecasts.of(&shared.store.db) else {
+        return;
+    };
+    text.family("forecast", Kind::Gauge, HELP);
+    for row in &forecast.now {
+        let values = [
+            ("p10", Some(row.p10)),
+            ("predicted", Some(row.predicted)),
+            ("p90", Some(row.p90)),
+            ("measured", row.measured),
+        ];
+        for (word, value) in values {
+            if let Some(value) = value {
+                let labels = format!("quantity=\"{}\",of=\"{word}\"", row.what.name());
+                text.labelled("forecast", &labels, value);
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! Recorded traces: no bytes panic, and what is read has as many operations as it says.
+
+#![no_main]
+
+use alluvium_bench::workload::trace::{PARTS, Part, summarise};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Ok(summary) = summarise(input) else { return };
+    assert!(summary.parts.len() as u64 <= PARTS);
+    let operations = summary.head.operations;
+    let counted: u64 = summary.parts.iter().map(Part::total).sum();
+    // A read before a write counts as two.
+    assert!((operations..=2 * operations).contains(&counted));
+    assert!(summary.samples <= operations);
+});
