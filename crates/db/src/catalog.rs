@@ -3,7 +3,7 @@
 use crate::format::{self, CatalogRecord, KeyspaceId, TreeKey};
 use crate::keyspace_options::KeyspaceOptions;
 use crate::structure::Structure;
-use crate::{Error, PagedOptions, Result};
+use crate::{Error, Result};
 use alluvium_base::Sequence;
 use alluvium_dictionary::merge::{Add, Append, CompactionFilter, Maximum, Minimum, Operator};
 use alluvium_dictionary::rules::{KeyspaceRules, Schema};
@@ -41,7 +41,7 @@ impl Definition {
         rules: KeyspaceRules,
     ) -> Definition {
         let longest_key = match structure {
-            Structure::Paged => PagedOptions::of(&options).longest_key(),
+            Structure::Paged => options.structure.paged().longest_key(),
             Structure::Tiered
             | Structure::Levels
             | Structure::Hashed

@@ -64,7 +64,7 @@ pub const CATALOG: KeyspaceId = 0;
 const SHORT: KeyspaceId = 240;
 
 /// The most bytes that a keyspace's number takes in front of a key.
-pub const MAX_PREFIX: usize = 5;
+pub const MAX_PREFIX: usize = crate::paged_options::MOST_PREFIX;
 
 /// A key of the tree, mostly short enough for the stack.
 pub type TreeKey = SmallVec<[u8; SHORT_KEY]>;

@@ -35,7 +35,8 @@ pub enum Structure {
     /// Snapshots hold as in every other structure. A [`Snapshot`](crate::Snapshot), named or not,
     /// a walk and a transaction see the keyspace as it was at one commit, together with all other
     /// keyspaces, for as long as they are open. Merges keep the versions that any of them sees, and
-    /// drop them when all have ended. A batch or a transaction across structures is whole or absent.
+    /// drop them when all have ended. A batch or a transaction across structures is whole or
+    /// absent.
     Hashed(HashedOptions),
     /// A map in memory, of at most this number of bytes: keys, values and what finds them. It is
     /// neither logged nor checkpointed, and empty when the store is opened again. Everything else
@@ -195,6 +196,14 @@ impl Stitch {
 }
 
 impl Structure {
+    /// Returns how pages are laid out, if it is pages.
+    pub(crate) fn paged(&self) -> PagedOptions {
+        match self {
+            Structure::Paged(options) => *options,
+            _ => PagedOptions::default(),
+        }
+    }
+
     /// Fails unless all its numbers are ones that it can work with.
     pub(crate) fn validate(&self) -> Result<()> {
         match self {

@@ -52,7 +52,8 @@
 //! without threads; `lock_manager/`, `locks/`, `footprint.rs`, `ranges.rs`,
 //! `transaction_options.rs`; [`Options`] (`options.rs`, `scale.rs`, `machine.rs`, [`devices`]);
 //! `catalog.rs`, `manifest/`, `format.rs`, `fault.rs` (mistakes that tests plant), `structure.rs`,
-//! `keyspace_options.rs`, `levels_options.rs`, `paged_options.rs`. No two modules import each other.
+//! `keyspace_options.rs`, `levels_options.rs`, `paged_options.rs`. No two modules import each
+//! other.
 //!
 //! Invariants (the engine's are in its header):
 //!
@@ -131,6 +132,7 @@ pub use alluvium_hashes::hashed::HashedStats;
 pub use alluvium_storage::CacheStats;
 pub use alluvium_storage::extents::TierUsage as SpaceUsage;
 pub use alluvium_storage::log::LogUsage;
+pub use alluvium_trees::paged::PagedStats;
 pub use alluvium_trees::run::{Summary as RunSummary, Use as ExtentUse};
 pub use alluvium_trees::tiered::{
     Debt as TreeDebt, Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun,
@@ -162,8 +164,8 @@ pub use repair::{RepairReport, repair};
 pub use restore::restore;
 pub use snapshot::Snapshot;
 pub use stats::{
-    Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations,
-    PagedStats, Stats, TierStats, Unit,
+    Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats,
+    TierStats, Unit,
 };
 pub use tier_options::TierOptions;
 pub use transaction::{Savepoint, Transaction, TransactionIter};

@@ -1,7 +1,5 @@
 //! How a keyspace of pages that are written in place is built.
 
-use crate::keyspace_options::KeyspaceOptions;
-use crate::levels_options::Structure;
 use crate::{Error, Result};
 use alluvium_trees::paged;
 use std::fmt;
@@ -41,6 +39,8 @@ pub struct PagedOptions {
 const NO_EPSILON: u32 = u32::MAX;
 /// The greatest limit of keys: it fits two bytes with the number of a keyspace before the key.
 const MOST_KEY: u32 = 32 << 10;
+/// The most bytes before a key: the number of its keyspace.
+pub(crate) const MOST_PREFIX: usize = 5;
 
 impl Default for PagedOptions {
     fn default() -> PagedOptions {
@@ -95,8 +95,9 @@ impl PagedOptions {
         PagedOptions { key_bytes, ..self }
     }
 
-    /// Sets up to how many bytes the values of a key stay in its node, with a few bytes for each of
-    /// its versions. Nodes have as much for each of their keys; longer ones have pages of their own.
+    /// Sets up to how many bytes the values of a key stay in its node, with a few bytes for each
+    /// of its versions. Nodes have as much for each of their keys; longer ones have pages of their
+    /// own.
     #[must_use]
     pub fn value_bytes(self, value_bytes: u32) -> PagedOptions {
         PagedOptions { value_bytes, ..self }
@@ -128,14 +129,6 @@ impl PagedOptions {
         }
     }
 
-    /// The options of a keyspace in pages.
-    pub(crate) fn of(keyspace: &KeyspaceOptions) -> PagedOptions {
-        match keyspace.structure {
-            Structure::Paged(options) => options,
-            _ => PagedOptions::default(),
-        }
-    }
-
     /// The options that a tree was built with, where `prefix` bytes stand before each key.
     pub(crate) fn of_tree(tree: &paged::PagedOptions, prefix: usize) -> PagedOptions {
         PagedOptions {
@@ -163,7 +156,7 @@ impl PagedOptions {
             let why = format!("keys of {} bytes: give 1 to {MOST_KEY}", self.key_bytes);
             return Err(Error::BadOption { option: "key", why });
         }
-        let unbounded = self.tree(crate::format::MAX_PREFIX, usize::MAX);
+        let unbounded = self.tree(MOST_PREFIX, usize::MAX);
         Ok(unbounded.validate()?)
     }
 
@@ -228,6 +221,7 @@ impl fmt::Display for PagedOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Structure;
 
     #[test]
     fn pages_are_read_as_they_are_said() {

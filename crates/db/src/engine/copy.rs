@@ -75,7 +75,7 @@ impl Engine {
             if let Some(beside) = held.at(&self.store, kept.payload())? {
                 break (kept, beside);
             }
-            // The durable generation has some that nothing here is in any more, or it came just now.
+            // The durable generation has some that nothing is in any more, or it came just now.
             self.checkpoint_now()?;
         };
         let beside: Vec<&dyn Beside> = beside.iter().map(|pages| pages as &dyn Beside).collect();

@@ -99,7 +99,8 @@ pub(crate) fn lost(manifest: &Manifest, entry: &Entry, error: &Error) -> Vec<Los
 }
 
 /// Checks what a payload leads to, in data files that are not written meanwhile, and in files
-/// beside them in their first `directory`; `live_bytes` is how much there is, about. `tell` may end it by failing.
+/// beside them in their first `directory`; `live_bytes` is how much there is, about. `tell` may end
+/// it by failing.
 pub(crate) fn check(
     files: Files<'_>,
     directory: &Arc<dyn Directory>,

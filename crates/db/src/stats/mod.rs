@@ -7,7 +7,8 @@
 //! *Read in this order*: this file, `tiers.rs` (each directory),
 //! `latencies.rs` (what is timed, and how it stays cheap),
 //! `distribution.rs` (the same, counted by how long), `list.rs` (all numbers as a list, and as a
-//! table), `forecast.rs` (predictions as such), `publish.rs` (the list for the `metrics` crate, behind the feature of that name).
+//! table), `forecast.rs` (predictions as such), `publish.rs` (the list for the `metrics` crate,
+//! behind the feature of that name).
 
 mod distribution;
 mod forecast;
@@ -24,7 +25,9 @@ pub use list::{Figure, Nature, Unit};
 pub use tiers::TierStats;
 
 use crate::engine::{Cause, Engine, RecordStats, Tally, TransactionStats};
-use crate::{CacheStats, DeviceStats, HashedStats, LogUsage, MemoryUse, SpaceUsage, TreeDebt, TreeStats};
+use crate::{
+    CacheStats, DeviceStats, HashedStats, LogUsage, MemoryUse, PagedStats, SpaceUsage, TreeDebt, TreeStats,
+};
 use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
 
@@ -87,28 +90,6 @@ impl Delays {
     pub fn total_us(&self) -> u64 {
         self.runs_us + self.memtables_us
     }
-}
-
-/// Pages that are written in place, and their buffer. All zeros without such a keyspace.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PagedStats {
-    /// Bytes of the file of pages.
-    pub file_bytes: u64,
-    /// Bytes of the journal of their old images.
-    pub journal_bytes: u64,
-    /// Pages that are in use or free.
-    pub pages: u64,
-    /// Pages that are free.
-    pub free_pages: u64,
-    /// Pages that were in memory when they were asked for.
-    pub hits: u64,
-    /// Pages that were read.
-    pub reads: u64,
-    /// Pages that were written.
-    pub writes: u64,
-    /// Old images that went to the journal.
-    pub images: u64,
 }
 
 /// What was done since the store was opened, and what there is now. It prints as a table, and is to

@@ -1,5 +1,5 @@
-//! The keyspaces of the story, of all kinds: `b`, which merges, is in levels or in pages; `c`, which
-//! is dropped now and then, is a map or in pages; and `d`, which is dropped, too, is hashed.
+//! The keyspaces of the story, of all kinds: `b`, which merges, is in levels or in pages; `c`,
+//! which is dropped now and then, is a map or in pages; and `d`, which is dropped, too, is hashed.
 
 use crate::structure::Structure;
 use crate::{Db, Keyspace, KeyspaceOptions, PagedOptions, Result};

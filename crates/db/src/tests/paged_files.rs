@@ -58,7 +58,7 @@ fn damage(directory: &Arc<dyn Directory>, pages: impl Iterator<Item = u64>) {
 
 fn copy_of(db: &Db) -> Arc<dyn Directory> {
     let copy = memory();
-    db.checkpoint_to_in(&Directories::from(Arc::clone(&copy)), |_| ())
+    db.checkpoint_to_in(Directories::from(Arc::clone(&copy)), |_| ())
         .unwrap();
     copy
 }
@@ -74,7 +74,7 @@ fn a_copy_is_of_one_moment_though_pages_are_written_over_meanwhile() {
         db.checkpoint().unwrap();
         let wanted = pairs(&k);
         let (copy, mut round) = (memory(), 0);
-        db.checkpoint_to_in(&Directories::from(Arc::clone(&copy)), |_| {
+        db.checkpoint_to_in(Directories::from(Arc::clone(&copy)), |_| {
             round += 1;
             if round <= 6 {
                 fill(&k, 3000, ["new", "newer"][round % 2]);
@@ -123,12 +123,12 @@ fn what_can_be_read_of_damaged_pages_is_saved() {
             damage(&directory, (1..pages).filter(|page| page % every == every / 2));
             // A check finds it, and a copy of it is none.
             let reading = tiny()
-                .open_read_only_in(&Directories::from(Arc::clone(&directory)))
+                .open_read_only_in(Directories::from(Arc::clone(&directory)))
                 .unwrap();
             assert!(!reading.check().unwrap().is_empty());
             assert!(
                 reading
-                    .checkpoint_to_in(&Directories::from(memory()), |_| ())
+                    .checkpoint_to_in(Directories::from(memory()), |_| ())
                     .is_err()
             );
             drop(reading);

@@ -21,6 +21,7 @@
 mod browse;
 #[cfg(test)]
 mod contrast;
+mod families;
 mod guard;
 mod history;
 mod json;

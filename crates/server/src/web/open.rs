@@ -1,6 +1,6 @@
 //! Figures of open transactions, and of what readers hold back.
 
-use super::metrics::{Kind, Text};
+use super::families::{Kind, Text};
 use crate::shared::Shared;
 
 /// Writes them for Prometheus.

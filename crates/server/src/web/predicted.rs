@@ -1,6 +1,6 @@
 //! What the store should cost by its model, and what was measured, for Prometheus.
 
-use super::metrics::{Kind, Text};
+use super::families::{Kind, Text};
 use crate::shared::Shared;
 
 const HELP: &str = "What the store should cost by the model of its structure, a band of it (p10, p90), and what was measured since the store was opened.";

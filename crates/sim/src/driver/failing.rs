@@ -255,19 +255,22 @@ impl<S: Story> Explorer<'_, S> {
         failing: &Failing,
         at: &Where<'_>,
     ) -> Result<Contents, Bad> {
+        let mut last = String::new();
         for _ in 0..2 {
             match watch(|| self.story.contents(system)) {
                 Ok(Ok(found)) => return Ok(found),
                 Ok(Err(trouble)) => {
                     let explained = failing.explains(&life.machine, &trouble);
                     explained.map_err(|why| at.bad("reading", why))?;
+                    last = trouble.to_string();
                 }
                 Err(panic) => return Err(at.bad("reading panicked", panic)),
             }
             self.coverage.hit("a read failed");
             life.machine.clear_faults();
         }
-        Err(at.bad("reading", "it fails without a fault, after one that failed"))
+        let why = format!("it fails without a fault, after one that failed: {last}");
+        Err(at.bad("reading", why))
     }
 
     /// Compares everything that the open store shows with the reference.

@@ -32,4 +32,6 @@ mod tests;
 pub use decode::{decode, examples};
 pub use error::{Error, Result};
 pub use store::Place;
-pub use structure::{Held, Iter, KeptPages, LostKeys, Paged, PagedOptions, Reader, TreeKind, check_files};
+pub use structure::{
+    Held, Iter, KeptPages, LostKeys, Paged, PagedOptions, PagedStats, Reader, TreeKind, check_files,
+};

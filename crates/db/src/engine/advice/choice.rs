@@ -60,8 +60,8 @@ impl Advice {
 }
 
 impl Engine {
-    /// Returns the share that costs least for what was seen; none if that is within the band of what
-    /// the present share costs, and where no model can tell.
+    /// Returns the share that costs least for what was seen; none if that is within the band of
+    /// what the present share costs, and where no model can tell.
     pub(crate) fn advise(&self) -> Result<Option<Advice>> {
         let Some((_, question)) = self.question()? else {
             return Ok(None);

@@ -3,14 +3,13 @@
 use super::Dictionaries;
 use crate::Result;
 use crate::manifest;
-use crate::stats::PagedStats;
 use crate::structure::Structure;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::contract::Dictionary;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::store::Store;
 use alluvium_storage::superblock::PAGES;
-use alluvium_trees::paged::{self, Paged};
+use alluvium_trees::paged::{self, Paged, PagedStats};
 
 /// Pages that are written in place: none of what is durable now, or later, is forgotten.
 #[derive(Debug)]
@@ -38,20 +37,7 @@ pub(super) enum Left {
 impl Dictionaries {
     /// What the pages take, and what their buffer has counted.
     pub(crate) fn paged_stats(&self) -> PagedStats {
-        let Some(paged) = self.paged.get() else {
-            return PagedStats::default();
-        };
-        let counted = paged.statistics();
-        PagedStats {
-            file_bytes: paged.file_bytes(),
-            journal_bytes: paged.journal_bytes(),
-            pages: counted.pages,
-            free_pages: counted.free,
-            hits: counted.hits,
-            reads: counted.reads,
-            writes: counted.writes,
-            images: counted.images,
-        }
+        self.paged.get().map(Paged::figures).unwrap_or_default()
     }
 
     /// Closes the pages if no keyspace is in them: the next checkpoint does not list them.

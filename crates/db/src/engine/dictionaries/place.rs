@@ -114,7 +114,11 @@ impl Dictionaries {
 
     /// Makes the pages for their first keyspace. All others have the same options.
     fn place_in_pages(&self, definition: &Definition, cut: Sequence) -> Result<()> {
-        let asked = PagedOptions::of(&definition.options).tree(format::MAX_PREFIX, self.paged_bytes);
+        let asked = definition
+            .options
+            .structure
+            .paged()
+            .tree(format::MAX_PREFIX, self.paged_bytes);
         if self.paged.get().is_none() {
             let made = match self.pages_again(cut)? {
                 Some(again) => again,
@@ -128,7 +132,7 @@ impl Dictionaries {
                 keyspace: definition.name(),
                 option: "options of all pages of this store",
                 has: has.to_string(),
-                asked: PagedOptions::of(&definition.options).to_string(),
+                asked: definition.options.structure.paged().to_string(),
             });
         }
         Ok(())

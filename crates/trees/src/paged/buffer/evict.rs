@@ -44,13 +44,14 @@ impl Pool {
         };
         self.end_writing(&victims, pins);
         match written {
-            Err(error) if self.writable().is_err() => self.make_space_unwritten(self.state.lock(), error),
-            written => written.map(|()| true),
+            // What is under way comes to its end: on a full disk they are written later.
+            Err(error) => self.make_space_unwritten(self.state.lock(), error),
+            Ok(()) => Ok(true),
         }
     }
 
-    /// Frees a frame although no page can be written any more, as `error` says: one whose page is
-    /// on the device, or a spare one.
+    /// Frees a frame although no page can be written, as `error` says: one whose page is on the
+    /// device, or a spare one.
     fn make_space_unwritten(&self, mut state: MutexGuard<'_, State>, error: Error) -> Result<bool> {
         let is_clean = |frame: usize| {
             let of = &self.frames[frame];

@@ -150,7 +150,11 @@ impl Paged {
                 writer.is_current = false;
                 let _alone = self.shared.gate.write();
                 self.shared.state.fetch_add(1, Ordering::AcqRel);
-                slice.iter().try_for_each(&mut change)?;
+                for key in slice {
+                    // Pages that cannot be written stay in memory: readers need some of it.
+                    self.core().buffer.writable()?;
+                    change(key)?;
+                }
                 self.free_dropped()
             });
             self.judge(applied)?;

@@ -25,7 +25,7 @@ fn walk(core: &Core<Pool>) -> crate::paged::Result<(Vec<String>, u64, u64)> {
     for pointer in apart {
         let mut twice = 0;
         let read = messages::pieces(core, pointer, &mut |page, _| {
-            twice += u64::from(!used.insert(page))
+            twice += u64::from(!used.insert(page));
         });
         found.extend(read.err().map(|error| error.to_string()));
         if twice > 0 {

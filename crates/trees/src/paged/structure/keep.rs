@@ -10,7 +10,7 @@ use alluvium_storage::store::Beside;
 use std::fmt;
 use std::sync::Arc;
 
-/// Pages whose checkpoints are kept, so that one of them can be copied. The journal grows with what
+/// Pages whose checkpoints are kept, so that a copy of one can be made. The journal grows with what
 /// is written before this is dropped.
 pub struct Held {
     paged: Paged,

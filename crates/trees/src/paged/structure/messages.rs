@@ -51,7 +51,7 @@ impl Paged {
             Value::Apart(pointer) => {
                 let mut bytes = Vec::new();
                 pieces(self.core(), pointer, &mut |_, piece| {
-                    bytes.extend_from_slice(piece)
+                    bytes.extend_from_slice(piece);
                 })?;
                 format::decode(&bytes).map_err(|found| damaged(pointer.page, "messages of a key", found))
             }

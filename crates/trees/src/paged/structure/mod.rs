@@ -7,8 +7,8 @@
 //! sealed, when a checkpoint is due.
 //!
 //! *Read in this order*: this file, `format.rs`, `messages.rs` (what is kept of a key), `apply.rs`
-//! (what changes it), `read.rs`, `scan.rs`, `contract.rs`, `check.rs`, `keep.rs` (copies), `salvage.rs`
-//! (what is saved where pages are damaged).
+//! (what changes it), `read.rs`, `scan.rs`, `contract.rs`, `check.rs`, `figures.rs`, `keep.rs`
+//! (copies), `salvage.rs` (what is saved where pages are damaged).
 //!
 //! The pages are in a file of their own in the store's first directory, with a journal of old
 //! images in two further ones. A checkpoint writes the pages and puts their root into the store's
@@ -35,6 +35,7 @@
 mod apply;
 mod check;
 mod contract;
+mod figures;
 mod format;
 mod keep;
 mod messages;
@@ -44,6 +45,7 @@ mod scan;
 #[cfg(test)]
 mod tests;
 
+pub use figures::PagedStats;
 pub use keep::{Held, KeptPages, check_files};
 pub use read::Reader;
 pub use salvage::LostKeys;

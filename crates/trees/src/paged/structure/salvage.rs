@@ -115,7 +115,7 @@ impl Paged {
             };
             match pinned {
                 Ok(node) if walked.used.insert(visit.page) => {
-                    self.look_at(&node, &visit, &mut walked, &mut todo)?
+                    self.look_at(&node, &visit, &mut walked, &mut todo)?;
                 }
                 Ok(_) => {}
                 Err(error) if is_damage(&error) && visit.above.is_some() => {
