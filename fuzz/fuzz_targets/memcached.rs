@@ -29,6 +29,10 @@ fuzz_target!(|input: &[u8]| {
                 }
                 at += taken;
             }
+            Found::TooLarge(request, taken) => {
+                assert!(taken > MOST && request.block.is_empty());
+                at = at.saturating_add(taken);
+            }
             Found::Bad(error, taken) => {
                 assert!(taken > 0 && !error.is_empty());
                 at = at.saturating_add(taken);

@@ -42,8 +42,8 @@ fn a_store_with_both_kinds_survives_every_crash() {
     for story in STORIES {
         let settings = Settings {
             steps: 240,
-            point_every: 40,
-            nested_every: 16,
+            point_every: 120,
+            nested_every: 48,
             verify_every: 20,
             ..Settings::default()
         };

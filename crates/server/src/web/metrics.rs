@@ -27,11 +27,8 @@ pub(super) fn text(shared: &Shared) -> String {
 fn server(shared: &Shared, text: &mut Text) {
     use Kind::Gauge;
     text.family("build_info", Gauge, "The version; always 1.");
-    let _ = writeln!(
-        text.0,
-        "alluvium_build_info{{version=\"{}\"}} 1",
-        env!("CARGO_PKG_VERSION")
-    );
+    let version = concat!("version=\"", env!("CARGO_PKG_VERSION"), "\"");
+    text.labelled("build_info", version, 1.0);
     let uptime = shared.since.elapsed().as_secs_f64();
     text.one(
         "uptime_seconds",
