@@ -7,7 +7,8 @@
 //!
 //! *Read in this order*: `listen.rs` (the thread and its connections), `guard.rs` (who is refused),
 //! `site.rs` (what is where), `query.rs`, `refusal.rs`, `json.rs`; then what is answered:
-//! `history.rs`, `tree.rs`, `browse.rs` with `typed.rs`, `metrics.rs` with `families.rs`, `open.rs`;
+//! `history.rs`, `tree.rs`, `browse.rs` with `typed.rs`, `metrics.rs` with `families.rs` and
+//! `open.rs`;
 //! `assets/` is the page itself.
 //!
 //! Invariants:
