@@ -103,8 +103,13 @@ impl Store {
             }
             Error::Store(error) => error.into(),
             Error::Told { kind, text } => failure(exit_of(kind), text),
-            Error::Connection(error) => anyhow::Error::new(error)
-                .context("the process that has the store open has ended, or closed the connection: run the command again"),
+            // In words alone: a pipe that is closed means elsewhere that none reads what is printed.
+            Error::Connection(error) => failure(
+                Exit::Failed,
+                format!(
+                    "the process that has the store open has ended, or closed the connection: run the command again ({error})"
+                ),
+            ),
             other => other.into(),
         }
     }

@@ -62,17 +62,18 @@ fn a_hashed_keyspace_is_walked_over_in_no_order() {
         .done(["scan", "-k", "blobs", "--keys-only", "--after", all[0]])
         .text();
     assert_eq!(lines(&rest), all[1..]);
-    let exported = place
-        .done(["export", "-k", "blobs", "-", "--format", "lines"])
-        .text();
-    assert_eq!(lines(&exported), all);
+    let lines_of = ["--format", "lines", "--separator", ":"];
+    let export = ["export", "-k", "blobs", "-"];
+    let exported = place.done(export.iter().chain(&lines_of)).text();
+    let pairs: Vec<String> = all.iter().map(|key| format!("{key}:river")).collect();
+    assert_eq!(lines(&exported), pairs);
     for ordered in [
         &["scan", "-k", "blobs", "--prefix", "E"][..],
         &["scan", "-k", "blobs", "--reverse"],
-        &["export", "-k", "blobs", "-", "--format", "lines", "--from", "F"],
+        &["export", "-k", "blobs", "-", "--format", "jsonl", "--from", "F"],
         &["delete", "-k", "blobs", "--from", "A", "--to", "F"],
     ] {
-        place.run(ordered).ended(2).complained("have no order");
+        place.run(ordered).ended(3).complained("have no order");
     }
     place.done(["delete", "-k", "blobs", "Oder"]);
     let stats = place.done(["stats", "--json"]).json();
