@@ -103,7 +103,7 @@ impl Store {
             }
             Error::Store(error) => error.into(),
             Error::Told { kind, text } => failure(exit_of(kind), text),
-            // In words alone: a pipe that is closed means elsewhere that none reads what is printed.
+            // In words alone: a closed pipe means elsewhere that none reads what is printed.
             Error::Connection(error) => failure(
                 Exit::Failed,
                 format!(

@@ -167,7 +167,7 @@ mod tests {
         });
         assert_eq!(
             frame(&unordered).unwrap(),
-            b"\x0a\0\0\0\x1b\x01k\x01\x01a\x01\x03\0"
+            b"\x09\0\0\0\x1b\x01k\x01\x01a\x01\x03\0"
         );
         assert_eq!(frame(&Request::Tiers).unwrap(), b"\x01\0\0\0\x1c");
         let drain = Request::ChangeTiers {
