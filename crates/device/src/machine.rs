@@ -3,6 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Ticks in a second where Linux counts processor time, on x86-64 and 64-bit Arm.
+const TICKS_PER_SECOND: u64 = 100;
+
 /// What a control group without a limit says, and more.
 const NO_LIMIT: u64 = 1 << 60;
 
@@ -36,8 +39,7 @@ pub struct ProcessorTime {
 /// Returns the processor time of this process, as Linux has it in `/proc/self/stat`.
 #[must_use]
 pub fn processor_time() -> Option<ProcessorTime> {
-    let ticks = rustix::param::clock_ticks_per_second();
-    times(&fs::read_to_string("/proc/self/stat").ok()?, ticks)
+    times(&fs::read_to_string("/proc/self/stat").ok()?, TICKS_PER_SECOND)
 }
 
 /// Returns the version of the operating system's kernel, as Linux has it in
