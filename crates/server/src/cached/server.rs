@@ -59,7 +59,7 @@ struct Running {
     pool: Arc<Pool>,
     control: Arc<net::Control>,
     threads: Mutex<Option<(JoinHandle<()>, Keeper)>>,
-    datagrams: Mutex<Option<Datagrams>>,
+    datagrams: Mutex<Vec<Datagrams>>,
     rings: Mutex<Vec<Rings>>,
     socket_files: Mutex<Vec<SocketFile>>,
     is_stopping: Mutex<bool>,
@@ -148,7 +148,7 @@ impl CacheServer {
             pool,
             control,
             threads: Mutex::new(Some((acceptor, keeper))),
-            datagrams: Mutex::new(None),
+            datagrams: Mutex::default(),
             rings: Mutex::default(),
             socket_files: Mutex::new(socket_files),
             is_stopping: Mutex::new(false),
@@ -174,7 +174,8 @@ impl CacheServer {
     }
 
     /// Serves the same items to clients of MICA's datagrams: see
-    /// [`DatagramClient`](crate::DatagramClient). Returns the address of the first port.
+    /// [`DatagramClient`](crate::DatagramClient). Returns the address of the first port. Called
+    /// again, it serves further ports beside those before.
     ///
     /// # Errors
     /// [`Error::Unprotected`] for an address that others can reach without a shared key;
@@ -182,7 +183,7 @@ impl CacheServer {
     pub fn serve_datagrams(&self, options: &DatagramOptions) -> Result<SocketAddr> {
         let datagrams = Datagrams::start(&self.running.cached, options)?;
         let address = datagrams.address;
-        *self.running.datagrams.lock() = Some(datagrams);
+        self.running.datagrams.lock().push(datagrams);
         Ok(address)
     }
 
@@ -240,7 +241,7 @@ impl Running {
         if acceptor.join().is_err() {
             tracing::error!("the thread that accepts connections has panicked");
         }
-        drop(self.datagrams.lock().take());
+        self.datagrams.lock().clear();
         self.rings.lock().clear();
         self.socket_files.lock().clear();
         self.pool.stop(Instant::now() + self.options.grace);

@@ -300,6 +300,25 @@ fn rings_serve_what_the_other_protocols_do_and_end_with_the_server() {
 }
 
 #[test]
+fn ports_of_several_kinds_serve_the_same_items_side_by_side() {
+    let (cache, first) = server(2, None);
+    let options = DatagramOptions {
+        ports: 2,
+        direction: Direction::Software,
+        ..DatagramOptions::new("127.0.0.1:0".parse().unwrap())
+    };
+    let second = cache.serve_datagrams(&options).unwrap();
+    let mut ring = cache.serve_rings(&RingOptions::new(2, 1)).unwrap().remove(0);
+    let set = [DatagramRequest::Set(b"k", b"v", None)];
+    ring.execute(&set).unwrap();
+    for address in [first, second] {
+        let mut client = DatagramClient::connect(address, None).unwrap();
+        let answers = client.execute(&[DatagramRequest::Get(b"k")]).unwrap();
+        assert!(matches!(&answers[0], DatagramAnswer::Done(value) if value == b"v"));
+    }
+}
+
+#[test]
 fn two_clients_of_rings_share_their_ports() {
     let (cache, _) = server(1, None);
     for direction in [Direction::Client, Direction::Software] {

@@ -64,7 +64,10 @@ fn walk(shape: &Shape, node: &[u8]) -> bool {
         let inserts = messages
             .filter(|message| message.action == Action::Insert)
             .count();
-        assert!(inserts <= shape.buffer.capacity(), "a buffer has no more inserts than places");
+        assert!(
+            inserts <= shape.buffer.capacity(),
+            "a buffer has no more inserts than places"
+        );
     }
     true
 }
