@@ -52,7 +52,7 @@ mod web;
 
 pub use access::{Clock, UserFile};
 pub use cached::{CacheMemory, CacheServer, Policy};
-pub use datagram::{DatagramAnswer, DatagramClient, DatagramOptions, DatagramRequest};
+pub use datagram::{DatagramAnswer, DatagramClient, DatagramOptions, DatagramRequest, PortFigures};
 pub use datagram::{RingClient, RingOptions};
 pub use error::{Error, Result};
 pub use log_level::LogLevel;

@@ -48,7 +48,7 @@ pub use table::{Place, places};
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
     seed_0::EXPERIMENTS
         .into_iter()
-        .chain(seed_1::EXPERIMENTS)
+        .chain(seed_1::experiments())
         .chain(seed_4::EXPERIMENTS)
 }
 

@@ -1,7 +1,7 @@
 //! Who asks, by each way.
 
 use alluvium_server::datagram::format::Outcome;
-use alluvium_server::{DatagramAnswer, DatagramClient, DatagramRequest, RingClient};
+use alluvium_server::{DatagramClient, DatagramRequest, RingClient};
 use std::fmt::Write as _;
 use std::io::{Read, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -114,11 +114,14 @@ pub(crate) struct Datagrams(pub(crate) DatagramClient);
 
 impl Ask for Datagrams {
     fn ask(&mut self, is_get: bool, keys: &[[u8; 16]]) -> usize {
-        let answers = self.0.execute(&requests(is_get, keys)).expect("it is answered");
         let expected = if is_get { &VALUE[..] } else { &[] };
-        let is_right =
-            |answer: &&DatagramAnswer| matches!(answer, DatagramAnswer::Done(value) if value == expected);
-        answers.iter().filter(is_right).count()
+        let mut right = 0;
+        self.0
+            .exchange(&requests(is_get, keys), |_, outcome, value| {
+                right += usize::from(outcome == Outcome::Done && value == expected);
+            })
+            .expect("it is answered");
+        right
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::Cached;
 use super::content::{CacheMemory, Content};
-use crate::datagram::{DatagramOptions, Datagrams, RingClient, RingOptions, Rings};
+use crate::datagram::{DatagramOptions, Datagrams, PortFigures, RingClient, RingOptions, Rings};
 use crate::error::{Error, Result};
 use crate::net::{self, Acceptor, Beside, Budget, Driver, Keeper, Language, Pool, Syncer};
 use crate::options::ServerOptions;
@@ -185,6 +185,24 @@ impl CacheServer {
         let address = datagrams.address;
         self.running.datagrams.lock().push(datagrams);
         Ok(address)
+    }
+
+    /// Returns what each port for datagrams has received so far, in the order of the ports.
+    ///
+    /// ```
+    /// use alluvium_server::{CacheMemory, CacheServer, DatagramClient, DatagramOptions, ServerOptions};
+    /// let server = CacheServer::start(CacheMemory::new(16 << 20), ServerOptions::default())?;
+    /// let options = DatagramOptions { ports: 2, ..DatagramOptions::new("127.0.0.1:0".parse().unwrap()) };
+    /// let address = server.serve_datagrams(&options)?;
+    /// DatagramClient::connect(address, None)?;
+    /// let figures = server.datagram_figures();
+    /// assert_eq!((figures[0].datagrams, figures[1].datagrams), (1, 0), "it has told the directory");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn datagram_figures(&self) -> Vec<PortFigures> {
+        let all = self.running.datagrams.lock();
+        all.iter().flat_map(Datagrams::figures).collect()
     }
 
     /// Serves the same items to threads of this process, by rings of memory. Returns the ends of

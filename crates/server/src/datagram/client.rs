@@ -4,14 +4,13 @@ use super::direct::Direction;
 use super::format::{self, Datagram, Directory, Header, Operation, Outcome, SharedKey, Way};
 use super::server::MOST_DATAGRAM;
 use alluvium_base::checksum::seeded;
-use alluvium_device::datagrams::Burst;
-use std::collections::{HashMap, HashSet};
+use alluvium_device::datagrams::{Burst, receive_trains};
 use std::io::{Error, ErrorKind, Result};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 /// Datagrams that are sent by one call.
-const BURST: usize = 32;
+const BURST: usize = 64;
 
 /// Requests that wait for their replies at most. A port knows more numbers of a client than that.
 const WINDOW: usize = 256;
@@ -31,10 +30,15 @@ pub enum DatagramRequest<'a> {
     Delete(&'a [u8]),
 }
 
+/// What a request is in a datagram: what, the key, the value, for how long.
+pub(super) type Parts<'a> = (Operation, &'a [u8], &'a [u8], Option<Duration>);
+
 impl<'a> DatagramRequest<'a> {
-    fn key(&self) -> &'a [u8] {
-        match self {
-            DatagramRequest::Get(key) | DatagramRequest::Set(key, ..) | DatagramRequest::Delete(key) => key,
+    pub(super) fn parts(&self) -> Parts<'a> {
+        match *self {
+            DatagramRequest::Get(key) => (Operation::Get, key, &[][..], None),
+            DatagramRequest::Set(key, value, time) => (Operation::Set, key, value, time),
+            DatagramRequest::Delete(key) => (Operation::Delete, key, &[][..], None),
         }
     }
 }
@@ -53,8 +57,63 @@ pub enum DatagramAnswer {
 /// A request that waits for its reply.
 struct Sent {
     index: usize,
+    hash: u64,
     at: Instant,
     tries: u32,
+}
+
+/// Hashes of keys are told apart by their last bits; two that are alike wait for each other.
+const KEY_BITS: usize = 1 << 16;
+
+/// Requests that were sent and wait for their replies.
+struct UnderWay {
+    /// By the remainders of their numbers.
+    slots: Vec<Option<(u32, Sent)>>,
+    count: usize,
+    /// The first request that was not sent yet.
+    next: usize,
+    /// A bit for each key about which a request waits.
+    keys: Vec<u64>,
+}
+
+impl Default for UnderWay {
+    fn default() -> UnderWay {
+        UnderWay {
+            slots: (0..WINDOW).map(|_| None).collect(),
+            count: 0,
+            next: 0,
+            keys: vec![0; KEY_BITS / 64],
+        }
+    }
+}
+
+impl UnderWay {
+    fn has_space(&self, number: u32) -> bool {
+        self.slots[number as usize % WINDOW].is_none()
+    }
+
+    /// Returns whether a request about this key waits, or about one that is not told apart.
+    fn has_key(&self, hash: u64) -> bool {
+        let bit = hash as usize % KEY_BITS;
+        self.keys[bit / 64] >> (bit % 64) & 1 == 1
+    }
+
+    fn put(&mut self, number: u32, sent: Sent) {
+        let bit = sent.hash as usize % KEY_BITS;
+        self.keys[bit / 64] |= 1 << (bit % 64);
+        self.slots[number as usize % WINDOW] = Some((number, sent));
+        self.count += 1;
+    }
+
+    /// Takes the request with a number out, if it waits.
+    fn take(&mut self, number: u32) -> Option<Sent> {
+        let slot = &mut self.slots[number as usize % WINDOW];
+        let (_, sent) = slot.take_if(|(found, _)| *found == number)?;
+        let bit = sent.hash as usize % KEY_BITS;
+        self.keys[bit / 64] &= !(1 << (bit % 64));
+        self.count -= 1;
+        Some(sent)
+    }
 }
 
 /// A client of a cache that serves datagrams. It finds the port that has a key by itself, and sends
@@ -94,6 +153,7 @@ impl DatagramClient {
         let own = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(own)?;
         socket.set_read_timeout(Some(PATIENCE))?;
+        receive_trains(&socket);
         let mut client = DatagramClient {
             socket,
             server,
@@ -108,14 +168,10 @@ impl DatagramClient {
             since: Instant::now(),
             burst: Burst::new(BURST, MOST_DATAGRAM),
         };
-        let told = client.exchange(&[(Operation::Directory, b"", b"", None)])?;
-        let Some(DatagramAnswer::Done(bytes)) = told.into_iter().next() else {
-            return Err(Error::new(
-                ErrorKind::InvalidData,
-                "the server tells no directory",
-            ));
-        };
-        client.directory = Directory::decode(&bytes).ok_or_else(|| {
+        let mut told = None;
+        let asked = |index| (index == 0).then_some((Operation::Directory, &b""[..], &b""[..], None));
+        client.ask(&asked, |_, _, value| told = Directory::decode(value))?;
+        client.directory = told.ok_or_else(|| {
             Error::new(
                 ErrorKind::InvalidData,
                 "the directory of the server cannot be read",
@@ -137,58 +193,67 @@ impl DatagramClient {
     /// As the system says; `TimedOut` when the server does not answer: then it is not known which
     /// of the requests were executed.
     pub fn execute(&mut self, requests: &[DatagramRequest<'_>]) -> Result<Vec<DatagramAnswer>> {
-        let asked: Vec<Asked<'_>> = requests.iter().map(DatagramRequest::parts).collect();
-        debug_assert!(
-            asked
-                .iter()
-                .zip(requests)
-                .all(|(asked, request)| asked.1 == request.key())
-        );
-        self.exchange(&asked)
-    }
-
-    fn exchange(&mut self, asked: &[Asked<'_>]) -> Result<Vec<DatagramAnswer>> {
-        let mut answers: Vec<Option<DatagramAnswer>> = vec![None; asked.len()];
-        let mut left: Vec<usize> = (0..asked.len()).rev().collect();
-        let mut sent: HashMap<u32, Sent> = HashMap::new();
-        let mut busy: HashSet<&[u8]> = HashSet::new();
-        while !left.is_empty() || !sent.is_empty() {
-            self.send_next(asked, &mut left, &mut sent, &mut busy, &mut answers)?;
-            self.send_again(asked, &mut sent)?;
-            if sent.is_empty() {
-                continue;
-            }
-            let count = match self.burst.receive(&self.socket) {
-                Ok(count) => count,
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::WouldBlock
-                            | ErrorKind::TimedOut
-                            | ErrorKind::Interrupted
-                            | ErrorKind::ConnectionRefused
-                    ) =>
-                {
-                    0
-                }
-                Err(error) => return Err(error),
-            };
-            for index in 0..count {
-                let bytes = self.burst.bytes(index);
-                if let Some((sequence, answer)) = self.understand(bytes)?
-                    && let Some(done) = sent.remove(&sequence)
-                {
-                    busy.remove(asked[done.index].1);
-                    answers[done.index] = Some(answer);
-                }
-            }
-        }
+        let mut answers: Vec<Option<DatagramAnswer>> = vec![None; requests.len()];
+        self.exchange(requests, |index, outcome, value| {
+            answers[index] = Some(match outcome {
+                Outcome::Done => DatagramAnswer::Done(value.to_vec()),
+                Outcome::Missing => DatagramAnswer::Missing,
+                _ => DatagramAnswer::TooLarge,
+            });
+        })?;
         let all: Option<Vec<DatagramAnswer>> = answers.into_iter().collect();
         Ok(all.expect("every request was answered"))
     }
 
+    /// As [`DatagramClient::execute`], but hands over each reply where it lies: the number of its
+    /// request, what came of it (done, missing or too large), and the value.
+    ///
+    /// # Errors
+    /// As [`DatagramClient::execute`].
+    pub fn exchange(
+        &mut self,
+        requests: &[DatagramRequest<'_>],
+        respond: impl FnMut(usize, Outcome, &[u8]),
+    ) -> Result<()> {
+        self.ask(&|index| requests.get(index).map(DatagramRequest::parts), respond)
+    }
+
+    /// Sends requests, which are had by their numbers, and hands over their replies.
+    fn ask<'a>(
+        &mut self,
+        asked: &dyn Fn(usize) -> Option<Parts<'a>>,
+        mut respond: impl FnMut(usize, Outcome, &[u8]),
+    ) -> Result<()> {
+        let mut way = UnderWay::default();
+        let mut looked = Instant::now();
+        loop {
+            self.send_next(asked, &mut way, &mut respond)?;
+            if way.count == 0 {
+                return Ok(());
+            }
+            let count = match self.burst.receive(&self.socket) {
+                Ok(count) => count,
+                Err(error) if may_come_later(&error) => 0,
+                Err(error) => return Err(error),
+            };
+            for index in 0..count {
+                let bytes = self.burst.bytes(index);
+                if let Some((sequence, outcome, value)) = self.understand(bytes)?
+                    && let Some(done) = way.take(sequence)
+                {
+                    respond(done.index, outcome, value);
+                }
+            }
+            // Often enough that a request waits a little longer than that at most.
+            if count == 0 || looked.elapsed() > PATIENCE / 4 {
+                looked = Instant::now();
+                self.send_again(asked, &mut way)?;
+            }
+        }
+    }
+
     /// Reads a reply; nothing if it is none of this client.
-    fn understand(&self, bytes: &[u8]) -> Result<Option<(u32, DatagramAnswer)>> {
+    fn understand<'b>(&self, bytes: &'b [u8]) -> Result<Option<(u32, Outcome, &'b [u8])>> {
         let Some(Datagram { header, value, .. }) = format::read(bytes) else {
             return Ok(None);
         };
@@ -202,46 +267,50 @@ impl DatagramClient {
         if outcome != Outcome::Denied && self.key.as_ref().is_some_and(|key| !key.admits(bytes)) {
             return Ok(None);
         }
-        let answer = match outcome {
-            Outcome::Done => DatagramAnswer::Done(value.to_vec()),
-            Outcome::Missing => DatagramAnswer::Missing,
-            Outcome::TooLarge => DatagramAnswer::TooLarge,
+        match outcome {
+            Outcome::Done | Outcome::Missing | Outcome::TooLarge => {
+                Ok(Some((header.sequence, outcome, value)))
+            }
             Outcome::Denied => {
                 let why = "the server has another shared key";
-                return Err(Error::new(ErrorKind::PermissionDenied, why));
+                Err(Error::new(ErrorKind::PermissionDenied, why))
             }
             Outcome::WrongPort | Outcome::Bad => {
                 let why = "the server has other ports than its directory said: connect again";
-                return Err(Error::new(ErrorKind::InvalidData, why));
+                Err(Error::new(ErrorKind::InvalidData, why))
             }
-        };
-        Ok(Some((header.sequence, answer)))
+        }
     }
 
     /// Sends requests that were not sent yet, as far as none about their key waits.
     fn send_next<'a>(
         &mut self,
-        asked: &[Asked<'a>],
-        left: &mut Vec<usize>,
-        sent: &mut HashMap<u32, Sent>,
-        busy: &mut HashSet<&'a [u8]>,
-        answers: &mut [Option<DatagramAnswer>],
+        asked: &dyn Fn(usize) -> Option<Parts<'a>>,
+        way: &mut UnderWay,
+        respond: &mut impl FnMut(usize, Outcome, &[u8]),
     ) -> Result<()> {
-        let mut count = 0;
-        while let Some(&index) = left.last()
-            && sent.len() < WINDOW
-            && busy.insert(asked[index].1)
-        {
-            left.pop();
-            self.sequence = self.sequence.wrapping_add(1);
-            let number = self.sequence;
-            if !self.put(count, &asked[index], number) {
-                busy.remove(asked[index].1);
-                answers[index] = Some(DatagramAnswer::TooLarge);
+        let (mut count, now) = (0, Instant::now());
+        while let Some(parts) = asked(way.next) {
+            let hash = seeded(self.directory.seed, parts.1);
+            let number = self.sequence.wrapping_add(1);
+            if !way.has_space(number) || way.has_key(hash) {
+                break;
+            }
+            self.sequence = number;
+            let index = way.next;
+            way.next += 1;
+            if !self.put(count, &parts, (hash, number), now) {
+                respond(index, Outcome::TooLarge, &[]);
                 continue;
             }
-            let at = Instant::now();
-            sent.insert(number, Sent { index, at, tries: 1 });
+            let (at, tries) = (now, 1);
+            let sent = Sent {
+                index,
+                hash,
+                at,
+                tries,
+            };
+            way.put(number, sent);
             count += 1;
             if count == BURST {
                 self.burst.send(&self.socket, count)?;
@@ -252,28 +321,38 @@ impl DatagramClient {
     }
 
     /// Sends requests again whose replies did not come in time.
-    fn send_again(&mut self, asked: &[Asked<'_>], sent: &mut HashMap<u32, Sent>) -> Result<()> {
-        let mut count = 0;
-        for (&number, waiting) in sent.iter_mut() {
-            if waiting.at.elapsed() < PATIENCE || count == BURST {
+    fn send_again<'a>(
+        &mut self,
+        asked: &dyn Fn(usize) -> Option<Parts<'a>>,
+        way: &mut UnderWay,
+    ) -> Result<()> {
+        let (mut count, now) = (0, Instant::now());
+        for (number, waiting) in way.slots.iter_mut().flatten() {
+            if now.saturating_duration_since(waiting.at) < PATIENCE || count == BURST {
                 continue;
             }
             if waiting.tries == TRIES {
                 let why = "the server does not answer datagrams";
                 return Err(Error::new(ErrorKind::TimedOut, why));
             }
-            self.put(count, &asked[waiting.index], number);
-            (waiting.at, waiting.tries) = (Instant::now(), waiting.tries + 1);
+            let parts = asked(waiting.index).expect("what was sent was asked");
+            self.put(count, &parts, (waiting.hash, *number), now);
+            (waiting.at, waiting.tries) = (now, waiting.tries + 1);
             count += 1;
         }
         self.burst.send(&self.socket, count)
     }
 
-    /// Puts a request into the burst. Returns whether it fits.
-    fn put(&mut self, place: usize, asked: &Asked<'_>, sequence: u32) -> bool {
-        let &(operation, key, value, time) = asked;
-        let hash = seeded(self.directory.seed, key);
+    /// Puts a request with its hash and number into the burst. Returns whether it fits.
+    fn put(
+        &mut self,
+        place: usize,
+        &(operation, key, value, time): &Parts<'_>,
+        (hash, sequence): (u64, u32),
+        now: Instant,
+    ) -> bool {
         let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
+        let age = now.saturating_duration_since(self.since);
         let header = Header {
             operation,
             way: Way::Request,
@@ -281,7 +360,7 @@ impl DatagramClient {
             client: self.client,
             hash,
             expires_in_ms: time.map_or(0, millis),
-            echo: u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            echo: u64::try_from(age.as_nanos()).unwrap_or(u64::MAX),
         };
         let datagram = Datagram { header, key, value };
         let buffer = self.burst.buffer(place);
@@ -304,5 +383,10 @@ impl DatagramClient {
     }
 }
 
-/// A request as it is sent: what, the key, the value, for how long.
-type Asked<'a> = (Operation, &'a [u8], &'a [u8], Option<Duration>);
+/// Returns whether a reply may still come.
+fn may_come_later(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted | ErrorKind::ConnectionRefused
+    )
+}

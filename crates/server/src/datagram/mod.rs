@@ -35,4 +35,4 @@ pub use direct::Direction;
 pub(crate) use rings::Rings;
 pub use rings::{RingClient, RingOptions};
 pub(crate) use server::Datagrams;
-pub use server::{DatagramOptions, MOST_DATAGRAM};
+pub use server::{DatagramOptions, MOST_DATAGRAM, PortFigures};

@@ -240,6 +240,18 @@ mod tests {
     }
 
     #[test]
+    fn a_time_to_live_counts_from_the_request() {
+        let mut fixture = Fixture::new(None);
+        let mut set = header(Operation::Set, 1);
+        set.expires_in_ms = 600_000;
+        assert_eq!(fixture.ask(set, b"k", b"v"), Some((Outcome::Done, Vec::new())));
+        let found = fixture.ask(header(Operation::Get, 2), b"k", b"");
+        assert_eq!(found, Some((Outcome::Done, b"v".to_vec())));
+        let reply = format::read(fixture.burst.bytes(0)).unwrap();
+        assert!((1..=600_000).contains(&reply.header.expires_in_ms));
+    }
+
+    #[test]
     fn with_a_shared_key_only_those_who_have_it_are_served() {
         let key = SharedKey::new(b"secret");
         let mut fixture = Fixture::new(Some(key.clone()));

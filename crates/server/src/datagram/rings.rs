@@ -3,7 +3,7 @@
 
 use super::client::{DatagramAnswer, DatagramRequest};
 use super::direct::{BURST, Bell, Direction, Handovers, pause};
-use super::format::{self, Datagram, Directory, Header, Operation, Outcome, Way};
+use super::format::{self, Datagram, Directory, Header, Outcome, Way};
 use super::port::Port;
 use crate::cached::Cached;
 use crate::error::{Error, Result};
@@ -350,18 +350,5 @@ fn understand(bytes: &[u8]) -> std::io::Result<(Outcome, &[u8])> {
         }) if matches!(outcome, Outcome::Done | Outcome::Missing | Outcome::TooLarge) => Ok((outcome, value)),
         // Only a port that ends gives no reply, and none refuses what this client sends.
         _ => Err(stopped()),
-    }
-}
-
-/// What a request is in a datagram: what, the key, the value, for how long.
-type Parts<'a> = (Operation, &'a [u8], &'a [u8], Option<Duration>);
-
-impl<'a> DatagramRequest<'a> {
-    pub(super) fn parts(&self) -> Parts<'a> {
-        match *self {
-            DatagramRequest::Get(key) => (Operation::Get, key, &[][..], None),
-            DatagramRequest::Set(key, value, time) => (Operation::Set, key, value, time),
-            DatagramRequest::Delete(key) => (Operation::Delete, key, &[][..], None),
-        }
     }
 }

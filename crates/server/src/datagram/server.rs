@@ -6,12 +6,12 @@ use super::port::Port;
 use crate::cached::Cached;
 use crate::error::{Error, Result};
 use crate::options::Exposure;
-use alluvium_device::datagrams::Burst;
+use alluvium_device::datagrams::{Burst, receive_trains};
 use parking_lot::Mutex;
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -59,9 +59,27 @@ impl DatagramOptions {
     }
 }
 
+/// What a port has received so far. Datagrams that wait together are received together, by one
+/// call of the system: a busy port needs fewer calls for as many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PortFigures {
+    /// Calls that brought datagrams.
+    pub bursts: u64,
+    /// Datagrams.
+    pub datagrams: u64,
+}
+
+/// The figures of a port, while it counts.
+#[derive(Default)]
+struct Counted {
+    bursts: AtomicU64,
+    datagrams: AtomicU64,
+}
+
 /// Ports that receive datagrams, until they are stopped.
 pub(crate) struct Datagrams {
     pub(crate) address: SocketAddr,
+    counted: Vec<Arc<Counted>>,
     is_stopping: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -95,6 +113,7 @@ impl Datagrams {
         let first = sockets[0].1;
         let datagrams = Datagrams {
             address: first,
+            counted: sockets.iter().map(|_| Arc::default()).collect(),
             is_stopping: Arc::new(AtomicBool::new(false)),
             threads: Mutex::default(),
         };
@@ -111,12 +130,21 @@ impl Datagrams {
             let port = Port::new(&directory, place, key.clone());
             let others = ways.next();
             let (cached, is_stopping) = (Arc::clone(cached), Arc::clone(&datagrams.is_stopping));
+            let counted = Arc::clone(&datagrams.counted[place]);
             let thread = std::thread::Builder::new()
                 .name("alluvium-port".to_owned())
-                .spawn(move || run(&socket, port, others, &cached, &is_stopping))?;
+                .spawn(move || run(&socket, port, others, &cached, &counted, &is_stopping))?;
             datagrams.threads.lock().push(thread);
         }
         Ok(datagrams)
+    }
+
+    /// Returns what each port has received so far.
+    pub(crate) fn figures(&self) -> impl Iterator<Item = PortFigures> {
+        self.counted.iter().map(|counted| PortFigures {
+            bursts: counted.bursts.load(Ordering::Relaxed),
+            datagrams: counted.datagrams.load(Ordering::Relaxed),
+        })
     }
 
     /// Ends all ports, once they have answered what they have received.
@@ -154,6 +182,7 @@ fn bind(first: SocketAddr, ports: usize) -> Result<Vec<(UdpSocket, SocketAddr)>>
             let failed = |cause| Error::Listen { address, cause };
             let socket = UdpSocket::bind(address).map_err(failed)?;
             socket.set_read_timeout(Some(LOOK)).map_err(failed)?;
+            receive_trains(&socket);
             let bound = socket.local_addr().map_err(failed)?;
             Ok((socket, bound))
         })
@@ -178,6 +207,7 @@ fn run(
     mut port: Port,
     mut others: Option<(Handovers, Bell)>,
     cached: &Cached,
+    counted: &Counted,
     is_stopping: &AtomicBool,
 ) {
     let mut burst = Burst::new(BURST, MOST_DATAGRAM);
@@ -211,6 +241,8 @@ fn run(
                 continue;
             }
         };
+        counted.bursts.fetch_add(1, Ordering::Relaxed);
+        counted.datagrams.fetch_add(count as u64, Ordering::Relaxed);
         let content = &cached.content;
         match &mut others {
             Some((handovers, _)) => {

@@ -72,12 +72,12 @@ pub const CRATES: [Crate; 18] = [
     product("files", "alluvium-files", 6, &["db"]),
     product("server", "alluvium-server", 6, &["db", "hashes"]),
     product("bindings", "alluvium-", 6, &["db"]),
-    product("cli", "alluvium-cli", 7, &["files", "server", "bench"]),
+    product("cli", "alluvium-cli", 8, &["files", "server", "bench"]),
     workshop("sim", "alluvium-sim", 2, &["base", "device"]),
-    workshop("bench", "alluvium-bench", 6, &["db"]),
-    workshop("rivals", "alluvium-rivals", 7, &["bench"]),
-    workshop("xtask", "xtask", 8, &[]),
-    workshop("fuzz", "alluvium-fuzz", 8, &["db", "files", "server", "bench"]),
+    workshop("bench", "alluvium-bench", 7, &["db", "server"]),
+    workshop("rivals", "alluvium-rivals", 8, &["bench"]),
+    workshop("xtask", "xtask", 9, &[]),
+    workshop("fuzz", "alluvium-fuzz", 9, &["db", "files", "server", "bench"]),
 ];
 
 /// Returns the crate with a name.

@@ -1,10 +1,13 @@
-//! Experiments of Lim's thesis (2015): chapter 3, entropy-coded tries over sorted data at rest.
+//! Experiments of Lim's thesis (2015): chapter 3, entropy-coded tries over sorted data at rest, and
+//! chapter 5, tables in memory.
 //!
-//! Names: E1 to E9 are the tables and figures of section 3.4 in their order.
+//! Names: E1 to E9 are the tables and figures of section 3.4 in their order; M1 to M11 those of
+//! section 5.4, in `mica/`.
 
 mod build;
 mod harness;
 mod lookup;
+mod mica;
 mod perfect;
 mod size;
 mod update;
@@ -12,7 +15,12 @@ mod update;
 use super::entry::Experiment;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 9] = [
+pub(super) fn experiments() -> impl Iterator<Item = &'static Experiment> {
+    OF_TRIES.into_iter().chain(mica::EXPERIMENTS)
+}
+
+/// Those of chapter 3.
+const OF_TRIES: [&Experiment; 9] = [
     &build::E1,
     &build::E2,
     &size::E3,

@@ -1,7 +1,24 @@
 //! Datagrams in bursts: many are received, and many sent, by one call of the system.
+//!
+//! *Knows*: how many datagrams pass the system together. Datagrams of one length that go to one
+//! place travel as one *train*, which the system carries, and hands over, in one piece (Linux:
+//! `UDP_SEGMENT` and `UDP_GRO`). The system does most of its work for a train once.
+//!
+//! *Does not know*: what they say.
+//!
+//! *Read in this order*: this file, `linux.rs` (calls), `trains.rs` (which datagrams travel
+//! together).
+
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "linux")]
+mod trains;
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+
+#[cfg(target_os = "linux")]
+use linux as system;
 
 /// Datagrams with their addresses, whose memory is used again for replies.
 ///
@@ -26,6 +43,15 @@ pub struct Burst {
     most_bytes: usize,
     lengths: Box<[usize]>,
     addresses: Box<[Option<SocketAddr>]>,
+    /// Between calls of the system.
+    system: system::State,
+}
+
+/// Has a socket receive the datagrams of a train in one piece, where the system can: then each call
+/// of [`Burst::receive`] costs less. Call it once for each socket of which bursts are received, and
+/// receive from it by bursts only.
+pub fn receive_trains(socket: &UdpSocket) {
+    system::receive_trains(socket);
 }
 
 impl Burst {
@@ -42,6 +68,7 @@ impl Burst {
             most_bytes,
             lengths: vec![0; most].into_boxed_slice(),
             addresses: vec![None; most].into_boxed_slice(),
+            system: system::State::new(most),
         }
     }
 
@@ -82,8 +109,9 @@ impl Burst {
         self.addresses[index] = Some(address);
     }
 
-    /// Waits for datagrams, as long as the socket's time-out says, and receives all that are there
-    /// by then. Returns how many.
+    /// Waits for datagrams, as long as the socket's time-out says, and receives those that are there
+    /// by then. Returns how many. What does not fit into the burst is returned by the next call: a
+    /// burst belongs to one socket.
     ///
     /// # Errors
     /// As the system says; `WouldBlock` or `TimedOut` when none came.
@@ -91,8 +119,8 @@ impl Burst {
         system::receive(self, socket)
     }
 
-    /// Sends the first `count` datagrams. What the system does not take is lost, as datagrams may
-    /// be.
+    /// Sends the first `count` datagrams, in any order. What the system does not take is lost, as
+    /// datagrams may be.
     ///
     /// # Errors
     /// As the system says.
@@ -102,139 +130,22 @@ impl Burst {
     }
 }
 
-#[cfg(target_os = "linux")]
-mod system {
-    use super::Burst;
-    use rustix::net::SocketAddrAny;
-    use std::io;
-    use std::net::{SocketAddr, UdpSocket};
-    use std::os::fd::AsRawFd;
-    use std::{mem, ptr};
-
-    /// Headers of a burst and what they point to.
-    struct Headers {
-        names: Vec<libc::sockaddr_storage>,
-        parts: Vec<libc::iovec>,
-        all: Vec<libc::mmsghdr>,
-    }
-
-    impl Headers {
-        fn new(most: usize) -> Headers {
-            Headers {
-                names: Vec::with_capacity(most),
-                parts: Vec::with_capacity(most),
-                all: Vec::with_capacity(most),
-            }
-        }
-
-        /// Adds a datagram. Vectors have space for it, so that pointers to their items stay valid.
-        fn push(&mut self, bytes: &mut [u8], name: libc::sockaddr_storage, name_len: u32) {
-            assert!(self.names.len() < self.names.capacity(), "there is space for it");
-            self.names.push(name);
-            self.parts.push(libc::iovec {
-                iov_base: bytes.as_mut_ptr().cast(),
-                iov_len: bytes.len(),
-            });
-            // SAFETY: all zeros are a header without anything.
-            let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
-            let last = self.names.len() - 1;
-            header.msg_hdr.msg_name = ptr::from_mut(&mut self.names[last]).cast();
-            header.msg_hdr.msg_namelen = name_len;
-            header.msg_hdr.msg_iov = ptr::from_mut(&mut self.parts[last]);
-            header.msg_hdr.msg_iovlen = 1;
-            self.all.push(header);
-        }
-    }
-
-    fn empty_name() -> libc::sockaddr_storage {
-        // SAFETY: all zeros are an address of no family.
-        unsafe { mem::zeroed() }
-    }
-
-    /// Returns the name that the system has for an address, and its length.
-    fn name_of(address: SocketAddr) -> (libc::sockaddr_storage, u32) {
-        let mut name = empty_name();
-        let any = SocketAddrAny::from(address);
-        // SAFETY: an address of the network is no longer than the storage, which holds any.
-        unsafe {
-            ptr::copy_nonoverlapping(
-                any.as_ptr().cast::<u8>(),
-                ptr::from_mut(&mut name).cast::<u8>(),
-                any.addr_len() as usize,
-            );
-        }
-        (name, any.addr_len())
-    }
-
-    fn address_of(name: &libc::sockaddr_storage, length: u32) -> Option<SocketAddr> {
-        if (length as usize) < size_of::<libc::sa_family_t>() {
-            return None;
-        }
-        // SAFETY: the system has written `length` bytes of an address there, its family among them.
-        let any = unsafe { SocketAddrAny::read(ptr::from_ref(name).cast(), length) };
-        SocketAddr::try_from(any).ok()
-    }
-
-    pub(super) fn receive(burst: &mut Burst, socket: &UdpSocket) -> io::Result<usize> {
-        let most = burst.most();
-        let mut headers = Headers::new(most);
-        let length = size_of::<libc::sockaddr_storage>() as u32;
-        for bytes in burst.bytes.chunks_exact_mut(burst.most_bytes) {
-            headers.push(bytes, empty_name(), length);
-        }
-        // SAFETY: each header points to a name and to a part, whose memory is the burst's; all live
-        // until the call has returned.
-        let count = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                headers.all.as_mut_ptr(),
-                most as u32,
-                libc::MSG_WAITFORONE,
-                ptr::null_mut(),
-            )
-        };
-        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        for (index, header) in headers.all.iter().take(count).enumerate() {
-            burst.lengths[index] = (header.msg_len as usize).min(burst.most_bytes);
-            let length = header.msg_hdr.msg_namelen;
-            burst.addresses[index] = address_of(&headers.names[index], length);
-        }
-        Ok(count)
-    }
-
-    pub(super) fn send(burst: &mut Burst, socket: &UdpSocket, count: usize) -> io::Result<()> {
-        let mut headers = Headers::new(count);
-        let buffers = burst.bytes.chunks_exact_mut(burst.most_bytes);
-        for (index, bytes) in buffers.take(count).enumerate() {
-            let length = burst.lengths[index];
-            if let Some(address) = burst.addresses[index].filter(|_| length > 0) {
-                let (name, name_len) = name_of(address);
-                headers.push(&mut bytes[..length], name, name_len);
-            }
-        }
-        let mut rest = &mut headers.all[..];
-        while !rest.is_empty() {
-            // SAFETY: as above, for as many headers as are left.
-            let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as u32, 0) };
-            match usize::try_from(sent) {
-                Ok(sent) => rest = &mut rest[sent.max(1)..],
-                Err(_) => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => {}
-                    // This one is lost; those behind it may go elsewhere.
-                    error if rest.len() == 1 => return Err(error),
-                    _ => rest = &mut rest[1..],
-                },
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(not(target_os = "linux"))]
 mod system {
     use super::Burst;
     use std::io;
     use std::net::UdpSocket;
+
+    #[derive(Debug)]
+    pub(super) struct State;
+
+    impl State {
+        pub(super) fn new(_most: usize) -> State {
+            State
+        }
+    }
+
+    pub(super) fn receive_trains(_socket: &UdpSocket) {}
 
     /// One at a time, where the system has no call for several.
     pub(super) fn receive(burst: &mut Burst, socket: &UdpSocket) -> io::Result<usize> {
@@ -290,6 +201,55 @@ mod tests {
                 assert_eq!(length, (number + 1).min(4), "longer ones are cut");
                 assert_eq!(answer[length - 1], number as u8 + 10);
             }
+        }
+    }
+
+    #[test]
+    fn trains_are_received_as_what_was_coupled_and_the_rest_by_the_next_call() {
+        let timeout = Some(Duration::from_secs(10));
+        let [one, other] = ["127.0.0.1:0"; 2].map(|address| {
+            let socket = UdpSocket::bind(address).unwrap();
+            socket.set_read_timeout(timeout).unwrap();
+            receive_trains(&socket);
+            socket
+        });
+        let plain = UdpSocket::bind("127.0.0.1:0").unwrap();
+        plain.set_read_timeout(timeout).unwrap();
+        let lengths: Vec<usize> = (0..40).map(|at| [7, 7, 3, 7, 8][at % 5]).collect();
+        let mut expected: Vec<Vec<u8>> = Vec::new();
+        let mut burst = Burst::new(lengths.len(), 16);
+        for (at, &length) in lengths.iter().enumerate() {
+            burst.buffer(at).fill(at as u8);
+            burst.set_length(at, length);
+            burst.set_address(at, other.local_addr().unwrap());
+            expected.push(vec![at as u8; length]);
+        }
+        burst.send(&one, lengths.len()).unwrap();
+        // A burst that has space for a part of a train only, and only for short datagrams.
+        let mut small = Burst::new(3, 7);
+        let mut found = Vec::new();
+        while found.len() < expected.len() {
+            let count = small.receive(&other).unwrap();
+            assert!((1..=3).contains(&count));
+            for at in 0..count {
+                assert_eq!(small.address(at), Some(one.local_addr().unwrap()));
+                found.push(small.bytes(at).to_vec());
+            }
+        }
+        found.sort();
+        expected.iter_mut().for_each(|bytes| bytes.truncate(7));
+        assert_eq!(found, expected);
+        other.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        assert!(small.receive(&other).is_err(), "nothing is left");
+        // Who does not receive trains receives their datagrams.
+        for at in 0..lengths.len() {
+            burst.set_address(at, plain.local_addr().unwrap());
+        }
+        burst.send(&one, lengths.len()).unwrap();
+        let mut buffer = [0; 64];
+        for _ in &lengths {
+            let length = plain.recv(&mut buffer).unwrap();
+            assert_eq!(length, lengths[usize::from(buffer[0])]);
         }
     }
 

@@ -1,0 +1,233 @@
+//! Tables in this process, and threads that serve requests from them.
+
+use super::requests::{BURST, Directed, Drawn, Items, Key, Mix, SEED, THREADS};
+use alluvium_hashes::mica::mode::{Crcw, Crew, Erew, Mode};
+use alluvium_hashes::mica::{
+    Core, Exclusive, HashedKey, Lossless, LosslessOptions, Lossy, LossyOptions, NEVER, Reader, Request,
+    Response, Shared, Writer, partition,
+};
+use anyhow::{Result, ensure};
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::time::Instant;
+
+/// Of a hundred gets, those that must find their item: a cache may have evicted a few.
+const LEAST_HITS: u64 = 95;
+
+/// A kind of table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Kind {
+    /// Each thread has its partition of a cache (EREW).
+    Exclusive,
+    /// Each thread has its partition of a store that loses nothing (EREW).
+    Lossless,
+    /// One thread writes a partition of a cache, all read it (CREW).
+    OneWrites,
+    /// All threads write and read all partitions of a cache (CRCW).
+    AllWrite,
+    /// Each thread has its partition of an ordered map: the standard library's B-tree.
+    Ordered,
+}
+
+impl Kind {
+    /// Fills a table and has it serve requests. Returns millions of requests a second.
+    ///
+    /// # Errors
+    /// When memory cannot be had, or items are missing.
+    pub(super) fn rate(self, mix: Mix) -> Result<f64> {
+        match self {
+            Kind::Exclusive => exclusive(mix, lossy::<Erew>),
+            Kind::Lossless => exclusive(mix, |mix| {
+                let items = (mix.count as usize / THREADS / 100 + 1) * 105 + 1000;
+                let options = LosslessOptions {
+                    seed: SEED,
+                    ..LosslessOptions::new(items, mix.items.bytes())
+                };
+                Ok(Lossless::<Erew>::new(&options)?)
+            }),
+            Kind::OneWrites => one_writes(mix),
+            Kind::AllWrite => all_write(mix),
+            Kind::Ordered => ordered(mix),
+        }
+    }
+}
+
+/// A partition of a cache, with some more space than its share of the items.
+fn lossy<M: Mode>(mix: Mix) -> Result<Lossy<M>> {
+    let bytes = (mix.count as usize / THREADS / 100 + 1) * (mix.items.bytes() + 4) * 115 + (64 << 10);
+    let options = LossyOptions {
+        seed: SEED,
+        ..LossyOptions::new(bytes, mix.items.bytes())
+    };
+    Ok(Lossy::new(&options)?)
+}
+
+/// Makes the partitions of a table, and stores all items in them.
+fn filled<T>(
+    mix: Mix,
+    table: impl Fn() -> Result<T>,
+    mut set: impl FnMut(&mut T, HashedKey<'_>) -> Result<()>,
+) -> Result<Vec<T>> {
+    let mut tables: Vec<T> = (0..THREADS).map(|_| table()).collect::<Result<_>>()?;
+    let mut key = [0; 128];
+    for number in 0..mix.count {
+        mix.items.write_key(number, &mut key);
+        let key = HashedKey::new(SEED, &key[..mix.items.key_bytes]);
+        set(&mut tables[partition(key.hash(), THREADS)], key)?;
+    }
+    Ok(tables)
+}
+
+/// Has each thread serve its requests from what it has. Returns millions of requests a second.
+fn timed<T: Send>(
+    mix: Mix,
+    directed: Directed,
+    mut owned: Vec<T>,
+    serve: impl Fn(&mut T, &[Drawn], &mut Hits) + Sync,
+) -> Result<f64> {
+    let threads = mix.directed(directed);
+    let start = Barrier::new(THREADS);
+    let count: usize = threads.iter().map(Vec::len).sum();
+    let ended: Vec<(Instant, Instant, u64)> = std::thread::scope(|scope| {
+        let threads: Vec<_> = owned
+            .iter_mut()
+            .zip(&threads)
+            .map(|(own, requests)| {
+                let (start, serve) = (&start, &serve);
+                scope.spawn(move || {
+                    let mut hits = Hits(0);
+                    start.wait();
+                    let began = Instant::now();
+                    for burst in requests.chunks(BURST) {
+                        serve(own, burst, &mut hits);
+                    }
+                    (began, Instant::now(), hits.0)
+                })
+            })
+            .collect();
+        let ended = threads.into_iter().map(|thread| match thread.join() {
+            Ok(ended) => ended,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        ended.collect()
+    });
+    let gets = threads.iter().flatten().filter(|drawn| drawn.is_get).count() as u64;
+    let hits: u64 = ended.iter().map(|ended| ended.2).sum();
+    ensure!(
+        hits * 100 >= gets * LEAST_HITS,
+        "{hits} of {gets} gets found their item"
+    );
+    let began = ended.iter().map(|ended| ended.0).min();
+    let end = ended.iter().map(|ended| ended.1).max();
+    let (Some(began), Some(end)) = (began, end) else {
+        anyhow::bail!("there are no threads");
+    };
+    Ok(count as f64 / (end - began).as_secs_f64() / 1e6)
+}
+
+/// Counts values that were found.
+struct Hits(u64);
+
+impl Hits {
+    fn note(&mut self, value: Option<&[u8]>) {
+        self.0 += u64::from(value.is_some_and(|value| black_box(value[0]) > 0));
+    }
+}
+
+/// The keys of a burst, with the hashes that clients have sent.
+fn keys<'k>(items: Items, burst: &[Drawn], memory: &'k mut [Key; BURST]) -> [HashedKey<'k>; BURST] {
+    for (key, drawn) in memory.iter_mut().zip(burst) {
+        items.write_key(drawn.number, key);
+    }
+    std::array::from_fn(|at| {
+        let hash = burst[at.min(burst.len() - 1)].hash;
+        HashedKey::received(hash, &memory[at][..items.key_bytes])
+    })
+}
+
+fn exclusive<C: Core<Mode = Erew> + Send>(mix: Mix, table: impl Fn(Mix) -> Result<C>) -> Result<f64> {
+    let items = mix.items;
+    let tables = filled(
+        mix,
+        || Ok(Exclusive::new(table(mix)?)),
+        |table, key| Ok(table.set(key, items.value(), NEVER, 0)?),
+    )?;
+    timed(mix, Directed::ToOwner, tables, |table, burst, hits| {
+        let mut memory = [[0; 128]; BURST];
+        let keys = keys(items, burst, &mut memory);
+        let requests: [Request<'_>; BURST] = std::array::from_fn(|at| match burst.get(at) {
+            Some(drawn) if !drawn.is_get => Request::Set(keys[at], items.value(), NEVER),
+            _ => Request::Get(keys[at]),
+        });
+        table.burst(&requests[..burst.len()], 0, |_, response| match response {
+            Response::Value(value) => hits.note(value),
+            Response::Set(set) => drop(black_box(set)),
+        });
+    })
+}
+
+/// The gets of a burst, and the sets.
+fn parted<'k>(burst: &[Drawn], keys: [HashedKey<'k>; BURST]) -> (Vec<HashedKey<'k>>, Vec<HashedKey<'k>>) {
+    let (mut got, mut set) = (Vec::with_capacity(BURST), Vec::with_capacity(BURST));
+    for (drawn, key) in burst.iter().zip(keys) {
+        if drawn.is_get { &mut got } else { &mut set }.push(key);
+    }
+    (got, set)
+}
+
+fn one_writes(mix: Mix) -> Result<f64> {
+    let items = mix.items;
+    let writers = filled(
+        mix,
+        || Ok(Writer::new(lossy::<Crew>(mix)?)),
+        |table, key| Ok(table.set(key, items.value(), NEVER, 0)?),
+    )?;
+    let readers: Vec<Reader<Lossy<Crew>>> = writers.iter().map(Writer::reader).collect();
+    timed(mix, Directed::SetsToOwner, writers, |writer, burst, hits| {
+        let mut memory = [[0; 128]; BURST];
+        let (got, set) = parted(burst, keys(items, burst, &mut memory));
+        Reader::get_many_of(&readers, &got, 0, |_, value| hits.note(value));
+        let set: Vec<(HashedKey<'_>, &[u8])> = set.into_iter().map(|key| (key, items.value())).collect();
+        writer.set_many(&set, 0, |_, set| drop(black_box(set)));
+    })
+}
+
+fn all_write(mix: Mix) -> Result<f64> {
+    let items = mix.items;
+    let tables = filled(
+        mix,
+        || Ok(Shared::new(lossy::<Crcw>(mix)?)),
+        |table, key| Ok(table.set(key, items.value(), NEVER, 0)?),
+    )?;
+    let each = vec![tables; THREADS];
+    timed(mix, Directed::ToAny, each, |tables, burst, hits| {
+        let mut memory = [[0; 128]; BURST];
+        let (got, set) = parted(burst, keys(items, burst, &mut memory));
+        Shared::get_many_of(tables, &got, 0, |_, value| hits.note(value));
+        let set: Vec<(HashedKey<'_>, &[u8])> = set.into_iter().map(|key| (key, items.value())).collect();
+        Shared::set_many_of(tables, &set, 0, |_, set| drop(black_box(set)));
+    })
+}
+
+fn ordered(mix: Mix) -> Result<f64> {
+    let items = mix.items;
+    let maps = filled(
+        mix,
+        || Ok(BTreeMap::<Vec<u8>, Vec<u8>>::new()),
+        |map, key| {
+            map.insert(key.bytes().to_vec(), items.value().to_vec());
+            Ok(())
+        },
+    )?;
+    timed(mix, Directed::ToOwner, maps, |map, burst, hits| {
+        let mut memory = [[0; 128]; BURST];
+        for (drawn, key) in burst.iter().zip(keys(items, burst, &mut memory)) {
+            match map.get_mut(key.bytes()) {
+                value if drawn.is_get => hits.note(value.map(|value| &value[..])),
+                Some(value) => value.copy_from_slice(items.value()),
+                None => {}
+            }
+        }
+    })
+}

@@ -1,0 +1,294 @@
+//! The calls of Linux for many datagrams.
+
+use super::Burst;
+use super::trains::{Arrived, Trains};
+use rustix::net::SocketAddrAny;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::{mem, ptr};
+
+/// The longest train, and some more: buffers at multiples of a power of two would share the same
+/// sets of the processor's cache.
+const TRAIN_BYTES: usize = (64 << 10) + 320;
+
+/// What the system writes beside a train, or is told with one: the length of its datagrams.
+const CONTROL_BYTES: usize = 64;
+
+/// Memory of a control message, aligned as the system wants it.
+#[repr(C, align(16))]
+#[derive(Clone, Copy)]
+struct Control([u8; CONTROL_BYTES]);
+
+/// What a burst has between calls.
+#[derive(Debug)]
+pub(super) struct State {
+    /// Where trains arrive. Memory that no train has reached is not taken.
+    landing: Box<[u8]>,
+    arrived: Vec<Arrived>,
+    /// The first train of which something is left.
+    next: usize,
+    trains: Trains,
+    /// Whether the way of the datagrams takes none, as where a datagram is longer than a packet.
+    has_refused: bool,
+}
+
+impl State {
+    pub(super) fn new(most: usize) -> State {
+        State {
+            landing: vec![0; most * TRAIN_BYTES].into_boxed_slice(),
+            arrived: Vec::with_capacity(most),
+            next: 0,
+            trains: Trains::default(),
+            has_refused: false,
+        }
+    }
+}
+
+pub(super) fn receive_trains(socket: &UdpSocket) {
+    let on: libc::c_int = 1;
+    // SAFETY: the option is a number, which lives until the call has returned. A system without
+    // this option refuses it, and datagrams come one by one.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_GRO,
+            ptr::from_ref(&on).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        );
+    }
+}
+
+/// Headers of messages and what they point to.
+struct Headers {
+    names: Vec<libc::sockaddr_storage>,
+    controls: Vec<Control>,
+    parts: Vec<libc::iovec>,
+    all: Vec<libc::mmsghdr>,
+}
+
+impl Headers {
+    /// Returns memory for this many messages of so many parts in all.
+    fn new(most: usize, parts: usize) -> Headers {
+        Headers {
+            names: Vec::with_capacity(most),
+            controls: Vec::with_capacity(most),
+            parts: Vec::with_capacity(parts),
+            all: Vec::with_capacity(most),
+        }
+    }
+
+    /// Adds a part of the message that is pushed next.
+    fn push_part(&mut self, bytes: *mut u8, length: usize) {
+        // So that pointers to parts stay valid.
+        assert!(self.parts.len() < self.parts.capacity(), "there is space for it");
+        self.parts.push(libc::iovec {
+            iov_base: bytes.cast(),
+            iov_len: length,
+        });
+    }
+
+    /// Adds the message of the last `parts` parts. Its control message has this many bytes.
+    fn push(&mut self, parts: usize, name: (libc::sockaddr_storage, u32), control: (Control, usize)) {
+        assert!(self.names.len() < self.names.capacity(), "there is space for it");
+        assert!(parts <= self.parts.len() && control.1 <= CONTROL_BYTES);
+        self.names.push(name.0);
+        self.controls.push(control.0);
+        // SAFETY: all zeros are a header without anything.
+        let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
+        let (last, first) = (self.names.len() - 1, self.parts.len() - parts);
+        header.msg_hdr.msg_name = ptr::from_mut(&mut self.names[last]).cast();
+        header.msg_hdr.msg_namelen = name.1;
+        header.msg_hdr.msg_iov = self.parts[first..].as_mut_ptr();
+        header.msg_hdr.msg_iovlen = parts;
+        if control.1 > 0 {
+            header.msg_hdr.msg_control = ptr::from_mut(&mut self.controls[last]).cast();
+            header.msg_hdr.msg_controllen = control.1;
+        }
+        self.all.push(header);
+    }
+}
+
+const EMPTY: Control = Control([0; CONTROL_BYTES]);
+
+fn empty_name() -> (libc::sockaddr_storage, u32) {
+    // SAFETY: all zeros are an address of no family.
+    let name = unsafe { mem::zeroed() };
+    (name, size_of::<libc::sockaddr_storage>() as u32)
+}
+
+/// Returns the name that the system has for an address, and its length.
+fn name_of(address: SocketAddr) -> (libc::sockaddr_storage, u32) {
+    let (mut name, _) = empty_name();
+    let any = SocketAddrAny::from(address);
+    // SAFETY: an address of the network is no longer than the storage, which holds any.
+    unsafe {
+        ptr::copy_nonoverlapping(
+            any.as_ptr().cast::<u8>(),
+            ptr::from_mut(&mut name).cast::<u8>(),
+            any.addr_len() as usize,
+        );
+    }
+    (name, any.addr_len())
+}
+
+fn address_of(name: &libc::sockaddr_storage, length: u32) -> Option<SocketAddr> {
+    if (length as usize) < size_of::<libc::sa_family_t>() {
+        return None;
+    }
+    // SAFETY: the system has written `length` bytes of an address there, its family among them.
+    let any = unsafe { SocketAddrAny::read(ptr::from_ref(name).cast(), length) };
+    SocketAddr::try_from(any).ok()
+}
+
+/// Returns what tells the system how long the datagrams of a train are, and its length.
+fn length_of_each(each: usize) -> (Control, usize) {
+    let each = u16::try_from(each).expect("a train is shorter than that");
+    let mut control = EMPTY;
+    // SAFETY: the header and two bytes behind it fit into the memory, which is aligned for it.
+    unsafe {
+        let header = control.0.as_mut_ptr().cast::<libc::cmsghdr>();
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as usize;
+        (*header).cmsg_level = libc::SOL_UDP;
+        (*header).cmsg_type = libc::UDP_SEGMENT;
+        libc::CMSG_DATA(header).cast::<u16>().write_unaligned(each);
+    }
+    // SAFETY: it computes a length.
+    (control, unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) }
+        as usize)
+}
+
+/// Returns what the system tells of a train that has come: how long its datagrams are; 0 of one
+/// that travelled alone.
+fn told_of_each(header: &libc::msghdr) -> usize {
+    // SAFETY: the system has written whole control messages into the memory that the header names,
+    // and their length into the header.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while !message.is_null() {
+            if (*message).cmsg_level == libc::SOL_UDP && (*message).cmsg_type == libc::UDP_GRO {
+                let each = libc::CMSG_DATA(message).cast::<libc::c_int>().read_unaligned();
+                return usize::try_from(each).unwrap_or(0);
+            }
+            message = libc::CMSG_NXTHDR(header, message);
+        }
+    }
+    0
+}
+
+pub(super) fn receive(burst: &mut Burst, socket: &UdpSocket) -> io::Result<usize> {
+    let state = &mut burst.system;
+    if state.next == state.arrived.len() {
+        land(state, burst.lengths.len(), socket)?;
+    }
+    let mut count = 0;
+    while count < burst.lengths.len()
+        && let Some(train) = state.arrived.get_mut(state.next)
+    {
+        let Some(place) = train.next() else {
+            state.next += 1;
+            continue;
+        };
+        let train_at = state.next * TRAIN_BYTES;
+        let length = place.len().min(burst.most_bytes);
+        let from = &state.landing[train_at + place.start..][..length];
+        burst.bytes[count * burst.most_bytes..][..length].copy_from_slice(from);
+        burst.lengths[count] = length;
+        burst.addresses[count] = train.address;
+        count += 1;
+    }
+    // What is left of the last train may be nothing: then the next call must wait.
+    while state.arrived.get(state.next).is_some_and(|train| train.is_done()) {
+        state.next += 1;
+    }
+    Ok(count)
+}
+
+/// Waits for trains, and takes those that are there.
+fn land(state: &mut State, most: usize, socket: &UdpSocket) -> io::Result<()> {
+    let mut headers = Headers::new(most, most);
+    for bytes in state.landing.chunks_exact_mut(TRAIN_BYTES) {
+        headers.push_part(bytes.as_mut_ptr(), bytes.len());
+        headers.push(1, empty_name(), (EMPTY, CONTROL_BYTES));
+    }
+    // SAFETY: each header points to a name, a part and a control message; the memory of the part is
+    // the burst's; all live until the call has returned.
+    let count = unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            headers.all.as_mut_ptr(),
+            most as u32,
+            libc::MSG_WAITFORONE,
+            ptr::null_mut(),
+        )
+    };
+    let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+    state.arrived.clear();
+    state.next = 0;
+    for (header, name) in headers.all.iter().zip(&headers.names).take(count) {
+        let address = address_of(name, header.msg_hdr.msg_namelen);
+        let bytes = (header.msg_len as usize).min(TRAIN_BYTES);
+        state
+            .arrived
+            .push(Arrived::new(address, bytes, told_of_each(&header.msg_hdr)));
+    }
+    Ok(())
+}
+
+pub(super) fn send(burst: &mut Burst, socket: &UdpSocket, count: usize) -> io::Result<()> {
+    let mut trains = mem::take(&mut burst.system.trains);
+    trains.couple(&burst.lengths[..count], &burst.addresses[..count]);
+    if burst.system.has_refused {
+        trains.uncouple();
+    }
+    let sent = send_trains(burst, socket, count, &trains.all().collect::<Vec<_>>());
+    burst.system.trains = trains;
+    sent
+}
+
+/// Sends trains of the first `count` datagrams.
+fn send_trains(burst: &mut Burst, socket: &UdpSocket, count: usize, trains: &[&[usize]]) -> io::Result<()> {
+    let mut headers = Headers::new(count, count);
+    for train in trains {
+        let first = train[0];
+        let address = burst.addresses[first].expect("what travels has a destination");
+        for &at in *train {
+            let bytes = burst.bytes(at);
+            // The system only reads what it sends.
+            headers.push_part(bytes.as_ptr().cast_mut(), bytes.len());
+        }
+        let control = match train.len() {
+            1 => (EMPTY, 0),
+            _ => length_of_each(burst.lengths[first]),
+        };
+        headers.push(train.len(), name_of(address), control);
+    }
+    let mut next = 0;
+    while next < headers.all.len() {
+        let rest = &mut headers.all[next..];
+        // SAFETY: each header points to a name, parts and perhaps a control message, which live
+        // until the call has returned; the memory of the parts is the burst's.
+        let done = unsafe { libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as u32, 0) };
+        if let Ok(done) = usize::try_from(done) {
+            next += done.max(1);
+            continue;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() == io::ErrorKind::Interrupted {
+            continue;
+        }
+        if trains[next].len() > 1 {
+            // It may be the train that is refused, and not its datagrams.
+            burst.system.has_refused = true;
+            let alone: Vec<&[usize]> = trains[next..].iter().flat_map(|train| train.chunks(1)).collect();
+            return send_trains(burst, socket, count, &alone);
+        }
+        // This one is lost; those behind it may go elsewhere.
+        next += 1;
+        if next == headers.all.len() {
+            return Err(error);
+        }
+    }
+    Ok(())
+}

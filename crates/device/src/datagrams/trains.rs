@@ -1,0 +1,147 @@
+//! Which datagrams travel together, and how a train that has come is taken apart.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+/// The most datagrams of a train, and its most bytes: what Linux takes since version 4.18.
+const MOST: usize = 64;
+const MOST_BYTES: usize = 65_000;
+
+/// Datagrams in the order in which they travel, and where trains begin and end.
+#[derive(Debug, Default)]
+pub(super) struct Trains {
+    order: Vec<usize>,
+    ends: Vec<usize>,
+}
+
+impl Trains {
+    /// Couples the datagrams whose lengths and destinations are given; those without either are
+    /// left out.
+    pub(super) fn couple(&mut self, lengths: &[usize], addresses: &[Option<SocketAddr>]) {
+        debug_assert_eq!(lengths.len(), addresses.len());
+        self.order.clear();
+        self.ends.clear();
+        let goes = |&at: &usize| lengths[at] > 0 && addresses[at].is_some();
+        self.order.extend((0..lengths.len()).filter(goes));
+        // All datagrams of a train have one length but for the last, which may be shorter.
+        self.order
+            .sort_by_key(|&at| (addresses[at], std::cmp::Reverse(lengths[at])));
+        let (mut first, mut bytes) = (0, 0);
+        for at in 0..self.order.len() {
+            let (datagram, head) = (self.order[at], self.order[first]);
+            let before = self.order[at.saturating_sub(1)];
+            let joins = at > first
+                && addresses[datagram] == addresses[head]
+                && lengths[before] == lengths[head]
+                && at - first < MOST
+                && bytes + lengths[datagram] <= MOST_BYTES;
+            if at > first && !joins {
+                self.ends.push(at);
+                (first, bytes) = (at, 0);
+            }
+            bytes += lengths[datagram];
+        }
+        if !self.order.is_empty() {
+            self.ends.push(self.order.len());
+        }
+    }
+
+    /// Lets every datagram travel alone.
+    pub(super) fn uncouple(&mut self) {
+        self.ends.clear();
+        self.ends.extend(1..=self.order.len());
+    }
+
+    /// Returns the datagrams of each train.
+    pub(super) fn all(&self) -> impl Iterator<Item = &[usize]> {
+        let mut begin = 0;
+        self.ends.iter().map(move |&end| {
+            let train = &self.order[begin..end];
+            begin = end;
+            train
+        })
+    }
+}
+
+/// A train that has come, and how much of it has been handed out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrived {
+    pub(super) address: Option<SocketAddr>,
+    /// Bytes in all.
+    pub(super) bytes: usize,
+    /// Bytes of each datagram but the last; 0 if there is one only.
+    pub(super) each: usize,
+    /// Bytes that were handed out; none if nothing was, so that a datagram of no bytes is one.
+    done: Option<usize>,
+}
+
+impl Arrived {
+    pub(super) fn new(address: Option<SocketAddr>, bytes: usize, each: usize) -> Arrived {
+        Arrived {
+            address,
+            bytes,
+            each,
+            done: None,
+        }
+    }
+
+    /// Returns whether all of it was handed out.
+    pub(super) fn is_done(&self) -> bool {
+        self.done.is_some_and(|done| done >= self.bytes)
+    }
+
+    /// Returns where the next datagram is, if there is one.
+    pub(super) fn next(&mut self) -> Option<Range<usize>> {
+        if self.is_done() {
+            return None;
+        }
+        let begin = self.done.unwrap_or(0);
+        let left = self.bytes - begin;
+        let length = if self.each == 0 { left } else { self.each.min(left) };
+        self.done = Some(begin + length);
+        Some(begin..begin + length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn coupled(datagrams: &[(usize, u16)]) -> Vec<Vec<usize>> {
+        let lengths: Vec<usize> = datagrams.iter().map(|datagram| datagram.0).collect();
+        let to = |port: u16| (port > 0).then(|| SocketAddr::from(([127, 0, 0, 1], port)));
+        let addresses: Vec<_> = datagrams.iter().map(|datagram| to(datagram.1)).collect();
+        let mut trains = Trains::default();
+        trains.couple(&lengths, &addresses);
+        trains.all().map(<[usize]>::to_vec).collect()
+    }
+
+    #[test]
+    fn equal_lengths_to_one_place_travel_together_and_a_shorter_one_ends_the_train() {
+        let found = coupled(&[(8, 1), (8, 2), (5, 1), (8, 1), (3, 1), (0, 1), (8, 0), (3, 1)]);
+        assert_eq!(found, [vec![0, 3, 2], vec![4, 7], vec![1]]);
+        assert!(coupled(&[]).is_empty());
+        assert!(coupled(&[(0, 1)]).is_empty());
+    }
+
+    #[test]
+    fn a_train_has_bounds() {
+        let long = coupled(&[(8000, 1); 20]);
+        assert_eq!(long.iter().map(Vec::len).collect::<Vec<_>>(), [8, 8, 4]);
+        let many = coupled(&[(10, 1); 130]);
+        assert_eq!(many.iter().map(Vec::len).collect::<Vec<_>>(), [64, 64, 2]);
+    }
+
+    #[test]
+    fn a_train_is_taken_apart_into_what_was_coupled() {
+        let parts = |bytes, each| {
+            let mut arrived = Arrived::new(None, bytes, each);
+            std::iter::from_fn(move || arrived.next()).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(20, 8), [0..8, 8..16, 16..20]);
+        assert_eq!(parts(16, 8), [0..8, 8..16]);
+        assert_eq!(parts(20, 0), [0..20], "one that is no train");
+        assert_eq!(parts(0, 0), [0..0], "one of no bytes is one");
+        assert_eq!(parts(5, 8), [0..5]);
+    }
+}
