@@ -178,12 +178,17 @@ impl Cache {
         Some(hit.expires_at)
     }
 
-    /// Asks for the memory that a lookup or a set of these keys needs first, so that it is near
-    /// once they are executed.
+    /// Asks for the memory that lookups and sets of these keys need, so that it is near once they
+    /// are executed: first for all buckets, then for the items that they name.
     pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
-        for key in keys {
+        let ask = |key| {
             let key = self.hashed(key);
             self.table(key).bucket(key.hash()).prefetch();
+            key
+        };
+        let keys: Vec<HashedKey<'_>> = keys.map(ask).collect();
+        for key in keys {
+            self.table(key).prefetch_item(key);
         }
     }
 
