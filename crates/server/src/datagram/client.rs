@@ -390,3 +390,40 @@ fn may_come_later(error: &Error) -> bool {
         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted | ErrorKind::ConnectionRefused
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sent(index: usize, hash: u64) -> Sent {
+        Sent {
+            index,
+            hash,
+            at: Instant::now(),
+            tries: 1,
+        }
+    }
+
+    #[test]
+    fn a_late_reply_is_not_taken_for_that_to_a_later_request() {
+        let mut way = UnderWay::default();
+        way.put(7, sent(0, 1));
+        assert!(!way.has_space(7 + WINDOW as u32), "the one before waits");
+        assert_eq!(way.take(7).unwrap().index, 0);
+        assert!(way.take(7).is_none(), "a doubled reply");
+        way.put(7 + WINDOW as u32, sent(1, 2));
+        assert!(way.take(7).is_none(), "a reply that was long on its way");
+        assert_eq!(way.take(7 + WINDOW as u32).unwrap().index, 1);
+        assert_eq!(way.count, 0);
+    }
+
+    #[test]
+    fn requests_about_one_key_wait_for_each_other() {
+        let mut way = UnderWay::default();
+        way.put(u32::MAX, sent(0, 5));
+        assert!(way.has_key(5) && way.has_key(5 + (1 << 16)) && !way.has_key(6));
+        way.put(0, sent(1, 6));
+        way.take(u32::MAX);
+        assert!(!way.has_key(5) && way.has_key(6));
+    }
+}
