@@ -4,6 +4,7 @@
 mod cases;
 mod crashes;
 mod differential;
+mod rules;
 mod story;
 
 use crate::history::History;
@@ -25,6 +26,7 @@ use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::{Append, Direction};
 use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::rules::Schema;
 use alluvium_dictionary::share::Share;
 use alluvium_storage::extents::{Class, ExtentOptions, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
@@ -94,8 +96,16 @@ impl World {
     }
 
     fn stitching(policy: &str, stitching: Stitching, seed: u64) -> World {
+        World::of(policy, stitching, seed, schema_with(0, Codec::None, Some(200)))
+    }
+
+    fn of(policy: &str, stitching: Stitching, seed: u64, schema: Arc<dyn Schema>) -> World {
         let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
-        let home = home(Store::create(Arc::clone(&directory), &store_options(), b"").unwrap());
+        let store = Store::create(Arc::clone(&directory), &store_options(), b"").unwrap();
+        let home = Home {
+            schema,
+            ..home(store)
+        };
         let options = LevelsOptions {
             policy: policy.parse().unwrap(),
             unit_bytes: UNIT_BYTES,

@@ -1,0 +1,142 @@
+//! Which leaves a merge may not take over, one rule after the other: where all leaves that may be
+//! are (f = 0), and each would have to be read.
+
+use super::World;
+use crate::schema::appending;
+use alluvium_base::{Kind, Message};
+use alluvium_dictionary::contract::Dictionary as _;
+use alluvium_dictionary::findings::Depth;
+use alluvium_dictionary::merge::{Candidate, CompactionFilter, Verdict};
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace};
+use alluvium_storage::Codec;
+use alluvium_trees::levels::Stitching;
+use std::sync::Arc;
+
+const ALL: Stitching = Stitching {
+    threshold: 0,
+    same_scan: None,
+    always: u32::MAX,
+};
+
+/// Writes numbers with a value, or deletes of them: a run, or a few.
+fn run(world: &mut World, numbers: impl IntoIterator<Item = u64>, value: Option<&[u8]>) {
+    for number in numbers {
+        world.sequence += 1;
+        let (key, at) = (format!("{number:08}"), world.sequence);
+        let (kind, message) = match value {
+            Some(value) => (Kind::Put, Message::put(at, value)),
+            None => (Kind::Delete, Message::delete(at)),
+        };
+        world.memtable.insert(key.as_bytes(), message).unwrap();
+        world
+            .history
+            .add(key.as_bytes(), at, kind, 0, value.unwrap_or_default());
+        if world.memtable.bytes() > 200 << 10 {
+            world.seal().unwrap();
+        }
+    }
+    world.seal().unwrap();
+    while world.sealed.is_some() {
+        world.poll_incorporation().unwrap();
+    }
+}
+
+fn records(world: &World) -> u64 {
+    world.levels.approximate_len(&KeyRange::everything()).unwrap()
+}
+
+#[test]
+fn deletes_are_not_taken_over_where_nothing_lies_below() {
+    let sizes = [true, false].map(|has_deletes| {
+        let mut world = World::stitching("never", ALL, 1);
+        let bytes = |world: &World| world.levels.size_on_disk(&KeyRange::everything()).unwrap();
+        run(&mut world, (0..500).chain(8000..8500), Some(&[1; 100]));
+        let before = bytes(&world);
+        if has_deletes {
+            // Between the puts: something may be below them until all is merged.
+            run(&mut world, 2000..7000, None);
+            assert!(
+                bytes(&world) > before + 50_000,
+                "they are kept as long as they may be needed"
+            );
+        }
+        run(&mut world, 9000..9001, Some(&[2; 100]));
+        world.levels.compact_part(b"").unwrap();
+        world.settle().unwrap();
+        assert!(world.levels.stitched() > 5, "{}", world.levels.stitched());
+        world.check(Depth::Everything).unwrap();
+        world.compare_scans().unwrap();
+        bytes(&world)
+    });
+    assert!(
+        sizes[0] < sizes[1] + 20_000,
+        "nothing is left of deletes: {sizes:?}"
+    );
+}
+
+#[test]
+fn leaves_that_are_not_full_are_copied_so_that_runs_do_not_crumble() {
+    const NUMBERS: u64 = 4000;
+    const APART: u64 = 1000;
+    const GENERATIONS: u64 = 50;
+    let sizes = [ALL, Stitching::default()].map(|stitching| {
+        let mut world = World::stitching("leveled,r=2", stitching, 2);
+        run(
+            &mut world,
+            (0..NUMBERS).map(|number| number * APART),
+            Some(&[0; 100]),
+        );
+        for generation in 0..GENERATIONS {
+            // New neighbours, fewer than a leaf has, at other places each time: a leaf that gets some
+            // becomes two, of which one is small.
+            let first = |cluster: u64| (generation * 7919 + cluster * 211) % NUMBERS * APART;
+            let cluster = |cluster| (0..6).map(move |number| first(cluster) + 7 * generation + number + 1);
+            let mut numbers: Vec<u64> = (0..10).flat_map(cluster).collect();
+            numbers.sort_unstable();
+            run(&mut world, numbers, Some(&[generation as u8; 100]));
+            world.levels.compact_part(b"").unwrap();
+            world.settle().unwrap();
+        }
+        world.check(Depth::Everything).unwrap();
+        world.compare_scans().unwrap();
+        assert_eq!(world.levels.stitched() > 1000, stitching == ALL);
+        assert_eq!(records(&world), NUMBERS + 60 * GENERATIONS);
+        world.levels.size_on_disk(&KeyRange::everything()).unwrap()
+    });
+    // F - 1 <= 2 N / B: as many leaves, at most, as if each were half full.
+    println!("{sizes:?}");
+    assert!(sizes[0] <= 2 * sizes[1], "{sizes:?}");
+}
+
+/// Removes what begins with 9.
+#[derive(Debug)]
+struct Sieve;
+
+impl CompactionFilter for Sieve {
+    fn decide(&self, candidate: &Candidate<'_>) -> Verdict {
+        match candidate.value.first() {
+            Some(9) => Verdict::Remove,
+            _ => Verdict::Keep,
+        }
+    }
+}
+
+#[test]
+fn a_filter_is_asked_about_every_record() {
+    let schema = OneKeyspace::new(KeyspaceRules {
+        filter: Some(Arc::new(Sieve)),
+        ..appending(Codec::None)
+    });
+    let mut world = World::of("never", ALL, 3, Arc::new(schema));
+    for part in 0..6 {
+        let value = [if part % 2 == 0 { 9 } else { 8 }; 100];
+        run(&mut world, part * 1000..(part + 1) * 1000, Some(&value));
+    }
+    world.home.horizon.raise(world.sequence);
+    world.levels.compact_part(b"").unwrap();
+    world.settle().unwrap();
+    assert_eq!(records(&world), 3000, "half of all was removed");
+    assert_eq!(world.levels.stitched(), 0, "no leaf was taken over unread");
+    world.check(Depth::Everything).unwrap();
+}
