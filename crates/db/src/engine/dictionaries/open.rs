@@ -116,6 +116,7 @@ impl Dictionaries {
                 .iter()
                 .chain(&surveyed.levels)
                 .chain(&surveyed.hashed)
+                .chain(&surveyed.hashed_runs)
                 .cloned(),
         );
         let dictionaries = Dictionaries::assemble(home, tree, keeper, how);
@@ -163,7 +164,11 @@ impl Dictionaries {
         }
         let hashed = root_of(manifest, Structure::Hashed)?;
         if let Some(root) = hashed.filter(|_| surveyed.hashed.is_empty()) {
-            let hashed = Hashed::open(self.home.clone(), &self.hashed_options, root, cut)?;
+            let (home, options) = (self.home.clone(), &self.hashed_options);
+            let hashed = match surveyed.hashed_runs.is_empty() {
+                true => Hashed::open(home, options, root, cut)?,
+                false => Hashed::open_salvaged(home, options, root, cut)?,
+            };
             self.hashed.set(hashed).expect("it was not made before");
         }
         if let Some(root) = root_of(manifest, Structure::Paged)?
