@@ -7,8 +7,8 @@
 //!
 //! *Read in this order*: `progress.rs` (what is remembered), `layout.rs` (what a table looked
 //! like), `rejects.rs`, `seen.rs` (keys that came before),
-//! `parser.rs` (rows to blocks), `writer.rs` (blocks into the store), `sorted.rs` (rows in any order
-//! first), this file.
+//! `parser.rs` (rows to blocks), `writer.rs` (blocks into the store), `sorted.rs` (rows in any
+//! order first), this file.
 
 pub(crate) mod layout;
 mod parser;

@@ -43,7 +43,7 @@ struct Read {
 }
 
 impl Sorting {
-    /// Prepares a sort in so much memory, of an input of so many bytes if that is known: space for
+    /// Prepares a sort in bounded memory, of an input of `total` bytes if that is known: space for
     /// its temporary files is taken now, unless all of it fits into memory.
     pub(crate) fn new(directory: &Path, memory: u64, total: Option<u64>) -> Result<Sorting> {
         let threads = available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
@@ -72,7 +72,7 @@ impl Sorting {
         Ok(sorting)
     }
 
-    /// Takes space for temporary files with so many bytes of records.
+    /// Takes space for temporary files with these bytes of records.
     fn claim(&self, bytes: u64) -> Result<()> {
         let claimed = self.spool.claim(bytes);
         claimed.map_err(|error| match error.is_full() {
@@ -205,7 +205,7 @@ impl Loading<'_> {
         Ok(End::Complete)
     }
 
-    /// Writes a block, with which so many rows are in the store.
+    /// Writes a block, with which a number of rows are in the store.
     fn write(&mut self, mut block: Block, rows: u64) -> Result<()> {
         block.saved = Saved {
             rows,

@@ -24,8 +24,8 @@ pub(crate) struct Surveyed {
     pub(crate) map: Vec<Lost>,
     /// Keyspaces of levels whose runs cannot all be opened: they are given up.
     pub(crate) levels: Vec<Lost>,
-    /// Keyspaces of a hashed structure of which it is not known which runs there are: they are given
-    /// up.
+    /// Keyspaces of a hashed structure of which it is not known which runs there are: they are
+    /// given up.
     pub(crate) hashed: Vec<Lost>,
     /// What keyspaces of a hashed structure lose with runs that cannot be opened.
     pub(crate) hashed_runs: Vec<Lost>,

@@ -19,8 +19,8 @@ fn trie() -> KeyspaceOptions {
     KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::trie()))
 }
 
-/// A store with two hashed keyspaces and one in the tree. Hashed records are in the sorted store, and
-/// in a hash store; some keys and values are apart.
+/// A store with two hashed keyspaces and one in the tree. Hashed records are in the sorted store,
+/// and in a hash store; some keys and values are apart.
 fn filled(directory: &Arc<dyn Directory>) -> BTreeMap<&'static str, Pairs> {
     let db = small().open_in(Arc::clone(directory)).unwrap();
     let k = db.keyspace_with("k", &trie()).unwrap();
@@ -116,6 +116,33 @@ fn all(db: &Db) -> BTreeMap<&'static str, Pairs> {
     NAMES.map(of).into_iter().collect()
 }
 
+/// Fails unless a report speaks of all that a keyspace has lost, and that is little.
+fn is_told(name: &str, [before, after]: [&Pairs; 2], report: &RepairReport) {
+    let differing = differing(before, after);
+    let begin = format!("keyspace {name}, ");
+    let told = report.lost.iter().filter(|told| told.starts_with(&begin));
+    let told: Vec<&String> = told.collect();
+    assert!(
+        differing.is_empty() || !told.is_empty(),
+        "{} keys of {name} differ, but {report}",
+        differing.len()
+    );
+    if told.iter().all(|told| told.contains("a value in")) {
+        // Each of these is named.
+        let names = |key: &Vec<u8>| {
+            let from = format!("keys from \"{}\" ", key.escape_ascii());
+            told.iter().any(|told| told.contains(&from))
+        };
+        assert!(differing.iter().all(names), "{report}");
+    }
+    // A part, or a hash store that has a half of the keys.
+    assert!(
+        differing.len() < before.len() * 2 / 3,
+        "{} of {name} differ",
+        differing.len()
+    );
+}
+
 #[test]
 fn damage_to_any_page_loses_what_the_report_says_and_nothing_else() {
     let directory = memory();
@@ -157,29 +184,7 @@ fn damage_to_any_page_loses_what_the_report_says_and_nothing_else() {
         );
         let lost = [&before, &after].map(|of| of["k"].len() + of["other"].len());
         for name in ["k", "other"] {
-            let differing = differing(&before[name], &after[name]);
-            let begin = format!("keyspace {name}, ");
-            let told: Vec<&String> = report
-                .lost
-                .iter()
-                .filter(|told| told.starts_with(&begin))
-                .collect();
-            assert!(
-                differing.is_empty() || !told.is_empty(),
-                "page {page}: {} keys differ, but {report}",
-                differing.len()
-            );
-            if told.iter().all(|told| told.contains("a value in")) {
-                // Each of these is named.
-                let names = |key: &Vec<u8>| {
-                    let from = format!("keys from \"{}\" ", key.escape_ascii());
-                    told.iter().any(|told| told.contains(&from))
-                };
-                assert!(differing.iter().all(names), "page {page}: {report}");
-            }
-            // A part, or a hash store that has a half of the keys.
-            let most = before[name].len() * 2 / 3;
-            assert!(differing.len() < most, "page {page}: {} differ", differing.len());
+            is_told(name, [&before[name], &after[name]], &report);
         }
         assert!(lost[1] * 10 > lost[0] * 8, "page {page}: {lost:?}, {report}");
         assert_eq!(db.check().unwrap(), Vec::<String>::new(), "page {page}");
@@ -265,7 +270,7 @@ fn a_structure_whose_list_of_runs_cannot_be_read_is_given_up_and_the_rest_is_kep
     let k = db.keyspace_with("k", &trie()).unwrap();
     let tree = db.keyspace("tree").unwrap();
     tree.put("a", "v").unwrap();
-    // So many runs that their list is apart from the root.
+    // The list of 100 runs is apart from the root.
     for load in 0..100u32 {
         k.ingest([(load.to_be_bytes(), "loaded")]).unwrap();
     }

@@ -3,8 +3,8 @@
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
 //! history, told to all of them), `levels.rs`, `hashed.rs`, `paged.rs` and `volatile.rs` (as a user
-//! chooses them), `hashed_repair.rs`, `paged_files.rs` (their files), `copies.rs`, `crashes.rs`, `hostile.rs`
-//! (manifests), `hostile_log.rs`.
+//! chooses them), `hashed_repair.rs`, `paged_files.rs` (their files), `copies.rs`, `crashes.rs`,
+//! `hostile.rs` (manifests), `hostile_log.rs`.
 
 mod contract;
 mod copies;

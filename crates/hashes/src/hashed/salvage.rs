@@ -20,7 +20,7 @@ pub(super) enum Name {
 }
 
 impl Name {
-    /// Returns it in words; there are so many parts.
+    /// Returns it in words, as one of a number of parts.
     pub(super) fn told(self, parts: usize) -> String {
         match self {
             Name::Young => "a hash store, which hides older values and deleted keys".to_owned(),

@@ -121,8 +121,8 @@ impl Hashed {
         Ok(Hashed::assemble(home, options, version, kept))
     }
 
-    /// As [`Hashed::open`], without the runs whose descriptions are damaged: [`survey`] says what is
-    /// lost with them. The next checkpoint is one of what is left.
+    /// As [`Hashed::open`], without the runs whose descriptions are damaged: [`survey`] says what
+    /// is lost with them. The next checkpoint is one of what is left.
     ///
     /// # Errors
     /// As [`Hashed::open`], where no run can be told from another.

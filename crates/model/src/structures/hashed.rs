@@ -2,8 +2,8 @@
 //! has them built with.
 //!
 //! In place of a log and its cuckoo table there is a memtable, whose records become a hash store.
-//! Once hash stores have a quarter of the bytes of the sorted store, or are 32, all of its parts are
-//! written again.
+//! Once hash stores have a quarter of the bytes of the sorted store, or are 32, all of its parts
+//! are written again.
 
 use super::cost::{LONG, Point};
 use super::ours::{LOG_BYTES, memory};
@@ -26,8 +26,8 @@ const LEAF: f64 = 4096.0;
 const HEADER: f64 = 8.0;
 /// What a record takes beside its key and value in a leaf.
 const RECORD: f64 = 4.0;
-/// A merge is due with so many hash stores that have 1 / `RATIO` of the sorted store's bytes, and
-/// with so many at most.
+/// A merge is due with at least `LEAST` hash stores that have 1 / `RATIO` of the sorted store's
+/// bytes, and with `MOST` in any case.
 const LEAST: f64 = 4.0;
 const MOST: f64 = 32.0;
 const RATIO: f64 = 4.0;

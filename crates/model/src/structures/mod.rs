@@ -7,8 +7,8 @@
 //! *Does not know*: stores, what was measured, which structure a store has.
 //!
 //! *Read in this order*: `workload.rs` (the question), `cost.rs` (the answer), `cut.rs`
-//! (memory), `ours.rs` (the tiered tree), `hashed.rs` (ours without order), `lsm.rs` (structures that
-//! merge tables), `others.rs` (B-trees, Bε-trees, SILT).
+//! (memory), `ours.rs` (the tiered tree), `hashed.rs` (ours without order), `lsm.rs` (structures
+//! that merge tables), `others.rs` (B-trees, Bε-trees, SILT).
 //!
 //! Invariants:
 //!

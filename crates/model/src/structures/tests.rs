@@ -137,7 +137,7 @@ fn a_structure_without_order_answers_where_no_order_is_asked_for() {
         .filter(|one| !one.is_ordered())
         .collect();
     assert_eq!(unordered.len(), 1);
-    // Where memory has no space for the filters of a tree, and lookups are most, it is the cheapest.
+    // It is the cheapest where memory has no space for filters, and lookups are most.
     let costs = Structure::CHOICES
         .iter()
         .map(|choice| choice.cost(&lookups, &machine).unwrap());
@@ -164,7 +164,7 @@ fn merges_of_hash_stores_write_what_their_rounds_say() {
     // 4 MiB of memtable are 15,196 records of 276 bytes. With few keys a round has four of them.
     let requests = f64::from(4 << 20) / 276.0;
     assert!((of(1e5).textbook - (2.0 + 1e5 / (4.0 * requests))).abs() < 1e-9);
-    // With more, as many as have a quarter of the sorted store: it is written again for each quarter.
+    // With more, as many as have a quarter of the sorted store, which is written for each.
     assert!((of(1.5e6).textbook - 6.0).abs() < 0.3, "{:?}", of(1.5e6));
     // With still more, 32.
     assert!((of(1e8).textbook - (2.0 + 1e8 / (32.0 * requests))).abs() < 1e-9);

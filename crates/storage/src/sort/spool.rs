@@ -111,7 +111,7 @@ impl Spool {
         })
     }
 
-    /// Takes space for runs of records of so many bytes now, before any is written: a disk that is
+    /// Takes space for runs of `record_bytes` bytes now, before any is written: a disk that is
     /// too small is found before the work. Each run then has its part of it.
     ///
     /// ```
@@ -141,7 +141,7 @@ impl Spool {
         self.claim.lock().as_ref().map_or(0, |claim| claim.bytes)
     }
 
-    /// Gives a run of records of so many bytes its part of what is claimed (Q4).
+    /// Gives a run of `record_bytes` bytes its part of what is claimed (Q4).
     fn hand_over(&self, record_bytes: u64) -> Result<()> {
         let part = space_of(record_bytes, self.options.frame());
         let mut held = self.claim.lock();

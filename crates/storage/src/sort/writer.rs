@@ -7,7 +7,7 @@ use alluvium_base::Purpose;
 use alluvium_device::{BLOCK, Batch, Buffer, Device, Ticket};
 use std::sync::Arc;
 
-/// Returns how much a run of records of so many bytes takes, about, in whole blocks.
+/// Returns how much a run of `record_bytes` bytes takes, about, in whole blocks.
 pub(super) fn space_of(record_bytes: u64, frame_bytes: usize) -> u64 {
     // What frames leave empty at their ends comes on top; the file grows again if it is more.
     let whole = record_bytes + record_bytes / 16 + frame_bytes as u64;

@@ -5,7 +5,8 @@
 //! *Does not know*: how rows become commits, and how far an import is; that is in `import/` beside
 //! the verbs.
 //!
-//! *Read in this order*: this file, `input.rs` (where bytes come from), `sort.rs` (rows in any order).
+//! *Read in this order*: this file, `input.rs` (where bytes come from), `sort.rs` (rows in any
+//! order).
 
 mod input;
 mod sort;
@@ -170,23 +171,40 @@ impl Created {
     }
 }
 
+/// Returns the memory for keys of earlier rows.
+fn seen_bytes(store: &Store, context: &Context) -> Result<usize> {
+    let memory = match store.holder() {
+        Holder::Us => {
+            let stats = store.json(&Request::Stats)?;
+            stats["memory"]["budget_bytes"].as_u64().unwrap_or(MEMORY)
+        }
+        Holder::Others => context.memory.unwrap_or(MEMORY),
+    };
+    Ok(usize::try_from(memory / SEEN).unwrap_or(usize::MAX))
+}
+
+/// Says that an import was stopped, if it was; how the command ends.
+fn told_exit(end: End, saved: &Saved) -> Exit {
+    match end {
+        End::Stopped => {
+            screen::complain(match saved.rows {
+                0 => "stopped before the first row: nothing is imported",
+                _ => "stopped; the same command goes on from here",
+            });
+            Exit::Interrupted
+        }
+        End::Complete if saved.rejected > 0 => Exit::BadRows,
+        End::Complete => Exit::Done,
+    }
+}
+
 impl Import {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let format = format_of(self.format, &self.file)?;
         self.check(format)?;
         let (reader, total, input) = self.input()?;
         stop::listen()?;
-        let to = match self.database.redis_db {
-            Some(database) => To::Database(database),
-            None => To::Keyspace(self.keyspace.clone()),
-        };
-        let identity = Identity {
-            keyspace: match &to {
-                To::Keyspace(name) => name.clone(),
-                To::Database(database) => format!("--redis-db {database}"),
-            },
-            input,
-        };
+        let (to, identity) = self.target(input);
         // A store that is not there yet is created when it is clear that there is something to
         // import.
         let store = match context.path.exists() {
@@ -219,17 +237,10 @@ impl Import {
             ..first
         };
         let job = self.job(&store, &to, identity, &saved);
-        let memory = match store.holder() {
-            Holder::Us => {
-                let stats = store.json(&Request::Stats)?;
-                stats["memory"]["budget_bytes"].as_u64().unwrap_or(MEMORY)
-            }
-            Holder::Others => context.memory.unwrap_or(MEMORY),
-        };
-        // Which keys came before is known of sorted ones in any case.
         let memory = match &sorting {
+            // Which keys came before is known of sorted ones in any case.
             Some(_) => 0,
-            None => usize::try_from(memory / SEEN).unwrap_or(usize::MAX),
+            None => seen_bytes(&store, context)?,
         };
         let (name, read_from) = ((self.file.display().to_string(), format), saved.offset);
         let mut parser = Parser::new(source, rows, rejects, saved, name, memory);
@@ -259,17 +270,16 @@ impl Import {
             ..first
         };
         self.tell(context, end, (&first, &saved), started.elapsed())?;
-        Ok(match end {
-            End::Stopped => {
-                screen::complain(match saved.rows {
-                    0 => "stopped before the first row: nothing is imported",
-                    _ => "stopped; the same command goes on from here",
-                });
-                Exit::Interrupted
-            }
-            End::Complete if saved.rejected > 0 => Exit::BadRows,
-            End::Complete => Exit::Done,
-        })
+        Ok(told_exit(end, &saved))
+    }
+
+    /// Returns where rows go, and which import that is of an input.
+    fn target(&self, input: String) -> (To, Identity) {
+        let (to, keyspace) = match self.database.redis_db {
+            Some(database) => (To::Database(database), format!("--redis-db {database}")),
+            None => (To::Keyspace(self.keyspace.clone()), self.keyspace.clone()),
+        };
+        (to, Identity { keyspace, input })
     }
 
     /// What an import that did not fail has done, of which this run did what is behind the first.

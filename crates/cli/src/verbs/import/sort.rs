@@ -28,7 +28,7 @@ pub struct Sort {
 }
 
 impl Sort {
-    /// Prepares the sort, if one is asked for, of an input of so many bytes.
+    /// Prepares the sort, if one is asked for, of an input of `total` bytes.
     pub(super) fn begin(&self, format: Format, store: &Path, total: Option<u64>) -> Result<Option<Sorting>> {
         if !self.sort {
             return Ok(None);

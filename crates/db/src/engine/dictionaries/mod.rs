@@ -6,9 +6,10 @@
 //! *Does not know*: how a structure keeps its keys, and when memtables are sealed.
 //!
 //! *Read in this order*: this file (what there is, and how each is reached), `open.rs` (how they
-//! are created, opened and salvaged), `mend.rs` (damaged leaves), `place.rs` (which keyspace is in which), `take.rs` (how a
-//! memtable or a load becomes part of them), `cut.rs` (how a checkpoint takes them), `held.rs`
-//! (what there is beside the extents), `volatile.rs` (what the log does not get).
+//! are created, opened and salvaged), `mend.rs` (damaged leaves), `place.rs` (which keyspace is in
+//! which), `take.rs` (how a memtable or a load becomes part of them), `cut.rs` (how a checkpoint
+//! takes them), `held.rs` (what there is beside the extents), `volatile.rs` (what the log does not
+//! get).
 //!
 //! A structure is added here: a field, and an arm in each match of this file, in `open.rs` and in
 //! `place.rs`.
