@@ -128,7 +128,7 @@ fn measure(count: u64) -> Result<Measured> {
         }
     }
     let mut counts = Vec::new();
-    for (what, (found, said)) in [WRITES, READS, MEMORY]
+    for (what, (found, said)) in [WRITES, READS, MEMORY, STORES]
         .into_iter()
         .zip(found.into_iter().zip(said))
     {
