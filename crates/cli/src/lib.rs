@@ -11,7 +11,7 @@
 //! `typed.rs` (keys of Redis clients), `remote.rs` (figures of a server elsewhere), `users.rs` (the
 //! file of a server's users), `panics.rs` (what a server says of one), `private.rs` (files that
 //! others may not read), `screen.rs` and `bytes.rs` (what is printed), `confirm.rs` (what is
-//! asked), then `verbs/`, a file for each;
+//! asked), `sorting.rs` (threads that sort), then `verbs/`, a file for each;
 //! `formats/` and `import/` for what comes and goes in bulk.
 //!
 //! Invariants:
@@ -46,6 +46,7 @@ mod range;
 mod remote;
 mod screen;
 mod sizes;
+mod sorting;
 mod stop;
 mod store;
 mod tier;

@@ -165,7 +165,13 @@ impl Options {
         let than = choose(directories, &options, &mut report)?;
         let (engine, salvaged) = Engine::repair(directories.clone(), &options, than)?;
         report.tell(&salvaged);
-        for lost in &salvaged.lost {
+        let (unreadable, mended) = engine.dictionaries.mend()?;
+        if !mended.is_empty() {
+            // As they are on the disk, the runs lead to damage.
+            engine.checkpoint_now()?;
+        }
+        report.done.extend(mended);
+        for lost in salvaged.lost.iter().chain(&unreadable) {
             report.lost.extend(told(lost, &engine));
         }
         if let Some(newest) = than.filter(|&newest| newest > salvaged.report.named_generation) {

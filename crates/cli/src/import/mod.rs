@@ -7,24 +7,28 @@
 //!
 //! *Read in this order*: `progress.rs` (what is remembered), `layout.rs` (what a table looked
 //! like), `rejects.rs`, `seen.rs` (keys that came before),
-//! `parser.rs` (rows to blocks), `writer.rs` (blocks into the store), this file.
+//! `parser.rs` (rows to blocks), `writer.rs` (blocks into the store), `sorted.rs` (rows in any
+//! order first), this file.
 
 pub(crate) mod layout;
 mod parser;
 mod progress;
 mod rejects;
 mod seen;
+mod sorted;
 mod writer;
 
 pub(crate) use layout::{Layout, layout_key};
-pub(crate) use parser::Parser;
+pub(crate) use parser::{Kept, Parser};
 pub(crate) use progress::{Identity, PROGRESS, Saved};
 pub(crate) use rejects::Rejects;
+pub(crate) use sorted::Sorting;
 pub(crate) use writer::{To, Uniqueness};
 
 use crate::exit::Failure;
 use crate::store::Store;
-use anyhow::Result;
+use anyhow::{Error, Result};
+use indicatif::ProgressBar;
 use std::sync::mpsc::sync_channel;
 use std::thread;
 use writer::Writer;
@@ -72,16 +76,9 @@ impl<'a> Job<'a> {
             let write = || -> Result<()> {
                 for block in blocks {
                     let next = block.saved.clone();
-                    self.writer.take(&block).map_err(|error| {
-                        if error.is::<Failure>() {
-                            return error.context(name.clone());
-                        }
-                        let what = format!(
-                            "writing rows before line {} of {name}; run the same command again to go on",
-                            next.lines + 1
-                        );
-                        error.context(what)
-                    })?;
+                    let what = || format!("writing rows before line {}", next.lines + 1);
+                    let written = self.writer.take(&block);
+                    written.map_err(|error| behind(error, &name, what))?;
                     moved(next.offset);
                     saved = next;
                 }
@@ -96,4 +93,29 @@ impl<'a> Job<'a> {
         });
         (saved, ended)
     }
+
+    /// The same with rows that are sorted by their keys first; `first` is how far an earlier import
+    /// of the same input came.
+    pub(crate) fn run_sorted(
+        mut self,
+        parser: Parser,
+        sorting: &Sorting,
+        first: &Saved,
+        bar: &ProgressBar,
+    ) -> (Saved, Result<End>) {
+        self.writer.saved = (first.rows > 0).then(|| first.clone());
+        self.writer.expect_order();
+        sorting.run(self.writer, parser, first, bar)
+    }
+}
+
+/// Says what was being done with an input when writing failed.
+fn behind(error: Error, name: &str, what: impl Fn() -> String) -> Error {
+    if error.is::<Failure>() {
+        return error.context(name.to_owned());
+    }
+    error.context(format!(
+        "{} of {name}; run the same command again to go on",
+        what()
+    ))
 }

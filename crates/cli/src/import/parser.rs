@@ -10,11 +10,21 @@ use alluvium::{MAX_KEY, MAX_VALUE};
 use anyhow::Result;
 
 /// A block is full when it has this number of bytes.
-const FULL: usize = 1 << 20;
+pub(super) const FULL: usize = 1 << 20;
 /// What a row may write at most: the progress fits beside it.
-const MAX_WRITTEN: usize = MAX_VALUE - (64 << 10);
+pub(super) const MAX_WRITTEN: usize = MAX_VALUE - (64 << 10);
 /// What a change costs beside its key and value, about.
-const EXTRA: usize = 32;
+pub(super) const EXTRA: usize = 32;
+
+/// What is in the store of the rows before one that ends the import.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// All of them.
+    #[default]
+    Before,
+    /// None: they are sorted first.
+    Nothing,
+}
 
 /// Reads rows.
 pub(crate) struct Parser {
@@ -28,6 +38,7 @@ pub(crate) struct Parser {
     pub(crate) format: Format,
     /// Whether blocks say of which line each change is.
     pub(crate) keeps_lines: bool,
+    pub(crate) kept: Kept,
     seen: Seen,
 }
 
@@ -57,7 +68,8 @@ pub(super) enum Order {
 }
 
 impl Order {
-    fn note(&mut self, change: Change<'_>) {
+    /// Notes a change behind the others.
+    pub(super) fn note(&mut self, change: Change<'_>) {
         let Change::Put(key, _, None) = change else {
             *self = Order::Any;
             return;
@@ -94,6 +106,7 @@ impl Parser {
             reader,
             rejects,
             keeps_lines: false,
+            kept: Kept::default(),
             seen,
             saved,
             name,
@@ -152,8 +165,8 @@ impl Parser {
 
     /// Returns what became of the rows before the one that ends the import.
     fn kept(&self) -> &'static str {
-        match self.saved.rows {
-            0 => "nothing is imported",
+        match (self.kept, self.saved.rows) {
+            (Kept::Nothing, _) | (_, 0) => "nothing is imported",
             _ => "what stands before is imported",
         }
     }
@@ -252,8 +265,8 @@ impl Parser {
             return Ok(());
         }
         self.send(block, send)?;
-        let text = match self.saved.rows {
-            0 => format!(
+        let text = match (self.kept, self.saved.rows) {
+            (Kept::Nothing, _) | (_, 0) => format!(
                 "{place}: {why}; {}. Correct the row, or choose another --format or other columns; --rejects FILE takes such rows",
                 self.kept()
             ),

@@ -171,6 +171,20 @@ impl Saved {
         Err(failure(Exit::Usage, text))
     }
 
+    /// Refuses an input that is not the one of which an earlier import has sorted all rows.
+    pub(crate) fn is_same_input(&self, earlier: &Saved) -> Result<()> {
+        let of = |saved: &Saved| (saved.offset, saved.lines, saved.tail, saved.tail_bytes);
+        if of(self) == of(earlier) {
+            return Ok(());
+        }
+        let text = format!(
+            "an import of this input has written {} of its sorted keys, but the input has changed since: \
+             give it the same input, or begin again with --restart",
+            earlier.rows
+        );
+        Err(failure(Exit::Failed, text))
+    }
+
     /// Refuses to go on in an input that does not begin with what was imported.
     pub(crate) fn continues(&self, tail: &[u8]) -> Result<()> {
         if tail.len() as u64 == self.tail_bytes && fingerprint(tail) == self.tail {

@@ -101,6 +101,11 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// Keys are known to ascend: rows are loaded from the first on.
+    pub(super) fn expect_order(&mut self) {
+        self.enough = 1;
+    }
+
     /// Writes a block.
     pub(super) fn take(&mut self, block: &Block) -> Result<()> {
         if self.follow(block) == Follows::No {

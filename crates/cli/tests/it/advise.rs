@@ -27,7 +27,7 @@ fn a_model_answers_for_every_option() {
     let place = Place::new();
     let base = asked(&place, "model", &["--json"]).ended(0);
     let json = base.json();
-    assert_eq!(json["structures"].as_array().unwrap().len(), 9);
+    assert_eq!(json["structures"].as_array().unwrap().len(), 10);
     assert_eq!(json["question"]["keys"], 1e6);
     let tiered = |said: &Said, what: &str| predicted(said, "tiered")[what]["predicted"].as_f64().unwrap();
     let with = |more: &[&str]| asked(&place, "model", &[more, &["--json"]].concat()).ended(0);
@@ -64,7 +64,7 @@ fn advice_without_a_store_ranks_the_choices() {
         .iter()
         .map(|choice| choice["total_ns"]["predicted"].as_f64().unwrap())
         .collect();
-    assert!(totals.is_sorted() && totals.len() == 9, "{totals:?}");
+    assert!(totals.is_sorted() && totals.len() == 10, "{totals:?}");
     assert_eq!(
         choices.iter().filter(|choice| choice["is_usual"] == true).count(),
         1
@@ -84,6 +84,35 @@ fn advice_without_a_store_ranks_the_choices() {
         text.contains("nothing was seen") && text.contains("µs an operation"),
         "{text}"
     );
+}
+
+#[test]
+fn keys_without_an_order_are_advised_where_lookups_are_most_and_nothing_is_walked_over() {
+    let place = Place::new();
+    let data = [
+        "--keys",
+        "1e8",
+        "--key-bytes",
+        "20",
+        "--value-bytes",
+        "44",
+        "--memory",
+        "256M",
+    ];
+    let advised = |mix: &str| {
+        let arguments = ["advise", "--mix", mix, "--json"];
+        place.run(arguments.iter().chain(&data)).ended(0).json()
+    };
+    let lookups = advised("updates=5,hits=45,misses=50");
+    assert_eq!(lookups["choices"][0]["structure"], "hashed, index=pachash");
+    let verdict = lookups["verdict"].as_str().unwrap();
+    assert!(verdict.contains("--structure hashed,index=pachash`"), "{verdict}");
+    let scans = advised("updates=5,hits=45,misses=49,scans=1");
+    let names = scans["choices"].as_array().unwrap().iter();
+    let names: Vec<&str> = names
+        .map(|choice| choice["structure"].as_str().unwrap())
+        .collect();
+    assert!(names.iter().all(|name| !name.starts_with("hashed")), "{names:?}");
 }
 
 #[test]

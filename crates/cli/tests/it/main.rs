@@ -11,6 +11,7 @@ mod bulk;
 mod consent;
 mod errors;
 mod formats;
+mod import_sorted;
 mod keyspaces;
 mod lab;
 mod managed;

@@ -149,7 +149,7 @@ fn structure(plan: &Plan) -> Option<Choice> {
     let (ours, _) = ns(&Structure::Tiered(Setting::USUAL))?;
     let others = Structure::CHOICES
         .iter()
-        .filter(|one| !matches!(one, Structure::Tiered(_)));
+        .filter(|one| one.is_ordered() && !matches!(one, Structure::Tiered(_)));
     let (next, name) = others
         .filter_map(ns)
         .min_by(|one, other| one.0.total_cmp(&other.0))?;

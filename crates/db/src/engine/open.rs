@@ -367,6 +367,7 @@ fn survey(opening: &mut Opening) -> Result<(Surveyed, Option<String>)> {
         || !surveyed.map.is_empty()
         || !surveyed.levels.is_empty()
         || !surveyed.hashed.is_empty()
+        || !surveyed.hashed_runs.is_empty()
         || damage.is_some()
     {
         opening.rebuild_map(&surveyed.reached)?;

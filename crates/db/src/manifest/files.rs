@@ -24,8 +24,11 @@ pub(crate) struct Surveyed {
     pub(crate) map: Vec<Lost>,
     /// Keyspaces of levels whose runs cannot all be opened: they are given up.
     pub(crate) levels: Vec<Lost>,
-    /// Keyspaces of a hashed structure whose runs cannot all be opened: they are given up.
+    /// Keyspaces of a hashed structure of which it is not known which runs there are: they are
+    /// given up.
     pub(crate) hashed: Vec<Lost>,
+    /// What keyspaces of a hashed structure lose with runs that cannot be opened.
+    pub(crate) hashed_runs: Vec<Lost>,
     /// Whether no page can be read, of those that are written in place: they are given up. They
     /// are looked at when they are opened.
     pub(crate) has_lost_pages: bool,
@@ -68,8 +71,15 @@ pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
                 Err(error @ Error::Corrupt { .. }) => surveyed.levels = lost(&manifest, entry, &error),
                 Err(error) => return Err(error),
             },
-            Structure::Hashed => match hashed::reached(files, &entry.root) {
-                Ok(reached) => all.extend(reached),
+            Structure::Hashed => match hashed::survey(files, &entry.root) {
+                Ok(survey) => {
+                    all.extend(survey.reached);
+                    let lost = survey
+                        .lost
+                        .iter()
+                        .flat_map(|what| of_each(&manifest, entry, what));
+                    surveyed.hashed_runs = lost.collect();
+                }
                 Err(error @ Error::Corrupt { .. }) => surveyed.hashed = lost(&manifest, entry, &error),
                 Err(error) => return Err(error),
             },
@@ -90,10 +100,15 @@ pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
 
 /// Says what is lost with a dictionary that keeps its records as a whole.
 pub(crate) fn lost(manifest: &Manifest, entry: &Entry, error: &Error) -> Vec<Lost> {
+    of_each(manifest, entry, &format!("all but the newest writes ({error})"))
+}
+
+/// Says that of each keyspace of a dictionary the same is lost.
+fn of_each(manifest: &Manifest, entry: &Entry, what: &str) -> Vec<Lost> {
     let own = manifest.keyspaces.iter().filter(|(_, id)| **id == entry.id);
     let lost = own.map(|(&keyspace, _)| Lost {
         range: KeyRange::new(&format::prefix(keyspace), Some(&format::prefix(keyspace + 1))),
-        what: format!("all but the newest writes ({error})"),
+        what: what.to_owned(),
     });
     lost.collect()
 }

@@ -1,15 +1,10 @@
 //! Keyspaces without order, as a user chooses them.
 
 use super::{memory, pairs, small, tiny};
-use crate::manifest::format::Payload;
 use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::{Change, Error, ErrorKind, HashedOptions, KeyspaceOptions, Structure, WriteBatch, structure};
+use crate::{Change, Error, ErrorKind, HashedOptions, KeyspaceOptions, Stats, Structure, WriteBatch};
 use alluvium_base::Purpose;
-use alluvium_device::{Access, Directory, FileOptions};
-use alluvium_dictionary::blob::Root;
-use alluvium_hashes::hashed::format::Contents;
-use alluvium_storage::superblock::SuperblockFile;
-use alluvium_storage::{NodePointer, PageSize, Place};
+use alluvium_model::structures::{HashIndex, Machine, Operations, Structure as Model, Workload};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -195,16 +190,23 @@ fn hash_stores_that_are_too_many_are_counted_and_hold_writers_back() {
     let db = tiny().open_in(memory()).unwrap();
     assert_eq!(db.stats().hashed, None);
     let k = db.keyspace_with("k", &hashed(HashedOptions::default())).unwrap();
+    assert!(!db.engine().dictionaries.may_compact());
     let mut load = 0u32;
     while db.engine().dictionaries.crowding() < 150 {
         load += 1;
+        assert!(load <= 96, "hash stores crowd lookups");
         k.ingest([(load.to_be_bytes(), "loaded")]).unwrap();
     }
     let stats = db.stats().hashed.unwrap();
     assert_eq!((stats.hash_stores, stats.merges), (load.into(), 0));
     assert_eq!((load, stats.hash_store_records), (96, 96));
     assert_eq!(db.engine().dictionaries.due(), 96 - 32);
+    assert!(
+        db.engine().dictionaries.may_compact(),
+        "a full disk is relieved by merges"
+    );
     db.compact().unwrap();
+    assert!(!db.engine().dictionaries.may_compact());
     let stats = db.stats();
     let hashed = stats.hashed.unwrap();
     assert_eq!((hashed.hash_stores, hashed.sorted_records), (0, 96));
@@ -216,59 +218,95 @@ fn hash_stores_that_are_too_many_are_counted_and_hold_writers_back() {
     assert_eq!(figure("hashed.sorted_records"), 96.0);
 }
 
-/// Where the description of a run of the hashed structure is.
-fn a_run(directory: &Arc<dyn Directory>) -> NodePointer {
-    let file = SuperblockFile::open(&**directory, Access::ReadOnly).unwrap();
-    let place = Place::new(alluvium_storage::Structure::Superblock, "superblock", 0);
-    let payload = Payload::decode(&file.durable().payload, &place, PageSize::MIN).unwrap();
-    let Payload::Here(manifest) = payload else {
-        panic!("a manifest of few keyspaces fits the superblock");
-    };
-    let id = structure::Structure::Hashed.dictionary();
-    let root = &manifest.entry(id).unwrap().root;
-    let Root::Here(contents) = Root::decode(root, &place, PageSize::MIN).unwrap() else {
-        panic!("contents of few runs fit the root");
-    };
-    let contents = Contents::decode(contents, &place, PageSize::MIN).unwrap();
-    contents.parts.iter().find_map(|part| part.run).unwrap().node
+#[test]
+fn a_walk_goes_on_behind_any_key_in_every_structure() {
+    let db = small().open_in(memory()).unwrap();
+    let structures = [
+        Structure::Tiered,
+        "levels,samt,k=4".parse().unwrap(),
+        Structure::Hashed(HashedOptions::default()),
+    ];
+    for (number, structure) in structures.into_iter().enumerate() {
+        let options = KeyspaceOptions::new().structure(structure);
+        let k = db.keyspace_with(&format!("k{number}"), &options).unwrap();
+        for number in 0..40 {
+            k.put(format!("key {number}"), "v").unwrap();
+            if number == 20 {
+                db.compact().unwrap();
+            }
+        }
+        let walked: Vec<Vec<u8>> = k.unordered().map(|pair| pair.unwrap().0).collect();
+        assert_eq!(walked.len(), 40);
+        let (mut after, mut found) = (k.unordered(), Vec::new());
+        while let Some((key, _)) = after.next().transpose().unwrap() {
+            after = k.unordered().after(&key);
+            found.push(key);
+            assert!(
+                found.len() <= walked.len(),
+                "a walk does not come back, k{number}"
+            );
+        }
+        assert_eq!(found, walked, "each key once, k{number}");
+        // A key that is not there any more says where to go on as well.
+        k.delete(&walked[10]).unwrap();
+        assert_eq!(k.unordered().after(&walked[10]).count(), 29);
+    }
 }
 
 #[test]
-fn a_hashed_structure_that_cannot_be_read_is_given_up_by_a_repair_and_the_rest_is_kept() {
-    let directory = memory();
-    let db = small().open_in(Arc::clone(&directory)).unwrap();
-    let trie = hashed(HashedOptions::trie());
-    let k = db.keyspace_with("k", &trie).unwrap();
-    let tree = db.keyspace("tree").unwrap();
-    for number in 0..500u32 {
-        k.put(number.to_be_bytes(), "v").unwrap();
-        tree.put(number.to_be_bytes(), "v").unwrap();
-    }
+fn the_model_says_what_updates_write_and_how_much_memory_is_taken() {
+    const KEYS: u64 = 30_000;
+    let db = small().open_in(memory()).unwrap();
+    let k = db.keyspace_with("k", &hashed(HashedOptions::pachash())).unwrap();
+    let put = |numbers: &mut dyn Iterator<Item = u64>| {
+        let mut batch = WriteBatch::new();
+        for number in numbers {
+            let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+            batch.put(&k, [key, key].concat(), [number as u8; 100]).unwrap();
+        }
+        db.write(&batch).unwrap();
+        while db.work().unwrap() {}
+    };
+    let mut random = fastrand::Rng::with_seed(31);
+    (0..KEYS / 500).for_each(|part| put(&mut (500 * part..500 * (part + 1))));
     db.compact().unwrap();
-    // Two generations with the same run.
-    tree.put("later", "v").unwrap();
-    db.checkpoint().unwrap();
-    k.put("new", "1").unwrap();
-    db.abandon();
-    drop((k, tree, db));
-    let node = a_run(&directory);
-    let file = directory.open("tier-0.data", FileOptions::BUFFERED).unwrap();
-    let mut page = file.read_at(node.offset, 4096, Purpose::Check).unwrap();
-    page[100] ^= 1;
-    file.write_at(node.offset, page, Purpose::Check).unwrap();
-    let refused = small().open_existing_in(Arc::clone(&directory)).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Corrupt);
-    let report = small().repair_in(Arc::clone(&directory)).unwrap();
-    assert!(report.left.is_empty(), "{report}");
-    assert_eq!(report.lost.len(), 1, "{report}");
-    assert!(report.lost[0].starts_with("keyspace k, keys from"), "{report}");
-    let db = small().open_existing_in(Arc::clone(&directory)).unwrap();
-    let k = db.keyspace_with("k", &trie).unwrap();
-    assert_eq!(pairs(&k).into_keys().collect::<Vec<_>>(), [b"new"]);
-    assert_eq!(pairs(&db.existing_keyspace("tree").unwrap()).len(), 501);
-    assert_eq!(db.check().unwrap(), Vec::<String>::new());
-    k.put("again", "2").unwrap();
-    db.close().unwrap();
-    let db = small().open_existing_in(directory).unwrap();
-    assert_eq!(pairs(&db.existing_keyspace("k").unwrap()).len(), 2);
+    // Some rounds of merges, so that where the last one stands is little beside them.
+    let (before, mut memory_bytes) = (db.stats(), Vec::new());
+    for _ in 0..300 {
+        put(&mut (0..500).map(|_| random.u64(..KEYS)));
+        memory_bytes.push(db.stats().hashed.unwrap().memory_bytes as f64);
+    }
+    let after = db.stats();
+    let tree = |stats: &Stats| {
+        let of = |purpose| stats.device.of(purpose).written_bytes;
+        of(Purpose::Incorporate) + of(Purpose::Compact)
+    };
+    let user = (after.written_bytes - before.written_bytes) as f64;
+    let measured = (tree(&after) - tree(&before)) as f64 / user;
+    let workload = Workload {
+        keys: KEYS as f64,
+        operations: Operations {
+            hits: 0.0,
+            ..Workload::default().operations
+        },
+        ..Workload::default()
+    };
+    let machine = Machine {
+        memory_bytes: f64::from(16 << 20),
+        ..Machine::default()
+    };
+    let index = HashIndex::PaCHash;
+    let cost = Model::Hashed { index }.cost(&workload, &machine).unwrap();
+    // Less the log, whose blocks are those of commits.
+    let predicted = cost.write_amplification.middle - 140.0 / 116.0;
+    assert!(
+        (measured / predicted - 1.0).abs() < 0.2,
+        "{measured} written, {predicted} predicted"
+    );
+    let each = memory_bytes.iter().sum::<f64>() / memory_bytes.len() as f64 / KEYS as f64;
+    let predicted = cost.memory_per_key;
+    assert!(
+        (each / predicted - 1.0).abs() < 0.4,
+        "{each} bytes a key, {predicted} predicted"
+    );
 }

@@ -3,13 +3,14 @@
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
 //! history, told to all of them), `levels.rs`, `hashed.rs`, `paged.rs` and `volatile.rs` (as a user
-//! chooses them), `paged_files.rs` (their files), `copies.rs`, `crashes.rs`, `hostile.rs`
-//! (manifests), `hostile_log.rs`.
+//! chooses them), `hashed_repair.rs`, `paged_files.rs` (their files), `copies.rs`, `crashes.rs`,
+//! `hostile.rs` (manifests), `hostile_log.rs`.
 
 mod contract;
 mod copies;
 mod crashes;
 mod hashed;
+mod hashed_repair;
 mod hostile;
 mod hostile_log;
 mod kinds;

@@ -13,7 +13,7 @@ use alluvium_storage::{NodePointer, Result};
 use std::collections::BTreeMap;
 
 /// Reads what a root leads to, and the nodes that hold it.
-fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(Contents, Vec<NodePointer>)> {
+pub(super) fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(Contents, Vec<NodePointer>)> {
     match Root::decode(root, &place(), files.page_size)? {
         Root::Here(bytes) => Ok((Contents::decode(bytes, &place(), files.page_size)?, Vec::new())),
         Root::Apart(pointer) => {
@@ -24,8 +24,8 @@ fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(Contents, Ve
     }
 }
 
-/// The runs that contents name, each with the hashes that it may have.
-fn named(contents: &Contents) -> Vec<(ValuePointer, Sequence, (u64, u64))> {
+/// The runs that contents name, each with the hashes that it may have: hash stores first.
+pub(super) fn named(contents: &Contents) -> Vec<(ValuePointer, Sequence, (u64, u64))> {
     let options = super::HashedOptions {
         parts_log: contents.parts_log,
         ..super::HashedOptions::default()
@@ -44,14 +44,20 @@ fn named(contents: &Contents) -> Vec<(ValuePointer, Sequence, (u64, u64))> {
 /// # Errors
 /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it is damaged; as the device says.
 pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
-    let (contents, mut nodes) = read(files, root, Purpose::Recovery)?;
+    let (contents, nodes) = read(files, root, Purpose::Recovery)?;
+    let runs = named(&contents).into_iter();
+    let runs = runs.map(|(pointer, base, _)| Run::open(files, &pointer, base, Purpose::Recovery));
+    let runs: Result<Vec<Run>> = runs.collect();
+    Ok(extents(nodes, &runs?))
+}
+
+/// The extents of a root's nodes and of runs, each once.
+pub(super) fn extents(mut nodes: Vec<NodePointer>, runs: &[Run]) -> Vec<Reached> {
     nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
-    let mut all = extents_of(nodes.iter());
-    for (pointer, base, _) in named(&contents) {
-        all.extend(Run::open(files, &pointer, base, Purpose::Recovery)?.extents());
-    }
+    let of_root = extents_of(nodes.iter());
+    let of_runs = runs.iter().flat_map(Run::extents);
     let mut extents: BTreeMap<Extent, (u32, u64)> = BTreeMap::new();
-    for (extent, live) in all {
+    for (extent, live) in of_root.into_iter().chain(of_runs) {
         let (references, bytes) = extents.entry(extent).or_default();
         *references += 1;
         *bytes = (*bytes + live).min(extent.bytes());
@@ -61,7 +67,7 @@ pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
         references,
         live,
     });
-    Ok(reached.collect())
+    reached.collect()
 }
 
 /// Checks what the root of a structure leads to in data files that are not written meanwhile;

@@ -15,7 +15,7 @@
 //! *Read in this order*: `options.rs`, `leaf`, `index.rs` (which leaf has a hash), `run`,
 //! `policy.rs` (when merges are due), `state.rs` (a version), `structure.rs` (the front),
 //! `rules.rs`, `incorporate.rs`, `merge.rs`, `layers.rs` and `ingest.rs`, `read.rs`, `walk.rs`,
-//! `format.rs`, `check.rs`, `figures.rs`, `contract.rs`.
+//! `format.rs`, `check.rs`, `salvage.rs` and `mend.rs` (repairs), `figures.rs`, `contract.rs`.
 //!
 //! Lim, Fan, Andersen and Kaminsky, "SILT: A Memory-Efficient, High-Performance Key-Value Store"
 //! (SOSP 2011); Lim's thesis (2015), chapter 2; Kurpicz, Lehmann and Sanders, "PaCHash: Packed and
@@ -47,12 +47,14 @@ pub mod index;
 mod ingest;
 mod layers;
 pub mod leaf;
+mod mend;
 mod merge;
 pub mod options;
 pub mod policy;
 mod read;
 mod rules;
 pub mod run;
+mod salvage;
 mod state;
 mod structure;
 #[cfg(test)]
@@ -63,8 +65,10 @@ pub use check::{check_files, reached};
 pub use figures::HashedStats;
 pub use incorporate::Incorporation;
 pub use ingest::Ingest;
+pub use mend::{Gone, Mended};
 pub use merge::MergeStep;
 pub use options::{HashedOptions, IndexKind};
 pub use read::{Reader, Search};
+pub use salvage::{Survey, survey};
 pub use structure::Hashed;
 pub use walk::Iter;

@@ -3,6 +3,7 @@
 use super::format::Contents;
 use super::options::HashedOptions;
 use super::run::Run;
+use super::salvage::Name;
 use super::state::{Kept, Part, Version, Young};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::blob::{Blob, Root};
@@ -11,7 +12,7 @@ use alluvium_dictionary::home::{Home, judge};
 use alluvium_dictionary::read::Files;
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::extents::Class;
-use alluvium_storage::{Place, Result, Structure};
+use alluvium_storage::{Error, Place, Result, Structure};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
@@ -116,44 +117,29 @@ impl Hashed {
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
     pub fn open(home: Home, options: &HashedOptions, root: &[u8], cut: Sequence) -> Result<Hashed> {
-        let mut kept = Kept {
-            root: Some((0, root.to_vec())),
-            ..Kept::default()
-        };
-        let store = &home.store;
-        let page_size = store.page_size();
-        let contents = match Root::decode(root, &place(), page_size)? {
-            Root::Here(bytes) => Contents::decode(bytes, &place(), page_size)?,
-            Root::Apart(pointer) => {
-                let (blob, bytes) = Blob::open(store, &pointer)?;
-                kept.blob = Some(blob);
-                Contents::decode(&bytes, &pointer.node.place(), page_size)?
+        let (home, options, version, kept) = read(home, options, root, cut, &mut |_, error| Err(error))?;
+        Ok(Hashed::assemble(home, options, version, kept))
+    }
+
+    /// As [`Hashed::open`], without the runs whose descriptions are damaged: [`survey`] says what
+    /// is lost with them. The next checkpoint is one of what is left.
+    ///
+    /// # Errors
+    /// As [`Hashed::open`], where no run can be told from another.
+    ///
+    /// [`survey`]: super::survey
+    pub fn open_salvaged(home: Home, options: &HashedOptions, root: &[u8], cut: Sequence) -> Result<Hashed> {
+        let mut has_lost = false;
+        let mut lose = |_: Name, error| match error {
+            Error::Corrupt { .. } => {
+                has_lost = true;
+                Ok(())
             }
+            other => Err(other),
         };
-        let options = HashedOptions {
-            index: contents.index,
-            parts_log: contents.parts_log,
-            ..options.clone()
-        };
-        let open = |pointer: &ValuePointer, base| {
-            let run = Run::open(Files::of(store), pointer, base, Purpose::Recovery)?;
-            run.mapped(|tier, offset| store.extents().holding(tier, offset))
-        };
-        let mut version = Version {
-            cut,
-            next_age: contents.next_age,
-            ..Version::default()
-        };
-        for young in &contents.young {
-            version.young.push(Arc::new(Young {
-                age: young.age,
-                run: open(&young.run, young.base)?,
-            }));
-        }
-        for part in &contents.parts {
-            let run = part.run.as_ref().map(|run| open(run, 0)).transpose()?;
-            version.parts.push(Arc::new(Part { run, upto: part.upto }));
-        }
+        let (home, options, mut version, kept) = read(home, options, root, cut, &mut lose)?;
+        // The root that was read is not one of these contents.
+        version.contents += u64::from(has_lost);
         Ok(Hashed::assemble(home, options, version, kept))
     }
 
@@ -288,6 +274,69 @@ impl Hashed {
         );
         Ok(Cut::new(root.clone(), version.cut, kept))
     }
+}
+
+/// What a structure is assembled of.
+type Parts = (Home, HashedOptions, Version, Kept);
+
+/// Reads a structure. `lose` decides what becomes of a run whose description cannot be read.
+fn read(
+    home: Home,
+    options: &HashedOptions,
+    root: &[u8],
+    cut: Sequence,
+    lose: &mut dyn FnMut(Name, Error) -> Result<()>,
+) -> Result<Parts> {
+    let mut kept = Kept {
+        root: Some((0, root.to_vec())),
+        ..Kept::default()
+    };
+    let store = &home.store;
+    let page_size = store.page_size();
+    let contents = match Root::decode(root, &place(), page_size)? {
+        Root::Here(bytes) => Contents::decode(bytes, &place(), page_size)?,
+        Root::Apart(pointer) => {
+            let (blob, bytes) = Blob::open(store, &pointer)?;
+            kept.blob = Some(blob);
+            Contents::decode(&bytes, &pointer.node.place(), page_size)?
+        }
+    };
+    let options = HashedOptions {
+        index: contents.index,
+        parts_log: contents.parts_log,
+        ..options.clone()
+    };
+    let mut open = |name, pointer: &ValuePointer, base| {
+        let run = Run::open(Files::of(store), pointer, base, Purpose::Recovery);
+        let run = run.and_then(|run| run.mapped(|tier, offset| store.extents().holding(tier, offset)));
+        match run {
+            Ok(run) => Ok(Some(run)),
+            Err(error) => lose(name, error).map(|()| None),
+        }
+    };
+    let mut version = Version {
+        cut,
+        next_age: contents.next_age,
+        ..Version::default()
+    };
+    for young in &contents.young {
+        let run = open(Name::Young, &young.run, young.base)?;
+        let kept = run.map(|run| Arc::new(Young { age: young.age, run }));
+        version.young.extend(kept);
+    }
+    // What hash stores still have of the hashes of a part that is lost is seen again.
+    let least = contents.parts.iter().map(|part| part.upto).min().unwrap_or(0);
+    for (number, part) in contents.parts.iter().enumerate() {
+        let run = part.run.as_ref();
+        let run = run.map(|run| open(Name::Part(number), run, 0)).transpose()?;
+        let upto = match run {
+            Some(None) => least,
+            _ => part.upto,
+        };
+        let run = run.flatten();
+        version.parts.push(Arc::new(Part { run, upto }));
+    }
+    Ok((home, options, version, kept))
 }
 
 /// Where the root of a structure is, for errors: others keep it.

@@ -7,8 +7,8 @@
 //! *Does not know*: stores, what was measured, which structure a store has.
 //!
 //! *Read in this order*: `workload.rs` (the question), `cost.rs` (the answer), `cut.rs`
-//! (memory), `ours.rs` (the tiered tree), `lsm.rs` (structures that merge tables), `others.rs`
-//! (B-trees, Bε-trees, SILT).
+//! (memory), `ours.rs` (the tiered tree), `hashed.rs` (ours without order), `lsm.rs` (structures
+//! that merge tables), `others.rs` (B-trees, Bε-trees, SILT).
 //!
 //! Invariants:
 //!
@@ -17,6 +17,7 @@
 
 mod cost;
 mod cut;
+mod hashed;
 mod lsm;
 mod others;
 mod ours;
@@ -26,6 +27,7 @@ mod workload;
 
 pub use cost::{Band, Cost, Term};
 pub use cut::MemoryCut;
+pub use hashed::HashIndex;
 pub use ours::Setting;
 pub use workload::{Machine, Operations, Workload};
 
@@ -62,11 +64,16 @@ pub enum Structure {
     Buffered,
     /// SILT: a log, hash stores and a sorted store, without order of keys.
     Silt,
+    /// SILT's stores on extents, without order of keys: our own.
+    Hashed {
+        /// How its leaves are found.
+        index: HashIndex,
+    },
 }
 
 impl Structure {
     /// Every structure, ours with its usual setting first.
-    pub const ALL: [Structure; 9] = [
+    pub const ALL: [Structure; 10] = [
         Structure::Tiered(Setting::USUAL),
         Structure::Samt { k: 4 },
         Structure::Cola { ratio: 4 },
@@ -76,10 +83,13 @@ impl Structure {
         Structure::NaiveBuffered,
         Structure::Buffered,
         Structure::Silt,
+        Structure::Hashed {
+            index: HashIndex::PaCHash,
+        },
     ];
 
     /// The structures and settings that a store may be given.
-    pub const CHOICES: [Structure; 9] = [
+    pub const CHOICES: [Structure; 10] = [
         Structure::Tiered(Setting::USUAL),
         Structure::Tiered(Setting {
             records_share: 0.0,
@@ -95,7 +105,16 @@ impl Structure {
         Structure::Levelled { ratio: 4 },
         Structure::Levelled { ratio: 8 },
         Structure::Levelled { ratio: 10 },
+        Structure::Hashed {
+            index: HashIndex::PaCHash,
+        },
     ];
+
+    /// Returns whether keys can be walked over in their order: without it, scans have no cost.
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        !matches!(self, Structure::Hashed { .. })
+    }
 
     /// Returns its name with its settings.
     #[must_use]
@@ -116,6 +135,10 @@ impl Structure {
             Structure::NaiveBuffered => "Bε-tree, naive".to_owned(),
             Structure::Buffered => "Bε-tree".to_owned(),
             Structure::Silt => "SILT".to_owned(),
+            Structure::Hashed { index } => match index {
+                HashIndex::PaCHash => "hashed, index=pachash".to_owned(),
+                HashIndex::Trie => "hashed, index=trie".to_owned(),
+            },
         }
     }
 
@@ -125,7 +148,10 @@ impl Structure {
         match self {
             Structure::Tiered(_) => 0.1,
             Structure::LevelDb => 0.05,
-            Structure::Samt { .. } | Structure::Cola { .. } | Structure::Levelled { .. } => 0.15,
+            Structure::Samt { .. }
+            | Structure::Cola { .. }
+            | Structure::Levelled { .. }
+            | Structure::Hashed { .. } => 0.15,
             _ => 0.25,
         }
     }
@@ -165,6 +191,7 @@ impl Structure {
             Structure::NaiveBuffered => others::buffered(others::Reading::Whole, workload, machine),
             Structure::Buffered => others::buffered(others::Reading::InPart, workload, machine),
             Structure::Silt => others::silt(workload, machine),
+            Structure::Hashed { index } => hashed::point(index, workload, machine),
         }
     }
 }

@@ -100,3 +100,76 @@ fn what_is_no_workload_is_refused_by_name() {
     };
     assert_eq!(cost(&nothing, &machine), "the number of operations");
 }
+
+#[test]
+fn a_structure_without_order_answers_where_no_order_is_asked_for() {
+    let machine = Machine {
+        memory_bytes: 256.0 * 1024.0 * 1024.0,
+        ..Machine::default()
+    };
+    let lookups = Workload {
+        keys: 1e8,
+        key_bytes: 20.0,
+        value_bytes: 44.0,
+        operations: Operations {
+            updates: 5.0,
+            hits: 45.0,
+            misses: 50.0,
+            ..Workload::default().operations
+        },
+        ..Workload::default()
+    };
+    let of = |index, workload: &Workload| Structure::Hashed { index }.cost(workload, &machine);
+    let [pachash, trie] = [HashIndex::PaCHash, HashIndex::Trie].map(|index| of(index, &lookups).unwrap());
+    assert!((0.9..1.02).contains(&pachash.miss_reads.middle), "{pachash:?}");
+    assert!((0.1..0.4).contains(&pachash.memory_per_key), "{pachash:?}");
+    assert!(trie.memory_per_key > pachash.memory_per_key + 0.3);
+    let scans = Workload {
+        operations: Operations {
+            scans: 1.0,
+            ..lookups.operations
+        },
+        ..lookups
+    };
+    assert_eq!(of(HashIndex::Trie, &scans).unwrap_err().name, "the scans");
+    let unordered: Vec<&Structure> = Structure::CHOICES
+        .iter()
+        .filter(|one| !one.is_ordered())
+        .collect();
+    assert_eq!(unordered.len(), 1);
+    // It is the cheapest where memory has no space for filters, and lookups are most.
+    let costs = Structure::CHOICES
+        .iter()
+        .map(|choice| choice.cost(&lookups, &machine).unwrap());
+    let cheapest = costs.min_by(|one, other| one.total_ns.middle.total_cmp(&other.total_ns.middle));
+    assert_eq!(cheapest.unwrap().name, "hashed, index=pachash");
+}
+
+#[test]
+fn merges_of_hash_stores_write_what_their_rounds_say() {
+    let machine = Machine {
+        memory_bytes: 64.0 * 1024.0 * 1024.0,
+        ..Machine::default()
+    };
+    let of = |keys: f64| {
+        let workload = Workload {
+            keys,
+            ..Workload::default()
+        };
+        let hashed = Structure::Hashed {
+            index: HashIndex::PaCHash,
+        };
+        hashed.point(&workload, &machine).unwrap()
+    };
+    // 4 MiB of memtable are 15,196 records of 276 bytes. With few keys a round has four of them.
+    let requests = f64::from(4 << 20) / 276.0;
+    assert!((of(1e5).textbook - (2.0 + 1e5 / (4.0 * requests))).abs() < 1e-9);
+    // With more, as many as have a quarter of the sorted store, which is written for each.
+    assert!((of(1.5e6).textbook - 6.0).abs() < 0.3, "{:?}", of(1.5e6));
+    // With still more, 32.
+    assert!((of(1e8).textbook - (2.0 + 1e8 / (32.0 * requests))).abs() < 1e-9);
+    assert!(
+        of(1e8).write_amplification > of(1e8).textbook,
+        "the log, and what pages leave empty"
+    );
+}

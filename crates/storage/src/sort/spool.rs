@@ -6,8 +6,9 @@ use super::merge::Merge;
 use super::options::Options;
 use super::passes::Passes;
 use super::reader::Run;
-use super::writer::RunWriter;
+use super::writer::{RunWriter, space_of};
 use alluvium_device::{Device, Directory, FileOptions};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,6 +26,14 @@ pub struct Spool {
     options: Options,
     files: AtomicU64,
     chunks: AtomicU64,
+    claim: Mutex<Option<Claim>>,
+}
+
+/// Space on the device that no run has yet: a file of that length, without a name.
+#[derive(Debug)]
+struct Claim {
+    device: Arc<dyn Device>,
+    bytes: u64,
 }
 
 /// Sorted records: in memory, or in a file.
@@ -98,7 +107,54 @@ impl Spool {
             options,
             files: AtomicU64::new(0),
             chunks: AtomicU64::new(0),
+            claim: Mutex::default(),
         })
+    }
+
+    /// Takes space for runs of `record_bytes` bytes now, before any is written: a disk that is
+    /// too small is found before the work. Each run then has its part of it.
+    ///
+    /// ```
+    /// # use alluvium_device::memory::MemoryDirectory;
+    /// # use alluvium_storage::sort::{Layout, Options, Spool};
+    /// # use std::sync::Arc;
+    /// let directory = Arc::new(MemoryDirectory::new());
+    /// let spool = Spool::new(directory, "words", Options::new(Layout::Variable))?;
+    /// spool.claim(1 << 20)?;
+    /// assert!(spool.claimed_bytes() > 1 << 20);
+    /// # Ok::<(), alluvium_storage::sort::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What the device says: [`Error::is_full`] tells that there is less. Nothing is claimed then.
+    pub fn claim(&self, record_bytes: u64) -> Result<()> {
+        let device = self.create()?;
+        let bytes = space_of(record_bytes, self.options.frame());
+        device.grow(bytes)?;
+        *self.claim.lock() = Some(Claim { device, bytes });
+        Ok(())
+    }
+
+    /// Returns how much is claimed that no run has yet.
+    #[must_use]
+    pub fn claimed_bytes(&self) -> u64 {
+        self.claim.lock().as_ref().map_or(0, |claim| claim.bytes)
+    }
+
+    /// Gives a run of `record_bytes` bytes its part of what is claimed (Q4).
+    fn hand_over(&self, record_bytes: u64) -> Result<()> {
+        let part = space_of(record_bytes, self.options.frame());
+        let mut held = self.claim.lock();
+        let Some(claim) = held.as_mut() else {
+            return Ok(());
+        };
+        if claim.bytes <= part {
+            *held = None;
+            return Ok(());
+        }
+        claim.device.truncate(claim.bytes - part)?;
+        claim.bytes -= part;
+        Ok(())
     }
 
     /// Returns its options.
@@ -119,6 +175,7 @@ impl Spool {
     /// What the device says: [`Error::is_full`] tells a full disk.
     pub fn write(&self, chunk: SortedChunk) -> Result<Run> {
         let device = self.create()?;
+        self.hand_over(chunk.record_bytes())?;
         let mut writer = RunWriter::new(device, chunk.number, self.options.frame(), chunk.record_bytes())?;
         let mut index = 0;
         while let Some((record, _)) = chunk.record(index) {
@@ -162,6 +219,7 @@ impl Spool {
         let first = inputs.iter().find(|input| !input.is_empty());
         let mut common = first.map_or_else(Vec::new, |input| input.common().to_vec());
         common.truncate(super::merge::common(&inputs));
+        self.hand_over(expected)?;
         let mut writer = RunWriter::new(self.create()?, number, self.options.frame(), expected)?;
         let mut merge = Merge::new(&self.options, inputs)?;
         while let Some(record) = merge.next()? {

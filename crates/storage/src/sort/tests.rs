@@ -112,3 +112,31 @@ fn records_of_one_length_are_sorted_by_their_key_alone() {
 }
 
 mod faults;
+
+#[test]
+fn runs_have_their_parts_of_the_space_that_was_claimed() {
+    let directory = Arc::new(MemoryDirectory::new());
+    let options = options(Layout::Variable, Equal::KeepAll);
+    let spool = Spool::new(Arc::clone(&directory) as _, "claimed", options).unwrap();
+    assert_eq!(spool.claimed_bytes(), 0);
+    spool.claim(40_000).unwrap();
+    let claimed = spool.claimed_bytes();
+    assert!((40_000..60_000).contains(&claimed), "{claimed}");
+    assert_eq!(directory.list().unwrap(), Vec::<String>::new(), "Q2");
+    let run = || {
+        let mut chunk = spool.chunk();
+        for number in 0..500u32 {
+            let pushed = chunk.push(&number.to_be_bytes(), &[7; 36]).unwrap();
+            assert_eq!(pushed, Pushed::Taken);
+        }
+        Spooled::Run(spool.write(chunk.sort()).unwrap())
+    };
+    let mut runs = vec![run()];
+    let left = spool.claimed_bytes();
+    assert!((1..claimed - 20_000).contains(&left), "{left} of {claimed}");
+    // More than was claimed is taken when it is written.
+    runs.extend([run(), run()]);
+    assert_eq!(spool.claimed_bytes(), 0);
+    let all = drain(spool.passes(runs).finish().unwrap()).unwrap();
+    assert_eq!((all.len(), &all[2].0[..]), (1500, &0u32.to_be_bytes()[..]));
+}

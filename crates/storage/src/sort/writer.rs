@@ -7,6 +7,13 @@ use alluvium_base::Purpose;
 use alluvium_device::{BLOCK, Batch, Buffer, Device, Ticket};
 use std::sync::Arc;
 
+/// Returns how much a run of `record_bytes` bytes takes, about, in whole blocks.
+pub(super) fn space_of(record_bytes: u64, frame_bytes: usize) -> u64 {
+    // What frames leave empty at their ends comes on top; the file grows again if it is more.
+    let whole = record_bytes + record_bytes / 16 + frame_bytes as u64;
+    whole.next_multiple_of(BLOCK)
+}
+
 /// Writes records that come in order.
 #[derive(Debug)]
 pub(super) struct RunWriter {
@@ -34,10 +41,8 @@ impl RunWriter {
         frame_bytes: usize,
         expected: u64,
     ) -> Result<RunWriter> {
-        // What frames leave empty at their ends comes on top; the file grows again if it is more.
-        let whole = expected + expected / 16 + frame_bytes as u64;
         assert!(frame_bytes > HEADER_BYTES, "a frame has space for records");
-        device.grow(whole.next_multiple_of(BLOCK))?;
+        device.grow(space_of(expected, frame_bytes))?;
         Ok(RunWriter {
             device,
             number,

@@ -35,6 +35,12 @@ impl Scratch {
     }
 }
 
+impl Scratch {
+    pub(super) fn path(&self) -> &std::path::Path {
+        &self.path
+    }
+}
+
 impl Drop for Scratch {
     fn drop(&mut self) {
         // What cannot be removed is under the system's directory for such files.

@@ -1,14 +1,20 @@
-//! Experiments of Lim's thesis (2015): chapter 3, entropy-coded tries over sorted data at rest, and
-//! chapter 5, tables in memory.
+//! Experiments of Lim's thesis (2015): chapter 2, SILT; chapter 3, entropy-coded tries over sorted
+//! data at rest; chapter 5, tables in memory.
 //!
-//! Names: E1 to E9 are the tables and figures of section 3.4 in their order; M1 to M11 those of
-//! section 5.4, in `mica/`.
+//! Names: E1 to E9 are the tables and figures of section 3.4 in their order; S6 to S14 are those of
+//! section 2.5, of which those before S6 and S8 compare a whole server with its device; M1 to M11
+//! are those of section 5.4, in `mica/`.
 
 mod build;
+mod formula;
 mod harness;
 mod lookup;
+mod memory;
 mod mica;
+mod ours;
 mod perfect;
+mod rates;
+mod silt;
 mod size;
 mod update;
 
@@ -16,11 +22,19 @@ use super::entry::Experiment;
 
 /// All of them.
 pub(super) fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    OF_TRIES.into_iter().chain(mica::EXPERIMENTS)
+    OF_STORES_AND_TRIES.into_iter().chain(mica::EXPERIMENTS)
 }
 
-/// Those of chapter 3.
-const OF_TRIES: [&Experiment; 9] = [
+/// Those of chapters 2 and 3.
+const OF_STORES_AND_TRIES: [&Experiment; 17] = [
+    &memory::S6,
+    &memory::S7,
+    &rates::S9,
+    &rates::S10,
+    &rates::S11,
+    &rates::S12,
+    &formula::S13,
+    &memory::S14,
     &build::E1,
     &build::E2,
     &size::E3,
@@ -31,6 +45,18 @@ const OF_TRIES: [&Experiment; 9] = [
     &build::E8,
     &size::E9,
 ];
+
+/// The machine of section 2.5.
+const SILT_SETTING: &str = "Core i7-860 with 4 cores at 2.8 GHz, 8 GiB of memory, a Crucial C300 SSD (48,000 random reads of 1 KiB a second), another SSD for sorting; \
+                            keys of 20 bytes, values of 1,000 or 44 bytes, 4 instances.";
+
+/// What holds of SILT's own stores here.
+const COMPOSED: &str = "“SILT” is the document's three stores with real indexes over keys in memory, as one instance; entries are counted, not written. Tables are smaller than the \
+                        document's in the same proportion as the data, so that 31 hash stores on average and a write amplification of 5.4 stay.";
+
+/// What holds of our hashed keyspaces here.
+const OURS: &str = "“alluvium” is a hashed keyspace of a store with a sixteenth of the data as memory: memtables in the place of logs, pages in the place of entries, merges when hash stores have \
+                    a quarter of the sorted store.";
 
 /// The machine of section 3.4.
 const SETTING: &str = "Core i7-860 with 4 cores at 2.8 GHz, 4 GiB of memory, three Intel 510 SSDs as RAID-0, Ubuntu 11.04; sorting by Nsort; \

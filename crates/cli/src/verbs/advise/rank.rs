@@ -25,11 +25,15 @@ pub(super) struct Advice {
     pub(super) leaves_it: bool,
 }
 
-/// Ranks all choices for a workload.
+/// Ranks all choices for a workload. Those without order of keys are some only where nothing that
+/// was seen asks for it.
 pub(super) fn of(workload: &Workload, machine: &Machine, drifts: &[Workload]) -> Result<Advice> {
+    let mut all = drifts.iter().chain([workload]);
+    let needs_order = all.any(|workload| workload.operations.scans > 0.0);
     let costs = |workload: &Workload| -> Result<Vec<Cost>> {
         let costs = Structure::CHOICES
             .iter()
+            .filter(|choice| choice.is_ordered() || !needs_order)
             .map(|choice| choice.cost(workload, machine));
         costs.collect::<Result<Vec<_>, _>>().map_err(refused)
     };
@@ -90,13 +94,16 @@ fn verdict(best: &Choice, usual: &Choice) -> (bool, String) {
         );
         return (true, why);
     }
-    let how = match best.cost.name.starts_with("tiered") {
-        true => {
+    let structure = best.cost.name.replace(", ", ",");
+    let how = match structure.split(',').next() {
+        Some("tiered") => {
             "have a running server try it with `alluvium advise --apply`, or open the store with that share of its memory for records (`Options::record_memory`)".to_owned()
         }
-        false => format!(
-            "create a keyspace with `alluvium keyspaces create NAME --structure levels,{}` and move the data there",
-            best.cost.name.replace(", ", ",")
+        Some("hashed") => format!(
+            "create a keyspace with `alluvium keyspaces create NAME --structure {structure}` and move the data there, if nothing will ever walk over its keys in order"
+        ),
+        _ => format!(
+            "create a keyspace with `alluvium keyspaces create NAME --structure levels,{structure}` and move the data there"
         ),
     };
     (
@@ -145,6 +152,10 @@ mod tests {
             !leaves_it && why.contains("40 % less") && why.contains("--structure levels,samt,k=4"),
             "{why}"
         );
+        let mut hashed = choice(50.0, 60.0, 70.0, 0.0, false);
+        hashed.cost.name = "hashed, index=pachash".to_owned();
+        let (_, why) = says(&hashed);
+        assert!(why.contains("--structure hashed,index=pachash`"), "{why}");
     }
 
     #[test]
@@ -173,5 +184,19 @@ mod tests {
         assert!(totals.is_sorted() && totals.len() == Structure::CHOICES.len());
         assert!(advice.choices.iter().all(|choice| choice.regret >= 0.0));
         assert_eq!(advice.choices.iter().filter(|choice| choice.is_usual).count(), 1);
+        let has_hashed = |advice: &Advice| {
+            let mut names = advice.choices.iter().map(|choice| &choice.cost.name);
+            names.any(|name| name.starts_with("hashed"))
+        };
+        assert!(has_hashed(&advice));
+        let scanned = Workload {
+            operations: alluvium_model::structures::Operations {
+                scans: 1.0,
+                ..workload.operations
+            },
+            ..workload
+        };
+        let advice = of(&workload, &machine, &[workload, scanned]).unwrap();
+        assert!(!has_hashed(&advice), "an hour asked for an order");
     }
 }

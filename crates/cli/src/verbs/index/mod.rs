@@ -107,7 +107,7 @@ fn told(error: IndexError) -> anyhow::Error {
     match error {
         error if error.is_full() => failure(Exit::Full, error.to_string()),
         error if error.is_damage() => failure(Exit::Damaged, error.to_string()),
-        IndexError::Sort(error) => super::sort::told(error),
+        IndexError::Sort(error) => crate::sorting::told(error, "--memory"),
         IndexError::Device(error @ alluvium_device::Error::NotFound { .. }) => {
             let text = format!("{error}: `alluvium index build` makes an index");
             failure(Exit::NotFound, text)

@@ -41,8 +41,10 @@ impl Model {
         let workload = self.question.workload(Workload::default())?;
         let memory = context.memory.unwrap_or_else(alluvium::default_memory) as f64;
         let machine = self.question.machine(&context.path, memory)?;
+        let has_scans = workload.operations.scans > 0.0;
         let costs = Structure::ALL
             .iter()
+            .filter(|structure| structure.is_ordered() || !has_scans)
             .map(|structure| structure.cost(&workload, &machine));
         let costs = costs.collect::<Result<Vec<_>, _>>().map_err(question::refused)?;
         let mut out = Output::new();

@@ -1,8 +1,8 @@
 //! From the bytes of the inputs to chunks of records.
 
-use super::job::Chunks;
 use super::open;
 use crate::exit::{Exit, failure};
+use crate::sorting::Chunks;
 use crate::stop;
 use alluvium_storage::limiter::Limiter;
 use anyhow::{Context as _, Result};

@@ -3,19 +3,20 @@
 //! *Knows*: what is typed, what is read and written, which thread does which step.
 //!
 //! *Does not know*: how runs are written and merged; that is the sorter's, in the crate `storage`.
+//! Which thread does what is in `sorting.rs`.
 //!
-//! *Read in this order*: this file, `feed.rs` (from bytes to chunks), `job.rs` (threads).
+//! *Read in this order*: this file, `feed.rs` (from bytes to chunks).
 
 mod feed;
-mod job;
 
 use crate::context::Context;
 use crate::exit::{Exit, failure};
 use crate::screen;
 use crate::sizes::{self, Bytes};
+use crate::sorting::{self, told};
 use crate::{private, progress, stop};
 use alluvium_device::file::FileDirectory;
-use alluvium_storage::sort::{Equal, Error as SortError, Layout, Options, Spool};
+use alluvium_storage::sort::{Equal, Layout, Options, Spool};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use std::fs::{self, File};
@@ -37,6 +38,7 @@ complete; it may be the input itself.";
 
 /// Memory for records, if not chosen.
 const MEMORY: u64 = 512 << 20;
+const MEMORY_FLAG: &str = "--memory";
 /// More threads than that find nothing to do.
 const MOST_THREADS: usize = 8;
 /// What the names of temporary files begin with, in the moment in which they have one.
@@ -83,23 +85,6 @@ fn parse_key(text: &str) -> Result<(u32, u32), String> {
         .ok_or_else(|| format!("{text:?} is no key: write its first byte and its length, as in 8,16"))
 }
 
-/// Returns an error of the sorter with its exit code.
-pub(crate) fn told(error: SortError) -> anyhow::Error {
-    match &error {
-        error if error.is_full() => failure(Exit::Full, error.to_string()),
-        SortError::Damaged { .. } => failure(Exit::Damaged, error.to_string()),
-        SortError::TooLong { .. } => failure(Exit::Failed, format!("{error}: --memory")),
-        SortError::BadOption { option, why } => {
-            let flag = match *option {
-                "layout" => "--key",
-                _ => "--memory",
-            };
-            failure(Exit::Usage, format!("{flag}: {why}"))
-        }
-        _ => error.into(),
-    }
-}
-
 impl Sort {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let threads = self
@@ -117,15 +102,17 @@ impl Sort {
             ..Options::new(self.layout())
         };
         let directory = self.directory()?;
-        let spool = Spool::new(Arc::new(directory), NAME, options).map_err(told)?;
+        let spool =
+            Spool::new(Arc::new(directory), NAME, options).map_err(|error| told(error, MEMORY_FLAG))?;
         stop::listen()?;
         let started = Instant::now();
         let bar = progress::bytes("sorting", self.total());
         let feed = feed::Feed::new(self.record_bytes, self.rate.map(|rate| rate.0), &bar);
-        let job = job::Job {
+        let job = sorting::Job {
             spool: &spool,
             threads,
             is_lines: self.record_bytes.is_none(),
+            flag: MEMORY_FLAG,
         };
         let sorted = job.runs(|chunks| feed.all(&self.files, chunks));
         let written = sorted.and_then(|inputs| {

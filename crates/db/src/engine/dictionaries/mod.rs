@@ -6,9 +6,10 @@
 //! *Does not know*: how a structure keeps its keys, and when memtables are sealed.
 //!
 //! *Read in this order*: this file (what there is, and how each is reached), `open.rs` (how they
-//! are created, opened and salvaged), `place.rs` (which keyspace is in which), `take.rs` (how a
-//! memtable or a load becomes part of them), `cut.rs` (how a checkpoint takes them), `held.rs`
-//! (what there is beside the extents), `volatile.rs` (what the log does not get).
+//! are created, opened and salvaged), `mend.rs` (damaged leaves), `place.rs` (which keyspace is in
+//! which), `take.rs` (how a memtable or a load becomes part of them), `cut.rs` (how a checkpoint
+//! takes them), `held.rs` (what there is beside the extents), `volatile.rs` (what the log does not
+//! get).
 //!
 //! A structure is added here: a field, and an arm in each match of this file, in `open.rs` and in
 //! `place.rs`.
@@ -20,6 +21,7 @@
 
 mod cut;
 mod held;
+mod mend;
 mod open;
 mod place;
 mod take;
@@ -161,7 +163,7 @@ impl Dictionaries {
     }
 
     /// Returns whether a compaction is under way or due.
-    pub(in crate::engine) fn may_compact(&self) -> bool {
+    pub(crate) fn may_compact(&self) -> bool {
         let (levels, hashed) = (self.levels.get(), self.hashed.get());
         self.tree.may_compact()
             || levels.is_some_and(Levels::may_compact)

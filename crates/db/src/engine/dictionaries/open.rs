@@ -116,6 +116,7 @@ impl Dictionaries {
                 .iter()
                 .chain(&surveyed.levels)
                 .chain(&surveyed.hashed)
+                .chain(&surveyed.hashed_runs)
                 .cloned(),
         );
         let dictionaries = Dictionaries::assemble(home, tree, keeper, how);
@@ -161,11 +162,7 @@ impl Dictionaries {
             let levels = Levels::open(self.home.clone(), &self.levels_options, root, cut)?;
             self.levels.set(levels).expect("they were not made before");
         }
-        let hashed = root_of(manifest, Structure::Hashed)?;
-        if let Some(root) = hashed.filter(|_| surveyed.hashed.is_empty()) {
-            let hashed = Hashed::open(self.home.clone(), &self.hashed_options, root, cut)?;
-            self.hashed.set(hashed).expect("it was not made before");
-        }
+        self.open_hashed(manifest, cut, surveyed)?;
         if let Some(root) = root_of(manifest, Structure::Paged)?
             && !surveyed.has_lost_pages
             && self.paged.get().is_none()
@@ -218,6 +215,21 @@ impl Dictionaries {
             .map(|entry| (entry.clone(), keyspace_in(entry.id)))
             .collect();
         Ok(self)
+    }
+
+    /// Opens the hashed structure, without its runs that cannot be read.
+    fn open_hashed(&self, manifest: &Manifest, cut: Sequence, surveyed: &Surveyed) -> Result<()> {
+        let root = root_of(manifest, Structure::Hashed)?;
+        let Some(root) = root.filter(|_| surveyed.hashed.is_empty()) else {
+            return Ok(());
+        };
+        let (home, options) = (self.home.clone(), &self.hashed_options);
+        let hashed = match surveyed.hashed_runs.is_empty() {
+            true => Hashed::open(home, options, root, cut)?,
+            false => Hashed::open_salvaged(home, options, root, cut)?,
+        };
+        self.hashed.set(hashed).expect("it was not made before");
+        Ok(())
     }
 
     /// How pages are opened.

@@ -7,7 +7,8 @@ use crate::levels_options;
 use crate::structure::Structure as Kind;
 use crate::workload::KeyspaceSeen;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_model::structures::{Cost, Machine, Operations, Setting, Structure, Workload};
+use alluvium_hashes::hashed::IndexKind;
+use alluvium_model::structures::{Cost, HashIndex, Machine, Operations, Setting, Structure, Workload};
 use alluvium_trees::levels::Policy;
 use alluvium_trees::tiered::Holdings;
 use std::sync::Arc;
@@ -69,7 +70,12 @@ fn model_of(definition: &Definition, setting: Setting) -> Option<Structure> {
             Policy::Leveled { ratio } => Some(Structure::Levelled { ratio: *ratio }),
             Policy::Never => None,
         },
-        levels_options::Structure::Hashed(_) => Some(Structure::Silt),
+        levels_options::Structure::Hashed(options) => Some(Structure::Hashed {
+            index: match options.index {
+                IndexKind::PaCHash => HashIndex::PaCHash,
+                IndexKind::Trie => HashIndex::Trie,
+            },
+        }),
         levels_options::Structure::Paged(_) | levels_options::Structure::Volatile(_) => None,
     }
 }

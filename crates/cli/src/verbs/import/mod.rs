@@ -1,4 +1,15 @@
 //! `import`: the rows of a file into the store.
+//!
+//! *Knows*: what is typed, what is read, what is said of it.
+//!
+//! *Does not know*: how rows become commits, and how far an import is; that is in `import/` beside
+//! the verbs.
+//!
+//! *Read in this order*: this file, `input.rs` (where bytes come from), `sort.rs` (rows in any
+//! order).
+
+mod input;
+mod sort;
 
 use crate::Exit;
 use crate::confirm::Consent;
@@ -10,17 +21,16 @@ use crate::formats::json::{JsonReader, Shape};
 use crate::formats::lines::{Lines, Parts};
 use crate::formats::redis::Redis;
 use crate::formats::{Format, ReadRows, Source, Template};
-use crate::import::{End, Identity, Job, Layout, PROGRESS, Parser, Rejects, Saved, To, Uniqueness};
+use crate::import::{End, Identity, Job, Kept, Layout, PROGRESS, Parser, Rejects, Saved, To, Uniqueness};
 use crate::screen::{self, Output};
 use crate::store::{Holder, Store};
 use crate::typed::Database;
 use crate::{progress, sizes, stop};
 use alluvium_server::control::Request;
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -32,6 +42,7 @@ Examples:
   alluvium import dump.kv                                 # what `alluvium export` has written
   zcat words.gz | alluvium import - --format lines
   alluvium import people.csv --key id --rejects bad.csv   # bad rows go there
+  alluvium import large.jsonl --key id --sort             # in any order: sorted first, then loaded
   alluvium import dump.redis --redis-db 0                 # commands of Redis clients, executed one after the other
 
 An import that was stopped or killed goes on where it was when the same command is given again: how far it is stands in the store, \
@@ -81,6 +92,8 @@ pub struct Import {
     /// Begin at the beginning, whatever was imported before.
     #[arg(long)]
     pub restart: bool,
+    #[command(flatten)]
+    pub sort: sort::Sort,
     #[command(flatten)]
     pub database: Database,
     #[command(flatten)]
@@ -158,57 +171,90 @@ impl Created {
     }
 }
 
+/// Returns the memory for keys of earlier rows.
+fn seen_bytes(store: &Store, context: &Context) -> Result<usize> {
+    let memory = match store.holder() {
+        Holder::Us => {
+            let stats = store.json(&Request::Stats)?;
+            stats["memory"]["budget_bytes"].as_u64().unwrap_or(MEMORY)
+        }
+        Holder::Others => context.memory.unwrap_or(MEMORY),
+    };
+    Ok(usize::try_from(memory / SEEN).unwrap_or(usize::MAX))
+}
+
+/// Says that an import was stopped, if it was; how the command ends.
+fn told_exit(end: End, saved: &Saved) -> Exit {
+    match end {
+        End::Stopped => {
+            screen::complain(match saved.rows {
+                0 => "stopped before the first row: nothing is imported",
+                _ => "stopped; the same command goes on from here",
+            });
+            Exit::Interrupted
+        }
+        End::Complete if saved.rejected > 0 => Exit::BadRows,
+        End::Complete => Exit::Done,
+    }
+}
+
 impl Import {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         let format = format_of(self.format, &self.file)?;
         self.check(format)?;
         let (reader, total, input) = self.input()?;
         stop::listen()?;
-        let to = match self.database.redis_db {
-            Some(database) => To::Database(database),
-            None => To::Keyspace(self.keyspace.clone()),
-        };
-        let identity = Identity {
-            keyspace: match &to {
-                To::Keyspace(name) => name.clone(),
-                To::Database(database) => format!("--redis-db {database}"),
-            },
-            input,
-        };
+        let (to, identity) = self.target(input);
         // A store that is not there yet is created when it is clear that there is something to
         // import.
         let store = match context.path.exists() {
             true => Some(context.open_or_create()?),
             false => None,
         };
-        let mut saved = self.earlier(store.as_ref(), &identity, format)?;
+        let first = self.earlier(store.as_ref(), &identity, format)?;
+        // What is sorted is read from its beginning, and how far an import is counts its keys.
+        let mut saved = match self.sort.sort {
+            true => Saved {
+                options: first.options.clone(),
+                ..Saved::default()
+            },
+            false => first.clone(),
+        };
+        let sorting = self.sort.begin(format, &context.path, total)?;
         let longest = context.memory.map_or(u64::MAX, |memory| memory.max(LEAST_ROW));
         let mut source = reader
             .at(&saved)?
             .longest(usize::try_from(longest).unwrap_or(usize::MAX));
         let rows = self.reader(format, &mut source, &mut saved)?;
-        let rejects = self.rejects(&saved)?;
+        let rejects = self.rejects(&first, &saved)?;
         let store = match store {
             Some(store) => store,
             None => context.open_or_create()?,
         };
         let created = Created::for_import(&store, &to)?;
-        let first = saved.clone();
-        let job = self.job(&store, &to, identity, &saved);
-        let memory = match store.holder() {
-            Holder::Us => {
-                let stats = store.json(&Request::Stats)?;
-                stats["memory"]["budget_bytes"].as_u64().unwrap_or(MEMORY)
-            }
-            Holder::Others => context.memory.unwrap_or(MEMORY),
+        let first = Saved {
+            layout: saved.layout.clone(),
+            ..first
         };
-        let memory = usize::try_from(memory / SEEN).unwrap_or(usize::MAX);
-        let name = (self.file.display().to_string(), format);
+        let job = self.job(&store, &to, identity, &saved);
+        let memory = match &sorting {
+            // Which keys came before is known of sorted ones in any case.
+            Some(_) => 0,
+            None => seen_bytes(&store, context)?,
+        };
+        let (name, read_from) = ((self.file.display().to_string(), format), saved.offset);
         let mut parser = Parser::new(source, rows, rejects, saved, name, memory);
         parser.keeps_lines = self.unique || self.database.redis_db.is_some();
         let started = Instant::now();
-        let bar = progress::bytes_from("importing", total, first.offset);
-        let (saved, ended) = job.run(parser, |offset| bar.set_position(offset));
+        let bar = progress::bytes_from("importing", total, read_from);
+        let (saved, ended) = match &sorting {
+            Some(sorting) => {
+                bar.set_message("sorting");
+                parser.kept = Kept::Nothing;
+                job.run_sorted(parser, sorting, &first, &bar)
+            }
+            None => job.run(parser, |offset| bar.set_position(offset)),
+        };
         bar.finish_and_clear();
         let is_complete = matches!(ended, Ok(End::Complete));
         let undone = match saved.rows == 0 && (!is_complete || saved.rejected > 0) {
@@ -219,18 +265,21 @@ impl Import {
         let closed = store.close();
         let end = ended?;
         undone.and(closed)?;
+        let first = Saved {
+            offset: read_from,
+            ..first
+        };
         self.tell(context, end, (&first, &saved), started.elapsed())?;
-        Ok(match end {
-            End::Stopped => {
-                screen::complain(match saved.rows {
-                    0 => "stopped before the first row: nothing is imported",
-                    _ => "stopped; the same command goes on from here",
-                });
-                Exit::Interrupted
-            }
-            End::Complete if saved.rejected > 0 => Exit::BadRows,
-            End::Complete => Exit::Done,
-        })
+        Ok(told_exit(end, &saved))
+    }
+
+    /// Returns where rows go, and which import that is of an input.
+    fn target(&self, input: String) -> (To, Identity) {
+        let (to, keyspace) = match self.database.redis_db {
+            Some(database) => (To::Database(database), format!("--redis-db {database}")),
+            None => (To::Keyspace(self.keyspace.clone()), self.keyspace.clone()),
+        };
+        (to, Identity { keyspace, input })
     }
 
     /// What an import that did not fail has done, of which this run did what is behind the first.
@@ -305,32 +354,6 @@ impl Import {
         Ok(())
     }
 
-    /// Returns the stream, its length if that is known, and its name for later.
-    fn input(&self) -> Result<(Input, Option<u64>, String)> {
-        if self.file.as_os_str() == "-" {
-            return Ok((Input::Pipe, None, "-".to_owned()));
-        }
-        let what = || format!("opening {}", self.file.display());
-        let file = File::open(&self.file).with_context(what)?;
-        let metadata = file.metadata().with_context(what)?;
-        if metadata.is_dir() {
-            return Err(failure(
-                Exit::Failed,
-                format!("{} is a directory: name a file", self.file.display()),
-            ));
-        }
-        let name = self
-            .file
-            .canonicalize()
-            .with_context(what)?
-            .to_string_lossy()
-            .into_owned();
-        if metadata.is_file() {
-            return Ok((Input::File(file), Some(metadata.len()), name));
-        }
-        Ok((Input::Device(file), None, name))
-    }
-
     /// Everything of the command line that decides what a row means, as it is typed.
     fn options(&self, format: Format) -> String {
         let mut text = format!("--format {}", format.name());
@@ -352,6 +375,7 @@ impl Import {
             ("--no-header", self.no_header),
             ("--rejects", self.rejects.is_some()),
             ("--unique", self.unique),
+            ("--sort", self.sort.sort),
         ] {
             if is_given {
                 text += &format!(" {flag}");
@@ -383,11 +407,11 @@ impl Import {
             return Ok(begun);
         }
         saved.fits(&begun.options)?;
-        screen::note(&format!(
-            "going on behind {} rows, at byte {}",
-            sizes::count(saved.rows),
-            sizes::count(saved.offset)
-        ));
+        let (rows, offset) = (sizes::count(saved.rows), sizes::count(saved.offset));
+        screen::note(&match self.sort.sort {
+            true => format!("sorting again, and going on behind the {rows} keys that are imported"),
+            false => format!("going on behind {rows} rows, at byte {offset}"),
+        });
         Ok(saved)
     }
 
@@ -404,8 +428,9 @@ impl Import {
         Job::new(store, to.clone(), identity, layout, uniqueness)
     }
 
-    /// Returns the file for rejected rows, if there is one.
-    fn rejects(&self, saved: &Saved) -> Result<Option<Rejects>> {
+    /// Returns the file for rejected rows, if there is one. `first` is what an earlier import has
+    /// done, `saved` where reading begins.
+    fn rejects(&self, first: &Saved, saved: &Saved) -> Result<Option<Rejects>> {
         let Some(path) = self.rejects.as_deref() else {
             return Ok(None);
         };
@@ -414,7 +439,7 @@ impl Import {
                 let text = "--rejects names the input itself: name another file";
                 return Err(failure(Exit::Usage, text));
             }
-            if metadata.is_file() && metadata.len() > 0 && saved.rows == 0 {
+            if metadata.is_file() && metadata.len() > 0 && first.rows == 0 {
                 let loss = format!("{} is there already and would be replaced", path.display());
                 self.consent.ask(&loss)?;
             }
@@ -504,37 +529,4 @@ impl Import {
         }));
         Ok(reader)
     }
-}
-
-/// Where the bytes come from.
-enum Input {
-    Pipe,
-    Device(File),
-    File(File),
-}
-
-impl Input {
-    /// Returns the stream at the place up to which it was imported, if it is the same.
-    fn at(self, saved: &Saved) -> Result<Source> {
-        let before = saved.offset - saved.tail_bytes.min(saved.offset);
-        let mut reader: Box<dyn Read + Send> = match self {
-            Input::Pipe => Box::new(io::stdin()),
-            Input::Device(file) => Box::new(file),
-            Input::File(mut file) => {
-                file.seek(SeekFrom::Start(before))?;
-                return checked(Box::new(file), saved);
-            }
-        };
-        io::copy(&mut (&mut reader).take(before), &mut io::sink())?;
-        checked(reader, saved)
-    }
-}
-
-fn checked(mut reader: Box<dyn Read + Send>, saved: &Saved) -> Result<Source> {
-    let mut tail = Vec::new();
-    (&mut reader).take(saved.tail_bytes).read_to_end(&mut tail)?;
-    if saved.offset > 0 {
-        saved.continues(&tail)?;
-    }
-    Ok(Source::new(reader, saved.offset))
 }

@@ -1,10 +1,9 @@
-//! Which thread does which step: one reads and fills chunks, others sort and write them; then one
+//! Sorting on several threads: one reads and fills chunks, others sort and write them; then one
 //! merges, and another writes what comes out.
 
-use super::told;
 use crate::exit::{Exit, failure};
 use crate::stop;
-use alluvium_storage::sort::{Chunk, Passes, Pushed, Spool, Spooled};
+use alluvium_storage::sort::{Chunk, Error as SortError, Merge, Passes, Pushed, Spool, Spooled};
 use anyhow::{Context as _, Result, anyhow};
 use std::io::Write;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -17,42 +16,67 @@ const AT_ONCE: usize = 1 << 20;
 const WAITING: usize = 4;
 
 /// A sort on several threads.
-pub(super) struct Job<'s> {
-    pub(super) spool: &'s Spool,
-    pub(super) threads: usize,
+pub(crate) struct Job<'s> {
+    pub(crate) spool: &'s Spool,
+    pub(crate) threads: usize,
     /// Whether records are lines, which get their ends again.
-    pub(super) is_lines: bool,
+    pub(crate) is_lines: bool,
+    /// The flag that says how much memory there is.
+    pub(crate) flag: &'s str,
+}
+
+/// Returns an error of the sorter with its exit code; `flag` says how much memory there is.
+pub(crate) fn told(error: SortError, flag: &str) -> anyhow::Error {
+    match &error {
+        error if error.is_full() => failure(Exit::Full, error.to_string()),
+        SortError::Damaged { .. } => failure(Exit::Damaged, error.to_string()),
+        SortError::TooLong { .. } => failure(Exit::Failed, format!("{error}: {flag}")),
+        SortError::BadOption { option, why } => {
+            let flag = match *option {
+                "layout" => "--key",
+                _ => flag,
+            };
+            failure(Exit::Usage, format!("{flag}: {why}"))
+        }
+        _ => error.into(),
+    }
 }
 
 /// Fills chunks, and hands the full ones on.
-pub(super) struct Chunks<'j> {
+pub(crate) struct Chunks<'j> {
     spool: &'j Spool,
+    flag: &'j str,
     chunk: Chunk,
     full: &'j mut dyn FnMut(Chunk) -> Result<()>,
 }
 
 impl Chunks<'_> {
     /// The most bytes of a record.
-    pub(super) fn longest(&self) -> usize {
+    pub(crate) fn longest(&self) -> usize {
         self.spool.options().longest_record()
     }
 
-    pub(super) fn push_line(&mut self, line: &[u8]) -> Result<()> {
+    pub(crate) fn push_line(&mut self, line: &[u8]) -> Result<()> {
         self.push(|chunk| chunk.push(line, b""))
     }
 
-    pub(super) fn push_record(&mut self, record: &[u8]) -> Result<()> {
+    pub(crate) fn push_pair(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.push(|chunk| chunk.push(key, value))
+    }
+
+    pub(crate) fn push_record(&mut self, record: &[u8]) -> Result<()> {
         self.push(|chunk| chunk.push_record(record))
     }
 
     #[inline]
     fn push(&mut self, to: impl Fn(&mut Chunk) -> alluvium_storage::sort::Result<Pushed>) -> Result<()> {
-        if to(&mut self.chunk).map_err(told)? == Pushed::Full {
+        let flag = self.flag;
+        if to(&mut self.chunk).map_err(|error| told(error, flag))? == Pushed::Full {
             // The next chunk is begun when another thread has taken this one: so much memory is
             // in use at most.
             let full = std::mem::replace(&mut self.chunk, self.spool.chunk());
             (self.full)(full)?;
-            let pushed = to(&mut self.chunk).map_err(told)?;
+            let pushed = to(&mut self.chunk).map_err(|error| told(error, self.flag))?;
             assert!(pushed == Pushed::Taken, "an empty chunk has space for any record");
         }
         Ok(())
@@ -61,11 +85,15 @@ impl Chunks<'_> {
 
 impl Job<'_> {
     /// Sorts what `feed` pushes. What fits into one chunk stays in memory.
-    pub(super) fn runs(&self, feed: impl FnOnce(&mut Chunks<'_>) -> Result<()>) -> Result<Vec<Spooled>> {
+    pub(crate) fn runs(&self, feed: impl FnOnce(&mut Chunks<'_>) -> Result<()>) -> Result<Vec<Spooled>> {
         if self.threads == 1 {
             let mut runs = Vec::new();
             let mut write = |chunk: Chunk| {
-                runs.push(Spooled::Run(self.spool.write(chunk.sort()).map_err(told)?));
+                runs.push(Spooled::Run(
+                    self.spool
+                        .write(chunk.sort())
+                        .map_err(|error| told(error, self.flag))?,
+                ));
                 Ok(())
             };
             let last = self.fed(feed, &mut write)?;
@@ -111,6 +139,7 @@ impl Job<'_> {
     ) -> Result<Chunk> {
         let mut chunks = Chunks {
             spool: self.spool,
+            flag: self.flag,
             chunk: self.spool.chunk(),
             full,
         };
@@ -126,7 +155,7 @@ impl Job<'_> {
             let Ok(chunk) = next else { break Ok(()) };
             match self.spool.write(chunk.sort()) {
                 Ok(run) => runs.push(Spooled::Run(run)),
-                Err(error) => break Err(told(error)),
+                Err(error) => break Err(told(error, self.flag)),
             }
         };
         if result.is_err() {
@@ -146,23 +175,37 @@ impl Job<'_> {
             return Ok(vec![Spooled::Chunk(last.sort())]);
         }
         if !last.is_empty() {
-            runs.push(Spooled::Run(self.spool.write(last.sort()).map_err(told)?));
+            runs.push(Spooled::Run(
+                self.spool
+                    .write(last.sort())
+                    .map_err(|error| told(error, self.flag))?,
+            ));
         }
         Ok(runs)
     }
 
+    /// Merges until all that is left is one stream.
+    pub(crate) fn merged(&self, inputs: Vec<Spooled>) -> Result<Merge> {
+        self.few(inputs)?.finish().map_err(|error| told(error, self.flag))
+    }
+
+    /// Merges until the rest can be merged at once.
+    fn few(&self, inputs: Vec<Spooled>) -> Result<Passes> {
+        let mut passes = self.spool.passes(inputs);
+        while let Some(group) = passes.group() {
+            passes.put(group.merge(self.spool).map_err(|error| told(error, self.flag))?);
+            stop_if_asked()?;
+        }
+        Ok(passes)
+    }
+
     /// Merges, and has the output written. Returns how many records and bytes that were.
-    pub(super) fn merge(
+    pub(crate) fn merge(
         &self,
         inputs: Vec<Spooled>,
         to: impl FnOnce(&mut dyn FnMut(&mut (dyn Write + Send)) -> Result<()>) -> Result<()>,
     ) -> Result<(u64, u64)> {
-        let mut passes = self.spool.passes(inputs);
-        while let Some(group) = passes.group() {
-            passes.put(group.merge(self.spool).map_err(told)?);
-            stop_if_asked()?;
-        }
-        let (mut passes, mut counted) = (Some(passes), (0, 0));
+        let (mut passes, mut counted) = (Some(self.few(inputs)?), (0, 0));
         to(&mut |out| {
             let passes = passes
                 .take()
@@ -201,10 +244,10 @@ impl Job<'_> {
         sender: &SyncSender<Vec<u8>>,
         spare: &Receiver<Vec<u8>>,
     ) -> Result<(u64, u64)> {
-        let mut merge = passes.finish().map_err(told)?;
+        let mut merge = passes.finish().map_err(|error| told(error, self.flag))?;
         let (mut records, mut bytes) = (0, 0);
         let mut piece = Vec::with_capacity(AT_ONCE);
-        while let Some(record) = merge.next().map_err(told)? {
+        while let Some(record) = merge.next().map_err(|error| told(error, self.flag))? {
             let (record, end) = match self.is_lines {
                 true => (record.key(), &b"\n"[..]),
                 false => (record.value(), &b""[..]),

@@ -1,4 +1,10 @@
 //! A structure beside a model of it, on a store in memory.
+//!
+//! *Read in this order*: this file, `steps.rs` (work that is given up, lookups that wait),
+//! `collisions.rs` (keys with one hash).
+
+mod collisions;
+mod steps;
 
 use super::{Hashed, HashedOptions, IndexKind, check_files, reached};
 use alluvium_base::{Message, message::LAST};

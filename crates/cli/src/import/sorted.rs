@@ -1,0 +1,220 @@
+//! Rows in any order: sorted by their keys in bounded memory first, and then written in order, so
+//! that they are loaded. Of rows with one key the last one counts.
+
+use super::parser::{Block, EXTRA, FULL, MAX_WRITTEN, Parser};
+use super::progress::Saved;
+use super::writer::Writer;
+use super::{End, behind};
+use crate::exit::{Exit, failure};
+use crate::formats::Change;
+use crate::sizes;
+use crate::sorting::{Job, told};
+use crate::stop;
+use alluvium_device::file::FileDirectory;
+use alluvium_storage::sort::{Equal, Layout, Merge, Options, Spool, Spooled};
+use anyhow::{Context as _, Error, Result};
+use indicatif::ProgressBar;
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+/// The flag that says how much memory a sort has.
+const FLAG: &str = "--sort-memory";
+/// What the names of temporary files begin with, in the moment in which they have one.
+const NAME: &str = "alluvium-import";
+/// One thread reads, another one sorts and writes.
+const MOST_THREADS: usize = 2;
+
+/// The sort before an import.
+pub(crate) struct Sorting {
+    spool: Spool,
+    threads: usize,
+    directory: PathBuf,
+}
+
+/// What the input said.
+#[derive(Default)]
+struct Read {
+    /// How far it was read.
+    saved: Saved,
+    /// What went wrong while rows were handed over.
+    failed: Option<Error>,
+}
+
+impl Sorting {
+    /// Prepares a sort in bounded memory, of an input of `total` bytes if that is known: space for
+    /// its temporary files is taken now, unless all of it fits into memory.
+    pub(crate) fn new(directory: &Path, memory: u64, total: Option<u64>) -> Result<Sorting> {
+        let threads = available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
+        let memory = memory / threads as u64;
+        let options = Options {
+            equal: Equal::KeepLast,
+            memory_bytes: usize::try_from(memory).unwrap_or(usize::MAX),
+            ..Options::new(Layout::Variable)
+        };
+        let what = || {
+            format!(
+                "opening {} for the temporary files of --sort; name another directory with --temporary",
+                directory.display()
+            )
+        };
+        let files = FileDirectory::open(directory).with_context(what)?;
+        let spool = Spool::new(Arc::new(files), NAME, options).map_err(|error| told(error, FLAG))?;
+        let sorting = Sorting {
+            spool,
+            threads,
+            directory: directory.to_owned(),
+        };
+        if let Some(bytes) = total.filter(|&total| total > memory) {
+            sorting.claim(bytes)?;
+        }
+        Ok(sorting)
+    }
+
+    /// Takes space for temporary files with these bytes of records.
+    fn claim(&self, bytes: u64) -> Result<()> {
+        let claimed = self.spool.claim(bytes);
+        claimed.map_err(|error| match error.is_full() {
+            true => {
+                let text = format!(
+                    "{} has no space for temporary files of {}: nothing was begun; make space, or name another directory with --temporary ({error})",
+                    self.directory.display(),
+                    sizes::human(bytes)
+                );
+                failure(Exit::Full, text)
+            }
+            false => told(error, FLAG),
+        })
+    }
+
+    fn job(&self) -> Job<'_> {
+        Job {
+            spool: &self.spool,
+            threads: self.threads,
+            is_lines: false,
+            flag: FLAG,
+        }
+    }
+
+    /// Reads all rows into sorted runs. Returns how far the input was read, and how that ended.
+    fn read(&self, parser: Parser, bar: &ProgressBar) -> Result<(Saved, Vec<Spooled>, End)> {
+        let said = RefCell::new(Read::default());
+        let mut end = End::Stopped;
+        let runs = self.job().runs(|chunks| {
+            let chunks = RefCell::new(chunks);
+            let ended = parser.run(&|block: Block| {
+                let mut chunks = chunks.borrow_mut();
+                let mut said = said.borrow_mut();
+                for change in block.changes.iter() {
+                    let Change::Put(key, value, None) = change else {
+                        unreachable!("only formats whose rows are keys and values are sorted");
+                    };
+                    if let Err(error) = chunks.push_pair(key, value) {
+                        said.failed = Some(error);
+                        return false;
+                    }
+                }
+                bar.set_position(block.saved.offset);
+                said.saved = block.saved;
+                true
+            });
+            match said.borrow_mut().failed.take() {
+                Some(error) => Err(error),
+                None => {
+                    end = ended?;
+                    Ok(())
+                }
+            }
+        })?;
+        Ok((said.into_inner().saved, runs, end))
+    }
+
+    /// Imports all rows. `first` is how far an earlier import of the same input came. Returns how
+    /// far it is then, and how it ended.
+    pub(super) fn run(
+        &self,
+        writer: Writer<'_>,
+        parser: Parser,
+        first: &Saved,
+        bar: &ProgressBar,
+    ) -> (Saved, Result<End>) {
+        let name = parser.name.clone();
+        let (saved, runs) = match self.read(parser, bar) {
+            Ok((saved, runs, End::Complete)) => (saved, runs),
+            Ok((.., End::Stopped)) => return (first.clone(), Ok(End::Stopped)),
+            Err(error) => return (first.clone(), Err(error)),
+        };
+        if first.rows > 0
+            && let Err(error) = saved.is_same_input(first)
+        {
+            return (first.clone(), Err(error));
+        }
+        bar.set_message("loading");
+        let mut loading = Loading {
+            writer,
+            input: saved,
+            skipped: first.rows,
+            saved: first.clone(),
+            name,
+        };
+        let ended = self.job().merged(runs).and_then(|merge| loading.all(merge));
+        (loading.saved, ended)
+    }
+}
+
+/// Sorted rows on their way into the store.
+struct Loading<'w> {
+    writer: Writer<'w>,
+    /// What is remembered of the whole input.
+    input: Saved,
+    /// How many keys an earlier import has written.
+    skipped: u64,
+    /// How far it is.
+    saved: Saved,
+    name: String,
+}
+
+impl Loading<'_> {
+    fn all(&mut self, mut merge: Merge) -> Result<End> {
+        let (mut block, mut keys) = (Block::default(), 0);
+        while let Some(record) = merge.next().map_err(|error| told(error, FLAG))? {
+            keys += 1;
+            if keys <= self.skipped {
+                continue;
+            }
+            let bytes = record.key().len() + record.value().len() + EXTRA;
+            if block.bytes >= FULL || (block.bytes > 0 && block.bytes + bytes > MAX_WRITTEN) {
+                self.write(std::mem::take(&mut block), keys - 1)?;
+                if stop::asked() {
+                    self.writer.settle()?;
+                    return Ok(End::Stopped);
+                }
+            }
+            block.changes.put(record.key(), record.value());
+            block.order.note(Change::Put(record.key(), record.value(), None));
+            block.bytes += bytes;
+        }
+        // Of the rows that the input has, each key's last one was written.
+        self.input.duplicates = self.input.rows.saturating_sub(keys);
+        self.input.is_partial = false;
+        block.is_last = true;
+        let rows = self.input.rows;
+        self.write(block, rows)?;
+        self.writer.settle()?;
+        Ok(End::Complete)
+    }
+
+    /// Writes a block, with which a number of rows are in the store.
+    fn write(&mut self, mut block: Block, rows: u64) -> Result<()> {
+        block.saved = Saved {
+            rows,
+            ..self.input.clone()
+        };
+        let next = block.saved.clone();
+        let written = self.writer.take(&block);
+        written.map_err(|error| behind(error, &self.name, || "writing sorted rows".to_owned()))?;
+        self.saved = next;
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! What an import reads: a file, a device or standard input.
+
+use super::Import;
+use crate::exit::{Exit, failure};
+use crate::formats::Source;
+use crate::import::Saved;
+use anyhow::{Context as _, Result};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+
+impl Import {
+    /// Returns the stream, its length if that is known, and its name for later.
+    pub(super) fn input(&self) -> Result<(Input, Option<u64>, String)> {
+        if self.file.as_os_str() == "-" {
+            return Ok((Input::Pipe, None, "-".to_owned()));
+        }
+        let what = || format!("opening {}", self.file.display());
+        let file = File::open(&self.file).with_context(what)?;
+        let metadata = file.metadata().with_context(what)?;
+        if metadata.is_dir() {
+            return Err(failure(
+                Exit::Failed,
+                format!("{} is a directory: name a file", self.file.display()),
+            ));
+        }
+        let name = self
+            .file
+            .canonicalize()
+            .with_context(what)?
+            .to_string_lossy()
+            .into_owned();
+        if metadata.is_file() {
+            return Ok((Input::File(file), Some(metadata.len()), name));
+        }
+        Ok((Input::Device(file), None, name))
+    }
+}
+
+/// Where the bytes come from.
+pub(super) enum Input {
+    Pipe,
+    Device(File),
+    File(File),
+}
+
+impl Input {
+    /// Returns the stream at the place up to which it was imported, if it is the same.
+    pub(super) fn at(self, saved: &Saved) -> Result<Source> {
+        let before = saved.offset - saved.tail_bytes.min(saved.offset);
+        let mut reader: Box<dyn Read + Send> = match self {
+            Input::Pipe => Box::new(io::stdin()),
+            Input::Device(file) => Box::new(file),
+            Input::File(mut file) => {
+                file.seek(SeekFrom::Start(before))?;
+                return checked(Box::new(file), saved);
+            }
+        };
+        io::copy(&mut (&mut reader).take(before), &mut io::sink())?;
+        checked(reader, saved)
+    }
+}
+
+fn checked(mut reader: Box<dyn Read + Send>, saved: &Saved) -> Result<Source> {
+    let mut tail = Vec::new();
+    (&mut reader).take(saved.tail_bytes).read_to_end(&mut tail)?;
+    if saved.offset > 0 {
+        saved.continues(&tail)?;
+    }
+    Ok(Source::new(reader, saved.offset))
+}

@@ -1,0 +1,49 @@
+//! What a repair does about damaged leaves of hashed keyspaces, which would stop merges and walks.
+
+use super::Dictionaries;
+use crate::Result;
+use crate::format;
+use crate::structure::Structure;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_trees::tiered::Lost;
+
+impl Dictionaries {
+    /// Has runs of the hashed structure written again without what cannot be read. Returns what is
+    /// lost, and what was done.
+    pub(crate) fn mend(&self) -> Result<(Vec<Lost>, Vec<String>)> {
+        let (mut lost, mut done) = (Vec::new(), Vec::new());
+        let Some(hashed) = self.hashed.get() else {
+            return Ok((lost, done));
+        };
+        let mended = hashed.mend()?;
+        let placed = self.placed.read();
+        let hashed = placed.iter().filter(|(_, of)| **of == Structure::Hashed);
+        for gone in mended.gone {
+            let what = gone.what;
+            match gone.key {
+                Some(key) => {
+                    let behind = [&key[..], &[0]].concat();
+                    let range = KeyRange::new(&key, Some(&behind));
+                    lost.push(Lost { range, what });
+                }
+                // Hashes do not say which keyspace they are of.
+                None => lost.extend(hashed.clone().map(|(&keyspace, _)| Lost {
+                    range: KeyRange::new(&format::prefix(keyspace), Some(&format::prefix(keyspace + 1))),
+                    what: what.clone(),
+                })),
+            }
+        }
+        if mended.runs > 0 {
+            done.push(format!(
+                "{} of the runs of hashed keyspaces were written again without what cannot be read",
+                mended.runs
+            ));
+        }
+        if let Some(why) = mended.left {
+            done.push(format!(
+                "damaged pages of hashed keyspaces are left, for want of space to write what is sound of their runs again: {why}"
+            ));
+        }
+        Ok((lost, done))
+    }
+}

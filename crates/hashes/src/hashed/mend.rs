@@ -1,0 +1,338 @@
+//! Damaged leaves: a run that has some is written again without them.
+//!
+//! A leaf that cannot be read would stop the merge of its part, and every walk. So a repair takes
+//! it out: the sound records of its run become a run of their own, in the place of the other.
+
+use super::leaf::{Entries, KeyAt};
+use super::options::HashedOptions;
+use super::rules::RulesCache;
+use super::run::{Builder, Message, Owned, Run, RunOptions, Written};
+use super::salvage::Name;
+use super::state::{Part, Version, Young};
+use super::structure::Hashed;
+use alluvium_base::Purpose;
+use alluvium_dictionary::nodes::Direct;
+use alluvium_dictionary::read::Files;
+use alluvium_dictionary::record::Value;
+use alluvium_dictionary::values::read_from;
+use alluvium_storage::extents::Class;
+use alluvium_storage::{Error, NodePointer, Result};
+use std::sync::Arc;
+
+/// Leaves that are read together.
+const AT_ONCE: u64 = 64;
+
+/// Records that could not be read, and are gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// The key, where nothing but the value cannot be read.
+    pub key: Option<Box<[u8]>>,
+    /// What of it, and why.
+    pub what: String,
+}
+
+/// What a repair of leaves has come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mended {
+    /// Runs that were written again.
+    pub runs: u64,
+    /// What is gone.
+    pub gone: Vec<Gone>,
+    /// Why damage is left, if there was no space for the sound records of a run.
+    pub left: Option<String>,
+}
+
+/// A record of a run, or what stands in its place.
+enum Found {
+    Record(Owned),
+    /// A record whose value cannot be read.
+    Valueless(Box<[u8]>, Error),
+    /// A record whose key cannot be read, with its hash.
+    Keyless(u64, Error),
+    /// A leaf that cannot be read, or the rest of it.
+    Leaf(Error),
+}
+
+/// Records that follow each other and cannot be read.
+struct Gap {
+    /// The hashes of the sound records around it.
+    from: u64,
+    to: u64,
+    why: String,
+}
+
+impl Hashed {
+    /// Writes runs with damaged leaves, keys or values again, without what cannot be read. Reads
+    /// everything. Nothing else may change the structure meanwhile.
+    ///
+    /// # Errors
+    /// As the device says. What was mended stays so.
+    ///
+    /// # Panics
+    /// When a merge is under way.
+    pub fn mend(&self) -> Result<Mended> {
+        let mut mended = Mended::default();
+        let version = self.version();
+        let young = version.young.iter().map(|young| (Name::Young, &young.run));
+        let parts = version.parts.iter().enumerate();
+        let parts = parts.filter_map(|(part, of)| Some((Name::Part(part), of.run.as_ref()?)));
+        let runs: Vec<(Name, Run)> = young
+            .chain(parts)
+            .map(|(name, run)| (name, run.clone()))
+            .collect();
+        for (name, run) in runs {
+            if self.is_sound(&run)? {
+                continue;
+            }
+            match self.write_again(name, &run, &mut mended.gone) {
+                Ok(written) => {
+                    self.replace(&run, written);
+                    mended.runs += 1;
+                }
+                Err(error) if error.is_full() => {
+                    mended.left = Some(error.to_string());
+                    return Ok(mended);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(mended)
+    }
+
+    fn is_sound(&self, run: &Run) -> Result<bool> {
+        let mut is_sound = true;
+        self.each(run, &mut |found| {
+            is_sound &= matches!(found, Found::Record(_));
+            Ok(())
+        })?;
+        Ok(is_sound)
+    }
+
+    /// Hands all records of a run to `visit`, in order, and what stands in the place of others.
+    fn each(&self, run: &Run, visit: &mut dyn FnMut(Found) -> Result<()>) -> Result<()> {
+        let files = Files::of(&self.shared.home.store);
+        let direct = Direct {
+            tiers: files.tiers,
+            page_size: files.page_size,
+            purpose: Purpose::Check,
+        };
+        let mut next = 0;
+        while next < run.leaves() {
+            let end = run.leaves().min(next + AT_ONCE);
+            let pointers: Result<Vec<NodePointer>> = (next..end).map(|leaf| run.leaf(leaf)).collect();
+            let (pointers, mut result) = (pointers?, Ok(()));
+            files.nodes(&pointers, &mut |index, leaf| {
+                if result.is_err() {
+                    return;
+                }
+                let read = leaf.and_then(|leaf| of_leaf(run, &pointers[index], &leaf, &direct, visit));
+                result = damage(read).and_then(|damage| match damage {
+                    Some(error) => visit(Found::Leaf(error)),
+                    None => Ok(()),
+                });
+            });
+            result?;
+            next = end;
+        }
+        Ok(())
+    }
+
+    /// Writes the sound records of a run, and says what the others were.
+    fn write_again(&self, name: Name, run: &Run, gone: &mut Vec<Gone>) -> Result<Option<Written>> {
+        let shared = &self.shared;
+        let options = match name {
+            Name::Young => self.young_options(Class::Essential),
+            Name::Part(_) => RunOptions {
+                index: shared.options.index,
+                filter_bits: None,
+                purpose: Purpose::Compact,
+                class: Class::Essential,
+            },
+        };
+        let mut builder = Builder::new(&shared.home.store, &options)?;
+        builder.delete_ranges(Arc::clone(run.range_deletes()));
+        let mut rules = RulesCache::new(&shared.home.schema);
+        let mut gaps = Gaps::new(name, &shared.options);
+        let place = name.told(shared.options.parts());
+        let mut named = 0;
+        self.each(run, &mut |found| {
+            match found {
+                Found::Record(record) => {
+                    gaps.sound(record.hash);
+                    let rules = rules.of(&record.key);
+                    let message = Message {
+                        sequence: record.sequence,
+                        kind: record.kind,
+                        expires_ms: record.expires_ms,
+                        operand: &record.operand,
+                    };
+                    builder.push(record.hash, &record.key, message, &rules)?;
+                }
+                Found::Valueless(key, error) => {
+                    named += 1;
+                    let what = format!("a value in {place}; an older one may be there ({error})");
+                    gone.push(Gone { key: Some(key), what });
+                }
+                Found::Keyless(hash, error) => {
+                    gaps.sound(hash);
+                    gaps.damaged(&error);
+                    gaps.sound(hash);
+                }
+                Found::Leaf(error) => gaps.damaged(&error),
+            }
+            Ok(())
+        })?;
+        let lost = run.records().saturating_sub(builder.records() + named);
+        let written = builder.finish()?;
+        let gaps = gaps.end();
+        if let Some(first) = gaps.first() {
+            let ranges = gaps
+                .iter()
+                .map(|gap| format!("{:016x} to {:016x}", gap.from, gap.to));
+            let ranges: Vec<String> = ranges.collect();
+            let what = format!(
+                "{lost} of {} records of {place}, of this keyspace or of others that are hashed: keys whose hashes are from {} ({})",
+                run.records(),
+                ranges.join(", "),
+                first.why
+            );
+            gone.push(Gone { key: None, what });
+        }
+        Ok(written)
+    }
+
+    /// Puts what was written in the place of a run.
+    fn replace(&self, run: &Run, written: Option<Written>) {
+        let mut kept = self.shared.kept.lock();
+        assert!(kept.job.is_none(), "nothing is merged while runs are mended (W4)");
+        let version = self.version();
+        let new = written.map(Written::install);
+        let is_it = |other: &Run| other.pointer() == run.pointer();
+        let young = version.young.iter().filter_map(|young| match is_it(&young.run) {
+            true => {
+                let run = new.clone()?;
+                Some(Arc::new(Young { age: young.age, run }))
+            }
+            false => Some(Arc::clone(young)),
+        });
+        let parts = version.parts.iter().map(|part| match &part.run {
+            Some(old) if is_it(old) => Arc::new(Part {
+                run: new.clone(),
+                upto: part.upto,
+            }),
+            _ => Arc::clone(part),
+        });
+        let version = Version {
+            young: young.collect(),
+            parts: parts.collect(),
+            cut: version.cut,
+            next_age: version.next_age,
+            ..Version::default()
+        };
+        self.publish(&mut kept, version);
+    }
+}
+
+/// Returns the damage that something has met; other errors are none of it.
+fn damage<T>(result: Result<T>) -> Result<Option<Error>> {
+    match result {
+        Ok(_) => Ok(None),
+        Err(error @ Error::Corrupt { .. }) => Ok(Some(error)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Hands the records of a leaf to `visit`.
+fn of_leaf(
+    run: &Run,
+    pointer: &NodePointer,
+    leaf: &[u8],
+    nodes: &Direct<'_>,
+    visit: &mut dyn FnMut(Found) -> Result<()>,
+) -> Result<()> {
+    let place = || pointer.place();
+    let mut entries = Entries::open(leaf, place, nodes.page_size)?;
+    let mut last: Option<(u64, Box<[u8]>)> = None;
+    while let Some(entry) = entries.next(place)? {
+        match entry.key {
+            _ if entry.is_same_key => {}
+            KeyAt::Here(key) => last = Some((entry.key.hash(), key.into())),
+            KeyAt::Apart { hash, pointer } => {
+                let mut key = Vec::new();
+                last = match damage(read_from(nodes, &pointer, &mut key))? {
+                    None => Some((hash, key.into())),
+                    Some(error) => {
+                        visit(Found::Keyless(hash, error))?;
+                        None
+                    }
+                };
+            }
+        }
+        // Of a key that cannot be read all records are gone.
+        let Some((hash, key)) = &last else { continue };
+        let (operand, apart) = match entry.record.value {
+            Value::Inline(value) => (value.into(), None),
+            Value::Separate(pointer) => (Box::default(), Some(pointer)),
+        };
+        let mut record = Owned {
+            hash: *hash,
+            key: key.clone(),
+            sequence: entry.record.sequence + run.base(),
+            kind: entry.record.kind,
+            expires_ms: entry.record.expires_ms,
+            operand,
+            apart,
+        };
+        let found = match damage(record.load(nodes))? {
+            None => Found::Record(record),
+            Some(error) => Found::Valueless(record.key, error),
+        };
+        visit(found)?;
+    }
+    Ok(())
+}
+
+/// The gaps of a run, while its records go by.
+struct Gaps {
+    done: Vec<Gap>,
+    open: Option<Gap>,
+    /// The hash of the last sound record, or the first that the run may have; and the last.
+    at: u64,
+    end: u64,
+}
+
+impl Gaps {
+    fn new(name: Name, options: &HashedOptions) -> Gaps {
+        let (at, end) = match name {
+            Name::Young => (0, u64::MAX),
+            Name::Part(part) => options.hashes_of(part),
+        };
+        Gaps {
+            done: Vec::new(),
+            open: None,
+            at,
+            end,
+        }
+    }
+
+    fn damaged(&mut self, error: &Error) {
+        let (from, to) = (self.at, self.end);
+        self.open.get_or_insert_with(|| Gap {
+            from,
+            to,
+            why: error.to_string(),
+        });
+    }
+
+    fn sound(&mut self, hash: u64) {
+        self.at = hash;
+        let closed = self.open.take();
+        self.done.extend(closed.map(|gap| Gap { to: hash, ..gap }));
+    }
+
+    fn end(mut self) -> Vec<Gap> {
+        let open = self.open.take();
+        self.done.extend(open);
+        self.done
+    }
+}

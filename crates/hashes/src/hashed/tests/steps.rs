@@ -1,0 +1,97 @@
+//! Merges that are given up, and lookups that wait for nodes in their middle.
+
+use super::{Append, Class, Gather, IndexKind, Key, LAST, Lookup, Memtable, Message, Progress, Story};
+use alluvium_dictionary::contract::{Dictionary, Reader};
+use alluvium_dictionary::fetch::{Brought, Peeking};
+use alluvium_dictionary::share::Share;
+use std::sync::Arc;
+use std::task::Poll;
+
+#[test]
+fn a_merge_that_is_given_up_is_due_again() {
+    let mut story = Story::new(IndexKind::PaCHash, 17);
+    for _ in 0..4 {
+        let memtable = story.memtable(60);
+        story.take(memtable);
+    }
+    for polls in 0..3 {
+        let mut step = story.hashed.next_step().unwrap().expect("a merge is due");
+        assert!(story.hashed.next_step().unwrap().is_none(), "one at a time (W4)");
+        for _ in 0..polls {
+            assert_eq!(step.poll(5).unwrap(), Progress::More);
+        }
+        drop(step);
+        assert!(story.hashed.may_compact());
+    }
+    story.merge(100_000);
+    assert_eq!(story.hashed.young(), 0);
+    story.compare();
+    story.check();
+}
+
+#[test]
+fn a_merge_that_a_user_wants_is_wanted_until_it_is_done() {
+    let mut story = Story::new(IndexKind::PaCHash, 19);
+    let memtable = story.memtable(300);
+    story.take(memtable);
+    story.hashed.compact_part(b"").unwrap();
+    story.merge(100_000);
+    let before = story.hashed.stats().merges;
+    assert_eq!(story.hashed.young(), 0);
+    // Nothing is new: that its parts are written again is only wanted.
+    assert!(story.hashed.next_step().unwrap().is_none());
+    story.hashed.compact_part(b"").unwrap();
+    for polls in [0, 1] {
+        let mut step = story.hashed.next_step().unwrap().expect("it is wanted");
+        for _ in 0..polls {
+            assert_eq!(step.poll(1).unwrap(), Progress::More);
+        }
+    }
+    story.merge(100_000);
+    let parts = story.hashed.options().parts() as u64;
+    assert_eq!(story.hashed.stats().merges - before, parts);
+    story.compare();
+}
+
+#[test]
+fn a_lookup_that_waits_takes_nothing_twice() {
+    let story = Story::new(IndexKind::Trie, 23);
+    let memtable = Memtable::new(1 << 20);
+    // Operands are taken before the value below them is there, which is apart in a node of its own.
+    let long = vec![b'v'; 5000];
+    memtable.insert(b"key", Message::put(1, &long)).unwrap();
+    for (at, operand) in [(2, b"+2"), (3, b"+3")] {
+        memtable.insert(b"key", Message::merge(at, operand)).unwrap();
+    }
+    let mut taking = story
+        .hashed
+        .incorporate(Share::whole(Arc::new(memtable), 3), Class::Normal)
+        .unwrap();
+    while taking.poll(100).unwrap() == Progress::More {}
+    taking.publish().unwrap();
+    let reader = story.hashed.reader();
+    let (mut search, mut gather) = (reader.new_search(), Gather::new(LAST, 0, Some(&Append)));
+    let mut waits = 0;
+    loop {
+        let mut brought = Brought::default();
+        let missing = {
+            let peeking = Peeking::new(reader.nodes(), &brought);
+            match reader.search(Key::new(b"key"), &mut gather, &mut search, &peeking) {
+                Poll::Ready(found) => {
+                    found.unwrap();
+                    break;
+                }
+                Poll::Pending => peeking.into_missing(),
+            }
+        };
+        waits += 1;
+        assert!(waits < 20, "each wait brings a node that stays in the cache");
+        brought.wait(reader.nodes(), missing).unwrap();
+    }
+    let expected = [&long[..], b"+2+3"].concat();
+    assert!(
+        gather.finish() == Some(expected),
+        "an operand was taken twice, or none"
+    );
+    assert!(waits > 1, "it waited for the leaf, and for the value");
+}
