@@ -51,8 +51,8 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Takes a message under a shared latch of the root, and returns whether it did: not if the root
-    /// is no node without a buffer, or a child must be split.
+    /// Takes a message under a shared latch of the root, and returns whether it did: not if the
+    /// root is no node without a buffer, or a child must be split.
     fn write_shared(&self, message: Message<'_>, coupling: Coupling) -> Result<Option<bool>> {
         let root = self.core.buffer.pin_shared(self.core.root)?;
         if kind(&root) != Some(Kind::Wide) {
@@ -70,7 +70,8 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(Some(is_done))
     }
 
-    /// Takes a message in a node below the root, and returns whether it did: not if it must be split.
+    /// Takes a message in a node below the root, and returns whether it did: not if the node must
+    /// be split.
     fn write_below<'b>(&'b self, mut node: Exclusive<'b>, message: Message<'_>) -> Result<bool> {
         if level(&node) == 0 {
             let takes = self.core.leaf_takes_one(&node, message);

@@ -31,7 +31,7 @@ pub(super) struct Hints {
 }
 
 impl Hints {
-    /// Returns places for so many frames; none if pins take the mutex.
+    /// Returns places for a number of frames; none if pins take the mutex.
     pub(super) fn new(frames: usize, pins: PinPolicy) -> Hints {
         assert!(frames < NONE as usize, "frames are numbered");
         let places = match pins {

@@ -6,9 +6,9 @@
 //! *Does not know*: what pages hold (`node`), which of them form a tree.
 //!
 //! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `arena.rs` (everything in memory: the
-//! thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`, `hints.rs`, `pool.rs` (pins),
-//! `evict.rs`, `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another store makes
-//! durable), `copy.rs` (copies of those).
+//! thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`, `hints.rs`, `pool.rs`
+//! (pins), `evict.rs`, `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another store
+//! makes durable), `copy.rs` (copies of those).
 //!
 //! Pages are written in place. A crash must not lose the checkpoint that they belong to, so the
 //! old image of a page goes to a journal, and is synced there, before the page is first

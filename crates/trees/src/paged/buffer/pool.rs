@@ -129,8 +129,8 @@ impl State {
 /// Pages of a file, of which as many are in memory as the budget allows.
 ///
 /// Hits take the buffer's mutex for the table and the queues, or by [`PinPolicy::Optimistic`]
-/// nothing; reads and writes happen outside of it (PB3). A thread that needs a frame while all are pinned waits a bounded time, then
-/// gets an error.
+/// nothing; reads and writes happen outside of it (PB3). A thread that needs a frame while all are
+/// pinned waits a bounded time, then gets an error.
 pub struct Pool {
     pub(super) device: Arc<dyn Device>,
     pub(super) journal: Journal,

@@ -41,8 +41,8 @@ impl<B: PageBuffer> Core<B> {
         Ok(found.expect("a node stays as it is while its child is latched (PR1)"))
     }
 
-    /// Goes from a node to its child `page`, to read it. None: a writer had the node before the child
-    /// was latched, so that messages may have passed.
+    /// Goes from a node to its child `page`, to read it. None: a writer had the node before the
+    /// child was latched, so that messages may have passed.
     ///
     /// A writer that moves messages holds the node until they are in latched children, and the
     /// node's version rises before. Who latches a child that got any sees that.
