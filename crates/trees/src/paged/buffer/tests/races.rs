@@ -144,6 +144,47 @@ fn a_page_that_many_want_is_read_once() {
 }
 
 #[test]
+fn who_waits_for_a_read_that_fails_reads_again() {
+    for is_exclusive in [false, true] {
+        let directory = MemoryDirectory::new();
+        let (slot, is_first) = (Slot::default(), AtomicBool::new(true));
+        let (began, begins) = mpsc::channel();
+        let reading = Arc::clone(&slot);
+        let refuse_once = move |_: &[u8]| {
+            let Some(pool) = reading.get().filter(|_| is_first.swap(false, Ordering::SeqCst)) else {
+                return Ok(());
+            };
+            began.send(()).unwrap();
+            // The other thread has pinned the frame: it waits for the latch.
+            let is_awaited = |frame: &frame::Frame| frame.pins.load(Ordering::SeqCst) == 2;
+            while !pool.frames.iter().any(is_awaited) {
+                std::thread::yield_now();
+            }
+            Err("another page".to_owned())
+        };
+        let pool = Pool::create(&directory, "pages", 5, options(8), Arc::new(refuse_once)).unwrap();
+        fill(&pool, 64);
+        let pool = Arc::new(pool);
+        slot.set(Arc::clone(&pool)).unwrap();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| pool.pin_shared(1).map(drop));
+            begins.recv().unwrap();
+            if is_exclusive {
+                let page = pool.pin_exclusive(1).unwrap();
+                assert_eq!((page.number(), get(&page)), (1, 1));
+            } else {
+                let page = pool.pin_shared(1).unwrap();
+                assert_eq!((page.number(), get(&page)), (1, 1));
+            }
+            assert!(matches!(
+                reader.join().unwrap(),
+                Err(Error::Corrupt { page: 1, .. })
+            ));
+        });
+    }
+}
+
+#[test]
 fn a_page_that_is_pinned_or_dirty_is_not_evicted() {
     let directory = MemoryDirectory::new();
     let pool = create(&directory, 8);
