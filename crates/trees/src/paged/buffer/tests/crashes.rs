@@ -145,3 +145,27 @@ fn a_crash_while_a_long_journal_shrinks_leaves_a_checkpoint() {
     directory.clear_hook();
     assert!(points.load(Ordering::Relaxed) > 4);
 }
+
+#[test]
+fn a_superblock_of_several_sectors_that_is_torn_leaves_the_one_before() {
+    let directory = SimDirectory::new(22);
+    let pool = create(&directory, 8);
+    let meta = |number: u8| vec![number; 1000];
+    pool.checkpoint(&meta(0)).unwrap();
+    let made = Arc::new(AtomicU64::new(0));
+    let now = Arc::clone(&made);
+    directory.on_operation(move |point| {
+        let last = now.load(Ordering::Relaxed) as u8;
+        for survival in Survival::ALL {
+            for seed in 0..6 {
+                let (_, found) = open(&point.image(survival, seed), 8);
+                let is_known = found == meta(last) || found == meta(last + 1);
+                assert!(is_known, "after {last}, before {point:?}, {survival:?}");
+            }
+        }
+    });
+    for number in 1..20 {
+        pool.checkpoint(&meta(number)).unwrap();
+        made.store(u64::from(number), Ordering::Relaxed);
+    }
+}
