@@ -44,13 +44,9 @@ pub(crate) const MOST_PREFIX: usize = 5;
 
 impl Default for PagedOptions {
     fn default() -> PagedOptions {
-        PagedOptions {
-            kind: TreeKind::Beps,
-            node_bytes: 4096,
-            epsilon_percent: 50,
-            key_bytes: 64,
-            value_bytes: 128,
-        }
+        // As long as keys of a tree of its own may be, those of a keyspace may be without what is
+        // put before them.
+        PagedOptions::of_tree(&paged::PagedOptions::default(), 0)
     }
 }
 

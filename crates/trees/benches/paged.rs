@@ -5,18 +5,20 @@
 //! as there are operations, by Zipf's distribution with exponent 0.99 over scrambled keys, or
 //! uniformly. Words after `--`: `memory` or `file`, `zipf` or `uniform`, `beps`, `no-root` or
 //! `bplus`, `keys=…`, `seconds=…` (at most, for each workload), `workloads=…`, `threads=…`,
-//! `epsilon=…`, `page=…` (KiB), `directory=…`.
+//! `epsilon=…`, `page=…` (KiB), `directory=…`; `locked` (pins take the mutex of the table),
+//! `uncoupled` (one latch at a time).
 //!
-//! In a file the trees have a quarter of the data's size as memory, and reads and writes go
-//! past the page cache.
+//! In a file the trees have a quarter of the data's size as memory (`part=1`: all of it),
+//! and reads and writes go past the page cache.
 
 use alluvium_device::Directory;
 use alluvium_device::file::FileDirectory;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_trees::paged::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
 use alluvium_trees::paged::bplus::BplusTree;
-use alluvium_trees::paged::buffer::{Arena, PageBuffer, Pool, PoolOptions};
+use alluvium_trees::paged::buffer::{Arena, PageBuffer, PinPolicy, Pool, PoolOptions};
 use alluvium_trees::paged::node::Last;
+use alluvium_trees::paged::read::Coupling;
 use alluvium_trees::paged::{Place, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +39,8 @@ struct Plan {
     /// How many of the workloads run.
     workloads: usize,
     directory: Option<String>,
+    /// Memory in a file is for one part in as many of the data.
+    part: u64,
     words: Vec<String>,
 }
 
@@ -62,6 +66,7 @@ impl Plan {
             page_bytes: number("page").unwrap_or(if is_bench { 16 } else { 4 }) as usize * 1024,
             workloads: number("workloads").unwrap_or(5) as usize,
             directory: directory.map(str::to_owned),
+            part: number("part").unwrap_or(4).max(1),
             words,
         }
     }
@@ -73,11 +78,22 @@ impl Plan {
     }
 
     fn pool(&self) -> PoolOptions {
-        let memory = (self.keys * PAIR / 4) as usize;
+        let memory = (self.keys * PAIR / self.part) as usize;
         PoolOptions {
+            pins: match self.words.iter().any(|word| word == "locked") {
+                true => PinPolicy::Locked,
+                false => PinPolicy::Optimistic,
+            },
             page_bytes: self.page_bytes,
             memory_bytes: memory.max(48 * self.page_bytes),
             ..PoolOptions::default()
+        }
+    }
+
+    fn coupling(&self) -> Coupling {
+        match self.words.iter().any(|word| word == "uncoupled") {
+            true => Coupling::Optimistic,
+            false => Coupling::Latched,
         }
     }
 
@@ -251,15 +267,21 @@ fn in_memory(plan: &Plan, draw: &Draw, threads: u64) {
     let (mut beps, mut no_root, mut bplus) = ([0.0; 5], [0.0; 5], [0.0; 5]);
     if wants("beps") {
         let tree = BepsTree::create(arena(), plan.options(RootStyle::Separate)).expect("memory");
-        beps = all("Bε", &tree, plan, draw, threads);
+        beps = all("Bε", &tree.coupled_by(plan.coupling()), plan, draw, threads);
     }
     if wants("no-root") {
         let tree = BepsTree::create(arena(), plan.options(RootStyle::Buffered)).expect("memory");
-        no_root = all("Bε no root", &tree, plan, draw, threads);
+        no_root = all(
+            "Bε no root",
+            &tree.coupled_by(plan.coupling()),
+            plan,
+            draw,
+            threads,
+        );
     }
     if wants("bplus") {
         let tree = BplusTree::create(arena(), 8, VALUE, Arc::new(Last)).expect("memory");
-        bplus = all("B⁺", &tree, plan, draw, threads);
+        bplus = all("B⁺", &tree.coupled_by(plan.coupling()), plan, draw, threads);
     }
     compare("Bε / B⁺", beps, bplus);
     compare("Bε / no root", beps, no_root);
@@ -282,13 +304,25 @@ fn in_file(plan: &Plan, draw: &Draw, threads: u64) {
     let (mut beps, mut bplus) = ([0.0; 5], [0.0; 5]);
     if wants("beps") {
         let tree = BepsTree::create_in(place("beps"), 1, plan.pool(), options).expect("space");
-        beps = all("Bε in a file", &tree, plan, draw, threads);
+        beps = all(
+            "Bε in a file",
+            &tree.coupled_by(plan.coupling()),
+            plan,
+            draw,
+            threads,
+        );
     }
     if wants("bplus") {
         let sizes = (8, VALUE);
         let tree =
             BplusTree::create_in(place("bplus"), 2, plan.pool(), sizes, Arc::new(Last)).expect("space");
-        bplus = all("B⁺ in a file", &tree, plan, draw, threads);
+        bplus = all(
+            "B⁺ in a file",
+            &tree.coupled_by(plan.coupling()),
+            plan,
+            draw,
+            threads,
+        );
     }
     compare("Bε / B⁺", beps, bplus);
 }

@@ -1,8 +1,9 @@
-//! Alluvium, through its public library and with its defaults.
+//! Alluvium, through its public library and with its defaults, but for the structure that is asked
+//! for.
 
 use crate::engine::{EachPair, Engine, Kept, Log, Session, Setup};
-use alluvium::{Db, Keyspace, Options};
-use anyhow::{Result, bail};
+use alluvium::{Db, Keyspace, KeyspaceOptions, Options, Structure};
+use anyhow::{Context, Result, bail};
 
 /// Alluvium takes no less by itself.
 const LEAST: u64 = 16 << 20;
@@ -23,7 +24,15 @@ pub(super) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
         (None, Kept::Free) => Options::new().memory((setup.cap / 4).max(LEAST)),
     };
     let db = options.open(setup.directory.join("store"))?;
-    let keyspace = db.keyspace("usertable")?;
+    let keyspace = match setup.option("structure") {
+        None => db.keyspace("usertable")?,
+        Some(text) => {
+            let structure: Structure = text
+                .parse()
+                .with_context(|| format!("alluvium.structure={text}"))?;
+            db.keyspace_with("usertable", &KeyspaceOptions::new().structure(structure))?
+        }
+    };
     Ok(Box::new(Alluvium { db, keyspace }))
 }
 
@@ -46,6 +55,7 @@ impl Engine for Alluvium {
                 format!("{:?}", self.keyspace.durability()).to_lowercase(),
             ),
             ("compression".into(), "none".into()),
+            ("structure".into(), self.keyspace.options().structure.to_string()),
         ]
     }
 

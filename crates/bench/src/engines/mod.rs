@@ -15,7 +15,7 @@ use crate::engine::Entry;
 pub const OWN: [Entry; 2] = [
     Entry {
         name: "alluvium",
-        options: &[],
+        options: &["structure"],
         open: alluvium::open,
     },
     Entry {

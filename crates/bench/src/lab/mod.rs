@@ -31,6 +31,7 @@ mod results;
 mod run;
 mod seed_0;
 mod seed_1;
+mod seed_2;
 mod seed_4;
 mod table;
 
@@ -49,6 +50,7 @@ pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
     seed_0::EXPERIMENTS
         .into_iter()
         .chain(seed_1::experiments())
+        .chain(seed_2::EXPERIMENTS)
         .chain(seed_4::EXPERIMENTS)
 }
 

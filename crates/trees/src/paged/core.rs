@@ -7,6 +7,7 @@ use super::node::{
     Action, Kind, Message, Messages, Operator, Shape, fold, kind, level, merge, set_head, split_leaf,
     union_median,
 };
+use super::read::Coupling;
 use parking_lot::RwLock;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +30,7 @@ pub(super) struct Counters {
     pub(super) growths: AtomicU64,
     pub(super) most_held: AtomicU64,
     pub(super) visited: AtomicU64,
+    pub(super) restarts: AtomicU64,
 }
 
 impl Counters {
@@ -46,6 +48,7 @@ pub(super) struct Core<B> {
     pub(super) operator: Arc<dyn Operator>,
     /// Shared by writers; alone, for what needs a tree at rest.
     pub(super) gate: RwLock<()>,
+    pub(super) coupling: Coupling,
     pub(super) counters: Counters,
     broken: OnceLock<String>,
 }
@@ -73,6 +76,7 @@ impl<B: PageBuffer> Core<B> {
             root,
             operator,
             gate: RwLock::new(()),
+            coupling: Coupling::default(),
             counters: Counters::default(),
             broken: OnceLock::new(),
         }

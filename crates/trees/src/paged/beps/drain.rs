@@ -1,10 +1,12 @@
-//! Moves every message to its leaf: afterwards the leaves alone have the state (thesis, 4.2).
+//! Moves every message to its leaf: afterwards the leaves alone have the state (thesis, 4.2). Parts
+//! of it can be done by several threads at once (thesis, section 8.3).
 
 use super::BepsTree;
 use crate::paged::buffer::{Exclusive, PageBuffer};
 use crate::paged::core::RESERVED;
 use crate::paged::error::Result;
 use crate::paged::node::{Kind, Messages, child_at, child_index, kind, level};
+use crate::paged::read::Bounds;
 
 impl<B: PageBuffer> BepsTree<B> {
     /// Moves every message to its leaf. Writers wait meanwhile; readers go on.
@@ -18,6 +20,45 @@ impl<B: PageBuffer> BepsTree<B> {
         while let Some(next) = self.drain_path(&key)? {
             assert!(next > key, "the walk goes on");
             key = next;
+        }
+        Ok(())
+    }
+
+    /// Moves every message about keys of a range to its leaf, while writers go on: what they write
+    /// meanwhile may stay above. Several threads may do so at once, best for ranges of their own;
+    /// each path begins at the root, whose latch they take turns for.
+    ///
+    /// ```
+    /// use alluvium_trees::paged::beps::{BepsTree, TreeOptions};
+    /// use alluvium_trees::paged::buffer::Arena;
+    /// use alluvium_trees::paged::read::Bounds;
+    /// let tree = BepsTree::create(Arena::new(4096)?, TreeOptions::new(8, 8))?;
+    /// for number in 0..10_000u64 {
+    ///     tree.insert(&number.to_be_bytes(), b"value")?;
+    /// }
+    /// let middle = Some(5_000u64.to_be_bytes().to_vec());
+    /// std::thread::scope(|scope| {
+    ///     let upper = Bounds { from: middle.clone(), below: None };
+    ///     let upper = scope.spawn(|| tree.flush_within(upper));
+    ///     tree.flush_within(Bounds { from: None, below: middle.clone() })?;
+    ///     upper.join().unwrap()
+    /// })?;
+    /// assert_eq!(tree.examine()?.messages, 0);
+    /// # Ok::<(), alluvium_trees::paged::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`BepsTree::insert`].
+    pub fn flush_within(&self, bounds: Bounds) -> Result<()> {
+        let mut next = Some(bounds.from.unwrap_or_default());
+        while let Some(key) = next {
+            if bounds.below.as_deref().is_some_and(|below| below <= &key[..]) {
+                break;
+            }
+            let _writing = self.core.gate.read();
+            self.core.readable()?;
+            next = self.drain_path(&key)?;
+            assert!(next.as_ref().is_none_or(|next| *next > key), "the walk goes on");
         }
         Ok(())
     }

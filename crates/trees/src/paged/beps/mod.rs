@@ -38,7 +38,7 @@ use super::buffer::PageBuffer;
 use super::core::Core;
 use super::error::Result;
 use super::node::{Action, Last, Message, Operator, Shape, TreeSizes};
-use super::read::{Bounds, Examined, Scan};
+use super::read::{Bounds, Coupling, Examined, Scan};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -114,6 +114,8 @@ pub struct TreeStatistics {
     pub most_held: u64,
     /// Nodes that lookups visited.
     pub visited: u64,
+    /// Descents that began again, because a writer had a node that was left.
+    pub restarts: u64,
 }
 
 /// A Bε-tree over a page buffer. All methods may be called from any thread.
@@ -157,6 +159,13 @@ impl<B: PageBuffer> BepsTree<B> {
             core,
             style,
         }
+    }
+
+    /// Sets how readers and writers go from a node to its child. It is not kept with the tree.
+    #[must_use]
+    pub fn coupled_by(mut self, coupling: Coupling) -> BepsTree<B> {
+        self.core.coupling = coupling;
+        self
     }
 
     /// Sets the value of a key.
@@ -265,6 +274,7 @@ impl<B: PageBuffer> BepsTree<B> {
             growths: counters.growths.load(Ordering::Relaxed),
             most_held: counters.most_held.load(Ordering::Relaxed),
             visited: counters.visited.load(Ordering::Relaxed),
+            restarts: counters.restarts.load(Ordering::Relaxed),
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use super::plan::{Block, Need, Plan};
 use super::{BepsTree, RootStyle};
-use crate::paged::buffer::{Exclusive, PageBuffer, Shared};
+use crate::paged::buffer::{Exclusive, PageBuffer};
 use crate::paged::core::{Counters, RESERVED};
 use crate::paged::error::Result;
 use crate::paged::node::{Kind, Message, Messages, child, kind, level};
+use crate::paged::read::Coupling;
 
 /// Returns one message as messages.
 fn alone(message: Message<'_>) -> Messages {
@@ -25,12 +26,11 @@ impl<B: PageBuffer> BepsTree<B> {
 
     fn write_at_root(&self, message: Message<'_>) -> Result<()> {
         if self.style == RootStyle::Separate {
-            let root = self.core.buffer.pin_shared(self.core.root)?;
-            if kind(&root) == Some(Kind::Wide) {
-                if self.write_shared(root, message)? {
-                    return Ok(());
-                }
-                Counters::add(&self.core.counters.retries, 1);
+            let is_done = self
+                .core
+                .descend(|coupling| self.write_shared(message, coupling))?;
+            if is_done {
+                return Ok(());
             }
         }
         // What was seen with a shared latch may be different now: everything is looked at
@@ -51,13 +51,29 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Takes a message under a shared latch of the root, and returns whether it did: not if a
-    /// child must be split.
-    fn write_shared(&self, root: Shared<'_>, message: Message<'_>) -> Result<bool> {
+    /// Takes a message under a shared latch of the root, and returns whether it did: not if the
+    /// root is no node without a buffer, or a child must be split.
+    fn write_shared(&self, message: Message<'_>, coupling: Coupling) -> Result<Option<bool>> {
+        let root = self.core.buffer.pin_shared(self.core.root)?;
+        if kind(&root) != Some(Kind::Wide) {
+            return Ok(Some(false));
+        }
         let page = child(&self.core.shape, &root, message.key);
-        let mut node = self.core.exclusive(page, level(&root))?;
+        // What is done below needs the root no more.
+        let Some(node) = self.core.step_exclusive(root, page, coupling)? else {
+            return Ok(None);
+        };
+        let is_done = self.write_below(node, message)?;
+        if !is_done {
+            Counters::add(&self.core.counters.retries, 1);
+        }
+        Ok(Some(is_done))
+    }
+
+    /// Takes a message in a node below the root, and returns whether it did: not if the node must
+    /// be split.
+    fn write_below<'b>(&'b self, mut node: Exclusive<'b>, message: Message<'_>) -> Result<bool> {
         if level(&node) == 0 {
-            drop(root);
             let takes = self.core.leaf_takes_one(&node, message);
             if takes {
                 self.core.apply_one(&mut node, message)?;
@@ -65,7 +81,6 @@ impl<B: PageBuffer> BepsTree<B> {
             return Ok(takes);
         }
         if self.core.has_place(&node, message) {
-            drop(root);
             self.core.deposit(&mut node, message)?;
             return Ok(true);
         }
@@ -73,7 +88,6 @@ impl<B: PageBuffer> BepsTree<B> {
         let Need::Flush(plan) = self.need(&node, &messages) else {
             return Ok(false);
         };
-        drop(root);
         self.core.buffer.reserve(RESERVED)?;
         let blocks = self.take_or_break(&mut node, &messages, &plan)?;
         self.run(vec![(node, blocks)])?;

@@ -7,9 +7,9 @@
 //!
 //! *Read in this order*: this file, `write.rs`.
 //!
-//! - **PT1** A writer latches nodes shared on its way and the leaf exclusively. Where the leaf
-//!   may overflow, it begins again: it splits full nodes on the way down, and latches two of
-//!   them at a time, and the right half of a split.
+//! - **PT1** A writer latches nodes shared on its way and the leaf exclusively, each as
+//!   `read/descent.rs` has it. Where the leaf may overflow, it begins again: it splits full nodes
+//!   on the way down, and latches two of them at a time, and the right half of a split.
 
 mod write;
 
@@ -17,7 +17,7 @@ use super::buffer::PageBuffer;
 use super::core::Core;
 use super::error::Result;
 use super::node::{Action, Message, Operator, Shape, TreeSizes};
-use super::read::{Bounds, Examined, Scan};
+use super::read::{Bounds, Coupling, Examined, Scan};
 use std::sync::Arc;
 
 /// A B⁺-tree over a page buffer. All methods may be called from any thread.
@@ -64,6 +64,13 @@ impl<B: PageBuffer> BplusTree<B> {
         Ok(BplusTree {
             core: Core::create(buffer, shape, operator)?,
         })
+    }
+
+    /// Sets how readers and writers go from a node to its child. It is not kept with the tree.
+    #[must_use]
+    pub fn coupled_by(mut self, coupling: Coupling) -> BplusTree<B> {
+        self.core.coupling = coupling;
+        self
     }
 
     /// Sets the value of a key.

@@ -5,6 +5,7 @@ use crate::paged::buffer::{Exclusive, PageBuffer};
 use crate::paged::core::{Counters, RESERVED};
 use crate::paged::error::Result;
 use crate::paged::node::{Kind, Message, Messages, child, level};
+use crate::paged::read::Coupling;
 
 impl<B: PageBuffer> BplusTree<B> {
     /// Takes a message.
@@ -21,24 +22,30 @@ impl<B: PageBuffer> BplusTree<B> {
     /// Applies a message to its leaf, under shared latches of the nodes above, and returns
     /// whether the leaf had space. A root that is a leaf is left to the other way.
     fn write_in_leaf(&self, message: Message<'_>) -> Result<bool> {
+        self.core.descend(|coupling| self.try_in_leaf(message, coupling))
+    }
+
+    fn try_in_leaf(&self, message: Message<'_>, coupling: Coupling) -> Result<Option<bool>> {
         let mut node = self.core.buffer.pin_shared(self.core.root)?;
         while level(&node) > 1 {
-            let next = self
-                .core
-                .shared(child(&self.core.shape, &node, message.key), level(&node))?;
+            let page = child(&self.core.shape, &node, message.key);
+            let Some(next) = self.core.step(node, page, coupling)? else {
+                return Ok(None);
+            };
             node = next;
         }
         if level(&node) == 0 {
-            return Ok(false);
+            return Ok(Some(false));
         }
         let page = child(&self.core.shape, &node, message.key);
-        let mut leaf = self.core.exclusive(page, level(&node))?;
-        drop(node);
+        let Some(mut leaf) = self.core.step_exclusive(node, page, coupling)? else {
+            return Ok(None);
+        };
         let takes = self.core.leaf_takes_one(&leaf, message);
         if takes {
             self.core.apply_one(&mut leaf, message)?;
         }
-        Ok(takes)
+        Ok(Some(takes))
     }
 
     /// Splits full nodes on the way down, so that each has a free pivot for a split of its

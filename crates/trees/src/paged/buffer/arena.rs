@@ -63,6 +63,14 @@ impl Arena {
         self.pages.load(Ordering::Relaxed) - self.free.lock().len() as u64
     }
 
+    /// Returns the pages that are latched.
+    #[cfg(test)]
+    pub(in crate::paged) fn latched(&self) -> Vec<u64> {
+        let pages = 0..self.pages.load(Ordering::Relaxed);
+        let is_latched = |page: &u64| self.frame(*page).unwrap().latch.try_write().is_none();
+        pages.filter(is_latched).collect()
+    }
+
     /// Returns the chunk of a page, how many pages the chunk has, and the page's place in it.
     fn place(page: u64) -> (usize, u64, usize) {
         let shifted = page + FIRST_CHUNK;

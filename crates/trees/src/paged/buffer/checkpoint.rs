@@ -13,6 +13,7 @@ use alluvium_device::{Buffer, Device, Directory, FileOptions};
 use parking_lot::RwLockWriteGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Returns the name of a file's journal.
 fn journal_name(name: &str) -> String {
@@ -234,6 +235,8 @@ impl Pool {
             if !self.frames.iter().any(is_dirty) {
                 return Ok(alone);
             }
+            drop(alone);
+            self.waiters.wait(Duration::from_millis(1));
         }
     }
 

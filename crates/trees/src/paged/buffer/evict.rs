@@ -20,12 +20,22 @@ impl Pool {
     pub(super) fn make_space(&self, mut state: MutexGuard<'_, State>) -> Result<bool> {
         let is_idle =
             |state: &State, frame: usize| !self.frames[frame].is_pinned() && !state.is_written[frame];
-        let Some(first) = state.queues.victims(1, |frame| is_idle(&state, frame)).pop() else {
-            return Ok(false);
+        let mut references = self.frames.len();
+        let first = loop {
+            let Some(first) = state.queues.victims(1, |frame| is_idle(&state, frame)).pop() else {
+                return Ok(false);
+            };
+            // A reference that the queues have not been told of counts now. Others may go on
+            // touching it, so this ends.
+            references = references.saturating_sub(1);
+            if references == 0 || !self.frames[first].is_touched.swap(false, Ordering::Relaxed) {
+                break first;
+            }
+            state.queues.touch(first);
         };
         if !self.frames[first].is_dirty.load(Ordering::Acquire) {
-            assert!(!self.frames[first].is_pinned(), "a pinned page stays (PB2)");
-            state.detach(first);
+            // Whether it was evicted or pinned meanwhile: the caller looks again.
+            self.evict(&mut state, first);
             return Ok(true);
         }
         if let Err(error) = self.writable() {
@@ -33,8 +43,8 @@ impl Pool {
         }
         let is_victim =
             |frame: usize| is_idle(&state, frame) && self.frames[frame].is_dirty.load(Ordering::Acquire);
+        // None of them, if all were pinned meanwhile without the mutex: the caller looks again.
         let victims = state.queues.victims(WRITTEN_TOGETHER, is_victim);
-        debug_assert!(victims.contains(&first), "the first victim is written");
         let pins = self.begin_writing(&mut state, &victims);
         drop(state);
         // They may be pinned, and written to, from here on: who evicts them looks again (PB4).
@@ -50,6 +60,22 @@ impl Pool {
         }
     }
 
+    /// Takes a page out of its frame, and returns whether it did: not one that is pinned or dirty,
+    /// which it may have become without the mutex.
+    pub(super) fn evict(&self, state: &mut State, frame: usize) -> bool {
+        let of = &self.frames[frame];
+        if !of.close() {
+            return false;
+        }
+        let is_clean = !of.is_dirty.load(Ordering::Acquire);
+        if is_clean {
+            assert!(!state.is_written[frame], "a page that is written is pinned (PB4)");
+            self.detach(state, frame);
+        }
+        of.reopen();
+        is_clean
+    }
+
     /// Frees a frame although no page can be written, as `error` says: one whose page is on the
     /// device, or a spare one.
     fn make_space_unwritten(&self, mut state: MutexGuard<'_, State>, error: Error) -> Result<bool> {
@@ -57,9 +83,10 @@ impl Pool {
             let of = &self.frames[frame];
             !of.is_pinned() && !state.is_written[frame] && !of.is_dirty.load(Ordering::Acquire)
         };
-        if let Some(first) = state.queues.victims(1, is_clean).pop() {
-            state.detach(first);
-            return Ok(true);
+        for clean in state.queues.victims(WRITTEN_TOGETHER, is_clean) {
+            if self.evict(&mut state, clean) {
+                return Ok(true);
+            }
         }
         let Some(spare) = state.spare.pop() else {
             return Err(error);

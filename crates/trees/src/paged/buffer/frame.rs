@@ -5,11 +5,13 @@ use alluvium_device::Buffer;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The number of no page.
 pub(super) const NO_PAGE: u64 = u64::MAX;
+/// In place of pins while a page is taken out of its frame: none can be added meanwhile.
+const CLOSED: u32 = 1 << 31;
 
 /// What a frame's latch protects.
 #[derive(Debug)]
@@ -23,8 +25,17 @@ pub(super) struct Page {
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) latch: RwLock<Page>,
-    /// Who uses the page or waits for its latch. It rises under the buffer's mutex only.
+    /// Who uses the page or waits for its latch, or [`CLOSED`].
     pub(super) pins: AtomicU32,
+    /// Which page the frame is of, for those who come without the buffer's mutex. It is set once
+    /// the latch is held, and taken back under the mutex.
+    pub(super) owner: AtomicU64,
+    /// Whether the page was pinned without the mutex since the queues were told.
+    pub(super) is_touched: AtomicBool,
+    /// How often it was pinned without the mutex.
+    pub(super) quick_hits: AtomicU64,
+    /// How often the latch was held exclusively.
+    version: AtomicU64,
     /// Whether the page was written since it was last on the device. Set under the exclusive
     /// latch, taken back under a shared one.
     pub(super) is_dirty: AtomicBool,
@@ -39,12 +50,30 @@ impl Frame {
                 number,
             }),
             pins: AtomicU32::new(0),
+            owner: AtomicU64::new(number),
+            is_touched: AtomicBool::new(false),
+            quick_hits: AtomicU64::new(0),
+            version: AtomicU64::new(0),
             is_dirty: AtomicBool::new(false),
         }
     }
 
     pub(super) fn is_pinned(&self) -> bool {
-        self.pins.load(Ordering::Acquire) > 0
+        self.pins.load(Ordering::Acquire) & !CLOSED > 0
+    }
+
+    /// Refuses further pins, and returns whether it does: not while there are any. The caller holds
+    /// the buffer's mutex until it calls [`Frame::reopen`].
+    pub(super) fn close(&self) -> bool {
+        self.pins
+            .compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Ends what [`Frame::close`] has begun.
+    pub(super) fn reopen(&self) {
+        let before = self.pins.swap(0, Ordering::AcqRel);
+        assert!(before == CLOSED, "no pin is added to a closed frame (PB2)");
     }
 }
 
@@ -85,15 +114,32 @@ pub(super) struct Pin<'b> {
 impl<'b> Pin<'b> {
     /// Adds a pin. The caller holds the buffer's mutex, or a pin.
     pub(super) fn new(frame: &'b Frame, waiters: &'b Waiters) -> Pin<'b> {
-        frame.pins.fetch_add(1, Ordering::AcqRel);
+        let before = frame.pins.fetch_add(1, Ordering::AcqRel);
+        debug_assert!(before < CLOSED, "a frame is closed under the mutex only (PB2)");
         Pin { frame, waiters }
+    }
+
+    /// Adds a pin to the frame of a page, unless it is that of another page, or is just losing it.
+    /// The caller holds nothing.
+    ///
+    /// Which page it is of is looked at behind the pin: a page is evicted only while its frame is
+    /// closed, so what is seen then stays.
+    pub(super) fn optimistic(frame: &'b Frame, page: u64, waiters: &'b Waiters) -> Option<Pin<'b>> {
+        assert!(page != NO_PAGE, "the page has a number");
+        let add = |pins: u32| (pins < CLOSED).then_some(pins + 1);
+        frame
+            .pins
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, add)
+            .ok()?;
+        let pin = Pin { frame, waiters };
+        (frame.owner.load(Ordering::Acquire) == page).then_some(pin)
     }
 }
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
         let before = self.frame.pins.fetch_sub(1, Ordering::AcqRel);
-        assert!(before > 0, "a pin is taken back once (PB2)");
+        assert!((1..CLOSED).contains(&before), "a pin is taken back once (PB2)");
         if before == 1 {
             self.waiters.notify();
         }
@@ -104,7 +150,21 @@ impl Drop for Pin<'_> {
 pub struct Shared<'b> {
     // Fields are dropped in this order: the latch is free before the pin is.
     page: RwLockReadGuard<'b, Page>,
-    _pin: Pin<'b>,
+    pin: Pin<'b>,
+}
+
+/// A page that was read, without its latch: pinned, so that it can be said whether it changed.
+#[derive(Debug)]
+pub(in crate::paged) struct Unlatched<'b> {
+    pin: Pin<'b>,
+    version: u64,
+}
+
+impl Unlatched<'_> {
+    /// Returns whether no writer has had the page since it was read.
+    pub(in crate::paged) fn is_unchanged(&self) -> bool {
+        self.pin.frame.version.load(Ordering::Acquire) == self.version
+    }
 }
 
 /// A page that may be written: pinned, with an exclusive latch.
@@ -116,7 +176,7 @@ pub struct Exclusive<'b> {
 impl<'b> Shared<'b> {
     pub(super) fn new(page: RwLockReadGuard<'b, Page>, pin: Pin<'b>) -> Shared<'b> {
         debug_assert!(pin.frame.is_pinned(), "what is latched is pinned");
-        Shared { page, _pin: pin }
+        Shared { page, pin }
     }
 
     /// Returns the page's number.
@@ -124,11 +184,24 @@ impl<'b> Shared<'b> {
     pub fn number(&self) -> u64 {
         self.page.number
     }
+
+    /// Lets writers have the page, and keeps it in its frame.
+    pub(in crate::paged) fn unlatch(self) -> Unlatched<'b> {
+        let Shared { page, pin } = self;
+        // No writer has it now.
+        let version = pin.frame.version.load(Ordering::Acquire);
+        drop(page);
+        assert!(pin.frame.is_pinned(), "the page stays (PB2)");
+        Unlatched { pin, version }
+    }
 }
 
 impl<'b> Exclusive<'b> {
     pub(super) fn new(page: RwLockWriteGuard<'b, Page>, pin: Pin<'b>) -> Exclusive<'b> {
         debug_assert!(pin.frame.is_pinned(), "what is latched is pinned");
+        // Before anything is changed, under the latch: who reads it later behind the latch of a
+        // page that was changed with this one sees it.
+        pin.frame.version.fetch_add(1, Ordering::Release);
         Exclusive { page, pin }
     }
 
@@ -200,6 +273,35 @@ mod tests {
         let shared = page.downgrade();
         assert!(frame.is_pinned() && shared[0] == 1 && frame.latch.try_read().is_some());
         drop(shared);
+        assert!(!frame.is_pinned());
+    }
+
+    #[test]
+    fn a_closed_frame_and_that_of_another_page_take_no_pin() {
+        let (frame, waiters) = (Frame::new(512, 3), Waiters::default());
+        assert!(Pin::optimistic(&frame, 4, &waiters).is_none());
+        assert!(frame.close());
+        assert!(Pin::optimistic(&frame, 3, &waiters).is_none());
+        frame.reopen();
+        let pin = Pin::optimistic(&frame, 3, &waiters).unwrap();
+        assert!(frame.is_pinned() && !frame.close(), "a pinned page stays (PB2)");
+        drop(pin);
+        assert!(frame.close());
+        frame.owner.store(NO_PAGE, Ordering::Release);
+        frame.reopen();
+        assert!(Pin::optimistic(&frame, 3, &waiters).is_none());
+    }
+
+    #[test]
+    fn a_page_that_a_writer_had_is_seen_to_have_changed() {
+        let (frame, waiters) = (Frame::new(512, 3), Waiters::default());
+        let read = || Shared::new(frame.latch.read(), Pin::new(&frame, &waiters)).unlatch();
+        let one = read();
+        drop(read());
+        assert!(one.is_unchanged() && frame.is_pinned());
+        drop(Exclusive::new(frame.latch.write(), Pin::new(&frame, &waiters)));
+        assert!(!one.is_unchanged() && read().is_unchanged());
+        drop(one);
         assert!(!frame.is_pinned());
     }
 

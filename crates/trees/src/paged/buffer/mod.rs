@@ -6,9 +6,9 @@
 //! *Does not know*: what pages hold (`node`), which of them form a tree.
 //!
 //! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `arena.rs` (everything in memory: the
-//! thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`, `pool.rs` (pins),
-//! `evict.rs`, `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another store makes
-//! durable), `copy.rs` (copies of those).
+//! thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`, `hints.rs`, `pool.rs`
+//! (pins), `evict.rs`, `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another store
+//! makes durable), `copy.rs` (copies of those).
 //!
 //! Pages are written in place. A crash must not lose the checkpoint that they belong to, so the
 //! old image of a page goes to a journal, and is synced there, before the page is first
@@ -23,7 +23,8 @@
 //! Invariants:
 //!
 //! - **PB1** A page is in one frame at most.
-//! - **PB2** A pinned page stays in its frame. Pins rise under the buffer's mutex only.
+//! - **PB2** A pinned page stays in its frame. Pins rise under the buffer's mutex, or without it
+//!   while the frame is not closed; a page is evicted while it is.
 //! - **PB3** The buffer's mutex is not held during I/O.
 //! - **PB4** A page that was evicted dirty is on the device before it can be read again. Who
 //!   evicts looks again after writing: a page that was pinned or written meanwhile stays.
@@ -41,6 +42,7 @@ mod copy;
 mod evict;
 mod format;
 mod frame;
+mod hints;
 mod hosted;
 mod journal;
 mod pool;
@@ -53,6 +55,7 @@ pub use arena::Arena;
 pub use format::PAGE_HEADER;
 pub(in crate::paged) use format::{examples, reread};
 pub use frame::{Exclusive, Shared};
+pub use hints::PinPolicy;
 pub use hosted::LastRoot;
 pub(in crate::paged) use pool::check_page_bytes;
 pub use pool::{Pool, PoolOptions, PoolStatistics, Validate};

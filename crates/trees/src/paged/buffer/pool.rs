@@ -3,6 +3,7 @@
 use super::PageBuffer;
 use super::format::{PAGE_HEADER, PageFault, check_page, write_free};
 use super::frame::{Exclusive, Frame, NO_PAGE, Page, Pin, Shared, Waiters};
+use super::hints::{Hints, PinPolicy};
 use super::journal::Journal;
 use super::queue::{QueuePolicy, Queues};
 use super::segments::Segments;
@@ -42,6 +43,8 @@ pub struct PoolOptions {
     pub policy: QueuePolicy,
     /// How often a thread waits some milliseconds for a frame while all are pinned.
     pub waits: u32,
+    /// How pages that are in memory are pinned.
+    pub pins: PinPolicy,
 }
 
 impl Default for PoolOptions {
@@ -51,6 +54,7 @@ impl Default for PoolOptions {
             memory_bytes: 64 << 20,
             policy: QueuePolicy::Quarter,
             waits: 400,
+            pins: PinPolicy::default(),
         }
     }
 }
@@ -113,7 +117,7 @@ impl State {
     }
 
     /// Frees the frame of a page.
-    pub(super) fn detach(&mut self, frame: usize) {
+    fn detach(&mut self, frame: usize) {
         let page = std::mem::replace(&mut self.pages[frame], NO_PAGE);
         assert!(self.frame_of(page) == Some(frame), "a frame has one page (PB1)");
         self.table[page as usize] = NO_FRAME;
@@ -124,9 +128,9 @@ impl State {
 
 /// Pages of a file, of which as many are in memory as the budget allows.
 ///
-/// Hits take the buffer's mutex for the table and the queues; reads and writes happen outside
-/// of it (PB3). A thread that needs a frame while all are pinned waits a bounded time, then
-/// gets an error.
+/// Hits take the buffer's mutex for the table and the queues, or by [`PinPolicy::Optimistic`]
+/// nothing; reads and writes happen outside of it (PB3). A thread that needs a frame while all are
+/// pinned waits a bounded time, then gets an error.
 pub struct Pool {
     pub(super) device: Arc<dyn Device>,
     pub(super) journal: Journal,
@@ -136,6 +140,7 @@ pub struct Pool {
     /// How many of them memory is given for.
     counted: usize,
     pub(super) state: Mutex<State>,
+    hints: Hints,
     pub(super) waiters: Waiters,
     pub(super) segments: Mutex<Segments>,
     /// The epoch of the last checkpoint.
@@ -209,6 +214,7 @@ impl Pool {
                 .collect(),
             counted: frames,
             state: Mutex::new(state),
+            hints: Hints::new(frames, options.pins),
             waiters: Waiters::default(),
             segments: Mutex::new(segments),
             epoch: AtomicU64::new(epoch),
@@ -226,8 +232,10 @@ impl Pool {
         let segments = self.segments.lock();
         let (pages, free) = (segments.high_water(), segments.free_pages().len() as u64);
         assert!(free <= pages, "free pages were in use before (PB7)");
+        let quick = self.frames.iter().map(|frame| &frame.quick_hits);
+        let quick: u64 = quick.map(|hits| hits.load(Ordering::Relaxed)).sum();
         PoolStatistics {
-            hits: self.state.lock().hits,
+            hits: self.state.lock().hits + quick,
             reads: self.reads.load(Ordering::Relaxed),
             writes: self.writes.load(Ordering::Relaxed),
             images: self.journal.images(),
@@ -269,14 +277,31 @@ impl Pool {
         }
     }
 
+    /// Pins the frame of a page that is in memory, without the buffer's mutex. None: the mutex
+    /// tells.
+    fn find_quickly(&self, page: u64) -> Option<Pin<'_>> {
+        let frame = self.frames.get(self.hints.of(page)?)?;
+        let pin = Pin::optimistic(frame, page, &self.waiters)?;
+        frame.quick_hits.fetch_add(1, Ordering::Relaxed);
+        if !frame.is_touched.load(Ordering::Relaxed) {
+            // The queues learn of it when the frame is the next to be evicted.
+            frame.is_touched.store(true, Ordering::Relaxed);
+        }
+        Some(pin)
+    }
+
     /// Pins the frame of a page, or an empty one for it, whose latch is held then.
     fn find(&self, page: u64) -> Result<Found<'_>> {
+        if let Some(pin) = self.find_quickly(page) {
+            return Ok(Found::There(pin));
+        }
         let mut waits = 0;
         loop {
             let mut state = self.state.lock();
             if let Some(frame) = state.frame_of(page) {
                 state.hits += 1;
                 state.queues.touch(frame);
+                self.hints.set(page, frame);
                 return Ok(Found::There(Pin::new(&self.frames[frame], &self.waiters)));
             }
             let is_idle = |frame: &u32| !self.frames[*frame as usize].is_pinned();
@@ -289,6 +314,9 @@ impl Pool {
                 let latched = frame.latch.try_write();
                 let latched = latched.expect("a frame without a pin is not latched (PB2)");
                 let mut empty = Exclusive::new(latched, pin);
+                // Who comes without the mutex waits for the latch as well.
+                frame.owner.store(page, Ordering::Release);
+                self.hints.set(page, number);
                 if empty.page_mut().bytes.len() != self.options.page_bytes {
                     empty.page_mut().bytes = Buffer::zeroed(self.options.page_bytes);
                 }
@@ -324,13 +352,23 @@ impl Pool {
         Ok(Found::Empty(empty))
     }
 
+    /// Frees the frame of a page. Others may have pinned it if its read failed: they look at the
+    /// number behind the latch.
+    pub(super) fn detach(&self, state: &mut State, frame: usize) {
+        let of = &self.frames[frame];
+        of.owner.store(NO_PAGE, Ordering::Release);
+        of.is_touched.store(false, Ordering::Relaxed);
+        state.detach(frame);
+        assert!(state.pages[frame] == NO_PAGE, "the frame has no page (PB1)");
+    }
+
     /// Takes a page out of the table whose read failed.
     fn forget(&self, page: u64) {
         let mut state = self.state.lock();
         let frame = state.frame_of(page);
         assert!(frame.is_some(), "a page that is read has a frame (PB1)");
         if let Some(frame) = frame {
-            state.detach(frame);
+            self.detach(&mut state, frame);
         }
     }
 

@@ -3,7 +3,8 @@
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::{Core, Counters};
 use crate::paged::error::Result;
-use crate::paged::node::{Action, Kind, child, kind, level};
+use crate::paged::node::{Action, Kind, child, kind};
+use crate::paged::read::Coupling;
 
 impl<B: PageBuffer> Core<B> {
     /// Puts the value of a key into `value`, and returns whether the key has one.
@@ -12,6 +13,10 @@ impl<B: PageBuffer> Core<B> {
     /// Updates on the way are combined, each with the younger ones.
     pub(in crate::paged) fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.readable()?;
+        self.descend(|coupling| self.try_get(key, value, coupling))
+    }
+
+    fn try_get(&self, key: &[u8], value: &mut Vec<u8>, coupling: Coupling) -> Result<Option<bool>> {
         let mut updates: Option<Vec<u8>> = None;
         let mut node = self.buffer.pin_shared(self.root)?;
         let mut visited = 1;
@@ -34,7 +39,10 @@ impl<B: PageBuffer> Core<B> {
                 }
                 Some(Kind::Wide | Kind::Free | Kind::Apart) | None => {}
             }
-            let next = self.shared(child(&self.shape, &node, key), level(&node))?;
+            let page = child(&self.shape, &node, key);
+            let Some(next) = self.step(node, page, coupling)? else {
+                return Ok(None);
+            };
             node = next;
             visited += 1;
         };
@@ -47,7 +55,7 @@ impl<B: PageBuffer> Core<B> {
         }
         assert!(value.is_empty() || exists, "an absent key has no value");
         Counters::add(&self.counters.visited, visited);
-        Ok(exists)
+        Ok(Some(exists))
     }
 
     /// Combines an update with the younger ones.

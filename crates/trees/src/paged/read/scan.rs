@@ -3,7 +3,8 @@
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::Core;
 use crate::paged::error::Result;
-use crate::paged::node::{Kind, Messages, child_at, child_index, fold, kind, level};
+use crate::paged::node::{Kind, Messages, child_at, child_index, fold, kind};
+use crate::paged::read::Coupling;
 use std::fmt;
 
 /// A key with its value.
@@ -47,6 +48,10 @@ impl<B: PageBuffer> Core<B> {
     /// kept; it is applied once the leaf is reached, the oldest first.
     fn view(&self, want: Want<'_>) -> Result<View> {
         self.readable()?;
+        self.descend(|coupling| self.try_view(want, coupling))
+    }
+
+    fn try_view(&self, want: Want<'_>, coupling: Coupling) -> Result<Option<View>> {
         let shape = &self.shape;
         let mut view = View::default();
         let mut above: Vec<Messages> = Vec::new();
@@ -73,7 +78,10 @@ impl<B: PageBuffer> Core<B> {
                 (from..to).for_each(|at| messages.push(buffer.message(&node, at)));
                 above.push(messages);
             }
-            let next = self.shared(child_at(table, &node, at), level(&node))?;
+            let page = child_at(table, &node, at);
+            let Some(next) = self.step(node, page, coupling)? else {
+                return Ok(None);
+            };
             node = next;
         }
         let pairs = &shape.pairs;
@@ -86,7 +94,7 @@ impl<B: PageBuffer> Core<B> {
         let (low, high) = (view.low.as_deref(), view.high.as_deref());
         let is_within = |key: &[u8]| low.is_none_or(|low| low <= key) && high.is_none_or(|high| key < high);
         view.pairs.retain(|(key, _)| is_within(key));
-        Ok(view)
+        Ok(Some(view))
     }
 
     /// Applies messages to pairs, both in key order.

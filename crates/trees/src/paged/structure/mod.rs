@@ -102,6 +102,7 @@ pub struct PagedOptions {
     pub buffer_bytes: usize,
 }
 
+/// The defaults of a store's pages, too: it takes them from here.
 impl Default for PagedOptions {
     fn default() -> PagedOptions {
         PagedOptions {

@@ -30,6 +30,7 @@ fn pool_options() -> PoolOptions {
         memory_bytes: 24 * 512,
         policy: QueuePolicy::Quarter,
         waits: 20,
+        ..PoolOptions::default()
     }
 }
 

@@ -5,8 +5,9 @@
 //! *Does not know*: how it holds it.
 //!
 //! *Read in this order*: this file (trees under one interface), `model.rs`, `shapes.rs`,
-//! `threads.rs`, `crashes.rs`.
+//! `threads.rs`, `coupling.rs`, `crashes.rs`.
 
+mod coupling;
 mod crashes;
 mod model;
 mod shapes;
@@ -15,9 +16,9 @@ mod threads;
 use super::Result;
 use super::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
 use super::bplus::BplusTree;
-use super::buffer::{Arena, PAGE_HEADER, PageBuffer, Pool, PoolOptions, QueuePolicy};
+use super::buffer::{Arena, PAGE_HEADER, PageBuffer, PinPolicy, Pool, PoolOptions, QueuePolicy};
 use super::node::{Operator, Shape, TreeSizes};
-use super::read::{Bounds, Examined};
+use super::read::{Bounds, Coupling, Examined};
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
 
@@ -162,13 +163,14 @@ fn options(
 }
 
 /// A pool in memory whose pages are checked as those of a tree.
-fn pool(page_bytes: usize, frames: usize, epsilon_percent: u32) -> Pool {
+fn pool(page_bytes: usize, frames: usize, epsilon_percent: u32, pins: PinPolicy) -> Pool {
     let shape = Shape::new(page_bytes - PAGE_HEADER, sizes(epsilon_percent)).unwrap();
     let options = PoolOptions {
         page_bytes,
         memory_bytes: frames * page_bytes,
         policy: QueuePolicy::Quarter,
         waits: 400,
+        pins,
     };
     let validate = Arc::new(move |content: &[u8]| shape.validate(content));
     Pool::create(&MemoryDirectory::new(), "tree", 77, options, validate).unwrap()
@@ -183,6 +185,7 @@ fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
         (75, RootStyle::Separate, FlushOrder::Level),
         (100, RootStyle::Separate, FlushOrder::Level),
         (0, RootStyle::Buffered, FlushOrder::Level),
+        (30, RootStyle::Separate, FlushOrder::Level),
         (60, RootStyle::Buffered, FlushOrder::Depth),
         (100, RootStyle::Buffered, FlushOrder::Level),
     ] {
@@ -190,13 +193,30 @@ fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
         let options = || options(epsilon, root, order, Arc::clone(operator));
         let tree = BepsTree::create(Arena::new(512).unwrap(), options()).unwrap();
         all.push((name("arena"), Box::new(tree)));
-        let tree = BepsTree::create(pool(512, 96, epsilon), options()).unwrap();
+        let tree = BepsTree::create(pool(512, 96, epsilon, PinPolicy::Locked), options()).unwrap();
         all.push((name("pool"), Box::new(tree)));
+        // In these both options meet every style of root and order of flushes.
+        if ![30, 60].contains(&epsilon) {
+            continue;
+        }
+        let optimistic = pool(512, 96, epsilon, PinPolicy::Optimistic);
+        let tree = BepsTree::create(optimistic, options()).unwrap();
+        let tree = tree.coupled_by(Coupling::Optimistic);
+        all.push((name("pool, one latch at a time"), Box::new(tree)));
     }
     let tree = BplusTree::create(Arena::new(512).unwrap(), 8, 8, Arc::clone(operator)).unwrap();
     all.push(("B⁺ arena".to_owned(), Box::new(tree)));
-    let tree = BplusTree::create(pool(512, 96, 100), 8, 8, Arc::clone(operator)).unwrap();
-    all.push(("B⁺ pool".to_owned(), Box::new(tree)));
+    for (name, pins, coupling) in [
+        ("B⁺ pool", PinPolicy::Locked, Coupling::Latched),
+        (
+            "B⁺ pool, one latch at a time",
+            PinPolicy::Optimistic,
+            Coupling::Optimistic,
+        ),
+    ] {
+        let tree = BplusTree::create(pool(512, 96, 100, pins), 8, 8, Arc::clone(operator)).unwrap();
+        all.push((name.to_owned(), Box::new(tree.coupled_by(coupling))));
+    }
     all
 }
 

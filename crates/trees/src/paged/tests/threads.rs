@@ -126,7 +126,7 @@ fn readers_see_each_key_while_messages_move() {
 fn the_frames_that_a_flush_pins_are_bounded() {
     let frontier = |order, frames| {
         let tree = BepsTree::create(
-            pool(512, frames, 90),
+            pool(512, frames, 90, PinPolicy::Optimistic),
             options(90, RootStyle::Separate, order, Arc::new(Sum)),
         )
         .unwrap();
@@ -156,4 +156,45 @@ fn the_frames_that_a_flush_pins_are_bounded() {
     // threads.
     let (held, _, height) = frontier(FlushOrder::Depth, 48);
     assert!(held <= 2 * u64::from(height) + 1, "{held}, {height}");
+}
+
+#[test]
+fn several_threads_flush_ranges_while_others_write_and_read() {
+    for (pins, coupling) in [
+        (PinPolicy::Locked, Coupling::Latched),
+        (PinPolicy::Optimistic, Coupling::Optimistic),
+    ] {
+        let options = options(60, RootStyle::Separate, FlushOrder::Automatic, Arc::new(Sum));
+        let tree = BepsTree::create(pool(512, 192, 60, pins), options).unwrap();
+        let tree = tree.coupled_by(coupling);
+        let at = |number: u64| key(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        (0..6000).for_each(|number| tree.insert(&at(number), &number.to_le_bytes()).unwrap());
+        let quarters = |quarter: u64| Bounds {
+            from: (quarter > 0).then(|| key(quarter << 62).to_vec()),
+            below: (quarter < 3).then(|| key((quarter + 1) << 62).to_vec()),
+        };
+        std::thread::scope(|scope| {
+            for quarter in 0..4 {
+                let tree = &tree;
+                scope.spawn(move || tree.flush_within(quarters(quarter)).unwrap());
+            }
+            (0..3000).for_each(|number| tree.update(&at(number), &1u64.to_le_bytes()).unwrap());
+            for read in 0..3000 {
+                assert_eq!(number(tree.get(&at(read)).unwrap()), Some(read + 1));
+            }
+        });
+        std::thread::scope(|scope| {
+            for quarter in 0..4 {
+                let tree = &tree;
+                scope.spawn(move || tree.flush_within(quarters(quarter)).unwrap());
+            }
+        });
+        let examined = tree.examine().unwrap();
+        assert!(examined.found.is_empty(), "{:?}", examined.found);
+        assert_eq!((examined.messages, examined.pairs), (0, 6000), "{pins:?}");
+        for read in 0..6000 {
+            let expected = read + u64::from(read < 3000);
+            assert_eq!(number(tree.get(&at(read)).unwrap()), Some(expected));
+        }
+    }
 }

@@ -120,3 +120,52 @@ fn a_crash_during_recovery_or_after_it_loses_nothing() {
         "{operations}: what follows the recovery was crashed, too"
     );
 }
+
+#[test]
+fn a_crash_while_a_long_journal_shrinks_leaves_a_checkpoint() {
+    const PAGES: u64 = 150;
+    let directory = SimDirectory::new(21);
+    let pool = create(&directory, 8);
+    fill(&pool, PAGES);
+    pool.checkpoint(&PAGES.to_le_bytes()).unwrap();
+    (0..PAGES).for_each(|page| set(&mut pool.pin_exclusive(page).unwrap(), 500 + page));
+    // As many images that the file shrinks once they are not needed.
+    assert!(pool.statistics().images > 100);
+    let (old, new): (Vec<_>, Vec<_>) = (0..PAGES).map(|page| (Some(page), Some(500 + page))).unzip();
+    let points = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&points);
+    directory.on_operation(move |point| {
+        for survival in Survival::ALL {
+            let found = contents(&point.image(survival, point.index));
+            assert!(found == old || found == new, "before {point:?}, {survival:?}");
+        }
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    pool.checkpoint(&PAGES.to_le_bytes()).unwrap();
+    directory.clear_hook();
+    assert!(points.load(Ordering::Relaxed) > 4);
+}
+
+#[test]
+fn a_superblock_of_several_sectors_that_is_torn_leaves_the_one_before() {
+    let directory = SimDirectory::new(22);
+    let pool = create(&directory, 8);
+    let meta = |number: u8| vec![number; 1000];
+    pool.checkpoint(&meta(0)).unwrap();
+    let made = Arc::new(AtomicU64::new(0));
+    let now = Arc::clone(&made);
+    directory.on_operation(move |point| {
+        let last = now.load(Ordering::Relaxed) as u8;
+        for survival in Survival::ALL {
+            for seed in 0..6 {
+                let (_, found) = open(&point.image(survival, seed), 8);
+                let is_known = found == meta(last) || found == meta(last + 1);
+                assert!(is_known, "after {last}, before {point:?}, {survival:?}");
+            }
+        }
+    });
+    for number in 1..20 {
+        pool.checkpoint(&meta(number)).unwrap();
+        made.store(u64::from(number), Ordering::Relaxed);
+    }
+}

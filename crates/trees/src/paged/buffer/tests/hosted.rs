@@ -166,8 +166,8 @@ fn a_full_disk_is_met_before_pages_are_changed() {
     pool.reserve_all(10).unwrap();
     directory.inject(alluvium_device::simulated::Fault::full(alluvium_device::Operation::Grow).sticky());
     assert!(pool.reserve_all(100_000).is_err());
-    // What was made sure of suffices for every page that is in memory.
-    for page in 0..32 {
+    // What was made sure of suffices for every page that is in memory, and the spare frames.
+    for page in 0..150 {
         set(&mut pool.pin_exclusive(page).unwrap(), 7);
     }
     assert!(pool.writable().is_ok());

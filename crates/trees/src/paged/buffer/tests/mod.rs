@@ -37,6 +37,7 @@ fn options(frames: usize) -> PoolOptions {
         memory_bytes: frames * PAGE,
         policy: QueuePolicy::Fifo,
         waits: 20,
+        pins: PinPolicy::Optimistic,
     }
 }
 
@@ -185,6 +186,21 @@ fn options_that_do_not_fit_are_refused() {
             ..
         })
     ));
+}
+
+#[test]
+fn a_page_that_is_allocated_again_is_empty() {
+    let directory = MemoryDirectory::new();
+    let pool = create(&directory, 8);
+    fill(&pool, 40);
+    for others in [0, 20] {
+        pool.free(pool.pin_exclusive(7).unwrap());
+        // Once in its frame still, and once evicted.
+        (10..10 + others).for_each(|page| drop(pool.pin_shared(page).unwrap()));
+        let mut page = pool.allocate().unwrap();
+        assert!(page.number() == 7 && page.iter().all(|byte| *byte == 0));
+        set(&mut page, 7);
+    }
 }
 
 #[test]

@@ -143,24 +143,91 @@ fn a_page_that_many_want_is_read_once() {
     }
 }
 
+#[test]
+fn who_waits_for_a_read_that_fails_reads_again() {
+    for is_exclusive in [false, true] {
+        let directory = MemoryDirectory::new();
+        let (slot, is_first) = (Slot::default(), AtomicBool::new(true));
+        let (began, begins) = mpsc::channel();
+        let reading = Arc::clone(&slot);
+        let refuse_once = move |_: &[u8]| {
+            let Some(pool) = reading.get().filter(|_| is_first.swap(false, Ordering::SeqCst)) else {
+                return Ok(());
+            };
+            began.send(()).unwrap();
+            // The other thread has pinned the frame: it waits for the latch.
+            let is_awaited = |frame: &frame::Frame| frame.pins.load(Ordering::SeqCst) == 2;
+            while !pool.frames.iter().any(is_awaited) {
+                std::thread::yield_now();
+            }
+            Err("another page".to_owned())
+        };
+        let pool = Pool::create(&directory, "pages", 5, options(8), Arc::new(refuse_once)).unwrap();
+        fill(&pool, 64);
+        let pool = Arc::new(pool);
+        slot.set(Arc::clone(&pool)).unwrap();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| pool.pin_shared(1).map(drop));
+            begins.recv().unwrap();
+            if is_exclusive {
+                let page = pool.pin_exclusive(1).unwrap();
+                assert_eq!((page.number(), get(&page)), (1, 1));
+            } else {
+                let page = pool.pin_shared(1).unwrap();
+                assert_eq!((page.number(), get(&page)), (1, 1));
+            }
+            assert!(matches!(
+                reader.join().unwrap(),
+                Err(Error::Corrupt { page: 1, .. })
+            ));
+        });
+    }
+}
+
+#[test]
+fn a_page_that_is_pinned_or_dirty_is_not_evicted() {
+    let directory = MemoryDirectory::new();
+    let pool = create(&directory, 8);
+    fill(&pool, 4);
+    pool.checkpoint(&[]).unwrap();
+    let evict = || {
+        let mut state = pool.state.lock();
+        let frame = state.pages.iter().position(|page| *page == 2).unwrap();
+        pool.evict(&mut state, frame)
+    };
+    let pinned = pool.pin_shared(2).unwrap();
+    assert!(!evict());
+    drop(pinned);
+    set(&mut pool.pin_exclusive(2).unwrap(), 70);
+    assert!(!evict(), "it is not on the device");
+    pool.checkpoint(&[]).unwrap();
+    assert_eq!(pool.statistics().reads, 0);
+    assert!(evict());
+    assert_eq!(
+        (get(&pool.pin_shared(2).unwrap()), pool.statistics().reads),
+        (70, 1)
+    );
+}
+
 /// Threads add to random pages; no addition is lost.
-fn add_up(frames: usize, threads: u64, policy: QueuePolicy) {
+fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, pins: PinPolicy) {
     let directory = MemoryDirectory::new();
     let options = PoolOptions {
         policy,
+        pins,
         ..options(frames)
     };
     let pool = Pool::create(&directory, "pages", 5, options, validate()).unwrap();
-    (0..200).for_each(|_| set(&mut pool.allocate().unwrap(), 0));
+    (0..pages).for_each(|_| set(&mut pool.allocate().unwrap(), 0));
     pool.checkpoint(&[]).unwrap();
-    let added: Vec<AtomicU64> = (0..200).map(|_| AtomicU64::new(0)).collect();
+    let added: Vec<AtomicU64> = (0..pages).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
         for seed in 0..threads {
             let (pool, added) = (&pool, &added);
             scope.spawn(move || {
                 let mut rng = fastrand::Rng::with_seed(seed);
                 for _ in 0..3000 {
-                    let page = rng.u64(..200);
+                    let page = rng.u64(..pages);
                     if rng.bool() {
                         let mut page = pool.pin_exclusive(page).unwrap();
                         let value = get(&page);
@@ -174,18 +241,31 @@ fn add_up(frames: usize, threads: u64, policy: QueuePolicy) {
             });
         }
     });
-    for page in 0..200 {
+    for page in 0..pages {
         assert_eq!(
             get(&pool.pin_shared(page).unwrap()),
             added[page as usize].load(Ordering::SeqCst)
         );
     }
-    assert!(pool.statistics().images > 0 && pool.pinned() == 0);
+    let counted = pool.statistics();
+    assert!((counted.images > 0) == (frames < pages as usize) && pool.pinned() == 0);
+    assert_eq!(
+        counted.hits + counted.reads,
+        threads * 3000 + pages,
+        "each pin is counted once"
+    );
 }
 
 #[test]
 fn no_change_is_lost_with_more_threads_than_processors_and_few_frames() {
-    add_up(8, 4, QueuePolicy::Fifo);
-    add_up(16, 8, QueuePolicy::Quarter);
-    add_up(64, 8, QueuePolicy::Fifo);
+    for pins in [PinPolicy::Locked, PinPolicy::Optimistic] {
+        add_up(200, 8, 4, QueuePolicy::Fifo, pins);
+        add_up(200, 16, 8, QueuePolicy::Quarter, pins);
+        add_up(200, 64, 8, QueuePolicy::Fifo, pins);
+        // Most pins are hits, and each miss evicts a page that others want.
+        add_up(12, 8, 4, QueuePolicy::Fifo, pins);
+        add_up(20, 16, 6, QueuePolicy::Quarter, pins);
+        // All of them in memory: every pin but the first of a page is a hit.
+        add_up(200, 256, 4, QueuePolicy::Quarter, pins);
+    }
 }

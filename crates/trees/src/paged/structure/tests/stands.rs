@@ -64,3 +64,49 @@ fn a_root_that_stood_twice_is_durable_once_its_generation_is() {
     let again = reopen(Arc::new(directory), TreeKind::Beps).expect("it has a generation");
     require(&again, &no_memtables(), LAST, &world.state);
 }
+
+#[test]
+fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
+    for kind in KINDS {
+        let directory = SimDirectory::new(12);
+        let paged = Paged::create(home(Arc::new(directory.clone())), options(kind), 0).unwrap();
+        let mut world = World::new(5);
+        let first = world.memtable(100);
+        world.take(&paged, &first);
+        checkpoint(&paged);
+        let before = world.state.clone();
+        // Long values: a slice takes more pages than the next finds space for.
+        let memtable = Memtable::new(16 << 20);
+        for number in 0..900 {
+            let key = format!("{number:03}").into_bytes();
+            world.sequence += 1;
+            memtable
+                .insert(&key, Message::put(world.sequence, &[b'v'; 2500]))
+                .unwrap();
+            world.state.insert(key, vec![b'v'; 2500]);
+        }
+        paged.shared.home.horizon.raise(world.sequence);
+        let memtable = Arc::new(memtable);
+        let begin = || {
+            let share = Share::whole(Arc::clone(&memtable), world.sequence);
+            paged.incorporate(share, Class::Normal).unwrap()
+        };
+        directory.set_capacity(directory.used() + (1 << 20));
+        let mut taking = begin();
+        taking.poll(1).unwrap();
+        let error = taking.publish().unwrap_err();
+        assert_eq!(error.kind(), alluvium_base::ErrorKind::Full, "{error}");
+        let refused = paged.stand().map(drop).unwrap_err();
+        assert_eq!(refused.kind(), alluvium_base::ErrorKind::Full, "{refused}");
+        let again =
+            reopen(Arc::new(directory.image(Survival::ALL[0], 1)), kind).expect("it has a generation");
+        require(&again, &no_memtables(), LAST, &before);
+        directory.set_capacity(u64::MAX);
+        let mut taking = begin();
+        taking.poll(1).unwrap();
+        taking.publish().unwrap();
+        checkpoint(&paged);
+        require(&paged, &no_memtables(), LAST, &world.state);
+        sound(&paged);
+    }
+}
