@@ -7,6 +7,7 @@ mod basics;
 mod changes;
 mod crashes;
 mod damage;
+mod draining;
 mod dropped;
 mod filesystems;
 mod forecast;

@@ -18,18 +18,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
 
-fn small() -> Options {
+pub(crate) fn small() -> Options {
     Options::new().memory(16 << 20).workers(0)
 }
 
 /// Directories that are not there yet: of a first tier, and of some more.
-fn places() -> (TempDir, [PathBuf; 4]) {
+pub(crate) fn places() -> (TempDir, [PathBuf; 4]) {
     let place = tempfile::tempdir().unwrap();
     let paths = ["fast", "one", "two", "three"].map(|name| place.path().join(name));
     (place, paths)
 }
 
-fn with(tiers: &[&PathBuf]) -> Options {
+pub(crate) fn with(tiers: &[&PathBuf]) -> Options {
     let options = small().fast_bytes(0);
     tiers
         .iter()
@@ -357,50 +357,6 @@ fn a_tier_is_drained_and_takes_nothing_until_it_is_used_again() {
     fill(&db);
     assert!(live(&db)[1] > 500 * 2000, "{:?}", live(&db));
     is_whole(&db);
-}
-
-#[test]
-fn a_tier_is_drained_of_leaves_that_are_taken_over_and_of_values_that_lie_apart() {
-    let tree = KeyspaceOptions::new();
-    let levels = LevelsOptions::samt(4).stitch(0);
-    let levels = KeyspaceOptions::new().structure(Structure::Levels(levels));
-    for (what, options, value_bytes) in [
-        ("leaves of levels", levels.clone(), 200),
-        ("values of levels", levels, 9000),
-        ("leaves of a tree", tree.clone(), 200),
-        ("values of a tree", tree, 9000),
-    ] {
-        let (_place, [fast, one, two, _]) = places();
-        let live = |db: &Db, tier: usize| db.stats().tiers[tier].space.live_bytes;
-        let count = 4_000_000 / value_bytes as u32;
-        let db = with(&[&one, &two]).open(&fast).unwrap();
-        let keyspace = db.keyspace_with("k", &options).unwrap();
-        for number in 0..count {
-            keyspace
-                .put(number.to_be_bytes(), vec![number as u8; value_bytes])
-                .unwrap();
-        }
-        db.compact().unwrap();
-        assert!(live(&db, 1) > 3_000_000, "{what}: {:?}", db.stats().tiers);
-        db.close().unwrap();
-        // To a slower tier, and then, as the first one may have all of it, to a faster one.
-        let db = with(&[]).open(&fast).unwrap();
-        db.drain_tier(&one).unwrap();
-        assert_eq!(live(&db, 1), 0, "{what}");
-        db.close().unwrap();
-        let db = small().open(&fast).unwrap();
-        db.drain_tier(&two).unwrap();
-        assert_eq!(live(&db, 2), 0, "{what}");
-        let keyspace = db.existing_keyspace("k").unwrap();
-        for number in 0..count {
-            let found = keyspace.get(number.to_be_bytes()).unwrap();
-            assert!(
-                found.as_deref() == Some(&vec![number as u8; value_bytes][..]),
-                "{what}: {number}"
-            );
-        }
-        assert_eq!(db.check().unwrap(), [""; 0], "{what}");
-    }
 }
 
 #[test]

@@ -69,7 +69,7 @@ struct Headers {
 }
 
 impl Headers {
-    /// Returns memory for this many messages of so many parts in all.
+    /// Returns memory for `most` messages, of `parts` parts in all.
     fn new(most: usize, parts: usize) -> Headers {
         Headers {
             names: Vec::with_capacity(most),

@@ -109,9 +109,9 @@ impl Burst {
         self.addresses[index] = Some(address);
     }
 
-    /// Waits for datagrams, as long as the socket's time-out says, and receives those that are there
-    /// by then. Returns how many. What does not fit into the burst is returned by the next call: a
-    /// burst belongs to one socket.
+    /// Waits for datagrams, as long as the socket's time-out says, and receives those that are
+    /// there by then. Returns how many. What does not fit into the burst is returned by the next
+    /// call: a burst belongs to one socket.
     ///
     /// # Errors
     /// As the system says; `WouldBlock` or `TimedOut` when none came.

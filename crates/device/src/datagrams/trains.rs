@@ -136,12 +136,13 @@ mod tests {
     fn a_train_is_taken_apart_into_what_was_coupled() {
         let parts = |bytes, each| {
             let mut arrived = Arrived::new(None, bytes, each);
-            std::iter::from_fn(move || arrived.next()).collect::<Vec<_>>()
+            let part = move || arrived.next().map(|part| (part.start, part.end));
+            std::iter::from_fn(part).collect::<Vec<_>>()
         };
-        assert_eq!(parts(20, 8), [0..8, 8..16, 16..20]);
-        assert_eq!(parts(16, 8), [0..8, 8..16]);
-        assert_eq!(parts(20, 0), [0..20], "one that is no train");
-        assert_eq!(parts(0, 0), [0..0], "one of no bytes is one");
-        assert_eq!(parts(5, 8), [0..5]);
+        assert_eq!(parts(20, 8), [(0, 8), (8, 16), (16, 20)]);
+        assert_eq!(parts(16, 8), [(0, 8), (8, 16)]);
+        assert_eq!(parts(20, 0), [(0, 20)], "one that is no train");
+        assert_eq!(parts(0, 0), [(0, 0)], "one of no bytes is one");
+        assert_eq!(parts(5, 8), [(0, 5)]);
     }
 }

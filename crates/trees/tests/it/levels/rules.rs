@@ -88,8 +88,8 @@ fn leaves_that_are_not_full_are_copied_so_that_runs_do_not_crumble() {
             Some(&[0; 100]),
         );
         for generation in 0..GENERATIONS {
-            // New neighbours, fewer than a leaf has, at other places each time: a leaf that gets some
-            // becomes two, of which one is small.
+            // New neighbours, fewer than a leaf has, at other places each time: a leaf that gets
+            // some becomes two, of which one is small.
             let first = |cluster: u64| (generation * 7919 + cluster * 211) % NUMBERS * APART;
             let cluster = |cluster| (0..6).map(move |number| first(cluster) + 7 * generation + number + 1);
             let mut numbers: Vec<u64> = (0..10).flat_map(cluster).collect();

@@ -12,7 +12,7 @@ pub(super) const THREADS: usize = 2;
 /// What keys are hashed with.
 pub(super) const SEED: u64 = 5;
 
-/// The most requests that one measurement draws.
+/// The most requests of a measurement.
 const MOST_REQUESTS: u64 = 16 << 20;
 
 /// A value that is long enough for all.

@@ -346,7 +346,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Has the requests of a mix executed, so many at once. Calls with what each batch took.
+    /// Has the requests of a mix executed, `batch` of them at once. Calls with what each batch
+    /// took.
     /// Returns millions of requests a second.
     fn serve(&mut self, mix: Mix, batch: usize, mut took: impl FnMut(Duration)) -> Result<f64> {
         let drawn: Vec<_> = mix.draw().take(MOST_REQUESTS).collect();
