@@ -192,5 +192,8 @@ fn an_option_that_an_engine_does_not_know_is_refused() {
     job.directory = place.path().to_owned();
     job.options = vec![EngineOption::parse("alluvium.speed=high").unwrap()];
     let error = rows(&job, &OWN).unwrap_err().to_string();
-    assert_eq!(error, "alluvium has no option \"speed\"; it has no options");
+    assert_eq!(
+        error,
+        "alluvium has no option \"speed\"; it has the options structure"
+    );
 }
