@@ -24,7 +24,7 @@ impl Served {
         let mut arguments = "serve --json --redis 127.0.0.1:0 --memcached 127.0.0.1:0"
             .split(' ')
             .collect::<Vec<_>>();
-        if !more.contains(&"--web") {
+        if !more.contains(&"--web") && !more.contains(&"--cache") {
             arguments.extend(["--web", "127.0.0.1:0"]);
         }
         arguments.extend(more);

@@ -72,6 +72,49 @@ impl CachedSession {
         self.cached.common.budget.is_full() && !sets_only
     }
 
+    /// Executes requests that `bytes` begin with, at most `left` of them. Returns how many they
+    /// were, and their bytes; or how the turn ends.
+    fn step(&mut self, bytes: &[u8], left: usize, output: &mut Vec<u8>) -> Result<(usize, usize), Served> {
+        let most_block = self.most_block();
+        let must_wait = self.must_wait(bytes);
+        if must_wait && !self.refuses {
+            return Err(Served::Full);
+        }
+        let most = if must_wait { 1 } else { left.min(self.at_once) };
+        match run::next(bytes, most_block, Most::requests(most)) {
+            Next::Nothing => Err(Served::All),
+            Next::Run(_, taken) if must_wait => {
+                self.refuses = false;
+                let limit = self.cached.common.budget.limit();
+                let text = format!(
+                    "SERVER_ERROR out of memory: clients may hold {limit} bytes together, see --client-memory"
+                );
+                self.refuse_bad(&text, output);
+                Ok((1, taken))
+            }
+            Next::Run(requests, taken) => {
+                let (count, done) = (requests.len(), self.run(&requests, output));
+                if done == count {
+                    self.at_once = (2 * self.at_once).min(AT_ONCE);
+                    return Ok((done, taken));
+                }
+                self.at_once = (done / 4).max(1);
+                Ok((done, bytes_of(bytes, most_block, done)))
+            }
+            Next::Alone(request, _) if self.run_alone(&request, output) == End::Quit => Err(Served::Close),
+            Next::Alone(_, taken) => Ok((1, taken)),
+            Next::Bad(error, taken) => {
+                self.refuse_bad(error, output);
+                Ok((1, taken))
+            }
+            Next::TooLarge(request, taken) => {
+                self.refuse_too_large(&request, output);
+                Ok((1, taken))
+            }
+            other => Err(super::session::ended(&other, output)),
+        }
+    }
+
     /// Consumes what was served, and what is to be skipped.
     fn skip(&mut self, input: &mut Input) {
         let skipped = self.skipping.min(input.len());
@@ -282,7 +325,6 @@ fn set(
 
 impl Protocol for CachedSession {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
-        let most_block = self.most_block();
         let mut left = self.cached.common.config.limits.batch;
         if let Some(served) = self.login.resume(&self.cached.common, output) {
             return served;
@@ -311,55 +353,13 @@ impl Protocol for CachedSession {
                 }
                 continue;
             }
-            let bytes: &[u8] = input.bytes();
-            let must_wait = self.must_wait(bytes);
-            if must_wait && !self.refuses {
-                return Served::Full;
-            }
-            let most = if must_wait { 1 } else { left.min(self.at_once) };
-            self.skipping = match run::next(bytes, most_block, Most::requests(most)) {
-                Next::Nothing => return Served::All,
-                Next::Run(_, taken) if must_wait => {
-                    self.refuses = false;
-                    let limit = self.cached.common.budget.limit();
-                    let text = format!(
-                        "SERVER_ERROR out of memory: clients may hold {limit} bytes together, see --client-memory"
-                    );
-                    self.refuse_bad(&text, output);
-                    left -= 1;
-                    taken
-                }
-                Next::Run(requests, taken) => {
-                    let (count, done) = (requests.len(), self.run(&requests, output));
+            match self.step(input.bytes(), left, output) {
+                Ok((done, taken)) => {
                     left = left.saturating_sub(done);
-                    self.at_once = match done < count {
-                        true => (done / 4).max(1),
-                        false => (2 * self.at_once).min(AT_ONCE),
-                    };
-                    match done < count {
-                        true => bytes_of(bytes, most_block, done),
-                        false => taken,
-                    }
+                    self.skipping = taken;
                 }
-                Next::Alone(request, taken) => {
-                    if self.run_alone(&request, output) == End::Quit {
-                        return Served::Close;
-                    }
-                    left -= 1;
-                    taken
-                }
-                Next::Bad(error, taken) => {
-                    self.refuse_bad(error, output);
-                    left -= 1;
-                    taken
-                }
-                Next::TooLarge(request, taken) => {
-                    self.refuse_too_large(&request, output);
-                    left -= 1;
-                    taken
-                }
-                other => return super::session::ended(&other, output),
-            };
+                Err(served) => return served,
+            }
         }
         self.skip(input);
         Served::Some
