@@ -3,10 +3,14 @@
 use crate::exit::{Exit, failure};
 use anyhow::{Context as _, Result};
 use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 /// The environment variable that holds the password when no flag gives one.
 const VARIABLE: &str = "ALLUVIUM_PASSWORD";
+
+/// The longest first line of a file with a secret.
+const MOST_LINE: u64 = 64 << 10;
 
 /// Returns the password of a flag, else of a file, else of the environment.
 ///
@@ -22,16 +26,20 @@ pub(crate) fn given(flag: Option<&str>, file: Option<&Path>) -> Result<Option<St
 
 /// The secret of a file that a flag names: its first line, which must not be empty.
 pub(crate) fn first_line(flag: &str, path: &Path) -> Result<String> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    match text.lines().next() {
-        Some(line) if !line.is_empty() => Ok(line.to_owned()),
-        _ => Err(failure(
-            Exit::Usage,
-            format!(
-                "{flag} {}: its first line is empty, write the secret there",
-                path.display()
-            ),
-        )),
+    let file = std::fs::File::open(path).with_context(|| format!("reading {}", path.display()))?;
+    let refused = |why: &str| failure(Exit::Usage, format!("{flag} {}: {why}", path.display()));
+    let mut line = String::new();
+    // A file may be a pipe, and a device has no end.
+    let read = BufReader::new(file.take(MOST_LINE)).read_line(&mut line);
+    read.with_context(|| format!("reading {}", path.display()))?;
+    if line.len() as u64 == MOST_LINE && !line.ends_with('\n') {
+        return Err(refused(&format!(
+            "its first line has more than {MOST_LINE} bytes"
+        )));
+    }
+    match line.trim_end_matches(['\r', '\n']) {
+        "" => Err(refused("its first line is empty, write the secret there")),
+        secret => Ok(secret.to_owned()),
     }
 }
 

@@ -14,7 +14,7 @@ static ASKED: AtomicUsize = AtomicUsize::new(0);
 pub(crate) fn listen() -> Result<()> {
     ctrlc::set_handler(|| {
         if ASKED.fetch_add(1, Ordering::Relaxed) > 0 {
-            screen::complain("stopped at once; whatever was acknowledged is in the log");
+            screen::complain("stopped at once; what a store has acknowledged is in its log");
             std::process::exit(Exit::Interrupted as i32);
         }
     })

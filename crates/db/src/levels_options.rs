@@ -241,7 +241,7 @@ impl fmt::Display for Structure {
 impl FromStr for Structure {
     type Err = Error;
 
-    /// Reads `tiered`, `hashed`, `hashed,index=trie`, `volatile,bytes=67108864`, `levels`,
+    /// Reads `tiered`, `hashed`, `hashed,index=trie`, `volatile,bytes=64M`, `levels`,
     /// `levels,k=4`, or `levels,` and a policy: `samt,k=4`, `cola,r=3`, `leveled,r=10`, `never`.
     /// Behind a policy may stand what is stitched: `,f=3,scan=8,always=2048`.
     /// Or `paged`, `paged,bplus`, or `paged,beps,node=4096,epsilon=0.5,key=64,value=128`.
@@ -258,23 +258,31 @@ impl FromStr for Structure {
             ("hashed", options) => Ok(Structure::Hashed(HashedOptions::parse(options)?)),
             ("paged", options) => Ok(Structure::Paged(PagedOptions::parse(options)?)),
             ("volatile", options) => {
-                let bytes = options
-                    .strip_prefix("bytes=")
-                    .and_then(|bytes| bytes.parse().ok());
+                let bytes = options.strip_prefix("bytes=").and_then(bytes_of);
                 bytes.map(Structure::Volatile).ok_or_else(|| Error::BadOption {
                     option: "structure",
-                    why: format!("\"{text}\" says no bytes: say volatile,bytes= and how many"),
+                    why: format!("\"{text}\" says no bytes: say how many, as in volatile,bytes=64M"),
                 })
             }
             _ => Err(Error::BadOption {
                 option: "structure",
                 why: format!(
-                    "there is no \"{text}\": say tiered, hashed, paged, volatile,bytes=67108864, or levels with options, \
+                    "there is no \"{text}\": say tiered, hashed, paged, volatile,bytes=64M, or levels with options, \
                      as in levels,k=4"
                 ),
             }),
         }
     }
+}
+
+/// Reads a number of bytes, behind which K, M, G or T may stand for powers of 1024.
+fn bytes_of(text: &str) -> Option<u64> {
+    let units = ["K", "M", "G", "T"].iter().zip([10, 20, 30, 40]);
+    let found = units
+        .filter_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)))
+        .next();
+    let (number, shift) = found.unwrap_or((text, 0));
+    number.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 #[cfg(test)]
@@ -299,6 +307,9 @@ mod tests {
         let short: Structure = "levels,k=4".parse().unwrap();
         assert_eq!(short, Structure::Levels(LevelsOptions::samt(4)));
         assert_eq!(short, "levels".parse().unwrap());
+        for (text, bytes) in [("volatile,bytes=64M", 64 << 20), ("volatile,bytes=70000", 70_000)] {
+            assert_eq!(text.parse::<Structure>().unwrap(), Structure::Volatile(bytes));
+        }
         let stitched = Structure::Levels(LevelsOptions::samt(4).scan_unit(8).stitch(3));
         assert_eq!("levels,k=4,f=3,scan=8".parse::<Structure>().unwrap(), stitched);
         let all = Structure::Levels(LevelsOptions::samt(4).stitch(u32::MAX));
@@ -310,6 +321,8 @@ mod tests {
             ("levels,k=4,scan=8", "need f"),
             ("tiered,k=4", "there is no \"tiered,k=4\""),
             ("hash", "there is no \"hash\""),
+            ("volatile", "as in volatile,bytes=64M"),
+            ("volatile,bytes=16777216T", "as in volatile,bytes=64M"),
             ("hashed,index=tree", "say pachash or trie"),
             ("hashed,k=4", "a hashed one has no \"k=4\""),
         ] {

@@ -83,6 +83,7 @@ pub struct Create {
     /// levels,cola,r=3, levels,leveled,r=10, levels,never. Behind it, what merges take over
     /// unread: more than f leaves in a row, keeping keys together that share their first bytes
     /// (scan), unless they are more than always: levels,k=4,f=3,scan=8,always=2048.
+    /// Or volatile: in memory alone, and empty at the next opening: volatile,bytes=64M.
     /// Or hashed: without order of keys, with an index as in hashed,index=trie.
     /// Or pages that are written in place: paged, paged,bplus, or with all that can be said
     /// paged,beps,node=4096,epsilon=0.5,key=64,value=128, where key is the longest key, and

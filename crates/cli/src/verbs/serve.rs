@@ -59,7 +59,7 @@ pub struct Serve {
     /// commands, and Redis' strings. No file is touched, and what was not asked for lately is
     /// evicted.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
-    #[arg(conflicts_with_all = ["durability", "users", "backup_dir", "web_name"])]
+    #[arg(conflicts_with_all = ["durability", "users", "backup_dir", "web", "web_name"])]
     pub cache: Option<Bytes>,
     /// What the cache evicts first.
     #[arg(long, value_enum, default_value_t = Eviction::S3Fifo, requires = "cache")]
@@ -146,6 +146,20 @@ fn in_flags(serve: &Serve, error: alluvium_server::Error) -> anyhow::Error {
         alluvium_server::Error::BackupDirectory { why } => {
             failure(Exit::Usage, format!("--backup-dir: {why}"))
         }
+        other => other.into(),
+    }
+}
+
+/// Says in flags what the server refuses of datagrams.
+fn in_flags_of_datagrams(error: alluvium_server::Error) -> anyhow::Error {
+    match error {
+        alluvium_server::Error::Unprotected { address } => failure(
+            Exit::Usage,
+            format!(
+                "--datagrams {address} can be reached from other machines, and nothing keeps them out: set --datagram-key-file, or say --unprotected if that is meant"
+            ),
+        ),
+        alluvium_server::Error::Cache { why } => failure(Exit::Usage, format!("--datagrams: {why}")),
         other => other.into(),
     }
 }
@@ -278,8 +292,14 @@ impl Serve {
 
     /// Serves a cache until a signal comes.
     fn run_cache(&self, context: &Context, bytes: Bytes, options: ServerOptions) -> Result<Exit> {
+        self.check_cache(context)?;
+        // Before signals are waited for: who is to write the key into a pipe may not come.
+        let datagrams = match self.datagrams {
+            Some(Listen(Some(address))) => Some(self.datagram_options(address)?),
+            _ => None,
+        };
         let memory = CacheMemory {
-            item_bytes: usize::try_from(self.cache_item.0.max(1)).unwrap_or(usize::MAX),
+            item_bytes: usize::try_from(self.cache_item.0).unwrap_or(usize::MAX),
             policy: self.cache_eviction.into(),
             ..CacheMemory::new(bytes.0)
         };
@@ -291,9 +311,10 @@ impl Serve {
         stop::listen()?;
         let server = CacheServer::start(memory, options).map_err(|error| in_flags(self, error))?;
         let mut place = format!("a cache of {} in memory", sizes::human(bytes.0));
-        if let Some(Listen(Some(address))) = self.datagrams {
-            let first = server.serve_datagrams(&self.datagram_options(address)?);
-            let first = first.map_err(|error| in_flags(self, error))?;
+        if let Some(datagrams) = datagrams {
+            let first = server
+                .serve_datagrams(&datagrams)
+                .map_err(in_flags_of_datagrams)?;
             place = format!("datagrams from {first} on, {place}");
         }
         self.announce(
@@ -309,6 +330,33 @@ impl Serve {
         server.join();
         screen::note("closed in order");
         Ok(Exit::Done)
+    }
+
+    /// Refuses what a cache could not use, or would not be used by.
+    fn check_cache(&self, context: &Context) -> Result<()> {
+        let of_stores = [
+            ("--tier", !context.tiers.is_empty()),
+            ("--measured-device", context.takes_measured),
+        ];
+        if let Some((flag, _)) = of_stores.iter().find(|(_, is_given)| *is_given) {
+            return Err(failure(
+                Exit::Usage,
+                format!("{flag}: a cache has no store, leave it out"),
+            ));
+        }
+        if self.cache_item.0 == 0 {
+            let text = "--cache-item 0: say how many bytes a key and its value have on average";
+            return Err(failure(Exit::Usage, text));
+        }
+        let datagrams = self.datagrams.unwrap_or(Listen(None));
+        let has_port = [self.redis, self.memcached, datagrams]
+            .iter()
+            .any(|listen| listen.0.is_some());
+        if !has_port && self.socket.is_none() && self.memcached_socket.is_none() {
+            let text = "--redis and --memcached are off, and there is neither --socket nor --datagrams: no client could connect";
+            return Err(failure(Exit::Usage, text));
+        }
+        Ok(())
     }
 
     fn datagram_options(&self, address: SocketAddr) -> Result<DatagramOptions> {
@@ -333,7 +381,6 @@ impl Serve {
             ("--redis ", self.redis),
             ("--memcached ", self.memcached),
             ("--web ", self.web),
-            ("--datagrams ", self.datagrams.unwrap_or(Listen(None))),
         ];
         let found = flags.iter().find(|(_, listen)| listen.0 == Some(address));
         found.map_or("", |(flag, _)| flag)
@@ -412,8 +459,9 @@ impl Serve {
             at("memcached", &self.memcached_socket),
             web,
         ];
-        let places: Vec<String> = places.into_iter().flatten().collect();
-        screen::note(&format!("{}, {place}; Ctrl-C ends it", places.join(", ")));
+        let mut places: Vec<String> = places.into_iter().flatten().collect();
+        places.push(place.to_owned());
+        screen::note(&format!("{}; Ctrl-C ends it", places.join(", ")));
         Ok(())
     }
 }

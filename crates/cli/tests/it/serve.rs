@@ -24,7 +24,7 @@ impl Served {
         let mut arguments = "serve --json --redis 127.0.0.1:0 --memcached 127.0.0.1:0"
             .split(' ')
             .collect::<Vec<_>>();
-        if !more.contains(&"--web") {
+        if !more.contains(&"--web") && !more.contains(&"--cache") {
             arguments.extend(["--web", "127.0.0.1:0"]);
         }
         arguments.extend(more);
@@ -124,6 +124,47 @@ fn a_cache_is_served_without_a_store() {
         said.contains("--cache") && said.contains("ask for less"),
         "{said}"
     );
+}
+
+#[test]
+fn what_a_cache_could_not_use_is_refused_in_flags() {
+    let place = Place::new();
+    let empty = place.path("empty");
+    std::fs::write(&empty, "").unwrap();
+    let empty = empty.display().to_string();
+    for (arguments, said) in [
+        (
+            &["--redis", "off", "--memcached", "off"][..],
+            "no client could connect",
+        ),
+        (&["--web", "127.0.0.1:0"], "--web"),
+        (&["--tier", "elsewhere"], "--tier"),
+        (&["--cache-item", "0"], "--cache-item"),
+        (&["--datagrams", "127.0.0.1:65535"], "--datagrams"),
+        (&["--datagrams", "0.0.0.0:0"], "--datagram-key-file"),
+        (
+            &["--datagrams", "127.0.0.1:0", "--datagram-key-file", "/dev/zero"],
+            "more than 65536 bytes",
+        ),
+        (
+            &["--datagrams", "127.0.0.1:0", "--datagram-key-file", &empty],
+            "first line is empty",
+        ),
+    ] {
+        let mut all = vec!["serve", "--cache", "8M"];
+        if !arguments.contains(&"--redis") {
+            all.extend(["--redis", "127.0.0.1:0", "--memcached", "127.0.0.1:0"]);
+        }
+        all.extend(arguments);
+        let refused = place.command(&all).output().unwrap();
+        let text = String::from_utf8_lossy(&refused.stderr).into_owned();
+        if arguments.contains(&"127.0.0.1:65535") && std::thread::available_parallelism().unwrap().get() == 1
+        {
+            continue;
+        }
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(said), "{arguments:?}: {text}");
+    }
 }
 
 #[test]

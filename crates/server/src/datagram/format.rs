@@ -6,17 +6,18 @@
 //!      2     1  version of the format
 //!      3     1  operation: 1 get, 2 set, 3 delete, 4 directory; with bit 7 the reply to it
 //!      4     1  result of a reply: 0 done, 1 no such key, 2 too large, 3 another port's key,
-//!               4 not understood, 5 wrong or no tag; 0 in requests
+//!               5 wrong or no tag; 0 in requests. 4 is kept: what is not understood has no reply
 //!      5     1  zero
 //!      6     2  length of the key; 0 in replies
 //!      8     4  length of the value
 //!     12     4  number of the request among those of its client, counted up, with overflow
 //!     16     8  the client: a number that it has drawn
-//!     24     8  hash of the key under the directory's seed; its upper 16 bits choose the port
+//!     24     8  XXH3 (64 bits) of the key under the directory's seed; its upper 16 bits choose the
+//!               port. All clients must compute it alike, so that one port has a key
 //!     32     8  milliseconds until the value expires; 0 for never
 //!     40     8  the client's time, which the reply repeats
-//!     48    16  HMAC-SHA-256 of everything else under the shared key, its first bytes; zeros
-//!               without a key
+//!     48    16  HMAC-SHA-256 under the shared key of the 48 bytes before and of all behind, without
+//!               these 16: its first bytes; zeros without a key
 //!     64     k  key
 //!   64+k     v  value
 //!

@@ -138,6 +138,9 @@ pub(crate) struct Connection {
     /// Whether the last read has taken everything that the socket had. Only then will it say when
     /// there is more.
     is_drained: bool,
+    /// Whether the socket has said that the client sends nothing more. It may have said so together
+    /// with the last bytes: then the end is read behind them.
+    has_client_ended: bool,
     is_ending: bool,
     /// Whether a request waits for the store.
     is_waiting: bool,
@@ -167,6 +170,7 @@ impl Connection {
             sent: 0,
             has_more: false,
             is_drained: false,
+            has_client_ended: false,
             is_ending: false,
             is_waiting: false,
             stalled: None,
@@ -188,6 +192,11 @@ impl Connection {
     /// Whether a client or the keeper wants it ended.
     pub(crate) fn is_killed(&self) -> bool {
         self.client.is_killed.load(Relaxed)
+    }
+
+    /// The socket has said that the client sends nothing more.
+    pub(crate) fn client_has_ended(&mut self) {
+        self.has_client_ended = true;
     }
 
     /// Whether it ends as soon as its replies are sent.
@@ -340,9 +349,15 @@ impl Connection {
             }
         }
         match self.input.fill(&mut self.transport, wanted) {
+            Ok((_, 0)) if self.has_output() => {
+                // It may still read.
+                self.is_ending = true;
+                return Ok(Received::Nothing(Turn::Idle));
+            }
             Ok((_, 0)) => return Ok(Received::Nothing(Turn::Closed)),
             Ok((asked, got)) => {
-                self.is_drained = got < asked && self.transport.is_drained_by_short_reads();
+                let is_short = got < asked && self.transport.is_drained_by_short_reads();
+                self.is_drained = is_short && !self.has_client_ended;
                 self.common.counters.received.fetch_add(got as u64, Relaxed);
                 self.common.counters.reads.fetch_add(1, Relaxed);
                 self.has_moved = true;

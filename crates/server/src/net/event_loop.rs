@@ -26,9 +26,11 @@ const STOPPING_TICK: Duration = Duration::from_millis(20);
 enum Slot {
     Free,
     Here(Box<Connection>),
-    /// A thread serves it, or it waits for the disk. Its socket may have become ready meanwhile.
+    /// A thread serves it, or it waits for the disk. Its socket may have become ready meanwhile, or
+    /// have said that the client sends nothing more.
     Out {
         is_ready: bool,
+        has_ended: bool,
     },
 }
 
@@ -113,9 +115,19 @@ impl Driver {
         }
         let mut is_woken = false;
         for event in &self.events {
-            match event.token() {
-                WAKER => is_woken = true,
-                Token(slot) => self.ready.push_back(slot),
+            let Token(slot) = event.token();
+            if event.token() == WAKER {
+                is_woken = true;
+                continue;
+            }
+            self.ready.push_back(slot);
+            if event.is_read_closed() {
+                // The socket says so once, perhaps together with the last bytes.
+                match self.slots.get_mut(slot) {
+                    Some(Slot::Here(connection)) => connection.client_has_ended(),
+                    Some(Slot::Out { has_ended, .. }) => *has_ended = true,
+                    Some(Slot::Free) | None => {}
+                }
             }
         }
         if is_woken && seat.takes_look() {
@@ -159,11 +171,15 @@ impl Driver {
     /// Takes a connection for its turn. If it is elsewhere, notes that it wants another turn: the
     /// socket says so only once, and the thread that serves it may have read before that.
     fn lend(&mut self, slot: usize) -> Option<Box<Connection>> {
-        let out = Slot::Out { is_ready: false };
+        let out = Slot::Out {
+            is_ready: false,
+            has_ended: false,
+        };
         match std::mem::replace(self.slots.get_mut(slot)?, out) {
             Slot::Here(connection) => Some(connection),
-            Slot::Out { .. } => {
-                self.slots[slot] = Slot::Out { is_ready: true };
+            Slot::Out { has_ended, .. } => {
+                let is_ready = true;
+                self.slots[slot] = Slot::Out { is_ready, has_ended };
                 None
             }
             Slot::Free => {
@@ -173,7 +189,7 @@ impl Driver {
         }
     }
 
-    fn put_back(&mut self, slot: usize, connection: Box<Connection>, turn: Turn) {
+    fn put_back(&mut self, slot: usize, mut connection: Box<Connection>, turn: Turn) {
         // One that was to be ended while it was elsewhere.
         let is_killed = connection.is_killed() && !connection.is_ending();
         if turn == Turn::Closed || is_killed {
@@ -181,11 +197,14 @@ impl Driver {
             self.release(slot);
             return;
         }
+        if matches!(self.slots[slot], Slot::Out { has_ended: true, .. }) {
+            connection.client_has_ended();
+        }
         let was = std::mem::replace(&mut self.slots[slot], Slot::Here(connection));
         if turn == Turn::Stalled {
             self.stalled.push(slot);
         }
-        if turn == Turn::Again || matches!(was, Slot::Out { is_ready: true }) {
+        if turn == Turn::Again || matches!(was, Slot::Out { is_ready: true, .. }) {
             self.ready.push_back(slot);
         }
     }

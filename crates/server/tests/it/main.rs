@@ -6,6 +6,7 @@ mod blind;
 mod bounds;
 mod budget;
 mod cached;
+mod cached_clients;
 mod client;
 mod cold;
 mod collections;

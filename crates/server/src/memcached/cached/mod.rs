@@ -42,6 +42,8 @@ pub(crate) struct CachedSession {
     skipping: usize,
     /// How many requests are executed together next.
     at_once: usize,
+    /// Whether the next request is refused if it must wait: it has waited for long.
+    refuses: bool,
 }
 
 /// How a request ends.
@@ -59,6 +61,57 @@ impl CachedSession {
             login: Login::new(&cached.common),
             skipping: 0,
             at_once: AT_ONCE,
+            refuses: false,
+        }
+    }
+
+    /// Returns whether the next request is not executed before clients hold less than they may: it
+    /// may have a long reply.
+    fn must_wait(&self, input: &[u8]) -> bool {
+        let sets_only = input.starts_with(b"set ") || input.starts_with(b"ms ");
+        self.cached.common.budget.is_full() && !sets_only
+    }
+
+    /// Executes requests that `bytes` begin with, at most `left` of them. Returns how many they
+    /// were, and their bytes; or how the turn ends.
+    fn step(&mut self, bytes: &[u8], left: usize, output: &mut Vec<u8>) -> Result<(usize, usize), Served> {
+        let most_block = self.most_block();
+        let must_wait = self.must_wait(bytes);
+        if must_wait && !self.refuses {
+            return Err(Served::Full);
+        }
+        let most = if must_wait { 1 } else { left.min(self.at_once) };
+        match run::next(bytes, most_block, Most::requests(most)) {
+            Next::Nothing => Err(Served::All),
+            Next::Run(_, taken) if must_wait => {
+                self.refuses = false;
+                let limit = self.cached.common.budget.limit();
+                let text = format!(
+                    "SERVER_ERROR out of memory: clients may hold {limit} bytes together, see --client-memory"
+                );
+                self.refuse_bad(&text, output);
+                Ok((1, taken))
+            }
+            Next::Run(requests, taken) => {
+                let (count, done) = (requests.len(), self.run(&requests, output));
+                if done == count {
+                    self.at_once = (2 * self.at_once).min(AT_ONCE);
+                    return Ok((done, taken));
+                }
+                self.at_once = (done / 4).max(1);
+                Ok((done, bytes_of(bytes, most_block, done)))
+            }
+            Next::Alone(request, _) if self.run_alone(&request, output) == End::Quit => Err(Served::Close),
+            Next::Alone(_, taken) => Ok((1, taken)),
+            Next::Bad(error, taken) => {
+                self.refuse_bad(error, output);
+                Ok((1, taken))
+            }
+            Next::TooLarge(request, taken) => {
+                self.refuse_too_large(&request, output);
+                Ok((1, taken))
+            }
+            other => Err(super::session::ended(&other, output)),
         }
     }
 
@@ -69,20 +122,22 @@ impl CachedSession {
         self.skipping -= skipped;
     }
 
-    /// Executes requests in their order. Neighbours that only get are looked up together.
-    fn run(&self, requests: &[Request<'_>], output: &mut Vec<u8>) {
+    /// Executes requests in their order, until their replies are long. Neighbours that only get are
+    /// looked up together. Returns how many were executed.
+    fn run(&self, requests: &[Request<'_>], output: &mut Vec<u8>) -> usize {
         let Cached { common, content } = &*self.cached;
         let mut items = CachedItems::new(content, content.now_ms(), common.budget.reply_room());
         if requests.len() > 1 {
             content.prefetch(requests.iter().map(|request| request.word(1)));
         }
-        let mut at = 0;
-        while let Some(request) = requests.get(at) {
+        let (mut at, before) = (0, output.len());
+        while let Some(request) = requests.get(at)
+            && output.len() - before <= HIGH_WATER
+        {
             let gets = requests[at..].iter().take_while(|request| is_plain_get(request));
             let gets = gets.count();
             if gets > 0 {
-                self.get(&requests[at..at + gets], output);
-                at += gets;
+                at += self.get(&requests[at..at + gets], output);
                 continue;
             }
             at += 1;
@@ -103,16 +158,19 @@ impl CachedSession {
             }
         }
         let counters = &common.counters;
-        counters
-            .commands
-            .fetch_add(requests.len() as u64, Ordering::Relaxed);
+        counters.commands.fetch_add(at as u64, Ordering::Relaxed);
+        at
     }
 
-    /// Executes requests that get an item each.
-    fn get(&self, requests: &[Request<'_>], output: &mut Vec<u8>) {
+    /// Executes requests that get an item each, until their replies are long. Returns how many.
+    fn get(&self, requests: &[Request<'_>], output: &mut Vec<u8>) -> usize {
         let keys: SmallVec<[&[u8]; AT_ONCE]> = requests.iter().map(|request| request.word(1)).collect();
-        let mut hits = 0;
+        let (mut done, mut hits, before) = (0, 0, output.len());
         self.cached.content.read_many(&keys, |at, stored| {
+            if output.len() - before > HIGH_WATER {
+                return;
+            }
+            done += 1;
             if let Some(stored) = stored {
                 hits += 1;
                 let (head, length) = Head::read(stored);
@@ -132,8 +190,9 @@ impl CachedSession {
             output.extend_from_slice(b"END\r\n");
         });
         let counters = &self.cached.common.counters;
-        counters.items_got.fetch_add(keys.len() as u64, Ordering::Relaxed);
+        counters.items_got.fetch_add(done as u64, Ordering::Relaxed);
         counters.items_hit.fetch_add(hits, Ordering::Relaxed);
+        done
     }
 
     /// Executes a request that is not about single items.
@@ -224,6 +283,14 @@ impl CachedSession {
     }
 }
 
+/// Returns how many bytes the first requests of a run take.
+fn bytes_of(input: &[u8], most_block: usize, requests: usize) -> usize {
+    match run::next(input, most_block, Most::requests(requests)) {
+        Next::Run(found, taken) if found.len() == requests => taken,
+        _ => unreachable!("requests were read that are there"),
+    }
+}
+
 /// Returns whether a request gets one item, and nothing is wrong with it.
 fn is_plain_get(request: &Request<'_>) -> bool {
     let is_get = request.words.len() == 2 && matches!(request.word(0), b"get" | b"gets");
@@ -258,7 +325,6 @@ fn set(
 
 impl Protocol for CachedSession {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
-        let most_block = self.most_block();
         let mut left = self.cached.common.config.limits.batch;
         if let Some(served) = self.login.resume(&self.cached.common, output) {
             return served;
@@ -287,38 +353,13 @@ impl Protocol for CachedSession {
                 }
                 continue;
             }
-            self.skipping = match run::next(input.bytes(), most_block, Most::requests(left.min(self.at_once)))
-            {
-                Next::Nothing => return Served::All,
-                Next::Run(requests, taken) => {
-                    let start = output.len();
-                    self.run(&requests, output);
-                    self.at_once = match output.len() - start > HIGH_WATER {
-                        true => (requests.len() / 4).max(1),
-                        false => (2 * self.at_once).min(AT_ONCE),
-                    };
-                    left = left.saturating_sub(requests.len());
-                    taken
+            match self.step(input.bytes(), left, output) {
+                Ok((done, taken)) => {
+                    left = left.saturating_sub(done);
+                    self.skipping = taken;
                 }
-                Next::Alone(request, taken) => {
-                    if self.run_alone(&request, output) == End::Quit {
-                        return Served::Close;
-                    }
-                    left -= 1;
-                    taken
-                }
-                Next::Bad(error, taken) => {
-                    self.refuse_bad(error, output);
-                    left -= 1;
-                    taken
-                }
-                Next::TooLarge(request, taken) => {
-                    self.refuse_too_large(&request, output);
-                    left -= 1;
-                    taken
-                }
-                other => return super::session::ended(&other, output),
-            };
+                Err(served) => return served,
+            }
         }
         self.skip(input);
         Served::Some
@@ -339,7 +380,9 @@ impl Protocol for CachedSession {
         self.skip(input);
     }
 
-    fn refuse_reply(&mut self) {}
+    fn refuse_reply(&mut self) {
+        self.refuses = true;
+    }
 
     fn held(&self) -> usize {
         0

@@ -50,6 +50,8 @@ pub(crate) struct CachedSession {
     pause: Option<(Duration, Vec<u8>)>,
     /// How many GETs are looked up together next.
     at_once: usize,
+    /// Whether the next request is refused if it must wait: it has waited for long.
+    refuses: bool,
 }
 
 /// Who shares a request's replies with whom.
@@ -59,6 +61,8 @@ enum Next {
     Send,
     /// Nothing happens until a pause is over.
     Wait,
+    /// Nothing happens until others have taken their replies.
+    Full,
 }
 
 impl CachedSession {
@@ -77,6 +81,7 @@ impl CachedSession {
             next: 0,
             pause: None,
             at_once: AT_ONCE,
+            refuses: false,
         }
     }
 
@@ -94,13 +99,21 @@ impl CachedSession {
             if output.len() - before > HIGH_WATER {
                 return Next::Send;
             }
+            if self.must_wait(requests.get(self.next, buffer)) {
+                if !std::mem::take(&mut self.refuses) {
+                    return Next::Full;
+                }
+                self.next += 1;
+                let text = super::super::paging::no_room("the reply", &cached.common.budget);
+                self.refuse(&text, output);
+                continue;
+            }
             let gets = match self.is_known {
                 true => plain_gets(requests, self.next, self.at_once, buffer),
                 false => SmallVec::new(),
             };
             if !gets.is_empty() {
-                self.get(&gets, output);
-                self.next += gets.len();
+                self.next += self.get(&gets, output);
                 continue;
             }
             let args = requests.get(self.next, buffer);
@@ -150,10 +163,22 @@ impl CachedSession {
         }
     }
 
-    /// Executes GETs of these keys.
-    fn get(&mut self, keys: &[&[u8]], output: &mut Vec<u8>) {
-        let (version, mut hits, mut longest) = (self.version, 0, 0);
+    /// Returns whether a request is not executed before clients hold less than they may: it may
+    /// have a long reply.
+    fn must_wait(&self, args: Args<'_>) -> bool {
+        let sets_only = is(args.at(0), "set") && args.len() == 3;
+        self.cached.common.budget.is_full() && !sets_only
+    }
+
+    /// Executes GETs of these keys, until their replies are long. Returns how many.
+    fn get(&mut self, keys: &[&[u8]], output: &mut Vec<u8>) -> usize {
+        let (version, before) = (self.version, output.len());
+        let (mut done, mut hits, mut longest) = (0, 0, 0);
         self.cached.content.read_many(keys, |_, stored| {
+            if output.len() - before > HIGH_WATER {
+                return;
+            }
+            done += 1;
             let mut reply = Reply::new(output, version);
             match stored {
                 Some(stored) => {
@@ -166,8 +191,9 @@ impl CachedSession {
         });
         self.at_once = if longest > LONG { 1 } else { AT_ONCE };
         let counters = &self.cached.common.counters;
-        counters.items_got.fetch_add(keys.len() as u64, Ordering::Relaxed);
+        counters.items_got.fetch_add(done as u64, Ordering::Relaxed);
         counters.items_hit.fetch_add(hits, Ordering::Relaxed);
+        done
     }
 
     /// Returns what a request asks for, if it may, or why not.
@@ -306,6 +332,10 @@ impl Protocol for CachedSession {
                 self.requests = requests;
                 return Served::Wait;
             }
+            Next::Full => {
+                self.requests = requests;
+                return Served::Full;
+            }
         }
         let is_full = requests.len() >= most;
         self.note(&requests, input.bytes());
@@ -337,7 +367,9 @@ impl Protocol for CachedSession {
         self.refuse(&text, output);
     }
 
-    fn refuse_reply(&mut self) {}
+    fn refuse_reply(&mut self) {
+        self.refuses = true;
+    }
 
     fn held(&self) -> usize {
         self.requests.memory()
