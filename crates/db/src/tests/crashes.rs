@@ -8,7 +8,7 @@ use alluvium_storage::log::Access;
 use std::collections::BTreeMap;
 
 /// How many images are judged.
-const POINTS: u64 = 400;
+const POINTS: u64 = 160;
 
 const COMMAND: &str = "cargo test -p alluvium --lib -- a_store_with_both_kinds_survives --nocapture";
 

