@@ -32,7 +32,7 @@ const SETTING: &str = "Two Xeon E5-2680 with 8 cores each at 2.7 GHz, 64 GiB of 
 
 /// What holds of all that is measured without a network.
 const LOCAL: &str = "Two threads and two partitions in one process. Requests are drawn and their keys hashed before time is taken, as the document's clients do. \
-                     The document's tiny items need 12 GB: `--keys 201326592`.";
+                     The document's tiny items need 12 GB: `--records 201326592`.";
 
 /// What holds of all that passes loopback or rings.
 const LOOPBACK: &str = "Client and server share one machine, and no network card directs requests to cores. Compare quotients, not rates.";
