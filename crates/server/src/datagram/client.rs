@@ -54,6 +54,23 @@ pub enum DatagramAnswer {
     TooLarge,
 }
 
+/// Returns the answers to `count` requests, which `exchange` hands over in any order.
+pub(super) fn collect(
+    count: usize,
+    exchange: impl FnOnce(&mut dyn FnMut(usize, Outcome, &[u8])) -> Result<()>,
+) -> Result<Vec<DatagramAnswer>> {
+    let mut answers: Vec<Option<DatagramAnswer>> = vec![None; count];
+    exchange(&mut |index, outcome, value| {
+        answers[index] = Some(match outcome {
+            Outcome::Done => DatagramAnswer::Done(value.to_vec()),
+            Outcome::Missing => DatagramAnswer::Missing,
+            _ => DatagramAnswer::TooLarge,
+        });
+    })?;
+    let all: Option<Vec<DatagramAnswer>> = answers.into_iter().collect();
+    Ok(all.expect("every request was answered"))
+}
+
 /// A request that waits for its reply.
 struct Sent {
     index: usize,
@@ -193,16 +210,7 @@ impl DatagramClient {
     /// As the system says; `TimedOut` when the server does not answer: then it is not known which
     /// of the requests were executed.
     pub fn execute(&mut self, requests: &[DatagramRequest<'_>]) -> Result<Vec<DatagramAnswer>> {
-        let mut answers: Vec<Option<DatagramAnswer>> = vec![None; requests.len()];
-        self.exchange(requests, |index, outcome, value| {
-            answers[index] = Some(match outcome {
-                Outcome::Done => DatagramAnswer::Done(value.to_vec()),
-                Outcome::Missing => DatagramAnswer::Missing,
-                _ => DatagramAnswer::TooLarge,
-            });
-        })?;
-        let all: Option<Vec<DatagramAnswer>> = answers.into_iter().collect();
-        Ok(all.expect("every request was answered"))
+        collect(requests.len(), |respond| self.exchange(requests, respond))
     }
 
     /// As [`DatagramClient::execute`], but hands over each reply where it lies: the number of its

@@ -13,7 +13,7 @@
 //!     12     4  number of the request among those of its client, counted up, with overflow
 //!     16     8  the client: a number that it has drawn
 //!     24     8  XXH3 (64 bits) of the key under the directory's seed; its upper 16 bits choose the
-//!               port. All clients must compute it alike, so that one port has a key
+//!               port. All clients must compute it alike: a key has one port
 //!     32     8  milliseconds until the value expires; 0 for never
 //!     40     8  the client's time, which the reply repeats
 //!     48    16  HMAC-SHA-256 under the shared key of the 48 bytes before and of all behind, without

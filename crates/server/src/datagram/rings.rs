@@ -1,7 +1,7 @@
 //! Ports without a network: the frames of datagrams, in rings of memory between threads of one
 //! process. It is what requests cost apart from the system.
 
-use super::client::{DatagramAnswer, DatagramRequest};
+use super::client::{DatagramAnswer, DatagramRequest, collect};
 use super::direct::{BURST, Bell, Direction, Handovers, pause};
 use super::format::{self, Datagram, Directory, Header, Outcome, Way};
 use super::port::Port;
@@ -242,16 +242,7 @@ impl RingClient {
     /// `ConnectionAborted` when the server has stopped: then it is not known which of the requests
     /// were executed.
     pub fn execute(&mut self, requests: &[DatagramRequest<'_>]) -> std::io::Result<Vec<DatagramAnswer>> {
-        let mut answers: Vec<Option<DatagramAnswer>> = vec![None; requests.len()];
-        self.exchange(requests, |index, outcome, value| {
-            answers[index] = Some(match outcome {
-                Outcome::Done => DatagramAnswer::Done(value.to_vec()),
-                Outcome::Missing => DatagramAnswer::Missing,
-                _ => DatagramAnswer::TooLarge,
-            });
-        })?;
-        let all: Option<Vec<DatagramAnswer>> = answers.into_iter().collect();
-        Ok(all.expect("every request was answered"))
+        collect(requests.len(), |respond| self.exchange(requests, respond))
     }
 
     /// As [`RingClient::execute`], but hands over each reply where it lies: the number of its
