@@ -48,6 +48,7 @@ use alluvium_base::{Purpose, measured};
 use alluvium_device::{Access, Batch, Buffer, Device, Directory, FileOptions};
 use format::{SLOT_BYTES, SLOTS, Slot};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The file's name.
 pub const FILE: &str = "superblock";
@@ -61,6 +62,8 @@ pub struct SuperblockFile {
     /// The pair of the durable generation: 0 or 1.
     durable_pair: usize,
     durable: Superblock,
+    /// Whether a full disk has kept a copy of the durable generation from being mended.
+    unmended: AtomicBool,
 }
 
 /// Whether a store was created in a directory, whatever state it is in.
@@ -209,6 +212,7 @@ impl SuperblockFile {
             file,
             durable_pair: 1,
             durable: first.clone(),
+            unmended: AtomicBool::new(false),
         };
         created.write(first)?;
         directory.rename(NEW_FILE, FILE)?;
@@ -269,6 +273,7 @@ impl SuperblockFile {
             file,
             durable_pair,
             durable,
+            unmended: AtomicBool::new(false),
         };
         if access == Access::ReadWrite {
             opened.mend()?;
@@ -312,15 +317,19 @@ impl SuperblockFile {
         self.file.sync(Purpose::Superblock)?;
         self.durable_pair = pair;
         self.durable = next;
+        self.unmended.store(false, Ordering::Relaxed);
         Ok(())
     }
 
     /// Writes the copies of the durable generation again (P3), one at a time so that a good one is
     /// always there (P1): a damaged one first. A full disk, where even that needs space, leaves
-    /// them as they are.
+    /// them as they are until there is space.
     fn mend(&self) -> Result<()> {
-        match self.renew() {
-            Err(error) if error.is_full() => {
+        let renewed = self.renew();
+        let full = matches!(&renewed, Err(error) if error.is_full());
+        self.unmended.store(full, Ordering::Relaxed);
+        match renewed {
+            Err(error) if full => {
                 tracing::warn!(%error, "the superblock is not written again");
                 Ok(self.file.sync(Purpose::Superblock)?)
             }
@@ -350,11 +359,15 @@ impl SuperblockFile {
         Ok(())
     }
 
-    /// Reads every slot again and returns what violates P1 or P2.
+    /// Reads every slot again and returns what violates P1 or P2. A copy that was not mended at
+    /// opening because the disk was full is mended first, if there is space now.
     ///
     /// # Errors
     /// As the device says.
     pub fn check(&self) -> Result<Vec<String>> {
+        if self.unmended.load(Ordering::Relaxed) {
+            self.mend()?;
+        }
         let mut violations = Vec::new();
         let slots = read_slots(&*self.file)?;
         for slot in slots_of(self.durable_pair) {

@@ -1,7 +1,9 @@
 use super::*;
 use crate::PageSize;
 use crate::extents::MapPointer;
+use alluvium_device::Operation;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::simulated::{Fault, SimDirectory};
 
 fn generation(generation: u64) -> Superblock {
     Superblock {
@@ -67,6 +69,26 @@ fn one_damaged_copy_is_mended_from_the_other() {
             "slot {slot} is mended"
         );
     }
+}
+
+#[test]
+fn a_copy_that_a_full_disk_kept_from_being_mended_is_mended_by_a_check() {
+    let directory = SimDirectory::new(1);
+    begin_creation(&directory).unwrap();
+    drop(SuperblockFile::create(&directory, generation(1)).unwrap());
+    let mut file = SuperblockFile::open(&directory, Access::ReadWrite).unwrap();
+    // One of the two copies of a generation finds no space, and the process ends.
+    directory.inject(Fault::full(Operation::Write).on(FILE).at(1));
+    assert!(file.write(generation(2)).is_err());
+    drop(file);
+    directory.clear_faults();
+    directory.inject(Fault::full(Operation::Write).on(FILE).sticky());
+    let file = SuperblockFile::open(&directory, Access::ReadWrite).unwrap();
+    assert_eq!(file.durable(), &generation(2));
+    let single = file.check().unwrap();
+    assert_eq!(single.len(), 1, "still full: {single:?}");
+    directory.clear_faults();
+    assert_eq!(file.check().unwrap(), Vec::<String>::new());
 }
 
 #[test]
