@@ -360,7 +360,8 @@ impl SuperblockFile {
     }
 
     /// Reads every slot again and returns what violates P1 or P2. A copy that was not mended at
-    /// opening because the disk was full is mended first, if there is space now.
+    /// opening because the disk was full is mended first. While the disk is still full one copy is
+    /// enough.
     ///
     /// # Errors
     /// As the device says.
@@ -383,6 +384,9 @@ impl SuperblockFile {
                 Slot::Empty => violations.push(format!("{place}: empty (P1)")),
                 Slot::Bad(error) => violations.push(format!("{error} (P1)")),
             }
+        }
+        if self.unmended.load(Ordering::Relaxed) && violations.len() == 1 {
+            violations.clear();
         }
         for slot in slots_of(1 - self.durable_pair) {
             if let Slot::Valid(found) = &slots[slot]

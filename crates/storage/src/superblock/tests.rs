@@ -36,7 +36,7 @@ fn created(generations: u64) -> MemoryDirectory {
     directory
 }
 
-fn damage(directory: &MemoryDirectory, slot: usize, bytes: &[u8]) {
+fn damage(directory: &dyn Directory, slot: usize, bytes: &[u8]) {
     let file = directory.open(FILE, FileOptions::DIRECT).unwrap();
     file.write_at((slot * SLOT_BYTES) as u64, Buffer::padded(bytes), Purpose::Other)
         .unwrap();
@@ -85,10 +85,19 @@ fn a_copy_that_a_full_disk_kept_from_being_mended_is_mended_by_a_check() {
     directory.inject(Fault::full(Operation::Write).on(FILE).sticky());
     let file = SuperblockFile::open(&directory, Access::ReadWrite).unwrap();
     assert_eq!(file.durable(), &generation(2));
-    let single = file.check().unwrap();
-    assert_eq!(single.len(), 1, "still full: {single:?}");
+    assert_eq!(file.check().unwrap(), Vec::<String>::new(), "still full");
+    let copies = |of: &SuperblockFile| {
+        let slots = read_slots(&*of.file).unwrap();
+        let is_durable = |slot: &&Slot| matches!(slot, Slot::Valid(found) if found == of.durable());
+        slots.iter().filter(is_durable).count()
+    };
+    assert_eq!(copies(&file), 1);
     directory.clear_faults();
     assert_eq!(file.check().unwrap(), Vec::<String>::new());
+    assert_eq!(copies(&file), 2);
+    // What is damaged later is damage.
+    damage(&directory, 2, &[7; 100]);
+    assert_eq!(file.check().unwrap().len(), 1);
 }
 
 #[test]
