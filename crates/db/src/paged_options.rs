@@ -51,13 +51,13 @@ impl Default for PagedOptions {
 }
 
 impl PagedOptions {
-    /// Returns the options of a Bε-tree with nodes of 4 KiB and ε = ½.
+    /// Returns the options of a Bε-tree with nodes of 16 KiB and ε = 0.8.
     #[must_use]
     pub fn beps() -> PagedOptions {
         PagedOptions::default()
     }
 
-    /// Returns the options of a B⁺-tree with nodes of 4 KiB.
+    /// Returns the options of a B⁺-tree with nodes of 16 KiB.
     #[must_use]
     pub fn bplus() -> PagedOptions {
         PagedOptions {
@@ -231,7 +231,7 @@ mod tests {
         }
         let plain: Structure = "paged".parse().unwrap();
         assert_eq!(plain, Structure::Paged(PagedOptions::default()));
-        assert_eq!("paged,node=4096".parse::<Structure>().unwrap(), plain);
+        assert_eq!("paged,node=16384".parse::<Structure>().unwrap(), plain);
         for hundredths in 0..=100 {
             let options = PagedOptions::beps().epsilon(f64::from(hundredths) / 100.0);
             assert_eq!(options.epsilon_percent, hundredths);

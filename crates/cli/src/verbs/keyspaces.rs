@@ -21,7 +21,7 @@ Examples:
   alluvium keyspaces create hits --merge-operator add
   alluvium keyspaces create trial --structure levels,k=4
   alluvium keyspaces create blobs --structure hashed,index=pachash
-  alluvium keyspaces create counters --structure paged,beps,node=4096,epsilon=0.5
+  alluvium keyspaces create counters --structure paged,beps,node=8192,epsilon=0.6
   alluvium keyspaces rename events old-events
   alluvium keyspaces drop old-events       # asks first; --yes does not";
 
@@ -86,7 +86,7 @@ pub struct Create {
     /// Or volatile: in memory alone, and empty at the next opening: volatile,bytes=64M.
     /// Or hashed: without order of keys, with an index as in hashed,index=trie.
     /// Or pages that are written in place: paged, paged,bplus, or with all that can be said
-    /// paged,beps,node=4096,epsilon=0.5,key=64,value=128, where key is the longest key, and
+    /// paged,beps,node=16384,epsilon=0.8,key=64,value=128, where key is the longest key, and
     /// value how much of a value stays in its node.
     #[arg(long, value_name = "NAME", default_value = "tiered")]
     pub structure: String,

@@ -390,13 +390,13 @@ fn rebuild_map(opening: &mut Opening) -> Result<Option<String>> {
     Ok(Some(damage))
 }
 
-/// How many memtables take as much as the pages that are written in place may.
+/// How many memtables take as much as the pages that are written in place, in simulations.
 const PAGED_MEMTABLES: u64 = 2;
 
-/// Memory for pages that are written in place: an eighth of the whole, as a rule. It is taken once
-/// there are such pages, and the caches give way.
+/// Memory that pages which are written in place may take: three eighths of the whole. The caches
+/// give way to what is taken.
 fn paged_bytes(plan: &Plan) -> usize {
-    (PAGED_MEMTABLES * plan.scale.memtable) as usize
+    (plan.memory / 8 * 3).max(PAGED_MEMTABLES * plan.scale.memtable) as usize
 }
 
 pub(super) fn store_options(plan: &Plan) -> StoreOptions {

@@ -63,7 +63,10 @@ fn the_options_of_pages_are_kept_and_one_store_has_one() {
         "large",
         &paged(PagedOptions::beps().node_bytes(65536).key_bytes(1)),
     );
-    assert!(error.is_ok(), "sixteen nodes fit an eighth of 16 MiB: {error:?}");
+    assert!(
+        error.is_ok(),
+        "sixteen nodes fit three eighths of 16 MiB: {error:?}"
+    );
 }
 
 fn is_too_long<T: std::fmt::Debug>(result: crate::Result<T>) -> bool {

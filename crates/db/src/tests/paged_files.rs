@@ -323,9 +323,15 @@ fn files_that_no_generation_lists_are_in_the_way_of_nothing() {
 fn pages_count_within_the_memory_of_the_store() {
     let db = small().open_in(memory()).unwrap();
     let before = db.stats().memory;
-    fill(&keyspace(&db, "k", trees()[0]), 1000, "old");
+    let k = keyspace(&db, "k", trees()[0]);
+    fill(&k, 1000, "old");
     db.compact().unwrap();
-    let after = db.stats().memory;
-    assert!(after.tree >= before.tree + (2 << 20), "{before:?}, {after:?}");
-    assert!(after.total() <= after.budget, "{after:?}");
+    let few = db.stats().memory;
+    assert!(few.tree > before.tree, "{before:?}, {few:?}");
+    fill(&k, 60_000, "new");
+    db.compact().unwrap();
+    let many = db.stats().memory;
+    assert!(many.tree >= few.tree + (2 << 20), "{few:?}, {many:?}");
+    assert!(many.tree <= many.budget / 2, "{many:?}");
+    assert!(many.total() <= many.budget, "{many:?}");
 }

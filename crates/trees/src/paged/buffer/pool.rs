@@ -87,6 +87,8 @@ pub(super) struct State {
     pub(super) is_written: Vec<bool>,
     /// Frames without a page. One that a failed read left may be pinned still.
     free: Vec<u32>,
+    /// How many frames have been used: only these have memory for a page.
+    used: usize,
     /// Frames that are used once pages cannot be written any more.
     pub(super) spare: Vec<u32>,
     pub(super) queues: Queues,
@@ -197,6 +199,7 @@ impl Pool {
             pages: vec![NO_PAGE; frames + SPARE_FRAMES],
             is_written: vec![false; frames + SPARE_FRAMES],
             free: (0..frames as u32).rev().collect(),
+            used: 0,
             spare: (frames as u32..(frames + SPARE_FRAMES) as u32).rev().collect(),
             queues: Queues::new(frames, options.policy).with_spare(SPARE_FRAMES),
             hits: 0,
@@ -207,10 +210,7 @@ impl Pool {
             identity,
             options,
             frames: (0..frames + SPARE_FRAMES)
-                .map(|number| match number < frames {
-                    true => Frame::new(options.page_bytes, NO_PAGE),
-                    false => Frame::new(BLOCK as usize, NO_PAGE),
-                })
+                .map(|_| Frame::new(BLOCK as usize, NO_PAGE))
                 .collect(),
             counted: frames,
             state: Mutex::new(state),
@@ -242,6 +242,13 @@ impl Pool {
             pages,
             free,
         }
+    }
+
+    /// Returns how much memory its pages take: it grows with the pages that are in it, up to what
+    /// it was given.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        (self.state.lock().used * self.options.page_bytes) as u64
     }
 
     /// Returns how many frames are pinned.
@@ -307,6 +314,7 @@ impl Pool {
             let is_idle = |frame: &u32| !self.frames[*frame as usize].is_pinned();
             if let Some(at) = state.free.iter().rposition(is_idle) {
                 let number = state.free.swap_remove(at) as usize;
+                state.used = state.used.max(number + 1);
                 state.install(page, number);
                 let frame = &self.frames[number];
                 let pin = Pin::new(frame, &self.waiters);

@@ -88,7 +88,7 @@ impl Dictionary for Paged {
 
     fn load(&self) -> Load {
         Load {
-            memory_bytes: self.shared.buffer_bytes,
+            memory_bytes: self.core().buffer.memory_bytes(),
             steps: u64::from(self.shared.is_stale.load(Ordering::Acquire)),
         }
     }

@@ -107,8 +107,8 @@ impl Default for PagedOptions {
     fn default() -> PagedOptions {
         PagedOptions {
             kind: TreeKind::Beps,
-            node_bytes: 4096,
-            epsilon_percent: 50,
+            node_bytes: 16 << 10,
+            epsilon_percent: 80,
             key_bytes: 64,
             value_bytes: 128,
             buffer_bytes: 4 << 20,

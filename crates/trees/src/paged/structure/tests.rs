@@ -475,7 +475,8 @@ fn options_and_keys_that_do_not_fit_are_refused_before_anything_is_written() {
     let error = taking.poll(1).unwrap_err().to_string();
     assert!(error.contains("17 bytes exceeds the limit of 16"), "{error}");
     assert_eq!(get(&paged, b"a", LAST), None);
-    assert_eq!(paged.load().memory_bytes, 24 << 10);
+    let memory = paged.load().memory_bytes;
+    assert!((1 << 10..=24 << 10).contains(&memory), "few pages: {memory}");
 }
 
 #[test]
