@@ -20,6 +20,7 @@
 //! - **L3** Our figures are measured by `run`, or are not there. An experiment whose structure is
 //!   not built says which one it waits for.
 
+mod device;
 mod documents;
 mod entry;
 mod measured;
@@ -29,6 +30,7 @@ mod plan;
 mod plot;
 mod results;
 mod run;
+mod scratch;
 mod seed_0;
 mod seed_1;
 mod seed_2;

@@ -4,7 +4,7 @@
 //! The heights of bars and curves are not in the text that the figures here are taken from; what is
 //! here is what the document says in words and numbers. Names: S1 to S9 are the figures of section
 //! 3.7 in their order, T2 to T5 theorems, Q1 is what section 3.6.3 says of filters,
-//! B1 to B6 are figures of chapter 5.
+//! A0 the natural transfer size of section 4.2, B1 to B6 are figures of chapter 5.
 
 mod counted;
 mod q1_filters;
@@ -22,9 +22,11 @@ mod theorems;
 
 use super::entry::Experiment;
 use super::plan::{Scale, Threads};
+use super::seed_4::devices::NATURAL_TRANSFER;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 18] = [
+pub(super) const EXPERIMENTS: [&Experiment; 19] = [
+    &NATURAL_TRANSFER,
     &theorems::T2,
     &theorems::T3,
     &theorems::T4,

@@ -1,13 +1,11 @@
-//! A directory for one measurement, and records for it.
+//! Records of a measurement, and lines of its figures.
 
 use crate::lab::entry::At;
 use crate::lab::measured::{Line, Measured, Spot, name};
-use alluvium_device::file::FileDirectory;
+pub(super) use crate::lab::scratch::Scratch;
 use alluvium_hashes::index::{Builder, Kind, Options};
-use anyhow::{Context, Result};
-use std::path::PathBuf;
+use anyhow::Result;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// The name of the index in its directory.
@@ -15,38 +13,6 @@ pub(super) const NAME: &str = "index";
 
 /// The least memory that a sort takes.
 pub(super) const LEAST_MEMORY: u64 = 8 << 20;
-
-/// A directory that is removed in the end.
-pub(super) struct Scratch {
-    path: PathBuf,
-    pub(super) directory: Arc<FileDirectory>,
-}
-
-impl Scratch {
-    pub(super) fn new() -> Result<Scratch> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("alluvium-lab-{}-{number}", std::process::id()));
-        let directory = FileDirectory::create(&path).with_context(|| format!("making {}", path.display()))?;
-        Ok(Scratch {
-            path,
-            directory: Arc::new(directory),
-        })
-    }
-}
-
-impl Scratch {
-    pub(super) fn path(&self) -> &std::path::Path {
-        &self.path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed is under the system's directory for such files.
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
-}
 
 /// Records of a length; the key has 20 bytes, or 8 in the small ones.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,5 @@
 //! Experiments of Lim's thesis (2015): chapter 2, SILT; chapter 3, entropy-coded tries over sorted
-//! data at rest; chapter 5, tables in memory.
+//! data at rest; chapter 4, what merging writes; chapter 5, tables in memory.
 //!
 //! Names: E1 to E9 are the tables and figures of section 3.4 in their order; S6 to S14 are those of
 //! section 2.5, of which those before S6 and S8 compare a whole server with its device; M1 to M11
@@ -17,12 +17,16 @@ mod rates;
 mod silt;
 mod size;
 mod update;
+mod writes;
 
 use super::entry::Experiment;
 
 /// All of them.
 pub(super) fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    OF_STORES_AND_TRIES.into_iter().chain(mica::EXPERIMENTS)
+    OF_STORES_AND_TRIES
+        .into_iter()
+        .chain(writes::EXPERIMENTS)
+        .chain(mica::EXPERIMENTS)
 }
 
 /// Those of chapters 2 and 3.

@@ -2,16 +2,15 @@
 
 use crate::lab::entry::At;
 use crate::lab::measured::{Line, Measured, Spot};
+use crate::lab::scratch::Scratch;
 use crate::workload::keys::scatter;
 use crate::workload::zipf::Zipf;
-use alluvium_device::file::FileDirectory;
 use alluvium_trees::paged::beps::{BepsTree, RootStyle, TreeOptions};
 use alluvium_trees::paged::bplus::BplusTree;
 use alluvium_trees::paged::buffer::{Arena, PageBuffer, PinPolicy, Pool, PoolOptions, QueuePolicy};
 use alluvium_trees::paged::node::Last;
 use alluvium_trees::paged::{Place, Result as PagedResult};
-use anyhow::{Context, Result, ensure};
-use std::path::PathBuf;
+use anyhow::{Result, ensure};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -27,30 +26,6 @@ pub(super) const CHOSEN: u32 = 80;
 const LIMIT: Duration = Duration::from_secs(60);
 /// The fewest pages of memory that a pool has here.
 const LEAST_PAGES: usize = 48;
-
-/// A directory that is removed in the end.
-struct Scratch {
-    path: PathBuf,
-    directory: FileDirectory,
-}
-
-impl Scratch {
-    fn new() -> Result<Scratch> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("alluvium-lab-paged-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let directory = FileDirectory::create(&path).with_context(|| format!("making {}", path.display()))?;
-        Ok(Scratch { path, directory })
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed is under the system's directory for such files.
-        let _ = std::fs::remove_dir_all(&self.path);
-    }
-}
 
 /// Which tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,7 +188,7 @@ impl Subject {
         };
         let scratch = Scratch::new()?;
         let place = Place {
-            directory: &scratch.directory,
+            directory: &*scratch.directory,
             name: "pages",
         };
         let tree: Box<dyn Tree> = match is_bplus {

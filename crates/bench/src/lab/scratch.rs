@@ -1,0 +1,37 @@
+//! A directory for one measurement.
+
+use alluvium_device::file::FileDirectory;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A directory under that for temporary files. It is removed in the end.
+pub(super) struct Scratch {
+    path: PathBuf,
+    pub(super) directory: Arc<FileDirectory>,
+}
+
+impl Scratch {
+    pub(super) fn new() -> Result<Scratch> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("alluvium-lab-{}-{number}", std::process::id()));
+        let directory = FileDirectory::create(&path).with_context(|| format!("making {}", path.display()))?;
+        Ok(Scratch {
+            path,
+            directory: Arc::new(directory),
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is under the system's directory for such files.
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
