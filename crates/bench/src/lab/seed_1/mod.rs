@@ -1,9 +1,9 @@
 //! Experiments of Lim's thesis (2015): chapter 2, SILT; chapter 3, entropy-coded tries over sorted
 //! data at rest; chapter 4, what merging writes; chapter 5, tables in memory.
 //!
-//! Names: E1 to E9 are the tables and figures of section 3.4 in their order; S6 to S14 are those of
-//! section 2.5, of which those before S6 and S8 compare a whole server with its device; M1 to M11
-//! are those of section 5.4, in `mica/`.
+//! Names: E1 to E9 are the tables and figures of section 3.4 in their order; S1 to S14 are those of
+//! section 2.5; A2 to A13 are those of chapter 4, in `writes/`; M1 to M11 are those of section 5.4,
+//! in `mica/`.
 
 mod build;
 mod formula;
@@ -14,6 +14,7 @@ mod mica;
 mod ours;
 mod perfect;
 mod rates;
+mod server;
 mod silt;
 mod size;
 mod update;
@@ -30,9 +31,15 @@ pub(super) fn experiments() -> impl Iterator<Item = &'static Experiment> {
 }
 
 /// Those of chapters 2 and 3.
-const OF_STORES_AND_TRIES: [&Experiment; 17] = [
+const OF_STORES_AND_TRIES: [&Experiment; 23] = [
+    &server::S1,
+    &server::S2,
+    &server::S3,
+    &server::S4,
+    &server::S5,
     &memory::S6,
     &memory::S7,
+    &server::S8,
     &rates::S9,
     &rates::S10,
     &rates::S11,

@@ -1,0 +1,225 @@
+//! How far the models are off: fifty workloads, ten of them drifting, each on a store of its own;
+//! what `Db::forecast` predicts beside what was measured. A store is loaded and opened again, does
+//! the workload once so that its caches and levels are as they stay, and is measured while it does
+//! it twice more.
+//! `cargo run --release --example predictions -p alluvium-bench -- 400000`.
+//!
+//! The argument is the number of records, of which each workload has all, a half or a quarter. The
+//! second is the directory of the stores, which are removed in the end; the third is the number of
+//! the only workload that is wanted.
+
+use alluvium::{Comparison, Keyspace, KeyspaceOptions, Options, Quantity, Stats};
+use alluvium_bench::workload::keys::scatter;
+use alluvium_bench::workload::zipf::Zipf;
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+
+/// How many workloads there are, and how many of them drift: the last ones.
+const WORKLOADS: usize = 50;
+const DRIFTING: usize = 10;
+
+/// A workload: operations in hundredths, the rest are lookups of keys that are there.
+#[derive(Clone, Copy, Debug)]
+struct Workload {
+    structure: &'static str,
+    records: u64,
+    memory: u64,
+    value: usize,
+    puts: u64,
+    deletes: u64,
+    misses: u64,
+    is_skewed: bool,
+    is_drifting: bool,
+}
+
+/// Returns one of the workloads: their properties have periods without a common divisor, so that
+/// most combinations come up.
+fn workload(number: usize, most: u64) -> Workload {
+    let (puts, deletes, misses) = [
+        (5, 0, 5),
+        (50, 0, 0),
+        (100, 0, 0),
+        (40, 10, 10),
+        (0, 0, 20),
+        (95, 0, 5),
+        (20, 5, 0),
+    ][number % 7];
+    Workload {
+        structure: [
+            "tiered",
+            "tiered",
+            "levels,samt,k=4",
+            "tiered",
+            "hashed",
+            "tiered",
+            "levels,cola,r=3",
+        ][(number / 2) % 7],
+        records: most / [1, 2, 4][number % 3],
+        memory: [16 << 20, 32 << 20, 64 << 20][(number / 3) % 3],
+        value: [100, 400, 30, 1000][number % 4],
+        puts,
+        deletes,
+        misses,
+        is_skewed: !number.is_multiple_of(2),
+        is_drifting: number >= WORKLOADS - DRIFTING,
+    }
+}
+
+/// The key of a number.
+fn key(number: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&scatter(number).to_be_bytes());
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Writes every record once.
+fn load(keyspace: &Keyspace, workload: &Workload) -> Result<()> {
+    for number in 0..workload.records {
+        keyspace.put(key(number), vec![number as u8; workload.value])?;
+    }
+    Ok(())
+}
+
+/// Does as many operations as there are records. A drifting workload moves its popular keys, and
+/// turns its reads into writes by and by.
+fn work(keyspace: &Keyspace, workload: &Workload, seed: u64) -> Result<()> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let zipf = Zipf::new(workload.records);
+    for done in 0..workload.records {
+        let tenth = 10 * done / workload.records;
+        let drawn = match workload.is_skewed {
+            true => scatter(zipf.draw(&mut random)) % workload.records,
+            false => random.u64(..workload.records),
+        };
+        let moved = if workload.is_drifting {
+            tenth * workload.records / 50
+        } else {
+            0
+        };
+        let number = (drawn + moved) % workload.records;
+        let drift = if workload.is_drifting { 3 * tenth } else { 0 };
+        let puts = (workload.puts + drift).min(100);
+        match random.u64(..100) {
+            at if at < puts => keyspace.put(key(number), vec![done as u8; workload.value])?,
+            at if at < puts + workload.deletes => keyspace.delete(key(number))?,
+            at if at < puts + workload.deletes + workload.misses => {
+                keyspace.get(key(number + workload.records))?;
+            }
+            _ => {
+                keyspace.get(key(number))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sums over all workloads, for one quantity.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    count: usize,
+    held: usize,
+    error: f64,
+}
+
+/// Returns what a quantity was between two moments; none if too little happened.
+fn measured(before: &Stats, after: &Stats, row: &Comparison) -> Option<f64> {
+    let of = |count: fn(&Stats) -> u64| (count(after) - count(before)) as f64;
+    let each = |all: f64, some: f64, least: f64| (some >= least).then(|| all / some);
+    match row.what {
+        Quantity::WriteAmplification => {
+            let user = of(|stats| stats.written_bytes);
+            each(of(|stats| stats.device.total().written_bytes), user, 4e6)
+        }
+        Quantity::HitReads => {
+            let found = of(|stats| stats.operations.found);
+            each(of(|stats| stats.operations.found_reads), found, 1000.0)
+        }
+        Quantity::MissReads => {
+            let absent = of(|stats| stats.operations.absent);
+            each(of(|stats| stats.operations.absent_reads), absent, 1000.0)
+        }
+        // These are of a moment, or of all operations since the store was opened.
+        _ => row.measured,
+    }
+}
+
+fn measure(path: &Path, number: usize, workload: &Workload, sums: &mut [Sum]) -> Result<()> {
+    let options = Options::new().memory(workload.memory);
+    let structure = KeyspaceOptions::new().structure(workload.structure.parse()?);
+    let db = options.open(path)?;
+    load(&db.keyspace_with("records", &structure)?, workload)?;
+    db.close()?;
+    // What is seen begins with the workload.
+    let db = options.open(path)?;
+    let keyspace = db.keyspace_with("records", &structure)?;
+    work(&keyspace, workload, 1)?;
+    let before = db.stats();
+    work(&keyspace, workload, 2)?;
+    work(&keyspace, workload, 3)?;
+    let after = db.stats();
+    let forecast = db.forecast()?.context("a sample of the operations was seen")?;
+    let drifts = if workload.is_drifting { ", drifting" } else { "" };
+    let skew = if workload.is_skewed {
+        "Zipf 0.99"
+    } else {
+        "uniform"
+    };
+    println!(
+        "{number:2} {} ({}), {} records of {} bytes, {} MiB, {skew}{drifts}; % puts {}, deletes {}, misses {}",
+        workload.structure,
+        forecast.structure,
+        workload.records,
+        workload.value,
+        workload.memory >> 20,
+        workload.puts,
+        workload.deletes,
+        workload.misses
+    );
+    for row in &forecast.now {
+        let Some(measured) = measured(&before, &after, row) else {
+            continue;
+        };
+        let place = Quantity::ALL.iter().position(|what| *what == row.what);
+        let sum = &mut sums[place.context("it is one of them")?];
+        let slack = 0.02 * row.predicted.max(1.0);
+        let holds = (row.p10 - slack..=row.p90 + slack).contains(&measured);
+        sum.count += 1;
+        sum.held += usize::from(holds);
+        // Of reads the error counts in reads where there are few: a tenth of none is none.
+        sum.error += (measured - row.predicted).abs() / measured.max(0.1);
+        println!(
+            "     {:22} {:10.3} in {:.3} to {:.3}, was {measured:.3}{}",
+            row.what.name(),
+            row.predicted,
+            row.p10,
+            row.p90,
+            if holds { "" } else { "   outside" }
+        );
+    }
+    Ok(db.close()?)
+}
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let most = arguments.next().map_or(Ok(20_000), |text| text.parse())?;
+    let directory = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let only: Option<usize> = arguments.next().map(|text| text.parse()).transpose()?;
+    let mut sums = [Sum::default(); Quantity::ALL.len()];
+    for number in (0..WORKLOADS).filter(|number| only.is_none_or(|only| only == *number)) {
+        let place = tempfile::tempdir_in(&directory)?;
+        let path = place.path().join("store");
+        measure(&path, number, &workload(number, most), &mut sums)?;
+    }
+    println!("\nquantity                 workloads   in the band   mean error");
+    for (what, sum) in Quantity::ALL.iter().zip(sums).filter(|(_, sum)| sum.count > 0) {
+        println!(
+            "{:22} {:11} {:11} % {:10.1} %",
+            what.name(),
+            sum.count,
+            100 * sum.held / sum.count,
+            100.0 * sum.error / sum.count as f64
+        );
+    }
+    Ok(())
+}
