@@ -7,6 +7,7 @@ use crate::{screen, stop};
 use alluvium::Db;
 use alluvium_server::control::{
     Change, Client, Direction, Error, Kind, Redis, RedisKey, Reply, Request, Scan, Session, Stage, What,
+    is_of_server,
 };
 use anyhow::{Context as _, Result, anyhow};
 use indicatif::ProgressBar;
@@ -122,10 +123,10 @@ impl Store {
 
     /// Says that a keyspace holds records of a server, if it does.
     pub(crate) fn tell_of_raw(&self, keyspace: &str) {
-        if keyspace == "redis" {
-            screen::note(
-                "these are the raw records of the keyspace \"redis\": --redis-db N, in the place of --keyspace, shows keys as Redis clients see them",
-            );
+        if keyspace != "memcached" && is_of_server(keyspace) {
+            screen::note(&format!(
+                "these are the raw records of the keyspace {keyspace:?}: --redis-db N, in the place of --keyspace, shows keys as Redis clients see them",
+            ));
         }
     }
 

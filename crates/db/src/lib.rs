@@ -168,7 +168,7 @@ pub use stats::{
     TierStats, Unit,
 };
 pub use tier_options::TierOptions;
-pub use transaction::{Savepoint, Transaction, TransactionIter};
+pub use transaction::{Savepoint, Transaction, TransactionIter, TransactionUnordered};
 pub use transaction_options::{Concurrency, Isolation, TransactionOptions};
 pub use unordered::Unordered;
 pub use value::Value;

@@ -28,6 +28,15 @@ pub enum Error {
         /// The latest version that is known here.
         known: u64,
     },
+    /// Keys are to be hashed, and the store keeps them in order.
+    #[error(
+        "the store keeps the keys of the keyspace {keyspace:?} in order, and they cannot be hashed afterwards: serve it \
+         without asking for hashed keys, or serve an empty store and copy the keys into it"
+    )]
+    InOrder {
+        /// Where the keys are.
+        keyspace: &'static str,
+    },
     /// The address cannot be listened at.
     #[error("cannot listen at {address}: {cause}")]
     Listen {

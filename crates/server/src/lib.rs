@@ -56,5 +56,5 @@ pub use datagram::{DatagramAnswer, DatagramClient, DatagramOptions, DatagramRequ
 pub use datagram::{RingClient, RingOptions};
 pub use error::{Error, Result};
 pub use log_level::LogLevel;
-pub use options::{Exposure, Limits, ServerOptions, Tls};
+pub use options::{Exposure, KeyLayout, Limits, ServerOptions, Tls};
 pub use server::Server;

@@ -19,6 +19,17 @@ pub enum Exposure {
     Unprotected,
 }
 
+/// How the keys of clients are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyLayout {
+    /// As the store has them; in a new store, in order.
+    #[default]
+    AsStored,
+    /// Hashed: a key is found with one read and less than a byte of memory, and keys have no order.
+    /// Elements of collections stay in order. A store that has keys in order is refused.
+    Hashed,
+}
+
 /// What keeps others from reading along.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tls {
@@ -109,6 +120,8 @@ pub struct ServerOptions {
     pub web: Option<SocketAddr>,
     /// Names by which browsers may ask for the page, besides IP addresses and localhost.
     pub web_names: Vec<String>,
+    /// How keys are kept in the store.
+    pub keys: KeyLayout,
     /// How many loops serve connections: one for each processor but a quarter of them, if absent.
     pub loops: Option<usize>,
     /// What Redis clients must say to AUTH, and memcached clients as `set` of `default PASSWORD`,
@@ -151,6 +164,7 @@ impl Default for ServerOptions {
             socket_mode: 0o600,
             web: None,
             web_names: Vec::new(),
+            keys: KeyLayout::default(),
             loops: None,
             password: None,
             users: None,

@@ -132,7 +132,7 @@ impl Server {
         let redis = listen(options.redis, Language::Redis, &mut listeners)?;
         let memcached = listen(options.memcached, Language::Memcached, &mut listeners)?;
         let socket_files = listen_at_files(&options, &mut listeners)?;
-        let store = Arc::new(Store::open(db)?);
+        let store = Arc::new(Store::open(db, options.keys)?);
         let port = |address: Option<SocketAddr>| address.map_or(0, |address| address.port());
         let ports = Ports {
             redis: port(redis),

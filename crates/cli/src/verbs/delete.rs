@@ -135,6 +135,10 @@ impl Delete {
     /// Deletes keys of Redis clients, a number of them in one commit: clients are not held up long.
     fn typed_range(&self, store: &Store, database: u8, mut bounds: Bounds) -> Result<Exit> {
         self.ask(&bounds, &format!("database {database}"))?;
+        if bounds.from.is_empty() && bounds.to.is_none() {
+            store.execute(database, vec![vec![b"FLUSHDB".to_vec()]])?;
+            return Ok(Exit::Done);
+        }
         loop {
             let scan = Scan {
                 limit: Some(AT_ONCE),

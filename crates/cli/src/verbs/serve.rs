@@ -11,7 +11,7 @@ use crate::users::Users;
 use crate::{log, panics, stop};
 use alluvium::Durability;
 use alluvium_server::{
-    CacheMemory, CacheServer, DatagramOptions, Exposure, Policy, Server, ServerOptions, Tls,
+    CacheMemory, CacheServer, DatagramOptions, Exposure, KeyLayout, Policy, Server, ServerOptions, Tls,
 };
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
@@ -30,6 +30,7 @@ Examples:
   alluvium serve                                    # Redis on port 6379, memcached on 11211, a page at http://127.0.0.1:7070
   alluvium serve --redis 127.0.0.1:7000 --memcached off --memory 2G --durability disk
   ALLUVIUM_PASSWORD=secret alluvium serve --redis 0.0.0.0:6379
+  alluvium serve --hashed                           # a new store, whose keys are found by their hashes
   alluvium serve --cache 4G                         # a cache in memory: no store, nothing on disk
 
 Ctrl-C or SIGTERM ends it: what has been received is answered, and the store is closed.";
@@ -59,7 +60,7 @@ pub struct Serve {
     /// commands, and Redis' strings. No file is touched, and what was not asked for lately is
     /// evicted.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
-    #[arg(conflicts_with_all = ["durability", "users", "backup_dir", "web", "web_name"])]
+    #[arg(conflicts_with_all = ["durability", "hashed", "users", "backup_dir", "web", "web_name"])]
     pub cache: Option<Bytes>,
     /// What the cache evicts first.
     #[arg(long, value_enum, default_value_t = Eviction::S3Fifo, requires = "cache")]
@@ -75,6 +76,12 @@ pub struct Serve {
     /// A file whose first line is the key that clients of datagrams share.
     #[arg(long, value_name = "FILE", requires = "datagrams")]
     pub datagram_key_file: Option<PathBuf>,
+    /// Keep the keys of a new store hashed: each is found with one read and less than a byte of
+    /// memory, and keys have no order, so that RANGE, REVRANGE and DELRANGE are refused. Elements
+    /// of collections stay in order. A store keeps what it was made with, and is served without
+    /// this flag just so; one that has keys in order is refused.
+    #[arg(long)]
+    pub hashed: bool,
     /// When a write is acknowledged.
     #[arg(long, value_enum, default_value_t = Word::Process)]
     pub durability: Word,
@@ -143,6 +150,13 @@ fn in_flags(serve: &Serve, error: alluvium_server::Error) -> anyhow::Error {
             failure(Exit::Failed, format!("{flag} {}: {cause}", path.display()))
         }
         alluvium_server::Error::Cache { why } => failure(Exit::Usage, format!("--cache: {why}")),
+        alluvium_server::Error::InOrder { keyspace } => failure(
+            Exit::Usage,
+            format!(
+                "--hashed: this store keeps the keys of the keyspace {keyspace:?} in order, and they cannot be hashed afterwards. Leave --hashed out, or serve a new store \
+                 with --hashed and copy the keys of each database N: `alluvium export N.redis --redis-db N` of this one, `alluvium import N.redis --redis-db N` into that one while it is served"
+            ),
+        ),
         alluvium_server::Error::BackupDirectory { why } => {
             failure(Exit::Usage, format!("--backup-dir: {why}"))
         }
@@ -412,6 +426,10 @@ impl Serve {
             memcached: self.memcached.0,
             web: self.web.0,
             web_names: self.web_name.clone(),
+            keys: match self.hashed {
+                true => KeyLayout::Hashed,
+                false => KeyLayout::AsStored,
+            },
             password,
             users: self.users.as_deref().map(|path| Arc::new(Users::new(path)) as _),
             redis_socket: self.socket.clone(),

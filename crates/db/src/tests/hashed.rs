@@ -108,6 +108,77 @@ fn points_transactions_and_expiry_work_across_structures() {
     );
 }
 
+/// What a transaction sees, sorted; no key twice.
+fn seen(transaction: &crate::Transaction, k: &crate::Keyspace) -> Vec<(String, String)> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let all = transaction.unordered(k).map(Result::unwrap);
+    let mut all: Vec<_> = all.map(|(key, value)| (text(&key), text(&value))).collect();
+    all.sort();
+    assert!(all.windows(2).all(|two| two[0].0 != two[1].0), "{all:?}");
+    all
+}
+
+fn named(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+    pairs.iter().map(owned).collect()
+}
+
+#[test]
+fn a_transaction_walks_over_what_it_sees_and_depends_on_all_of_it() {
+    use crate::{Concurrency, Isolation, TransactionOptions};
+    let db = small().open_in(memory()).unwrap();
+    let k = db.keyspace_with("k", &hashed(HashedOptions::default())).unwrap();
+    let tree = db.keyspace("tree").unwrap();
+    for key in ["a", "b", "c", "d"] {
+        k.put(key, "1").unwrap();
+    }
+    db.checkpoint().unwrap();
+    let mut own = db.begin();
+    own.put(&k, "b", "2").unwrap();
+    own.delete(&k, "c").unwrap();
+    own.merge(&k, "d", "2").unwrap();
+    own.put(&k, "e", "2").unwrap();
+    k.put("f", "later").unwrap();
+    assert_eq!(
+        seen(&own, &k),
+        named(&[("a", "1"), ("b", "2"), ("d", "12"), ("e", "2")])
+    );
+    own.delete_range(&k, "", None).unwrap();
+    own.put(&k, "g", "3").unwrap();
+    assert_eq!(seen(&own, &k), named(&[("g", "3")]));
+    drop(own);
+    for (concurrency, isolation, conflicts) in [
+        (Concurrency::Optimistic, Isolation::Serializable, true),
+        (Concurrency::Optimistic, Isolation::Snapshot, false),
+    ] {
+        let options = TransactionOptions::new()
+            .concurrency(concurrency)
+            .isolation(isolation);
+        for is_written_out in [false, true] {
+            let mut reads = db.begin_with(&options);
+            assert_eq!(seen(&reads, &k).len(), 5);
+            reads.put(&tree, "sum", "5").unwrap();
+            k.put("new", "1").unwrap();
+            if is_written_out {
+                db.checkpoint().unwrap();
+            }
+            assert_eq!(reads.commit().is_err(), conflicts, "{isolation:?}");
+            k.delete("new").unwrap();
+        }
+        let mut reads = db.begin_with(&options);
+        assert_eq!(seen(&reads, &k).len(), 5);
+        reads.put(&tree, "sum", "5").unwrap();
+        tree.put("other", "1").unwrap();
+        reads.commit().unwrap();
+    }
+    let locking = TransactionOptions::new().concurrency(Concurrency::Locking);
+    let first = db.begin_with(&locking);
+    assert_eq!(seen(&first, &k).len(), 5);
+    let mut second = db.begin_with(&locking.clone().lock_timeout(Duration::ZERO));
+    let refused = second.put(&k, "new", "1").unwrap_err();
+    assert!(matches!(refused, Error::LockTimedOut { .. }), "{refused}");
+}
+
 #[test]
 fn many_memtables_become_few_runs_and_all_is_there_after_a_crash() {
     for options in [HashedOptions::pachash(), HashedOptions::trie()] {

@@ -18,8 +18,8 @@
 //! *Does not know*: how a commit is validated, and how locks are granted; that is the engine's.
 //!
 //! *Read in this order*: this file, `tracker.rs` (what was read), `read.rs`, `write.rs`, `walk.rs`
-//! (iterators) with `locked.rs` (walks under locks), `spilled.rs` and `spill.rs` (writes beyond
-//! memory), `savepoint.rs`, `commit.rs`, `retry.rs`.
+//! (iterators) with `locked.rs` (walks under locks), `unordered.rs` (walks without order),
+//! `spilled.rs` and `spill.rs` (writes beyond memory), `savepoint.rs`, `commit.rs`, `retry.rs`.
 //!
 //! Invariants:
 //!
@@ -37,6 +37,7 @@ mod savepoint;
 mod spill;
 mod spilled;
 mod tracker;
+mod unordered;
 mod walk;
 mod write;
 
@@ -44,6 +45,7 @@ mod write;
 mod tests;
 
 pub use savepoint::Savepoint;
+pub use unordered::TransactionUnordered;
 pub use walk::TransactionIter;
 
 use crate::catalog::Definition;

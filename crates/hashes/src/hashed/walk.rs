@@ -2,8 +2,9 @@
 //!
 //! A walk goes from one window of hashes to the next. A window ends with the leaf, among those of
 //! all runs at its beginning, that ends first: so it is about a leaf of each run long. Keys of
-//! memtables are put in the order of their hashes once, when the walk begins: whatever its reader
-//! can see was committed before.
+//! memtables are put in the order of their hashes a number of them at a time, so that a walk takes
+//! little memory, and one that ends early little time. Whatever its reader can see was committed
+//! before the walk began: a later look finds the same.
 
 use super::run::{Owned, Run, read_window, window_end};
 use super::structure::Hashed;
@@ -16,12 +17,23 @@ use alluvium_dictionary::memtables::{Memtables, above};
 use alluvium_dictionary::nodes::Cached;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Residence, Result};
-use std::collections::VecDeque;
+use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
 /// A key with its hash, in whose order walks go.
 type Hash = (u64, Box<[u8]>);
+
+/// How many keys of memtables a walk holds. Tests go through many such parts.
+const HELD: usize = if cfg!(test) { 8 } else { 16 << 10 };
+
+/// Keys of memtables within the range of a walk, in the order of their hashes: all those from where
+/// it was on up to a hash.
+#[derive(Debug)]
+struct Above {
+    keys: Vec<Hash>,
+    last: u64,
+}
 
 /// A walk over the keys of a range that have a value, in the order of their hashes, for a reader at
 /// one sequence number. Between its calls it holds a position, the keys of memtables, and what it
@@ -32,8 +44,8 @@ pub struct Iter {
     range: KeyRange,
     at: Sequence,
     now_ms: u64,
-    /// Keys of memtables within the range, by hash.
-    above: Option<Vec<Hash>>,
+    /// The next keys of memtables, once they were looked for.
+    above: Option<Above>,
     /// The first hash that was not looked at; none behind the last.
     next: Option<u64>,
     /// Keys up to and without this one are left out of the next window.
@@ -71,31 +83,57 @@ impl Hashed {
 }
 
 impl Iter {
-    /// The keys of memtables, by hash.
-    fn collect(&self) -> Vec<Hash> {
+    /// The next keys of memtables whose hashes are not below `first`.
+    fn collect(&self, first: u64) -> Above {
+        // More have the same hash than are held at once, at worst.
+        let mut most = HELD;
+        loop {
+            if let Some(above) = self.collect_at_most(first, most) {
+                return above;
+            }
+            most *= 2;
+        }
+    }
+
+    /// The same of at most a number of keys; none if they are too few for all of one hash.
+    fn collect_at_most(&self, first: u64, most: usize) -> Option<Above> {
         let list = self.memtables.newest_first();
         let cut = self.hashed.shared.version.load().cut;
-        let mut keys = Vec::new();
+        let mut lowest: BinaryHeap<Hash> = BinaryHeap::new();
+        // The lowest hash of which a key was left out.
+        let mut without = None;
         for memtable in above(Some(&list), cut, self.at) {
             let mut cursor = memtable.cursor();
             cursor.seek(&self.range.low);
             while let Some(key) = cursor.key().filter(|key| !self.range.ends_before(key)) {
-                keys.push((Key::new(key).hash(), key.into()));
+                let hash = Key::new(key).hash();
+                if hash >= first && without.is_none_or(|without| hash < without) {
+                    lowest.push((hash, key.into()));
+                }
+                if lowest.len() > most {
+                    without = lowest.pop().map(|(hash, _)| hash);
+                }
                 cursor.next();
             }
         }
+        let mut keys = lowest.into_vec();
+        keys.retain(|(hash, _)| without.is_none_or(|without| *hash < without));
         keys.sort_unstable();
         keys.dedup();
-        keys
+        let last = match without {
+            None => u64::MAX,
+            Some(without) if without <= first => return None,
+            Some(without) => without - 1,
+        };
+        Some(Above { keys, last })
     }
 
     /// Decides the keys of the next window.
     fn fill(&mut self, first: u64) -> Result<()> {
         let hashed = self.hashed.clone();
         let store = &hashed.shared.home.store;
-        if self.above.is_none() {
-            self.above = Some(self.collect());
-        }
+        let known = self.above.take().filter(|above| first <= above.last);
+        let above_runs = known.unwrap_or_else(|| self.collect(first));
         // The list before the version: what leaves the list from here on is in the version.
         let list = self.memtables.newest_first();
         let guard = store.epochs().pin();
@@ -108,7 +146,7 @@ impl Iter {
         };
         let options = &hashed.shared.options;
         let runs: Vec<&Run> = version.runs_of(first, options).collect();
-        let mut last = options.hashes_of(options.part_of(first)).1;
+        let mut last = options.hashes_of(options.part_of(first)).1.min(above_runs.last);
         for run in &runs {
             last = last.min(window_end(run, first, &nodes)?);
         }
@@ -120,7 +158,7 @@ impl Iter {
                 }
             })?;
         }
-        let all = self.above.as_deref().unwrap_or_default();
+        let all = &above_runs.keys[..];
         let begin = all.partition_point(|(hash, _)| *hash < first);
         let end = all.partition_point(|(hash, _)| *hash <= last);
         let mut keys: Vec<Hash> = all[begin..end].to_vec();
@@ -151,6 +189,7 @@ impl Iter {
             decided.extend(value.map(|value| (key, value)));
         }
         self.decided = decided;
+        self.above = Some(above_runs);
         self.from = None;
         self.next = last.checked_add(1);
         Ok(())
@@ -197,6 +236,7 @@ impl contract::Scan for Iter {
     /// when `key` was its last.
     fn seek(&mut self, key: &[u8]) {
         self.decided.clear();
+        self.above = None;
         self.next = Some(Key::new(key).hash());
         self.from = Some(key.into());
     }

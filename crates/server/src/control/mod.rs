@@ -60,7 +60,7 @@ pub use request::{
     NewTransaction, ReadPurpose, Redis, RedisKey, RedisKind, Reply, Request, Result, Scan, Stage, Step,
     TierChange, Unordered, What,
 };
-pub use session::Session;
+pub use session::{Session, is_of_server};
 pub use socket::SOCKET;
 
 pub(crate) use listen::About;

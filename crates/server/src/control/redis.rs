@@ -4,8 +4,9 @@ use super::request::{Direction, Error, Kind, Redis, RedisKey, RedisKind, Reply, 
 use super::session::{Hear, add};
 use crate::error::Failure;
 use crate::model::{self, Collection, Entry, Found, format};
+use crate::options::KeyLayout;
 use crate::redis::{execute, score_text};
-use crate::store::{DATABASES, Store, numbers_of};
+use crate::store::{self, DATABASES, Store, numbers_of};
 use alluvium::{Db, Keyspace, Snapshot};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -61,7 +62,7 @@ impl Keys {
 
     fn reading(&self, database: u8) -> Result<Reading> {
         checked(database)?;
-        let data = self.db.existing_keyspace("redis").map_err(|error| match error {
+        let data = self.db.existing_keyspace(store::DATA).map_err(|error| match error {
             alluvium::Error::NoSuchKeyspace { .. } => Error::told(
                 Kind::NotFound,
                 "the store holds no keys of Redis clients, since no server has served it yet: leave --redis-db out, or write some with it",
@@ -76,10 +77,19 @@ impl Keys {
         };
         let snapshot = self.db.snapshot();
         let numbers = numbers_of(snapshot.get(&data, &format::databases_key()[..])?.as_deref());
+        let database = numbers[usize::from(database)];
+        let version = snapshot.get(&data, &format::version_key()[..])?;
+        let is_hashed =
+            |version: alluvium::Value| format::decode_number(&version) == Ok(format::HASHED_VERSION);
+        let records = match version.is_some_and(is_hashed) {
+            true => Records::Hashed(store::existing(&self.db, &format::records_name(database))?),
+            false => Records::Ordered,
+        };
         Ok(Reading {
-            database: numbers[usize::from(database)],
+            database,
             snapshot,
             data,
+            records,
             now_ms,
         })
     }
@@ -88,7 +98,8 @@ impl Keys {
         if let Some(store) = &self.store {
             return Ok(Arc::clone(store));
         }
-        let store = Store::open(&self.db).map_err(|error| Error::told(Kind::Failed, error.to_string()))?;
+        let store = Store::open(&self.db, KeyLayout::AsStored)
+            .map_err(|error| Error::told(Kind::Failed, error.to_string()))?;
         Ok(Arc::clone(self.store.insert(Arc::new(store))))
     }
 }
@@ -115,19 +126,33 @@ fn damaged(damaged: format::Damaged) -> Error {
     Error::told(Kind::Damaged, damaged.to_string())
 }
 
+/// Where records are.
+enum Records {
+    /// With everything else, in order.
+    Ordered,
+    /// In a keyspace of the database, in no order; in none if it has never had any.
+    Hashed(Option<Keyspace>),
+}
+
 /// A database at one moment.
 struct Reading {
     snapshot: Snapshot,
     data: Keyspace,
+    records: Records,
     database: u8,
     now_ms: u64,
 }
 
 impl Reading {
     fn key(&self, key: &[u8], hear: &mut Hear<'_>) -> Result<()> {
-        let record = self
-            .snapshot
-            .get(&self.data, &format::record_key(self.database, key)[..])?;
+        let record = match &self.records {
+            Records::Hashed(Some(space)) => self.snapshot.get(space, key)?,
+            Records::Hashed(None) => None,
+            Records::Ordered => {
+                let place = format::record_key(self.database, key);
+                self.snapshot.get(&self.data, &place[..])?
+            }
+        };
         let entry = match record {
             Some(record) => Entry::read(Found::Owned(record), self.now_ms).map_err(damaged)?,
             None => None,
@@ -144,6 +169,9 @@ impl Reading {
     }
 
     fn scan(&self, scan: &Scan, hear: &mut Hear<'_>) -> Result<()> {
+        if let Records::Hashed(space) = &self.records {
+            return self.scan_hashed(space.as_ref(), scan, hear);
+        }
         let start = format::record_key(self.database, &scan.from);
         let end = match &scan.to {
             Some(to) => format::record_key(self.database, to),
@@ -164,6 +192,29 @@ impl Reading {
             };
             if let Some(entry) = Entry::read(Found::Owned(record), self.now_ms).map_err(damaged)? {
                 self.entry(format::user_key(&inner), &entry, scan.what, hear)?;
+                left -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same where keys have no order.
+    fn scan_hashed(&self, space: Option<&Keyspace>, scan: &Scan, hear: &mut Hear<'_>) -> Result<()> {
+        if !scan.from.is_empty() || scan.to.is_some() || scan.direction == Direction::Backward {
+            return Err(Error::told(
+                Kind::Usage,
+                "the keys of this store are hashed and have no order: leave --prefix, --from, --to and --reverse out",
+            ));
+        }
+        let mut left = scan.limit.unwrap_or(u64::MAX);
+        let mut records = space.map(|space| self.snapshot.unordered(space));
+        while left > 0 {
+            let Some(pair) = records.as_mut().and_then(Iterator::next) else {
+                break;
+            };
+            let (key, record) = pair?;
+            if let Some(entry) = Entry::read(Found::Owned(record), self.now_ms).map_err(damaged)? {
+                self.entry(&key, &entry, scan.what, hear)?;
                 left -= 1;
             }
         }

@@ -10,6 +10,8 @@ use super::request::{
     TierChange, Unordered, What,
 };
 use super::transact::Transacting;
+use crate::model::format;
+use crate::store;
 use alluvium::{Db, Ingest, Keyspace, Progress, Structure, TierOptions, WriteBatch};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -24,8 +26,11 @@ use std::time::{Duration, SystemTime};
 const CHUNK: usize = 256 << 10;
 /// How often a compaction says how far it is.
 const LOOK: Duration = Duration::from_millis(100);
-/// The keyspaces in which a server keeps typed keys.
-const TYPED: [&str; 2] = ["redis", "memcached"];
+
+/// Returns whether a server keeps typed keys in a keyspace of this name.
+pub fn is_of_server(keyspace: &str) -> bool {
+    matches!(keyspace, store::DATA | store::ITEMS) || format::is_records_name(keyspace)
+}
 
 /// Hears the parts of an answer; an error ends the operation where that is possible.
 pub(super) type Hear<'h> = dyn FnMut(Reply) -> Result<()> + 'h;
@@ -216,7 +221,7 @@ impl Session {
 
     /// Returns whether a running server keeps typed keys in a keyspace.
     fn is_typed(&self, keyspace: &str) -> bool {
-        self.about.is_some() && TYPED.contains(&keyspace)
+        self.about.is_some() && is_of_server(keyspace)
     }
 
     /// Refuses a read under locks of what a running server keeps typed keys in (S21): its clients

@@ -6,7 +6,7 @@ use crate::error::Failure;
 use crate::model::format;
 use crate::store::Store;
 use crate::waits;
-use alluvium::Iter;
+use alluvium::Unordered;
 
 /// About how long a page is.
 const PAGE: usize = 64 << 10;
@@ -27,7 +27,7 @@ fn wants_all(classes: &[u8]) -> Result<bool, Failure> {
 
 /// A walk over all items, as they were when it began.
 pub(super) struct Dump {
-    items: Option<Iter>,
+    items: Option<Unordered>,
     now_ms: u64,
 }
 
@@ -38,7 +38,7 @@ impl Dump {
             3 => request.word(2),
             _ => return Err(Failure::say("ERROR")),
         };
-        let items = wants_all(classes)?.then(|| store.items.range::<&[u8]>(..));
+        let items = wants_all(classes)?.then(|| store.items.unordered());
         Ok(Dump {
             items,
             now_ms: store.now_ms(),
@@ -57,15 +57,15 @@ impl Dump {
             if output.len() - start > PAGE {
                 return Ok(false);
             }
-            let Some((key, stored)) = items.lend()? else {
+            let Some((key, stored)) = items.next().transpose()? else {
                 break;
             };
-            let item = format::decode_item(stored)?;
+            let item = format::decode_item(&stored)?;
             if item.expires_ms != 0 && item.expires_ms <= self.now_ms {
                 continue;
             }
             output.extend_from_slice(b"key=");
-            write_encoded(output, key);
+            write_encoded(output, &key);
             let expires_s = match item.expires_ms {
                 0 => -1,
                 ms => i64::try_from(ms / 1000).unwrap_or(i64::MAX),

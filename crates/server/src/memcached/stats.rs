@@ -158,7 +158,7 @@ fn content(shared: &Shared) -> Result<(u64, u64), Failure> {
     let store = &shared.store;
     let now_ms = store.now_ms();
     let (mut looked_at, mut found, mut bytes) = (0u64, 0u64, 0u64);
-    for pair in store.items.range::<&[u8]>(..).take(COUNTED) {
+    for pair in store.items.unordered().take(COUNTED) {
         let (key, stored) = pair?;
         looked_at += 1;
         let item = format::decode_item(&stored)?;
@@ -233,7 +233,7 @@ fn dump(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>) -> Result<
     let most = if most == 0 { usize::MAX } else { most as usize };
     let (start, now_ms) = (output.len(), shared.store.now_ms());
     let mut count = 0;
-    for pair in shared.store.items.range::<&[u8]>(..) {
+    for pair in shared.store.items.unordered() {
         if class != 1 || count == most || output.len() - start > MOST_DUMPED {
             break;
         }

@@ -1,4 +1,4 @@
-//! The bytes of the server's keys and values, version 3.
+//! The bytes of the server's keys and values, versions 3 and 4.
 //!
 //! Keys of the keyspace `redis`. D is the number of the Redis database, 0 to 15; C is a
 //! collection's number. In keys, numbers stand with their most significant byte first, so that they
@@ -28,6 +28,10 @@
 //! Version 1 has no 'c' and no 'g', and no sorted set in it is counted. A store of version 1 gets
 //! it when a server opens it (`store/upgrade.rs`), and one of version 2, which has no 'd', the next
 //! version; a store of a later version than this is refused.
+//!
+//! Version 4 is version 3 in a store whose keys are hashed (`store/records.rs`): the keyspace
+//! `redis` has no 'k'. The records of D are in the keyspace `redis.keys.D`, which has no order,
+//! each under the user's key alone.
 //!
 //! The record of a user's key. Integers are little-endian.
 //!
@@ -84,8 +88,14 @@ const SCORE: u8 = b's';
 const COUNTED: u8 = 64;
 const EXPIRES: u8 = 128;
 
-/// The version of these bytes.
+/// The version of these bytes where records are in order beside the rest.
 pub(crate) const VERSION: u64 = 3;
+
+/// The version of these bytes where records are in keyspaces of their own, without order.
+pub(crate) const HASHED_VERSION: u64 = 4;
+
+/// What the name of a keyspace of records begins with, before D.
+const RECORDS_NAME: &str = "redis.keys.";
 
 /// How long the part of an element's key is that all elements of its collection have.
 pub(crate) const ELEMENT_PREFIX: usize = 10;
@@ -120,6 +130,17 @@ pub(crate) fn record_key(database: u8, key: &[u8]) -> InnerKey {
     inner.extend_from_slice(&[database, RECORD]);
     inner.extend_from_slice(key);
     inner
+}
+
+/// The name of the keyspace that has the records of a database where they have no order.
+pub(crate) fn records_name(database: u8) -> String {
+    format!("{RECORDS_NAME}{database}")
+}
+
+/// Whether a keyspace of this name has such records.
+pub(crate) fn is_records_name(name: &str) -> bool {
+    let number = name.strip_prefix(RECORDS_NAME).map(str::parse::<u8>);
+    matches!(number, Some(Ok(number)) if usize::from(number) < DATABASES)
 }
 
 /// Whether a key is the place of a user's key.
@@ -549,6 +570,23 @@ pub(crate) fn decode_item(stored: &[u8]) -> Result<Item<'_>, Damaged> {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keyspaces_of_hashed_records_are_known_by_their_names() {
+        assert_eq!((VERSION, HASHED_VERSION), (3, 4));
+        assert_eq!(records_name(15), "redis.keys.15");
+        assert!((0..16).all(|database| is_records_name(&records_name(database))));
+        for other in [
+            "redis",
+            "redis.keys.",
+            "redis.keys.16",
+            "redis.keys.x",
+            "redis.keys.256",
+            "keys.1",
+        ] {
+            assert!(!is_records_name(other), "{other}");
+        }
+    }
 
     /// These bytes are version 2: a test that fails here means a new version.
     #[test]

@@ -533,7 +533,12 @@ fn read_ahead(
     if records.is_empty() {
         return Ok(Ahead::Known);
     }
-    let data = &transaction.store.data;
+    let gathered = transaction.store.gather(transaction.database, &records);
+    let Some(space) = gathered.space else {
+        let none = records.iter().map(|_| None).collect();
+        transaction.has_read(records, none);
+        return Ok(Ahead::Known);
+    };
     // What was read of a database that was swapped since is of another (S24).
     let read = read.filter(|read| read.number == transaction.database);
     match read.map(|read| read.values) {
@@ -543,14 +548,14 @@ fn read_ahead(
             transaction.prefetch(records)?;
         }
         Some(result) => transaction.has_read(records, result?),
-        None if let Some(values) = data.multi_get_in_memory(&records)? => {
+        None if let Some(values) = space.multi_get_in_memory(&gathered.names)? => {
             transaction.has_read(records, values);
         }
         None => {
             let Some(memory) = transaction.store.room_to_read(records.len()) else {
                 return Ok(Ahead::NoRoom);
             };
-            let mut reading = data.multi_get_async(&records);
+            let mut reading = space.multi_get_async(&gathered.names);
             match Pin::new(&mut reading).poll(context) {
                 Poll::Ready(values) => transaction.has_read(records, values?),
                 Poll::Pending => {

@@ -104,15 +104,9 @@ fn stats(shared: &Shared, reply: &mut Reply<'_>) {
     let resident = process::resident_bytes().unwrap_or(used);
     let clients = shared.client_bytes();
     let memory = shared.store.db.stats().memory;
-    let mut keys = 0;
-    for database in 0..DATABASES {
-        let (start, end) = format::records(database);
-        keys += shared
-            .store
-            .data
-            .approximate_len_of(&start[..]..&end[..])
-            .unwrap_or(0);
-    }
+    let keys: u64 = (0..DATABASES)
+        .map(|database| shared.store.approximate_records(database).unwrap_or(0))
+        .sum();
     let numbers = [
         ("peak.allocated", shared.samples.peak_used(used)),
         ("total.allocated", used),

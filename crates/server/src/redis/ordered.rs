@@ -56,6 +56,17 @@ fn bounds(database: u8, low: &[u8], high: &[u8]) -> Result<(InnerKey, InnerKey),
     Ok((low, high))
 }
 
+/// Fails where keys have no order.
+fn require_order(transaction: &Transaction<'_>, command: &str) -> Done {
+    match transaction.store.records.are_hashed() {
+        false => Ok(()),
+        true => Err(Failure::Refused(Cow::Owned(format!(
+            "ERR {command} needs keys in order, and this store keeps them hashed (--hashed): use SCAN or KEYS, or a store \
+             that is served without --hashed"
+        )))),
+    }
+}
+
 fn walk(
     transaction: &Transaction<'_>,
     args: Args<'_>,
@@ -102,6 +113,7 @@ fn walk(
 }
 
 pub(super) fn range(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    require_order(transaction, "RANGE")?;
     walk(
         transaction,
         args,
@@ -112,6 +124,7 @@ pub(super) fn range(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
 }
 
 pub(super) fn rev_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    require_order(transaction, "REVRANGE")?;
     walk(
         transaction,
         args,
@@ -124,6 +137,7 @@ pub(super) fn rev_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply
 /// One record of the store, whatever the range holds, unless there may be collections, whose
 /// elements have to be found.
 pub(super) fn del_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
+    require_order(transaction, "DELRANGE")?;
     let (start, end) = bounds(transaction.database, args.at(1), args.at(2))?;
     if transaction.store.marks.has_any(transaction.database) {
         let mut keys = Vec::new();
@@ -175,8 +189,7 @@ pub(super) fn snapshot(transaction: &mut Transaction<'_>, args: Args<'_>, reply:
         }
         (b"GET", 4) => {
             let snapshot = db.open_snapshot(text(args.at(2))?).map_err(refused)?;
-            let key = format::record_key(transaction.database, args.at(3));
-            let record = snapshot.get(&store.data, &key)?;
+            let record = store.record_at(&snapshot, transaction.database, args.at(3))?;
             match record.map(|record| Entry::read(Found::Owned(record), transaction.now_ms)) {
                 None => reply.null(),
                 Some(entry) => match entry? {

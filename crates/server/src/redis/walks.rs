@@ -1,9 +1,9 @@
 //! Walks over all keys, and over the elements of hashes, sets and sorted sets.
 //!
 //! Both go in an order that does not depend on what others write meanwhile, so that every element
-//! that is there all the time is met: keys in their own order, elements in the order of their
-//! hashes. An element's cursor is the hash to go on at; a key's is a number that the server
-//! remembers the key of.
+//! that is there all the time is met: keys in their own order, or in that of their hashes where
+//! they have none of their own, elements in the order of their hashes. An element's cursor is the
+//! hash to go on at; a key's is a number that the server remembers the key of.
 
 use super::args::{Options, integer, is, too_long};
 use super::pages::PAGE;
@@ -14,7 +14,7 @@ use crate::model::{Entry, Found};
 use crate::resp::{Args, Progress, Reply, Tail, number};
 use crate::store::{Direction, Pair, Transaction};
 use crate::waits;
-use alluvium::{Iter, Snapshot};
+use alluvium::{Iter, Snapshot, Unordered};
 
 type Done = Result<(), Failure>;
 
@@ -50,6 +50,10 @@ impl<'a> Wish<'a> {
             }
         }
         Ok(wish)
+    }
+
+    fn wants(&self, entry: &Entry<'_>) -> bool {
+        self.type_name.is_none_or(|wanted| is(wanted, entry.type_name()))
     }
 
     pub(super) fn fits(&self, name: &[u8]) -> bool {
@@ -91,6 +95,9 @@ pub(super) fn scan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     let cursor = cursor(args.at(1))?;
     let wish = Wish::new(args, 2)?;
     let (database, now_ms, store) = (transaction.database, transaction.now_ms, transaction.store);
+    if store.records.are_hashed() {
+        return scan_hashed(transaction, cursor, &wish, reply);
+    }
     let (mut start, end) = bounds(database, wish.pattern);
     if cursor != 0 {
         let place = store.cursors.place(database, cursor);
@@ -108,14 +115,41 @@ pub(super) fn scan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
         looked_at += 1;
         if let Some(entry) = read(&value, now_ms)? {
             let name = format::user_key(&key);
-            let is_wanted = wish.type_name.is_none_or(|wanted| is(wanted, entry.type_name()));
-            if is_wanted && wish.fits(name) {
+            if wish.wants(&entry) && wish.fits(name) {
                 bytes += name.len() + size_of::<Vec<u8>>();
                 found.push(name.to_vec());
             }
         }
     }
     begin(reply, next, found.len());
+    found.iter().for_each(|name| reply.bulk(name));
+    Ok(())
+}
+
+/// How many keys that a walk has met are looked up at once.
+const LOOKED_UP: usize = 256;
+
+/// The same where keys have no order of their own.
+fn scan_hashed(
+    transaction: &mut Transaction<'_>,
+    cursor: u64,
+    wish: &Wish<'_>,
+    reply: &mut Reply<'_>,
+) -> Done {
+    let page = transaction.some_keys(cursor, wish.count, MOST_BYTES)?;
+    let names: Vec<Vec<u8>> = page.keys.into_iter().filter(|name| wish.fits(name)).collect();
+    let mut found = Vec::new();
+    for names in names.chunks(LOOKED_UP) {
+        let place = |name: &Vec<u8>| format::record_key(transaction.database, name);
+        let places: Vec<InnerKey> = names.iter().map(place).collect();
+        for (name, record) in names.iter().zip(transaction.multi_get(&places)?) {
+            let Some(record) = record else { continue };
+            if read(&record, transaction.now_ms)?.is_some_and(|entry| wish.wants(&entry)) {
+                found.push(name);
+            }
+        }
+    }
+    begin(reply, page.next, found.len());
     found.iter().for_each(|name| reply.bulk(name));
     Ok(())
 }
@@ -131,9 +165,9 @@ fn each_key(
     mut each: impl FnMut(&[u8]) -> std::ops::ControlFlow<()>,
 ) -> Done {
     let (start, end) = bounds(transaction.database, pattern);
-    let mut scan = transaction.scan(start, end, Direction::Forward);
-    while let Some((key, value)) = scan.next()? {
-        if read(&value, transaction.now_ms)?.is_some() && each(format::user_key(&key)).is_break() {
+    let mut walk = transaction.walk_records(start, end)?;
+    while let Some(met) = walk.next()? {
+        if read(&met.record, transaction.now_ms)?.is_some() && each(met.key()).is_break() {
             break;
         }
     }
@@ -191,27 +225,58 @@ pub(super) fn keys(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
 struct Keys {
     pattern: Vec<u8>,
     now_ms: u64,
-    iter: Iter,
+    walk: Walk,
+}
+
+/// A walk over records in a snapshot.
+enum Walk {
+    Ordered(Box<Iter>),
+    /// None if the database has never had records.
+    Hashed(Option<Box<Unordered>>),
 }
 
 impl Keys {
     fn new(transaction: &Transaction<'_>, pattern: &[u8], at: &Snapshot) -> Keys {
-        let (start, end) = bounds(transaction.database, Some(pattern));
+        let store = transaction.store;
+        let walk = if store.records.are_hashed() {
+            let space = store.records.existing(transaction.database);
+            Walk::Hashed(space.map(|space| Box::new(at.unordered(space))))
+        } else {
+            let (start, end) = bounds(transaction.database, Some(pattern));
+            Walk::Ordered(Box::new(at.range(&store.data, &start[..]..&end[..])))
+        };
         Keys {
             pattern: pattern.to_vec(),
             now_ms: transaction.now_ms,
-            iter: at.range(&transaction.store.data, &start[..]..&end[..]),
+            walk,
         }
     }
 
     /// Calls `each` with the next key. Returns whether there was one.
     fn next(&mut self, each: impl FnOnce(&[u8])) -> Result<bool, Failure> {
         let _may_wait = waits::may_wait();
-        while let Some((key, value)) = self.iter.lend()? {
-            let key = format::user_key(key);
-            if glob::fits(&self.pattern, key) && read(value, self.now_ms)?.is_some() {
-                each(key);
-                return Ok(true);
+        let now_ms = self.now_ms;
+        let is_wanted = |key: &[u8], value: &[u8]| -> Result<bool, Failure> {
+            Ok(glob::fits(&self.pattern, key) && read(value, now_ms)?.is_some())
+        };
+        match &mut self.walk {
+            Walk::Ordered(iter) => {
+                while let Some((key, value)) = iter.lend()? {
+                    let key = format::user_key(key);
+                    if is_wanted(key, value)? {
+                        each(key);
+                        return Ok(true);
+                    }
+                }
+            }
+            Walk::Hashed(iter) => {
+                for pair in iter.iter_mut().flatten() {
+                    let (key, value) = pair?;
+                    if is_wanted(&key, &value)? {
+                        each(&key);
+                        return Ok(true);
+                    }
+                }
             }
         }
         Ok(false)
@@ -296,7 +361,16 @@ pub(super) fn place_between(database: u8, first: &[u8], last: &[u8]) -> InnerKey
 }
 
 /// Returns the first key behind a place that is drawn between the first and the last.
-fn drawn(transaction: &Transaction<'_>, first: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+fn drawn(transaction: &mut Transaction<'_>, first: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+    if transaction.store.records.are_hashed() {
+        let mut random = [0; 16];
+        fastrand::fill(&mut random);
+        let Some(key) = transaction.draw_hashed(random)? else {
+            return Ok(None);
+        };
+        let is_there = transaction.entry(&key)?.is_some();
+        return Ok(is_there.then_some(key));
+    }
     let (start, end) = format::records(transaction.database);
     let mut backward = transaction.scan(start, end.clone(), Direction::Backward);
     let Some((last, _)) = backward.next()? else {

@@ -8,6 +8,7 @@
 
 use super::databases::{Numbers, database_of};
 use super::marks::MarkChanges;
+use super::records::Home;
 use super::transaction::{Outcome, Transaction, moment};
 use super::within::{Changes, Within};
 use super::{Mode, Store, Wanted};
@@ -106,9 +107,9 @@ impl Interactive {
 
     /// Takes over what a command has written, all of it or nothing.
     pub(crate) fn adopt(&mut self, store: &Store, changes: Changes) -> Result<(), Failure> {
-        let Some(writes) = &changes.writes else {
+        if changes.are_none() {
             return Ok(());
-        };
+        }
         let savepoint = self.transaction.savepoint();
         if let Err(error) = self.write(store, &changes) {
             // One that has ended has nothing to take back.
@@ -117,8 +118,8 @@ impl Interactive {
         }
         self.transaction.release(&savepoint).map_err(explained)?;
         for (key, expires_ms) in &changes.keys {
-            let value = writes.own(key).and_then(|own| own.value().map(<[u8]>::len));
-            self.note_write(key, value.unwrap_or(0), *expires_ms);
+            let bytes = changes.value(key).map_or(0, <[u8]>::len);
+            self.note_write(key, bytes, *expires_ms);
             if format::is_record(key) {
                 self.touched.insert((key[0], format::user_key(key).into()));
             }
@@ -136,10 +137,14 @@ impl Interactive {
         for (start, end) in &changes.ranges {
             transaction.delete_range(data, start, Some(end))?;
         }
+        if let Some(records) = &changes.records {
+            records.write_within(transaction, &store.records)?;
+        }
         let Some(writes) = &changes.writes else {
             return Ok(());
         };
-        for (key, expires_ms) in &changes.keys {
+        let is_in_order = |(key, _): &&(InnerKey, u64)| store.records.home(key) == Home::Ordered;
+        for (key, expires_ms) in changes.keys.iter().filter(is_in_order) {
             // Without a write of its own it lies in a range that was deleted later.
             let value = writes.own(key).and_then(|own| own.value());
             match (value, moment(*expires_ms)) {
@@ -198,18 +203,23 @@ impl Interactive {
     }
 }
 
+fn conflict(key: &[u8]) -> String {
+    format!(
+        "CONFLICT another client has written to the key \"{}\" since BEGIN: nothing is written, run the transaction again",
+        key.escape_ascii()
+    )
+}
+
 /// What a client is told about an error of its transaction.
 pub(crate) fn explained(error: Error) -> Failure {
     let text = match error {
+        Error::Conflict { keyspace, key } if format::is_records_name(&keyspace) => conflict(&key),
         Error::Conflict { key, .. } if !format::is_record(&key) => {
             "CONFLICT another client has written to a collection or a range of keys since BEGIN: nothing is written, run \
              the transaction again"
                 .to_owned()
         }
-        Error::Conflict { key, .. } => format!(
-            "CONFLICT another client has written to the key \"{}\" since BEGIN: nothing is written, run the transaction again",
-            format::user_key(&key).escape_ascii()
-        ),
+        Error::Conflict { key, .. } => conflict(format::user_key(&key)),
         Error::TransactionTooOld { most } => format!(
             "ABORTED the transaction was open for longer than {} ms: nothing is written, ABORT it and begin another one, \
              if need be with a longer TIMEOUT",

@@ -7,7 +7,8 @@
 //! *Does not know*: protocols, connections, replies.
 //!
 //! *Read in this order*: `transaction.rs` (what a command reads and writes through), `entries.rs`
-//! (typed keys on top of it), `scan.rs` (walks), `locks.rs`, `databases.rs` (SWAPDB),
+//! (typed keys on top of it), `scan.rs` (walks), `layout.rs`, `records.rs`, `own_records.rs` and
+//! `walking.rs` (records that have no order), `locks.rs`, `databases.rs` (SWAPDB),
 //! `interactive.rs` and `within.rs` (transactions of clients), `staging.rs` (collections larger
 //! than a commit), `order/` (ranks in sorted sets), `working.rs` (memory of commands), `marks.rs`
 //! (which keys may have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`,
@@ -25,6 +26,8 @@
 //! - **S8** It is known, in the store and in memory, which keys may have collections (`marks.rs`):
 //!   a SET of any other needs no read. A key that has one is among them from before its commit is
 //!   seen until after that which deletes it, under the key's lock.
+//! - **S30** A record is in one keyspace: that of its database where keys are hashed, else with all
+//!   the rest. What a commit writes to both is one batch.
 //! - **S24** A command works on the keys that its database has while the command holds its locks,
 //!   or, if it has none, that the database had when its keys were read.
 
@@ -34,26 +37,32 @@ mod entries;
 mod expiring;
 mod idle;
 mod interactive;
+mod layout;
 mod locks;
 mod lookups;
 mod marks;
 mod order;
+mod own_records;
 mod reaper;
+mod records;
 mod scan;
 mod sizes;
 mod staging;
 mod transaction;
 mod upgrade;
+mod walking;
 mod within;
 mod working;
 
 pub(crate) use clock::Clock;
 pub(crate) use databases::{Databases, numbers_of};
 pub(crate) use interactive::{Dependence, Interactive, explained};
+pub(crate) use layout::{existing, is_hashed};
 pub(crate) use locks::{Held, Mode, Wanted};
 pub(crate) use lookups::Lookups;
 pub(crate) use order::Counting;
 pub(crate) use reaper::Reaper;
+pub(crate) use records::Records;
 pub(crate) use scan::{Direction, Pair};
 pub(crate) use sizes::Sizes;
 pub(crate) use staging::Staging;
@@ -63,6 +72,7 @@ pub(crate) use working::{Reading, Working};
 use crate::cursors::Cursors;
 use crate::model::format;
 use crate::net::Budget;
+use crate::options::KeyLayout;
 use crate::waits;
 use alluvium::{Db, Durability, Keyspace, Result, Value};
 
@@ -75,9 +85,16 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use walking::Walks;
 
 /// How many databases SELECT chooses from.
 pub(crate) const DATABASES: u8 = 16;
+
+/// The keyspace of everything that Redis clients have, but of records that have no order.
+pub(crate) const DATA: &str = "redis";
+
+/// The keyspace of memcached's items.
+pub(crate) const ITEMS: &str = "memcached";
 
 /// How many numbers of collections are reserved with one write.
 const NUMBERS: u64 = 1 << 20;
@@ -99,6 +116,10 @@ pub(crate) struct Store {
     pub(crate) db: Db,
     pub(crate) data: Keyspace,
     pub(crate) items: Keyspace,
+    /// Where records are.
+    pub(crate) records: Records,
+    /// Walks of SCAN over hashed records that may go on.
+    pub(crate) walks: Walks,
     pub(crate) locks: Locks,
     /// Where the keys of databases are (S24).
     pub(crate) databases: Databases,
@@ -133,10 +154,17 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    pub(crate) fn open(db: &Db) -> crate::Result<Store> {
-        let data = db.keyspace("redis")?;
-        let items = db.keyspace("memcached")?;
+    /// Opens the server's part of a store.
+    ///
+    /// # Errors
+    /// [`Error::InOrder`](crate::Error::InOrder), [`Error::Newer`](crate::Error::Newer), as the
+    /// store says.
+    pub(crate) fn open(db: &Db, keys: KeyLayout) -> crate::Result<Store> {
+        let found = layout::decide(db, keys)?;
+        let data = db.keyspace(DATA)?;
+        let items = found.settle(db, &data)?;
         upgrade::upgrade(db, &data)?;
+        let records = Records::open(db, found.layout)?;
         Store::forget_staged(&data, db)?;
         let number = |key: &[u8]| -> Result<u64> {
             let value = data.get(key)?;
@@ -157,6 +185,8 @@ impl Store {
             databases: Databases::load(&data)?,
             data,
             items,
+            records,
+            walks: Walks::default(),
             locks: Locks::new(),
             clock,
             expiring: Expiring::default(),
@@ -174,8 +204,8 @@ impl Store {
         })
     }
 
-    /// What many keys have, in their order, and the memory that they take until they are done with.
-    /// Others are let go on while this waits for the device.
+    /// What many keys of a keyspace have, in their order, and the memory that they take until they
+    /// are done with. Others are let go on while this waits for the device.
     pub(crate) fn read_charged(
         &self,
         keyspace: &Keyspace,

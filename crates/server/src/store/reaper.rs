@@ -9,6 +9,7 @@ use super::locks::{Mode, Wanted};
 use super::{DATABASES, Store, Transaction};
 use crate::error::Failure;
 use crate::model::format;
+use alluvium::Keyspace;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -47,6 +48,7 @@ impl Reaper {
                     }
                     drop(is_stopping);
                     ticks += 1;
+                    store.walks.close_old(store.now_ms());
                     let result = store.reap().and_then(|count| {
                         if count > 0 || ticks % TICKS_PER_NOTE == 0 {
                             store.note_time()?;
@@ -74,7 +76,10 @@ impl Reaper {
 impl Store {
     /// Compacts the store when half of it has expired.
     fn make_room(&self) -> Result<(), Failure> {
-        let size = || Ok(self.data.size_on_disk()? + self.items.size_on_disk()?);
+        let size = || {
+            let all = [&self.data, &self.items].into_iter().chain(self.records.all());
+            all.map(Keyspace::size_on_disk).sum()
+        };
         if self.expiring.is_much(self.now_ms(), size)? {
             self.db.compact()?;
         }

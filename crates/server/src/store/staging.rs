@@ -174,6 +174,7 @@ impl<'s> Staging<'s> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::KeyLayout;
     use crate::store::Wanted;
     use alluvium::simulation::Simulated as _;
     use alluvium::{Db, Options};
@@ -211,7 +212,7 @@ mod tests {
                 .memory(64 << 20)
                 .open(place.path().join("store"))
                 .unwrap();
-            let store = Store::open(&db).unwrap();
+            let store = Store::open(&db, KeyLayout::AsStored).unwrap();
             (db, store)
         };
         let (db, store) = open();
@@ -248,7 +249,7 @@ mod tests {
             .memory(64 << 20)
             .open(place.path().join("store"))
             .unwrap();
-        let store = Store::open(&db).unwrap();
+        let store = Store::open(&db, KeyLayout::AsStored).unwrap();
         let mut transaction = Transaction::new(&store, 0);
         let mut staging = Staging::new(&transaction, 0, 1);
         staging.put(format::position_key(0, 1, 0), vec![7; 10]).unwrap();

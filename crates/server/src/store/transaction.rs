@@ -5,6 +5,8 @@ use super::databases::{Numbers, database_of};
 use super::locks::Held;
 use super::marks::MarkChanges;
 use super::order::Open;
+use super::own_records::OwnRecords;
+use super::records::Home;
 use super::staging::Staged;
 use super::within::Within;
 use super::{Reading, Store, scan};
@@ -58,6 +60,8 @@ pub(crate) struct Transaction<'s> {
     blind: Option<Box<Blind>>,
     /// Where they go otherwise; nothing as long as nothing was written.
     pub(super) writes: Option<Box<WriteSet>>,
+    /// Where writes to records go, where those have no order.
+    pub(super) records: Option<Box<OwnRecords>>,
     /// Which keys have got collections, and which have lost theirs, if any.
     marks: Option<Box<MarkChanges>>,
     /// Orders of sorted sets that were asked for.
@@ -108,6 +112,7 @@ impl<'s> Transaction<'s> {
             next: 0,
             blind,
             writes: None,
+            records: None,
             marks: None,
             orders: Vec::new(),
             staged: Staged::default(),
@@ -123,7 +128,8 @@ impl<'s> Transaction<'s> {
 
     /// About how many bytes its writes take.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes + self.writes.as_ref().map_or(0, |writes| writes.memory())
+        let records = self.records.as_ref().map_or(0, |records| records.memory());
+        self.bytes + records + self.writes.as_ref().map_or(0, |writes| writes.memory())
     }
 
     fn writes(&mut self) -> &mut WriteSet {
@@ -169,7 +175,16 @@ impl<'s> Transaction<'s> {
 
     /// Whether the transaction itself says what a key has.
     fn own(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        if self.is_hashed(key) {
+            return self.records.as_ref()?.own(key);
+        }
         self.writes.as_ref()?.own(key).map(OwnWrite::value)
+    }
+
+    /// Whether a key is the place of a record that has no order.
+    #[inline]
+    fn is_hashed(&self, key: &[u8]) -> bool {
+        self.store.records.home(key) != Home::Ordered
     }
 
     /// The value that the transaction itself has given a key.
@@ -189,7 +204,7 @@ impl<'s> Transaction<'s> {
             self.reading.set(self.store.wait_for_room_to_read(keys.len()));
             return within.read(self.store, keys);
         }
-        let (values, reading) = self.store.read_charged(&self.store.data, keys)?;
+        let (values, reading) = self.store.read_places(keys)?;
         self.reading.set(reading);
         Ok(values)
     }
@@ -238,6 +253,10 @@ impl<'s> Transaction<'s> {
         if let Some(within) = &mut self.within {
             within.wrote(&key, expires_ms);
         }
+        if self.is_hashed(&key) {
+            self.records.get_or_insert_default().put(key, value, expires_ms);
+            return;
+        }
         match moment(expires_ms) {
             Some(until) => self.writes().put_until(key, value, until),
             None => self.writes().put(key, value),
@@ -256,9 +275,13 @@ impl<'s> Transaction<'s> {
         format::write_text(record, parts, expires_ms);
         let bytes = place.len() + record.len();
         self.store.sizes.note_kept(record.len());
+        let (space, name) = match self.store.records.home(&place) {
+            Home::Ordered => (&self.store.data, &place[..]),
+            Home::Records(database) => (self.store.records.space(database)?, key),
+        };
         match moment(expires_ms) {
-            Some(until) => batch.put_until(&self.store.data, &place, record, until)?,
-            None => batch.put(&self.store.data, &place, record)?,
+            Some(until) => batch.put_until(space, name, record, until)?,
+            None => batch.put(space, name, record)?,
         };
         self.bytes += bytes;
         self.count_expiring(bytes, expires_ms);
@@ -277,6 +300,10 @@ impl<'s> Transaction<'s> {
     pub(crate) fn delete(&mut self, key: InnerKey) {
         if let Some(within) = &mut self.within {
             within.wrote(&key, 0);
+        }
+        if self.is_hashed(&key) {
+            self.records.get_or_insert_default().delete(key);
+            return;
         }
         self.writes().delete(key);
     }
@@ -299,6 +326,10 @@ impl<'s> Transaction<'s> {
         reason = "callers make the keys for this call"
     )]
     pub(crate) fn scan(&self, start: InnerKey, end: InnerKey, direction: scan::Direction) -> scan::Scan<'_> {
+        assert!(
+            !self.is_hashed(&start),
+            "records without order are walked over by `walk_records`"
+        );
         scan::Scan::new(self, &start, &end, direction)
     }
 
@@ -406,6 +437,9 @@ impl<'s> Transaction<'s> {
         self.marks().clear(database);
         self.forget_orders_of(database);
         let emptied = self.empty_range(start, end);
+        if self.store.records.are_hashed() {
+            self.records.get_or_insert_default().empty(database);
+        }
         self.database = own;
         emptied
     }
@@ -429,7 +463,8 @@ impl<'s> Transaction<'s> {
     #[inline]
     pub(crate) fn commit(&mut self, held: &Held<'_>) -> Result<Outcome, Failure> {
         // As it is after commands that only read.
-        if self.blind.is_none() && self.writes.is_none() && self.orders.is_empty() {
+        let is_written = self.blind.is_some() || self.writes.is_some() || self.records.is_some();
+        if !is_written && self.orders.is_empty() {
             return Ok(Outcome::Nothing);
         }
         self.commit_with(held, |_| Ok(()))
@@ -460,7 +495,7 @@ impl<'s> Transaction<'s> {
             changes.before(&self.store.marks);
         }
         self.store.db.write(batch)?;
-        self.writes = None;
+        (self.writes, self.records) = (None, None);
         if let Some(numbers) = self.swapped.take() {
             self.store.databases.set(&numbers);
         }
@@ -491,6 +526,9 @@ impl<'s> Transaction<'s> {
     fn collect(&self, batch: &mut WriteBatch) -> Result<(), Failure> {
         if let Some(writes) = &self.writes {
             writes.add_to(batch)?;
+        }
+        if let Some(records) = &self.records {
+            records.add_to(batch, &self.store.records)?;
         }
         if self.orders.is_empty() {
             return Ok(());

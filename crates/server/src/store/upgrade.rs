@@ -4,7 +4,8 @@
 //! does not depend on how many there are, and the notes are written. If that is interrupted it is
 //! begun again: the same notes are written, and the version only behind them.
 //!
-//! Version 2 does not know that databases can be swapped. Nothing is to be done for it.
+//! Version 2 does not know that databases can be swapped. Nothing is to be done for it. Version 4
+//! is not later than 3, but says where records are.
 
 use super::DATABASES;
 use crate::error::{Error, Result};
@@ -23,10 +24,10 @@ pub(super) fn upgrade(db: &Db, data: &Keyspace) -> Result<()> {
         Some(value) => format::decode_number(&value).unwrap_or(u64::MAX),
         None => 1,
     };
-    if version > format::VERSION {
+    if version > format::HASHED_VERSION {
         return Err(Error::Newer {
             version,
-            known: format::VERSION,
+            known: format::HASHED_VERSION,
         });
     }
     if version < format::VERSION {

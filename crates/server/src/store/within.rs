@@ -3,12 +3,13 @@
 
 use super::Store;
 use super::marks::MarkChanges;
+use super::own_records::OwnRecords;
 use super::scan::{Direction, Pair};
 use super::transaction::Transaction;
 use crate::error::Failure;
 use crate::model::format::InnerKey;
 use crate::waits;
-use alluvium::{TransactionIter, Value, WriteSet};
+use alluvium::{TransactionIter, TransactionUnordered, Value, WriteSet};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -39,7 +40,16 @@ impl<'s> Within<'s> {
     ) -> Result<Vec<Option<Value>>, Failure> {
         let _may_wait = waits::may_wait();
         // Whatever it is, the command ends, and what it has written so far is dropped.
-        let values = self.base.multi_get(&store.data, keys)?;
+        let values = match store.records.are_hashed() {
+            false => self.base.multi_get(&store.data, keys)?,
+            true => {
+                // It depends on keys that are not there, too, which only a keyspace can say.
+                for key in keys {
+                    store.records.ensure(key.as_ref())?;
+                }
+                store.read_apart(keys, |space, names| self.base.multi_get(space, names))?
+            }
+        };
         assert!(values.len() == keys.len(), "every key has an answer");
         Ok(values)
     }
@@ -70,6 +80,16 @@ impl<'s> Within<'s> {
             own: own.into(),
             direction,
         }
+    }
+
+    /// Walks over the hashed records of a database as the client's transaction sees them.
+    pub(super) fn walk_hashed(
+        &self,
+        store: &Store,
+        database: u8,
+    ) -> Result<TransactionUnordered<'s>, Failure> {
+        // It depends on keys that are not there, too, which only a keyspace can say.
+        Ok(self.base.unordered(store.records.space(database)?))
     }
 
     pub(super) fn wrote(&mut self, key: &InnerKey, expires_ms: u64) {
@@ -135,12 +155,29 @@ impl WithinWalk<'_> {
 /// What a command has written.
 pub(crate) struct Changes {
     pub(super) writes: Option<Box<WriteSet>>,
+    pub(super) records: Option<Box<OwnRecords>>,
     pub(super) keys: Vec<(InnerKey, u64)>,
     pub(super) ranges: Vec<(InnerKey, InnerKey)>,
     pub(super) touched: Vec<(u8, Box<[u8]>)>,
     pub(super) marks: MarkChanges,
     /// The sorted sets whose orders have changed.
     pub(super) orders: Vec<u64>,
+}
+
+impl Changes {
+    /// Returns the value that a key is left with, if any.
+    pub(super) fn value(&self, key: &[u8]) -> Option<&[u8]> {
+        let record = self.records.as_ref().and_then(|records| records.own(key));
+        match record {
+            Some(value) => value,
+            None => self.writes.as_ref()?.own(key)?.value(),
+        }
+    }
+
+    /// Returns whether the command has written nothing.
+    pub(super) fn are_none(&self) -> bool {
+        self.writes.is_none() && self.records.is_none()
+    }
 }
 
 impl Transaction<'_> {
@@ -158,6 +195,7 @@ impl Transaction<'_> {
             marks: self.take_marks(),
             orders,
             writes: self.writes.take(),
+            records: self.records.take(),
         }
     }
 }
@@ -166,6 +204,7 @@ impl Transaction<'_> {
 mod tests {
     use super::*;
     use crate::model::format;
+    use crate::options::KeyLayout;
     use alluvium::Options;
     use std::collections::BTreeMap;
 
@@ -181,7 +220,7 @@ mod tests {
             .memory(64 << 20)
             .open(place.path().join("store"))
             .unwrap();
-        let store = Store::open(&db).unwrap();
+        let store = Store::open(&db, KeyLayout::AsStored).unwrap();
         for seed in 0..200 {
             let random = &mut fastrand::Rng::with_seed(seed);
             let mut model = BTreeMap::new();

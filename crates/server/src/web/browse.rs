@@ -5,7 +5,8 @@ use super::query::Query;
 use super::refusal::Refusal;
 use super::typed::{Described, Holds, Scope};
 use crate::model::format;
-use crate::store::{DATABASES, Store};
+use crate::store::{DATABASES, Store, is_hashed};
+use alluvium::Keyspace;
 use serde_json::{Map, Value, json};
 use std::ops::Bound;
 
@@ -49,15 +50,9 @@ pub(super) fn keyspaces(store: &Store) -> Result<Value, Refusal> {
 fn databases(store: &Store) -> Result<Value, Refusal> {
     let mut list = Vec::new();
     for database in 0..DATABASES {
-        let (start, end) = format::records(store.databases.number_of(database));
-        if store
-            .data
-            .range(&start[..]..&end[..])
-            .next()
-            .transpose()?
-            .is_some()
-        {
-            let keys = store.data.approximate_len_of(&start[..]..&end[..])?;
+        let number = store.databases.number_of(database);
+        if store.has_records(number)? {
+            let keys = store.approximate_records(number)?;
             list.push(json!({ "database": database, "approximate_keys": keys.max(1) }));
         }
     }
@@ -127,13 +122,17 @@ pub(super) fn keys(store: &Store, query: &Query) -> Result<Value, Refusal> {
     let mut last = None;
     let mut more = false;
     if !is_empty {
-        let range = (Bound::Included(&low[..]), upper);
-        let mut iter = scope.keyspace.range::<&[u8]>(range);
-        let mut next = || match bounds.is_reverse {
-            true => iter.next_back(),
-            false => iter.next(),
+        let walk: Walk = match is_hashed(&scope.keyspace) {
+            true => unordered(&scope.keyspace, query)?,
+            false => {
+                let iter = scope.keyspace.range::<&[u8]>((Bound::Included(&low[..]), upper));
+                match bounds.is_reverse {
+                    true => Box::new(iter.rev()),
+                    false => Box::new(iter),
+                }
+            }
         };
-        while let Some(pair) = next() {
+        for pair in walk {
             if list.len() == limit || read >= PAGE_BYTES || gone == MOST_GONE {
                 more = true;
                 break;
@@ -150,6 +149,26 @@ pub(super) fn keys(store: &Store, query: &Query) -> Result<Value, Refusal> {
     }
     let next = last.filter(|_| more).map(|key| json::bytes_object("key", &key));
     Ok(json!({ "keys": list, "next": next }))
+}
+
+/// Keys and values, one after the other.
+type Walk = Box<dyn Iterator<Item = alluvium::Result<(Vec<u8>, alluvium::Value)>>>;
+
+/// A walk over keys that have no order.
+fn unordered(keyspace: &Keyspace, query: &Query) -> Result<Walk, Refusal> {
+    let has_bounds = ["from", "to", "prefix"]
+        .iter()
+        .any(|name| query.bytes(name).is_some_and(|bytes| !bytes.is_empty()));
+    if has_bounds || query.is_set("reverse") {
+        return Err(Refusal::bad(
+            "these keys are hashed and have no order: ask without from, to, prefix and reverse",
+        ));
+    }
+    let walk = keyspace.unordered();
+    Ok(match query.bytes("after") {
+        Some(after) => Box::new(walk.after(after)),
+        None => Box::new(walk),
+    })
 }
 
 /// A key, with as much of its value as is shown.

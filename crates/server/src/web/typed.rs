@@ -11,7 +11,10 @@ use serde_json::{Map, Value};
 
 /// The keys that a request is about.
 pub(super) struct Scope {
+    /// Where the keys are.
     pub(super) keyspace: Keyspace,
+    /// Where elements of collections are.
+    data: Keyspace,
     view: View,
 }
 
@@ -21,6 +24,8 @@ enum View {
     Plain,
     /// The keys of a database of Redis'.
     Database(u8),
+    /// The same where keys are hashed: in a keyspace that has no others.
+    Hashed(u8),
     /// Items of memcached.
     Items,
 }
@@ -49,11 +54,25 @@ impl Scope {
             .text("keyspace")?
             .ok_or_else(|| Refusal::bad("keyspace is missing: say which, as in ?keyspace=default"))?;
         let keyspace = store.db.existing_keyspace(name)?;
+        let data = store.data.clone();
         let is = |other: &Keyspace| keyspace.number() == other.number();
         let database = query.number("database", u64::from(u8::MAX))?;
         let view = match database {
             Some(number) if is(&store.data) && number < u64::from(DATABASES) => {
-                View::Database(store.databases.number_of(number as u8))
+                let database = store.databases.number_of(number as u8);
+                match (store.records.are_hashed(), store.records.existing(database)) {
+                    (false, _) => View::Database(database),
+                    (true, Some(space)) => {
+                        return Ok(Scope {
+                            keyspace: space.clone(),
+                            data,
+                            view: View::Hashed(database),
+                        });
+                    }
+                    (true, None) => {
+                        return Err(Refusal::missing(format!("database {number} has never had keys")));
+                    }
+                }
             }
             Some(_) => {
                 return Err(Refusal::bad(format!(
@@ -64,14 +83,14 @@ impl Scope {
             None if is(&store.items) && !query.is_set("raw") => View::Items,
             None => View::Plain,
         };
-        Ok(Scope { keyspace, view })
+        Ok(Scope { keyspace, data, view })
     }
 
     /// Returns where a key of the scope is in its keyspace.
     pub(super) fn inner(&self, key: &[u8]) -> InnerKey {
         match self.view {
             View::Database(database) => format::record_key(database, key),
-            View::Plain | View::Items => key.into(),
+            View::Plain | View::Items | View::Hashed(_) => key.into(),
         }
     }
 
@@ -79,7 +98,7 @@ impl Scope {
     pub(super) fn end(&self) -> Option<InnerKey> {
         match self.view {
             View::Database(database) => Some(format::records(database).1),
-            View::Plain | View::Items => None,
+            View::Plain | View::Items | View::Hashed(_) => None,
         }
     }
 
@@ -87,7 +106,7 @@ impl Scope {
     pub(super) fn key<'k>(&self, inner: &'k [u8]) -> &'k [u8] {
         match self.view {
             View::Database(_) => format::user_key(inner),
-            View::Plain | View::Items => inner,
+            View::Plain | View::Items | View::Hashed(_) => inner,
         }
     }
 
@@ -109,7 +128,7 @@ impl Scope {
                 let item = format::decode_item(stored)?;
                 bytes("item", item.value, item.expires_ms, Some(item.flags))
             }
-            View::Database(_) => match format::decode_record(stored)? {
+            View::Database(_) | View::Hashed(_) => match format::decode_record(stored)? {
                 Record::Text { expires_ms, skip } => {
                     let text = stored.get(skip..).unwrap_or_default();
                     bytes("string", text, expires_ms, None)
@@ -139,7 +158,7 @@ impl Scope {
         most: usize,
         most_bytes: usize,
     ) -> Result<(Vec<Value>, bool), Refusal> {
-        let View::Database(database) = self.view else {
+        let (View::Database(database) | View::Hashed(database)) = self.view else {
             return Ok((Vec::new(), false));
         };
         let (low, high) = match collection.kind {
@@ -152,7 +171,7 @@ impl Scope {
         };
         let mut elements = Vec::new();
         let mut bytes = 0;
-        for pair in self.keyspace.range(&low[..]..&high[..]).skip(skip) {
+        for pair in self.data.range(&low[..]..&high[..]).skip(skip) {
             if elements.len() == most || bytes > most_bytes {
                 return Ok((elements, true));
             }

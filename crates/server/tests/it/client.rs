@@ -1,7 +1,8 @@
 //! A client that knows nothing but the protocol, and a server to speak to.
 
 use alluvium::{Db, Options};
-use alluvium_server::{Limits, Server, ServerOptions};
+use alluvium_server::{KeyLayout, Limits, Server, ServerOptions};
+use std::cell::Cell;
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,11 +19,43 @@ pub(crate) fn any_port() -> Option<SocketAddr> {
     Some("127.0.0.1:0".parse().unwrap())
 }
 
+/// A variable that has the servers of all tests keep their keys hashed, if it is `hashed`.
+pub(crate) const KEPT: &str = "ALLUVIUM_TEST_KEYS";
+
+thread_local! {
+    /// How servers keep their keys that this thread starts.
+    static LAYOUT: Cell<KeyLayout> = Cell::new(match std::env::var(KEPT).as_deref() {
+        Ok("hashed") => KeyLayout::Hashed,
+        _ => KeyLayout::AsStored,
+    });
+}
+
+/// How servers keep their keys that this thread starts.
+pub(crate) fn layout() -> KeyLayout {
+    LAYOUT.get()
+}
+
+/// Has servers that this thread starts keep their keys hashed, until it is dropped.
+pub(crate) struct Hashed(KeyLayout);
+
+impl Hashed {
+    pub(crate) fn begin() -> Hashed {
+        Hashed(LAYOUT.replace(KeyLayout::Hashed))
+    }
+}
+
+impl Drop for Hashed {
+    fn drop(&mut self) {
+        LAYOUT.set(self.0);
+    }
+}
+
 pub(crate) fn options() -> ServerOptions {
     ServerOptions {
         redis: any_port(),
         memcached: any_port(),
         loops: Some(2),
+        keys: layout(),
         ..ServerOptions::default()
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 const WRONG: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value";
 
 #[test]
-fn hashes_do_what_redis_says() {
+pub(crate) fn hashes_do_what_redis_says() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.script(
@@ -42,7 +42,7 @@ fn hashes_do_what_redis_says() {
 }
 
 #[test]
-fn sets_do_what_redis_says() {
+pub(crate) fn sets_do_what_redis_says() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.script(
@@ -111,7 +111,7 @@ fn walk(client: &mut crate::client::Client, command: &str, options: &str) -> BTr
 }
 
 #[test]
-fn lists_do_what_redis_says() {
+pub(crate) fn lists_do_what_redis_says() {
     let fixture = Fixture::new();
     fixture.client().script(
         r#"
@@ -162,7 +162,7 @@ fn lists_do_what_redis_says() {
 }
 
 #[test]
-fn sorted_sets_do_what_redis_says() {
+pub(crate) fn sorted_sets_do_what_redis_says() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.script(
@@ -250,7 +250,7 @@ const FAMILIES: [(&str, &[&str]); 4] = [
 ];
 
 #[test]
-fn every_family_refuses_the_types_of_others() {
+pub(crate) fn every_family_refuses_the_types_of_others() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     for command in [

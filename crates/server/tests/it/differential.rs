@@ -27,7 +27,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 }
 
 /// What stands for what in the shapes below.
-fn fill(shape: &str, random: &mut fastrand::Rng) -> String {
+pub(crate) fn fill(shape: &str, random: &mut fastrand::Rng) -> String {
     let kinds = ["s", "l", "h", "t", "z", "n"];
     let key = |own: &str, random: &mut fastrand::Rng| {
         // Mostly a key of the right type, now and then of another.
@@ -97,7 +97,7 @@ fn fill(shape: &str, random: &mut fastrand::Rng) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-const SHAPES: &[&str] = &[
+pub(crate) const SHAPES: &[&str] = &[
     "GET S",
     "SET S $value",
     "SET N $int",
@@ -353,7 +353,7 @@ const OTHERS: &[&str] = &[
 ];
 
 /// Commands whose replies are in an order that is not promised.
-fn is_unordered(command: &str) -> bool {
+pub(crate) fn is_unordered(command: &str) -> bool {
     let name = command.split(' ').next().unwrap();
     [
         "HGETALL",
@@ -376,13 +376,13 @@ fn is_unordered(command: &str) -> bool {
 }
 
 /// Commands whose replies depend on the moment, or on chance.
-fn is_of_its_moment(command: &str) -> bool {
+pub(crate) fn is_of_its_moment(command: &str) -> bool {
     let name = command.split(' ').next().unwrap();
     ["TTL", "PTTL", "EXPIRETIME", "PEXPIRETIME", "RANDOMKEY", "OBJECT"].contains(&name)
 }
 
 /// A reply as it is compared. A large sorted set is walked in another order.
-fn compared(command: &str, reply: String) -> Vec<String> {
+pub(crate) fn compared(command: &str, reply: String) -> Vec<String> {
     if is_unordered(command) && !reply.starts_with('-') {
         return sorted(&reply.replace(['[', ']', '<', '>', '{', '}'], " "));
     }
@@ -546,7 +546,7 @@ fn compare_with(version: &str, address: SocketAddr, commands: Commands) {
 }
 
 #[test]
-fn random_commands_get_the_replies_of_redis() {
+pub(crate) fn random_commands_get_the_replies_of_redis() {
     compare("2");
 }
 

@@ -5,7 +5,7 @@ use alluvium_server::{Limits, ServerOptions};
 use std::time::{Duration, Instant};
 
 #[test]
-fn a_transaction_sees_its_own_writes_and_others_see_them_after_commit() {
+pub(crate) fn a_transaction_sees_its_own_writes_and_others_see_them_after_commit() {
     let fixture = Fixture::new();
     let (mut one, mut two) = (fixture.client(), fixture.client());
     one.script(
@@ -202,7 +202,7 @@ fn the_order_of_a_large_sorted_set_changes_with_the_commit() {
 }
 
 #[test]
-fn collections_meet_conflicts_as_strings_do() {
+pub(crate) fn collections_meet_conflicts_as_strings_do() {
     let conflicts = [
         ("RPUSH list y", "RPUSH list z"),
         ("HSET h a 1", "HSET h b 1"),
@@ -297,7 +297,7 @@ fn the_second_committer_meets_a_conflict() {
 }
 
 #[test]
-fn only_serializable_transactions_depend_on_what_they_have_read() {
+pub(crate) fn only_serializable_transactions_depend_on_what_they_have_read() {
     for (within, other) in [("GET k, SET j 5", "INCR k"), ("GET none, SET j 5", "SET none 1")] {
         assert!(!commits_after("BEGIN", within, other), "{within}");
         assert!(commits_after("BEGIN SNAPSHOT", within, other), "{within}");
@@ -305,7 +305,7 @@ fn only_serializable_transactions_depend_on_what_they_have_read() {
 }
 
 #[test]
-fn what_is_read_is_as_of_the_begin() {
+pub(crate) fn what_is_read_is_as_of_the_begin() {
     let fixture = Fixture::new();
     let (mut one, mut two) = (fixture.client(), fixture.client());
     two.script("MSET a 1 b 1 => OK\nSET brief 1 PX 40 => OK");
@@ -436,7 +436,7 @@ fn a_watched_collection_that_a_transaction_has_changed_aborts_exec() {
 }
 
 #[test]
-fn commands_that_read_and_write_lose_nothing_beside_transactions() {
+pub(crate) fn commands_that_read_and_write_lose_nothing_beside_transactions() {
     const EACH: usize = 300;
     let fixture = Fixture::new();
     fixture.client().script("SET n 0 => OK");

@@ -225,7 +225,7 @@ fn audit(client: &mut Client, begin: &str) -> i64 {
 }
 
 #[test]
-fn transfers_between_collections_conserve_what_there_is() {
+pub(crate) fn transfers_between_collections_conserve_what_there_is() {
     const EACH: usize = 60;
     let fixture = Fixture::new();
     fixture

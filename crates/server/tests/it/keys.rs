@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 #[test]
-fn keys_do_what_redis_says() {
+pub(crate) fn keys_do_what_redis_says() {
     let fixture = Fixture::new();
     fixture.client().script(
         r#"
@@ -56,7 +56,7 @@ fn keys_do_what_redis_says() {
 }
 
 #[test]
-fn collections_expire_with_their_elements() {
+pub(crate) fn collections_expire_with_their_elements() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     for index in 0..100 {
@@ -92,7 +92,7 @@ fn collections_expire_with_their_elements() {
 }
 
 #[test]
-fn a_deleted_collection_leaves_nothing_behind() {
+pub(crate) fn a_deleted_collection_leaves_nothing_behind() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     for command in [
@@ -120,7 +120,7 @@ fn a_deleted_collection_leaves_nothing_behind() {
 }
 
 #[test]
-fn walks_meet_every_key_that_is_there_all_the_time() {
+pub(crate) fn walks_meet_every_key_that_is_there_all_the_time() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     for index in 0..500 {

@@ -4,9 +4,9 @@
 //! `ALLUVIUM_KILLS` says how often, `ALLUVIUM_KILL_SEED` when. The server that is killed is this
 //! program, with one test that does nothing otherwise.
 
-use crate::client::{Client, options, request};
+use crate::client::{Client, KEPT, layout, options, request};
 use alluvium::{Db, Options};
-use alluvium_server::Server;
+use alluvium_server::{KeyLayout, Server};
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -34,16 +34,23 @@ fn a_server_until_it_is_killed() {
 }
 
 /// A server of its own process.
-struct Killed {
+pub(crate) struct Killed {
     child: Child,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
 }
 
 impl Killed {
-    fn start(place: &Path) -> Killed {
+    pub(crate) fn start(place: &Path) -> Killed {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["kill::a_server_until_it_is_killed", "--exact", "--nocapture"])
             .env(PLACE, place)
+            .env(
+                KEPT,
+                match layout() {
+                    KeyLayout::Hashed => "hashed",
+                    KeyLayout::AsStored => "",
+                },
+            )
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -57,7 +64,7 @@ impl Killed {
         Killed { child, address }
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
@@ -142,7 +149,7 @@ fn check(client: &mut Client, name: usize, promises: &mut Promises) {
 }
 
 #[test]
-fn what_was_acknowledged_survives_the_servers_being_killed() {
+pub(crate) fn what_was_acknowledged_survives_the_servers_being_killed() {
     let setting = |name: &str, otherwise: u64| {
         std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"))
     };

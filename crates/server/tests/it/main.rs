@@ -15,6 +15,8 @@ mod datagrams;
 mod differential;
 mod expired;
 mod guesses;
+mod hashed;
+mod hashed_model;
 mod interactive;
 mod interleaved;
 mod keys;

@@ -72,7 +72,7 @@ fn long_items_that_are_touched_together_are_committed_one_by_one_and_seen_by_wha
 }
 
 #[test]
-fn text_commands_do_what_memcached_says() {
+pub(crate) fn text_commands_do_what_memcached_says() {
     let fixture = Fixture::new();
     let mut client = Client::new(&fixture);
     for (request, expected) in [

@@ -6,7 +6,7 @@ use alluvium_server::Server;
 use std::time::{Duration, Instant};
 
 #[test]
-fn values_and_expiries_survive_a_restart() {
+pub(crate) fn values_and_expiries_survive_a_restart() {
     let Fixture { server, db, place } = Fixture::new();
     let mut client = Client::connect(server.redis_addr().unwrap());
     client.script(

@@ -3,7 +3,7 @@
 use crate::client::Fixture;
 
 #[test]
-fn elements_are_sorted_by_themselves_and_by_other_keys() {
+pub(crate) fn elements_are_sorted_by_themselves_and_by_other_keys() {
     let fixture = Fixture::new();
     fixture.client().script(
         r#"
@@ -53,7 +53,7 @@ fn elements_are_sorted_by_themselves_and_by_other_keys() {
 }
 
 #[test]
-fn what_was_sorted_is_stored_as_a_list() {
+pub(crate) fn what_was_sorted_is_stored_as_a_list() {
     let fixture = Fixture::new();
     let (mut client, mut watcher) = (fixture.client(), fixture.client());
     client.script(
@@ -96,7 +96,7 @@ fn a_long_list_is_sorted_and_stored_in_steps() {
 }
 
 #[test]
-fn integers_within_strings_are_read_and_changed() {
+pub(crate) fn integers_within_strings_are_read_and_changed() {
     let fixture = Fixture::new();
     fixture.client().script(
         r#"

@@ -3,7 +3,7 @@
 use crate::client::{Fixture, request};
 
 #[test]
-fn strings_do_what_redis_says() {
+pub(crate) fn strings_do_what_redis_says() {
     let fixture = Fixture::new();
     fixture.client().script(
         r#"
@@ -51,7 +51,7 @@ fn strings_do_what_redis_says() {
 }
 
 #[test]
-fn other_types_are_refused_where_a_string_is_wanted() {
+pub(crate) fn other_types_are_refused_where_a_string_is_wanted() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.ask("RPUSH list a");
@@ -82,7 +82,7 @@ fn other_types_are_refused_where_a_string_is_wanted() {
 }
 
 #[test]
-fn pipelined_commands_see_what_those_before_them_did() {
+pub(crate) fn pipelined_commands_see_what_those_before_them_did() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     let mut bytes = Vec::new();
@@ -104,7 +104,7 @@ fn pipelined_commands_see_what_those_before_them_did() {
 }
 
 #[test]
-fn a_failing_command_does_not_touch_its_neighbours() {
+pub(crate) fn a_failing_command_does_not_touch_its_neighbours() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.send_bytes(b"SET a x\r\nINCR a\r\nSET b 1\r\nNOSUCH\r\nGET a b\r\nGET a\r\nINCR b\r\n");
@@ -118,7 +118,7 @@ fn a_failing_command_does_not_touch_its_neighbours() {
 }
 
 #[test]
-fn counters_of_many_connections_lose_nothing() {
+pub(crate) fn counters_of_many_connections_lose_nothing() {
     let fixture = Fixture::new();
     std::thread::scope(|scope| {
         for _ in 0..8 {

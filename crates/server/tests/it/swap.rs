@@ -6,7 +6,7 @@ use alluvium_server::Server;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
-fn swapped_databases_show_each_others_keys_until_they_are_swapped_back() {
+pub(crate) fn swapped_databases_show_each_others_keys_until_they_are_swapped_back() {
     let fixture = Fixture::new();
     let (mut one, mut two) = (fixture.client(), fixture.client());
     one.script("SET k zero => OK\nRPUSH l a b => :2");
@@ -26,7 +26,7 @@ fn swapped_databases_show_each_others_keys_until_they_are_swapped_back() {
 }
 
 #[test]
-fn what_follows_a_swap_in_a_pipeline_or_a_transaction_sees_it() {
+pub(crate) fn what_follows_a_swap_in_a_pipeline_or_a_transaction_sees_it() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.script("SET k zero => OK\nSELECT 1 => OK\nSET k one => OK\nSELECT 0 => OK");
@@ -54,7 +54,7 @@ fn what_follows_a_swap_in_a_pipeline_or_a_transaction_sees_it() {
 }
 
 #[test]
-fn a_swap_touches_watched_keys_that_are_in_one_of_both_and_watches_go_on() {
+pub(crate) fn a_swap_touches_watched_keys_that_are_in_one_of_both_and_watches_go_on() {
     let fixture = Fixture::new();
     let (mut one, mut two) = (fixture.client(), fixture.client());
     let begin = "WATCH k => OK\nMULTI => OK\nPING => QUEUED";
@@ -86,7 +86,7 @@ fn a_swap_touches_watched_keys_that_are_in_one_of_both_and_watches_go_on() {
 }
 
 #[test]
-fn a_swap_holds_after_a_restart() {
+pub(crate) fn a_swap_holds_after_a_restart() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
     client.script("HSET k f 0 => :1\nSELECT 3 => OK\nSET k three => OK\nSWAPDB 3 0 => OK\nSWAPDB 3 5 => OK");
@@ -111,7 +111,7 @@ fn a_swap_holds_after_a_restart() {
 }
 
 #[test]
-fn no_increment_is_lost_or_doubled_while_databases_are_swapped() {
+pub(crate) fn no_increment_is_lost_or_doubled_while_databases_are_swapped() {
     let fixture = Fixture::new();
     std::thread::scope(|scope| {
         for database in [0, 1, 0, 1] {

@@ -4,7 +4,7 @@ use crate::client::Fixture;
 use std::time::Duration;
 
 #[test]
-fn transactions_do_what_redis_says() {
+pub(crate) fn transactions_do_what_redis_says() {
     let fixture = Fixture::new();
     fixture.client().script(
         r#"
@@ -52,7 +52,7 @@ fn transactions_do_what_redis_says() {
 }
 
 #[test]
-fn a_watched_key_that_is_written_to_aborts() {
+pub(crate) fn a_watched_key_that_is_written_to_aborts() {
     let fixture = Fixture::new();
     let (mut one, mut two) = (fixture.client(), fixture.client());
     let begin = "SET k 1 => OK\nWATCH k => OK\nMULTI => OK\nSET k 2 => QUEUED";
@@ -104,7 +104,7 @@ fn emptying_a_database_tells_only_those_whose_key_was_there() {
 }
 
 #[test]
-fn transfers_between_accounts_keep_the_sum() {
+pub(crate) fn transfers_between_accounts_keep_the_sum() {
     let fixture = Fixture::new();
     fixture.client().script("MSET a 1000 b 1000 => OK");
     std::thread::scope(|scope| {

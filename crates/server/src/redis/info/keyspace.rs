@@ -2,7 +2,8 @@
 //!
 //! A database of few keys is counted; of a larger one the store says about how many there are, and
 //! a sample of records from several places, drawn between the first key and the last, says how many
-//! of them expire.
+//! of them expire. Where keys are hashed, the first records of a walk are such a sample, for hashes
+//! say nothing of what keys have.
 
 use super::line;
 use crate::model::{Entry, Found, format};
@@ -39,6 +40,13 @@ impl Seen {
         }
     }
 
+    /// Keys, keys that expire, and what these have left, if all records are as those that were
+    /// seen.
+    fn of_all(&self, all: u64) -> (u64, u64, u64) {
+        let share = |part: u64| (u128::from(all) * u128::from(part) / u128::from(self.records.max(1))) as u64;
+        (share(self.keys), share(self.expires), self.mean_ttl_ms())
+    }
+
     fn mean_ttl_ms(&self) -> u64 {
         let mean = self.sum_ttl_ms.checked_div(u128::from(self.expires));
         mean.map_or(0, |mean| u64::try_from(mean).unwrap_or(u64::MAX))
@@ -56,8 +64,26 @@ fn look(store: &Store, from: &[u8], end: &[u8], most: usize, seen: &mut Seen) ->
     Ok(count < most)
 }
 
+/// The same as [`count`] of hashed keys.
+fn count_hashed(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)> {
+    let Some(space) = store.records.existing(database) else {
+        return Ok((0, 0, 0));
+    };
+    let mut seen = Seen::default();
+    for pair in space.unordered().take(COUNTED) {
+        seen.add(&pair?.1, store.now_ms());
+    }
+    if seen.records < COUNTED as u64 {
+        return Ok((seen.keys, seen.expires, seen.mean_ttl_ms()));
+    }
+    Ok(seen.of_all(space.approximate_len()?))
+}
+
 /// Keys, keys that expire, and the milliseconds that these have left on average.
 fn count(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)> {
+    if store.records.are_hashed() {
+        return count_hashed(store, database);
+    }
     let (start, end) = format::records(database);
     let mut seen = Seen::default();
     if look(store, &start, &end, COUNTED, &mut seen)? {
@@ -74,8 +100,7 @@ fn count(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)> {
         }
     }
     let all = store.data.approximate_len_of(&start[..]..&end[..])?;
-    let share = |part: u64| (u128::from(all) * u128::from(part) / u128::from(seen.records.max(1))) as u64;
-    Ok((share(seen.keys), share(seen.expires), seen.mean_ttl_ms()))
+    Ok(seen.of_all(all))
 }
 
 pub(super) fn keyspace(shared: &Shared, text: &mut String) {

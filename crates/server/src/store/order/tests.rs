@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::model::Kind;
+use crate::options::KeyLayout;
 use crate::store::{Mode, Store, Wanted};
 use alluvium::simulation::Simulated as _;
 use alluvium::{Db, Options};
@@ -11,7 +12,7 @@ use std::path::Path;
 
 fn open(place: &Path) -> (Db, Store) {
     let db = Options::new().memory(64 << 20).open(place).unwrap();
-    let store = Store::open(&db).unwrap();
+    let store = Store::open(&db, KeyLayout::AsStored).unwrap();
     (db, store)
 }
 

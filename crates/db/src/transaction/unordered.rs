@@ -1,0 +1,177 @@
+//! Walks over all keys in no order that means anything, with the transaction's own writes.
+
+use super::Transaction;
+use super::spilled::{Said, SpilledWalk};
+use crate::lock_manager::Mode;
+use crate::pin::Pinned;
+use crate::unordered::Unordered;
+use crate::write_set::{End, Own, Upper};
+use crate::{Keyspace, Result, Value};
+use std::fmt;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// A key and its value.
+type Pair = (Vec<u8>, Value);
+
+/// An iterator over all keys and values of a keyspace as a transaction sees them, each once. The
+/// transaction depends on the whole keyspace.
+pub struct TransactionUnordered<'t> {
+    transaction: &'t Transaction,
+    keyspace: Keyspace,
+    /// What it goes over, in this order; nothing before it has begun.
+    sources: Option<Sources<'t>>,
+    is_over: bool,
+}
+
+/// What a transaction sees, by where it is.
+struct Sources<'t> {
+    own: Option<Own<'t>>,
+    spilled: Option<SpilledWalk>,
+    store: Unordered,
+}
+
+impl fmt::Debug for TransactionUnordered<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransactionUnordered")
+            .field("keyspace", &self.keyspace.name())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Transaction {
+    /// Returns an iterator over all keys of a keyspace and their values, in no order that means
+    /// anything: of every keyspace, also of a hashed one. Keys that the transaction has written
+    /// come first.
+    ///
+    /// ```
+    /// use alluvium::{HashedOptions, KeyspaceOptions, Structure};
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let hashed = KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default()));
+    /// let blobs = db.keyspace_with("blobs", &hashed)?;
+    /// blobs.put("one", "1")?;
+    /// blobs.put("two", "2")?;
+    /// let mut change = db.begin();
+    /// change.delete(&blobs, "one")?;
+    /// change.put(&blobs, "three", "3")?;
+    /// let names = change.unordered(&blobs).map(|pair| pair.map(|(name, _)| name));
+    /// assert_eq!(names.collect::<Result<Vec<_>, _>>()?, [b"three".to_vec(), b"two".to_vec()]);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn unordered(&self, keyspace: &Keyspace) -> TransactionUnordered<'_> {
+        TransactionUnordered {
+            transaction: self,
+            keyspace: keyspace.clone(),
+            sources: None,
+            is_over: false,
+        }
+    }
+
+    /// Has the transaction depend on all keys of a keyspace (T1, T2).
+    fn depend_on_all(&self, keyspace: &Keyspace) -> Result<()> {
+        drop(self.enter(keyspace)?);
+        if !self.is_serializable() {
+            return Ok(());
+        }
+        let (definition, whole) = (keyspace.definition(), keyspace.whole());
+        if self.is_locking() {
+            return self.lock(definition, &whole, Mode::Shared);
+        }
+        let mut tracker = self.tracker.lock();
+        let walk = tracker.begin_walk(definition, &whole, self.options.max_tracked)?;
+        tracker.end_walk(walk, &[whole]);
+        self.tell_reads(tracker.len());
+        Ok(())
+    }
+
+    fn sources(&self, keyspace: &Keyspace) -> Result<Sources<'_>> {
+        self.depend_on_all(keyspace)?;
+        let now_ms = self.handle.open.now_ms;
+        let _entered = self.enter(keyspace)?;
+        let pinned = match self.handle.open.place() {
+            Some(place) => Pinned::at(&self.shared, place),
+            // What is locked is the newest that there is.
+            None => Pinned::now(&self.shared),
+        };
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        let own = self.writes.get(&keyspace.number());
+        Ok(Sources {
+            own: own.map(|own| Own::new(own, all)),
+            spilled: self.spilled.walk(keyspace, &keyspace.whole(), now_ms)?,
+            store: Unordered::new(keyspace.handle(), Some(Arc::new(pinned.by_clock(now_ms)))),
+        })
+    }
+
+    /// Returns whether the writes in memory say anything of a key.
+    fn has_own(&self, keyspace: &Keyspace, key: &[u8]) -> bool {
+        let own = self.writes.get(&keyspace.number());
+        own.is_some_and(|own| own.own(key).is_some())
+    }
+
+    /// Returns whether the transaction has written to a key, or deleted a range that has it.
+    fn has_written(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
+        if self.has_own(keyspace, key) {
+            return Ok(true);
+        }
+        let said = self.spilled.say(keyspace, key, self.handle.open.now_ms)?;
+        Ok(!matches!(said, Said::Nothing))
+    }
+}
+
+/// Takes the next key of writes.
+fn next_key(writes: &mut Option<impl Upper>) -> Result<Option<Vec<u8>>> {
+    let Some(upper) = writes else {
+        return Ok(None);
+    };
+    let key = upper.peek(End::Front)?.map(<[u8]>::to_vec);
+    match key {
+        Some(_) => drop(upper.take(End::Front, None)?),
+        None => *writes = None,
+    }
+    Ok(key)
+}
+
+impl TransactionUnordered<'_> {
+    fn step(&mut self) -> Result<Option<Pair>> {
+        let (transaction, keyspace) = (self.transaction, &self.keyspace);
+        let sources = match &mut self.sources {
+            Some(sources) => sources,
+            none => none.insert(transaction.sources(keyspace)?),
+        };
+        drop(transaction.enter(keyspace)?);
+        while let Some(key) = next_key(&mut sources.own)? {
+            if let Some(value) = transaction.get(keyspace, &key)? {
+                return Ok(Some((key, value)));
+            }
+        }
+        while let Some(key) = next_key(&mut sources.spilled)? {
+            if !transaction.has_own(keyspace, &key)
+                && let Some(value) = transaction.get(keyspace, &key)?
+            {
+                return Ok(Some((key, value)));
+            }
+        }
+        for pair in sources.store.by_ref() {
+            let (key, value) = pair?;
+            if !transaction.has_written(keyspace, &key)? {
+                return Ok(Some((key, value)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl Iterator for TransactionUnordered<'_> {
+    type Item = Result<Pair>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.is_over {
+            return None;
+        }
+        let next = self.step().transpose();
+        self.is_over = !matches!(next, Some(Ok(_)));
+        next
+    }
+}

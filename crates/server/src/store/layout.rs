@@ -1,0 +1,123 @@
+//! Whether a store keeps its keys in order or hashed: decided when a server opens it for the first
+//! time.
+//!
+//! It is noted as the version of the server's bytes, so that a program that knows nothing of hashed
+//! keys refuses the store.
+
+use crate::error::Error;
+use crate::model::format;
+use crate::options::KeyLayout;
+use alluvium::{Db, HashedOptions, Keyspace, KeyspaceOptions, Structure};
+
+/// Returns the keyspace of a name, if there is one.
+pub(crate) fn existing(db: &Db, name: &str) -> alluvium::Result<Option<Keyspace>> {
+    match db.existing_keyspace(name) {
+        Ok(keyspace) => Ok(Some(keyspace)),
+        Err(alluvium::Error::NoSuchKeyspace { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns whether a keyspace has no order.
+pub(crate) fn is_hashed(keyspace: &Keyspace) -> bool {
+    matches!(keyspace.options().structure, Structure::Hashed(_))
+}
+
+/// Returns how a hashed keyspace is made: with the index of those that the store has, since all of
+/// them share it.
+pub(super) fn hashed_options(db: &Db) -> KeyspaceOptions {
+    let known = db.keyspaces().into_iter().find_map(|name| {
+        let keyspace = db.existing_keyspace(&name).ok()?;
+        match &keyspace.options().structure {
+            Structure::Hashed(options) => Some(options.clone()),
+            _ => None,
+        }
+    });
+    let options = known.unwrap_or_else(HashedOptions::pachash);
+    KeyspaceOptions::new().structure(Structure::Hashed(options))
+}
+
+/// Returns whether a keyspace, which has an order, has no key before `end`.
+fn is_empty(keyspace: &Keyspace, end: Option<&[u8]>) -> alluvium::Result<bool> {
+    let first = keyspace.first()?;
+    Ok(first.is_none_or(|(key, _)| end.is_some_and(|end| key[..] >= *end)))
+}
+
+/// What a server finds in a store before it changes anything.
+pub(super) struct Found {
+    pub(super) layout: KeyLayout,
+    /// Whether no server has decided it before, or nothing was written since.
+    is_free: bool,
+}
+
+/// Looks how a store keeps its keys. One of which that was not decided, or that has none, is
+/// changed to what is `wished`.
+///
+/// # Errors
+/// [`Error::InOrder`] if it keeps keys in order, and they are to be hashed.
+pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::Result<Found> {
+    let data = existing(db, super::DATA)?;
+    let version = match &data {
+        Some(data) => data.get(&format::version_key()[..])?,
+        None => None,
+    };
+    let version = version.map(|value| format::decode_number(&value).unwrap_or(u64::MAX));
+    if version == Some(format::HASHED_VERSION) {
+        return Ok(Found {
+            layout: KeyLayout::Hashed,
+            is_free: false,
+        });
+    }
+    if wished == KeyLayout::AsStored || version.is_some_and(|version| version > format::HASHED_VERSION) {
+        return Ok(Found {
+            layout: KeyLayout::AsStored,
+            is_free: false,
+        });
+    }
+    // What is of databases stands before what is the server's.
+    if let Some(data) = &data
+        && !is_empty(data, Some(&[super::DATABASES]))?
+    {
+        return Err(Error::InOrder {
+            keyspace: super::DATA,
+        });
+    }
+    if let Some(items) = existing(db, super::ITEMS)?
+        && !is_hashed(&items)
+        && !is_empty(&items, None)?
+    {
+        return Err(Error::InOrder {
+            keyspace: super::ITEMS,
+        });
+    }
+    Ok(Found {
+        layout: KeyLayout::Hashed,
+        is_free: true,
+    })
+}
+
+impl Found {
+    /// Notes the decision, and returns the keyspace of memcached's items. If the process ends in
+    /// between, the next one does the rest.
+    pub(super) fn settle(&self, db: &Db, data: &Keyspace) -> crate::Result<Keyspace> {
+        if self.layout == KeyLayout::AsStored {
+            return Ok(db.keyspace(super::ITEMS)?);
+        }
+        if self.is_free {
+            let version = format::encode_number(format::HASHED_VERSION);
+            data.put(&format::version_key()[..], version)?;
+        }
+        if let Some(items) = existing(db, super::ITEMS)? {
+            if is_hashed(&items) {
+                return Ok(items);
+            }
+            if !is_empty(&items, None)? {
+                return Err(Error::InOrder {
+                    keyspace: super::ITEMS,
+                });
+            }
+            db.drop_keyspace(super::ITEMS)?;
+        }
+        Ok(db.keyspace_with(super::ITEMS, &hashed_options(db))?)
+    }
+}

@@ -1,0 +1,237 @@
+//! Where the records of users' keys are: in order beside everything else, or hashed.
+//!
+//! A store whose keys are hashed has a keyspace without order for each database. A key is found
+//! there with one read and less than a byte of memory; collections' elements stay in order.
+
+use super::layout::{existing, hashed_options};
+use super::{DATABASES, Reading, Store};
+use crate::model::format::{self, InnerKey};
+use crate::options::KeyLayout;
+use crate::waits;
+use alluvium::{Db, Keyspace, Snapshot, Value};
+use smallvec::SmallVec;
+use std::sync::OnceLock;
+
+/// The keyspaces of records, where they have no order.
+#[derive(Debug)]
+pub(crate) struct Records {
+    db: Db,
+    /// One for each number of a database, once anything was written to it. None of them where
+    /// records are in order.
+    hashed: Option<[OnceLock<Keyspace>; DATABASES as usize]>,
+}
+
+/// In which keyspace an inner key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Home {
+    /// That of everything which is in order.
+    Ordered,
+    /// That of the records of a database, by the number that it is stored under.
+    Records(u8),
+}
+
+impl Records {
+    /// Of a store that has keys in a layout.
+    pub(super) fn open(db: &Db, layout: KeyLayout) -> alluvium::Result<Records> {
+        let mut hashed = None;
+        if layout == KeyLayout::Hashed {
+            let spaces: [OnceLock<Keyspace>; DATABASES as usize] = Default::default();
+            for (database, space) in (0..DATABASES).zip(&spaces) {
+                if let Some(found) = existing(db, &format::records_name(database))? {
+                    space.get_or_init(|| found);
+                }
+            }
+            hashed = Some(spaces);
+        }
+        Ok(Records {
+            db: db.clone(),
+            hashed,
+        })
+    }
+
+    /// Returns whether records have no order.
+    #[inline]
+    pub(crate) fn are_hashed(&self) -> bool {
+        self.hashed.is_some()
+    }
+
+    /// Returns where an inner key is.
+    #[inline]
+    pub(super) fn home(&self, inner: &[u8]) -> Home {
+        match inner.first() {
+            Some(&database) if self.are_hashed() && database < DATABASES && format::is_record(inner) => {
+                Home::Records(database)
+            }
+            _ => Home::Ordered,
+        }
+    }
+
+    /// Returns the keyspace that has the hashed records of a database; none if it has never had
+    /// any.
+    pub(crate) fn existing(&self, database: u8) -> Option<&Keyspace> {
+        self.hashed.as_ref()?.get(usize::from(database))?.get()
+    }
+
+    /// Returns the same, and makes it if it is not there.
+    pub(super) fn space(&self, database: u8) -> alluvium::Result<&Keyspace> {
+        let spaces = self
+            .hashed
+            .as_ref()
+            .expect("hashed records are asked for where there are any");
+        let space = &spaces[usize::from(database)];
+        if let Some(space) = space.get() {
+            return Ok(space);
+        }
+        let name = format::records_name(database);
+        let made = self.db.keyspace_with(&name, &hashed_options(&self.db))?;
+        Ok(space.get_or_init(|| made))
+    }
+
+    /// Makes the keyspace that an inner key would be in, if it is not there.
+    pub(super) fn ensure(&self, inner: &[u8]) -> alluvium::Result<()> {
+        if let Home::Records(database) = self.home(inner) {
+            self.space(database)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the keyspaces of all databases that have ever had hashed records.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Keyspace> {
+        (0..DATABASES).filter_map(|database| self.existing(database))
+    }
+}
+
+/// The keys that places have in their keyspace, which is the same for all.
+fn names<'k>(home: Home, places: impl Iterator<Item = &'k [u8]>) -> Vec<&'k [u8]> {
+    let name = |place: &'k [u8]| match home {
+        Home::Ordered => place,
+        Home::Records(_) => format::user_key(place),
+    };
+    places.map(name).collect()
+}
+
+/// Records of one database, to be read from the keyspace that has them.
+pub(crate) struct Gathered<'s, 'k> {
+    /// None if the database has never had any.
+    pub(crate) space: Option<&'s Keyspace>,
+    pub(crate) names: Vec<&'k [u8]>,
+}
+
+impl Store {
+    /// Returns where records of a database are, and their keys there.
+    pub(crate) fn gather<'s, 'k>(&'s self, database: u8, places: &'k [InnerKey]) -> Gathered<'s, 'k> {
+        let (space, home) = match self.records.are_hashed() {
+            true => (self.records.existing(database), Home::Records(database)),
+            false => (Some(&self.data), Home::Ordered),
+        };
+        let names = names(home, places.iter().map(|place| &place[..]));
+        Gathered { space, names }
+    }
+
+    /// Returns about how many records a database has.
+    pub(crate) fn approximate_records(&self, database: u8) -> alluvium::Result<u64> {
+        if self.records.are_hashed() {
+            let space = self.records.existing(database);
+            return space.map_or(Ok(0), Keyspace::approximate_len);
+        }
+        let (start, end) = format::records(database);
+        self.data.approximate_len_of(&start[..]..&end[..])
+    }
+
+    /// Returns whether a database has any record.
+    pub(crate) fn has_records(&self, database: u8) -> alluvium::Result<bool> {
+        let first = match (self.records.are_hashed(), self.records.existing(database)) {
+            (true, None) => None,
+            (true, Some(space)) => space.unordered().next().transpose()?,
+            (false, _) => {
+                let (start, end) = format::records(database);
+                self.data.range(&start[..]..&end[..]).next().transpose()?
+            }
+        };
+        Ok(first.is_some())
+    }
+
+    /// Reads a record of a database in a snapshot.
+    pub(crate) fn record_at(
+        &self,
+        at: &Snapshot,
+        database: u8,
+        key: &[u8],
+    ) -> alluvium::Result<Option<Value>> {
+        match (self.records.are_hashed(), self.records.existing(database)) {
+            (false, _) => at.get(&self.data, &format::record_key(database, key)[..]),
+            (true, Some(space)) => at.get(space, key),
+            (true, None) => Ok(None),
+        }
+    }
+
+    /// What many places have, in their order, and the memory that it takes until it is done with:
+    /// see [`Store::read_charged`].
+    pub(super) fn read_places(
+        &self,
+        places: &[impl AsRef<[u8]>],
+    ) -> alluvium::Result<(Vec<Option<Value>>, Option<Reading>)> {
+        if !self.records.are_hashed() {
+            return self.read_charged(&self.data, places);
+        }
+        let first = places
+            .first()
+            .map_or(Home::Ordered, |place| self.records.home(place.as_ref()));
+        if places
+            .iter()
+            .all(|place| self.records.home(place.as_ref()) == first)
+        {
+            let Some(space) = self.space_of(first) else {
+                return Ok((none_of(places.len()), None));
+            };
+            let names = names(first, places.iter().map(|place| place.as_ref()));
+            return self.read_charged(space, &names);
+        }
+        let reading = self.wait_for_room_to_read(places.len());
+        let read = |space: &Keyspace, names: &[&[u8]]| waits::wait_for(space.multi_get_async(names));
+        Ok((self.read_apart(places, read)?, reading))
+    }
+
+    /// What many places have, in their order, read from each keyspace by `read`.
+    pub(super) fn read_apart<E>(
+        &self,
+        places: &[impl AsRef<[u8]>],
+        mut read: impl FnMut(&Keyspace, &[&[u8]]) -> Result<Vec<Option<Value>>, E>,
+    ) -> Result<Vec<Option<Value>>, E> {
+        let homes: Vec<Home> = places
+            .iter()
+            .map(|place| self.records.home(place.as_ref()))
+            .collect();
+        let mut different: SmallVec<[Home; 2]> = SmallVec::new();
+        for &home in &homes {
+            if !different.contains(&home) {
+                different.push(home);
+            }
+        }
+        let mut values = none_of(places.len());
+        for home in different {
+            let Some(space) = self.space_of(home) else {
+                continue;
+            };
+            let at: Vec<usize> = (0..places.len()).filter(|&index| homes[index] == home).collect();
+            let names = names(home, at.iter().map(|&index| places[index].as_ref()));
+            let found = read(space, &names)?;
+            assert!(found.len() == at.len(), "every key has an answer");
+            for (index, value) in at.into_iter().zip(found) {
+                values[index] = value;
+            }
+        }
+        Ok(values)
+    }
+
+    fn space_of(&self, home: Home) -> Option<&Keyspace> {
+        match home {
+            Home::Ordered => Some(&self.data),
+            Home::Records(database) => self.records.existing(database),
+        }
+    }
+}
+
+fn none_of(count: usize) -> Vec<Option<Value>> {
+    (0..count).map(|_| None).collect()
+}

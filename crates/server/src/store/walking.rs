@@ -1,0 +1,297 @@
+//! Walks over the records of a database, whether or not they have an order.
+//!
+//! Where they have none a walk goes by the hashes of keys, which merges do not change: SCAN goes on
+//! behind the last key that it has met, and every key that is there all the time is met. To begin a
+//! walk costs a look at all keys that are only in memory, so walks of SCAN are kept for a moment.
+//! What such a walk meets is as old as the walk: SCAN looks each key up once more.
+
+use super::own_records::OwnRecords;
+use super::scan::{Direction, Pair, Scan};
+use super::transaction::Transaction;
+use crate::error::Failure;
+use crate::model::format::{self, InnerKey};
+use crate::waits::{self, MayWait};
+use alluvium::{Unordered, Value};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+
+/// How many walks of SCAN are kept: each holds the keys that were only in memory when it began.
+const KEPT: usize = 4;
+
+/// For how long, in milliseconds: the store keeps old versions for it.
+const KEPT_MS: u64 = 1_000;
+
+/// A record that a walk has met.
+#[derive(Debug)]
+pub(crate) struct Met {
+    key: Vec<u8>,
+    /// How many bytes stand before the user's key.
+    skip: usize,
+    pub(crate) record: Vec<u8>,
+}
+
+impl Met {
+    /// Returns the user's key.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key[self.skip..]
+    }
+}
+
+/// A walk over records, with a transaction's own writes laid over those of the store.
+pub(crate) struct RecordWalk<'t>(Way<'t>);
+
+enum Way<'t> {
+    Ordered(Scan<'t>),
+    Hashed {
+        /// What the transaction has written, which comes first.
+        own: std::vec::IntoIter<Pair>,
+        store: Option<Committed<'t>>,
+        hidden: Hidden<'t>,
+        _may_wait: MayWait,
+    },
+}
+
+/// Hashed records and their keys: those of the store, or what the transaction of a client sees.
+type Committed<'t> = Box<dyn Iterator<Item = alluvium::Result<(Vec<u8>, Value)>> + 't>;
+
+/// The records of the store that a transaction has written itself.
+struct Hidden<'t> {
+    records: Option<&'t OwnRecords>,
+    database: u8,
+}
+
+impl Hidden<'_> {
+    fn has(&self, key: &[u8]) -> bool {
+        let own = |records: &OwnRecords| records.own(&format::record_key(self.database, key)).is_some();
+        self.records.is_some_and(own)
+    }
+}
+
+impl RecordWalk<'_> {
+    /// Returns the next record.
+    pub(crate) fn next(&mut self) -> Result<Option<Met>, Failure> {
+        match &mut self.0 {
+            Way::Ordered(scan) => {
+                let skip = format::record_key(0, b"").len();
+                Ok(scan.next()?.map(|(key, record)| Met { key, skip, record }))
+            }
+            Way::Hashed {
+                own, store, hidden, ..
+            } => {
+                let met = |key, record| Met { key, skip: 0, record };
+                if let Some((key, record)) = own.next() {
+                    return Ok(Some(met(key, record)));
+                }
+                for pair in store.iter_mut().flatten() {
+                    let (key, record) = pair?;
+                    if !hidden.has(&key) {
+                        return Ok(Some(met(key, record.into_vec())));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Some keys of a walk that goes on from call to call.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// User's keys, which may be gone meanwhile.
+    pub(crate) keys: Vec<Vec<u8>>,
+    /// Where the walk goes on, or 0.
+    pub(crate) next: u64,
+}
+
+impl Transaction<'_> {
+    /// Walks over the records between two places; where records have no order, over all of the
+    /// database.
+    pub(crate) fn walk_records(&self, start: InnerKey, end: InnerKey) -> Result<RecordWalk<'_>, Failure> {
+        if !self.store.records.are_hashed() {
+            return Ok(RecordWalk(Way::Ordered(self.scan(
+                start,
+                end,
+                Direction::Forward,
+            ))));
+        }
+        let store: Option<Committed<'_>> = match &self.within {
+            Some(within) => Some(Box::new(within.walk_hashed(self.store, self.database)?)),
+            None => self.committed().map(|walk| Box::new(walk) as Committed<'_>),
+        };
+        Ok(RecordWalk(Way::Hashed {
+            own: self.own_pairs().into_iter(),
+            store,
+            hidden: Hidden {
+                records: self.records.as_deref(),
+                database: self.database,
+            },
+            _may_wait: waits::may_wait(),
+        }))
+    }
+
+    /// The records of the database that the transaction itself has written.
+    fn own_pairs(&self) -> Vec<Pair> {
+        let own = self.records.iter().flat_map(|records| records.of(self.database));
+        own.map(|(key, record)| (key.to_vec(), record.to_vec())).collect()
+    }
+
+    /// Whether the transaction has deleted all that the store has of the database.
+    fn has_emptied(&self) -> bool {
+        let is_emptied = |records: &OwnRecords| records.is_emptied(self.database);
+        self.records.as_deref().is_some_and(is_emptied)
+    }
+
+    /// A walk over what the store has of the database, unless the transaction has deleted all of
+    /// it.
+    fn committed(&self) -> Option<Unordered> {
+        let space = self.store.records.existing(self.database)?;
+        (!self.has_emptied()).then(|| space.unordered())
+    }
+
+    /// Draws a key of hashed records: that behind a place which is drawn evenly among the hashes.
+    /// None is met behind the last ones.
+    pub(crate) fn draw_hashed(&self, random: [u8; 16]) -> Result<Option<Vec<u8>>, Failure> {
+        let _may_wait = waits::may_wait();
+        let Some(walk) = self.committed() else {
+            return Ok(None);
+        };
+        let next = walk.after(random).next().transpose()?;
+        Ok(next.map(|(key, _)| key))
+    }
+
+    /// The walk that goes on at a cursor, which stands for a place.
+    fn walk_from(&self, cursor: u64, place: Option<Vec<u8>>) -> Option<Kept> {
+        if self.has_emptied() {
+            return None;
+        }
+        let now_ms = self.store.now_ms();
+        if place.is_some()
+            && let Some(kept) = self.store.walks.take(cursor, now_ms)
+        {
+            return Some(kept);
+        }
+        let walk = self.committed()?;
+        Some(Kept {
+            cursor,
+            began_ms: now_ms,
+            first: None,
+            walk: match place {
+                Some(place) => walk.after(place),
+                None => walk,
+            },
+        })
+    }
+
+    /// All keys of hashed records.
+    fn all_keys(&self) -> Result<Page, Failure> {
+        let (start, end) = format::records(self.database);
+        let mut walk = self.walk_records(start, end)?;
+        let mut keys = Vec::new();
+        while let Some(met) = walk.next()? {
+            keys.push(met.key);
+        }
+        Ok(Page { keys, next: 0 })
+    }
+
+    /// Returns about `count` keys of hashed records, from where a cursor says. In the transaction
+    /// of a client they are all, for those that it has written have no place among the hashes.
+    pub(crate) fn some_keys(&self, cursor: u64, count: usize, most_bytes: usize) -> Result<Page, Failure> {
+        if self.is_within() {
+            return self.all_keys();
+        }
+        let _may_wait = waits::may_wait();
+        let database = self.database;
+        let place = match cursor {
+            0 => None,
+            _ => {
+                let place = self.store.cursors.place(database, cursor);
+                Some(place.ok_or(Failure::say("ERR invalid cursor"))?)
+            }
+        };
+        let mut page = Page {
+            keys: Vec::new(),
+            next: 0,
+        };
+        // Keys of the transaction have no place among the hashes: those that a walk finds when it
+        // begins come first. Of those which were there before, and are written again, it meets the
+        // old ones later.
+        let is_first = place.is_none();
+        if is_first || self.has_emptied() {
+            page.keys = self.own_pairs().into_iter().map(|(key, _)| key).collect();
+        }
+        let hidden = Hidden {
+            records: self.records.as_deref().filter(|_| is_first),
+            database,
+        };
+        let Some(mut kept) = self.walk_from(cursor, place) else {
+            return Ok(page);
+        };
+        let mut last = None;
+        let mut bytes: usize = page.keys.iter().map(Vec::len).sum();
+        while let Some(key) = kept.next()? {
+            let is_full = page.keys.len() >= count || bytes > most_bytes;
+            if let Some(last) = last.take_if(|_| is_full) {
+                kept.first = Some(key);
+                kept.cursor = self.store.cursors.keep(database, last);
+                page.next = kept.cursor;
+                self.store.walks.keep(kept);
+                break;
+            }
+            if !hidden.has(&key) {
+                bytes += key.len() + size_of::<Vec<u8>>();
+                page.keys.push(key.clone());
+            }
+            last = Some(key);
+        }
+        Ok(page)
+    }
+}
+
+/// A walk of SCAN that may go on.
+struct Kept {
+    /// The number of the place where it goes on.
+    cursor: u64,
+    began_ms: u64,
+    /// A key that it has met already.
+    first: Option<Vec<u8>>,
+    walk: Unordered,
+}
+
+impl Kept {
+    fn next(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        Ok(self.walk.next().transpose()?.map(|(key, _)| key))
+    }
+
+    fn is_old(&self, now_ms: u64) -> bool {
+        now_ms.saturating_sub(self.began_ms) >= KEPT_MS
+    }
+}
+
+/// Walks of SCAN that may go on without being begun again.
+#[derive(Default)]
+pub(crate) struct Walks(Mutex<VecDeque<Kept>>);
+
+impl Walks {
+    /// Takes the walk that goes on at a cursor, if it was kept.
+    fn take(&self, cursor: u64, now_ms: u64) -> Option<Kept> {
+        let mut all = self.0.lock();
+        let at = all.iter().position(|kept| kept.cursor == cursor)?;
+        all.remove(at).filter(|kept| !kept.is_old(now_ms))
+    }
+
+    fn keep(&self, kept: Kept) {
+        let mut all = self.0.lock();
+        let oldest = (all.len() >= KEPT).then(|| all.pop_front());
+        all.push_back(kept);
+        drop(all);
+        drop(oldest);
+    }
+
+    /// Ends those that no client has gone on with.
+    pub(crate) fn close_old(&self, now_ms: u64) {
+        self.0.lock().retain(|kept| !kept.is_old(now_ms));
+    }
+}
