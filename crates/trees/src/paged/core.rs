@@ -1,6 +1,6 @@
 //! What both trees have: pages, their shape, a root at a fixed page, and leaves.
 
-use super::buffer::{Exclusive, PageBuffer, Shared};
+use super::buffer::{Exclusive, PageBuffer, Shared, Way};
 use super::error::{Error, Result};
 use super::node::add_pivot;
 use super::node::{
@@ -45,6 +45,8 @@ pub(super) struct Core<B> {
     pub(super) shape: Shape,
     /// The root's page: it never changes, so that it can be latched without asking for it.
     pub(super) root: u64,
+    /// Where the root was last found.
+    pub(super) root_way: Way,
     pub(super) operator: Arc<dyn Operator>,
     /// Shared by writers; alone, for what needs a tree at rest.
     pub(super) gate: RwLock<()>,
@@ -74,6 +76,7 @@ impl<B: PageBuffer> Core<B> {
             buffer,
             shape,
             root,
+            root_way: Way::new(),
             operator,
             gate: RwLock::new(()),
             coupling: Coupling::default(),
@@ -133,14 +136,24 @@ impl<B: PageBuffer> Core<B> {
 
     /// Latches a child of a node at level `above` for reading.
     pub(super) fn shared(&self, page: u64, above: u8) -> Result<Shared<'_>> {
-        let child = self.buffer.pin_shared(page)?;
+        self.shared_by(page, None, above)
+    }
+
+    /// The same, where the reference to the child remembers its frame.
+    pub(super) fn shared_by(&self, page: u64, way: Option<&Way>, above: u8) -> Result<Shared<'_>> {
+        let child = self.buffer.pin_shared_by(page, way)?;
         Self::check_child(page, above, &child)?;
         Ok(child)
     }
 
     /// Latches a child of a node at level `above` for writing.
     pub(super) fn exclusive(&self, page: u64, above: u8) -> Result<Exclusive<'_>> {
-        let child = self.buffer.pin_exclusive(page)?;
+        self.exclusive_by(page, None, above)
+    }
+
+    /// The same, where the reference to the child remembers its frame.
+    pub(super) fn exclusive_by(&self, page: u64, way: Option<&Way>, above: u8) -> Result<Exclusive<'_>> {
+        let child = self.buffer.pin_exclusive_by(page, way)?;
         Self::check_child(page, above, &child)?;
         Ok(child)
     }

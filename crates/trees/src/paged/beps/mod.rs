@@ -164,7 +164,7 @@ impl<B: PageBuffer> BepsTree<B> {
     /// Sets how readers and writers go from a node to its child. It is not kept with the tree.
     #[must_use]
     pub fn coupled_by(mut self, coupling: Coupling) -> BepsTree<B> {
-        self.core.coupling = coupling;
+        self.core.couple(coupling);
         self
     }
 

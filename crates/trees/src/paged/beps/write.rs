@@ -54,13 +54,18 @@ impl<B: PageBuffer> BepsTree<B> {
     /// Takes a message under a shared latch of the root, and returns whether it did: not if the
     /// root is no node without a buffer, or a child must be split.
     fn write_shared(&self, message: Message<'_>, coupling: Coupling) -> Result<Option<bool>> {
-        let root = self.core.buffer.pin_shared(self.core.root)?;
-        if kind(&root) != Some(Kind::Wide) {
+        let root = self.core.begin(coupling)?;
+        if root.leaf().is_some() {
             return Ok(Some(false));
         }
-        let page = child(&self.core.shape, &root, message.key);
+        let Some(look) = self.core.look(&root, message.key, &mut Vec::new()) else {
+            return Ok(None);
+        };
+        if look.kind != Some(Kind::Wide) {
+            return Ok(Some(false));
+        }
         // What is done below needs the root no more.
-        let Some(node) = self.core.step_exclusive(root, page, coupling)? else {
+        let Some(node) = self.core.go_exclusive(root, look, coupling)? else {
             return Ok(None);
         };
         let is_done = self.write_below(node, message)?;

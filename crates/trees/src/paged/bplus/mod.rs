@@ -69,7 +69,7 @@ impl<B: PageBuffer> BplusTree<B> {
     /// Sets how readers and writers go from a node to its child. It is not kept with the tree.
     #[must_use]
     pub fn coupled_by(mut self, coupling: Coupling) -> BplusTree<B> {
-        self.core.coupling = coupling;
+        self.core.couple(coupling);
         self
     }
 

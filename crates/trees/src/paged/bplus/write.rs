@@ -26,20 +26,24 @@ impl<B: PageBuffer> BplusTree<B> {
     }
 
     fn try_in_leaf(&self, message: Message<'_>, coupling: Coupling) -> Result<Option<bool>> {
-        let mut node = self.core.buffer.pin_shared(self.core.root)?;
-        while level(&node) > 1 {
-            let page = child(&self.core.shape, &node, message.key);
-            let Some(next) = self.core.step(node, page, coupling)? else {
+        let mut node = self.core.begin(coupling)?;
+        if node.leaf().is_some() {
+            return Ok(Some(false));
+        }
+        let mut leaf = loop {
+            let Some(look) = self.core.look(&node, message.key, &mut Vec::new()) else {
+                return Ok(None);
+            };
+            if look.level == 1 {
+                let Some(leaf) = self.core.go_exclusive(node, look, coupling)? else {
+                    return Ok(None);
+                };
+                break leaf;
+            }
+            let Some(next) = self.core.go(node, look, coupling)? else {
                 return Ok(None);
             };
             node = next;
-        }
-        if level(&node) == 0 {
-            return Ok(Some(false));
-        }
-        let page = child(&self.core.shape, &node, message.key);
-        let Some(mut leaf) = self.core.step_exclusive(node, page, coupling)? else {
-            return Ok(None);
         };
         let takes = self.core.leaf_takes_one(&leaf, message);
         if takes {

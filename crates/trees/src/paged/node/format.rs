@@ -536,5 +536,8 @@ pub(in crate::paged) fn add_pivot(shape: &Shape, node: &mut [u8], key: &[u8], ch
     }
 }
 
+mod words;
+pub(in crate::paged) use words::{Look, Reference, Words, look, look_at, reference_at};
+
 #[cfg(test)]
 mod tests;

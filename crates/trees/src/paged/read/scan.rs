@@ -3,7 +3,7 @@
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::Core;
 use crate::paged::error::Result;
-use crate::paged::node::{Kind, Messages, child_at, child_index, fold, kind};
+use crate::paged::node::{Kind, Messages, child_index, fold, kind, reference_at};
 use crate::paged::read::Coupling;
 use std::fmt;
 
@@ -55,7 +55,7 @@ impl<B: PageBuffer> Core<B> {
         let shape = &self.shape;
         let mut view = View::default();
         let mut above: Vec<Messages> = Vec::new();
-        let mut node = self.buffer.pin_shared(self.root)?;
+        let mut node = self.buffer.pin_shared_by(self.root, Some(&self.root_way))?;
         while kind(&node) != Some(Kind::Leaf) {
             let table = shape.pivots_of(&node);
             let at = match want {
@@ -78,8 +78,8 @@ impl<B: PageBuffer> Core<B> {
                 (from..to).for_each(|at| messages.push(buffer.message(&node, at)));
                 above.push(messages);
             }
-            let page = child_at(table, &node, at);
-            let Some(next) = self.step(node, page, coupling)? else {
+            let to = reference_at(table, &node, at);
+            let Some(next) = self.step(node, to, coupling)? else {
                 return Ok(None);
             };
             node = next;

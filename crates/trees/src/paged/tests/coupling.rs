@@ -1,7 +1,7 @@
 //! Who holds a latch when the next page is pinned, and what a reader makes of a change in between.
 
 use super::*;
-use crate::paged::buffer::{Exclusive, Shared};
+use crate::paged::buffer::{Exclusive, Peek, Shared, Way};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,6 +11,8 @@ type Hook = Box<dyn FnMut(&Arena, u64) -> bool + Send>;
 /// Pages in memory that call a hook before they are pinned.
 struct Watched {
     arena: Arena,
+    /// How often a page was latched.
+    latches: AtomicU64,
     hook: Mutex<Option<Hook>>,
 }
 
@@ -18,6 +20,7 @@ impl Watched {
     fn new() -> Watched {
         Watched {
             arena: Arena::new(512).unwrap(),
+            latches: AtomicU64::new(0),
             hook: Mutex::default(),
         }
     }
@@ -39,11 +42,23 @@ impl Watched {
 impl PageBuffer for Watched {
     fn pin_shared(&self, page: u64) -> Result<Shared<'_>> {
         self.tell(page);
+        self.latches.fetch_add(1, Ordering::Relaxed);
         self.arena.pin_shared(page)
     }
     fn pin_exclusive(&self, page: u64) -> Result<Exclusive<'_>> {
         self.tell(page);
+        self.latches.fetch_add(1, Ordering::Relaxed);
         self.arena.pin_exclusive(page)
+    }
+    fn keep_snapshots(&self) {
+        self.arena.keep_snapshots();
+    }
+    fn offer(&self, page: &Shared<'_>) {
+        self.arena.offer(page);
+    }
+    fn peek(&self, page: u64, way: Option<&Way>) -> Option<Peek<'_>> {
+        self.tell(page);
+        self.arena.peek(page, way)
     }
     fn allocate(&self) -> Result<Exclusive<'_>> {
         self.arena.allocate()
@@ -126,26 +141,32 @@ fn a_child_is_latched_before_its_parent_is_left() {
     assert!(leaps.load(Ordering::Relaxed) > 0);
 }
 
-#[test]
-fn a_reader_that_left_a_node_sees_messages_that_moved_once() {
+/// Reads keys whose messages move to their leaves between a node and its child.
+fn read_while_messages_move(coupling: Coupling) {
     let options = options(50, RootStyle::Separate, FlushOrder::Level, Arc::new(Sum));
     let tree = BepsTree::create(Watched::new(), options).unwrap();
-    let tree = Arc::new(tree.coupled_by(Coupling::Optimistic));
+    let tree = Arc::new(tree.coupled_by(coupling));
     let at = |number: u64| key(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     (0..4000).for_each(|number| tree.insert(&at(number), &number.to_le_bytes()).unwrap());
     let number = |value: Option<Vec<u8>>| value.map(|value| u64::from_le_bytes(value.try_into().unwrap()));
+    // Until the nodes on the way have snapshots, if there are any.
+    let read_often = |tree: &BepsTree<Watched>, key: &[u8]| {
+        (0..40).for_each(|_| drop(tree.get(key).unwrap()));
+    };
     let root = tree.core.root;
     for read in (0..4000).step_by(97) {
-        for pins in 1..5 {
+        for pins in 1..6 {
             // The update waits in an upper node.
             let before = number(tree.get(&at(read)).unwrap()).unwrap();
             tree.update(&at(read), &1000u64.to_le_bytes()).unwrap();
+            read_often(&tree, &at(read));
             let (moved, mut below) = (Arc::clone(&tree), 0);
             tree.buffer().watch(move |_, page| {
                 below += u64::from(page != root);
                 if below == pins {
                     // Between a node and its child: what the reader saw goes where it looks next.
                     moved.flush_all().unwrap();
+                    read_often(&moved, &at(read));
                 }
                 below < pins
             });
@@ -168,6 +189,61 @@ fn a_reader_that_left_a_node_sees_messages_that_moved_once() {
     assert!(tree.examine().unwrap().found.is_empty());
 }
 
+#[test]
+fn a_reader_that_left_a_node_sees_messages_that_moved_once() {
+    read_while_messages_move(Coupling::Optimistic);
+    read_while_messages_move(Coupling::Versions);
+}
+
+#[test]
+fn nodes_with_snapshots_are_neither_latched_nor_pinned() {
+    let tree = BplusTree::create(Watched::new(), 8, 8, Arc::new(Sum)).unwrap();
+    let tree = tree.coupled_by(Coupling::Versions);
+    (0..3000).for_each(|number| tree.insert(&key(number), &number.to_le_bytes()).unwrap());
+    let latches = || tree.buffer().latches.load(Ordering::Relaxed);
+    let read_all = || {
+        for number in 0..3000 {
+            let found = tree.get(&key(number)).unwrap();
+            assert_eq!(found.as_deref(), Some(&number.to_le_bytes()[..]));
+        }
+    };
+    assert!(tree.core.height().unwrap() >= 2);
+    read_all();
+    let before = latches();
+    read_all();
+    assert_eq!(
+        latches() - before,
+        3000,
+        "of each descent the leaf alone is latched"
+    );
+    // So it is with writers that change leaves only.
+    (0..3000).for_each(|number| tree.insert(&key(number), &number.to_le_bytes()).unwrap());
+    assert_eq!(latches() - before, 6000);
+    assert_eq!(tree.core.counters.restarts.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn descents_by_references_that_remember_take_no_mutex() {
+    for coupling in [Coupling::Latched, Coupling::Optimistic, Coupling::Versions] {
+        let means = Means(PinPolicy::Swizzled, coupling, 1);
+        let tree = BplusTree::create(pool(1024, 400, 100, means), 8, 8, Arc::new(Sum)).unwrap();
+        let tree = tree.coupled_by(coupling);
+        let use_all = || {
+            for number in 0..3000 {
+                tree.insert(&key(number), &number.to_le_bytes()).unwrap();
+                let found = tree.get(&key(number)).unwrap();
+                assert_eq!(found.as_deref(), Some(&number.to_le_bytes()[..]));
+            }
+            assert_eq!(tree.pairs(Bounds::default(), true).len(), 3000);
+        };
+        use_all();
+        use_all();
+        let before = tree.buffer().locked_pins();
+        use_all();
+        assert_eq!(tree.buffer().locked_pins(), before, "{coupling:?}");
+    }
+}
+
 /// Writes keys; between each write's root and child, others are written that split the child.
 fn split_under_writers<T: Subject + Send + 'static>(
     tree: &Arc<T>,
@@ -178,6 +254,7 @@ fn split_under_writers<T: Subject + Send + 'static>(
     // Keys next to each other, the middle one last: it belongs to the right half of a split.
     let near = |group: u64, at: u64| key(group << 32 | at);
     for group in 0..60 {
+        (0..40).for_each(|_| drop(tree.get(&near(group, 70)).unwrap()));
         let others = Arc::clone(tree);
         buffer(tree).watch(move |_, page| {
             if page == root {
@@ -207,19 +284,21 @@ fn split_under_writers<T: Subject + Send + 'static>(
 
 #[test]
 fn a_writer_that_left_a_node_whose_child_was_split_begins_again() {
-    for epsilon in [0, 60] {
-        let options = options(epsilon, RootStyle::Separate, FlushOrder::Level, Arc::new(Sum));
-        let tree = BepsTree::create(Watched::new(), options).unwrap();
+    for coupling in [Coupling::Optimistic, Coupling::Versions] {
+        for epsilon in [0, 60] {
+            let options = options(epsilon, RootStyle::Separate, FlushOrder::Level, Arc::new(Sum));
+            let tree = BepsTree::create(Watched::new(), options).unwrap();
+            (0..200).for_each(|number| tree.insert(&key(1 << 60 | number), b"12345678").unwrap());
+            (0..200).for_each(|number| tree.delete(&key(1 << 60 | number)).unwrap());
+            let (root, tree) = (tree.core.root, Arc::new(tree.coupled_by(coupling)));
+            split_under_writers(&tree, BepsTree::buffer, root);
+            assert!(tree.statistics().restarts > 10, "{:?}", tree.statistics());
+        }
+        let tree = BplusTree::create(Watched::new(), 8, 8, Arc::new(Sum)).unwrap();
         (0..200).for_each(|number| tree.insert(&key(1 << 60 | number), b"12345678").unwrap());
         (0..200).for_each(|number| tree.delete(&key(1 << 60 | number)).unwrap());
-        let (root, tree) = (tree.core.root, Arc::new(tree.coupled_by(Coupling::Optimistic)));
-        split_under_writers(&tree, BepsTree::buffer, root);
-        assert!(tree.statistics().restarts > 10, "{:?}", tree.statistics());
+        let (root, tree) = (tree.core.root, Arc::new(tree.coupled_by(coupling)));
+        split_under_writers(&tree, BplusTree::buffer, root);
+        assert!(tree.core.counters.restarts.load(Ordering::Relaxed) > 10);
     }
-    let tree = BplusTree::create(Watched::new(), 8, 8, Arc::new(Sum)).unwrap();
-    (0..200).for_each(|number| tree.insert(&key(1 << 60 | number), b"12345678").unwrap());
-    (0..200).for_each(|number| tree.delete(&key(1 << 60 | number)).unwrap());
-    let (root, tree) = (tree.core.root, Arc::new(tree.coupled_by(Coupling::Optimistic)));
-    split_under_writers(&tree, BplusTree::buffer, root);
-    assert!(tree.core.counters.restarts.load(Ordering::Relaxed) > 10);
 }

@@ -51,13 +51,27 @@ fn place(directory: &SimDirectory) -> Place<'_> {
 
 impl Stored {
     fn create(directory: &SimDirectory, sort: Sort) -> Result<Stored> {
-        let (place, pool) = (place(directory), pool_options());
+        Stored::create_with(directory, sort, MEANS[1])
+    }
+
+    fn create_with(directory: &SimDirectory, sort: Sort, means: Means) -> Result<Stored> {
+        let pool = PoolOptions {
+            pins: means.0,
+            shards: means.2,
+            memory_bytes: 24 * 512 * means.2,
+            ..pool_options()
+        };
+        let place = place(directory);
         match sort {
             Sort::Beps(epsilon, root) => {
                 let options = options(epsilon, root, FlushOrder::Depth, Arc::new(Append));
-                BepsTree::create_in(place, 5, pool, options).map(Stored::Beps)
+                let tree = BepsTree::create_in(place, 5, pool, options)?;
+                Ok(Stored::Beps(tree.coupled_by(means.1)))
             }
-            Sort::Bplus => BplusTree::create_in(place, 5, pool, (8, 8), Arc::new(Append)).map(Stored::Bplus),
+            Sort::Bplus => {
+                let tree = BplusTree::create_in(place, 5, pool, (8, 8), Arc::new(Append))?;
+                Ok(Stored::Bplus(tree.coupled_by(means.1)))
+            }
         }
     }
 
@@ -146,9 +160,9 @@ fn survive(image: &SimDirectory, sort: Sort, seed: u64, known: &Known, redo: boo
     }
 }
 
-fn story(seed: u64, sort: Sort, operations: u64) -> u64 {
+fn story(seed: u64, sort: Sort, means: Means, operations: u64) -> u64 {
     let directory = SimDirectory::new(seed);
-    let tree = Stored::create(&directory, sort).unwrap();
+    let tree = Stored::create_with(&directory, sort, means).unwrap();
     let known = Arc::new(Mutex::new(Known::default()));
     known.lock().unwrap().checkpoints.insert(0, Model::new());
     let points = Arc::new(AtomicU64::new(0));
@@ -162,6 +176,8 @@ fn story(seed: u64, sort: Sort, operations: u64) -> u64 {
     let mut rng = fastrand::Rng::with_seed(seed);
     for number in 0..operations {
         operate(tree.tree(), number, seed).unwrap();
+        // Where nodes get snapshots they are read.
+        (0..3).for_each(|_| drop(tree.tree().get(&key(rng.u64(..))).unwrap()));
         known.lock().unwrap().done = number + 1;
         if rng.u8(..100) == 0 || number == 600 {
             let contents = tree.contents();
@@ -189,8 +205,9 @@ fn a_crash_at_every_moment_leaves_a_checkpoint_of_each_tree() {
     );
     let mut points = 0;
     while points < wanted {
-        for sort in sorts {
-            points += story(seed, sort, 1500);
+        for (at, sort) in sorts.into_iter().enumerate() {
+            let means = MEANS[(seed as usize + at) % MEANS.len()];
+            points += story(seed, sort, means, 1500);
         }
         seed += 1;
     }

@@ -162,15 +162,30 @@ fn options(
     }
 }
 
+/// How pages are pinned, how nodes are gone through, and how many tables there are.
+#[derive(Clone, Copy, Debug)]
+struct Means(PinPolicy, Coupling, usize);
+
+/// Every option, and options together.
+const MEANS: [Means; 6] = [
+    Means(PinPolicy::Locked, Coupling::Latched, 1),
+    Means(PinPolicy::Optimistic, Coupling::Optimistic, 1),
+    Means(PinPolicy::Optimistic, Coupling::Versions, 1),
+    Means(PinPolicy::Swizzled, Coupling::Latched, 1),
+    Means(PinPolicy::Locked, Coupling::Latched, 3),
+    Means(PinPolicy::Swizzled, Coupling::Versions, 2),
+];
+
 /// A pool in memory whose pages are checked as those of a tree.
-fn pool(page_bytes: usize, frames: usize, epsilon_percent: u32, pins: PinPolicy) -> Pool {
+fn pool(page_bytes: usize, frames: usize, epsilon_percent: u32, means: Means) -> Pool {
     let shape = Shape::new(page_bytes - PAGE_HEADER, sizes(epsilon_percent)).unwrap();
     let options = PoolOptions {
         page_bytes,
         memory_bytes: frames * page_bytes,
         policy: QueuePolicy::Quarter,
         waits: 400,
-        pins,
+        pins: means.0,
+        shards: means.2,
     };
     let validate = Arc::new(move |content: &[u8]| shape.validate(content));
     Pool::create(&MemoryDirectory::new(), "tree", 77, options, validate).unwrap()
@@ -191,31 +206,32 @@ fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
     ] {
         let name = |buffer: &str| format!("Bε {epsilon} {root:?} {order:?} {buffer}");
         let options = || options(epsilon, root, order, Arc::clone(operator));
-        let tree = BepsTree::create(Arena::new(512).unwrap(), options()).unwrap();
-        all.push((name("arena"), Box::new(tree)));
-        let tree = BepsTree::create(pool(512, 96, epsilon, PinPolicy::Locked), options()).unwrap();
-        all.push((name("pool"), Box::new(tree)));
-        // In these both options meet every style of root and order of flushes.
-        if ![30, 60].contains(&epsilon) {
-            continue;
+        // In these all options meet every style of root and order of flushes.
+        let is_chosen = [30, 60].contains(&epsilon);
+        for coupling in [Coupling::Latched, Coupling::Versions] {
+            if coupling == Coupling::Latched || is_chosen {
+                let tree = BepsTree::create(Arena::new(512).unwrap(), options()).unwrap();
+                let name = name(&format!("arena {coupling:?}"));
+                all.push((name, Box::new(tree.coupled_by(coupling))));
+            }
         }
-        let optimistic = pool(512, 96, epsilon, PinPolicy::Optimistic);
-        let tree = BepsTree::create(optimistic, options()).unwrap();
-        let tree = tree.coupled_by(Coupling::Optimistic);
-        all.push((name("pool, one latch at a time"), Box::new(tree)));
+        for means in MEANS.into_iter().take(if is_chosen { MEANS.len() } else { 1 }) {
+            // Of several tables each has the frames for a flush.
+            let frames = 96 * means.2;
+            let tree = BepsTree::create(pool(512, frames, epsilon, means), options()).unwrap();
+            let name = name(&format!("pool {means:?}"));
+            all.push((name, Box::new(tree.coupled_by(means.1))));
+        }
     }
-    let tree = BplusTree::create(Arena::new(512).unwrap(), 8, 8, Arc::clone(operator)).unwrap();
-    all.push(("B⁺ arena".to_owned(), Box::new(tree)));
-    for (name, pins, coupling) in [
-        ("B⁺ pool", PinPolicy::Locked, Coupling::Latched),
-        (
-            "B⁺ pool, one latch at a time",
-            PinPolicy::Optimistic,
-            Coupling::Optimistic,
-        ),
-    ] {
-        let tree = BplusTree::create(pool(512, 96, 100, pins), 8, 8, Arc::clone(operator)).unwrap();
-        all.push((name.to_owned(), Box::new(tree.coupled_by(coupling))));
+    for coupling in [Coupling::Latched, Coupling::Versions] {
+        let tree = BplusTree::create(Arena::new(512).unwrap(), 8, 8, Arc::clone(operator)).unwrap();
+        let name = format!("B⁺ arena {coupling:?}");
+        all.push((name, Box::new(tree.coupled_by(coupling))));
+    }
+    for means in MEANS {
+        let tree = BplusTree::create(pool(512, 96, 100, means), 8, 8, Arc::clone(operator)).unwrap();
+        let name = format!("B⁺ pool {means:?}");
+        all.push((name, Box::new(tree.coupled_by(means.1))));
     }
     all
 }
