@@ -57,6 +57,14 @@ impl<'b> Stop<'b> {
         }
     }
 
+    /// Returns the node's page.
+    pub(in crate::paged) fn number(&self) -> u64 {
+        match self {
+            Stop::Latched(node) => node.number(),
+            Stop::Seen(node) => node.number(),
+        }
+    }
+
     /// Lets writers have the node.
     fn leave(self) -> Left<'b> {
         match self {

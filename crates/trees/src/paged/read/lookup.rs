@@ -3,7 +3,7 @@
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::{Core, Counters};
 use crate::paged::error::Result;
-use crate::paged::node::Action;
+use crate::paged::node::{Action, Kind};
 use crate::paged::read::Coupling;
 
 impl<B: PageBuffer> Core<B> {
@@ -32,6 +32,9 @@ impl<B: PageBuffer> Core<B> {
             let Some(look) = self.look(&stop, key, value) else {
                 return Ok(None);
             };
+            if look.kind == Some(Kind::Buffered) {
+                self.watch.iter().for_each(|watch| watch.looked_up(stop.number()));
+            }
             match look.action {
                 Some(Action::Insert) => break true,
                 Some(Action::Delete) => break false,

@@ -4,7 +4,7 @@
 //! Words that change are read as any others: no length, slot or number of them is trusted. What
 //! comes of it means nothing until the node's version was looked at again.
 
-use super::{HEADER, Kind, SLOT_HEADER, Table, head_of, kind, level, u16_at};
+use super::{HEADER, Kind, OWN_AT, SLOT_HEADER, Table, head_of, kind, level, u16_at};
 use crate::paged::node::layout::{CHILD, Shape};
 use crate::paged::node::message::Action;
 use std::cmp::Ordering;
@@ -102,11 +102,12 @@ pub(in crate::paged) fn look(shape: &Shape, node: &[u8], key: &[u8], operand: &m
     let to = reference(shape, node, key);
     operand.clear();
     let mut action = None;
-    if kind(node) == Some(Kind::Buffered)
-        && let Ok(at) = shape.buffer.find(node, key)
-    {
-        action = Some(shape.buffer.action(node, at));
-        operand.extend_from_slice(shape.buffer.value(node, at));
+    if kind(node) == Some(Kind::Buffered) {
+        let buffer = shape.buffer_of(node);
+        if let Ok(at) = buffer.find(node, key) {
+            action = Some(buffer.action(node, at));
+            operand.extend_from_slice(buffer.value(node, at));
+        }
     }
     Look {
         kind: kind(node),
@@ -119,7 +120,7 @@ pub(in crate::paged) fn look(shape: &Shape, node: &[u8], key: &[u8], operand: &m
 /// Returns where a node refers to the child that a key belongs to.
 fn reference(shape: &Shape, node: &[u8], key: &[u8]) -> Reference {
     let table = shape.pivots_of(node);
-    reference_at(table, node, super::child_index(table, node, key))
+    reference_at(&table, node, super::child_index(&table, node, key))
 }
 
 /// Returns where a node refers to the child at a place.
@@ -146,9 +147,11 @@ pub(in crate::paged) fn look_at(
 ) -> Look {
     let [number, level] = [0, 8].map(|shift| (words.word(0) >> shift) as u8);
     let kind = kind(&[number]);
+    let own = shape.divided(u16_in(words, OWN_AT));
+    let (pivots, buffer) = own.unwrap_or((shape.pivots, shape.buffer));
     let table = match kind {
-        Some(Kind::Buffered) => &shape.pivots,
-        _ => &shape.wide,
+        Some(Kind::Buffered) => pivots,
+        _ => shape.wide,
     };
     let child = table.find_in(words, key).map_or_else(|at| at, |at| at + 1);
     let to = match child.checked_sub(1) {
@@ -167,11 +170,11 @@ pub(in crate::paged) fn look_at(
     operand.clear();
     let mut action = None;
     if kind == Some(Kind::Buffered)
-        && let Ok(at) = shape.buffer.find_in(words, key)
+        && let Ok(at) = buffer.find_in(words, key)
     {
-        let slot = shape.buffer.slot_at(shape.buffer.slot_in(words, at));
+        let slot = buffer.slot_at(buffer.slot_in(words, at));
         action = Some(Action::of((u64_in(words, slot + 4) & 0xff) as u8).unwrap_or(Action::Insert));
-        shape.buffer.value_in(words, at, operand);
+        buffer.value_in(words, at, operand);
     }
     Look {
         kind,
@@ -217,14 +220,17 @@ mod tests {
     fn words_say_what_bytes_say() {
         let mut rng = fastrand::Rng::with_seed(11);
         // One whose bytes end within a word.
-        for content_bytes in [472, 987] {
-            let shape = shape(content_bytes);
+        let adaptive = shape(987).divided_by_nodes().unwrap();
+        for shape in [shape(472), shape(987), adaptive] {
             for round in 0..400 {
                 let kind = [Kind::Wide, Kind::Buffered][round % 2];
                 let mut node = vec![0; shape.content_bytes];
                 set_head(&mut node, kind, 3);
                 set_first_child(&mut node, rng.u64(..));
-                let pivots = *shape.pivots_of(&node);
+                if let Some(bounds) = shape.own.filter(|_| kind == Kind::Buffered) {
+                    super::super::set_own_pivots(&mut node, rng.usize(bounds.least..=bounds.most) | 1);
+                }
+                let (pivots, buffer) = (shape.pivots_of(&node), shape.buffer_of(&node));
                 for _ in 0..rng.usize(..=pivots.capacity()) {
                     let key = draw(&mut rng);
                     if pivots.find(&node, &key).is_err() {
@@ -234,12 +240,12 @@ mod tests {
                 if pivots.len(&node) > 2 && rng.bool() {
                     pivots.remove(&mut node, 1);
                 }
-                for _ in 0..shape.buffer.capacity() * (round % 2) {
+                for _ in 0..buffer.capacity() * (round % 2) {
                     let key = draw(&mut rng);
                     let operand: Vec<u8> = (0..rng.usize(..=13)).map(|_| rng.u8(..)).collect();
-                    if let Err(at) = shape.buffer.find(&node, &key) {
+                    if let Err(at) = buffer.find(&node, &key) {
                         let action = Action::of(rng.u8(1..=3));
-                        shape.buffer.insert(&mut node, at, &key, &operand, action);
+                        buffer.insert(&mut node, at, &key, &operand, action);
                     }
                 }
                 let still = Still(node.clone());
