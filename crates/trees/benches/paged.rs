@@ -6,7 +6,8 @@
 //! uniformly. Words after `--`: `memory` or `file`, `zipf` or `uniform`, `beps`, `no-root` or
 //! `bplus`, `keys=…`, `seconds=…` (at most, for each workload), `workloads=…`, `threads=…`,
 //! `epsilon=…`, `page=…` (KiB), `directory=…`; `locked` (pins take the mutex of the table),
-//! `uncoupled` (one latch at a time).
+//! `swizzled` (references remember frames), `shards=…` (tables), `uncoupled` (one latch at a
+//! time), `versions` (no latch on nodes that have snapshots).
 //!
 //! In a file the trees have a quarter of the data's size as memory (`part=1`: all of it),
 //! and reads and writes go past the page cache.
@@ -41,6 +42,8 @@ struct Plan {
     directory: Option<String>,
     /// Memory in a file is for one part in as many of the data.
     part: u64,
+    /// Tables of a page buffer.
+    shards: usize,
     words: Vec<String>,
 }
 
@@ -67,6 +70,7 @@ impl Plan {
             workloads: number("workloads").unwrap_or(5) as usize,
             directory: directory.map(str::to_owned),
             part: number("part").unwrap_or(4).max(1),
+            shards: number("shards").unwrap_or(1) as usize,
             words,
         }
     }
@@ -77,13 +81,21 @@ impl Plan {
         !named || self.words.iter().any(|given| given == word)
     }
 
+    fn has(&self, word: &str) -> bool {
+        self.words.iter().any(|given| given == word)
+    }
+
     fn pool(&self) -> PoolOptions {
         let memory = (self.keys * PAIR / self.part) as usize;
         PoolOptions {
-            pins: match self.words.iter().any(|word| word == "locked") {
-                true => PinPolicy::Locked,
-                false => PinPolicy::Optimistic,
+            pins: if self.has("locked") {
+                PinPolicy::Locked
+            } else if self.has("swizzled") {
+                PinPolicy::Swizzled
+            } else {
+                PinPolicy::Optimistic
             },
+            shards: self.shards,
             page_bytes: self.page_bytes,
             memory_bytes: memory.max(48 * self.page_bytes),
             ..PoolOptions::default()
@@ -91,9 +103,12 @@ impl Plan {
     }
 
     fn coupling(&self) -> Coupling {
-        match self.words.iter().any(|word| word == "uncoupled") {
-            true => Coupling::Optimistic,
-            false => Coupling::Latched,
+        if self.has("versions") {
+            Coupling::Versions
+        } else if self.has("uncoupled") {
+            Coupling::Optimistic
+        } else {
+            Coupling::Latched
         }
     }
 

@@ -23,5 +23,6 @@ mod placement;
 pub mod run;
 mod scanning;
 mod stitch;
+mod sync;
 mod taking;
 pub mod tiered;

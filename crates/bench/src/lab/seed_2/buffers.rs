@@ -30,7 +30,7 @@ pub(super) const K3: Experiment = Experiment {
         NODES,
         THREADS,
         FILE,
-        "“locked” takes the lock of the table for each pin, as the document does; “optimistic” takes none for a page that is in memory, which the document leaves to later work.",
+        "“locked” takes the lock of the table for each pin, as the document does; “optimistic” and “swizzled” take none for a page that is in memory, which the document leaves to later work: a table guesses where it is, or its parent remembers it.",
     ],
     measures: &[Measure {
         name: "operations beside those of one thread",
@@ -152,6 +152,7 @@ fn by_pins(keys: u64) -> Result<Measured> {
         for (pins, policy) in [
             ("locked", PinPolicy::Locked),
             ("optimistic", PinPolicy::Optimistic),
+            ("swizzled", PinPolicy::Swizzled),
         ] {
             // Twice the pairs: nodes are not full.
             let pages = Pages::File {
@@ -231,7 +232,7 @@ mod tests {
     #[test]
     fn trees_over_a_page_buffer_have_their_figures() {
         let pins = by_pins(500).unwrap().under(RATES);
-        assert!(pins.len() == 8 && pins.iter().all(|line| line.points.len() == 2));
+        assert!(pins.len() == 12 && pins.iter().all(|line| line.points.len() == 2));
         let beside = beside_bplus(1024, 6000).unwrap();
         let moved = beside.under(MOVED);
         let of = |line: usize, place: usize| moved[line].points[place].value;

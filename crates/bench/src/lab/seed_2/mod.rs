@@ -1,12 +1,14 @@
 //! Experiments of Rotte's thesis (2022): a Bε-tree over a page buffer.
 //!
 //! Names: E1 to E10 are what section 6.2 says of ε, T1 to T9 what section 6.3 says of the Bε-tree
-//! beside a B⁺-tree, K2 to K7 what section 6.4 says of page buffers and of other stores. N1 and Q1
-//! are questions that the thesis leaves open. Curves without numbers in the text are not guessed.
+//! beside a B⁺-tree, K1 to K8 what section 6.4 and the conclusion say of page buffers and of other
+//! stores. N1 and Q1 are questions that the thesis leaves open. Curves without numbers in the text
+//! are not guessed.
 
 mod buffers;
 mod harness;
 mod layout;
+mod leveldb;
 mod open;
 mod stores;
 mod sweep;
@@ -15,7 +17,7 @@ mod trees;
 use super::entry::{Axis, Experiment, Form};
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 27] = [
+pub(super) const EXPERIMENTS: [&Experiment; 29] = [
     &layout::E1,
     &layout::E2,
     &sweep::E3,
@@ -35,12 +37,14 @@ pub(super) const EXPERIMENTS: [&Experiment; 27] = [
     &trees::T7,
     &trees::T8,
     &trees::T9,
+    &leveldb::K1,
     &stores::K2,
     &buffers::K3,
     &stores::K4,
     &stores::K5,
     &buffers::K6,
     &buffers::K7,
+    &leveldb::K8,
     &open::N1,
     &open::Q1,
 ];

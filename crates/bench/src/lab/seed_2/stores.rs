@@ -7,23 +7,23 @@ use crate::lab::measured::{Line, Measured, against, name, thousands_per_s};
 use crate::lab::plan::{Base, LEAST_CAP, Scale, Step, Threads, threads};
 use anyhow::Result;
 
-const STRUCTURE: Axis = Axis {
+pub(super) const STRUCTURE: Axis = Axis {
     name: "structure of the keyspace",
     form: Form::Names,
 };
 
-const BEPS: &str = "Bε-tree";
-const BPLUS: &str = "B⁺-tree";
+pub(super) const BEPS: &str = "Bε-tree";
+pub(super) const BPLUS: &str = "B⁺-tree";
 const TIERED: &str = "tiered tree";
 /// Structures as they are said to the engine: keys have 24 bytes here, and a value's version a few
 /// more than its 100.
-const STRUCTURES: [(&str, &str); 3] = [
+pub(super) const STRUCTURES: [(&str, &str); 3] = [
     (BEPS, "paged,beps,node=16384,epsilon=0.8,key=24,value=128"),
     (BPLUS, "paged,bplus,node=16384,key=24,value=128"),
     (TIERED, "tiered"),
 ];
 
-const DIFFERS: &[&str] = &[
+pub(super) const DIFFERS: &[&str] = &[
     MACHINE,
     "Ours is a whole store: it logs every write, and has a memtable above the pages. An eighth of its memory, and 128 MiB at most, is for pages. The document's trees have all of it, and lose their \
      data in a crash.",
@@ -31,7 +31,7 @@ const DIFFERS: &[&str] = &[
     "The document's tables 6.1 and 6.2 set RocksDB's memtables by hand; ours is set up as in every benchmark here.",
 ];
 
-const QUICK: Scale = Scale {
+pub(super) const QUICK: Scale = Scale {
     records: 300_000,
     value_bytes: 100,
     threads: Threads::One,
@@ -41,7 +41,7 @@ const QUICK: Scale = Scale {
     settle_ms: 2000,
 };
 
-const FULL: Scale = Scale {
+pub(super) const FULL: Scale = Scale {
     records: 20_000_000,
     value_bytes: 100,
     threads: Threads::One,
@@ -197,16 +197,16 @@ pub(super) const K5: Experiment = Experiment {
     }),
 };
 
-fn load(measured: &Measured) -> Vec<Line> {
+pub(super) fn load(measured: &Measured) -> Vec<Line> {
     measured.by_step(|of| thousands_per_s(of.phase("load")?))
 }
 
-fn mixed(measured: &Measured) -> Vec<Line> {
+pub(super) fn mixed(measured: &Measured) -> Vec<Line> {
     measured.by_step(|of| thousands_per_s(of.phase("a")?))
 }
 
 /// One step for each structure: other engines are measured as often, and know no structures.
-fn steps(base: &Base, cap: u64) -> Result<Vec<Step>> {
+pub(super) fn steps(base: &Base, cap: u64) -> Result<Vec<Step>> {
     base.refuse_memory("it is a part of the data")?;
     let step = |(place, structure): (&'static str, &str)| {
         let mut step = base.step(name(place), &["load", "c", "b", "a"])?;
@@ -230,7 +230,7 @@ fn by_threads(base: &Base) -> Result<Vec<Step>> {
 }
 
 /// How Alluvium is told of a structure.
-fn structured(structure: &str) -> EngineOption {
+pub(super) fn structured(structure: &str) -> EngineOption {
     EngineOption {
         engine: "alluvium".to_owned(),
         name: "structure".to_owned(),

@@ -21,7 +21,14 @@ impl<B: PageBuffer> BepsTree<B> {
     pub(in crate::paged) fn write(&self, message: Message<'_>) -> Result<()> {
         self.core.writable(message)?;
         let _writing = self.core.gate.read();
-        self.write_at_root(message)
+        self.write_at_root(message)?;
+        self.merge_noted()
+    }
+
+    /// Merges what writes have left under-full (PM1). The caller is counted as a writer, and holds
+    /// no latch.
+    pub(in crate::paged) fn merge_noted(&self) -> Result<()> {
+        self.core.merge_noted(&|node| self.empty(node))
     }
 
     fn write_at_root(&self, message: Message<'_>) -> Result<()> {
@@ -54,13 +61,18 @@ impl<B: PageBuffer> BepsTree<B> {
     /// Takes a message under a shared latch of the root, and returns whether it did: not if the
     /// root is no node without a buffer, or a child must be split.
     fn write_shared(&self, message: Message<'_>, coupling: Coupling) -> Result<Option<bool>> {
-        let root = self.core.buffer.pin_shared(self.core.root)?;
-        if kind(&root) != Some(Kind::Wide) {
+        let root = self.core.begin(coupling)?;
+        if root.leaf().is_some() {
             return Ok(Some(false));
         }
-        let page = child(&self.core.shape, &root, message.key);
+        let Some(look) = self.core.look(&root, message.key, &mut Vec::new()) else {
+            return Ok(None);
+        };
+        if look.kind != Some(Kind::Wide) {
+            return Ok(Some(false));
+        }
         // What is done below needs the root no more.
-        let Some(node) = self.core.step_exclusive(root, page, coupling)? else {
+        let Some(node) = self.core.go_exclusive(root, look, coupling)? else {
             return Ok(None);
         };
         let is_done = self.write_below(node, message)?;
@@ -77,9 +89,15 @@ impl<B: PageBuffer> BepsTree<B> {
             let takes = self.core.leaf_takes_one(&node, message);
             if takes {
                 self.core.apply_one(&mut node, message)?;
+                self.core.note_leaf(&node, message.key);
             }
             return Ok(takes);
         }
+        if self.core.has_place(&node, message) {
+            self.core.deposit(&mut node, message)?;
+            return Ok(true);
+        }
+        self.widen_buffer(&mut node);
         if self.core.has_place(&node, message) {
             self.core.deposit(&mut node, message)?;
             return Ok(true);
@@ -132,6 +150,9 @@ impl<B: PageBuffer> BepsTree<B> {
 
     /// Takes a message into a root with a buffer.
     fn write_in_root(&self, mut root: Exclusive<'_>, message: Message<'_>) -> Result<()> {
+        if !self.core.has_place(&root, message) {
+            self.widen_buffer(&mut root);
+        }
         if self.core.has_place(&root, message) {
             return self.core.deposit(&mut root, message);
         }

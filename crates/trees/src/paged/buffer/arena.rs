@@ -1,9 +1,10 @@
 //! All pages in memory: the thesis's "optimal" buffer (section 5.3), without table, queue and
 //! I/O.
 
-use super::PageBuffer;
 use super::format::PAGE_HEADER;
 use super::frame::{Exclusive, Frame, Pin, Shared, Waiters};
+use super::peek::{Peek, Snapshots};
+use super::{PageBuffer, Way};
 use crate::paged::error::{Error, Result};
 use parking_lot::Mutex;
 use std::fmt;
@@ -36,6 +37,7 @@ pub struct Arena {
     chunks: [OnceLock<Box<[OnceLock<Frame>]>>; CHUNKS],
     pages: AtomicU64,
     free: Mutex<Vec<u64>>,
+    snapshots: Snapshots,
     waiters: Waiters,
     poison: OnceLock<String>,
 }
@@ -52,6 +54,7 @@ impl Arena {
             chunks: [const { OnceLock::new() }; CHUNKS],
             pages: AtomicU64::new(0),
             free: Mutex::default(),
+            snapshots: Snapshots::new(page_bytes - PAGE_HEADER),
             waiters: Waiters::default(),
             poison: OnceLock::new(),
         })
@@ -79,11 +82,13 @@ impl Arena {
         (chunk as usize, len, (shifted - len) as usize)
     }
 
-    fn frame(&self, page: u64) -> Result<&Frame> {
+    fn find(&self, page: u64) -> Option<&Frame> {
         let (chunk, _, at) = Self::place(page.min(u64::MAX / 2));
-        let frames = self.chunks.get(chunk).and_then(OnceLock::get);
-        let frame = frames.and_then(|frames| frames.get(at)).and_then(OnceLock::get);
-        frame.ok_or_else(|| Error::Corrupt {
+        self.chunks.get(chunk)?.get()?.get(at)?.get()
+    }
+
+    fn frame(&self, page: u64) -> Result<&Frame> {
+        self.find(page).ok_or_else(|| Error::Corrupt {
             file: "memory".to_owned(),
             page,
             offset: 0,
@@ -104,6 +109,18 @@ impl PageBuffer for Arena {
         let frame = self.frame(page)?;
         let pin = Pin::new(frame, &self.waiters);
         Ok(Exclusive::new(frame.latch.write(), pin))
+    }
+
+    fn keep_snapshots(&self) {
+        self.snapshots.kept.allow(u32::MAX / 2);
+    }
+
+    fn offer(&self, page: &Shared<'_>) {
+        self.snapshots.offer(page);
+    }
+
+    fn peek(&self, page: u64, _way: Option<&Way>) -> Option<Peek<'_>> {
+        self.snapshots.peek(self.find(page)?, page)
     }
 
     fn allocate(&self) -> Result<Exclusive<'_>> {

@@ -181,22 +181,27 @@ impl Pool {
     /// As the device says.
     pub fn write_dirty(&self) -> Result<()> {
         self.writable()?;
-        let dirty: Vec<usize> = (0..self.frames.len())
-            .filter(|frame| self.frames[*frame].is_dirty.load(Ordering::Acquire))
-            .collect();
-        for some in dirty.chunks(WRITTEN_TOGETHER) {
-            let mut state = self.state.lock();
-            let is_free = |frame: &&usize| !state.is_written[**frame] && state.pages[**frame] != NO_PAGE;
-            let some: Vec<usize> = some.iter().filter(is_free).copied().collect();
-            let pins = self.begin_writing(&mut state, &some);
-            drop(state);
-            let written = {
-                let _writing = self.writing.read();
-                self.write_back(&some)
-            };
-            self.end_writing(&some, pins);
-            written?;
+        let is_dirty = |frame: &usize| self.frames[*frame].is_dirty.load(Ordering::Acquire);
+        let mut first = 0;
+        for shard in &self.shards {
+            let end = first + shard.lock().len();
+            let dirty: Vec<usize> = (first..end).filter(is_dirty).collect();
+            first = end;
+            for some in dirty.chunks(WRITTEN_TOGETHER) {
+                let mut state = shard.lock();
+                let is_free = |frame: &usize| !state.is_written(*frame) && state.page_of(*frame) != NO_PAGE;
+                let some: Vec<usize> = some.iter().copied().filter(is_free).collect();
+                let pins = self.begin_writing(&mut state, &some);
+                drop(state);
+                let written = {
+                    let _writing = self.writing.read();
+                    self.write_back(&some)
+                };
+                self.end_writing(&some, pins);
+                written?;
+            }
         }
+        assert!(first == self.frames.len(), "every frame belongs to a shard");
         Ok(())
     }
 

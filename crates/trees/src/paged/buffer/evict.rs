@@ -3,7 +3,8 @@
 use super::PageBuffer;
 use super::format::seal_page;
 use super::frame::Pin;
-use super::pool::{Pool, State};
+use super::pool::Pool;
+use super::shard::{State, Writing};
 use crate::paged::error::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{Batch, Buffer};
@@ -19,10 +20,10 @@ impl Pool {
     /// caller tries again at once; else every frame is pinned or being written, and it waits.
     pub(super) fn make_space(&self, mut state: MutexGuard<'_, State>) -> Result<bool> {
         let is_idle =
-            |state: &State, frame: usize| !self.frames[frame].is_pinned() && !state.is_written[frame];
-        let mut references = self.frames.len();
+            |state: &State, frame: usize| !self.frames[frame].is_pinned() && !state.is_written(frame);
+        let mut references = state.len();
         let first = loop {
-            let Some(first) = state.queues.victims(1, |frame| is_idle(&state, frame)).pop() else {
+            let Some(first) = state.victims(1, |frame| is_idle(&state, frame)).pop() else {
                 return Ok(false);
             };
             // A reference that the queues have not been told of counts now. Others may go on
@@ -31,7 +32,7 @@ impl Pool {
             if references == 0 || !self.frames[first].is_touched.swap(false, Ordering::Relaxed) {
                 break first;
             }
-            state.queues.touch(first);
+            state.touch(first);
         };
         if !self.frames[first].is_dirty.load(Ordering::Acquire) {
             // Whether it was evicted or pinned meanwhile: the caller looks again.
@@ -44,7 +45,7 @@ impl Pool {
         let is_victim =
             |frame: usize| is_idle(&state, frame) && self.frames[frame].is_dirty.load(Ordering::Acquire);
         // None of them, if all were pinned meanwhile without the mutex: the caller looks again.
-        let victims = state.queues.victims(WRITTEN_TOGETHER, is_victim);
+        let victims = state.victims(WRITTEN_TOGETHER, is_victim);
         let pins = self.begin_writing(&mut state, &victims);
         drop(state);
         // They may be pinned, and written to, from here on: who evicts them looks again (PB4).
@@ -55,7 +56,7 @@ impl Pool {
         self.end_writing(&victims, pins);
         match written {
             // What is under way comes to its end: on a full disk they are written later.
-            Err(error) => self.make_space_unwritten(self.state.lock(), error),
+            Err(error) => self.make_space_unwritten(self.shard_of_frame(first).lock(), error),
             Ok(()) => Ok(true),
         }
     }
@@ -69,7 +70,7 @@ impl Pool {
         }
         let is_clean = !of.is_dirty.load(Ordering::Acquire);
         if is_clean {
-            assert!(!state.is_written[frame], "a page that is written is pinned (PB4)");
+            assert!(!state.is_written(frame), "a page that is written is pinned (PB4)");
             self.detach(state, frame);
         }
         of.reopen();
@@ -81,36 +82,34 @@ impl Pool {
     fn make_space_unwritten(&self, mut state: MutexGuard<'_, State>, error: Error) -> Result<bool> {
         let is_clean = |frame: usize| {
             let of = &self.frames[frame];
-            !of.is_pinned() && !state.is_written[frame] && !of.is_dirty.load(Ordering::Acquire)
+            !of.is_pinned() && !state.is_written(frame) && !of.is_dirty.load(Ordering::Acquire)
         };
-        for clean in state.queues.victims(WRITTEN_TOGETHER, is_clean) {
+        for clean in state.victims(WRITTEN_TOGETHER, is_clean) {
             if self.evict(&mut state, clean) {
                 return Ok(true);
             }
         }
-        let Some(spare) = state.spare.pop() else {
-            return Err(error);
-        };
-        state.add_free(spare);
-        Ok(true)
+        state.add_spare().then_some(true).ok_or(error)
     }
 
-    /// Marks frames as being written, so that no other thread writes or evicts them meanwhile.
+    /// Marks frames of one shard as being written, so that no other thread writes or evicts them
+    /// meanwhile.
     pub(super) fn begin_writing(&self, state: &mut State, frames: &[usize]) -> Vec<Pin<'_>> {
         let mut pins = Vec::with_capacity(frames.len());
         for &frame in frames {
-            assert!(!state.is_written[frame], "a page is written by one thread (PB4)");
-            state.is_written[frame] = true;
+            state.note_written(frame, Writing::Begins);
             pins.push(Pin::new(&self.frames[frame], &self.waiters));
         }
         pins
     }
 
     pub(super) fn end_writing(&self, frames: &[usize], pins: Vec<Pin<'_>>) {
-        let mut state = self.state.lock();
+        let Some(one) = frames.first() else {
+            return;
+        };
+        let mut state = self.shard_of_frame(*one).lock();
         for &frame in frames {
-            assert!(state.is_written[frame], "it was begun");
-            state.is_written[frame] = false;
+            state.note_written(frame, Writing::Ends);
         }
         drop(pins);
         drop(state);

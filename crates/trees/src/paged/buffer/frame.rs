@@ -1,15 +1,25 @@
 //! Memory of one page, with its latch and its pins, and the guards that give access to it.
 
 use super::format::PAGE_HEADER;
+use super::hints::Ways;
+use super::kept::{Kept, NOTHING};
+use super::versions::{Snapshot, Version};
+use crate::sync::AtomicU64;
 use alluvium_device::Buffer;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The number of no page.
 pub(super) const NO_PAGE: u64 = u64::MAX;
+/// Reads of a page since it was changed after which a snapshot of it is made. Copying 16 KiB takes
+/// as long as some dozen latches.
+const READ_OFTEN: u64 = 12;
+/// Bits for them.
+const READ_BITS: u32 = 4;
+const _: () = assert!(READ_OFTEN < 1 << READ_BITS, "reads are counted");
 /// In place of pins while a page is taken out of its frame: none can be added meanwhile.
 const CLOSED: u32 = 1 << 31;
 
@@ -34,8 +44,15 @@ pub(super) struct Frame {
     pub(super) is_touched: AtomicBool,
     /// How often it was pinned without the mutex.
     pub(super) quick_hits: AtomicU64,
-    /// How often the latch was held exclusively.
-    version: AtomicU64,
+    /// How often the latch was held exclusively, or a page left the frame.
+    pub(super) version: Version,
+    /// Which snapshot is that of the page. It is given under a shared latch, and taken back when
+    /// the page leaves.
+    pub(super) snapshot: AtomicU32,
+    /// How often the page was read at a version: that, and the count in the lowest bits.
+    read: AtomicU64,
+    /// Which ways are those of the page's references. Taken back as the snapshot is.
+    pub(super) ways: AtomicU32,
     /// Whether the page was written since it was last on the device. Set under the exclusive
     /// latch, taken back under a shared one.
     pub(super) is_dirty: AtomicBool,
@@ -53,9 +70,51 @@ impl Frame {
             owner: AtomicU64::new(number),
             is_touched: AtomicBool::new(false),
             quick_hits: AtomicU64::new(0),
-            version: AtomicU64::new(0),
+            version: Version::new(),
+            snapshot: AtomicU32::new(NOTHING),
+            read: AtomicU64::new(0),
+            ways: AtomicU32::new(NOTHING),
             is_dirty: AtomicBool::new(false),
         }
+    }
+
+    /// Notes that the page was used without the buffer's mutex. The queues learn of it when the
+    /// frame is the next to be evicted.
+    pub(super) fn touch(&self) {
+        if !self.is_touched.load(Ordering::Relaxed) {
+            self.is_touched.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a read under the latch, and returns whether the page was read often since it was
+    /// changed. Now and then a count is lost.
+    pub(super) fn is_read_often(&self) -> bool {
+        let version = self.version.get() << READ_BITS;
+        let before = self.read.load(Ordering::Relaxed);
+        let count = match before & !((1 << READ_BITS) - 1) == version {
+            true => (before - version + 1) % READ_OFTEN,
+            false => 1,
+        };
+        self.read.store(version + count, Ordering::Relaxed);
+        count == 0
+    }
+
+    /// Makes the frame that of no page, and takes back what it was lent. The caller holds the
+    /// buffer's mutex, and either the frame is closed, or the caller holds its latch exclusively.
+    pub(super) fn leave(&self, snapshots: &Kept<Snapshot>, ways: &Kept<Ways>) {
+        // First, so that no reader takes for unchanged what another frame's writer changes.
+        self.version.raise();
+        self.owner.store(NO_PAGE, Ordering::Release);
+        self.is_touched.store(false, Ordering::Relaxed);
+        if let Some(snapshot) = snapshots.get(&self.snapshot) {
+            snapshot.clear();
+        }
+        snapshots.take_back(&self.snapshot);
+        ways.take_back(&self.ways);
+        assert!(
+            self.owner.load(Ordering::Relaxed) == NO_PAGE,
+            "the frame has no page (PB1)"
+        );
     }
 
     pub(super) fn is_pinned(&self) -> bool {
@@ -163,7 +222,7 @@ pub(in crate::paged) struct Unlatched<'b> {
 impl Unlatched<'_> {
     /// Returns whether no writer has had the page since it was read.
     pub(in crate::paged) fn is_unchanged(&self) -> bool {
-        self.pin.frame.version.load(Ordering::Acquire) == self.version
+        self.pin.frame.version.is_still(self.version)
     }
 }
 
@@ -185,11 +244,15 @@ impl<'b> Shared<'b> {
         self.page.number
     }
 
+    pub(super) fn frame(&self) -> &'b Frame {
+        self.pin.frame
+    }
+
     /// Lets writers have the page, and keeps it in its frame.
     pub(in crate::paged) fn unlatch(self) -> Unlatched<'b> {
         let Shared { page, pin } = self;
         // No writer has it now.
-        let version = pin.frame.version.load(Ordering::Acquire);
+        let version = pin.frame.version.get();
         drop(page);
         assert!(pin.frame.is_pinned(), "the page stays (PB2)");
         Unlatched { pin, version }
@@ -201,7 +264,7 @@ impl<'b> Exclusive<'b> {
         debug_assert!(pin.frame.is_pinned(), "what is latched is pinned");
         // Before anything is changed, under the latch: who reads it later behind the latch of a
         // page that was changed with this one sees it.
-        pin.frame.version.fetch_add(1, Ordering::Release);
+        pin.frame.version.raise();
         Exclusive { page, pin }
     }
 

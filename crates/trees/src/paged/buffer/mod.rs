@@ -6,9 +6,10 @@
 //! *Does not know*: what pages hold (`node`), which of them form a tree.
 //!
 //! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `arena.rs` (everything in memory: the
-//! thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`, `hints.rs`, `pool.rs`
-//! (pins), `evict.rs`, `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another store
-//! makes durable), `copy.rs` (copies of those).
+//! thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`, `hints.rs`, `shard.rs`,
+//! `pool.rs` (pins), `kept.rs`, `versions.rs` and `peek.rs` (reading without pins), `evict.rs`,
+//! `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another store makes durable),
+//! `copy.rs` (copies of those).
 //!
 //! Pages are written in place. A crash must not lose the checkpoint that they belong to, so the
 //! old image of a page goes to a journal, and is synced there, before the page is first
@@ -23,9 +24,9 @@
 //! Invariants:
 //!
 //! - **PB1** A page is in one frame at most.
-//! - **PB2** A pinned page stays in its frame. Pins rise under the buffer's mutex, or without it
-//!   while the frame is not closed; a page is evicted while it is.
-//! - **PB3** The buffer's mutex is not held during I/O.
+//! - **PB2** A pinned page stays in its frame. Pins rise under the mutex of the page's shard, or
+//!   without it while the frame is not closed; a page is evicted while it is.
+//! - **PB3** No shard's mutex is held during I/O.
 //! - **PB4** A page that was evicted dirty is on the device before it can be read again. Who
 //!   evicts looks again after writing: a page that was pinned or written meanwhile stays.
 //! - **PB5** A page is used only after its checksum, store, number and content were checked.
@@ -35,6 +36,8 @@
 //! - **PB8** A hosted file can go back to every root that its store may name: to the last that is
 //!   known to be durable, and to those after it. While a copy is made, it forgets none.
 //! - **PB9** Once a write has failed, changed pages stay in memory, and readers go on.
+//! - **PB10** What is read without a latch is a copy in atomic words, and counts only if the
+//!   page's version is the same afterwards. It rises before a page changes or leaves its frame.
 
 mod arena;
 mod checkpoint;
@@ -45,18 +48,24 @@ mod frame;
 mod hints;
 mod hosted;
 mod journal;
+mod kept;
+mod peek;
 mod pool;
 mod queue;
 mod segments;
+mod shard;
 #[cfg(test)]
 mod tests;
+mod versions;
 
 pub use arena::Arena;
 pub use format::PAGE_HEADER;
 pub(in crate::paged) use format::{examples, reread};
+pub(in crate::paged) use frame::Unlatched;
 pub use frame::{Exclusive, Shared};
-pub use hints::PinPolicy;
+pub use hints::{PinPolicy, Way};
 pub use hosted::LastRoot;
+pub use peek::Peek;
 pub(in crate::paged) use pool::check_page_bytes;
 pub use pool::{Pool, PoolOptions, PoolStatistics, Validate};
 pub use queue::QueuePolicy;
@@ -77,6 +86,44 @@ pub trait PageBuffer: Send + Sync + 'static {
     /// # Errors
     /// As [`PageBuffer::pin_shared`].
     fn pin_exclusive(&self, page: u64) -> Result<Exclusive<'_>>;
+
+    /// The same as [`PageBuffer::pin_shared`], where a reference remembers the page's frame.
+    ///
+    /// # Errors
+    /// As [`PageBuffer::pin_shared`].
+    fn pin_shared_by(&self, page: u64, _way: Option<&Way>) -> Result<Shared<'_>> {
+        self.pin_shared(page)
+    }
+
+    /// The same as [`PageBuffer::pin_exclusive`], where a reference remembers the page's frame.
+    ///
+    /// # Errors
+    /// As [`PageBuffer::pin_shared`].
+    fn pin_exclusive_by(&self, page: u64, _way: Option<&Way>) -> Result<Exclusive<'_>> {
+        self.pin_exclusive(page)
+    }
+
+    /// Returns where the reference at a place of a node remembers its page's frame, if it does.
+    fn way(&self, _node: &Shared<'_>, _place: usize) -> Option<&Way> {
+        None
+    }
+
+    /// The same of a node that is not latched.
+    fn way_seen(&self, _node: &Peek<'_>, _place: usize) -> Option<&Way> {
+        None
+    }
+
+    /// Makes snapshots of pages that are read often, for readers without latches. They take memory
+    /// of pages that are free.
+    fn keep_snapshots(&self) {}
+
+    /// Is told of a page that was read under its latch, so that a snapshot can be made of it.
+    fn offer(&self, _page: &Shared<'_>) {}
+
+    /// Returns a page's snapshot, if there is one and it is of this moment.
+    fn peek(&self, _page: u64, _way: Option<&Way>) -> Option<Peek<'_>> {
+        None
+    }
 
     /// Returns a page that is not in use, filled with zeros.
     ///

@@ -1,12 +1,15 @@
 //! A page buffer over a file: who gets which frame (thesis, section 5.3).
 
-use super::PageBuffer;
 use super::format::{PAGE_HEADER, PageFault, check_page, write_free};
 use super::frame::{Exclusive, Frame, NO_PAGE, Page, Pin, Shared, Waiters};
-use super::hints::{Hints, PinPolicy};
+use super::hints::{Hints, PinPolicy, Ways, way_at};
 use super::journal::Journal;
-use super::queue::{QueuePolicy, Queues};
+use super::kept::Kept;
+use super::peek::{Peek, Snapshots};
+use super::queue::QueuePolicy;
 use super::segments::Segments;
+use super::shard::State;
+use super::{PageBuffer, Way};
 use crate::paged::error::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{BLOCK, Batch, Buffer, Device};
@@ -22,12 +25,15 @@ pub(super) const LEAST_FRAMES: usize = 8;
 /// Frames beside those that memory is given for. Once a write has failed, changed pages stay in
 /// theirs: the operation that met the failure ends in these, and readers go on in them.
 const SPARE_FRAMES: usize = 64;
+/// One snapshot for this number of frames. It takes the memory of one.
+const FRAMES_OF_SNAPSHOT: usize = 8;
 /// How long one wait for a frame takes at most, in milliseconds.
 const WAIT_MS: u64 = 5;
 /// Where the pages begin in their file.
 pub(super) const FIRST_PAGE: u64 = 2 * super::format::SUPERBLOCK as u64;
 const _: () = assert!(FIRST_PAGE.is_multiple_of(BLOCK), "pages are read directly");
-const NO_FRAME: u32 = u32::MAX;
+/// No frame.
+pub(super) const NO_FRAME: u32 = u32::MAX;
 
 /// What says whether the content of a page is one that its owner writes; the reason why not.
 pub type Validate = dyn Fn(&[u8]) -> std::result::Result<(), String> + Send + Sync;
@@ -45,6 +51,9 @@ pub struct PoolOptions {
     pub waits: u32,
     /// How pages that are in memory are pinned.
     pub pins: PinPolicy,
+    /// Into how many parts frames, table and queues are divided, each with a mutex of its own. A
+    /// page belongs to one of them by its number, so each has to have frames enough.
+    pub shards: usize,
 }
 
 impl Default for PoolOptions {
@@ -55,6 +64,7 @@ impl Default for PoolOptions {
             policy: QueuePolicy::Quarter,
             waits: 400,
             pins: PinPolicy::default(),
+            shards: 1,
         }
     }
 }
@@ -76,61 +86,9 @@ pub struct PoolStatistics {
     pub free: u64,
 }
 
-/// Which page is in which frame, under the buffer's mutex.
-#[derive(Debug)]
-pub(super) struct State {
-    /// Of each page its frame.
-    table: Vec<u32>,
-    /// Of each frame its page.
-    pub(super) pages: Vec<u64>,
-    /// Of each frame whether it is being written.
-    pub(super) is_written: Vec<bool>,
-    /// Frames without a page. One that a failed read left may be pinned still.
-    free: Vec<u32>,
-    /// How many frames have been used: only these have memory for a page.
-    used: usize,
-    /// Frames that are used once pages cannot be written any more.
-    pub(super) spare: Vec<u32>,
-    pub(super) queues: Queues,
-    hits: u64,
-}
-
-impl State {
-    fn frame_of(&self, page: u64) -> Option<usize> {
-        let frame = *self.table.get(usize::try_from(page).ok()?)?;
-        (frame != NO_FRAME).then_some(frame as usize)
-    }
-
-    fn install(&mut self, page: u64, frame: usize) {
-        let at = page as usize;
-        if at >= self.table.len() {
-            self.table.resize((at + 1).next_multiple_of(1024), NO_FRAME);
-        }
-        assert!(self.table[at] == NO_FRAME, "page {page} is in one frame (PB1)");
-        self.table[at] = frame as u32;
-        self.pages[frame] = page;
-        self.queues.touch(frame);
-    }
-
-    /// Adds a frame that has no page.
-    pub(super) fn add_free(&mut self, frame: u32) {
-        assert!(self.pages[frame as usize] == NO_PAGE, "it has no page (PB1)");
-        self.free.push(frame);
-    }
-
-    /// Frees the frame of a page.
-    fn detach(&mut self, frame: usize) {
-        let page = std::mem::replace(&mut self.pages[frame], NO_PAGE);
-        assert!(self.frame_of(page) == Some(frame), "a frame has one page (PB1)");
-        self.table[page as usize] = NO_FRAME;
-        self.queues.remove(frame);
-        self.free.push(frame as u32);
-    }
-}
-
 /// Pages of a file, of which as many are in memory as the budget allows.
 ///
-/// Hits take the buffer's mutex for the table and the queues, or by [`PinPolicy::Optimistic`]
+/// Hits take the buffer's mutex for the table and the queues, or by other [`PinPolicy`]s
 /// nothing; reads and writes happen outside of it (PB3). A thread that needs a frame while all are
 /// pinned waits a bounded time, then gets an error.
 pub struct Pool {
@@ -138,11 +96,14 @@ pub struct Pool {
     pub(super) journal: Journal,
     pub(super) identity: u128,
     pub(super) options: PoolOptions,
+    /// Those of each shard, with its spare ones, behind those of the one before.
     pub(super) frames: Box<[Frame]>,
-    /// How many of them memory is given for.
+    /// For how many frames of a shard memory is given.
     counted: usize,
-    pub(super) state: Mutex<State>,
+    pub(super) shards: Box<[Mutex<State>]>,
     hints: Hints,
+    snapshots: Snapshots,
+    ways: Kept<Ways>,
     pub(super) waiters: Waiters,
     pub(super) segments: Mutex<Segments>,
     /// The epoch of the last checkpoint.
@@ -186,35 +147,38 @@ impl Pool {
         validate: Arc<Validate>,
     ) -> Result<Pool> {
         check_page_bytes(options.page_bytes)?;
-        let frames = options.memory_bytes / options.page_bytes;
-        if frames < LEAST_FRAMES || frames + SPARE_FRAMES >= NO_FRAME as usize {
-            let why = format!("{frames} pages fit into memory, at least {LEAST_FRAMES} must");
+        let beside = options.pins.bytes_beside(options.page_bytes);
+        let frames = options.memory_bytes / (options.page_bytes + beside);
+        let counted = frames.checked_div(options.shards).unwrap_or_default();
+        if counted < LEAST_FRAMES || frames + options.shards * SPARE_FRAMES >= NO_FRAME as usize {
+            let why = format!(
+                "{frames} pages fit into memory, at least {LEAST_FRAMES} must into each of {} parts",
+                options.shards
+            );
             return Err(Error::BadOption {
                 option: "memory_bytes",
                 why,
             });
         }
-        let state = State {
-            table: Vec::new(),
-            pages: vec![NO_PAGE; frames + SPARE_FRAMES],
-            is_written: vec![false; frames + SPARE_FRAMES],
-            free: (0..frames as u32).rev().collect(),
-            used: 0,
-            spare: (frames as u32..(frames + SPARE_FRAMES) as u32).rev().collect(),
-            queues: Queues::new(frames, options.policy).with_spare(SPARE_FRAMES),
-            hits: 0,
-        };
+        let all = counted + SPARE_FRAMES;
+        let state = |shard| State::new(shard, counted, SPARE_FRAMES, &options);
+        let ways = Kept::new();
+        ways.allow(options.pins.nodes(frames) as u32);
         Ok(Pool {
             device,
             journal,
             identity,
             options,
-            frames: (0..frames + SPARE_FRAMES)
+            frames: (0..all * options.shards)
                 .map(|_| Frame::new(BLOCK as usize, NO_PAGE))
                 .collect(),
-            counted: frames,
-            state: Mutex::new(state),
+            counted,
+            shards: (0..options.shards)
+                .map(|shard| Mutex::new(state(shard)))
+                .collect(),
             hints: Hints::new(frames, options.pins),
+            snapshots: Snapshots::new(options.page_bytes - PAGE_HEADER),
+            ways,
             waiters: Waiters::default(),
             segments: Mutex::new(segments),
             epoch: AtomicU64::new(epoch),
@@ -235,7 +199,7 @@ impl Pool {
         let quick = self.frames.iter().map(|frame| &frame.quick_hits);
         let quick: u64 = quick.map(|hits| hits.load(Ordering::Relaxed)).sum();
         PoolStatistics {
-            hits: self.state.lock().hits + quick,
+            hits: self.shards.iter().map(|shard| shard.lock().hits).sum::<u64>() + quick,
             reads: self.reads.load(Ordering::Relaxed),
             writes: self.writes.load(Ordering::Relaxed),
             images: self.journal.images(),
@@ -244,11 +208,19 @@ impl Pool {
         }
     }
 
+    /// Returns how many pins of pages in memory have taken a mutex.
+    #[cfg(test)]
+    pub(in crate::paged) fn locked_pins(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().hits).sum()
+    }
+
     /// Returns how much memory its pages take: it grows with the pages that are in it, up to what
     /// it was given.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        (self.state.lock().used * self.options.page_bytes) as u64
+        let used: usize = self.shards.iter().map(|shard| shard.lock().used()).sum();
+        let each = self.options.page_bytes + self.options.pins.bytes_beside(self.options.page_bytes);
+        (used * each) as u64
     }
 
     /// Returns how many frames are pinned.
@@ -284,37 +256,51 @@ impl Pool {
         }
     }
 
+    /// Returns the shard of a page.
+    fn shard_of(&self, page: u64) -> &Mutex<State> {
+        &self.shards[(page % self.shards.len() as u64) as usize]
+    }
+
+    /// Returns the shard of a frame.
+    pub(super) fn shard_of_frame(&self, frame: usize) -> &Mutex<State> {
+        &self.shards[frame / (self.counted + SPARE_FRAMES)]
+    }
+
     /// Pins the frame of a page that is in memory, without the buffer's mutex. None: the mutex
     /// tells.
-    fn find_quickly(&self, page: u64) -> Option<Pin<'_>> {
-        let frame = self.frames.get(self.hints.of(page)?)?;
+    fn find_quickly(&self, page: u64, way: Option<&Way>) -> Option<Pin<'_>> {
+        let number = way.and_then(Way::get).or_else(|| self.hints.of(page))?;
+        let frame = self.frames.get(number)?;
         let pin = Pin::optimistic(frame, page, &self.waiters)?;
         frame.quick_hits.fetch_add(1, Ordering::Relaxed);
-        if !frame.is_touched.load(Ordering::Relaxed) {
-            // The queues learn of it when the frame is the next to be evicted.
-            frame.is_touched.store(true, Ordering::Relaxed);
-        }
+        frame.touch();
         Some(pin)
     }
 
+    /// Notes in which frame a page is.
+    fn note(&self, page: u64, frame: usize, way: Option<&Way>) {
+        self.hints.set(page, frame);
+        if let Some(way) = way {
+            way.set(frame);
+        }
+    }
+
     /// Pins the frame of a page, or an empty one for it, whose latch is held then.
-    fn find(&self, page: u64) -> Result<Found<'_>> {
-        if let Some(pin) = self.find_quickly(page) {
+    fn find(&self, page: u64, way: Option<&Way>) -> Result<Found<'_>> {
+        if let Some(pin) = self.find_quickly(page, way) {
             return Ok(Found::There(pin));
         }
         let mut waits = 0;
         loop {
-            let mut state = self.state.lock();
+            let mut state = self.shard_of(page).lock();
             if let Some(frame) = state.frame_of(page) {
                 state.hits += 1;
-                state.queues.touch(frame);
-                self.hints.set(page, frame);
+                state.touch(frame);
+                self.note(page, frame, way);
                 return Ok(Found::There(Pin::new(&self.frames[frame], &self.waiters)));
             }
-            let is_idle = |frame: &u32| !self.frames[*frame as usize].is_pinned();
-            if let Some(at) = state.free.iter().rposition(is_idle) {
-                let number = state.free.swap_remove(at) as usize;
-                state.used = state.used.max(number + 1);
+            let is_idle = |frame: usize| !self.frames[frame].is_pinned();
+            if let Some(number) = state.take_free(is_idle) {
                 state.install(page, number);
                 let frame = &self.frames[number];
                 let pin = Pin::new(frame, &self.waiters);
@@ -324,7 +310,7 @@ impl Pool {
                 let mut empty = Exclusive::new(latched, pin);
                 // Who comes without the mutex waits for the latch as well.
                 frame.owner.store(page, Ordering::Release);
-                self.hints.set(page, number);
+                self.note(page, number, way);
                 if empty.page_mut().bytes.len() != self.options.page_bytes {
                     empty.page_mut().bytes = Buffer::zeroed(self.options.page_bytes);
                 }
@@ -333,7 +319,8 @@ impl Pool {
             if !self.make_space(state)? {
                 waits += 1;
                 if waits > self.options.waits {
-                    return Err(Error::AllPinned { frames: self.counted });
+                    let frames = self.counted - self.snapshots.kept.most() as usize / self.shards.len();
+                    return Err(Error::AllPinned { frames });
                 }
                 self.waiters.wait(Duration::from_millis(WAIT_MS));
             }
@@ -342,8 +329,8 @@ impl Pool {
 
     /// Pins a page, and reads it if it is not in memory. Who waits for another thread's read
     /// looks at the page's number: the read may have failed.
-    fn fetch(&self, page: u64) -> Result<Found<'_>> {
-        let found = self.find(page)?;
+    fn fetch(&self, page: u64, way: Option<&Way>) -> Result<Found<'_>> {
+        let found = self.find(page, way)?;
         let Found::Empty(mut empty) = found else {
             return Ok(found);
         };
@@ -363,16 +350,14 @@ impl Pool {
     /// Frees the frame of a page. Others may have pinned it if its read failed: they look at the
     /// number behind the latch.
     pub(super) fn detach(&self, state: &mut State, frame: usize) {
-        let of = &self.frames[frame];
-        of.owner.store(NO_PAGE, Ordering::Release);
-        of.is_touched.store(false, Ordering::Relaxed);
+        self.frames[frame].leave(&self.snapshots.kept, &self.ways);
         state.detach(frame);
-        assert!(state.pages[frame] == NO_PAGE, "the frame has no page (PB1)");
+        assert!(state.page_of(frame) == NO_PAGE, "the frame has no page (PB1)");
     }
 
     /// Takes a page out of the table whose read failed.
     fn forget(&self, page: u64) {
-        let mut state = self.state.lock();
+        let mut state = self.shard_of(page).lock();
         let frame = state.frame_of(page);
         assert!(frame.is_some(), "a page that is read has a frame (PB1)");
         if let Some(frame) = frame {
@@ -444,7 +429,7 @@ impl Pool {
 
     /// Latches an empty frame, or that of a free page, for a page that is allocated.
     fn claim(&self, number: u64) -> Result<Exclusive<'_>> {
-        let mut page = match self.find(number)? {
+        let mut page = match self.find(number, None)? {
             Found::Empty(empty) => empty,
             Found::There(pin) => {
                 let frame = pin.frame;
@@ -490,8 +475,16 @@ impl Pool {
 
 impl PageBuffer for Pool {
     fn pin_shared(&self, page: u64) -> Result<Shared<'_>> {
+        self.pin_shared_by(page, None)
+    }
+
+    fn pin_exclusive(&self, page: u64) -> Result<Exclusive<'_>> {
+        self.pin_exclusive_by(page, None)
+    }
+
+    fn pin_shared_by(&self, page: u64, way: Option<&Way>) -> Result<Shared<'_>> {
         loop {
-            match self.fetch(page)? {
+            match self.fetch(page, way)? {
                 Found::There(pin) => {
                     let frame = pin.frame;
                     let latched = frame.latch.read();
@@ -504,9 +497,9 @@ impl PageBuffer for Pool {
         }
     }
 
-    fn pin_exclusive(&self, page: u64) -> Result<Exclusive<'_>> {
+    fn pin_exclusive_by(&self, page: u64, way: Option<&Way>) -> Result<Exclusive<'_>> {
         loop {
-            match self.fetch(page)? {
+            match self.fetch(page, way)? {
                 Found::There(pin) => {
                     let frame = pin.frame;
                     let latched = frame.latch.write();
@@ -517,6 +510,44 @@ impl PageBuffer for Pool {
                 Found::Empty(filled) => return Ok(filled),
             }
         }
+    }
+
+    fn way(&self, node: &Shared<'_>, place: usize) -> Option<&Way> {
+        let count = self.options.pins.ways(self.options.page_bytes);
+        let make = || (0..count).map(|_| Way::new()).collect();
+        way_at(self.ways.get_or_lend(&node.frame().ways, make)?, place)
+    }
+
+    fn way_seen(&self, node: &Peek<'_>, place: usize) -> Option<&Way> {
+        way_at(self.ways.get(&node.frame().ways)?, place)
+    }
+
+    fn keep_snapshots(&self) {
+        if self.snapshots.kept.most() > 0 {
+            return;
+        }
+        let most = (self.counted / FRAMES_OF_SNAPSHOT).min(self.counted - LEAST_FRAMES);
+        let mut allowed = 0;
+        for shard in &self.shards {
+            let given_up = shard.lock().give_up(most);
+            for frame in given_up {
+                // One that a failed read left may be pinned still: its memory stays with it.
+                if let Some(mut page) = self.frames[frame].latch.try_write() {
+                    page.bytes = Buffer::zeroed(BLOCK as usize);
+                    allowed += 1;
+                }
+            }
+        }
+        self.snapshots.kept.allow(allowed);
+    }
+
+    fn offer(&self, page: &Shared<'_>) {
+        self.snapshots.offer(page);
+    }
+
+    fn peek(&self, page: u64, way: Option<&Way>) -> Option<Peek<'_>> {
+        let number = way.and_then(Way::get).or_else(|| self.hints.of(page))?;
+        self.snapshots.peek(self.frames.get(number)?, page)
     }
 
     fn allocate(&self) -> Result<Exclusive<'_>> {
@@ -548,6 +579,7 @@ impl PageBuffer for Pool {
     }
 
     fn frames(&self) -> Option<usize> {
+        // Pages that are pinned together may all belong to one shard.
         Some(self.counted)
     }
 

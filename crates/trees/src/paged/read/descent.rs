@@ -1,10 +1,10 @@
-//! Steps from a node to its child: with both latched, or with one latch at a time
-//! (thesis, section 8.1, without reading what a writer changes).
+//! Steps from a node to its child: with both latched, with one latch at a time, or without latches
+//! on nodes that have a snapshot (thesis, section 8.1).
 
-use crate::paged::buffer::{Exclusive, PageBuffer, Shared};
+use crate::paged::buffer::{Exclusive, PageBuffer, Peek, Shared, Unlatched, Way};
 use crate::paged::core::{Core, Counters};
 use crate::paged::error::Result;
-use crate::paged::node::level;
+use crate::paged::node::{Kind, Look, Reference, Words, kind, level, look, look_at};
 
 /// How readers, and writers above the node that they change, go from a node to its child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,22 +16,94 @@ pub enum Coupling {
     /// They leave the node first, and look behind the child's latch whether a writer had the node
     /// meanwhile; then they begin again at the root. After some attempts in vain they latch both.
     Optimistic,
+    /// They latch and pin no node with children that has a snapshot, and look at its version
+    /// before and behind. Leaves, and nodes that change too often, are latched as with
+    /// `Optimistic`, and attempts are as many. Of a page buffer in a file an eighth of the frames
+    /// is given up for snapshots. It needs pins without the mutex
+    /// ([`PinPolicy`](crate::paged::buffer::PinPolicy)). Scans go as with `Optimistic`.
+    Versions,
 }
 
-/// Attempts with one latch at a time.
+/// Attempts without both latches.
 const ATTEMPTS: usize = 4;
 const _: () = assert!(ATTEMPTS > 0, "the option means something");
 
+/// A node at which a descent is.
+pub(in crate::paged) enum Stop<'b> {
+    /// It is latched.
+    Latched(Shared<'b>),
+    /// It is a snapshot: a node with children.
+    Seen(Peek<'b>),
+}
+
+impl Words for Peek<'_> {
+    fn word(&self, at: usize) -> u64 {
+        Peek::word(self, at)
+    }
+}
+
+/// A node that a descent has left, and may have to look back at.
+enum Left<'b> {
+    Pinned(Unlatched<'b>),
+    Seen(Peek<'b>),
+}
+
+impl<'b> Stop<'b> {
+    /// Returns the node if it is a leaf.
+    pub(in crate::paged) fn leaf(&self) -> Option<&[u8]> {
+        match self {
+            Stop::Latched(node) if kind(node) == Some(Kind::Leaf) => Some(node),
+            Stop::Latched(_) | Stop::Seen(_) => None,
+        }
+    }
+
+    /// Returns the node's page.
+    pub(in crate::paged) fn number(&self) -> u64 {
+        match self {
+            Stop::Latched(node) => node.number(),
+            Stop::Seen(node) => node.number(),
+        }
+    }
+
+    /// Lets writers have the node.
+    fn leave(self) -> Left<'b> {
+        match self {
+            Stop::Latched(node) => Left::Pinned(node.unlatch()),
+            Stop::Seen(node) => Left::Seen(node),
+        }
+    }
+}
+
+impl Left<'_> {
+    /// Returns what is below the node, if no writer has had the node until it was found.
+    fn proven<T>(&self, below: Result<T>) -> Result<Option<T>> {
+        let is_unchanged = match self {
+            Left::Pinned(node) => node.is_unchanged(),
+            Left::Seen(node) => node.is_unchanged(),
+        };
+        // Where the node was changed, the page may be anything by now, an error the least.
+        if is_unchanged { below.map(Some) } else { Ok(None) }
+    }
+}
+
 impl<B: PageBuffer> Core<B> {
+    /// Sets how nodes are gone through.
+    pub(in crate::paged) fn couple(&mut self, coupling: Coupling) {
+        if coupling == Coupling::Versions {
+            self.buffer.keep_snapshots();
+        }
+        self.coupling = coupling;
+    }
+
     /// Walks from the root until `walk` has a result. It has none when a step was none, and is
     /// called again then.
     pub(in crate::paged) fn descend<T>(
         &self,
         mut walk: impl FnMut(Coupling) -> Result<Option<T>>,
     ) -> Result<T> {
-        if self.coupling == Coupling::Optimistic {
+        if self.coupling != Coupling::Latched {
             for _ in 0..ATTEMPTS {
-                if let Some(found) = walk(Coupling::Optimistic)? {
+                if let Some(found) = walk(self.coupling)? {
                     return Ok(found);
                 }
                 Counters::add(&self.counters.restarts, 1);
@@ -41,50 +113,121 @@ impl<B: PageBuffer> Core<B> {
         Ok(found.expect("a node stays as it is while its child is latched (PR1)"))
     }
 
-    /// Goes from a node to its child `page`, to read it. None: a writer had the node before the
-    /// child was latched, so that messages may have passed.
+    /// Begins at the root.
+    pub(in crate::paged) fn begin(&self, coupling: Coupling) -> Result<Stop<'_>> {
+        let way = Some(&self.root_way);
+        if coupling == Coupling::Versions
+            && let Some(peek) = self.buffer.peek(self.root, way)
+        {
+            return Ok(Stop::Seen(peek));
+        }
+        Ok(Stop::Latched(self.buffer.pin_shared_by(self.root, way)?))
+    }
+
+    /// Looks for a key in a node with children; the operand of its message goes into `operand`.
+    /// None: the node was changed meanwhile.
+    pub(in crate::paged) fn look(&self, stop: &Stop<'_>, key: &[u8], operand: &mut Vec<u8>) -> Option<Look> {
+        match stop {
+            Stop::Latched(node) => Some(look(&self.shape, node, key, operand)),
+            Stop::Seen(peek) => {
+                let look = look_at(&self.shape, peek, key, operand);
+                let is_proven = peek.is_unchanged();
+                assert!(
+                    !is_proven || matches!(look.kind, Some(Kind::Wide | Kind::Buffered)),
+                    "nodes with children have snapshots"
+                );
+                is_proven.then_some(look)
+            }
+        }
+    }
+
+    /// Goes from a node to the child that it was looked at for, to read it. None: a writer had the
+    /// node before the child was latched, or its version read.
+    pub(in crate::paged) fn go<'b>(
+        &'b self,
+        stop: Stop<'b>,
+        look: Look,
+        coupling: Coupling,
+    ) -> Result<Option<Stop<'b>>> {
+        let (to, above) = (look.to, look.level);
+        let stop = match (stop, coupling) {
+            (Stop::Latched(node), Coupling::Latched) => {
+                return Ok(self.step(node, to, coupling)?.map(Stop::Latched));
+            }
+            (stop, _) => stop,
+        };
+        self.note_read(&stop, coupling);
+        let way = self.way(&stop, to);
+        let left = stop.leave();
+        if coupling == Coupling::Versions
+            && above > 1
+            && let Some(next) = self.buffer.peek(to.page, way)
+            // Any other page is read under a latch, which says what is wrong.
+            && (next.word(0) >> 8) as u8 == above - 1
+        {
+            // Behind the child's version: what it holds then had left the node before.
+            return left.proven(Ok(Stop::Seen(next)));
+        }
+        left.proven(self.shared_by(to.page, way, above).map(Stop::Latched))
+    }
+
+    /// Goes from a node to the child that it was looked at for, to write to it. None as from
+    /// [`Core::go`].
+    pub(in crate::paged) fn go_exclusive<'b>(
+        &'b self,
+        stop: Stop<'b>,
+        look: Look,
+        coupling: Coupling,
+    ) -> Result<Option<Exclusive<'b>>> {
+        let (to, above) = (look.to, look.level);
+        let stop = match (stop, coupling) {
+            (Stop::Latched(node), Coupling::Latched) => {
+                let child = self.exclusive_by(to.page, self.buffer.way(&node, to.place), above)?;
+                drop(node);
+                return Ok(Some(child));
+            }
+            (stop, _) => stop,
+        };
+        self.note_read(&stop, coupling);
+        let way = self.way(&stop, to);
+        let left = stop.leave();
+        left.proven(self.exclusive_by(to.page, way, above))
+    }
+
+    /// Returns where a node's reference to a child remembers the child's frame.
+    fn way(&self, stop: &Stop<'_>, to: Reference) -> Option<&Way> {
+        match stop {
+            Stop::Latched(node) => self.buffer.way(node, to.place),
+            Stop::Seen(node) => self.buffer.way_seen(node, to.place),
+        }
+    }
+
+    /// Has a node that was latched be copied, if it is read often.
+    fn note_read(&self, stop: &Stop<'_>, coupling: Coupling) {
+        if let (Stop::Latched(node), Coupling::Versions) = (stop, coupling) {
+            self.buffer.offer(node);
+        }
+    }
+
+    /// Goes from a node to its child, to read it. None: a writer had the node before the child was
+    /// latched, so that messages may have passed.
     ///
     /// A writer that moves messages holds the node until they are in latched children, and the
     /// node's version rises before. Who latches a child that got any sees that.
     pub(in crate::paged) fn step<'b>(
         &'b self,
         node: Shared<'b>,
-        page: u64,
+        to: Reference,
         coupling: Coupling,
     ) -> Result<Option<Shared<'b>>> {
-        self.step_by(node, coupling, |above| self.shared(page, above))
-    }
-
-    /// Goes from a node to its child `page`, to write to it. None as from [`Core::step`].
-    pub(in crate::paged) fn step_exclusive<'b>(
-        &'b self,
-        node: Shared<'b>,
-        page: u64,
-        coupling: Coupling,
-    ) -> Result<Option<Exclusive<'b>>> {
-        self.step_by(node, coupling, |above| self.exclusive(page, above))
-    }
-
-    fn step_by<'b, T>(
-        &'b self,
-        node: Shared<'b>,
-        coupling: Coupling,
-        latch: impl FnOnce(u8) -> Result<T>,
-    ) -> Result<Option<T>> {
-        let above = level(&node);
+        let (above, way) = (level(&node), self.buffer.way(&node, to.place));
         assert!(above > 0, "a leaf has no child");
         if coupling == Coupling::Latched {
-            let child = latch(above)?;
+            let child = self.shared_by(to.page, way, above)?;
             drop(node);
             return Ok(Some(child));
         }
-        let left = node.unlatch();
-        let child = latch(above);
-        // Where the node was changed, the page may be anything by now.
-        if left.is_unchanged() {
-            child.map(Some)
-        } else {
-            Ok(None)
-        }
+        let left = Left::Pinned(node.unlatch());
+        left.proven(self.shared_by(to.page, way, above))
     }
 }

@@ -3,7 +3,7 @@
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::{Core, Counters};
 use crate::paged::error::Result;
-use crate::paged::node::{Action, Kind, child, kind};
+use crate::paged::node::{Action, Kind};
 use crate::paged::read::Coupling;
 
 impl<B: PageBuffer> Core<B> {
@@ -18,40 +18,40 @@ impl<B: PageBuffer> Core<B> {
 
     fn try_get(&self, key: &[u8], value: &mut Vec<u8>, coupling: Coupling) -> Result<Option<bool>> {
         let mut updates: Option<Vec<u8>> = None;
-        let mut node = self.buffer.pin_shared(self.root)?;
+        let mut stop = self.begin(coupling)?;
         let mut visited = 1;
-        let base = loop {
-            let buffer = &self.shape.buffer;
-            match kind(&node) {
-                Some(Kind::Leaf) => {
-                    let pairs = &self.shape.pairs;
-                    break pairs.find(&node, key).ok().map(|at| pairs.value(&node, at));
+        let exists = loop {
+            if let Some(leaf) = stop.leaf() {
+                value.clear();
+                let found = self.shape.pairs.find(leaf, key);
+                if let Ok(at) = found {
+                    value.extend_from_slice(self.shape.pairs.value(leaf, at));
                 }
-                Some(Kind::Buffered) => {
-                    if let Ok(at) = buffer.find(&node, key) {
-                        let operand = buffer.value(&node, at);
-                        match buffer.action(&node, at) {
-                            Action::Insert => break Some(operand),
-                            Action::Delete => break None,
-                            Action::Update => updates = Some(self.combined(operand, updates)),
-                        }
-                    }
-                }
-                Some(Kind::Wide | Kind::Free | Kind::Apart) | None => {}
+                break found.is_ok();
             }
-            let page = child(&self.shape, &node, key);
-            let Some(next) = self.step(node, page, coupling)? else {
+            let Some(look) = self.look(&stop, key, value) else {
                 return Ok(None);
             };
-            node = next;
+            if look.kind == Some(Kind::Buffered) {
+                self.watch.iter().for_each(|watch| watch.looked_up(stop.number()));
+            }
+            match look.action {
+                Some(Action::Insert) => break true,
+                Some(Action::Delete) => break false,
+                Some(Action::Update) => updates = Some(self.combined(value, updates)),
+                None => {}
+            }
+            let Some(next) = self.go(stop, look, coupling)? else {
+                return Ok(None);
+            };
+            stop = next;
             visited += 1;
         };
-        value.clear();
-        let exists = base.is_some();
-        match (base, updates) {
-            (Some(base), Some(updates)) => self.operator.combine(base, &updates, value),
-            (Some(base), None) => value.extend_from_slice(base),
-            (None, _) => {}
+        if !exists {
+            value.clear();
+        } else if let Some(updates) = updates {
+            let base = std::mem::take(value);
+            self.operator.combine(&base, &updates, value);
         }
         assert!(value.is_empty() || exists, "an absent key has no value");
         Counters::add(&self.counters.visited, visited);

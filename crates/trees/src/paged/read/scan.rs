@@ -3,7 +3,7 @@
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::Core;
 use crate::paged::error::Result;
-use crate::paged::node::{Kind, Messages, child_at, child_index, fold, kind};
+use crate::paged::node::{Kind, Messages, child_index, fold, kind, reference_at};
 use crate::paged::read::Coupling;
 use std::fmt;
 
@@ -55,11 +55,11 @@ impl<B: PageBuffer> Core<B> {
         let shape = &self.shape;
         let mut view = View::default();
         let mut above: Vec<Messages> = Vec::new();
-        let mut node = self.buffer.pin_shared(self.root)?;
+        let mut node = self.buffer.pin_shared_by(self.root, Some(&self.root_way))?;
         while kind(&node) != Some(Kind::Leaf) {
             let table = shape.pivots_of(&node);
             let at = match want {
-                Want::At(key) => child_index(table, &node, key),
+                Want::At(key) => child_index(&table, &node, key),
                 Want::Below(Some(key)) => table.below(&node, key),
                 Want::Below(None) => table.len(&node),
             };
@@ -70,7 +70,8 @@ impl<B: PageBuffer> Core<B> {
                 view.high = Some(table.key(&node, at).to_vec());
             }
             if kind(&node) == Some(Kind::Buffered) {
-                let buffer = &shape.buffer;
+                self.watch.iter().for_each(|watch| watch.looked_up(node.number()));
+                let buffer = shape.buffer_of(&node);
                 let from = view.low.as_deref().map_or(0, |low| buffer.below(&node, low));
                 let to = view.high.as_deref();
                 let to = to.map_or(buffer.len(&node), |high| buffer.below(&node, high));
@@ -78,8 +79,8 @@ impl<B: PageBuffer> Core<B> {
                 (from..to).for_each(|at| messages.push(buffer.message(&node, at)));
                 above.push(messages);
             }
-            let page = child_at(table, &node, at);
-            let Some(next) = self.step(node, page, coupling)? else {
+            let to = reference_at(&table, &node, at);
+            let Some(next) = self.step(node, to, coupling)? else {
                 return Ok(None);
             };
             node = next;

@@ -22,15 +22,26 @@ use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace};
 use alluvium_dictionary::share::Share;
 use alluvium_sim::environment::number;
 use alluvium_storage::extents::Class;
+use alluvium_storage::log::LogOptions;
 use alluvium_storage::store::{Store, StoreOptions};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
-const KINDS: [TreeKind; 2] = [TreeKind::Beps, TreeKind::Bplus];
+/// Which tree, what becomes of its under-full nodes, and how its nodes are divided.
+type Sort = (TreeKind, Merging, Epsilon);
 
-fn options(kind: TreeKind) -> PagedOptions {
+const BEPS: Sort = (TreeKind::Beps, Merging::Never, Epsilon::Fixed);
+const KINDS: [Sort; 3] = [
+    BEPS,
+    (TreeKind::Bplus, Merging::UnderFull, Epsilon::Fixed),
+    (TreeKind::Beps, Merging::UnderFull, Epsilon::Adaptive),
+];
+
+fn options((kind, merging, epsilon): Sort) -> PagedOptions {
     PagedOptions {
         kind,
+        merging,
+        epsilon,
         node_bytes: 1024,
         epsilon_percent: 50,
         key_bytes: 16,
@@ -51,13 +62,21 @@ fn home_of(store: Store) -> Home {
     }
 }
 
+/// A small log: each opening maps, clears and reads whole segments of it.
+fn store_options() -> StoreOptions {
+    StoreOptions {
+        log: LogOptions::with_limit(1 << 20),
+        ..StoreOptions::default()
+    }
+}
+
 fn home(directory: Arc<dyn Directory>) -> Home {
-    home_of(Store::create(directory, &StoreOptions::default(), b"").unwrap())
+    home_of(Store::create(directory, &store_options(), b"").unwrap())
 }
 
 /// Opens what a store's superblock names.
-fn reopen(directory: Arc<dyn Directory>, kind: TreeKind) -> Option<Paged> {
-    let opening = Store::open(directory, &StoreOptions::default()).unwrap();
+fn reopen(directory: Arc<dyn Directory>, kind: Sort) -> Option<Paged> {
+    let opening = Store::open(directory, &store_options()).unwrap();
     let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
     let superblock = home.store.superblock();
     if superblock.payload.is_empty() {
@@ -394,7 +413,7 @@ fn a_load_becomes_part_of_it_at_once() {
 
 /// Crashes before every `each`th operation of the device leave exactly what the superblock's cut
 /// says. Returns how many operations there were.
-fn crashes(kind: TreeKind, seed: u64, each: u64) -> u64 {
+fn crashes(kind: Sort, seed: u64, each: u64) -> u64 {
     let directory = SimDirectory::new(seed);
     let paged = Paged::create(home(Arc::new(directory.clone())), options(kind), 0).unwrap();
     let states: Arc<Mutex<BTreeMap<Sequence, State>>> = Arc::default();
@@ -465,7 +484,7 @@ fn options_and_keys_that_do_not_fit_are_refused_before_anything_is_written() {
         assert!(error.contains(why), "{error}");
     }
     assert_eq!(directory.list().unwrap(), before);
-    let paged = Paged::create(home, options(TreeKind::Beps), 0).unwrap();
+    let paged = Paged::create(home, options(BEPS), 0).unwrap();
     let memtable = Memtable::new(1 << 20);
     memtable.insert(b"a", Message::put(1, b"1")).unwrap();
     memtable.insert(&[b'b'; 17], Message::put(2, b"2")).unwrap();
@@ -526,7 +545,7 @@ fn a_full_disk_aborts_before_anything_is_there_and_damage_is_found() {
 }
 
 /// Flips a bit of each page in turn: it is an error that names the file, or a finding.
-fn damage(directory: &SimDirectory, kind: TreeKind) {
+fn damage(directory: &SimDirectory, kind: Sort) {
     use alluvium_base::Purpose;
     use alluvium_device::FileOptions;
     let len = directory.open(FILE, FileOptions::DIRECT).unwrap().len();
@@ -538,7 +557,7 @@ fn damage(directory: &SimDirectory, kind: TreeKind) {
         let mut bytes = file.read_at(at, 1024, Purpose::Check).unwrap();
         bytes[300] ^= 4;
         file.write_at(at, bytes, Purpose::Check).unwrap();
-        let opening = Store::open(Arc::new(image) as Arc<dyn Directory>, &StoreOptions::default()).unwrap();
+        let opening = Store::open(Arc::new(image) as Arc<dyn Directory>, &store_options()).unwrap();
         let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
         let superblock = home.store.superblock();
         let found = match Paged::open(home, &options(kind), &superblock.payload, superblock.cut) {

@@ -1,7 +1,9 @@
 //! Who holds a latch when the next page is pinned, and what a reader makes of a change in between.
 
 use super::*;
-use crate::paged::buffer::{Exclusive, Shared};
+use crate::paged::buffer::{Exclusive, Peek, Shared, Way};
+use crate::paged::node::{child_at, level};
+use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,6 +13,8 @@ type Hook = Box<dyn FnMut(&Arena, u64) -> bool + Send>;
 /// Pages in memory that call a hook before they are pinned.
 struct Watched {
     arena: Arena,
+    /// How often a page was latched.
+    latches: AtomicU64,
     hook: Mutex<Option<Hook>>,
 }
 
@@ -18,6 +22,7 @@ impl Watched {
     fn new() -> Watched {
         Watched {
             arena: Arena::new(512).unwrap(),
+            latches: AtomicU64::new(0),
             hook: Mutex::default(),
         }
     }
@@ -39,11 +44,23 @@ impl Watched {
 impl PageBuffer for Watched {
     fn pin_shared(&self, page: u64) -> Result<Shared<'_>> {
         self.tell(page);
+        self.latches.fetch_add(1, Ordering::Relaxed);
         self.arena.pin_shared(page)
     }
     fn pin_exclusive(&self, page: u64) -> Result<Exclusive<'_>> {
         self.tell(page);
+        self.latches.fetch_add(1, Ordering::Relaxed);
         self.arena.pin_exclusive(page)
+    }
+    fn keep_snapshots(&self) {
+        self.arena.keep_snapshots();
+    }
+    fn offer(&self, page: &Shared<'_>) {
+        self.arena.offer(page);
+    }
+    fn peek(&self, page: u64, way: Option<&Way>) -> Option<Peek<'_>> {
+        self.tell(page);
+        self.arena.peek(page, way)
     }
     fn allocate(&self) -> Result<Exclusive<'_>> {
         self.arena.allocate()
@@ -71,6 +88,9 @@ impl PageBuffer for Watched {
 impl Counted for Watched {
     fn count(&self) -> usize {
         0
+    }
+    fn pages(&self) -> u64 {
+        self.arena.pages_in_use()
     }
 }
 
@@ -100,6 +120,9 @@ fn use_it(tree: &dyn Subject) {
     assert_eq!(tree.pairs(Bounds::default(), false).len(), 2500);
     assert_eq!(tree.pairs(Bounds::default(), true).len(), 2500);
     tree.flush_all().unwrap();
+    (0..2400).for_each(|number| tree.delete(&at(number)).unwrap());
+    assert_eq!(tree.pairs(Bounds::default(), true).len(), 100);
+    tree.flush_all().unwrap();
 }
 
 #[test]
@@ -110,13 +133,20 @@ fn a_child_is_latched_before_its_parent_is_left() {
         (60, RootStyle::Separate, FlushOrder::Depth),
         (60, RootStyle::Buffered, FlushOrder::Level),
     ] {
-        let options = options(epsilon, root, order, Arc::clone(&operator));
-        let tree = BepsTree::create(Watched::new(), options).unwrap();
-        let leaps = count_leaps(tree.buffer(), tree.core.root);
-        use_it(&tree);
-        assert_eq!(leaps.load(Ordering::Relaxed), 0, "{epsilon} {root:?} {order:?}");
+        for merging in [Merging::Never, Merging::UnderFull] {
+            let options = TreeOptions {
+                merging,
+                ..options(epsilon, root, order, Arc::clone(&operator))
+            };
+            let tree = BepsTree::create(Watched::new(), options).unwrap();
+            let leaps = count_leaps(tree.buffer(), tree.core.root);
+            use_it(&tree);
+            assert_eq!(leaps.load(Ordering::Relaxed), 0, "{epsilon} {root:?} {order:?}");
+            let merges = tree.statistics().merges;
+            assert_eq!(merges > 0, merging == Merging::UnderFull, "{merges}");
+        }
     }
-    let tree = BplusTree::create(Watched::new(), 8, 8, operator).unwrap();
+    let tree = BplusTree::create_merging(Watched::new(), (8, 8), operator, Merging::UnderFull).unwrap();
     let leaps = count_leaps(tree.buffer(), tree.core.root);
     use_it(&tree);
     assert_eq!(leaps.load(Ordering::Relaxed), 0, "B⁺");
@@ -126,26 +156,32 @@ fn a_child_is_latched_before_its_parent_is_left() {
     assert!(leaps.load(Ordering::Relaxed) > 0);
 }
 
-#[test]
-fn a_reader_that_left_a_node_sees_messages_that_moved_once() {
+/// Reads keys whose messages move to their leaves between a node and its child.
+fn read_while_messages_move(coupling: Coupling) {
     let options = options(50, RootStyle::Separate, FlushOrder::Level, Arc::new(Sum));
     let tree = BepsTree::create(Watched::new(), options).unwrap();
-    let tree = Arc::new(tree.coupled_by(Coupling::Optimistic));
+    let tree = Arc::new(tree.coupled_by(coupling));
     let at = |number: u64| key(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     (0..4000).for_each(|number| tree.insert(&at(number), &number.to_le_bytes()).unwrap());
     let number = |value: Option<Vec<u8>>| value.map(|value| u64::from_le_bytes(value.try_into().unwrap()));
+    // Until the nodes on the way have snapshots, if there are any.
+    let read_often = |tree: &BepsTree<Watched>, key: &[u8]| {
+        (0..40).for_each(|_| drop(tree.get(key).unwrap()));
+    };
     let root = tree.core.root;
     for read in (0..4000).step_by(97) {
-        for pins in 1..5 {
+        for pins in 1..6 {
             // The update waits in an upper node.
             let before = number(tree.get(&at(read)).unwrap()).unwrap();
             tree.update(&at(read), &1000u64.to_le_bytes()).unwrap();
+            read_often(&tree, &at(read));
             let (moved, mut below) = (Arc::clone(&tree), 0);
             tree.buffer().watch(move |_, page| {
                 below += u64::from(page != root);
                 if below == pins {
                     // Between a node and its child: what the reader saw goes where it looks next.
                     moved.flush_all().unwrap();
+                    read_often(&moved, &at(read));
                 }
                 below < pins
             });
@@ -168,6 +204,61 @@ fn a_reader_that_left_a_node_sees_messages_that_moved_once() {
     assert!(tree.examine().unwrap().found.is_empty());
 }
 
+#[test]
+fn a_reader_that_left_a_node_sees_messages_that_moved_once() {
+    read_while_messages_move(Coupling::Optimistic);
+    read_while_messages_move(Coupling::Versions);
+}
+
+#[test]
+fn nodes_with_snapshots_are_neither_latched_nor_pinned() {
+    let tree = BplusTree::create(Watched::new(), 8, 8, Arc::new(Sum)).unwrap();
+    let tree = tree.coupled_by(Coupling::Versions);
+    (0..3000).for_each(|number| tree.insert(&key(number), &number.to_le_bytes()).unwrap());
+    let latches = || tree.buffer().latches.load(Ordering::Relaxed);
+    let read_all = || {
+        for number in 0..3000 {
+            let found = tree.get(&key(number)).unwrap();
+            assert_eq!(found.as_deref(), Some(&number.to_le_bytes()[..]));
+        }
+    };
+    assert!(tree.core.height().unwrap() >= 2);
+    read_all();
+    let before = latches();
+    read_all();
+    assert_eq!(
+        latches() - before,
+        3000,
+        "of each descent the leaf alone is latched"
+    );
+    // So it is with writers that change leaves only.
+    (0..3000).for_each(|number| tree.insert(&key(number), &number.to_le_bytes()).unwrap());
+    assert_eq!(latches() - before, 6000);
+    assert_eq!(tree.core.counters.restarts.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn descents_by_references_that_remember_take_no_mutex() {
+    for coupling in [Coupling::Latched, Coupling::Optimistic, Coupling::Versions] {
+        let means = Means(PinPolicy::Swizzled, coupling, 1);
+        let tree = BplusTree::create(pool(1024, 400, 100, means), 8, 8, Arc::new(Sum)).unwrap();
+        let tree = tree.coupled_by(coupling);
+        let use_all = || {
+            for number in 0..3000 {
+                tree.insert(&key(number), &number.to_le_bytes()).unwrap();
+                let found = tree.get(&key(number)).unwrap();
+                assert_eq!(found.as_deref(), Some(&number.to_le_bytes()[..]));
+            }
+            assert_eq!(tree.pairs(Bounds::default(), true).len(), 3000);
+        };
+        use_all();
+        use_all();
+        let before = tree.buffer().locked_pins();
+        use_all();
+        assert_eq!(tree.buffer().locked_pins(), before, "{coupling:?}");
+    }
+}
+
 /// Writes keys; between each write's root and child, others are written that split the child.
 fn split_under_writers<T: Subject + Send + 'static>(
     tree: &Arc<T>,
@@ -178,6 +269,7 @@ fn split_under_writers<T: Subject + Send + 'static>(
     // Keys next to each other, the middle one last: it belongs to the right half of a split.
     let near = |group: u64, at: u64| key(group << 32 | at);
     for group in 0..60 {
+        (0..40).for_each(|_| drop(tree.get(&near(group, 70)).unwrap()));
         let others = Arc::clone(tree);
         buffer(tree).watch(move |_, page| {
             if page == root {
@@ -207,19 +299,124 @@ fn split_under_writers<T: Subject + Send + 'static>(
 
 #[test]
 fn a_writer_that_left_a_node_whose_child_was_split_begins_again() {
-    for epsilon in [0, 60] {
-        let options = options(epsilon, RootStyle::Separate, FlushOrder::Level, Arc::new(Sum));
-        let tree = BepsTree::create(Watched::new(), options).unwrap();
+    for coupling in [Coupling::Optimistic, Coupling::Versions] {
+        for epsilon in [0, 60] {
+            let options = options(epsilon, RootStyle::Separate, FlushOrder::Level, Arc::new(Sum));
+            let tree = BepsTree::create(Watched::new(), options).unwrap();
+            (0..200).for_each(|number| tree.insert(&key(1 << 60 | number), b"12345678").unwrap());
+            (0..200).for_each(|number| tree.delete(&key(1 << 60 | number)).unwrap());
+            let (root, tree) = (tree.core.root, Arc::new(tree.coupled_by(coupling)));
+            split_under_writers(&tree, BepsTree::buffer, root);
+            assert!(tree.statistics().restarts > 10, "{:?}", tree.statistics());
+        }
+        let tree = BplusTree::create(Watched::new(), 8, 8, Arc::new(Sum)).unwrap();
         (0..200).for_each(|number| tree.insert(&key(1 << 60 | number), b"12345678").unwrap());
         (0..200).for_each(|number| tree.delete(&key(1 << 60 | number)).unwrap());
-        let (root, tree) = (tree.core.root, Arc::new(tree.coupled_by(Coupling::Optimistic)));
-        split_under_writers(&tree, BepsTree::buffer, root);
-        assert!(tree.statistics().restarts > 10, "{:?}", tree.statistics());
+        let (root, tree) = (tree.core.root, Arc::new(tree.coupled_by(coupling)));
+        split_under_writers(&tree, BplusTree::buffer, root);
+        assert!(tree.core.counters.restarts.load(Ordering::Relaxed) > 10);
     }
-    let tree = BplusTree::create(Watched::new(), 8, 8, Arc::new(Sum)).unwrap();
-    (0..200).for_each(|number| tree.insert(&key(1 << 60 | number), b"12345678").unwrap());
-    (0..200).for_each(|number| tree.delete(&key(1 << 60 | number)).unwrap());
-    let (root, tree) = (tree.core.root, Arc::new(tree.coupled_by(Coupling::Optimistic)));
-    split_under_writers(&tree, BplusTree::buffer, root);
-    assert!(tree.core.counters.restarts.load(Ordering::Relaxed) > 10);
+}
+
+/// The place of each page on its level, from the left to the right.
+fn ranks(tree: &BplusTree<Watched>) -> HashMap<u64, (u8, usize)> {
+    let mut ranks = HashMap::new();
+    let mut row = vec![tree.core.root];
+    while !row.is_empty() {
+        let mut below = Vec::new();
+        for (rank, page) in row.iter().enumerate() {
+            let node = tree.buffer().arena.pin_shared(*page).unwrap();
+            ranks.insert(*page, (level(&node), rank));
+            if level(&node) > 0 {
+                let wide = tree.core.shape.wide;
+                below.extend((0..=wide.len(&node)).map(|at| child_at(&wide, &node, at)));
+            }
+        }
+        row = below;
+    }
+    ranks
+}
+
+#[test]
+fn neighbours_are_latched_from_the_left_to_the_right() {
+    let merging = Merging::UnderFull;
+    let tree = BplusTree::create_merging(Watched::new(), (8, 8), Arc::new(Sum), merging).unwrap();
+    (0..800).for_each(|number| tree.insert(&key(number), b"12345678").unwrap());
+    let mut order: Vec<u64> = (0..800).collect();
+    fastrand::Rng::with_seed(1).shuffle(&mut order);
+    let together = Arc::new(AtomicU64::new(0));
+    for number in order {
+        let (ranks, together) = (ranks(&tree), Arc::clone(&together));
+        tree.buffer().watch(move |arena, page| {
+            for held in arena.latched() {
+                if let (Some(one), Some(other)) = (ranks.get(&held), ranks.get(&page))
+                    && one.0 == other.0
+                {
+                    assert!(one.1 < other.1, "page {page} is left of {held} (PM3)");
+                    together.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            true
+        });
+        tree.delete(&key(number)).unwrap();
+        tree.buffer().watch(|_, _| false);
+    }
+    assert!(together.load(Ordering::Relaxed) > 50, "{together:?}");
+    assert_eq!(tree.used(), 1);
+}
+
+/// Reads keys while what lies around them goes, between a node and its child.
+fn read_what_is_merged<T: Subject + Send + 'static>(
+    tree: T,
+    buffer: impl Fn(&T) -> &Watched,
+    root: u64,
+) -> u64 {
+    let tree = Arc::new(tree);
+    let put = |number: u64| tree.insert(&key(number), &number.to_le_bytes()).unwrap();
+    let mut merges = 0;
+    for round in 0..40u64 {
+        (0..1200).for_each(put);
+        tree.flush_all().unwrap();
+        let (read, pins) = (30 * round, round % 3 + 1);
+        let (moved, before, mut below) = (Arc::clone(&tree), tree.used(), 0);
+        buffer(&tree).watch(move |_, page| {
+            below += u64::from(page != root);
+            if below == pins {
+                let others = (0..1200).filter(|number| *number != read);
+                others.for_each(|number| moved.delete(&key(number)).unwrap());
+                moved.flush_all().unwrap();
+            }
+            below < pins
+        });
+        let found = tree.get(&key(read)).unwrap();
+        assert_eq!(found.as_deref(), Some(&read.to_le_bytes()[..]), "{read}");
+        buffer(&tree).watch(|_, _| false);
+        merges += before - tree.used();
+        assert_eq!(tree.pairs(Bounds::default(), false).len() % 1199, 1, "{read}");
+    }
+    assert_eq!(tree.examine().found, [""; 0]);
+    merges
+}
+
+#[test]
+fn a_reader_whose_node_was_merged_away_begins_again() {
+    let operator: Arc<dyn Operator> = Arc::new(Sum);
+    let merging = Merging::UnderFull;
+    for epsilon in [0, 60] {
+        let options = TreeOptions {
+            merging,
+            ..options(
+                epsilon,
+                RootStyle::Separate,
+                FlushOrder::Level,
+                Arc::clone(&operator),
+            )
+        };
+        let tree = BepsTree::create(Watched::new(), options).unwrap();
+        let (root, tree) = (tree.core.root, tree.coupled_by(Coupling::Optimistic));
+        assert!(read_what_is_merged(tree, BepsTree::buffer, root) > 1000);
+    }
+    let tree = BplusTree::create_merging(Watched::new(), (8, 8), operator, merging).unwrap();
+    let (root, tree) = (tree.core.root, tree.coupled_by(Coupling::Optimistic));
+    assert!(read_what_is_merged(tree, BplusTree::buffer, root) > 1000);
 }

@@ -4,13 +4,15 @@
 //!
 //! *Does not know*: trees.
 //!
-//! *Read in this order*: this file, then `races.rs`, `crashes.rs`, `faults.rs`, `hosted.rs`.
+//! *Read in this order*: this file, then `races.rs`, `crashes.rs`, `faults.rs`, `hosted.rs`,
+//! `copies.rs`, `ways.rs`.
 
 mod copies;
 mod crashes;
 mod faults;
 mod hosted;
 mod races;
+mod ways;
 
 use super::*;
 use crate::paged::Error;
@@ -38,6 +40,7 @@ fn options(frames: usize) -> PoolOptions {
         policy: QueuePolicy::Fifo,
         waits: 20,
         pins: PinPolicy::Optimistic,
+        shards: 1,
     }
 }
 

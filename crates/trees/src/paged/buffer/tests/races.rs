@@ -191,8 +191,8 @@ fn a_page_that_is_pinned_or_dirty_is_not_evicted() {
     fill(&pool, 4);
     pool.checkpoint(&[]).unwrap();
     let evict = || {
-        let mut state = pool.state.lock();
-        let frame = state.pages.iter().position(|page| *page == 2).unwrap();
+        let mut state = pool.shards[0].lock();
+        let frame = state.frame_of(2).unwrap();
         pool.evict(&mut state, frame)
     };
     let pinned = pool.pin_shared(2).unwrap();
@@ -210,32 +210,49 @@ fn a_page_that_is_pinned_or_dirty_is_not_evicted() {
 }
 
 /// Threads add to random pages; no addition is lost.
-fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, pins: PinPolicy) {
+fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, pins: PinPolicy, shards: usize) {
     let directory = MemoryDirectory::new();
     let options = PoolOptions {
         policy,
         pins,
+        shards,
+        // Frames are as many as in others of a kind.
+        memory_bytes: frames * shards * (PAGE + pins.bytes_beside(PAGE)),
         ..options(frames)
     };
     let pool = Pool::create(&directory, "pages", 5, options, validate()).unwrap();
+    let ways: Vec<Way> = (0..pages).map(|_| Way::new()).collect();
+    let way = |page: u64| (pins == PinPolicy::Swizzled).then(|| &ways[page as usize]);
+    let peeks = AtomicU64::new(0);
+    pool.keep_snapshots();
     (0..pages).for_each(|_| set(&mut pool.allocate().unwrap(), 0));
     pool.checkpoint(&[]).unwrap();
     let added: Vec<AtomicU64> = (0..pages).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
         for seed in 0..threads {
-            let (pool, added) = (&pool, &added);
+            let (pool, added, way, peeks) = (&pool, &added, &way, &peeks);
             scope.spawn(move || {
                 let mut rng = fastrand::Rng::with_seed(seed);
                 for _ in 0..3000 {
                     let page = rng.u64(..pages);
                     if rng.bool() {
-                        let mut page = pool.pin_exclusive(page).unwrap();
+                        let mut page = pool.pin_exclusive_by(page, way(page)).unwrap();
                         let value = get(&page);
                         set(&mut page, value + 1);
                         added[page.number() as usize].fetch_add(1, Ordering::SeqCst);
                     } else {
                         let before = added[page as usize].load(Ordering::SeqCst);
-                        assert!(get(&pool.pin_shared(page).unwrap()) >= before);
+                        let latched = pool.pin_shared_by(page, way(page)).unwrap();
+                        assert!(get(&latched) >= before);
+                        // Often enough for a snapshot.
+                        (0..12).for_each(|_| pool.offer(&latched));
+                        drop(latched);
+                        let before = added[page as usize].load(Ordering::SeqCst);
+                        if let Some(peek) = pool.peek(page, way(page)) {
+                            let value = peek.word(0) >> 8 | peek.word(1) << 56;
+                            assert!(value >= before || !peek.is_unchanged(), "an old state");
+                            peeks.fetch_add(1, Ordering::Relaxed);
+                        }
                     }
                 }
             });
@@ -248,7 +265,9 @@ fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, pins: Pi
         );
     }
     let counted = pool.statistics();
-    assert!((counted.images > 0) == (frames < pages as usize) && pool.pinned() == 0);
+    assert!((counted.images > 0) == (frames * shards < pages as usize) && pool.pinned() == 0);
+    let is_peeked = pins != PinPolicy::Locked && frames > 8;
+    assert_eq!(peeks.into_inner() > 0, is_peeked, "{pins:?}, {frames} frames");
     assert_eq!(
         counted.hits + counted.reads,
         threads * 3000 + pages,
@@ -258,14 +277,21 @@ fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, pins: Pi
 
 #[test]
 fn no_change_is_lost_with_more_threads_than_processors_and_few_frames() {
-    for pins in [PinPolicy::Locked, PinPolicy::Optimistic] {
-        add_up(200, 8, 4, QueuePolicy::Fifo, pins);
-        add_up(200, 16, 8, QueuePolicy::Quarter, pins);
-        add_up(200, 64, 8, QueuePolicy::Fifo, pins);
+    let all = [
+        (PinPolicy::Locked, 1),
+        (PinPolicy::Optimistic, 1),
+        (PinPolicy::Swizzled, 1),
+        (PinPolicy::Locked, 3),
+        (PinPolicy::Swizzled, 2),
+    ];
+    for (pins, shards) in all {
+        add_up(200, 8, 4, QueuePolicy::Fifo, pins, shards);
+        add_up(200, 16, 8, QueuePolicy::Quarter, pins, shards);
+        add_up(200, 48, 8, QueuePolicy::Fifo, pins, shards);
         // Most pins are hits, and each miss evicts a page that others want.
-        add_up(12, 8, 4, QueuePolicy::Fifo, pins);
-        add_up(20, 16, 6, QueuePolicy::Quarter, pins);
+        add_up(12 * shards as u64, 8, 4, QueuePolicy::Fifo, pins, shards);
+        add_up(20 * shards as u64, 16, 6, QueuePolicy::Quarter, pins, shards);
         // All of them in memory: every pin but the first of a page is a hit.
-        add_up(200, 256, 4, QueuePolicy::Quarter, pins);
+        add_up(200, 256, 4, QueuePolicy::Quarter, pins, shards);
     }
 }

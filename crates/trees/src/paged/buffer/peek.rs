@@ -1,0 +1,160 @@
+//! Which pages have snapshots, and what a reader without a latch holds of one.
+//!
+//! Snapshots are for nodes that are read many times between two changes: most nodes with
+//! children, all of them in a B⁺-tree. A node is copied once it was read a number of times at one
+//! version. Their memory is limited: in a pool, frames are given up for it.
+
+use super::frame::{Frame, Shared};
+use super::kept::Kept;
+use super::versions::Snapshot;
+use std::fmt;
+
+/// The snapshots of a page buffer.
+#[derive(Debug)]
+pub(super) struct Snapshots {
+    content_bytes: usize,
+    pub(super) kept: Kept<Snapshot>,
+}
+
+impl Snapshots {
+    /// Returns none, and allows none.
+    pub(super) fn new(content_bytes: usize) -> Snapshots {
+        assert!(content_bytes > 0, "a page has content");
+        Snapshots {
+            content_bytes,
+            kept: Kept::new(),
+        }
+    }
+
+    /// Copies a page if it is worth it: it was read often since it was changed last.
+    pub(super) fn offer(&self, page: &Shared<'_>) {
+        let frame = page.frame();
+        if self.kept.most() == 0 || !frame.is_read_often() {
+            return;
+        }
+        // The page is pinned: it does not leave its frame meanwhile.
+        let make = || Snapshot::new(self.content_bytes);
+        if let Some(snapshot) = self.kept.get_or_lend(&frame.snapshot, make) {
+            snapshot.fill(frame.version.get(), page);
+        }
+    }
+
+    /// Returns what a frame has of a page without a latch, if its snapshot is of this moment.
+    pub(super) fn peek<'b>(&'b self, frame: &'b Frame, page: u64) -> Option<Peek<'b>> {
+        let snapshot = self.kept.get(&frame.snapshot)?;
+        let version = snapshot.prove(&frame.version, &frame.owner, page)?;
+        frame.touch();
+        Some(Peek {
+            frame,
+            snapshot,
+            version,
+            page,
+        })
+    }
+}
+
+/// A page that is read without a latch and without a pin. What was read counts if
+/// [`Peek::is_unchanged`] says so afterwards; until then it may be anything.
+pub struct Peek<'b> {
+    frame: &'b Frame,
+    snapshot: &'b Snapshot,
+    version: u64,
+    page: u64,
+}
+
+impl<'b> Peek<'b> {
+    /// Returns the page's number.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.page
+    }
+
+    /// Returns whether no writer has had the page since it was first looked at, and it did not
+    /// leave its frame: what was read until now is what it held.
+    #[must_use]
+    pub fn is_unchanged(&self) -> bool {
+        self.frame.version.is_still(self.version)
+    }
+
+    pub(super) fn frame(&self) -> &'b Frame {
+        self.frame
+    }
+
+    /// Returns eight bytes of the content as a number, the first byte lowest; 0 past the content.
+    pub(in crate::paged) fn word(&self, at: usize) -> u64 {
+        self.snapshot.word(at)
+    }
+}
+
+impl fmt::Debug for Peek<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Peek(page {} at {})", self.page, self.version)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::{Exclusive, Pin, Waiters};
+    use super::*;
+
+    struct World {
+        snapshots: Snapshots,
+        waiters: Waiters,
+    }
+
+    impl World {
+        fn new(most: u32) -> World {
+            let snapshots = Snapshots::new(512 - super::super::PAGE_HEADER);
+            snapshots.kept.allow(most);
+            World {
+                snapshots,
+                waiters: Waiters::default(),
+            }
+        }
+
+        fn read(&self, frame: &Frame) {
+            let page = Shared::new(frame.latch.read(), Pin::new(frame, &self.waiters));
+            self.snapshots.offer(&page);
+        }
+
+        fn write(&self, frame: &Frame, byte: u8) {
+            Exclusive::new(frame.latch.write(), Pin::new(frame, &self.waiters))[8] = byte;
+        }
+    }
+
+    #[test]
+    fn a_page_that_is_read_often_is_copied_and_one_that_changes_is_not() {
+        let (world, frame) = (World::new(1), Frame::new(512, 3));
+        for round in 0..100 {
+            world.write(&frame, round);
+            world.read(&frame);
+            assert!(world.snapshots.peek(&frame, 3).is_none(), "read once");
+        }
+        (0..20).for_each(|_| world.read(&frame));
+        let peek = world.snapshots.peek(&frame, 3).unwrap();
+        assert_eq!((peek.word(1) & 255, peek.number()), (99, 3));
+        assert!(peek.is_unchanged() && world.snapshots.peek(&frame, 4).is_none());
+        world.write(&frame, 7);
+        assert!(!peek.is_unchanged() && world.snapshots.peek(&frame, 3).is_none());
+        (0..20).for_each(|_| world.read(&frame));
+        assert_eq!(world.snapshots.peek(&frame, 3).unwrap().word(1) & 255, 7);
+    }
+
+    #[test]
+    fn a_snapshot_that_was_given_back_is_of_another_page_next() {
+        let (world, frames) = (World::new(1), [Frame::new(512, 3), Frame::new(512, 4)]);
+        world.write(&frames[0], 30);
+        // Both have the same version then.
+        world.write(&frames[1], 41);
+        (0..20).for_each(|_| world.read(&frames[0]));
+        (0..20).for_each(|_| world.read(&frames[1]));
+        let peek = world.snapshots.peek(&frames[0], 3).unwrap();
+        assert!(world.snapshots.peek(&frames[1], 4).is_none(), "there is one only");
+        frames[0].leave(&world.snapshots.kept, &Kept::new());
+        assert!(!peek.is_unchanged());
+        (0..20).for_each(|_| world.read(&frames[1]));
+        let other = world.snapshots.peek(&frames[1], 4).unwrap();
+        assert_eq!(other.word(1) & 255, 41);
+        assert!(world.snapshots.peek(&frames[0], 3).is_none() && !peek.is_unchanged());
+    }
+}

@@ -1,0 +1,198 @@
+//! Which page is in which frame: the table and the queues of the pages with certain numbers, under
+//! a mutex of their own.
+//!
+//! The thesis has one table under one mutex, and leaves a divided one to later work (section 8.5).
+//! With one shard it is as in the thesis.
+
+use super::frame::NO_PAGE;
+use super::pool::{NO_FRAME, PoolOptions};
+use super::queue::Queues;
+
+/// The table and the queues of a shard. Frames have their numbers in the pool.
+#[derive(Debug)]
+pub(super) struct State {
+    /// The first of its frames.
+    first: usize,
+    /// How many shards there are: pages with the same rest belong to one.
+    shards: u64,
+    /// Of each of its pages the frame.
+    table: Vec<u32>,
+    /// Of each frame its page.
+    pages: Vec<u64>,
+    /// Of each frame whether it is being written.
+    is_written: Vec<bool>,
+    /// Frames without a page. One that a failed read left may be pinned still.
+    free: Vec<u32>,
+    /// How many frames have been used: only these have memory for a page.
+    used: usize,
+    /// Frames that are used once pages cannot be written any more.
+    spare: Vec<u32>,
+    queues: Queues,
+    pub(super) hits: u64,
+}
+
+impl State {
+    /// Returns that of a shard with `counted` frames, and `spare` ones behind them.
+    pub(super) fn new(shard: usize, counted: usize, spare: usize, options: &PoolOptions) -> State {
+        assert!(shard < options.shards && counted > 0, "shards are numbered");
+        let first = shard * (counted + spare);
+        let numbers = |from: usize, to: usize| (from as u32..to as u32).rev().collect();
+        State {
+            first,
+            shards: options.shards as u64,
+            table: Vec::new(),
+            pages: vec![NO_PAGE; counted + spare],
+            is_written: vec![false; counted + spare],
+            free: numbers(first, first + counted),
+            used: 0,
+            spare: numbers(first + counted, first + counted + spare),
+            queues: Queues::new(counted, options.policy).with_spare(spare),
+            hits: 0,
+        }
+    }
+
+    /// Returns how many frames it has, with the spare ones.
+    pub(super) fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Returns how many frames have been used, whatever they are now.
+    pub(super) fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Returns the page that a frame has, or no page.
+    pub(super) fn page_of(&self, frame: usize) -> u64 {
+        self.pages[frame - self.first]
+    }
+
+    /// Returns the frame that a page has.
+    pub(super) fn frame_of(&self, page: u64) -> Option<usize> {
+        let at = usize::try_from(page / self.shards).ok()?;
+        let frame = *self.table.get(at)?;
+        (frame != NO_FRAME).then_some(frame as usize)
+    }
+
+    /// Returns whether a frame is being written.
+    pub(super) fn is_written(&self, frame: usize) -> bool {
+        self.is_written[frame - self.first]
+    }
+
+    /// Notes that a frame is being written, or is no more.
+    pub(super) fn note_written(&mut self, frame: usize, begins: Writing) {
+        let is_written = &mut self.is_written[frame - self.first];
+        assert!(
+            *is_written == (begins == Writing::Ends),
+            "a page is written by one thread (PB4)"
+        );
+        *is_written = begins == Writing::Begins;
+    }
+
+    /// Notes a reference to a frame.
+    pub(super) fn touch(&mut self, frame: usize) {
+        self.queues.touch(frame - self.first);
+    }
+
+    /// Returns the first frames that `may` be evicted, at most `most`, in the order of eviction.
+    pub(super) fn victims(&self, most: usize, may: impl Fn(usize) -> bool) -> Vec<usize> {
+        let mut victims = self.queues.victims(most, |frame| may(frame + self.first));
+        victims.iter_mut().for_each(|frame| *frame += self.first);
+        victims
+    }
+
+    /// Puts a page into a frame that has none.
+    pub(super) fn install(&mut self, page: u64, frame: usize) {
+        let at = (page / self.shards) as usize;
+        if at >= self.table.len() {
+            self.table.resize((at + 1).next_multiple_of(1024), NO_FRAME);
+        }
+        assert!(self.table[at] == NO_FRAME, "page {page} is in one frame (PB1)");
+        self.table[at] = frame as u32;
+        self.pages[frame - self.first] = page;
+        self.touch(frame);
+    }
+
+    /// Frees the frame of a page.
+    pub(super) fn detach(&mut self, frame: usize) {
+        let page = std::mem::replace(&mut self.pages[frame - self.first], NO_PAGE);
+        assert!(self.frame_of(page) == Some(frame), "a frame has one page (PB1)");
+        self.table[(page / self.shards) as usize] = NO_FRAME;
+        self.queues.remove(frame - self.first);
+        self.free.push(frame as u32);
+    }
+
+    /// Takes a frame without a page that is `idle`.
+    pub(super) fn take_free(&mut self, idle: impl Fn(usize) -> bool) -> Option<usize> {
+        let at = self.free.iter().rposition(|frame| idle(*frame as usize))?;
+        let frame = self.free.swap_remove(at) as usize;
+        assert!(self.page_of(frame) == NO_PAGE, "it has no page (PB1)");
+        self.used = self.used.max(frame - self.first + 1);
+        Some(frame)
+    }
+
+    /// Makes a spare frame one of the free, if there is one left.
+    pub(super) fn add_spare(&mut self) -> bool {
+        let spare = self.spare.pop();
+        self.free.extend(spare);
+        spare.is_some()
+    }
+
+    /// Takes frames without a page out of use for good, at most `most`.
+    pub(super) fn give_up(&mut self, most: usize) -> Vec<usize> {
+        let kept = self.free.len().saturating_sub(most);
+        let given_up = self.free.split_off(kept);
+        assert!(given_up.len() <= most, "others stay in use");
+        given_up.into_iter().map(|frame| frame as usize).collect()
+    }
+}
+
+/// Whether the writing of a page begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Writing {
+    Begins,
+    Ends,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(shard: usize) -> State {
+        let options = PoolOptions {
+            shards: 3,
+            ..PoolOptions::default()
+        };
+        State::new(shard, 4, 2, &options)
+    }
+
+    #[test]
+    fn each_shard_has_frames_and_pages_of_its_own() {
+        let mut states: Vec<State> = (0..3).map(state).collect();
+        let mut frames = std::collections::BTreeSet::new();
+        for page in 0..12u64 {
+            let state = &mut states[page as usize % 3];
+            let frame = state.take_free(|_| true).unwrap();
+            state.install(page, frame);
+            assert!(frames.insert(frame), "page {page}");
+            assert_eq!((state.frame_of(page), state.page_of(frame)), (Some(frame), page));
+        }
+        assert_eq!(states[1].take_free(|_| true), None);
+        assert!(states[1].add_spare() && states[1].add_spare() && !states[1].add_spare());
+        assert_eq!(states[1].take_free(|frame| frame == 10), Some(10));
+        let victims = states[2].victims(2, |_| true);
+        assert_eq!(victims, [12, 13], "the first that were touched");
+        states[2].detach(12);
+        assert_eq!((states[2].frame_of(2), states[2].page_of(12)), (None, NO_PAGE));
+        assert_eq!(states[2].give_up(5), [12]);
+        assert_eq!(states[2].len(), 6);
+    }
+
+    #[test]
+    #[should_panic(expected = "a page is written by one thread")]
+    fn a_page_is_not_written_twice_at_once() {
+        let mut state = state(1);
+        state.note_written(7, Writing::Begins);
+        assert!(state.is_written(7));
+        state.note_written(7, Writing::Begins);
+    }
+}

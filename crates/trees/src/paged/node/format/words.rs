@@ -1,0 +1,288 @@
+//! What a reader looks for in a node with children: in its bytes under a latch, or in words that
+//! may change meanwhile.
+//!
+//! Words that change are read as any others: no length, slot or number of them is trusted. What
+//! comes of it means nothing until the node's version was looked at again.
+
+use super::{HEADER, Kind, OWN_AT, SLOT_HEADER, Table, head_of, kind, level, u16_at};
+use crate::paged::node::layout::{CHILD, Shape};
+use crate::paged::node::message::Action;
+use std::cmp::Ordering;
+
+/// A node's content as numbers of eight bytes, the first byte lowest.
+pub(in crate::paged) trait Words {
+    /// Returns a word; 0 past the end.
+    fn word(&self, at: usize) -> u64;
+}
+
+/// Where a node refers to a child.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::paged) struct Reference {
+    /// The child.
+    pub(in crate::paged) page: u64,
+    /// 0 for the first child, else one more than the slot of its pivot: it stays where other
+    /// pivots come in between.
+    pub(in crate::paged) place: usize,
+}
+
+/// What a node says about a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::paged) struct Look {
+    pub(in crate::paged) kind: Option<Kind>,
+    pub(in crate::paged) level: u8,
+    /// What the message of the key in the node's buffer does, if there is one.
+    pub(in crate::paged) action: Option<Action>,
+    /// The child of the key.
+    pub(in crate::paged) to: Reference,
+}
+
+fn u64_in(words: &(impl Words + ?Sized), at: usize) -> u64 {
+    let (word, shift) = (at / 8, 8 * (at % 8));
+    if shift == 0 {
+        return words.word(word);
+    }
+    words.word(word) >> shift | words.word(word + 1) << (64 - shift)
+}
+
+fn u16_in(words: &(impl Words + ?Sized), at: usize) -> usize {
+    (u64_in(words, at) & 0xffff) as usize
+}
+
+fn compare_in(words: &(impl Words + ?Sized), at: usize, len: usize, key: &[u8]) -> Ordering {
+    let byte = |at: usize| (words.word(at / 8) >> (8 * (at % 8))) as u8;
+    (at..at + len).map(byte).cmp(key.iter().copied())
+}
+
+fn copy_in(words: &(impl Words + ?Sized), at: usize, len: usize, into: &mut Vec<u8>) {
+    for from in (0..len).step_by(8) {
+        let word = u64_in(words, at + from);
+        let bytes: [u8; 8] = std::array::from_fn(|byte| (word >> (8 * byte)) as u8);
+        into.extend_from_slice(bytes.get(..len - from).unwrap_or(&bytes));
+    }
+}
+
+impl Table {
+    fn slot_in(&self, words: &(impl Words + ?Sized), at: usize) -> usize {
+        u16_in(words, self.entry(at) + 8).min(self.capacity.saturating_sub(1))
+    }
+
+    /// Returns the place of a key, or where it would be, as [`Table::find`] does.
+    fn find_in(&self, words: &(impl Words + ?Sized), key: &[u8]) -> Result<usize, usize> {
+        let head = head_of(key);
+        let (mut low, mut high) = (0, u16_in(words, self.count_at).min(self.capacity));
+        let mut found = Err(0);
+        while low < high {
+            let middle = low.midpoint(high);
+            let order = u64_in(words, self.entry(middle)).cmp(&head).then_with(|| {
+                let slot = self.slot_at(self.slot_in(words, middle));
+                let len = u16_in(words, slot).min(self.key_limit);
+                compare_in(words, slot + SLOT_HEADER, len, key)
+            });
+            match order {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => {
+                    found = Ok(middle);
+                    break;
+                }
+                Ordering::Greater => high = middle,
+            }
+        }
+        found.or(Err(low))
+    }
+
+    fn value_in(&self, words: &(impl Words + ?Sized), at: usize, into: &mut Vec<u8>) {
+        let slot = self.slot_at(self.slot_in(words, at));
+        let len = u16_in(words, slot + 2).min(self.value_limit);
+        copy_in(words, slot + SLOT_HEADER + self.key_limit, len, into);
+    }
+}
+
+/// Looks for a key in a node with children. The operand of its message goes into `operand`.
+pub(in crate::paged) fn look(shape: &Shape, node: &[u8], key: &[u8], operand: &mut Vec<u8>) -> Look {
+    let to = reference(shape, node, key);
+    operand.clear();
+    let mut action = None;
+    if kind(node) == Some(Kind::Buffered) {
+        let buffer = shape.buffer_of(node);
+        if let Ok(at) = buffer.find(node, key) {
+            action = Some(buffer.action(node, at));
+            operand.extend_from_slice(buffer.value(node, at));
+        }
+    }
+    Look {
+        kind: kind(node),
+        level: level(node),
+        action,
+        to,
+    }
+}
+
+/// Returns where a node refers to the child that a key belongs to.
+fn reference(shape: &Shape, node: &[u8], key: &[u8]) -> Reference {
+    let table = shape.pivots_of(node);
+    reference_at(&table, node, super::child_index(&table, node, key))
+}
+
+/// Returns where a node refers to the child at a place.
+pub(in crate::paged) fn reference_at(table: &Table, node: &[u8], at: usize) -> Reference {
+    let slot = at
+        .checked_sub(1)
+        .map(|pivot| u16_at(node, table.entry(pivot) + 8));
+    assert!(
+        slot.is_none_or(|slot| slot < table.capacity),
+        "a pivot has a slot (PN1)"
+    );
+    Reference {
+        page: super::child_at(table, node, at),
+        place: slot.map_or(0, |slot| slot + 1),
+    }
+}
+
+/// Looks for a key in words that may change meanwhile, as [`look`] does.
+pub(in crate::paged) fn look_at(
+    shape: &Shape,
+    words: &(impl Words + ?Sized),
+    key: &[u8],
+    operand: &mut Vec<u8>,
+) -> Look {
+    let [number, level] = [0, 8].map(|shift| (words.word(0) >> shift) as u8);
+    let kind = kind(&[number]);
+    let own = shape.divided(u16_in(words, OWN_AT));
+    let (pivots, buffer) = own.unwrap_or((shape.pivots, shape.buffer));
+    let table = match kind {
+        Some(Kind::Buffered) => pivots,
+        _ => shape.wide,
+    };
+    let child = table.find_in(words, key).map_or_else(|at| at, |at| at + 1);
+    let to = match child.checked_sub(1) {
+        None => Reference {
+            page: u64_in(words, HEADER - CHILD),
+            place: 0,
+        },
+        Some(pivot) => {
+            let slot = table.slot_in(words, pivot);
+            Reference {
+                page: u64_in(words, table.slot_at(slot) + SLOT_HEADER + table.key_limit),
+                place: slot + 1,
+            }
+        }
+    };
+    operand.clear();
+    let mut action = None;
+    if kind == Some(Kind::Buffered)
+        && let Ok(at) = buffer.find_in(words, key)
+    {
+        let slot = buffer.slot_at(buffer.slot_in(words, at));
+        action = Some(Action::of((u64_in(words, slot + 4) & 0xff) as u8).unwrap_or(Action::Insert));
+        buffer.value_in(words, at, operand);
+    }
+    Look {
+        kind,
+        level,
+        action,
+        to,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::paged::node::{TreeSizes, add_pivot, set_first_child, set_head};
+
+    /// Bytes that do not change.
+    struct Still(Vec<u8>);
+
+    impl Words for Still {
+        fn word(&self, at: usize) -> u64 {
+            let bytes = self.0.iter().skip(8 * at).take(8).enumerate();
+            bytes.fold(0, |word, (at, byte)| word | u64::from(*byte) << (8 * at))
+        }
+    }
+
+    fn shape(content_bytes: usize) -> Shape {
+        let sizes = TreeSizes {
+            key_limit: 11,
+            value_limit: 13,
+            epsilon_percent: 60,
+        };
+        Shape::new(content_bytes, sizes).unwrap()
+    }
+
+    /// Keys of several lengths, many with the same first eight bytes.
+    fn draw(rng: &mut fastrand::Rng) -> Vec<u8> {
+        let mut key = b"abcdefgh".to_vec();
+        key.truncate(rng.usize(6..=8));
+        key.extend((0..rng.usize(..=3)).map(|_| rng.u8(..4)));
+        key
+    }
+
+    #[test]
+    fn words_say_what_bytes_say() {
+        let mut rng = fastrand::Rng::with_seed(11);
+        // One whose bytes end within a word.
+        let adaptive = shape(987).divided_by_nodes().unwrap();
+        for shape in [shape(472), shape(987), adaptive] {
+            for round in 0..400 {
+                let kind = [Kind::Wide, Kind::Buffered][round % 2];
+                let mut node = vec![0; shape.content_bytes];
+                set_head(&mut node, kind, 3);
+                set_first_child(&mut node, rng.u64(..));
+                if let Some(bounds) = shape.own.filter(|_| kind == Kind::Buffered) {
+                    super::super::set_own_pivots(&mut node, rng.usize(bounds.least..=bounds.most) | 1);
+                }
+                let (pivots, buffer) = (shape.pivots_of(&node), shape.buffer_of(&node));
+                for _ in 0..rng.usize(..=pivots.capacity()) {
+                    let key = draw(&mut rng);
+                    if pivots.find(&node, &key).is_err() {
+                        add_pivot(&shape, &mut node, &key, rng.u64(..));
+                    }
+                }
+                if pivots.len(&node) > 2 && rng.bool() {
+                    pivots.remove(&mut node, 1);
+                }
+                for _ in 0..buffer.capacity() * (round % 2) {
+                    let key = draw(&mut rng);
+                    let operand: Vec<u8> = (0..rng.usize(..=13)).map(|_| rng.u8(..)).collect();
+                    if let Err(at) = buffer.find(&node, &key) {
+                        let action = Action::of(rng.u8(1..=3));
+                        buffer.insert(&mut node, at, &key, &operand, action);
+                    }
+                }
+                let still = Still(node.clone());
+                for _ in 0..50 {
+                    let key = draw(&mut rng);
+                    let (mut one, mut two) = (Vec::new(), Vec::new());
+                    let expected = look(&shape, &node, &key, &mut one);
+                    assert_eq!(look_at(&shape, &still, &key, &mut two), expected, "{key:?}");
+                    assert_eq!(one, two);
+                    assert_eq!(expected.to.page, crate::paged::node::child(&shape, &node, &key));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn words_of_anything_are_read_without_harm() {
+        let mut rng = fastrand::Rng::with_seed(12);
+        let shape = shape(472);
+        for _ in 0..5000 {
+            let mut bytes: Vec<u8> = (0..472).map(|_| rng.u8(..)).collect();
+            bytes[0] = rng.u8(..6);
+            look_at(&shape, &Still(bytes), &draw(&mut rng), &mut Vec::new());
+        }
+    }
+
+    #[test]
+    fn a_reference_stays_in_its_place_when_others_come_in_between() {
+        let shape = shape(472);
+        let mut node = vec![0; shape.content_bytes];
+        set_head(&mut node, Kind::Wide, 1);
+        set_first_child(&mut node, 10);
+        add_pivot(&shape, &mut node, b"m", 11);
+        let before = reference(&shape, &node, b"n");
+        add_pivot(&shape, &mut node, b"c", 12);
+        add_pivot(&shape, &mut node, b"p", 13);
+        assert_eq!((reference(&shape, &node, b"n"), before.page), (before, 11));
+        assert_eq!(reference(&shape, &node, b"a"), Reference { page: 10, place: 0 });
+    }
+}

@@ -1,0 +1,7 @@
+//! The atomics of versions of pages: the standard ones, or the model checker's under
+//! `--cfg alluvium_model_check`.
+
+#[cfg(alluvium_model_check)]
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(alluvium_model_check))]
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
