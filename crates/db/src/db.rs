@@ -24,6 +24,7 @@ use crate::workload::KeyspaceSeen;
 use crate::{Error, Keyspace, Result};
 use alluvium_base::Kind;
 use alluvium_storage::Directories;
+use alluvium_trees::paged::PagedOutline;
 use alluvium_trees::tiered::{Depth, Outline, OutlineRun};
 use std::fmt;
 use std::path::Path;
@@ -727,10 +728,40 @@ impl Db {
     }
 
     /// Returns a drawing of the tree in plain text: each line is a node of the trunk or one of its
-    /// children, with its runs. Keys start with the number of their keyspace.
+    /// children, with its runs. Keys start with the number of their keyspace. Where keyspaces are in
+    /// pages, a line for each level of their tree follows: see [`Db::outline_pages`].
     #[must_use]
     pub fn draw(&self) -> String {
-        self.engine().dictionaries.tree.draw()
+        let mut drawing = self.engine().dictionaries.tree.draw();
+        match self.outline_pages() {
+            Ok(None) => {}
+            Ok(Some(pages)) => drawing.push_str(&pages.to_string()),
+            Err(error) => drawing.push_str(&format!("pages: {error}\n")),
+        }
+        drawing
+    }
+
+    /// Returns how the pages are used that are written in place: nodes of each level, how full they
+    /// are, messages that wait, free pages. None where no keyspace is in pages. This reads every
+    /// node, and memtables wait meanwhile.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// use alluvium::{KeyspaceOptions, PagedOptions, Structure};
+    /// let paged = KeyspaceOptions::new().structure(Structure::Paged(PagedOptions::beps()));
+    /// db.keyspace_with("counters", &paged)?.put("Elbe", "1094")?;
+    /// db.checkpoint()?;
+    /// let pages = db.outline_pages()?.expect("a keyspace is in pages");
+    /// assert_eq!((pages.levels.len(), pages.levels[0].nodes), (1, 1));
+    /// assert_eq!(pages.levels[0].entries, 1);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    pub fn outline_pages(&self) -> Result<Option<PagedOutline>> {
+        self.engine().dictionaries.outline_pages()
     }
 
     /// Returns the shape of the tree as plain data: nodes of the trunk, their pivots and bundles,

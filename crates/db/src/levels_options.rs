@@ -244,7 +244,8 @@ impl FromStr for Structure {
     /// Reads `tiered`, `hashed`, `hashed,index=trie`, `volatile,bytes=64M`, `levels`,
     /// `levels,k=4`, or `levels,` and a policy: `samt,k=4`, `cola,r=3`, `leveled,r=10`, `never`.
     /// Behind a policy may stand what is stitched: `,f=3,scan=8,always=2048`.
-    /// Or `paged`, `paged,bplus`, or `paged,beps,node=4096,epsilon=0.5,key=64,value=128`.
+    /// Or `paged`, `paged,bplus`, or `paged,beps,node=4096,epsilon=0.5,key=64,value=128`, behind
+    /// which may stand `,merge`; ε may be `adaptive`.
     fn from_str(text: &str) -> Result<Structure> {
         let (name, options) = text.split_once(',').unwrap_or((text, ""));
         match (name, options) {

@@ -132,7 +132,8 @@ pub use alluvium_hashes::hashed::HashedStats;
 pub use alluvium_storage::CacheStats;
 pub use alluvium_storage::extents::TierUsage as SpaceUsage;
 pub use alluvium_storage::log::LogUsage;
-pub use alluvium_trees::paged::PagedStats;
+pub use alluvium_trees::paged::read::LevelFigures as PagedLevel;
+pub use alluvium_trees::paged::{PagedOutline, PagedStats};
 pub use alluvium_trees::run::{Summary as RunSummary, Use as ExtentUse};
 pub use alluvium_trees::tiered::{
     Debt as TreeDebt, Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun,

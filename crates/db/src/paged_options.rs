@@ -1,7 +1,7 @@
 //! How a keyspace of pages that are written in place is built.
 
 use crate::{Error, Result};
-use alluvium_trees::paged;
+use alluvium_trees::paged::{self, node::Epsilon};
 use std::fmt;
 use std::str::FromStr;
 
@@ -29,14 +29,17 @@ pub enum TreeKind {
 pub struct PagedOptions {
     kind: TreeKind,
     node_bytes: u32,
-    /// ε in hundredths; over 100 for one that is none.
+    /// ε in hundredths; over 100 for one that is none, or that of each node.
     epsilon_percent: u32,
     key_bytes: u32,
     value_bytes: u32,
+    merging: paged::Merging,
 }
 
 /// What stands for an ε that is none.
 const NO_EPSILON: u32 = u32::MAX;
+/// What stands for an ε of each node.
+const ADAPTIVE: u32 = u32::MAX - 1;
 /// The greatest limit of keys: it fits two bytes with the number of a keyspace before the key.
 const MOST_KEY: u32 = 32 << 10;
 /// The most bytes before a key: the number of its keyspace.
@@ -84,6 +87,24 @@ impl PagedOptions {
         }
     }
 
+    /// Has each node choose its ε by itself, from what passes it: lookups ask for more pivots,
+    /// messages for a larger buffer.
+    ///
+    /// ```
+    /// use alluvium::{PagedOptions, Structure};
+    /// let text = "paged,beps,node=4096,epsilon=adaptive,key=64,value=128";
+    /// let structure = Structure::Paged(PagedOptions::beps().adaptive_epsilon());
+    /// assert_eq!(text.parse::<Structure>()?, structure);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn adaptive_epsilon(self) -> PagedOptions {
+        PagedOptions {
+            epsilon_percent: ADAPTIVE,
+            ..self
+        }
+    }
+
     /// Sets the longest key, in bytes. Nodes have as much for each of their keys. Longer ones are
     /// refused when they are written.
     #[must_use]
@@ -97,6 +118,24 @@ impl PagedOptions {
     #[must_use]
     pub fn value_bytes(self, value_bytes: u32) -> PagedOptions {
         PagedOptions { value_bytes, ..self }
+    }
+
+    /// Has nodes that deletes leave under-full merged with their neighbours, so that pages become
+    /// free. Without it they stay, and later keys near them fill them.
+    ///
+    /// ```
+    /// use alluvium::{PagedOptions, Structure};
+    /// let text = "paged,bplus,node=4096,key=64,value=128,merge";
+    /// let structure = Structure::Paged(PagedOptions::bplus().merge());
+    /// assert_eq!(text.parse::<Structure>()?, structure);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn merge(self) -> PagedOptions {
+        PagedOptions {
+            merging: paged::Merging::UnderFull,
+            ..self
+        }
     }
 
     /// Returns which tree it is.
@@ -118,7 +157,15 @@ impl PagedOptions {
                 TreeKind::Bplus => paged::TreeKind::Bplus,
             },
             node_bytes: self.node_bytes as usize,
-            epsilon_percent: self.epsilon_percent,
+            epsilon_percent: match self.epsilon_percent {
+                ADAPTIVE => paged::PagedOptions::default().epsilon_percent,
+                percent => percent,
+            },
+            epsilon: match self.epsilon_percent {
+                ADAPTIVE => Epsilon::Adaptive,
+                _ => Epsilon::Fixed,
+            },
+            merging: self.merging,
             key_bytes: self.key_bytes as usize + prefix,
             value_bytes: self.value_bytes as usize,
             buffer_bytes,
@@ -133,16 +180,21 @@ impl PagedOptions {
                 paged::TreeKind::Bplus => TreeKind::Bplus,
             },
             node_bytes: tree.node_bytes as u32,
-            epsilon_percent: tree.epsilon_percent,
+            epsilon_percent: match tree.epsilon {
+                Epsilon::Fixed => tree.epsilon_percent,
+                Epsilon::Adaptive => ADAPTIVE,
+            },
             key_bytes: tree.key_bytes.saturating_sub(prefix) as u32,
             value_bytes: tree.value_bytes as u32,
+            merging: tree.merging,
         }
     }
 
     /// Fails unless a tree can be built with them, whatever memory there is.
     pub(crate) fn validate(self) -> Result<()> {
-        if self.epsilon_percent > 100 {
-            let why = "it is from 0 to 1, with two digits behind the point, as in epsilon=0.36".to_owned();
+        if self.epsilon_percent > 100 && self.epsilon_percent != ADAPTIVE {
+            let why = "it is from 0 to 1, with two digits behind the point, as in epsilon=0.36, or adaptive"
+                .to_owned();
             return Err(Error::BadOption {
                 option: "epsilon",
                 why,
@@ -165,15 +217,16 @@ impl PagedOptions {
         let mut options = PagedOptions::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let Some((name, value)) = part.split_once('=') else {
-                options.kind = match part {
-                    "beps" => TreeKind::Beps,
-                    "bplus" => TreeKind::Bplus,
+                match part {
+                    "beps" => options.kind = TreeKind::Beps,
+                    "bplus" => options.kind = TreeKind::Bplus,
+                    "merge" => options = options.merge(),
                     _ => {
                         return Err(bad(format!(
-                            "there is no paged tree \"{part}\": say beps or bplus"
+                            "there is no paged tree \"{part}\": say beps or bplus, and merge where wanted"
                         )));
                     }
-                };
+                }
                 continue;
             };
             let number = || {
@@ -182,6 +235,7 @@ impl PagedOptions {
             };
             options = match name {
                 "node" => options.node_bytes(number()?),
+                "epsilon" if value == "adaptive" => options.adaptive_epsilon(),
                 "epsilon" => {
                     let epsilon = f64::from_str(value);
                     options.epsilon(
@@ -204,13 +258,20 @@ impl PagedOptions {
 impl fmt::Display for PagedOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
+            TreeKind::Beps if self.epsilon_percent == ADAPTIVE => {
+                write!(f, "beps,node={},epsilon=adaptive", self.node_bytes)?;
+            }
             TreeKind::Beps => {
                 let epsilon = f64::from(self.epsilon_percent) / 100.0;
                 write!(f, "beps,node={},epsilon={epsilon}", self.node_bytes)?;
             }
             TreeKind::Bplus => write!(f, "bplus,node={}", self.node_bytes)?,
         }
-        write!(f, ",key={},value={}", self.key_bytes, self.value_bytes)
+        write!(f, ",key={},value={}", self.key_bytes, self.value_bytes)?;
+        match self.merging {
+            paged::Merging::Never => Ok(()),
+            paged::Merging::UnderFull => f.write_str(",merge"),
+        }
     }
 }
 
@@ -226,6 +287,10 @@ mod tests {
             "paged,beps,node=512,epsilon=0,key=16,value=24",
             "paged,beps,node=65536,epsilon=1,key=200,value=1000",
             "paged,bplus,node=16384,key=64,value=128",
+            "paged,bplus,node=16384,key=64,value=128,merge",
+            "paged,beps,node=4096,epsilon=0.5,key=64,value=128,merge",
+            "paged,beps,node=4096,epsilon=adaptive,key=64,value=128",
+            "paged,beps,node=1024,epsilon=adaptive,key=16,value=40,merge",
         ] {
             assert_eq!(text.parse::<Structure>().unwrap().to_string(), text);
         }
@@ -237,11 +302,15 @@ mod tests {
             assert_eq!(options.epsilon_percent, hundredths);
             assert_eq!(PagedOptions::parse(&options.to_string()).unwrap(), options);
         }
+        for asked in [
+            PagedOptions::bplus(),
+            PagedOptions::bplus().merge(),
+            PagedOptions::beps().adaptive_epsilon(),
+        ] {
+            let asked = asked.key_bytes(200);
+            assert_eq!(PagedOptions::of_tree(&asked.tree(5, 1 << 20), 5), asked);
+        }
         let tree = PagedOptions::bplus().key_bytes(200).tree(5, 1 << 20);
-        assert_eq!(
-            PagedOptions::of_tree(&tree, 5),
-            PagedOptions::bplus().key_bytes(200)
-        );
         assert_eq!((tree.key_bytes, tree.buffer_bytes), (205, 1 << 20));
     }
 
@@ -252,6 +321,8 @@ mod tests {
             ("paged,epsilon=-0.1", "from 0 to 1"),
             ("paged,epsilon=0.505", "from 0 to 1"),
             ("paged,epsilon=NaN", "from 0 to 1"),
+            ("paged,epsilon=adapt", "no number"),
+            ("paged,node=512,epsilon=adaptive", "too long for pages"),
             ("paged,node=x", "no number"),
             ("paged,node=5000", "power of two"),
             ("paged,node=131072", "power of two"),

@@ -87,7 +87,8 @@ pub struct Create {
     /// Or hashed: without order of keys, with an index as in hashed,index=trie.
     /// Or pages that are written in place: paged, paged,bplus, or with all that can be said
     /// paged,beps,node=4096,epsilon=0.5,key=64,value=128, where key is the longest key, and
-    /// value how much of a value stays in its node.
+    /// value how much of a value stays in its node; epsilon=adaptive has each node choose its own;
+    /// and ,merge has pages of deleted keys become free.
     #[arg(long, value_name = "NAME", default_value = "tiered")]
     pub structure: String,
 }

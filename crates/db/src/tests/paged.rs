@@ -10,12 +10,13 @@ fn paged(options: PagedOptions) -> KeyspaceOptions {
 }
 
 /// Both trees, with nodes so small that thousands of keys make them high.
-fn trees() -> [PagedOptions; 3] {
+fn trees() -> [PagedOptions; 4] {
     let small = |options: PagedOptions| options.node_bytes(512).key_bytes(16).value_bytes(40);
     [
         small(PagedOptions::beps()),
-        small(PagedOptions::beps()).epsilon(0.8),
-        small(PagedOptions::bplus()),
+        small(PagedOptions::beps()).epsilon(0.8).merge(),
+        small(PagedOptions::bplus()).merge(),
+        small(PagedOptions::beps()).adaptive_epsilon().merge(),
     ]
 }
 
@@ -39,6 +40,8 @@ fn the_options_of_pages_are_kept_and_one_store_has_one() {
         PagedOptions::beps(),
         PagedOptions::beps().node_bytes(8192).epsilon(0.8),
         PagedOptions::beps().node_bytes(8192).epsilon(0.36).key_bytes(65),
+        PagedOptions::beps().node_bytes(8192).epsilon(0.36).merge(),
+        PagedOptions::beps().node_bytes(8192).adaptive_epsilon(),
     ];
     for other in others {
         let error = db.keyspace_with("other", &paged(other)).unwrap_err();
@@ -145,6 +148,47 @@ fn long_values_have_pages_of_their_own_and_give_them_back() {
         }
         db.compact().unwrap();
         assert!(used(&db) < before / 3, "{} of {before} pages", used(&db));
+        assert_eq!(db.check().unwrap(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn pages_of_deleted_keys_are_free_where_nodes_are_merged() {
+    let small = |options: PagedOptions| options.node_bytes(512).key_bytes(16).value_bytes(40);
+    for (tree, merges) in [
+        (small(PagedOptions::beps()), false),
+        (small(PagedOptions::beps()).merge(), true),
+        (small(PagedOptions::bplus()), false),
+        (small(PagedOptions::bplus()).merge(), true),
+        (small(PagedOptions::beps()).adaptive_epsilon().merge(), true),
+    ] {
+        let directory = memory();
+        let db = tiny().open_in(Arc::clone(&directory)).unwrap();
+        let k = db.keyspace_with("k", &paged(tree)).unwrap();
+        let key = |number: u32| (number * 7919 % 2000).to_be_bytes();
+        (0..2000).for_each(|number| k.put(key(number), "value").unwrap());
+        db.compact().unwrap();
+        let used = |db: &Db| {
+            let statistics = db.engine().dictionaries.paged().statistics();
+            statistics.pages - statistics.free
+        };
+        let before = used(&db);
+        (0..2000).for_each(|number| k.delete(key(number)).unwrap());
+        db.compact().unwrap();
+        db.checkpoint().unwrap();
+        assert!(pairs(&k).is_empty());
+        assert!(before > 300, "{before}");
+        match merges {
+            true => assert!(used(&db) <= 3, "{} of {before}", used(&db)),
+            false => assert!(used(&db) > before / 2, "{} of {before}", used(&db)),
+        }
+        assert_eq!(db.check().unwrap(), Vec::<String>::new());
+        db.close().unwrap();
+        // What is said of the tree is kept with it.
+        let db = tiny().open_in(directory).unwrap();
+        let k = db.keyspace_with("k", &paged(tree)).unwrap();
+        (0..500).for_each(|number| k.put(key(number), "value").unwrap());
+        db.checkpoint().unwrap();
         assert_eq!(db.check().unwrap(), Vec::<String>::new());
     }
 }

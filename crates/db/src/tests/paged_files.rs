@@ -16,7 +16,7 @@ const FIRST_PAGE: u64 = 8192;
 
 fn trees() -> [PagedOptions; 2] {
     let small = |options: PagedOptions| options.node_bytes(PAGE as u32).key_bytes(16).value_bytes(40);
-    [small(PagedOptions::beps()), small(PagedOptions::bplus())]
+    [small(PagedOptions::beps()), small(PagedOptions::bplus()).merge()]
 }
 
 fn keyspace(db: &Db, name: &str, tree: PagedOptions) -> Keyspace {

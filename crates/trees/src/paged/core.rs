@@ -2,12 +2,14 @@
 
 use super::buffer::{Exclusive, PageBuffer, Shared};
 use super::error::{Error, Result};
+use super::merge::{Merging, Noted};
 use super::node::add_pivot;
 use super::node::{
     Action, Kind, Message, Messages, Operator, Shape, fold, kind, level, merge, set_head, split_leaf,
     union_median,
 };
 use super::read::Coupling;
+use super::watch::Watch;
 use parking_lot::RwLock;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,6 +33,10 @@ pub(super) struct Counters {
     pub(super) most_held: AtomicU64,
     pub(super) visited: AtomicU64,
     pub(super) restarts: AtomicU64,
+    pub(super) merges: AtomicU64,
+    pub(super) balances: AtomicU64,
+    pub(super) lowerings: AtomicU64,
+    pub(super) divisions: AtomicU64,
 }
 
 impl Counters {
@@ -49,6 +55,11 @@ pub(super) struct Core<B> {
     /// Shared by writers; alone, for what needs a tree at rest.
     pub(super) gate: RwLock<()>,
     pub(super) coupling: Coupling,
+    pub(super) merging: Merging,
+    /// Where leaves are under-full (PM1).
+    pub(super) noted: Noted,
+    /// What passes each node; none where all nodes are divided alike.
+    pub(super) watch: Option<Watch>,
     pub(super) counters: Counters,
     broken: OnceLock<String>,
 }
@@ -77,6 +88,9 @@ impl<B: PageBuffer> Core<B> {
             operator,
             gate: RwLock::new(()),
             coupling: Coupling::default(),
+            merging: Merging::default(),
+            noted: Noted::default(),
+            watch: shape.own.map(|_| Watch::new(&shape)),
             counters: Counters::default(),
             broken: OnceLock::new(),
         }
@@ -236,7 +250,7 @@ impl<B: PageBuffer> Core<B> {
 
     /// Puts a message into the buffer of a node, in which it has a place.
     pub(super) fn deposit(&self, node: &mut [u8], message: Message<'_>) -> Result<()> {
-        let buffer = &self.shape.buffer;
+        let buffer = self.shape.buffer_of(node);
         match buffer.find(node, message.key) {
             Err(at) => buffer.insert(node, at, message.key, message.operand, Some(message.action)),
             Ok(at) => {
@@ -260,7 +274,7 @@ impl<B: PageBuffer> Core<B> {
 
     /// Returns whether the buffer of a node has a place for a message.
     pub(super) fn has_place(&self, node: &[u8], message: Message<'_>) -> bool {
-        let buffer = &self.shape.buffer;
+        let buffer = self.shape.buffer_of(node);
         buffer.free(node) > 0 || buffer.find(node, message.key).is_ok()
     }
 

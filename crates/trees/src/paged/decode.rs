@@ -26,8 +26,12 @@ const SIZES: TreeSizes = TreeSizes {
 #[must_use]
 pub fn decode(bytes: &[u8]) -> usize {
     let node = |content: &[u8]| {
-        let shape = Shape::new(content.len(), SIZES);
-        structure::is_apart(content) || shape.is_ok_and(|shape| walk(&shape, content))
+        let all = [
+            Shape::new(content.len(), SIZES),
+            Shape::adaptive(content.len(), SIZES),
+        ];
+        let is_node = all.into_iter().flatten().any(|shape| walk(&shape, content));
+        is_node || structure::is_apart(content)
     };
     let found = [
         reread(bytes, &node),
@@ -56,16 +60,17 @@ fn walk(shape: &Shape, node: &[u8]) -> bool {
     } else if matches!(kind(node), Some(Kind::Wide | Kind::Buffered)) {
         let pivots = shape.pivots_of(node);
         (0..=pivots.len(node)).for_each(|at| {
-            let _ = child_at(pivots, node, at);
+            let _ = child_at(&pivots, node, at);
         });
     }
     if kind(node) == Some(Kind::Buffered) {
-        let messages = (0..shape.buffer.len(node)).map(|at| shape.buffer.message(node, at));
+        let buffer = shape.buffer_of(node);
+        let messages = (0..buffer.len(node)).map(|at| buffer.message(node, at));
         let inserts = messages
             .filter(|message| message.action == Action::Insert)
             .count();
         assert!(
-            inserts <= shape.buffer.capacity(),
+            inserts <= buffer.capacity(),
             "a buffer has no more inserts than places"
         );
     }
@@ -100,6 +105,16 @@ pub fn examples() -> Vec<Vec<u8>> {
         );
         assert!(walk(&shape, &leaf) && walk(&shape, &inner), "they are nodes");
         all.extend([leaf, inner]);
+    }
+    if let Ok(shape) = Shape::adaptive(content, SIZES) {
+        let mut inner = vec![0; content];
+        super::node::set_head(&mut inner, Kind::Buffered, 1);
+        super::node::set_first_child(&mut inner, 3);
+        super::node::add_pivot(&shape, &mut inner, b"Oder", 4);
+        let widest = shape.nearest(&inner, usize::from(u16::MAX));
+        shape.divide_node(&mut inner, widest);
+        assert!(walk(&shape, &inner), "it is a node");
+        all.push(inner);
     }
     all
 }

@@ -14,6 +14,10 @@ impl<B: PageBuffer> Core<B> {
         set_head(root, kind, 1);
         set_first_child(root, leaf.number());
         assert_eq!(level(root), 1, "the tree has two levels");
+        if !self.shape.pairs.is_empty(&leaf) {
+            // Should the split fail that follows, the root has one child only.
+            self.note(self.shape.pairs.key(&leaf, 0));
+        }
         Counters::add(&self.counters.growths, 1);
         Ok(())
     }
@@ -50,6 +54,9 @@ impl<B: PageBuffer> Core<B> {
         let mut right = self.buffer.allocate()?;
         let pivot = split_inner(&self.shape, node, &mut right);
         add_pivot(&self.shape, parent, &pivot, right.number());
+        if let Some(watch) = &self.watch {
+            watch.inherit(node.number(), right.number());
+        }
         Counters::add(&self.counters.splits_of_nodes, 1);
         Ok((pivot, right))
     }

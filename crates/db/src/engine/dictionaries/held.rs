@@ -9,7 +9,7 @@ use alluvium_dictionary::contract::Dictionary;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::store::Store;
 use alluvium_storage::superblock::PAGES;
-use alluvium_trees::paged::{self, Paged, PagedStats};
+use alluvium_trees::paged::{self, Paged, PagedOutline, PagedStats};
 
 /// Pages that are written in place: none of what is durable now, or later, is forgotten.
 #[derive(Debug)]
@@ -38,6 +38,11 @@ impl Dictionaries {
     /// What the pages take, and what their buffer has counted.
     pub(crate) fn paged_stats(&self) -> PagedStats {
         self.paged.get().map(Paged::figures).unwrap_or_default()
+    }
+
+    /// Reads every node in pages, and tells how the pages are used; none without such keyspaces.
+    pub(crate) fn outline_pages(&self) -> Result<Option<PagedOutline>> {
+        Ok(self.paged.get().map(Paged::outline).transpose()?)
     }
 
     /// Closes the pages if no keyspace is in them: the next checkpoint does not list them.

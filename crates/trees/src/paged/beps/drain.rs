@@ -20,8 +20,10 @@ impl<B: PageBuffer> BepsTree<B> {
         while let Some(next) = self.drain_path(&key)? {
             assert!(next > key, "the walk goes on");
             key = next;
+            // Where leaves become one meanwhile, the walk goes on inside of that.
+            self.merge_noted()?;
         }
-        Ok(())
+        self.merge_noted()
     }
 
     /// Moves every message about keys of a range to its leaf, while writers go on: what they write
@@ -58,6 +60,7 @@ impl<B: PageBuffer> BepsTree<B> {
             let _writing = self.core.gate.read();
             self.core.readable()?;
             next = self.drain_path(&key)?;
+            self.merge_noted()?;
             assert!(next.as_ref().is_none_or(|next| *next > key), "the walk goes on");
         }
         Ok(())
@@ -68,13 +71,26 @@ impl<B: PageBuffer> BepsTree<B> {
     pub(in crate::paged) fn drain_at(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let _alone = self.core.gate.write();
         self.core.readable()?;
-        self.drain_path(key)
+        let next = self.drain_path(key)?;
+        self.merge_noted()?;
+        Ok(next)
     }
 
     /// Moves what is on the path to a key's leaf for that leaf, and returns where the next leaf
     /// begins.
     fn drain_path(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let mut high = None;
+        loop {
+            let (high, is_whole) = self.drain_once(key)?;
+            if is_whole {
+                return Ok(high);
+            }
+        }
+    }
+
+    /// Walks down to a key's leaf once, and moves what is on the path for that leaf, as far as
+    /// nodes have free pivots for it. Returns where the next leaf begins, and whether that was all.
+    fn drain_once(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, bool)> {
+        let (mut high, mut is_whole) = (None, true);
         let mut node = self.core.buffer.pin_exclusive(self.core.root)?;
         while level(&node) > 0 {
             self.core.buffer.reserve(RESERVED)?;
@@ -87,35 +103,84 @@ impl<B: PageBuffer> BepsTree<B> {
                 }
                 continue;
             }
-            node = self.drain_to_child(node, key, &mut high)?;
+            let is_empty;
+            (node, is_empty) = self.drain_to_child(node, key, &mut high)?;
+            is_whole &= is_empty;
         }
-        Ok(high)
+        Ok((high, is_whole))
     }
 
-    /// Moves what a node has for a key's child, and returns that child, with two free pivots.
+    /// Returns how many messages a node has for a key's child.
+    fn waiting(&self, node: &[u8], key: &[u8]) -> usize {
+        let (pivots, buffer) = (self.core.shape.pivots_of(node), self.core.shape.buffer_of(node));
+        let at = child_index(&pivots, node, key);
+        let below = |pivot: usize| buffer.below(node, pivots.key(node, pivot));
+        let from = at.checked_sub(1).map_or(0, below);
+        let to = if at < pivots.len(node) {
+            below(at)
+        } else {
+            buffer.len(node)
+        };
+        assert!(from <= to, "messages are in key order (PN1)");
+        to - from
+    }
+
+    /// Moves a block of messages to a child. The node has a free pivot.
+    fn push_down(&self, node: &mut Exclusive<'_>, at: usize) -> Result<()> {
+        assert!(
+            self.core.shape.pivots_of(node).free(node) > 0,
+            "the child may be split (PE3)"
+        );
+        let (page, block) = self.take_block(node, at, &Messages::new(), &mut []);
+        if block.is_empty() {
+            return Ok(());
+        }
+        let mut tasks = Vec::new();
+        let child = self.core.exclusive(page, level(node));
+        let received = child.and_then(|child| self.receive(node, child, &block, &mut tasks));
+        received.inspect_err(|error| self.core.break_down(error))?;
+        self.run(tasks)
+    }
+
+    /// Moves the messages of a node to its children, until it has none, or no free pivot for a
+    /// child that is split.
+    pub(super) fn empty(&self, node: &mut Exclusive<'_>) -> Result<()> {
+        let shape = &self.core.shape;
+        assert_eq!(kind(node), Some(Kind::Buffered), "it has a buffer");
+        loop {
+            let (pivots, buffer) = (shape.pivots_of(node), shape.buffer_of(node));
+            if buffer.is_empty(node) || pivots.free(node) == 0 {
+                return Ok(());
+            }
+            self.core.buffer.reserve(RESERVED)?;
+            let at = child_index(&pivots, node, buffer.key(node, 0));
+            self.push_down(node, at)?;
+        }
+    }
+
+    /// Moves what a node has for a key's child, and returns that child, with two free pivots, and
+    /// whether that was all: a block may be less than the node has, and each may split the child.
     fn drain_to_child<'b>(
         &'b self,
         mut node: Exclusive<'b>,
         key: &[u8],
         high: &mut Option<Vec<u8>>,
-    ) -> Result<Exclusive<'b>> {
+    ) -> Result<(Exclusive<'b>, bool)> {
         let shape = &self.core.shape;
-        let pivots = *shape.pivots_of(&node);
+        let pivots = shape.pivots_of(&node);
         assert!(pivots.free(&node) >= 2, "a child may be split twice (PE3)");
-        if kind(&node) == Some(Kind::Buffered) {
+        let mut left = match kind(&node) {
+            Some(Kind::Buffered) => self.waiting(&node, key),
+            _ => 0,
+        };
+        while left > 0 && pivots.free(&node) >= 2 {
             let at = child_index(&pivots, &node, key);
-            let (page, block) = self.take_block(&mut node, at, &Messages::new(), &mut []);
-            if !block.is_empty() {
-                let mut tasks = Vec::new();
-                let child = self.core.exclusive(page, level(&node));
-                let received = child.and_then(|child| self.receive(&mut node, child, &block, &mut tasks));
-                received.inspect_err(|error| self.core.break_down(error))?;
-                self.run(tasks)?;
-            }
+            self.push_down(&mut node, at)?;
+            left = self.waiting(&node, key);
         }
         let at = child_index(&pivots, &node, key);
         let mut child = self.core.exclusive(child_at(&pivots, &node, at), level(&node))?;
-        if level(&child) > 0 && shape.pivots.free(&child) < 2 {
+        if level(&child) > 0 && shape.pivots_of(&child).free(&child) < 2 {
             let (pivot, right) = self.core.split_node(&mut node, &mut child)?;
             if key >= &pivot[..] {
                 child = right;
@@ -125,6 +190,6 @@ impl<B: PageBuffer> BepsTree<B> {
         if at < pivots.len(&node) {
             *high = Some(pivots.key(&node, at).to_vec());
         }
-        Ok(child)
+        Ok((child, left == 0))
     }
 }

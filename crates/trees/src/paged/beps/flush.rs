@@ -14,7 +14,7 @@ pub(super) type Task<'b> = (Exclusive<'b>, Vec<Block>);
 
 impl<B: PageBuffer> BepsTree<B> {
     /// Returns whether a child must be split before it takes messages.
-    pub(super) fn must_split(&self, child: &[u8], messages: &Messages) -> bool {
+    pub(super) fn must_split(&self, child: &Exclusive<'_>, messages: &Messages) -> bool {
         if level(child) == 0 {
             return !self.core.leaf_takes(child, messages);
         }
@@ -33,11 +33,16 @@ impl<B: PageBuffer> BepsTree<B> {
         if level(&child) == 0 {
             return self.receive_in_leaf(parent, child, messages);
         }
+        if !self.fits(&child, messages) {
+            self.widen_buffer(&mut child);
+        }
         match self.need(&child, messages) {
             Need::Split => {}
             need => return self.keep(child, messages, &need, tasks),
         }
-        let (pivot, right) = self.core.split_node(parent, &mut child)?;
+        let (pivot, mut right) = self.core.split_node(parent, &mut child)?;
+        self.adapt(&mut child);
+        self.adapt(&mut right);
         let [below, above] = messages.split(&pivot);
         // Both stay latched until the messages are in them: a reader waits.
         let needs = [self.need(&child, &below), self.need(&right, &above)];
@@ -51,14 +56,25 @@ impl<B: PageBuffer> BepsTree<B> {
         mut leaf: Exclusive<'_>,
         messages: &Messages,
     ) -> Result<()> {
+        assert!(!messages.is_empty(), "a block has a message");
         if self.core.leaf_takes(&leaf, messages) {
-            return self.core.apply(&mut leaf, messages);
+            self.core.apply(&mut leaf, messages)?;
+            self.core.note_leaf(&leaf, messages.get(0).key);
+            return Ok(());
         }
         let (median, mut right) = self.core.split_leaf(parent, &mut leaf, messages)?;
         let [below, above] = messages.split(&median);
         assert!(below.len() + above.len() == messages.len(), "no message is lost");
         self.core.apply(&mut leaf, &below)?;
-        self.core.apply(&mut right, &above)
+        self.core.apply(&mut right, &above)?;
+        // The least key of both is below the median: it is in one of them.
+        let least = match below.is_empty() {
+            true => self.core.shape.pairs.key(&leaf, 0),
+            false => below.get(0).key,
+        };
+        self.core.note_leaf(&leaf, least);
+        self.core.note_leaf(&right, &median);
+        Ok(())
     }
 
     /// Puts messages into a node's buffer, out of which as many go as must.

@@ -15,7 +15,7 @@ impl<B: PageBuffer> BepsTree<B> {
         let table = shape.wide;
         let (children, old_level) = (table.len(root) + 1, level(root));
         assert!(old_level + 1 < MOST_LEVELS, "a tree of pages has few levels");
-        let per_node = shape.most_addressed().max(2);
+        let per_node = shape.pivots.most_addressed().max(2);
         let nodes = children.div_ceil(per_node);
         // The new nodes: first children and pages. Until the root leads to them they can be
         // taken back.

@@ -5,7 +5,8 @@
 //! *Does not know*: bytes of nodes, where pages are, threads, clocks.
 //!
 //! *Read in this order*: this file, `plan.rs` (which messages move), `flush.rs` (how they do),
-//! `write.rs` (where they come from), `grow.rs` (the root), `drain.rs` (all of them).
+//! `write.rs` (where they come from), `grow.rs` (the root), `drain.rs` (all of them),
+//! `adapt.rs` (nodes that are divided each in its own way).
 //!
 //! Most messages end in the buffer of a node of the second level. The root has no buffer: it is
 //! latched shared, unless a child of it must be split. Below the root a writer latches nodes
@@ -19,8 +20,8 @@
 //! Invariants:
 //!
 //! - **PE1** A message about a key is younger than all below its node.
-//! - **PE2** A block that moves has b messages at most: a node never has over 2 b, its own
-//!   included.
+//! - **PE2** A block that moves has at most as many messages as the smallest buffer may have: b,
+//!   where all are divided alike. A node never has over 2 b, its own included.
 //! - **PE3** A flush addresses ⌈(n + 1) / 2⌉ children at most, and its node has as many free
 //!   pivots when it begins. So no split goes up.
 //! - **PE4** While messages move, the node that they come from is latched exclusively, until
@@ -28,6 +29,7 @@
 //! - **PE5** A failure while messages move ends reading and writing: they are lost in memory,
 //!   and the last checkpoint has their state before.
 
+mod adapt;
 mod drain;
 mod flush;
 mod grow;
@@ -37,7 +39,8 @@ mod write;
 use super::buffer::PageBuffer;
 use super::core::Core;
 use super::error::Result;
-use super::node::{Action, Last, Message, Operator, Shape, TreeSizes};
+use super::merge::Merging;
+use super::node::{Action, Epsilon, Last, Message, Operator, Shape, TreeSizes};
 use super::read::{Bounds, Coupling, Examined, Scan};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,10 +72,14 @@ pub enum FlushOrder {
 pub struct TreeOptions {
     /// Limits of keys and values, and ε. They are kept with the tree.
     pub sizes: TreeSizes,
+    /// Whether each node has an ε of its own in place of that of `sizes`. It is kept with the tree.
+    pub epsilon: Epsilon,
     /// What the root is. It is kept with the tree.
     pub root: RootStyle,
     /// In which order nodes pass messages on.
     pub order: FlushOrder,
+    /// What becomes of nodes that deletes leave under-full. It is kept with the tree.
+    pub merging: Merging,
     /// How updates change values: the same as long as the tree exists.
     pub operator: Arc<dyn Operator>,
 }
@@ -88,9 +95,19 @@ impl TreeOptions {
                 value_limit,
                 epsilon_percent: 60,
             },
+            epsilon: Epsilon::Fixed,
             root: RootStyle::Separate,
             order: FlushOrder::Automatic,
+            merging: Merging::Never,
             operator: Arc::new(Last),
+        }
+    }
+
+    /// Computes the shape of nodes in pages with `content_bytes` for them.
+    pub(super) fn shape(&self, content_bytes: usize) -> Result<Shape> {
+        match self.epsilon {
+            Epsilon::Fixed => Shape::new(content_bytes, self.sizes),
+            Epsilon::Adaptive => Shape::adaptive(content_bytes, self.sizes),
         }
     }
 }
@@ -116,6 +133,14 @@ pub struct TreeStatistics {
     pub visited: u64,
     /// Descents that began again, because a writer had a node that was left.
     pub restarts: u64,
+    /// Nodes that were merged into a neighbour, so that their pages became free.
+    pub merges: u64,
+    /// Under-full nodes that got some of what a neighbour had.
+    pub balances: u64,
+    /// How often the tree became a level lower.
+    pub lowerings: u64,
+    /// Nodes whose space was divided again between pivots and messages.
+    pub divisions: u64,
 }
 
 /// A Bε-tree over a page buffer. All methods may be called from any thread.
@@ -144,8 +169,9 @@ impl<B: PageBuffer> BepsTree<B> {
     /// # Errors
     /// Sizes that do not fit; a full disk.
     pub fn create(buffer: B, options: TreeOptions) -> Result<BepsTree<B>> {
-        let shape = Shape::new(buffer.content_bytes(), options.sizes)?;
-        let core = Core::create(buffer, shape, options.operator)?;
+        let shape = options.shape(buffer.content_bytes())?;
+        let mut core = Core::create(buffer, shape, options.operator)?;
+        core.merging = options.merging;
         Ok(BepsTree::of(core, options.root, options.order))
     }
 
@@ -275,6 +301,10 @@ impl<B: PageBuffer> BepsTree<B> {
             most_held: counters.most_held.load(Ordering::Relaxed),
             visited: counters.visited.load(Ordering::Relaxed),
             restarts: counters.restarts.load(Ordering::Relaxed),
+            merges: counters.merges.load(Ordering::Relaxed),
+            balances: counters.balances.load(Ordering::Relaxed),
+            lowerings: counters.lowerings.load(Ordering::Relaxed),
+            divisions: counters.divisions.load(Ordering::Relaxed),
         }
     }
 }

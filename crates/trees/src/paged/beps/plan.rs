@@ -1,4 +1,5 @@
-//! Which messages leave a full node: the largest blocks, none over b (thesis, listing 5.5).
+//! Which messages leave a full node: the largest blocks, none larger than the smallest buffer, b
+//! (thesis, listing 5.5).
 
 use super::BepsTree;
 use crate::paged::buffer::{Exclusive, PageBuffer};
@@ -51,10 +52,15 @@ fn choose(sizes: &[usize], need: usize, most: usize) -> Vec<usize> {
     chosen
 }
 
+/// Returns how many messages may go if each child gets a block.
+fn movable(sizes: &[usize], most: usize) -> usize {
+    sizes.iter().map(|size| size.min(&most)).sum()
+}
+
 impl<B: PageBuffer> BepsTree<B> {
     /// Returns whether a node takes messages without passing any on.
-    fn fits(&self, node: &[u8], messages: &Messages) -> bool {
-        let buffer = &self.core.shape.buffer;
+    pub(super) fn fits(&self, node: &[u8], messages: &Messages) -> bool {
+        let buffer = self.core.shape.buffer_of(node);
         let free = buffer.free(node);
         free >= messages.len() || {
             let fresh = messages
@@ -65,35 +71,49 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     /// Decides what a node with a buffer does with messages that come in. Nothing changes.
-    pub(super) fn need(&self, node: &[u8], incoming: &Messages) -> Need {
+    pub(super) fn need(&self, node: &Exclusive<'_>, incoming: &Messages) -> Need {
         if self.fits(node, incoming) {
             return Need::Nothing;
         }
         let plan = self.plan(node, incoming);
         assert!(!plan.children.is_empty(), "a full node passes messages on");
-        if self.core.shape.pivots.free(node) < plan.children.len() {
+        if self.core.shape.pivots_of(node).free(node) < plan.children.len() {
             return Need::Split;
         }
         Need::Flush(plan)
     }
 
     /// Decides what a node passes on so that it can take messages. Nothing changes.
-    fn plan(&self, node: &[u8], incoming: &Messages) -> Plan {
+    fn plan(&self, node: &Exclusive<'_>, incoming: &Messages) -> Plan {
         let shape = &self.core.shape;
-        let (buffer, pivots) = (&shape.buffer, &shape.pivots);
-        let (b, own) = (buffer.capacity(), buffer.len(node));
+        let (buffer, pivots) = (shape.buffer_of(node), shape.pivots_of(node));
+        let (b, own, most) = (buffer.capacity(), buffer.len(node), shape.most_moved());
         let is_fresh = |at: &usize| buffer.find(node, incoming.get(*at).key).is_err();
         let fresh: Vec<usize> = (0..incoming.len()).filter(is_fresh).collect();
-        assert!(incoming.len() <= b, "a node receives b messages at most (PE2)");
-        let mut sizes = buffer.runs(pivots, node);
-        for at in &fresh {
-            sizes[child_index(pivots, node, incoming.get(*at).key)] += 1;
-        }
-        let children = choose(&sizes, (own + fresh.len()).saturating_sub(b), b);
         assert!(
-            children.len() <= shape.most_addressed(),
+            incoming.len() <= most && most <= b,
+            "a node receives a block at most (PE2)"
+        );
+        let mut sizes = buffer.runs(&pivots, node);
+        for at in &fresh {
+            sizes[child_index(&pivots, node, incoming.get(*at).key)] += 1;
+        }
+        let all = own + fresh.len();
+        let mut children = choose(&sizes, all.saturating_sub(b), most);
+        assert!(
+            children.len() <= pivots.most_addressed(),
             "half of the children suffice (PE3)"
         );
+        let wish = all.saturating_sub(self.messages_wanted(node));
+        if wish > all.saturating_sub(b) && pivots.free(node) > children.len() {
+            children = choose(&sizes, wish.min(movable(&sizes, most)), most);
+            if children.len() > pivots.free(node) {
+                // As far as its free pivots allow.
+                children.sort_by_key(|at| std::cmp::Reverse(sizes[*at].min(most)));
+                children.truncate(pivots.free(node));
+                children.sort_unstable();
+            }
+        }
         Plan { children, fresh }
     }
 
@@ -104,7 +124,7 @@ impl<B: PageBuffer> BepsTree<B> {
         incoming: &Messages,
         plan: &Plan,
     ) -> Result<Vec<Block>> {
-        let buffer = self.core.shape.buffer;
+        let buffer = self.core.shape.buffer_of(node);
         let mut is_fresh = vec![false; incoming.len()];
         plan.fresh.iter().for_each(|at| is_fresh[*at] = true);
         for (message, _) in incoming.iter().zip(&is_fresh).filter(|(_, is_fresh)| !**is_fresh) {
@@ -119,11 +139,12 @@ impl<B: PageBuffer> BepsTree<B> {
             self.core.deposit(node, message)?;
         }
         assert!(buffer.len(node) <= buffer.capacity(), "what stays fits (PE2)");
+        self.widen_pivots(node);
         Ok(blocks)
     }
 
-    /// Takes the first b messages for a child, out of the buffer and of the incoming ones that
-    /// are marked, and takes their marks away.
+    /// Takes the first messages for a child, a block at most, out of the buffer and of the incoming
+    /// ones that are marked, and takes their marks away.
     pub(super) fn take_block(
         &self,
         node: &mut Exclusive<'_>,
@@ -131,8 +152,8 @@ impl<B: PageBuffer> BepsTree<B> {
         incoming: &Messages,
         stays: &mut [bool],
     ) -> Block {
-        let (buffer, pivots) = (self.core.shape.buffer, self.core.shape.pivots);
-        let (last, b) = (pivots.len(node), buffer.capacity());
+        let (buffer, pivots) = (self.core.shape.buffer_of(node), self.core.shape.pivots_of(node));
+        let (last, most) = (pivots.len(node), self.core.shape.most_moved());
         let own_from = if child == 0 {
             0
         } else {
@@ -161,7 +182,7 @@ impl<B: PageBuffer> BepsTree<B> {
             .collect::<Vec<_>>()
             .into_iter()
             .peekable();
-        while block.len() < b {
+        while block.len() < most {
             let next_own: Option<Message<'_>> = (own < own_to).then(|| buffer.message(node, own));
             let next_new = new.peek().map(|at| incoming.get(*at));
             match (next_own, next_new) {
@@ -181,7 +202,8 @@ impl<B: PageBuffer> BepsTree<B> {
             }
         }
         (own_from..own).rev().for_each(|at| buffer.remove(node, at));
-        assert!(block.len() <= b, "a block has b messages at most (PE2)");
+        self.note_passed(node, block.len());
+        assert!(block.len() <= most, "a block is not larger than any buffer (PE2)");
         (page, block)
     }
 }

@@ -21,7 +21,14 @@ impl<B: PageBuffer> BepsTree<B> {
     pub(in crate::paged) fn write(&self, message: Message<'_>) -> Result<()> {
         self.core.writable(message)?;
         let _writing = self.core.gate.read();
-        self.write_at_root(message)
+        self.write_at_root(message)?;
+        self.merge_noted()
+    }
+
+    /// Merges what writes have left under-full (PM1). The caller is counted as a writer, and holds
+    /// no latch.
+    pub(in crate::paged) fn merge_noted(&self) -> Result<()> {
+        self.core.merge_noted(&|node| self.empty(node))
     }
 
     fn write_at_root(&self, message: Message<'_>) -> Result<()> {
@@ -77,9 +84,15 @@ impl<B: PageBuffer> BepsTree<B> {
             let takes = self.core.leaf_takes_one(&node, message);
             if takes {
                 self.core.apply_one(&mut node, message)?;
+                self.core.note_leaf(&node, message.key);
             }
             return Ok(takes);
         }
+        if self.core.has_place(&node, message) {
+            self.core.deposit(&mut node, message)?;
+            return Ok(true);
+        }
+        self.widen_buffer(&mut node);
         if self.core.has_place(&node, message) {
             self.core.deposit(&mut node, message)?;
             return Ok(true);
@@ -132,6 +145,9 @@ impl<B: PageBuffer> BepsTree<B> {
 
     /// Takes a message into a root with a buffer.
     fn write_in_root(&self, mut root: Exclusive<'_>, message: Message<'_>) -> Result<()> {
+        if !self.core.has_place(&root, message) {
+            self.widen_buffer(&mut root);
+        }
         if self.core.has_place(&root, message) {
             return self.core.deposit(&mut root, message);
         }

@@ -16,6 +16,7 @@ mod write;
 use super::buffer::PageBuffer;
 use super::core::Core;
 use super::error::Result;
+use super::merge::Merging;
 use super::node::{Action, Message, Operator, Shape, TreeSizes};
 use super::read::{Bounds, Coupling, Examined, Scan};
 use std::sync::Arc;
@@ -59,11 +60,42 @@ impl<B: PageBuffer> BplusTree<B> {
         value_limit: usize,
         operator: Arc<dyn Operator>,
     ) -> Result<BplusTree<B>> {
+        Self::create_merging(buffer, (key_limit, value_limit), operator, Merging::Never)
+    }
+
+    /// Creates an empty tree, and says what becomes of its under-full nodes.
+    ///
+    /// ```
+    /// use alluvium_trees::paged::Merging;
+    /// use alluvium_trees::paged::bplus::BplusTree;
+    /// use alluvium_trees::paged::buffer::Arena;
+    /// use alluvium_trees::paged::node::Last;
+    /// use std::sync::Arc;
+    /// let arena = Arena::new(512)?;
+    /// let tree = BplusTree::create_merging(arena, (8, 8), Arc::new(Last), Merging::UnderFull)?;
+    /// for number in 0..1000u64 {
+    ///     tree.insert(&number.to_be_bytes(), b"value")?;
+    /// }
+    /// for number in 0..1000u64 {
+    ///     tree.delete(&number.to_be_bytes())?;
+    /// }
+    /// assert_eq!(tree.buffer().pages_in_use(), 1);
+    /// # Ok::<(), alluvium_trees::paged::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`BplusTree::create`].
+    pub fn create_merging(
+        buffer: B,
+        (key_limit, value_limit): (usize, usize),
+        operator: Arc<dyn Operator>,
+        merging: Merging,
+    ) -> Result<BplusTree<B>> {
         let shape = Shape::new(buffer.content_bytes(), sizes(key_limit, value_limit))?;
         assert!(shape.key_limit == key_limit, "the shape is as asked");
-        Ok(BplusTree {
-            core: Core::create(buffer, shape, operator)?,
-        })
+        let mut core = Core::create(buffer, shape, operator)?;
+        core.merging = merging;
+        Ok(BplusTree { core })
     }
 
     /// Sets how readers and writers go from a node to its child. It is not kept with the tree.

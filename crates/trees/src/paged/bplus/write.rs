@@ -12,11 +12,17 @@ impl<B: PageBuffer> BplusTree<B> {
     pub(in crate::paged) fn write(&self, message: Message<'_>) -> Result<()> {
         self.core.writable(message)?;
         let _writing = self.core.gate.read();
-        if self.write_in_leaf(message)? {
-            return Ok(());
+        if !self.write_in_leaf(message)? {
+            Counters::add(&self.core.counters.retries, 1);
+            self.write_with_splits(message)?;
         }
-        Counters::add(&self.core.counters.retries, 1);
-        self.write_with_splits(message)
+        self.merge_noted()
+    }
+
+    /// Merges what writes have left under-full (PM1). The caller is counted as a writer.
+    pub(in crate::paged) fn merge_noted(&self) -> Result<()> {
+        // No node has a buffer.
+        self.core.merge_noted(&|_| Ok(()))
     }
 
     /// Applies a message to its leaf, under shared latches of the nodes above, and returns
@@ -44,6 +50,7 @@ impl<B: PageBuffer> BplusTree<B> {
         let takes = self.core.leaf_takes_one(&leaf, message);
         if takes {
             self.core.apply_one(&mut leaf, message)?;
+            self.core.note_leaf(&leaf, message.key);
         }
         Ok(Some(takes))
     }
@@ -68,7 +75,9 @@ impl<B: PageBuffer> BplusTree<B> {
         let page = child(&self.core.shape, &node, message.key);
         let mut leaf = self.core.exclusive(page, level(&node))?;
         if self.core.leaf_takes_one(&leaf, message) {
-            return self.core.apply_one(&mut leaf, message);
+            self.core.apply_one(&mut leaf, message)?;
+            self.core.note_leaf(&leaf, message.key);
+            return Ok(());
         }
         let mut messages = Messages::new();
         messages.push(message);

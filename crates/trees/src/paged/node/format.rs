@@ -7,7 +7,7 @@
 //!      1     1  level: 0 for leaves
 //!      2     2  pairs of a leaf, else pivots
 //!      4     2  messages
-//!      6     2  zeros
+//!      6     2  most pivots of a node that is divided in its own way, else 0
 //!      8     8  the first child of a node that is no leaf
 //!     16        an array of pairs, or of pivots with the child behind each
 //!               an array of messages, in a node with a buffer
@@ -33,8 +33,9 @@ const ENTRY: usize = 10;
 const SLOT_HEADER: usize = 5;
 const COUNT_AT: usize = 2;
 const BUFFERED_AT: usize = 4;
+const OWN_AT: usize = 6;
 const _: () = assert!(
-    BUFFERED_AT + 2 <= HEADER - CHILD,
+    BUFFERED_AT < OWN_AT && OWN_AT + 2 <= HEADER - CHILD,
     "the first child ends the header"
 );
 
@@ -143,6 +144,17 @@ impl Table {
         u16_at(node, self.count_at).min(self.capacity)
     }
 
+    /// Returns the most children that a flush addresses of a node with these pivots: ⌈(n + 1) / 2⌉.
+    #[must_use]
+    pub fn most_addressed(&self) -> usize {
+        let most = (self.capacity + 1).div_ceil(2);
+        assert!(
+            most <= self.capacity.div_ceil(2),
+            "one split suffices for a flush (PN4)"
+        );
+        most
+    }
+
     /// Returns whether there are none.
     #[must_use]
     pub fn is_empty(&self, node: &[u8]) -> bool {
@@ -204,8 +216,13 @@ impl Table {
     /// Returns the action of an entry; that of pairs and pivots is an insert.
     #[must_use]
     pub fn action(&self, node: &[u8], at: usize) -> Action {
+        self.tag(node, at).unwrap_or(Action::Insert)
+    }
+
+    /// Returns the action of a message; none for pairs and pivots.
+    pub(super) fn tag(&self, node: &[u8], at: usize) -> Option<Action> {
         let number = node.get(self.slot(node, at) + 4).copied().unwrap_or_default();
-        Action::of(number).unwrap_or(Action::Insert)
+        Action::of(number)
     }
 
     /// Returns an entry as a message.
@@ -366,9 +383,8 @@ impl Table {
     pub fn move_to(&self, node: &mut [u8], from: usize, other: &mut [u8]) {
         for at in from..self.len(node) {
             let (key, value) = (self.key(node, at), self.value(node, at));
-            let action = node.get(self.slot(node, at) + 4).copied().unwrap_or_default();
-            let len = self.len(other);
-            self.insert(other, len, key, value, Action::of(action));
+            let (len, tag) = (self.len(other), self.tag(node, at));
+            self.insert(other, len, key, value, tag);
         }
         self.truncate(node, from);
     }
@@ -419,6 +435,16 @@ pub(in crate::paged) fn level(node: &[u8]) -> u8 {
     node.get(1).copied().unwrap_or_default()
 }
 
+/// Returns how many pivots a node may have that is divided in its own way, else 0.
+pub(super) fn own_pivots(node: &[u8]) -> usize {
+    u16_at(node, OWN_AT)
+}
+
+pub(super) fn set_own_pivots(node: &mut [u8], n: usize) {
+    put(node, OWN_AT, &(n as u16).to_le_bytes());
+    assert!(own_pivots(node) == n, "numbers of pivots have two bytes");
+}
+
 /// Makes an empty node.
 pub(in crate::paged) fn set_head(node: &mut [u8], kind: Kind, level: u8) {
     assert!((kind == Kind::Leaf) == (level == 0), "leaves are at level 0");
@@ -459,10 +485,10 @@ pub(in crate::paged) fn set_first_child(node: &mut [u8], child: u64) {
 impl Shape {
     /// Returns the array of pivots of a node.
     #[must_use]
-    pub fn pivots_of(&self, node: &[u8]) -> &Table {
+    pub fn pivots_of(&self, node: &[u8]) -> Table {
         match kind(node) {
-            Some(Kind::Buffered) => &self.pivots,
-            _ => &self.wide,
+            Some(Kind::Buffered) => self.arrays_of(node).0,
+            _ => self.wide,
         }
     }
 
@@ -488,13 +514,14 @@ impl Shape {
             Some(Kind::Leaf) if level == 0 => self.pairs.validate(node, "pairs"),
             Some(Kind::Wide) => inner(&self.wide),
             Some(Kind::Buffered) => {
-                inner(&self.pivots)?;
-                self.buffer.validate(node, "messages")?;
-                let known = |at: usize| {
-                    let number = node.get(self.buffer.slot(node, at) + 4).copied();
-                    number.and_then(Action::of).is_some()
-                };
-                let all = (0..self.buffer.len(node)).all(known);
+                let n = own_pivots(node);
+                if n != 0 && self.divided(n).is_none() {
+                    return Err(format!("a node with {n} pivots, which none may have"));
+                }
+                let (pivots, buffer) = self.arrays_of(node);
+                inner(&pivots)?;
+                buffer.validate(node, "messages")?;
+                let all = (0..buffer.len(node)).all(|at| buffer.tag(node, at).is_some());
                 all.then_some(()).ok_or_else(|| "an unknown action".to_owned())
             }
             _ => Err(format!("a node of kind {:?} at level {level}", node.first())),
@@ -523,12 +550,12 @@ pub(in crate::paged) fn child_at(table: &Table, node: &[u8], at: usize) -> u64 {
 /// Returns the child that a key belongs to.
 pub(in crate::paged) fn child(shape: &Shape, node: &[u8], key: &[u8]) -> u64 {
     let table = shape.pivots_of(node);
-    child_at(table, node, child_index(table, node, key))
+    child_at(&table, node, child_index(&table, node, key))
 }
 
 /// Adds a pivot with the child behind it.
 pub(in crate::paged) fn add_pivot(shape: &Shape, node: &mut [u8], key: &[u8], child: u64) {
-    let table = *shape.pivots_of(node);
+    let table = shape.pivots_of(node);
     let place = table.find(node, key);
     assert!(place.is_err(), "pivots differ (PN2)");
     if let Err(at) = place {

@@ -1,5 +1,6 @@
 //! How a page is divided between pivots and messages (thesis, section 5.4).
 
+use super::division::PivotBounds;
 use super::format::{HEADER, Table, table_bytes};
 use crate::paged::error::{Error, Result};
 
@@ -65,6 +66,9 @@ pub struct Shape {
     pub pivots: Table,
     /// b: messages of a node with a buffer.
     pub buffer: Table,
+    /// Between which n each node chooses its own; none where all have the same. Then n and b are
+    /// those with which nodes begin.
+    pub own: Option<PivotBounds>,
 }
 
 impl Shape {
@@ -139,6 +143,7 @@ impl Shape {
             wide,
             pivots,
             buffer,
+            own: None,
         })
     }
 
@@ -152,15 +157,11 @@ impl Shape {
         }
     }
 
-    /// Returns the most children that a flush addresses: ⌈(n + 1) / 2⌉.
+    /// Returns the most children that a flush of any node addresses.
     #[must_use]
     pub fn most_addressed(&self) -> usize {
-        let most = (self.pivots.capacity() + 1).div_ceil(2);
-        assert!(
-            most <= self.pivots.capacity().div_ceil(2),
-            "one split suffices for a flush (PN4)"
-        );
-        most
+        let widest = self.own.and_then(|bounds| self.divided(bounds.most));
+        widest.map_or(self.pivots, |(pivots, _)| pivots).most_addressed()
     }
 
     /// Checks the lengths of a key and a value.

@@ -6,7 +6,8 @@
 //! *Does not know*: where pages are, latches, when messages move.
 //!
 //! *Read in this order*: `layout.rs` (how a page is divided), `message.rs` (what messages mean
-//! together), `format.rs` (bytes), `split.rs`.
+//! together), `format.rs` (bytes), `split.rs`, `join.rs`,
+//! `division.rs` (nodes that are divided each in its own way).
 //!
 //! Each array of a node has slots of one size, made for the longest key and value of the tree,
 //! and a directory in key order that says which slot is where. An insertion moves entries of
@@ -22,15 +23,19 @@
 //! - **PN3** A buffer holds one message per key at most.
 //! - **PN4** n, the number of pivots of a buffered node, is odd, b ≥ 1 and b ≤ s.
 
+mod division;
 mod format;
+mod join;
 mod layout;
 mod message;
 mod split;
 
+pub use division::{Epsilon, PivotBounds};
 pub use format::{Kind, Table, child_of_value, value_of_child};
 pub(in crate::paged) use format::{
     add_pivot, child, child_at, child_index, kind, level, set_first_child, set_head,
 };
+pub(in crate::paged) use join::{is_under_full, join, without_buffer};
 pub use layout::{Shape, TreeSizes, divide};
 pub(in crate::paged) use message::fold;
 pub use message::{Action, Last, Message, Messages, Operator, merge};

@@ -1,6 +1,9 @@
 //! Nodes divided in two.
 
-use super::format::{Kind, Table, child_at, child_of_value, clear, kind, level, set_first_child, set_head};
+use super::format::{
+    Kind, Table, child_at, child_of_value, clear, kind, level, own_pivots, set_first_child, set_head,
+    set_own_pivots,
+};
 use super::layout::Shape;
 use super::message::Messages;
 
@@ -47,15 +50,17 @@ pub(in crate::paged) fn split_inner(shape: &Shape, left: &mut [u8], right: &mut 
         "leaves are split at a key"
     );
     set_head(right, of, level(left));
-    let table = *shape.pivots_of(left);
+    set_own_pivots(right, own_pivots(left));
+    let table = shape.pivots_of(left);
     let middle = table.len(left) / 2;
     let pivot = table.key(left, middle).to_vec();
     set_first_child(right, child_of_value(table.value(left, middle)));
     table.move_to(left, middle + 1, right);
     table.truncate(left, middle);
     if of == Kind::Buffered {
-        let from = shape.buffer.below(left, &pivot);
-        shape.buffer.move_to(left, from, right);
+        let buffer = shape.buffer_of(left);
+        let from = buffer.below(left, &pivot);
+        buffer.move_to(left, from, right);
     }
     pivot
 }
@@ -65,14 +70,15 @@ pub(in crate::paged) fn move_node(shape: &Shape, from: &mut [u8], to: &mut [u8])
     let of = kind(from).unwrap_or(Kind::Free);
     assert!(of != Kind::Free, "a node is moved");
     set_head(to, of, level(from));
+    set_own_pivots(to, own_pivots(from));
     if of == Kind::Leaf {
         shape.pairs.move_to(from, 0, to);
     } else {
-        let table = *shape.pivots_of(from);
+        let table = shape.pivots_of(from);
         set_first_child(to, child_at(&table, from, 0));
         table.move_to(from, 0, to);
         if of == Kind::Buffered {
-            shape.buffer.move_to(from, 0, to);
+            shape.buffer_of(from).move_to(from, 0, to);
         }
     }
     clear(from);

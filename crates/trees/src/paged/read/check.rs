@@ -3,7 +3,8 @@
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::Core;
 use crate::paged::error::Result;
-use crate::paged::node::{Action, Kind, Table, child_at, kind, level};
+use crate::paged::merge::Merging;
+use crate::paged::node::{Action, Kind, Table, child_at, is_under_full, kind, level};
 use std::collections::BTreeSet;
 
 /// What a walk over a tree has found.
@@ -21,6 +22,24 @@ pub struct Examined {
     pub pairs: u64,
     /// Messages in buffers.
     pub messages: u64,
+    /// The levels, that of leaves first.
+    pub levels: Vec<LevelFigures>,
+}
+
+/// The nodes of a level together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LevelFigures {
+    /// Nodes.
+    pub nodes: u64,
+    /// Pairs of leaves; pivots of other nodes.
+    pub entries: u64,
+    /// How many there could be.
+    pub most_entries: u64,
+    /// Messages that wait.
+    pub messages: u64,
+    /// How many there could be.
+    pub most_messages: u64,
 }
 
 /// The keys that a node may have.
@@ -37,6 +56,34 @@ impl Fence {
 }
 
 impl<B: PageBuffer> Core<B> {
+    /// Counts a node of which `table` is the array of pairs or pivots, and finds it under-full.
+    fn weigh(&self, (page, node): (u64, &[u8]), table: &Table, examined: &mut Examined) {
+        let at = usize::from(level(node));
+        if examined.levels.len() <= at {
+            examined.levels.resize_with(at + 1, LevelFigures::default);
+        }
+        let of = &mut examined.levels[at];
+        of.nodes += 1;
+        of.entries += table.len(node) as u64;
+        of.most_entries += table.capacity() as u64;
+        if kind(node) == Some(Kind::Buffered) {
+            let buffer = self.shape.buffer_of(node);
+            of.messages += buffer.len(node) as u64;
+            of.most_messages += buffer.capacity() as u64;
+        }
+        let is_under_full = match page == self.root {
+            true => at > 0 && table.is_empty(node),
+            false => is_under_full(&self.shape, node),
+        };
+        if self.merging == Merging::UnderFull && is_under_full {
+            let text = format!(
+                "page {page}: {} entries at level {at} are too few, and were not merged (PM1)",
+                table.len(node)
+            );
+            examined.found.push(text);
+        }
+    }
+
     /// Walks the tree at rest.
     pub(in crate::paged) fn examine(&self) -> Result<Examined> {
         self.examine_each(&mut |_| ())
@@ -75,19 +122,21 @@ impl<B: PageBuffer> Core<B> {
             if kind(&node) == Some(Kind::Leaf) {
                 examined.pairs += inside(&self.shape.pairs, "pairs");
                 let pairs = &self.shape.pairs;
+                self.weigh((page, &node[..]), pairs, &mut examined);
                 (0..pairs.len(&node)).for_each(|at| tell(pairs.value(&node, at)));
                 continue;
             }
-            let pivots = *self.shape.pivots_of(&node);
+            let pivots = self.shape.pivots_of(&node);
             let children = inside(&pivots, "pivots") as usize + 1;
             if kind(&node) == Some(Kind::Buffered) {
-                examined.messages += inside(&self.shape.buffer, "messages");
-                let buffer = &self.shape.buffer;
+                let buffer = self.shape.buffer_of(&node);
+                examined.messages += inside(&buffer, "messages");
                 let inserts = (0..buffer.len(&node)).map(|at| buffer.message(&node, at));
                 let inserts = inserts.filter(|message| message.action == Action::Insert);
                 inserts.for_each(|message| tell(message.operand));
             }
             examined.inner += 1;
+            self.weigh((page, &node[..]), &pivots, &mut examined);
             for at in 0..children {
                 let mut of_child = fence.clone();
                 if at > 0 {

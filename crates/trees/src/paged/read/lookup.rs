@@ -21,13 +21,14 @@ impl<B: PageBuffer> Core<B> {
         let mut node = self.buffer.pin_shared(self.root)?;
         let mut visited = 1;
         let base = loop {
-            let buffer = &self.shape.buffer;
             match kind(&node) {
                 Some(Kind::Leaf) => {
                     let pairs = &self.shape.pairs;
                     break pairs.find(&node, key).ok().map(|at| pairs.value(&node, at));
                 }
                 Some(Kind::Buffered) => {
+                    self.watch.iter().for_each(|watch| watch.looked_up(node.number()));
+                    let buffer = self.shape.buffer_of(&node);
                     if let Ok(at) = buffer.find(&node, key) {
                         let operand = buffer.value(&node, at);
                         match buffer.action(&node, at) {

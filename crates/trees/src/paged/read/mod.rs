@@ -16,6 +16,6 @@ mod descent;
 mod lookup;
 mod scan;
 
-pub use check::Examined;
+pub use check::{Examined, LevelFigures};
 pub use descent::Coupling;
 pub use scan::{Bounds, Scan};

@@ -59,7 +59,7 @@ impl<B: PageBuffer> Core<B> {
         while kind(&node) != Some(Kind::Leaf) {
             let table = shape.pivots_of(&node);
             let at = match want {
-                Want::At(key) => child_index(table, &node, key),
+                Want::At(key) => child_index(&table, &node, key),
                 Want::Below(Some(key)) => table.below(&node, key),
                 Want::Below(None) => table.len(&node),
             };
@@ -70,7 +70,8 @@ impl<B: PageBuffer> Core<B> {
                 view.high = Some(table.key(&node, at).to_vec());
             }
             if kind(&node) == Some(Kind::Buffered) {
-                let buffer = &shape.buffer;
+                self.watch.iter().for_each(|watch| watch.looked_up(node.number()));
+                let buffer = shape.buffer_of(&node);
                 let from = view.low.as_deref().map_or(0, |low| buffer.below(&node, low));
                 let to = view.high.as_deref();
                 let to = to.map_or(buffer.len(&node), |high| buffer.below(&node, high));
@@ -78,7 +79,7 @@ impl<B: PageBuffer> Core<B> {
                 (from..to).for_each(|at| messages.push(buffer.message(&node, at)));
                 above.push(messages);
             }
-            let page = child_at(table, &node, at);
+            let page = child_at(&table, &node, at);
             let Some(next) = self.step(node, page, coupling)? else {
                 return Ok(None);
             };

@@ -3,7 +3,9 @@
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  version, 1
-//!      1     1  1: Bε-tree; 2: Bε-tree with a buffer in its root; 3: B⁺-tree
+//!      1     1  1: Bε-tree; 2: Bε-tree with a buffer in its root; 3: B⁺-tree;
+//!                  64 more where nodes are divided each in its own way, and 128 more where
+//!                  under-full nodes are merged
 //!      2     2  the longest key
 //!      4     2  the longest value
 //!      6     2  n: pivots of a node with a buffer
@@ -14,9 +16,13 @@
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
+use crate::paged::Merging;
+use crate::paged::node::Epsilon;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 
 const VERSION: u8 = 1;
+const MERGES: u8 = 128;
+const ADAPTS: u8 = 64;
 /// Most bytes of the tree's owner.
 pub(super) const MOST_OWN: usize = 512;
 const _: () = assert!(MOST_OWN <= u16::MAX as usize, "their number has two bytes");
@@ -33,6 +39,8 @@ pub(in crate::paged) enum Sort {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) sort: Sort,
+    pub(super) merging: Merging,
+    pub(super) epsilon: Epsilon,
     pub(super) key_limit: u16,
     pub(super) value_limit: u16,
     pub(super) n: u16,
@@ -50,11 +58,19 @@ impl Meta {
             Sort::BepsBufferedRoot => 2,
             Sort::Bplus => 3,
         };
+        let merges = match self.merging {
+            Merging::Never => 0,
+            Merging::UnderFull => MERGES,
+        };
+        let adapts = match self.epsilon {
+            Epsilon::Fixed => 0,
+            Epsilon::Adaptive => ADAPTS,
+        };
         let mut out = Vec::with_capacity(20 + self.own.len());
         let mut writer = Writer::new(&mut out);
         writer
             .u8(VERSION)
-            .u8(sort)
+            .u8(sort | merges | adapts)
             .u16(self.key_limit)
             .u16(self.value_limit);
         writer.u16(self.n).u16(self.b).u64(self.root);
@@ -70,7 +86,15 @@ impl Meta {
     fn read(bytes: &[u8]) -> Result<Option<Meta>, Truncated> {
         let mut reader = Reader::new(bytes);
         let (version, sort) = (reader.u8()?, reader.u8()?);
-        let sort = match (version, sort) {
+        let merging = match sort & MERGES {
+            0 => Merging::Never,
+            _ => Merging::UnderFull,
+        };
+        let epsilon = match sort & ADAPTS {
+            0 => Epsilon::Fixed,
+            _ => Epsilon::Adaptive,
+        };
+        let sort = match (version, sort & !(MERGES | ADAPTS)) {
             (VERSION, 1) => Sort::Beps,
             (VERSION, 2) => Sort::BepsBufferedRoot,
             (VERSION, 3) => Sort::Bplus,
@@ -83,6 +107,8 @@ impl Meta {
         let is_whole = reader.left() == 0 && len <= MOST_OWN;
         Ok(is_whole.then_some(Meta {
             sort,
+            merging,
+            epsilon,
             key_limit,
             value_limit,
             n,
@@ -107,6 +133,8 @@ pub(in crate::paged) fn reread(bytes: &[u8]) -> usize {
 pub(in crate::paged) fn example() -> Vec<u8> {
     let meta = Meta {
         sort: Sort::Beps,
+        merging: Merging::UnderFull,
+        epsilon: Epsilon::Adaptive,
         key_limit: 12,
         value_limit: 30,
         n: 5,
@@ -124,6 +152,8 @@ mod tests {
     fn meta() -> Meta {
         Meta {
             sort: Sort::BepsBufferedRoot,
+            merging: Merging::Never,
+            epsilon: Epsilon::Fixed,
             key_limit: 8,
             value_limit: 100,
             n: 23,
@@ -140,6 +170,21 @@ mod tests {
         ];
         assert_eq!(meta().encode(), expected);
         assert_eq!(Meta::decode(&expected), Some(meta()));
+        for (byte, merging, epsilon) in [
+            (130, Merging::UnderFull, Epsilon::Fixed),
+            (66, Merging::Never, Epsilon::Adaptive),
+            (194, Merging::UnderFull, Epsilon::Adaptive),
+        ] {
+            let mut bytes = expected;
+            bytes[1] = byte;
+            let meta = Meta {
+                merging,
+                epsilon,
+                ..meta()
+            };
+            assert_eq!(meta.encode(), bytes);
+            assert_eq!(Meta::decode(&bytes), Some(meta));
+        }
     }
 
     #[test]
@@ -148,7 +193,7 @@ mod tests {
         for len in 0..bytes.len() {
             assert_eq!(Meta::decode(&bytes[..len]), None);
         }
-        for (at, wrong) in [(0, 2), (1, 0), (1, 4), (18, 2)] {
+        for (at, wrong) in [(0, 2), (1, 0), (1, 4), (1, 132), (18, 2)] {
             let mut bytes = bytes.clone();
             bytes[at] = wrong;
             assert_eq!(Meta::decode(&bytes), None);

@@ -2,10 +2,11 @@
 
 use super::Place;
 use super::format::{Meta, Sort};
-use crate::paged::buffer::{LastRoot, PAGE_HEADER, PageBuffer, Pool, PoolOptions};
+use crate::paged::buffer::{LastRoot, PageBuffer, Pool, PoolOptions};
 use crate::paged::core::Core;
 use crate::paged::error::Result;
-use crate::paged::node::{Kind, Operator, Shape, TreeSizes, kind};
+use crate::paged::merge::Merging;
+use crate::paged::node::{Kind, Operator, Shape, kind};
 use crate::paged::structure::is_apart;
 use std::sync::Arc;
 
@@ -24,10 +25,10 @@ impl Core<Pool> {
         place: Place<'_>,
         identity: u128,
         pool: PoolOptions,
-        sizes: TreeSizes,
+        shape: Shape,
         operator: Arc<dyn Operator>,
+        merging: Merging,
     ) -> Result<Core<Pool>> {
-        let shape = Shape::new(pool.page_bytes.saturating_sub(PAGE_HEADER), sizes)?;
         let of = Arc::new(move |content: &[u8]| validate(&shape, content));
         let pool = Pool::create_hosted(place.directory, place.name, identity, pool, of)?;
         assert_eq!(
@@ -35,7 +36,9 @@ impl Core<Pool> {
             identity,
             "pages carry the store's identity (PB5)"
         );
-        Core::create(pool, shape, operator)
+        let mut core = Core::create(pool, shape, operator)?;
+        core.merging = merging;
+        Ok(core)
     }
 
     /// Opens the tree of a root, and returns which it is.

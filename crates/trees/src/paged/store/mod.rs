@@ -20,7 +20,8 @@ use super::bplus::{self, BplusTree};
 use super::buffer::{PAGE_HEADER, Pool, PoolOptions, Validate};
 use super::core::Core;
 use super::error::{Error, Result};
-use super::node::{Kind, Operator, Shape, TreeSizes, kind};
+use super::merge::Merging;
+use super::node::{Epsilon, Kind, Operator, Shape, kind};
 use super::read::Examined;
 use alluvium_device::Directory;
 use format::{MOST_OWN, Meta};
@@ -35,19 +36,24 @@ pub struct Place<'d> {
     pub name: &'d str,
 }
 
+/// Returns how many bytes of a page are for its node.
+fn content_bytes(pool: &PoolOptions) -> usize {
+    pool.page_bytes.saturating_sub(PAGE_HEADER)
+}
+
 impl Core<Pool> {
     fn create_in(
         place: Place<'_>,
         identity: u128,
         pool: PoolOptions,
-        sizes: TreeSizes,
+        shape: Shape,
         operator: Arc<dyn Operator>,
-        sort: Sort,
+        (sort, merging): (Sort, Merging),
     ) -> Result<Core<Pool>> {
-        let shape = Shape::new(pool.page_bytes.saturating_sub(PAGE_HEADER), sizes)?;
         let validate = Arc::new(move |content: &[u8]| shape.validate(content));
         let pool = Pool::create(place.directory, place.name, identity, pool, validate)?;
-        let core = Core::create(pool, shape, operator)?;
+        let mut core = Core::create(pool, shape, operator)?;
+        core.merging = merging;
         core.checkpoint(sort, &[])?;
         assert!(core.height()? == 0, "a tree begins as a leaf");
         Ok(core)
@@ -88,9 +94,14 @@ impl Core<Pool> {
         let counts = (usize::from(meta.n), usize::from(meta.b));
         let content = super::buffer::PageBuffer::content_bytes(&pool);
         let of = Shape::of(content, limits.0, limits.1, counts.0, counts.1);
+        let of = of.and_then(|shape| match meta.epsilon {
+            Epsilon::Fixed => Ok(shape),
+            Epsilon::Adaptive => shape.divided_by_nodes(),
+        });
         let of = of.map_err(|error| refused(format!("its shape does not fit: {error}")))?;
         shape.get_or_init(|| of);
-        let core = Core::of(pool, of, meta.root, operator);
+        let mut core = Core::of(pool, of, meta.root, operator);
+        core.merging = meta.merging;
         core.height()?;
         assert!(core.shape == of, "nodes are checked by the tree's shape (PB5)");
         Ok((core, meta))
@@ -114,6 +125,11 @@ impl Core<Pool> {
         let shape = &self.shape;
         let meta = Meta {
             sort,
+            merging: self.merging,
+            epsilon: match shape.own {
+                None => Epsilon::Fixed,
+                Some(_) => Epsilon::Adaptive,
+            },
             key_limit: shape.key_limit as u16,
             value_limit: shape.value_limit as u16,
             n: shape.pivots.capacity() as u16,
@@ -186,7 +202,9 @@ impl BepsTree<Pool> {
             RootStyle::Separate => Sort::Beps,
             RootStyle::Buffered => Sort::BepsBufferedRoot,
         };
-        let core = Core::create_in(place, identity, pool, options.sizes, options.operator, sort)?;
+        let kept = (sort, options.merging);
+        let shape = options.shape(content_bytes(&pool))?;
+        let core = Core::create_in(place, identity, pool, shape, options.operator, kept)?;
         Ok(BepsTree::of(core, options.root, options.order))
     }
 
@@ -243,11 +261,27 @@ impl BplusTree<Pool> {
         place: Place<'_>,
         identity: u128,
         pool: PoolOptions,
-        (key_limit, value_limit): (usize, usize),
+        limits: (usize, usize),
         operator: Arc<dyn Operator>,
     ) -> Result<BplusTree<Pool>> {
+        Self::create_merging_in(place, identity, pool, limits, operator, Merging::Never)
+    }
+
+    /// The same, and says what becomes of its under-full nodes. It is kept with the tree.
+    ///
+    /// # Errors
+    /// As [`BplusTree::create_in`].
+    pub fn create_merging_in(
+        place: Place<'_>,
+        identity: u128,
+        pool: PoolOptions,
+        (key_limit, value_limit): (usize, usize),
+        operator: Arc<dyn Operator>,
+        merging: Merging,
+    ) -> Result<BplusTree<Pool>> {
         let sizes = bplus::sizes(key_limit, value_limit);
-        let core = Core::create_in(place, identity, pool, sizes, operator, Sort::Bplus)?;
+        let shape = Shape::new(content_bytes(&pool), sizes)?;
+        let core = Core::create_in(place, identity, pool, shape, operator, (Sort::Bplus, merging))?;
         Ok(BplusTree { core })
     }
 

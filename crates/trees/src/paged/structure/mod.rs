@@ -7,7 +7,8 @@
 //! sealed, when a checkpoint is due.
 //!
 //! *Read in this order*: this file, `format.rs`, `messages.rs` (what is kept of a key), `apply.rs`
-//! (what changes it), `read.rs`, `scan.rs`, `contract.rs`, `check.rs`, `figures.rs`, `keep.rs`
+//! (what changes it), `read.rs`, `scan.rs`, `contract.rs`, `check.rs`, `figures.rs`,
+//! `outline.rs`, `keep.rs`
 //! (copies), `salvage.rs` (what is saved where pages are damaged).
 //!
 //! The pages are in a file of their own in the store's first directory, with a journal of old
@@ -39,6 +40,7 @@ mod figures;
 mod format;
 mod keep;
 mod messages;
+mod outline;
 mod read;
 mod salvage;
 mod scan;
@@ -47,6 +49,7 @@ mod tests;
 
 pub use figures::PagedStats;
 pub use keep::{Held, KeptPages, check_files};
+pub use outline::PagedOutline;
 pub use read::Reader;
 pub use salvage::LostKeys;
 pub use scan::Iter;
@@ -56,7 +59,8 @@ use super::bplus::BplusTree;
 use super::buffer::{LastRoot, PageBuffer, Pool, PoolOptions, PoolStatistics};
 use super::core::Core;
 use super::error::Error as PagedError;
-use super::node::{Action, Message as Node, Operator, TreeSizes};
+use super::merge::Merging;
+use super::node::{Action, Epsilon, Message as Node, Operator, Shape, TreeSizes};
 use super::store::{Place, Sort};
 use alluvium_base::Sequence;
 use alluvium_device::{Error as DeviceError, Operation};
@@ -92,8 +96,12 @@ pub struct PagedOptions {
     pub kind: TreeKind,
     /// Bytes of a node: a power of two from 512 to 65536.
     pub node_bytes: usize,
-    /// ε in hundredths.
+    /// ε in hundredths. It says nothing where each node has its own.
     pub epsilon_percent: u32,
+    /// Whether each node of a Bε-tree has an ε of its own.
+    pub epsilon: Epsilon,
+    /// What becomes of nodes that deletes leave under-full.
+    pub merging: Merging,
     /// The longest key, with the prefix of its keyspace.
     pub key_bytes: usize,
     /// Messages of a key that are longer than this have pages of their own.
@@ -109,6 +117,8 @@ impl Default for PagedOptions {
             kind: TreeKind::Beps,
             node_bytes: 4096,
             epsilon_percent: 50,
+            epsilon: Epsilon::Fixed,
+            merging: Merging::Never,
             key_bytes: 64,
             value_bytes: 128,
             buffer_bytes: 4 << 20,
@@ -136,6 +146,15 @@ impl PagedOptions {
         }
     }
 
+    /// Computes the shape of nodes.
+    fn shape(&self) -> super::Result<Shape> {
+        let content = self.node_bytes.saturating_sub(super::buffer::PAGE_HEADER);
+        match (self.kind, self.epsilon) {
+            (TreeKind::Beps, Epsilon::Adaptive) => Shape::adaptive(content, self.sizes()),
+            _ => Shape::new(content, self.sizes()),
+        }
+    }
+
     /// Fails unless a tree can be built with them: nothing is written.
     ///
     /// # Errors
@@ -160,8 +179,7 @@ impl PagedOptions {
             return bad("value_bytes", why);
         }
         super::buffer::check_page_bytes(self.node_bytes).map_err(translated)?;
-        let content = self.node_bytes - super::buffer::PAGE_HEADER;
-        super::node::Shape::new(content, self.sizes()).map_err(translated)?;
+        self.shape().map_err(translated)?;
         Ok(())
     }
 }
@@ -209,6 +227,15 @@ impl Tree {
         match self {
             Tree::Beps(tree) => tree.write(message),
             Tree::Bplus(tree) => tree.write(message),
+        }
+    }
+
+    /// Merges what is noted as under-full.
+    fn merge_noted(&self) -> super::Result<()> {
+        let _writing = self.core().gate.read();
+        match self {
+            Tree::Beps(tree) => tree.merge_noted(),
+            Tree::Bplus(tree) => tree.merge_noted(),
         }
     }
 }
@@ -366,7 +393,8 @@ impl Paged {
             TreeKind::Bplus => Sort::Bplus,
         };
         let identity = home.store.superblock().store;
-        let core = Core::create_hosted(place, identity, options.pool(), options.sizes(), dropped.clone());
+        let (shape, merging) = (options.shape().map_err(translated)?, options.merging);
+        let core = Core::create_hosted(place, identity, options.pool(), shape, dropped.clone(), merging);
         let core = home.store.judge(core.map_err(translated))?;
         let writer = Writer::default();
         Ok(Self::assemble(home, Tree::of(core, sort), dropped, cut, writer))
@@ -451,6 +479,11 @@ impl Paged {
             },
             node_bytes: shape.content_bytes + super::buffer::PAGE_HEADER,
             epsilon_percent: 0,
+            epsilon: match shape.own {
+                None => Epsilon::Fixed,
+                Some(_) => Epsilon::Adaptive,
+            },
+            merging: self.core().merging,
             key_bytes: shape.key_limit,
             value_bytes: shape.value_limit,
             buffer_bytes: self.shared.buffer_bytes as usize,
@@ -467,13 +500,12 @@ impl Paged {
     /// Returns whether its tree is one that these options give, whatever memory it has.
     #[must_use]
     pub fn is_built_as(&self, options: &PagedOptions) -> bool {
-        let content = options.node_bytes.saturating_sub(super::buffer::PAGE_HEADER);
         let is_sort = match self.shared.tree.sort() {
             Sort::Beps | Sort::BepsBufferedRoot => options.kind == TreeKind::Beps,
             Sort::Bplus => options.kind == TreeKind::Bplus,
         };
-        let shape = super::node::Shape::new(content, options.sizes());
-        is_sort && shape.is_ok_and(|shape| shape == self.core().shape)
+        let core = self.core();
+        is_sort && options.merging == core.merging && options.shape().is_ok_and(|shape| shape == core.shape)
     }
 
     /// The last commit that it holds.

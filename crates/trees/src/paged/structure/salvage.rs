@@ -82,6 +82,8 @@ impl Paged {
         writer.is_current = false;
         // Nothing leads to them: what was below a node that is lost, and pages of lost values.
         let lost = std::mem::take(&mut walked.lost);
+        lost.iter().for_each(|lost| core.note(&lost.range.low));
+        self.shared.tree.merge_noted()?;
         let used = self.walk_down()?.used;
         let free: BTreeSet<u64> = core.buffer.free_pages().into_iter().collect();
         let pages = core.buffer.statistics().pages;
@@ -152,14 +154,15 @@ impl Paged {
             return Ok(());
         }
         if kind(node) == Some(Kind::Buffered) {
-            for at in 0..shape.buffer.len(node) {
-                let message = shape.buffer.message(node, at);
+            let buffer = shape.buffer_of(node);
+            for at in 0..buffer.len(node) {
+                let message = buffer.message(node, at);
                 if message.action == Action::Insert {
                     self.read_value(message.key, message.operand, walked)?;
                 }
             }
         }
-        let pivots = *shape.pivots_of(node);
+        let pivots = shape.pivots_of(node);
         for at in 0..=pivots.len(node) {
             let mut range = visit.range.clone();
             if at > 0 {

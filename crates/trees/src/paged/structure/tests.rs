@@ -26,11 +26,21 @@ use alluvium_storage::store::{Store, StoreOptions};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
-const KINDS: [TreeKind; 2] = [TreeKind::Beps, TreeKind::Bplus];
+/// Which tree, what becomes of its under-full nodes, and how its nodes are divided.
+type Sort = (TreeKind, Merging, Epsilon);
 
-fn options(kind: TreeKind) -> PagedOptions {
+const BEPS: Sort = (TreeKind::Beps, Merging::Never, Epsilon::Fixed);
+const KINDS: [Sort; 3] = [
+    BEPS,
+    (TreeKind::Bplus, Merging::UnderFull, Epsilon::Fixed),
+    (TreeKind::Beps, Merging::UnderFull, Epsilon::Adaptive),
+];
+
+fn options((kind, merging, epsilon): Sort) -> PagedOptions {
     PagedOptions {
         kind,
+        merging,
+        epsilon,
         node_bytes: 1024,
         epsilon_percent: 50,
         key_bytes: 16,
@@ -56,7 +66,7 @@ fn home(directory: Arc<dyn Directory>) -> Home {
 }
 
 /// Opens what a store's superblock names.
-fn reopen(directory: Arc<dyn Directory>, kind: TreeKind) -> Option<Paged> {
+fn reopen(directory: Arc<dyn Directory>, kind: Sort) -> Option<Paged> {
     let opening = Store::open(directory, &StoreOptions::default()).unwrap();
     let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
     let superblock = home.store.superblock();
@@ -394,7 +404,7 @@ fn a_load_becomes_part_of_it_at_once() {
 
 /// Crashes before every `each`th operation of the device leave exactly what the superblock's cut
 /// says. Returns how many operations there were.
-fn crashes(kind: TreeKind, seed: u64, each: u64) -> u64 {
+fn crashes(kind: Sort, seed: u64, each: u64) -> u64 {
     let directory = SimDirectory::new(seed);
     let paged = Paged::create(home(Arc::new(directory.clone())), options(kind), 0).unwrap();
     let states: Arc<Mutex<BTreeMap<Sequence, State>>> = Arc::default();
@@ -465,7 +475,7 @@ fn options_and_keys_that_do_not_fit_are_refused_before_anything_is_written() {
         assert!(error.contains(why), "{error}");
     }
     assert_eq!(directory.list().unwrap(), before);
-    let paged = Paged::create(home, options(TreeKind::Beps), 0).unwrap();
+    let paged = Paged::create(home, options(BEPS), 0).unwrap();
     let memtable = Memtable::new(1 << 20);
     memtable.insert(b"a", Message::put(1, b"1")).unwrap();
     memtable.insert(&[b'b'; 17], Message::put(2, b"2")).unwrap();
@@ -525,7 +535,7 @@ fn a_full_disk_aborts_before_anything_is_there_and_damage_is_found() {
 }
 
 /// Flips a bit of each page in turn: it is an error that names the file, or a finding.
-fn damage(directory: &SimDirectory, kind: TreeKind) {
+fn damage(directory: &SimDirectory, kind: Sort) {
     use alluvium_base::Purpose;
     use alluvium_device::FileOptions;
     let len = directory.open(FILE, FileOptions::DIRECT).unwrap().len();

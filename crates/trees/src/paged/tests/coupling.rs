@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::paged::buffer::{Exclusive, Shared};
+use crate::paged::node::{child_at, level};
+use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -72,6 +74,9 @@ impl Counted for Watched {
     fn count(&self) -> usize {
         0
     }
+    fn pages(&self) -> u64 {
+        self.arena.pages_in_use()
+    }
 }
 
 /// Counts pages below the root that are pinned while no page at all is latched.
@@ -100,6 +105,9 @@ fn use_it(tree: &dyn Subject) {
     assert_eq!(tree.pairs(Bounds::default(), false).len(), 2500);
     assert_eq!(tree.pairs(Bounds::default(), true).len(), 2500);
     tree.flush_all().unwrap();
+    (0..2400).for_each(|number| tree.delete(&at(number)).unwrap());
+    assert_eq!(tree.pairs(Bounds::default(), true).len(), 100);
+    tree.flush_all().unwrap();
 }
 
 #[test]
@@ -110,13 +118,20 @@ fn a_child_is_latched_before_its_parent_is_left() {
         (60, RootStyle::Separate, FlushOrder::Depth),
         (60, RootStyle::Buffered, FlushOrder::Level),
     ] {
-        let options = options(epsilon, root, order, Arc::clone(&operator));
-        let tree = BepsTree::create(Watched::new(), options).unwrap();
-        let leaps = count_leaps(tree.buffer(), tree.core.root);
-        use_it(&tree);
-        assert_eq!(leaps.load(Ordering::Relaxed), 0, "{epsilon} {root:?} {order:?}");
+        for merging in [Merging::Never, Merging::UnderFull] {
+            let options = TreeOptions {
+                merging,
+                ..options(epsilon, root, order, Arc::clone(&operator))
+            };
+            let tree = BepsTree::create(Watched::new(), options).unwrap();
+            let leaps = count_leaps(tree.buffer(), tree.core.root);
+            use_it(&tree);
+            assert_eq!(leaps.load(Ordering::Relaxed), 0, "{epsilon} {root:?} {order:?}");
+            let merges = tree.statistics().merges;
+            assert_eq!(merges > 0, merging == Merging::UnderFull, "{merges}");
+        }
     }
-    let tree = BplusTree::create(Watched::new(), 8, 8, operator).unwrap();
+    let tree = BplusTree::create_merging(Watched::new(), (8, 8), operator, Merging::UnderFull).unwrap();
     let leaps = count_leaps(tree.buffer(), tree.core.root);
     use_it(&tree);
     assert_eq!(leaps.load(Ordering::Relaxed), 0, "B⁺");
@@ -222,4 +237,107 @@ fn a_writer_that_left_a_node_whose_child_was_split_begins_again() {
     let (root, tree) = (tree.core.root, Arc::new(tree.coupled_by(Coupling::Optimistic)));
     split_under_writers(&tree, BplusTree::buffer, root);
     assert!(tree.core.counters.restarts.load(Ordering::Relaxed) > 10);
+}
+
+/// The place of each page on its level, from the left to the right.
+fn ranks(tree: &BplusTree<Watched>) -> HashMap<u64, (u8, usize)> {
+    let mut ranks = HashMap::new();
+    let mut row = vec![tree.core.root];
+    while !row.is_empty() {
+        let mut below = Vec::new();
+        for (rank, page) in row.iter().enumerate() {
+            let node = tree.buffer().arena.pin_shared(*page).unwrap();
+            ranks.insert(*page, (level(&node), rank));
+            if level(&node) > 0 {
+                let wide = tree.core.shape.wide;
+                below.extend((0..=wide.len(&node)).map(|at| child_at(&wide, &node, at)));
+            }
+        }
+        row = below;
+    }
+    ranks
+}
+
+#[test]
+fn neighbours_are_latched_from_the_left_to_the_right() {
+    let merging = Merging::UnderFull;
+    let tree = BplusTree::create_merging(Watched::new(), (8, 8), Arc::new(Sum), merging).unwrap();
+    (0..800).for_each(|number| tree.insert(&key(number), b"12345678").unwrap());
+    let mut order: Vec<u64> = (0..800).collect();
+    fastrand::Rng::with_seed(1).shuffle(&mut order);
+    let together = Arc::new(AtomicU64::new(0));
+    for number in order {
+        let (ranks, together) = (ranks(&tree), Arc::clone(&together));
+        tree.buffer().watch(move |arena, page| {
+            for held in arena.latched() {
+                if let (Some(one), Some(other)) = (ranks.get(&held), ranks.get(&page))
+                    && one.0 == other.0
+                {
+                    assert!(one.1 < other.1, "page {page} is left of {held} (PM3)");
+                    together.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            true
+        });
+        tree.delete(&key(number)).unwrap();
+        tree.buffer().watch(|_, _| false);
+    }
+    assert!(together.load(Ordering::Relaxed) > 50, "{together:?}");
+    assert_eq!(tree.used(), 1);
+}
+
+/// Reads keys while what lies around them goes, between a node and its child.
+fn read_what_is_merged<T: Subject + Send + 'static>(
+    tree: T,
+    buffer: impl Fn(&T) -> &Watched,
+    root: u64,
+) -> u64 {
+    let tree = Arc::new(tree);
+    let put = |number: u64| tree.insert(&key(number), &number.to_le_bytes()).unwrap();
+    let mut merges = 0;
+    for round in 0..40u64 {
+        (0..1200).for_each(put);
+        tree.flush_all().unwrap();
+        let (read, pins) = (30 * round, round % 3 + 1);
+        let (moved, before, mut below) = (Arc::clone(&tree), tree.used(), 0);
+        buffer(&tree).watch(move |_, page| {
+            below += u64::from(page != root);
+            if below == pins {
+                let others = (0..1200).filter(|number| *number != read);
+                others.for_each(|number| moved.delete(&key(number)).unwrap());
+                moved.flush_all().unwrap();
+            }
+            below < pins
+        });
+        let found = tree.get(&key(read)).unwrap();
+        assert_eq!(found.as_deref(), Some(&read.to_le_bytes()[..]), "{read}");
+        buffer(&tree).watch(|_, _| false);
+        merges += before - tree.used();
+        assert_eq!(tree.pairs(Bounds::default(), false).len() % 1199, 1, "{read}");
+    }
+    assert_eq!(tree.examine().found, [""; 0]);
+    merges
+}
+
+#[test]
+fn a_reader_whose_node_was_merged_away_begins_again() {
+    let operator: Arc<dyn Operator> = Arc::new(Sum);
+    let merging = Merging::UnderFull;
+    for epsilon in [0, 60] {
+        let options = TreeOptions {
+            merging,
+            ..options(
+                epsilon,
+                RootStyle::Separate,
+                FlushOrder::Level,
+                Arc::clone(&operator),
+            )
+        };
+        let tree = BepsTree::create(Watched::new(), options).unwrap();
+        let (root, tree) = (tree.core.root, tree.coupled_by(Coupling::Optimistic));
+        assert!(read_what_is_merged(tree, BepsTree::buffer, root) > 1000);
+    }
+    let tree = BplusTree::create_merging(Watched::new(), (8, 8), operator, merging).unwrap();
+    let (root, tree) = (tree.core.root, tree.coupled_by(Coupling::Optimistic));
+    assert!(read_what_is_merged(tree, BplusTree::buffer, root) > 1000);
 }

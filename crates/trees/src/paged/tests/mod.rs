@@ -5,10 +5,12 @@
 //! *Does not know*: how it holds it.
 //!
 //! *Read in this order*: this file (trees under one interface), `model.rs`, `shapes.rs`,
-//! `threads.rs`, `coupling.rs`, `crashes.rs`.
+//! `threads.rs`, `merges.rs`, `adaptive.rs`, `coupling.rs`, `crashes.rs`.
 
+mod adaptive;
 mod coupling;
 mod crashes;
+mod merges;
 mod model;
 mod shapes;
 mod threads;
@@ -17,7 +19,8 @@ use super::Result;
 use super::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
 use super::bplus::BplusTree;
 use super::buffer::{Arena, PAGE_HEADER, PageBuffer, PinPolicy, Pool, PoolOptions, QueuePolicy};
-use super::node::{Operator, Shape, TreeSizes};
+use super::merge::Merging;
+use super::node::{Epsilon, Operator, Shape, TreeSizes};
 use super::read::{Bounds, Coupling, Examined};
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
@@ -55,22 +58,32 @@ trait Subject: Sync {
     fn flush_all(&self) -> Result<()>;
     fn examine(&self) -> Examined;
     fn pinned(&self) -> usize;
+    fn used(&self) -> u64;
 }
 
 /// A buffer of which a test can ask how many frames are pinned.
 trait Counted: PageBuffer {
     fn count(&self) -> usize;
+    /// How many pages are in use.
+    fn pages(&self) -> u64;
 }
 
 impl Counted for Pool {
     fn count(&self) -> usize {
         self.pinned()
     }
+    fn pages(&self) -> u64 {
+        let counted = self.statistics();
+        counted.pages - counted.free
+    }
 }
 
 impl Counted for Arena {
     fn count(&self) -> usize {
         0
+    }
+    fn pages(&self) -> u64 {
+        self.pages_in_use()
     }
 }
 
@@ -105,6 +118,9 @@ impl<B: Counted> Subject for BepsTree<B> {
     fn pinned(&self) -> usize {
         self.buffer().count()
     }
+    fn used(&self) -> u64 {
+        self.buffer().pages()
+    }
 }
 
 impl<B: Counted> Subject for BplusTree<B> {
@@ -138,6 +154,9 @@ impl<B: Counted> Subject for BplusTree<B> {
     fn pinned(&self) -> usize {
         self.buffer().count()
     }
+    fn used(&self) -> u64 {
+        self.buffer().pages()
+    }
 }
 
 fn sizes(epsilon_percent: u32) -> TreeSizes {
@@ -156,8 +175,10 @@ fn options(
 ) -> TreeOptions {
     TreeOptions {
         sizes: sizes(epsilon_percent),
+        epsilon: Epsilon::Fixed,
         root,
         order,
+        merging: Merging::Never,
         operator,
     }
 }
@@ -165,6 +186,12 @@ fn options(
 /// A pool in memory whose pages are checked as those of a tree.
 fn pool(page_bytes: usize, frames: usize, epsilon_percent: u32, pins: PinPolicy) -> Pool {
     let shape = Shape::new(page_bytes - PAGE_HEADER, sizes(epsilon_percent)).unwrap();
+    pool_of(shape, frames, pins)
+}
+
+/// A pool in memory whose pages are checked as those of a tree with a shape.
+fn pool_of(shape: Shape, frames: usize, pins: PinPolicy) -> Pool {
+    let page_bytes = shape.content_bytes + PAGE_HEADER;
     let options = PoolOptions {
         page_bytes,
         memory_bytes: frames * page_bytes,
@@ -217,7 +244,131 @@ fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
         let tree = BplusTree::create(pool(512, 96, 100, pins), 8, 8, Arc::clone(operator)).unwrap();
         all.push((name.to_owned(), Box::new(tree.coupled_by(coupling))));
     }
+    all.extend(merging_subjects(operator));
+    all.extend(adaptive_subjects(operator, Merging::Never));
     all
+}
+
+/// Trees whose nodes are divided each in its own way.
+fn adaptive_subjects(operator: &Arc<dyn Operator>, merging: Merging) -> Vec<(String, Box<dyn Subject>)> {
+    let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
+    for (page_bytes, root, order, pins, coupling) in [
+        (
+            512,
+            RootStyle::Separate,
+            FlushOrder::Level,
+            PinPolicy::Locked,
+            Coupling::Latched,
+        ),
+        (
+            1024,
+            RootStyle::Separate,
+            FlushOrder::Depth,
+            PinPolicy::Optimistic,
+            Coupling::Optimistic,
+        ),
+        (
+            1024,
+            RootStyle::Buffered,
+            FlushOrder::Level,
+            PinPolicy::Locked,
+            Coupling::Latched,
+        ),
+    ] {
+        let options = || TreeOptions {
+            merging,
+            epsilon: Epsilon::Adaptive,
+            ..options(0, root, order, Arc::clone(operator))
+        };
+        let merges = match merging {
+            Merging::Never => "",
+            Merging::UnderFull => "merging ",
+        };
+        let name = |buffer: &str| format!("{merges}adaptive Bε {page_bytes} {root:?} {order:?} {buffer}");
+        let tree = BepsTree::create(Arena::new(page_bytes).unwrap(), options()).unwrap();
+        all.push((name("arena"), Box::new(tree.coupled_by(coupling))));
+        let shape = Shape::adaptive(page_bytes - PAGE_HEADER, sizes(0)).unwrap();
+        let tree = BepsTree::create(pool_of(shape, 96, pins), options()).unwrap();
+        all.push((name("pool"), Box::new(tree.coupled_by(coupling))));
+    }
+    all
+}
+
+/// Trees whose under-full nodes are merged, of every kind and option.
+fn merging_subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
+    let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
+    for (epsilon, root, order, pins, coupling) in [
+        (
+            0,
+            RootStyle::Separate,
+            FlushOrder::Level,
+            PinPolicy::Locked,
+            Coupling::Latched,
+        ),
+        (
+            60,
+            RootStyle::Separate,
+            FlushOrder::Depth,
+            PinPolicy::Optimistic,
+            Coupling::Optimistic,
+        ),
+        (
+            85,
+            RootStyle::Separate,
+            FlushOrder::Level,
+            PinPolicy::Locked,
+            Coupling::Latched,
+        ),
+        (
+            0,
+            RootStyle::Buffered,
+            FlushOrder::Depth,
+            PinPolicy::Locked,
+            Coupling::Latched,
+        ),
+        (
+            70,
+            RootStyle::Buffered,
+            FlushOrder::Level,
+            PinPolicy::Optimistic,
+            Coupling::Optimistic,
+        ),
+    ] {
+        let options = || TreeOptions {
+            merging: Merging::UnderFull,
+            ..options(epsilon, root, order, Arc::clone(operator))
+        };
+        let name = |buffer: &str| format!("merging Bε {epsilon} {root:?} {order:?} {buffer}");
+        let tree = BepsTree::create(Arena::new(512).unwrap(), options()).unwrap();
+        all.push((name("arena"), Box::new(tree.coupled_by(coupling))));
+        let tree = BepsTree::create(pool(512, 96, epsilon, pins), options()).unwrap();
+        all.push((name("pool"), Box::new(tree.coupled_by(coupling))));
+    }
+    for (pins, coupling) in [
+        (PinPolicy::Locked, Coupling::Latched),
+        (PinPolicy::Optimistic, Coupling::Optimistic),
+    ] {
+        let (limits, merging) = ((8, 8), Merging::UnderFull);
+        let arena = Arena::new(512).unwrap();
+        let tree = BplusTree::create_merging(arena, limits, Arc::clone(operator), merging).unwrap();
+        all.push((
+            format!("merging B⁺ {coupling:?} arena"),
+            Box::new(tree.coupled_by(coupling)),
+        ));
+        let pool = pool(512, 96, 100, pins);
+        let tree = BplusTree::create_merging(pool, limits, Arc::clone(operator), merging).unwrap();
+        all.push((
+            format!("merging B⁺ {coupling:?} pool"),
+            Box::new(tree.coupled_by(coupling)),
+        ));
+    }
+    all.extend(adaptive_subjects(operator, Merging::UnderFull));
+    all
+}
+
+/// How many operations a tree of a long run is for.
+fn operations(usual: u64) -> u64 {
+    alluvium_sim::environment::number("ALLUVIUM_PAGED_OPERATIONS", usual)
 }
 
 fn key(number: u64) -> [u8; 8] {

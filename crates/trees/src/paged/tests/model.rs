@@ -1,7 +1,15 @@
 //! Random operations on every tree, and on a map.
+//!
+//! In `cargo test` they are few. More, on every tree, and with four threads:
+//!
+//! ```text
+//! ALLUVIUM_PAGED_OPERATIONS=5000000 ALLUVIUM_PAGED_SEED=7 ALLUVIUM_PAGED_ONLY=merging \
+//!     cargo test --release -p alluvium-trees --lib -- paged::tests a_longer_run lose_no_message
+//! ```
 
 use super::*;
 use crate::paged::node::{Action, merge};
+use alluvium_sim::environment::number;
 use std::collections::BTreeMap;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -139,14 +147,24 @@ fn few_keys_are_written_again_and_again() {
     }
 }
 
-/// The long run: `ALLUVIUM_PAGED_OPERATIONS=5000000 cargo test --release …`.
 #[test]
 fn a_longer_run_is_asked_for_by_a_variable() {
-    let asked = std::env::var("ALLUVIUM_PAGED_OPERATIONS").ok();
-    let operations = asked.and_then(|asked| asked.parse().ok()).unwrap_or(1000);
+    let (operations, seed) = (operations(1000), number("ALLUVIUM_PAGED_SEED", 500));
+    let only = std::env::var("ALLUVIUM_PAGED_ONLY").unwrap_or_default();
     let operator: Arc<dyn Operator> = Arc::new(Append);
     for (at, (name, tree)) in subjects(&operator).into_iter().enumerate() {
-        run(&name, &*tree, &Append, 500 + at as u64, operations / 16, 20_000);
+        if name.contains(&only) {
+            let keys = 20_000.min(operations.max(400));
+            run(
+                &name,
+                &*tree,
+                &Append,
+                seed + at as u64,
+                operations as usize,
+                keys,
+            );
+            println!("{name}: {operations} operations");
+        }
     }
 }
 

@@ -31,6 +31,21 @@ fn the_bytes_of_version_1_do_not_change() {
 }
 
 #[test]
+fn a_node_says_how_it_is_divided() {
+    let sizes = TreeSizes {
+        key_limit: 12,
+        value_limit: 8,
+        epsilon_percent: 50,
+    };
+    let shape = Shape::adaptive(2008, sizes).unwrap();
+    let mut node = node(&shape);
+    assert_eq!(node[6..8], [0, 0]);
+    shape.divide_node(&mut node, 23);
+    assert_eq!(node[6..8], [23, 0]);
+    assert_eq!(checksum(&node), 0x35422ac00f136174);
+}
+
+#[test]
 fn keys_lead_to_their_children() {
     let shape = shape();
     let node = node(&shape);

@@ -43,7 +43,7 @@ fn roots_that_never_became_durable_are_not_taken_for_what_a_crash_leaves() {
 fn a_root_that_stood_twice_is_durable_once_its_generation_is() {
     let directory = MemoryDirectory::new();
     let home = home(Arc::new(directory.clone()));
-    let paged = Paged::create(home, options(TreeKind::Beps), 0).unwrap();
+    let paged = Paged::create(home, options(BEPS), 0).unwrap();
     let mut world = World::new(8);
     for round in 0..40 {
         let memtable = world.memtable(100);
@@ -61,7 +61,7 @@ fn a_root_that_stood_twice_is_durable_once_its_generation_is() {
         paged.journal_bytes()
     );
     drop(paged);
-    let again = reopen(Arc::new(directory), TreeKind::Beps).expect("it has a generation");
+    let again = reopen(Arc::new(directory), BEPS).expect("it has a generation");
     require(&again, &no_memtables(), LAST, &world.state);
 }
 
