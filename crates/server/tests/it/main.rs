@@ -36,3 +36,4 @@ mod tools;
 mod transactions;
 mod users;
 mod web;
+mod web_pages;
