@@ -600,6 +600,22 @@ mod tests {
     }
 
     #[test]
+    fn options_of_pages_are_behind_those_that_there_were_before() {
+        let key = keyspace_key("\u{df}");
+        let merging = KeyspaceOptions::new().structure(Structure::Paged(
+            PagedOptions::bplus().node_bytes(512).value_bytes(24).merge(),
+        ));
+        let value_of_merging = encode_keyspace(300, 4, &merging);
+        let text = b"\x24bplus,node=512,key=64,value=24,merge";
+        assert_eq!(
+            value_of_merging,
+            [&b"\x03\x2c\x01\0\0\x04\0\xff\xff\xff\xff\0\0"[..], &text[..]].concat()
+        );
+        let decoded = decode_catalog(&key, &value_of_merging).unwrap();
+        assert!(matches!(decoded, CatalogRecord::Keyspace { options, .. } if options == merging));
+    }
+
+    #[test]
     fn the_bytes_of_the_catalog_are_these() {
         let options = KeyspaceOptions {
             compression: Compression::Lz4,

@@ -12,7 +12,7 @@
 //! write through), `model/` (how types lie in keys); `memcached/`; `cached/` (a server without a
 //! store); `datagram/`; `web/` (a page and answers for
 //! programs, which only read); `control/` (management while it runs);
-//! `forecast.rs` (what the store should cost).
+//! `forecast.rs` (what the store should cost), `paged.rs` (how pages are used).
 //!
 //! Invariants of each folder are in its header; those of all:
 //!
@@ -37,6 +37,7 @@ mod model;
 mod monitor;
 mod net;
 mod options;
+mod paged;
 mod pause;
 mod process;
 mod redis;

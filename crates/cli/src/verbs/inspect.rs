@@ -21,7 +21,8 @@ Examples:
 
 Each line is a node of the trunk or one of its children: the range of its keys, and the runs that it holds for them, oldest first; \
 what has sunk is its own, what has not been compacted yet is pending. Keys begin with the number of their keyspace. Runs are named by their group and \
-their place in it; --json and the web page say them.";
+their place in it; --json and the web page say them. Pages that are written in place follow: how full the nodes of each level are, which messages wait, and \
+how many pages are free. For that every node is read.";
 
 /// Draw the tree: which runs hold which keys, and where. Or say what a run holds, and which parts
 /// of the files it needs.

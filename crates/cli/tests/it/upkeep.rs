@@ -89,6 +89,30 @@ fn stats_and_drawing_say_what_there_is() {
         .unwrap()
         .len();
     assert!(lines >= 2);
+    place.done([
+        "keyspaces",
+        "create",
+        "counters",
+        "--structure",
+        "paged,beps,node=512,key=16,value=40",
+    ]);
+    let rows: String = (0..400).map(|number| format!("{number:05}\n")).collect();
+    place
+        .fed(
+            ["import", "-", "-f", "lines", "--keyspace", "counters"],
+            rows.as_bytes(),
+        )
+        .ended(0);
+    let drawing = place.done(["inspect"]).text();
+    assert!(
+        drawing.contains("pages of 512 bytes: ")
+            && drawing.contains("  leaves: ")
+            && drawing.contains("messages"),
+        "{drawing}"
+    );
+    let pages = &place.done(["inspect", "--json"]).json()["pages"];
+    assert!(pages["levels"].as_array().unwrap().len() > 2, "{pages}");
+    assert_eq!(pages["page_bytes"], 512);
 }
 
 #[test]

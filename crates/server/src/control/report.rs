@@ -1,7 +1,7 @@
 //! Answers as JSON: what the store holds, how its tree looks, what a check has read.
 
 use super::advised;
-use crate::forecast;
+use crate::{forecast, paged};
 use alluvium::{
     CheckReport, Compression, Db, HashedStats, HourSeen, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun,
     Underway,
@@ -194,12 +194,17 @@ pub(super) fn figures(db: &Db) -> Value {
 /// Returns the tree.
 pub(super) fn outline(db: &Db) -> Value {
     let (outline, drawing) = (db.outline(), db.draw());
-    json!({
+    let mut answer = json!({
         "version": outline.version,
         "cut": outline.cut,
         "root": node(&outline.root),
         "drawing": drawing.lines().collect::<Vec<_>>(),
-    })
+    });
+    // What fails is said in the drawing.
+    if let Ok(Some(of)) = db.outline_pages() {
+        answer["pages"] = paged::outline(&of);
+    }
+    answer
 }
 
 /// Returns what a check has read and found.

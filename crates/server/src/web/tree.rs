@@ -1,26 +1,34 @@
 //! The tree's shape as JSON.
 
 use super::json;
+use crate::paged;
 use alluvium::{Db, KeyRange, OutlineKey, OutlineLayer, OutlineNode, OutlinePivot, Underway};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// Pivots that are shown at most; beyond, leaves are only counted.
 const MOST: usize = 5000;
+/// Pages of a file at most whose nodes are read for a page that is drawn every few seconds.
+const MOST_READ: u64 = 4096;
 
-/// Returns the tree of a store.
+/// Returns the tree of a store, and how pages are used that are written in place.
 pub(super) fn shape(db: &Db) -> Value {
     let outline = db.outline();
     let names = Names::of(db);
     let root = &outline.root;
     let lowest = if pivots(root) > MOST { 1 } else { 0 };
-    json!({
+    let mut shape = json!({
         "version": outline.version,
         "cut": outline.cut,
         "height": root.height + 1,
         "pivots": pivots(root),
         "root": node(root, &names, lowest),
-    })
+    });
+    // Damage is what `check` and reads tell: the tree is shown without them.
+    if let Ok(Some(pages)) = paged::outline_within(db, MOST_READ) {
+        shape["pages"] = pages;
+    }
+    shape
 }
 
 /// What keyspaces are called.

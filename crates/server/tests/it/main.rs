@@ -38,3 +38,4 @@ mod tools;
 mod transactions;
 mod users;
 mod web;
+mod web_pages;

@@ -29,7 +29,7 @@ impl Answer {
     }
 
     #[track_caller]
-    fn json(self) -> Value {
+    pub(crate) fn json(self) -> Value {
         let answer = self.is(200);
         assert_eq!(answer.headers["content-type"], "application/json");
         serde_json::from_slice(&answer.body).unwrap()
@@ -71,7 +71,7 @@ fn get_with(address: SocketAddr, path: &str, headers: &str) -> Answer {
     )
 }
 
-fn get(fixture: &Fixture, path: &str) -> Answer {
+pub(crate) fn get(fixture: &Fixture, path: &str) -> Answer {
     get_with(fixture.server.web_addr().unwrap(), path, "")
 }
 
@@ -382,6 +382,7 @@ fn the_tree_is_shown_with_every_record_in_it() {
     }
     let tree = get(&fixture, "/api/tree").json();
     assert!(records(&tree["root"]) >= 5000, "{tree}");
+    assert!(tree["pages"].is_null(), "no keyspace is in pages");
     assert_eq!(tree["root"]["low"]["key"], "");
     let stats = get(&fixture, "/api/stats").json();
     assert_eq!(stats["process_id"], std::process::id());

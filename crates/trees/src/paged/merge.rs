@@ -6,12 +6,13 @@
 //! change of the tree, under the latches of a split; no block of messages is on its way to a page
 //! that goes. Between checkpoints it is in memory only, or in pages whose old images are kept.
 //!
-//! - **PM1** While no writer is in the tree, a leaf has a quarter of its pairs at least, and another
-//!   node an eighth of its pivots, but for the root. A root with children has two at least.
+//! - **PM1** While no writer is in the tree, a leaf has a quarter of its pairs at least, and
+//!   another node an eighth of its pivots, but for the root. A root with children has two at
+//!   least.
 //! - **PM2** Messages of both nodes fit into the buffer of one. Else those of the under-full node
 //!   move down first: its children are few, so that each may be split.
-//! - **PM3** Who merges holds the parent exclusively, then the left node, then the right one. A page
-//!   is free once its parent does not lead to it.
+//! - **PM3** Who merges holds the parent exclusively, then the left node, then the right one. A
+//!   page is free once its parent does not lead to it.
 
 use super::buffer::{Exclusive, PageBuffer};
 use super::core::{Core, Counters};
@@ -188,8 +189,8 @@ impl<B: PageBuffer> Core<B> {
             if (self.is_sound(&child) && !has_one) || pivots.is_empty(node) {
                 return Ok(child);
             }
-            // Both are latched from the left to the right (PM3). Nobody else comes by: who wants
-            // to needs the parent.
+            // Both are latched from the left to the right (PM3). No other writer comes by:
+            // it needs the parent.
             drop(child);
             self.join_at(node, at.min(pivots.len(node) - 1), empty)?;
         }

@@ -6,8 +6,8 @@
 //!
 //! *Does not know*: transactions, threads, clocks; and, but for `structure`, sequence numbers.
 //!
-//! *Read in this order*: `error.rs`, [`buffer`], [`node`], `core.rs`, `growth.rs`, `merge.rs`, `watch.rs`,
-//! [`read`], [`beps`], [`bplus`], `store/` (trees in files),
+//! *Read in this order*: `error.rs`, [`buffer`], [`node`], `core.rs`, `growth.rs`, `merge.rs`,
+//! `watch.rs`, [`read`], [`beps`], [`bplus`], `store/` (trees in files),
 //! `structure/` (as a structure of a store), `decode.rs` (all formats, for fuzzing).
 //!
 //! The source is Rotte's thesis on write-heavy operations with Bε-trees (TU München, 2022).

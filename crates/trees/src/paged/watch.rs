@@ -1,8 +1,8 @@
 //! What passes each node of a tree whose nodes are divided each in its own way, and which division
 //! that asks for.
 //!
-//! Lookups are counted as they visit a node with a buffer, and messages as they leave it. Counts are
-//! in memory only, in a table by the number of the page: pages that share a place share counts, and
+//! Lookups are counted as they visit a node with a buffer, and messages as they leave it. Counts
+//! are in memory only, in a table by the number of the page: pages that share a place share counts, and
 //! an addition may be lost. Neither does more harm than a division that is not the best.
 //!
 //! The costs are those of the thesis's table 4.1, in accesses to pages. A node with n pivots has a
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Places of counts.
 const PLACES: usize = 4096;
-/// What must have passed a node before it is divided anew.
+/// What must have passed a node before it is divided again.
 const EVIDENCE: u32 = 64;
 /// From so much on, counts are halved: what was long ago counts less.
 const MEMORY: u32 = 4096;

@@ -1,6 +1,6 @@
 // A picture of the trunk: a row for each level, a cell for each pivot, in it its own runs and the bundles that are live for it.
 
-import { $, ask, bytes, bytesOf, count, escaped, h, s, some, whole } from "./words.js";
+import { $, ask, bytes, bytesOf, count, escaped, h, percent, s, some, whole } from "./words.js";
 
 const BAND = 6, GAP = 2, PAD = 5, ROW_GAP = 22, LEAST = 34;
 
@@ -50,7 +50,22 @@ export class Tree {
       ["Records", count(all.records), `${count(all.tombstones)} deletes`],
       ["Up to commit", whole(this.answer.cut), `${whole(stats.last_commit - this.answer.cut)} newer in memtables`],
     ]);
+    this.pages(this.answer.pages);
     this.draw();
+  }
+
+  // Pages that are written in place: a row for each level of their tree, the root first.
+  pages(pages) {
+    $("pages").hidden = !pages;
+    if (!pages) return;
+    const nodes = pages.levels.reduce((all, level) => all + level.nodes, 0);
+    $("pages-count").textContent = `${some(nodes + pages.value_pages, "page")} of ${bytes(pages.page_bytes)}, ${whole(pages.value_pages)} with long values, ${whole(pages.free_pages)} free`;
+    const of = (has, most) => (most ? `${whole(has)} of ${whole(most)} (${percent(has / most)})` : "–");
+    const row = (level, at) => h("tr", {}, h("th", { scope: "row" }, at ? `level ${at}` : "leaves"), ...[whole(level.nodes), of(level.entries, level.most_entries), of(level.messages, level.most_messages)].map((text) => h("td", {}, text)));
+    $("pages-levels").replaceChildren(
+      h("thead", {}, h("tr", {}, ...["Level", "Nodes", "Pairs or pivots", "Messages that wait"].map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", {}, ...pages.levels.map(row).reverse()),
+    );
   }
 
   // The part that is looked at: the node that the path of pivots leads to, as far as it still does.

@@ -1,4 +1,4 @@
-//! When a node is divided anew, where each is in its own way (thesis, section 8.2).
+//! When a node is divided again, where each is in its own way (thesis, section 8.2).
 //!
 //! It is divided in a flush or after a split, under the latch that these have, and never by a
 //! lookup. A node that wants a larger buffer gets it before it passes messages on: it keeps enough

@@ -139,7 +139,7 @@ pub struct TreeStatistics {
     pub balances: u64,
     /// How often the tree became a level lower.
     pub lowerings: u64,
-    /// Nodes that were divided anew between pivots and messages.
+    /// Nodes whose space was divided again between pivots and messages.
     pub divisions: u64,
 }
 

@@ -143,8 +143,8 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(blocks)
     }
 
-    /// Takes the first messages for a child, a block at most, out of the buffer and of the incoming ones that
-    /// are marked, and takes their marks away.
+    /// Takes the first messages for a child, a block at most, out of the buffer and of the incoming
+    /// ones that are marked, and takes their marks away.
     pub(super) fn take_block(
         &self,
         node: &mut Exclusive<'_>,

@@ -101,7 +101,7 @@ impl Shape {
     /// Returns the arrays of a node with `n` pivots; none where no node may have as many.
     pub(super) fn divided(&self, n: usize) -> Option<Arrays> {
         let bounds = self.own?;
-        if n % 2 == 0 || n < bounds.least || n > bounds.most {
+        if n.is_multiple_of(2) || n < bounds.least || n > bounds.most {
             return None;
         }
         let pivots = Table::primary(n, self.key_limit, CHILD);
@@ -158,7 +158,7 @@ impl Shape {
         n
     }
 
-    /// Divides a node anew, with `n` pivots: what it holds stays.
+    /// Divides a node again, with `n` pivots: what it holds stays.
     pub(in crate::paged) fn divide_node(&self, node: &mut [u8], n: usize) {
         let (pivots, buffer) = self.arrays_of(node);
         let divided = self.divided(n);

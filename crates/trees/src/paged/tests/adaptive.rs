@@ -31,7 +31,7 @@ fn places(tree: &BepsTree<Arena>) -> f64 {
     places as f64 / f64::from(nodes)
 }
 
-/// Writes keys, and looks up so many for each of them.
+/// Writes keys, and looks up `lookups` for each of them.
 fn work(tree: &BepsTree<Arena>, from: u64, to: u64, lookups: u64) {
     let mut rng = fastrand::Rng::with_seed(to);
     for number in from..to {

@@ -16,7 +16,7 @@ fn key(number: usize) -> [u8; 2] {
     (number as u16).to_be_bytes()
 }
 
-/// Two leaves with so many pairs.
+/// Two leaves with these numbers of pairs.
 fn leaves(shape: &Shape, of_left: usize, of_right: usize) -> [Vec<u8>; 2] {
     let mut nodes = [vec![0; shape.content_bytes], vec![0; shape.content_bytes]];
     let mut number = 0;
@@ -70,7 +70,7 @@ fn two_leaves_become_one_or_have_half_each() {
     }
 }
 
-/// Two nodes with so many pivots and messages. Pivot p has child p + 1 behind it.
+/// Two nodes with these numbers of pivots and messages. Pivot p has child p + 1 behind it.
 fn nodes(shape: &Shape, of: Kind, pivots: [usize; 2], messages: [usize; 2]) -> ([Vec<u8>; 2], Vec<u8>) {
     let mut nodes = [vec![0; shape.content_bytes], vec![0; shape.content_bytes]];
     let between = pivots[0] * 10 + 10;
