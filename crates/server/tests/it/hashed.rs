@@ -5,7 +5,7 @@ use crate::client::{Client, Fixture, Hashed, options, sorted};
 use crate::hashed_model::scanned;
 use crate::kill::Killed;
 use alluvium::simulation::Simulated as _;
-use alluvium::{Db, Options, Structure};
+use alluvium::{Change, Db, Options, Structure};
 use alluvium_server::control::{Direction, Redis, Reply, Request, Scan, Session, What};
 use alluvium_server::{Error, KeyLayout, Server, ServerOptions};
 use std::collections::BTreeSet;
@@ -347,6 +347,31 @@ fn scan_within_multi_meets_its_writes_and_all_that_was_there() {
     assert_eq!(whole.matches("\"own\"").count(), 2);
     assert!(emptied.starts_with("[\"last\"]] :1"), "{emptied}");
     client.script("DBSIZE => :1\nKEYS * => [\"last\"]");
+    client.script(
+        "MULTI => OK\nFLUSHDB => QUEUED\nGET last => QUEUED\nEXISTS last => QUEUED\nEXEC => [OK nil :0]",
+    );
+}
+
+#[test]
+fn exec_is_one_commit_of_both_kinds_of_keyspaces() {
+    let fixture = fixture();
+    let mut client = fixture.client();
+    client.script("SET n 0 => OK\nRPUSH l 0 => :1");
+    let from = fixture.db.sequence();
+    client.script("MULTI => OK\nSET n 1 => QUEUED\nRPUSH l 1 => QUEUED\nEXEC => [OK :2]");
+    let sets: Vec<_> = fixture.db.changes_since(from).unwrap().collect();
+    let mut kinds: Vec<BTreeSet<String>> = Vec::new();
+    for set in sets {
+        let named = |change| match change {
+            Change::Put { keyspace, .. } => Some(keyspace),
+            _ => None,
+        };
+        kinds.push(set.unwrap().changes.into_iter().filter_map(named).collect());
+    }
+    // The server may note the time in a commit of its own.
+    let both = ["redis".to_owned(), "redis.keys.0".to_owned()];
+    let of_records: Vec<_> = kinds.iter().filter(|names| names.contains(&both[1])).collect();
+    assert_eq!(of_records, [&BTreeSet::from(both)]);
 }
 
 #[test]
