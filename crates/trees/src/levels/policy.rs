@@ -7,7 +7,7 @@
 //! what comes later.
 
 use crate::levels::options::{Fanout, Policy};
-#[cfg(test)]
+#[cfg(all(test, not(alluvium_model_check)))]
 use crate::stitch::{SameScan, StitchView, Stitching};
 
 /// No level is deeper: each is at least twice as large as the one above it.
