@@ -22,6 +22,7 @@ use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace};
 use alluvium_dictionary::share::Share;
 use alluvium_sim::environment::number;
 use alluvium_storage::extents::Class;
+use alluvium_storage::log::LogOptions;
 use alluvium_storage::store::{Store, StoreOptions};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -51,13 +52,21 @@ fn home_of(store: Store) -> Home {
     }
 }
 
+/// A small log: each opening maps, clears and reads whole segments of it.
+fn store_options() -> StoreOptions {
+    StoreOptions {
+        log: LogOptions::with_limit(1 << 20),
+        ..StoreOptions::default()
+    }
+}
+
 fn home(directory: Arc<dyn Directory>) -> Home {
-    home_of(Store::create(directory, &StoreOptions::default(), b"").unwrap())
+    home_of(Store::create(directory, &store_options(), b"").unwrap())
 }
 
 /// Opens what a store's superblock names.
 fn reopen(directory: Arc<dyn Directory>, kind: TreeKind) -> Option<Paged> {
-    let opening = Store::open(directory, &StoreOptions::default()).unwrap();
+    let opening = Store::open(directory, &store_options()).unwrap();
     let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
     let superblock = home.store.superblock();
     if superblock.payload.is_empty() {
@@ -537,7 +546,7 @@ fn damage(directory: &SimDirectory, kind: TreeKind) {
         let mut bytes = file.read_at(at, 1024, Purpose::Check).unwrap();
         bytes[300] ^= 4;
         file.write_at(at, bytes, Purpose::Check).unwrap();
-        let opening = Store::open(Arc::new(image) as Arc<dyn Directory>, &StoreOptions::default()).unwrap();
+        let opening = Store::open(Arc::new(image) as Arc<dyn Directory>, &store_options()).unwrap();
         let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
         let superblock = home.store.superblock();
         let found = match Paged::open(home, &options(kind), &superblock.payload, superblock.cut) {
