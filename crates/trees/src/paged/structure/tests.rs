@@ -76,7 +76,7 @@ fn home(directory: Arc<dyn Directory>) -> Home {
 
 /// Opens what a store's superblock names.
 fn reopen(directory: Arc<dyn Directory>, kind: Sort) -> Option<Paged> {
-    let opening = Store::open(directory, &StoreOptions::default()).unwrap();
+    let opening = Store::open(directory, &store_options()).unwrap();
     let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
     let superblock = home.store.superblock();
     if superblock.payload.is_empty() {

@@ -238,6 +238,19 @@ fn nodes_with_snapshots_are_neither_latched_nor_pinned() {
 }
 
 #[test]
+fn what_a_node_said_before_it_was_changed_does_not_count() {
+    let tree = BplusTree::create(Watched::new(), 8, 8, Arc::new(Sum)).unwrap();
+    let tree = tree.coupled_by(Coupling::Versions);
+    (0..300).for_each(|number| tree.insert(&key(number), &number.to_le_bytes()).unwrap());
+    (0..40).for_each(|_| drop(tree.get(&key(5)).unwrap()));
+    let root = tree.core.begin(Coupling::Versions).unwrap();
+    let look = || tree.core.look(&root, &key(5), &mut Vec::new());
+    assert!(look().is_some());
+    drop(tree.buffer().pin_exclusive(tree.core.root).unwrap());
+    assert_eq!(look(), None);
+}
+
+#[test]
 fn descents_by_references_that_remember_take_no_mutex() {
     for coupling in [Coupling::Latched, Coupling::Optimistic, Coupling::Versions] {
         let means = Means(PinPolicy::Swizzled, coupling, 1);
