@@ -728,8 +728,8 @@ impl Db {
     }
 
     /// Returns a drawing of the tree in plain text: each line is a node of the trunk or one of its
-    /// children, with its runs. Keys start with the number of their keyspace. Where keyspaces are in
-    /// pages, a line for each level of their tree follows: see [`Db::outline_pages`].
+    /// children, with its runs. Keys start with the number of their keyspace. Where keyspaces are
+    /// in pages, a line for each level of their tree follows: see [`Db::outline_pages`].
     #[must_use]
     pub fn draw(&self) -> String {
         let mut drawing = self.engine().dictionaries.tree.draw();

@@ -2,8 +2,8 @@
 //! that asks for.
 //!
 //! Lookups are counted as they visit a node with a buffer, and messages as they leave it. Counts
-//! are in memory only, in a table by the number of the page: pages that share a place share counts, and
-//! an addition may be lost. Neither does more harm than a division that is not the best.
+//! are in memory only, in a table by the number of the page: pages that share a place share counts,
+//! and an addition may be lost. Neither does more harm than a division that is not the best.
 //!
 //! The costs are those of the thesis's table 4.1, in accesses to pages. A node with n pivots has a
 //! part of 1 / ln(n + 1) in the height of the tree. A lookup accesses one page per level. A message
