@@ -53,6 +53,19 @@ pub(super) fn own(superblock: &Superblock, oldest: u64) -> Superblock {
     }
 }
 
+/// Refuses a file that cannot go back to the checkpoint which a store names, and says why.
+fn reaches(found: &Superblock, root: &Superblock) -> std::result::Result<(), String> {
+    let oldest = format::read_oldest(&found.meta);
+    let holds = oldest.is_some_and(|oldest| (oldest..=found.epoch).contains(&root.epoch));
+    if holds && found.page_bytes == root.page_bytes {
+        return Ok(());
+    }
+    Err(format!(
+        "the store names checkpoint {} with pages of {} bytes, and the file has {oldest:?} to {} of {}",
+        root.epoch, root.page_bytes, found.epoch, found.page_bytes
+    ))
+}
+
 impl Pool {
     /// Creates a file of pages and the two of its journal. What is left there of others goes.
     ///
@@ -152,15 +165,7 @@ impl Pool {
                 found: found.identity,
             });
         }
-        let oldest = format::read_oldest(&found.meta);
-        let reaches = oldest.is_some_and(|oldest| (oldest..=found.epoch).contains(&root.epoch));
-        if !reaches || found.page_bytes != root.page_bytes {
-            let why = format!(
-                "the store names checkpoint {} with pages of {} bytes, and the file has {oldest:?} to {} of {}",
-                root.epoch, root.page_bytes, found.epoch, found.page_bytes
-            );
-            return Err(refused(why));
-        }
+        reaches(&found, &root).map_err(refused)?;
         options.page_bytes = root.page_bytes as usize;
         check_page_bytes(options.page_bytes)?;
         // Whatever memory there is now, what was written is read.

@@ -6,8 +6,8 @@
 //! *Does not know*: where pages are, latches, when messages move.
 //!
 //! *Read in this order*: `layout.rs` (how a page is divided), `message.rs` (what messages mean
-//! together), `format.rs` (bytes), `split.rs`, `join.rs`,
-//! `division.rs` (nodes that are divided each in its own way).
+//! together), `format.rs` (bytes), `format/words.rs` (nodes that may change while they are read),
+//! `split.rs`, `join.rs`, `division.rs` (nodes that are divided each in its own way).
 //!
 //! Each array of a node has slots of one size, made for the longest key and value of the tree,
 //! and a directory in key order that says which slot is where. An insertion moves entries of

@@ -360,11 +360,7 @@ fn merging_subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subjec
         let tree = BepsTree::create(pool(512, 96, epsilon, Means(pins, coupling, 1)), options()).unwrap();
         all.push((name("pool"), Box::new(tree.coupled_by(coupling))));
     }
-    for (pins, coupling) in [
-        (PinPolicy::Locked, Coupling::Latched),
-        (PinPolicy::Optimistic, Coupling::Optimistic),
-        (PinPolicy::Swizzled, Coupling::Versions),
-    ] {
+    for Means(pins, coupling, _) in [MEANS[0], MEANS[1], MEANS[5]] {
         let (limits, merging) = ((8, 8), Merging::UnderFull);
         let arena = Arena::new(512).unwrap();
         let tree = BplusTree::create_merging(arena, limits, Arc::clone(operator), merging).unwrap();
