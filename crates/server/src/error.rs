@@ -37,6 +37,15 @@ pub enum Error {
         /// Where the keys are.
         keyspace: &'static str,
     },
+    /// Keys are to be hashed, and a named snapshot may hold keys in order.
+    #[error(
+        "the store has the named snapshot {name:?}, whose keys are in order and could not be read any more: \
+         remove it, or serve the store without asking for hashed keys"
+    )]
+    SnapshotInOrder {
+        /// The snapshot.
+        name: String,
+    },
     /// The address cannot be listened at.
     #[error("cannot listen at {address}: {cause}")]
     Listen {

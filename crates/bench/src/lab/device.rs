@@ -3,7 +3,7 @@
 use super::scratch::Scratch;
 use alluvium_device::probe::{self, Flow, LEAST_SPACE, Plan, ProcessWatch};
 use alluvium_model::probe::Conclusions;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
 /// Bytes of a record of the size of an experiment: the probe's file has as many.
 const RECORD: u64 = 4096;
@@ -16,14 +16,9 @@ pub(super) const MOST: u64 = (64 << 30) / RECORD;
 pub(super) const PROBED: &str = "The device is the one under the system's directory for temporary files. The file has 4 KiB for each record of the size; a point gets fractions of a second, where the document \
                                  moves 10 GiB.";
 
-/// Probes the device with a file of `records` records.
+/// Probes the device with a file of `records` records, and 16 MiB at least.
 pub(super) fn probed(records: u64) -> Result<Conclusions> {
-    let space_bytes = records.saturating_mul(RECORD);
-    ensure!(
-        space_bytes >= LEAST_SPACE,
-        "--records {records}: a probe's file has at least {} records of {RECORD} bytes",
-        LEAST_SPACE / RECORD
-    );
+    let space_bytes = records.saturating_mul(RECORD).max(LEAST_SPACE);
     let scratch = Scratch::new()?;
     let place = probe::place_of(scratch.path()).context("asking the file system")?;
     let plan = Plan {

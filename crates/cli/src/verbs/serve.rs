@@ -150,6 +150,18 @@ fn in_flags(serve: &Serve, error: alluvium_server::Error) -> anyhow::Error {
             failure(Exit::Failed, format!("{flag} {}: {cause}", path.display()))
         }
         alluvium_server::Error::Cache { why } => failure(Exit::Usage, format!("--cache: {why}")),
+        alluvium_server::Error::SnapshotInOrder { name } => failure(
+            Exit::Usage,
+            format!(
+                "--hashed: the snapshot {name:?} of this store has keys in order, and could not be read any more. Leave --hashed out, or drop the snapshot (`SNAPSHOT DROP {name}`)"
+            ),
+        ),
+        alluvium_server::Error::InOrder {
+            keyspace: "memcached",
+        } => failure(
+            Exit::Usage,
+            "--hashed: this store keeps the items of memcached's clients in order, and they cannot be hashed afterwards. Leave --hashed out, or remove the items with `flush_all` first",
+        ),
         alluvium_server::Error::InOrder { keyspace } => failure(
             Exit::Usage,
             format!(

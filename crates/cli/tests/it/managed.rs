@@ -2,6 +2,7 @@
 
 use crate::serve::{Served, asked};
 use crate::{Place, Said, as_other_user};
+use alluvium_server::control::{Client, Reply, Request};
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
@@ -185,6 +186,62 @@ fn a_program_that_embeds_the_store_is_managed_alike() {
     assert_eq!(place.done(["get", "--redis-db", "3", "r"]).text(), "2");
     control.stop();
     place.run(["get", "a"]).ended(6);
+}
+
+#[test]
+fn an_import_waits_for_what_a_killed_one_has_begun() {
+    let place = Place::new();
+    let served = Served::new(&place, &[]);
+    let file = place.file("commands", "INCR counter\r\n");
+    let whole = std::fs::canonicalize(&file).unwrap();
+    // As a command that was killed: its connection ends when its last rows are written.
+    let mut earlier = Client::connect(place.path("store")).unwrap();
+    let name = format!("progress\0--redis-db 0\0{}", whole.display());
+    let mut is_claimed = false;
+    earlier
+        .ask(&Request::Claim(name.into_bytes()), &mut |reply| {
+            is_claimed = reply == Reply::Truth(true);
+            Ok(())
+        })
+        .unwrap();
+    assert!(is_claimed);
+    let mut import = place
+        .command([
+            "import",
+            "--redis-db",
+            "0",
+            "--format",
+            "redis",
+            file.to_str().unwrap(),
+        ])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(import.try_wait().unwrap().is_none(), "it waits");
+    asked(&served.redis, "GET counter\r\n", "$-1\r\n");
+    drop(earlier);
+    Said::from(import.wait_with_output().unwrap()).ended(0);
+    asked(&served.redis, "GET counter\r\n", "$1\r\n1\r\n");
+}
+
+#[test]
+fn names_of_keyspaces_of_a_server_are_not_given_to_others() {
+    let place = Place::new();
+    place.done(["put", "a", "1"]);
+    for name in ["redis", "memcached", "redis.keys.3"] {
+        let create = ["keyspaces", "create", name, "--structure", "hashed"];
+        place.run(create).ended(2).complained("choose another");
+        place
+            .run(["put", "-k", name, "a", "1"])
+            .ended(2)
+            .complained("choose another");
+        let rename = ["keyspaces", "rename", "default", name, "--yes"];
+        place.run(rename).ended(2);
+    }
+    place.done(["keyspaces", "create", "redis.keys", "--structure", "hashed"]);
 }
 
 #[test]

@@ -180,6 +180,8 @@ mod tests {
         };
         assert_eq!(frame(&advice).unwrap(), b"\x04\0\0\0\x1e\x01\xf4\x03");
         assert_eq!(frame(&Request::Trials).unwrap(), b"\x01\0\0\0\x1f");
+        let claim = Request::Claim(b"n".to_vec());
+        assert_eq!(frame(&claim).unwrap(), b"\x03\0\0\0\x20\x01n");
         let failed = Part::Failed {
             kind: Kind::NoKeyspace,
             text: "x".to_owned(),

@@ -1,5 +1,6 @@
 //! The threads that answer at the socket.
 
+use super::claims::Claims;
 use super::format::{self, GREETING, Part};
 use super::request::{Error, Kind, Request};
 use super::session::{Counts, Session};
@@ -53,6 +54,7 @@ impl fmt::Debug for Control {
 struct Managed {
     db: Db,
     about: Option<About>,
+    claims: Arc<Claims>,
     connections: Mutex<Connections>,
     changed: Condvar,
 }
@@ -79,6 +81,7 @@ impl Control {
         let managed = Arc::new(Managed {
             db: db.clone(),
             about,
+            claims: Arc::default(),
             connections: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -223,7 +226,7 @@ fn answer(managed: &Managed, stream: &mut UnixStream) -> io::Result<()> {
         }
         None => return Err(io::Error::new(io::ErrorKind::InvalidData, "it did not greet")),
     }
-    let mut session = Session::shared(&managed.db, managed.about.clone());
+    let mut session = Session::shared(&managed.db, managed.about.clone(), &managed.claims);
     while let Some(request) = format::read::<Request>(stream)? {
         let mut sent = Ok(());
         let answered = catch_unwind(AssertUnwindSafe(|| {

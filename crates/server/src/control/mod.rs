@@ -6,10 +6,11 @@
 //!
 //! *Does not know*: command lines, how answers are shown.
 //!
-//! *Read in this order*: `request.rs` (what is asked and answered), `session.rs` (how it is done,
-//! in any process that has the store open), `transact.rs` (its transaction), `redis.rs` (keys of
-//! Redis clients), `report.rs`, `held.rs` and `advised.rs` (JSON), `format.rs` (the bytes),
-//! `client.rs`, `socket.rs` (where the socket is, who may connect) and `listen.rs` (its threads).
+//! *Read in this order*: `request.rs` (what is asked and answered), `session.rs` (how it is
+//! done, in any process that has the store open), `transact.rs` (its transaction), `claims.rs`
+//! (names, each taken by one connection), `redis.rs` (keys of Redis clients), `report.rs`,
+//! `held.rs` and `advised.rs` (JSON), `format.rs` (the bytes), `client.rs`, `socket.rs` (where
+//! the socket is, who may connect) and `listen.rs` (its threads).
 //!
 //! A program that embeds a store offers the same with [`Control::start`]:
 //!
@@ -42,6 +43,7 @@
 //!   panic.
 
 mod advised;
+mod claims;
 mod client;
 pub mod format;
 pub(crate) mod held;

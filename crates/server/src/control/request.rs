@@ -118,6 +118,9 @@ pub enum Request {
     },
     /// Tells the last changes by advice, and what became of them: [`Reply::Json`].
     Trials,
+    /// Takes a name for this connection, which has it until it ends: [`Reply::Truth`]. It waits for
+    /// another connection that has it, for ten seconds, and is not taken then.
+    Claim(Vec<u8>),
 }
 
 /// What becomes of a tier.

@@ -1,6 +1,7 @@
 //! The operations themselves, on a store that this process has open.
 
 use super::advised;
+use super::claims::{Claim, Claims};
 use super::held;
 use super::listen::About;
 use super::redis::Keys;
@@ -27,9 +28,23 @@ const CHUNK: usize = 256 << 10;
 /// How often a compaction says how far it is.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long a claim waits for another connection.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Returns whether a server keeps typed keys in a keyspace of this name.
 pub fn is_of_server(keyspace: &str) -> bool {
     matches!(keyspace, store::DATA | store::ITEMS) || format::is_records_name(keyspace)
+}
+
+/// Refuses a name that only a server gives to keyspaces: it would take what is there for its own.
+fn free(name: &str) -> Result<()> {
+    if !is_of_server(name) {
+        return Ok(());
+    }
+    let text = format!(
+        "the name {name:?} is of those that `alluvium serve` gives to its own keyspaces, and makes itself: choose another"
+    );
+    Err(Error::told(Kind::Usage, text))
 }
 
 /// Hears the parts of an answer; an error ends the operation where that is possible.
@@ -37,6 +52,9 @@ pub(super) type Hear<'h> = dyn FnMut(Reply) -> Result<()> + 'h;
 
 /// Executes operations one after the other.
 pub struct Session {
+    /// What it has claimed, released with it.
+    claimed: Vec<Claim>,
+    claims: Arc<Claims>,
     db: Db,
     keys: Keys,
     /// What a server adds to figures; none where no server runs.
@@ -58,6 +76,8 @@ impl Session {
     #[must_use]
     pub fn new(db: &Db) -> Session {
         Session {
+            claimed: Vec::new(),
+            claims: Arc::default(),
             db: db.clone(),
             keys: Keys::of_store(db),
             about: None,
@@ -67,7 +87,7 @@ impl Session {
     }
 
     /// Returns a session of a store that others use meanwhile.
-    pub(super) fn shared(db: &Db, about: Option<About>) -> Session {
+    pub(super) fn shared(db: &Db, about: Option<About>, claims: &Arc<Claims>) -> Session {
         let keys = match about.as_ref() {
             Some(about) => Keys::of_server(&about.store),
             None => Keys::of_store(db),
@@ -75,6 +95,7 @@ impl Session {
         Session {
             keys,
             about,
+            claims: Arc::clone(claims),
             ..Session::new(db)
         }
     }
@@ -137,14 +158,26 @@ impl Session {
                 json(&advised::apply(&self.db, *record_permille)?, hear)
             }
             Request::Trials => json(&advised::trials(&self.db), hear),
+            Request::Claim(name) => {
+                let claim = self.claims.take(name, CLAIM_PATIENCE);
+                let is_taken = claim.is_some();
+                self.claimed.extend(claim);
+                hear(Reply::Truth(is_taken))
+            }
         }
     }
 
     fn of_keyspaces(&self, request: &Request, hear: &mut Hear<'_>) -> Result<()> {
         match request {
-            Request::CreateKeyspace(new) => self.create(new),
+            Request::CreateKeyspace(new) => {
+                free(&new.name)?;
+                self.create(new)
+            }
             Request::EnsureKeyspace(name) => {
                 let is_new = self.db.existing_keyspace(name).is_err();
+                if is_new {
+                    free(name)?;
+                }
                 self.db.keyspace(name)?;
                 hear(Reply::Truth(is_new))
             }
@@ -153,6 +186,7 @@ impl Session {
                 Ok(self.db.drop_keyspace(name)?)
             }
             Request::RenameKeyspace { from, to } => {
+                free(to)?;
                 self.writable(from)?;
                 self.writable(to)?;
                 Ok(self.db.rename_keyspace(from, to)?)

@@ -54,7 +54,8 @@ pub(super) struct Found {
 /// changed to what is `wished`.
 ///
 /// # Errors
-/// [`Error::InOrder`] if it keeps keys in order, and they are to be hashed.
+/// [`Error::InOrder`] if it keeps keys in order, and they are to be hashed;
+/// [`Error::SnapshotInOrder`] if it has kept some, which a snapshot may hold.
 pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::Result<Found> {
     let data = existing(db, super::DATA)?;
     let version = match &data {
@@ -82,13 +83,19 @@ pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::Result<Found> {
             keyspace: super::DATA,
         });
     }
-    if let Some(items) = existing(db, super::ITEMS)?
-        && !is_hashed(&items)
-        && !is_empty(&items, None)?
+    let items = existing(db, super::ITEMS)?.filter(|items| !is_hashed(items));
+    if let Some(items) = &items
+        && !is_empty(items, None)?
     {
         return Err(Error::InOrder {
             keyspace: super::ITEMS,
         });
+    }
+    // What has gone may be in a snapshot still.
+    if (data.is_some() || items.is_some())
+        && let Some((name, _)) = db.snapshots().into_iter().next()
+    {
+        return Err(Error::SnapshotInOrder { name });
     }
     Ok(Found {
         layout: KeyLayout::Hashed,

@@ -262,6 +262,14 @@ fn a_store_keeps_what_it_was_made_with_and_one_with_keys_in_order_is_refused() {
         "{refused}"
     );
     db.keyspace("memcached").unwrap().delete("key").unwrap();
+    // What has gone is in a snapshot still.
+    drop(db.create_snapshot("kept").unwrap());
+    let refused = start(&db, KeyLayout::Hashed).unwrap_err();
+    assert!(
+        matches!(&refused, Error::SnapshotInOrder { name } if name == "kept"),
+        "{refused}"
+    );
+    db.remove_snapshot("kept").unwrap();
     end(start(&db, KeyLayout::Hashed).unwrap());
 }
 

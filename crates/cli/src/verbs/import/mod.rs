@@ -171,6 +171,18 @@ impl Created {
     }
 }
 
+/// Makes sure that no other import of the same input is under way: not by a command that was killed
+/// either, whose last rows another process may still be writing.
+fn claim(store: &Store, identity: &Identity) -> Result<()> {
+    match store.is_changed(&Request::Claim(identity.key()))? {
+        true => Ok(()),
+        false => Err(failure(
+            Exit::Failed,
+            "another import of the same input into the same place is under way: wait until it has ended",
+        )),
+    }
+}
+
 /// Returns the memory for keys of earlier rows.
 fn seen_bytes(store: &Store, context: &Context) -> Result<usize> {
     let memory = match store.holder() {
@@ -211,6 +223,9 @@ impl Import {
             true => Some(context.open_or_create()?),
             false => None,
         };
+        if let Some(store) = &store {
+            claim(store, &identity)?;
+        }
         let first = self.earlier(store.as_ref(), &identity, format)?;
         // What is sorted is read from its beginning, and how far an import is counts its keys.
         let mut saved = match self.sort.sort {

@@ -69,6 +69,7 @@ fn shape(keys: u64, part: f64) -> Result<LevelDb> {
 }
 
 fn over_buffer(keys: u64) -> Result<Measured> {
+    let keys = keys.max(super::FEWEST);
     let mut sheet = Sheet::default();
     for (name, skew) in POPULARITIES {
         let popularity = popularity(keys, skew)?;
@@ -110,6 +111,7 @@ pub(super) const A9: Experiment = Experiment {
 };
 
 fn of_optimum(keys: u64) -> Result<Measured> {
+    let keys = keys.max(super::FEWEST);
     let mut sheet = Sheet::default();
     let popularity = popularity(keys, 0.0)?;
     for part in PARTS {

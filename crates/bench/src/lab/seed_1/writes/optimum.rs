@@ -41,6 +41,7 @@ pub(super) const A7: Experiment = Experiment {
 };
 
 fn saved(keys: u64) -> Result<Measured> {
+    let keys = keys.max(super::FEWEST);
     let mut sheet = Sheet::default();
     let percent = |before: f64, after: f64| 100.0 * (1.0 - after / before);
     for (name, skew) in POPULARITIES {
@@ -143,6 +144,7 @@ pub(super) const A8: Experiment = Experiment {
 };
 
 fn over_levels(keys: u64) -> Result<Measured> {
+    let keys = keys.max(super::FEWEST);
     let mut sheet = Sheet::default();
     for (name, skew) in POPULARITIES {
         let popularity = popularity(keys, skew)?;
@@ -218,6 +220,7 @@ pub(super) const A10: Experiment = Experiment {
 };
 
 fn timed(keys: u64) -> Result<Measured> {
+    let keys = keys.max(super::FEWEST);
     let mut sheet = Sheet::default();
     for (of, skew) in POPULARITIES {
         let began = Instant::now();

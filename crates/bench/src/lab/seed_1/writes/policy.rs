@@ -63,6 +63,7 @@ pub(super) const A11: Experiment = Experiment {
 };
 
 fn measure(keys: u64) -> Result<Measured> {
+    let keys = keys.max(super::FEWEST);
     let mut sheet = Sheet::default();
     let popularity = popularity(keys, 0.0)?;
     let mut least = f64::NAN;

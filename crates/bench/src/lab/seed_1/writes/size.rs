@@ -75,6 +75,7 @@ pub(super) const A4: Experiment = Experiment {
 
 /// The model has all sizes of the figure; the simulation has `keys`, and a third and a tenth.
 fn over_keys(keys: u64) -> Result<Measured> {
+    let keys = keys.max(super::FEWEST);
     let mut sheet = Sheet::default();
     for (name, skew) in POPULARITIES {
         for size in SIZES {
@@ -132,6 +133,7 @@ pub(super) const A13: Experiment = Experiment {
 };
 
 fn of_levels(keys: u64) -> Result<Measured> {
+    let keys = keys.max(super::FEWEST);
     let mut sheet = Sheet::default();
     for (name, skew) in POPULARITIES {
         for size in SIZES.into_iter().filter(|size| *size < keys).chain([keys]) {

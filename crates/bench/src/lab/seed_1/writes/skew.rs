@@ -55,6 +55,7 @@ pub(super) const A3: Experiment = Experiment {
 };
 
 fn over_skew(keys: u64) -> Result<Measured> {
+    let keys = keys.max(super::FEWEST);
     let mut sheet = Sheet::default();
     let shape = LevelDb::standard(keys as f64)?;
     let large = LevelDb::standard(1e8)?;
@@ -132,6 +133,7 @@ const SKEWED: &str = "Zipf 0.99, 62";
 const SOONER: &str = "Zipf 0.99, 25";
 
 fn of_silt(keys: u64) -> Result<Measured> {
+    let keys = keys.max(super::FEWEST);
     let mut sheet = Sheet::default();
     // The table is to an instance what the document's is.
     let instance = keys / 4;

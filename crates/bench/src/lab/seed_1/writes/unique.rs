@@ -66,6 +66,7 @@ pub(super) const A2: Experiment = Experiment {
 };
 
 fn measure(keys: u64) -> Result<Measured> {
+    let keys = keys.max(super::FEWEST);
     let mut sheet = Sheet::default();
     for (name, skew) in SKEWS {
         let popularity = popularity(keys, skew)?;
