@@ -92,7 +92,7 @@ impl PagedOptions {
     ///
     /// ```
     /// use alluvium::{PagedOptions, Structure};
-    /// let text = "paged,beps,node=4096,epsilon=adaptive,key=64,value=128";
+    /// let text = "paged,beps,node=16384,epsilon=adaptive,key=64,value=128";
     /// let structure = Structure::Paged(PagedOptions::beps().adaptive_epsilon());
     /// assert_eq!(text.parse::<Structure>()?, structure);
     /// # Ok::<(), alluvium::Error>(())
@@ -125,7 +125,7 @@ impl PagedOptions {
     ///
     /// ```
     /// use alluvium::{PagedOptions, Structure};
-    /// let text = "paged,bplus,node=4096,key=64,value=128,merge";
+    /// let text = "paged,bplus,node=16384,key=64,value=128,merge";
     /// let structure = Structure::Paged(PagedOptions::bplus().merge());
     /// assert_eq!(text.parse::<Structure>()?, structure);
     /// # Ok::<(), alluvium::Error>(())
@@ -289,7 +289,7 @@ mod tests {
             "paged,bplus,node=16384,key=64,value=128",
             "paged,bplus,node=16384,key=64,value=128,merge",
             "paged,beps,node=4096,epsilon=0.5,key=64,value=128,merge",
-            "paged,beps,node=4096,epsilon=adaptive,key=64,value=128",
+            "paged,beps,node=16384,epsilon=adaptive,key=64,value=128",
             "paged,beps,node=1024,epsilon=adaptive,key=16,value=40,merge",
         ] {
             assert_eq!(text.parse::<Structure>().unwrap().to_string(), text);
