@@ -1,7 +1,8 @@
 //! Walks over all keys, in the order of their hashes, through the memtables above a structure.
 //!
-//! A walk goes from one window of hashes to the next. A window ends with the leaf, among those of
-//! all runs at its beginning, that ends first: so it is about a leaf of each run long. Keys of
+//! A walk goes from one window of hashes to the next. A window ends with a leaf of the run that has
+//! most leaves there: the first one at the beginning of a walk, and twice as many behind it each
+//! time, up to a number, so that leaves are read together once a walk goes on. Keys of
 //! memtables are put in the order of their hashes a number of them at a time, so that a walk takes
 //! little memory, and one that ends early little time. Whatever its reader can see was committed
 //! before the walk began: a later look finds the same.
@@ -35,6 +36,9 @@ struct Above {
     last: u64,
 }
 
+/// The most leaves of one run that a window has.
+const MOST_AHEAD: u64 = 32;
+
 /// A walk over the keys of a range that have a value, in the order of their hashes, for a reader at
 /// one sequence number. Between its calls it holds a position, the keys of memtables, and what it
 /// has decided.
@@ -48,6 +52,8 @@ pub struct Iter {
     above: Option<Above>,
     /// The first hash that was not looked at; none behind the last.
     next: Option<u64>,
+    /// How many leaves of a run the next window has.
+    ahead: u64,
     /// Keys up to and without this one are left out of the next window.
     from: Option<Box<[u8]>>,
     decided: VecDeque<(Box<[u8]>, Vec<u8>)>,
@@ -63,6 +69,20 @@ impl fmt::Debug for Iter {
     }
 }
 
+/// Returns the run that has most leaves with the hashes from the first to the last one, if any has
+/// some.
+fn densest<'r>(runs: &[&'r Run], hashes: (u64, u64)) -> Result<Option<&'r Run>> {
+    let (mut most, mut densest) = (0, None);
+    for run in runs {
+        let (first, end) = (run.leaves_of(hashes.0)?.start, run.leaves_of(hashes.1)?.end);
+        let leaves = end.saturating_sub(first);
+        if leaves > most {
+            (most, densest) = (leaves, Some(*run));
+        }
+    }
+    Ok(densest)
+}
+
 impl Hashed {
     /// Begins a walk over a range in the order of hashes, through memtables and the structure as
     /// one, for a reader at `at` to whom puts that expire at or before `now_ms` are gone.
@@ -75,6 +95,7 @@ impl Hashed {
             now_ms,
             above: None,
             next: Some(0),
+            ahead: 1,
             from: None,
             decided: VecDeque::new(),
             current: Default::default(),
@@ -146,10 +167,12 @@ impl Iter {
         };
         let options = &hashed.shared.options;
         let runs: Vec<&Run> = version.runs_of(first, options).collect();
-        let mut last = options.hashes_of(options.part_of(first)).1.min(above_runs.last);
-        for run in &runs {
-            last = last.min(window_end(run, first, &nodes)?);
+        let part_end = options.hashes_of(options.part_of(first)).1;
+        let mut last = part_end.min(above_runs.last);
+        if let Some(run) = densest(&runs, (first, part_end))? {
+            last = last.min(window_end(run, first, self.ahead, &nodes)?);
         }
+        self.ahead = (2 * self.ahead).min(MOST_AHEAD);
         let mut records: Vec<(usize, Owned)> = Vec::new();
         for (source, run) in runs.iter().enumerate() {
             read_window(run, (first, last), &nodes, &mut |record| {

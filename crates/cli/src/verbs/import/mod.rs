@@ -223,9 +223,7 @@ impl Import {
             true => Some(context.open_or_create()?),
             false => None,
         };
-        if let Some(store) = &store {
-            claim(store, &identity)?;
-        }
+        store.iter().try_for_each(|store| claim(store, &identity))?;
         let first = self.earlier(store.as_ref(), &identity, format)?;
         // What is sorted is read from its beginning, and how far an import is counts its keys.
         let mut saved = match self.sort.sort {

@@ -9,13 +9,14 @@ use alluvium_dictionary::values::read_from;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Residence, Result};
 
-/// Returns the last hash of the leaf in which the records from a hash on begin; the last hash of
-/// all where none follow. That hash may go on in the next leaf.
+/// Returns the last hash of `leaves` leaves, from that on in which the records from a hash on
+/// begin; the last hash of all where fewer follow. That hash may go on in the next leaf.
 ///
 /// # Errors
 /// As the device says; damage.
-pub fn window_end(run: &Run, first: u64, nodes: &dyn Nodes) -> Result<u64> {
-    for number in run.leaves_of(first)?.start..run.leaves() {
+pub fn window_end(run: &Run, first: u64, leaves: u64, nodes: &dyn Nodes) -> Result<u64> {
+    assert!(leaves > 0, "a window has leaves");
+    for number in run.leaves_of(first)?.start + leaves - 1..run.leaves() {
         let pointer = run.leaf(number)?;
         let mut last = 0;
         nodes.each(&[pointer], &mut |leaf| {
@@ -35,8 +36,11 @@ pub fn window_end(run: &Run, first: u64, nodes: &dyn Nodes) -> Result<u64> {
     Ok(u64::MAX)
 }
 
+/// The most leaves that are read together.
+const TOGETHER: u64 = 64;
+
 /// Hands the records of the hashes from `hashes.0` to `hashes.1` to `visit`, in order, their values
-/// as they are.
+/// as they are. Leaves that should have them are read together.
 ///
 /// # Errors
 /// As the device says; damage.
@@ -47,10 +51,19 @@ pub fn read_window(
     visit: &mut dyn FnMut(Owned),
 ) -> Result<()> {
     let mut is_over = false;
-    for number in run.leaves_of(hashes.0)?.start..run.leaves() {
-        let pointer = run.leaf(number)?;
-        nodes.each(&[pointer], &mut |leaf| {
-            read_leaf(run, &pointer, leaf, nodes, &mut |record| {
+    let mut next = run.leaves_of(hashes.0)?.start;
+    let expected = run.leaves_of(hashes.1)?.end;
+    while next < run.leaves() && !is_over {
+        let end = expected.clamp(next + 1, next + TOGETHER).min(run.leaves());
+        let pointers = (next..end).map(|number| run.leaf(number));
+        let pointers = pointers.collect::<Result<Vec<_>>>()?;
+        let mut each = pointers.iter();
+        nodes.each(&pointers, &mut |leaf| {
+            let pointer = each.next().expect("a leaf for each pointer");
+            if is_over {
+                return Ok(());
+            }
+            read_leaf(run, pointer, leaf, nodes, &mut |record| {
                 is_over = record.hash > hashes.1;
                 if record.hash >= hashes.0 && !is_over {
                     visit(record);
@@ -58,9 +71,7 @@ pub fn read_window(
                 Ok(())
             })
         })?;
-        if is_over {
-            break;
-        }
+        next = end;
     }
     Ok(())
 }
