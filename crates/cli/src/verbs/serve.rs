@@ -166,7 +166,7 @@ fn in_flags(serve: &Serve, error: alluvium_server::Error) -> anyhow::Error {
             Exit::Usage,
             format!(
                 "--hashed: this store keeps the keys of the keyspace {keyspace:?} in order, and they cannot be hashed afterwards. Leave --hashed out, or serve a new store \
-                 with --hashed and copy the keys of each database N: `alluvium export N.redis --redis-db N` of this one, `alluvium import N.redis --redis-db N` into that one while it is served"
+                 with --hashed and copy the keys of each database N: `alluvium export N.redis --redis-db N` of this one, `alluvium import N.redis --redis-db N` into the new one while it is served"
             ),
         ),
         alluvium_server::Error::BackupDirectory { why } => {
