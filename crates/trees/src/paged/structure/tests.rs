@@ -248,6 +248,25 @@ fn rewrite(paged: &Paged) {
 }
 
 #[test]
+fn what_a_tree_was_made_with_is_read_from_its_file() {
+    for kind in KINDS {
+        let directory: Arc<dyn Directory> = Arc::new(SimDirectory::new(3));
+        let paged = Paged::create(home(Arc::clone(&directory)), options(kind), 0).unwrap();
+        checkpoint(&paged);
+        drop(paged);
+        let opening = Store::open(directory, &store_options()).unwrap();
+        let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
+        let superblock = home.store.superblock();
+        // Options at opening say how much memory there is, and nothing of the tree.
+        let others = PagedOptions::default();
+        let paged = Paged::open(home, &others, &superblock.payload, superblock.cut).unwrap();
+        assert!(paged.is_built_as(&options(kind)), "{kind:?}");
+        let found = paged.options();
+        assert_eq!((found.kind, found.merging, found.epsilon), kind);
+    }
+}
+
+#[test]
 fn every_snapshot_reads_what_it_saw() {
     for (kind, seed) in KINDS.into_iter().cycle().zip(1..5) {
         let directory = Arc::new(MemoryDirectory::new());
