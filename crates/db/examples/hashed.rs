@@ -2,12 +2,15 @@
 //! and read for each lookup, bytes written for each byte of users' writes.
 //! `cargo run --release --example hashed -p alluvium -- 5000000`.
 //!
-//! The second argument is the directory of the stores, which are removed in the end.
+//! The second argument is the directory of the stores, which are removed in the end. The third is
+//! how many updates a second are made, for a store that gets a steady stream of them: without it,
+//! they are made as fast as they go.
 
 use alluvium::{
     Db, HashedOptions, Keyspace, KeyspaceOptions, Options, Purpose, Stats, Structure, WriteBatch,
 };
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Bytes of a key, as of a hash, and of its value: 64 together.
 const KEY: usize = 20;
@@ -27,9 +30,10 @@ fn key(number: u64) -> [u8; KEY] {
     std::array::from_fn(|_| random.u8(..))
 }
 
-/// Writes records with these numbers.
-fn put(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) -> Outcome<()> {
+/// Writes records with these numbers, at most `rate` a second.
+fn put(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>, rate: Option<u64>) -> Outcome<()> {
     let (mut batch, mut count) = (WriteBatch::new(), 0);
+    let begun = Instant::now();
     for number in numbers {
         let mut value = [0; VALUE];
         value[..8].copy_from_slice(&number.to_le_bytes());
@@ -37,6 +41,10 @@ fn put(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) -> Outc
         count += 1;
         if count % BATCH == 0 {
             db.write(&std::mem::take(&mut batch))?;
+            let due = rate.map_or(Duration::ZERO, |rate| {
+                Duration::from_secs_f64(count as f64 / rate as f64)
+            });
+            std::thread::sleep(due.saturating_sub(begun.elapsed()));
         }
     }
     Ok(db.write(&batch)?)
@@ -74,26 +82,35 @@ fn look(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) -> Out
     ))
 }
 
-fn measure(path: &Path, name: &str, structure: Structure, records: u64) -> Outcome<()> {
+fn measure(path: &Path, name: &str, structure: Structure, records: u64, rate: Option<u64>) -> Outcome<()> {
     let options = Options::new().memory(64 << 20);
     let db = options.open(path)?;
     let keyspace = db.keyspace_with("blobs", &KeyspaceOptions::new().structure(structure))?;
     let mut random = fastrand::Rng::with_seed(7);
     let empty = db.stats();
-    put(&db, &keyspace, 0..records)?;
+    put(&db, &keyspace, 0..records, None)?;
     let loaded = db.stats();
-    let (mut most, mut before) = (0, loaded.clone());
-    // What is overwritten is as large as all of it, ten times a tenth.
-    for _ in 0..10 {
-        put(&db, &keyspace, (0..records / 10).map(|_| random.u64(..records)))?;
+    let (mut most, mut before, mut stores) = (0, loaded.clone(), 0);
+    let begun = Instant::now();
+    // What is overwritten is as large as all of it, forty times a fortieth.
+    for round in 0..40 {
+        put(
+            &db,
+            &keyspace,
+            (0..records / 40).map(|_| random.u64(..records)),
+            rate,
+        )?;
         let now = db.stats();
-        most = most.max(guides(&now));
+        // What the load has left to be merged is not of the updates.
+        if round >= 20 {
+            most = most.max(guides(&now));
+            stores = stores.max(now.hashed.map_or(0, |hashed| hashed.hash_stores));
+        }
         if now.written_bytes < loaded.written_bytes * 3 / 2 {
             before = now;
         }
     }
-    let updated = db.stats();
-    let young = updated.hashed.map_or(0, |hashed| hashed.hash_stores);
+    let (updated, seconds) = (db.stats(), begun.elapsed().as_secs_f64());
     let hits = look(&db, &keyspace, (0..LOOKUPS).map(|_| random.u64(..records)))?;
     let misses = look(&db, &keyspace, records..records + LOOKUPS)?;
     db.compact()?;
@@ -109,6 +126,10 @@ fn measure(path: &Path, name: &str, structure: Structure, records: u64) -> Outco
         each(guides(&rested))
     );
     println!("  memory for each key, in updates   {:8.3} B at most", each(most));
+    println!(
+        "  updates a second                  {:8.0}",
+        records as f64 / seconds
+    );
     println!(
         "  written for each byte, load       {:8.2}",
         written(&empty, &loaded)
@@ -126,7 +147,7 @@ fn measure(path: &Path, name: &str, structure: Structure, records: u64) -> Outco
         misses_at_rest.0, misses_at_rest.1
     );
     println!(
-        "  pages asked, read: hit, updates   {:8.3} {:8.3}   {young} hash stores",
+        "  pages asked, read: hit, updates   {:8.3} {:8.3}   {stores} hash stores at most",
         hits.0, hits.1
     );
     println!(
@@ -145,13 +166,14 @@ fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
     let records = arguments.next().map_or(Ok(50_000), |text| text.parse())?;
     let directory = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let rate = arguments.next().map(|text| text.parse()).transpose()?;
     for (name, structure) in [
         ("hashed, PaCHash", Structure::Hashed(HashedOptions::pachash())),
         ("hashed, trie", Structure::Hashed(HashedOptions::trie())),
         ("tiered", Structure::Tiered),
     ] {
         let place = tempfile::tempdir_in(&directory)?;
-        measure(&place.path().join("store"), name, structure, records)?;
+        measure(&place.path().join("store"), name, structure, records, rate)?;
     }
     Ok(())
 }

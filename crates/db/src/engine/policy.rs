@@ -105,6 +105,11 @@ const HARD: usize = 96;
 const EASY_CROWDING: u64 = 100;
 const HARD_CROWDING: u64 = 200;
 
+/// Crowding up to which the delay grows beyond the one of [`HARD_CROWDING`], and by how much of
+/// that, in parts of [`WHOLE`]: up to five times.
+const HARDEST_CROWDING: u64 = 300;
+const MORE_FOR_EACH: u64 = 4 * WHOLE / (HARDEST_CROWDING - HARD_CROWDING);
+
 /// Crowding from which on compactions do not stand back, so that writers need not be held back.
 const PRESSING_CROWDING: u64 = 75;
 const _: () = assert!(PRESSING_CROWDING < EASY_CROWDING);
@@ -173,6 +178,9 @@ pub(crate) fn delay(debt: &Debt) -> (u64, Cause) {
     let runs = (square(crowding, HARD_CROWDING - EASY_CROWDING), Cause::Runs);
     let memtables = (square(over, HARD_PARTS - EASY_PARTS), Cause::Memtables);
     let (share, cause) = runs.max(memtables);
+    // A backlog may still grow then. Writers are held back more, until it does not.
+    let beyond = debt.crowding.clamp(HARD_CROWDING, HARDEST_CROWDING) - HARD_CROWDING;
+    let share = share + beyond * MORE_FOR_EACH;
     (share * MOST_DELAY_US / WHOLE, cause)
 }
 
@@ -305,10 +313,15 @@ mod tests {
         }
         for (most, cause) in [
             (parts(HARD_PARTS + 1), Cause::Memtables),
-            (crowding(u64::MAX), Cause::Runs),
+            (crowding(HARD_CROWDING), Cause::Runs),
         ] {
             assert_eq!(delay(&most), (MOST_DELAY_US, cause));
         }
+        let beyond: Vec<u64> = (HARD_CROWDING..=HARDEST_CROWDING)
+            .map(|runs| delay_us(&crowding(runs)))
+            .collect();
+        assert!(beyond.is_sorted());
+        assert_eq!(delay(&crowding(u64::MAX)), (5 * MOST_DELAY_US, Cause::Runs));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a structure holds and has done, in numbers.
 
+use super::policy;
 use super::run::Run;
 use super::structure::Hashed;
 
@@ -62,18 +63,18 @@ impl Hashed {
         }
     }
 
-    /// Returns how many hash stores there are beyond those with which a merge is due in any case.
+    /// Returns how many hash stores there are beyond those with which some are joined.
     #[must_use]
     pub fn overdue(&self) -> usize {
         let most = self.shared.options.most_young as usize;
         self.young().saturating_sub(most)
     }
 
-    /// Returns how many hash stores lookups may have to ask, in hundredths of twice those with
-    /// which a merge is due in any case: above 100, merges do not keep up.
+    /// Returns how far merges are behind, as [`crowding`] says it.
+    ///
+    /// [`crowding`]: super::policy::crowding
     #[must_use]
     pub fn crowding(&self) -> u64 {
-        let most = 2 * u64::from(self.shared.options.most_young);
-        self.young() as u64 * 100 / most
+        policy::crowding(&self.version().view(&[]), &self.shared.options)
     }
 }

@@ -1,20 +1,23 @@
-//! A merge: what hash stores say of the hashes of one part becomes the part's next run, beside the
-//! structure, and is shown at once.
+//! A merge: what hash stores say of the hashes of one part becomes the part's next run, or several
+//! of them become one. It is written beside the structure, and shown at once.
 //!
-//! The part is the oldest that there is of its hashes. So deletes that no reader can tell from
+//! A part is the oldest that there is of its hashes. So deletes that no reader can tell from
 //! nothing go, as SILT's do (Lim's thesis, table 2.3), and a deleted range becomes a delete of each
-//! key of the part that it covers.
+//! key of the part that it covers. Below hash stores that are joined there is more: their deletes
+//! stay. What parts have taken of them already is left out.
 
-use super::policy::{Choice, View, choose};
+use super::options::{HashedOptions, IndexKind};
+use super::policy::{Choice, choose};
 use super::rules::RulesCache;
 use super::run::{Builder, Cursor, Message, Owned, Run, RunOptions, Written};
-use super::state::{Job, Kept, Part, Version};
+use super::state::{Age, Job, Kept, Part, Version, Young};
 use super::structure::Hashed;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message as Said, Purpose};
 use alluvium_dictionary::contract::{Progress, Step};
-use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::deletes::{Draft, RangeDeletes};
 use alluvium_dictionary::merge::{Folder, Older, Rule};
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
 use std::sync::Arc;
@@ -38,13 +41,26 @@ enum Phase {
     Over,
 }
 
+/// Deleted ranges of a merge's sources.
+#[derive(Debug)]
+enum Deletes {
+    /// Of each source, newest first: they become deletes of keys.
+    OfEach(Vec<Arc<RangeDeletes>>),
+    /// All together: they stay, and what they cover goes.
+    Kept(Arc<RangeDeletes>),
+}
+
 /// The sources of a merge and its result.
 #[derive(Debug)]
 struct Merging {
     /// Newest first.
     sources: Vec<Cursor>,
-    /// Those of the sources, newest first.
-    deletes: Vec<Arc<RangeDeletes>>,
+    /// Those of the sources.
+    deletes: Deletes,
+    options: HashedOptions,
+    /// Where hash stores are joined: up to which age each part has taken them, and the ages of the
+    /// sources.
+    taken: Option<(Vec<Age>, Vec<Age>)>,
     rule: Rule,
     rules: RulesCache,
     asks_filters: bool,
@@ -53,27 +69,10 @@ struct Merging {
 }
 
 impl Hashed {
-    fn view(&self, kept: &Kept, version: &Version) -> View {
-        let young = version.young.iter();
-        let parts = version.parts.iter();
-        View {
-            young_bytes: young.map(|young| young.run.bytes()).sum(),
-            young: version.young.len() as u32,
-            sorted_bytes: parts
-                .clone()
-                .filter_map(|part| part.run.as_ref())
-                .map(Run::bytes)
-                .sum(),
-            upto: parts.map(|part| part.upto).collect(),
-            next_age: version.next_age,
-            wanted: kept.wanted.clone(),
-        }
-    }
-
     fn due(&self, kept: &Kept, version: &Version) -> Option<Choice> {
         match kept.job {
             Some(_) => None,
-            None => choose(&self.view(kept, version), &self.shared.options),
+            None => choose(&version.view(&kept.wanted), &self.shared.options),
         }
     }
 
@@ -84,15 +83,18 @@ impl Hashed {
         let choice = self.due(&kept, &version)?;
         let job = Job {
             number: kept.next_job,
-            part: choice.part,
         };
         kept.next_job += 1;
         kept.job = Some(job);
+        let is_wanted = match choice {
+            Choice::Part { part, .. } => std::mem::take(&mut kept.wanted[part]),
+            Choice::Join { .. } => false,
+        };
         Some(MergeStep {
             hashed: self.clone(),
             job,
             choice,
-            is_wanted: std::mem::take(&mut kept.wanted[choice.part]),
+            is_wanted,
             phase: Phase::Due,
         })
     }
@@ -128,9 +130,15 @@ impl Merging {
         };
         self.group.clear();
         // Newest source first, so that a stable sort leaves the messages of a key newest first.
-        for source in &mut self.sources {
+        let part = self.options.part_of(hash);
+        for (number, source) in self.sources.iter_mut().enumerate() {
+            let taken = self.taken.as_ref();
+            let is_taken = taken.is_some_and(|(upto, ages)| ages[number] < upto[part]);
             while source.head().is_some_and(|head| head.hash == hash) {
-                self.group.extend(source.take()?);
+                match is_taken {
+                    true => source.skip()?,
+                    false => self.group.extend(source.take()?),
+                }
             }
         }
         self.group.sort_by(|one, other| one.key.cmp(&other.key));
@@ -152,7 +160,12 @@ impl Merging {
             folder = folder.filtered(filter, self.rules.user_key(key));
         }
         let mut messages: Vec<Said<'_>> = records.iter().map(Owned::message).collect();
-        for deletes in self.deletes.iter().filter(|deletes| !deletes.is_empty()) {
+        let nothing = Arc::default();
+        let (of_each, kept) = match &self.deletes {
+            Deletes::OfEach(deletes) => (&deletes[..], &nothing),
+            Deletes::Kept(deletes) => (&[][..], deletes),
+        };
+        for deletes in of_each.iter().filter(|deletes| !deletes.is_empty()) {
             let mut at = LAST;
             while let Some(sequence) = deletes.covering(key, at) {
                 messages.push(Said::delete(sequence));
@@ -173,7 +186,7 @@ impl Merging {
         let (builder, mut pushed) = (&mut self.builder, Ok(()));
         folder.fold(
             messages,
-            |_| None,
+            |reader| kept.covering(key, reader),
             |folded| {
                 if pushed.is_ok() {
                     let message = Message {
@@ -202,30 +215,56 @@ impl MergeStep {
     fn begin(&self) -> Result<Merging> {
         let shared = &self.hashed.shared;
         let version = self.hashed.version();
-        let part = &version.parts[self.choice.part];
-        let hashes = shared.options.hashes_of(self.choice.part);
-        let wanted = part.upto..self.choice.upto;
+        let (wanted, part) = match self.choice {
+            Choice::Part { part, upto } => (version.parts[part].upto..upto, Some(part)),
+            Choice::Join { oldest, newest } => (oldest..newest + 1, None),
+        };
         let young = version.young.iter().filter(|young| wanted.contains(&young.age));
-        let runs: Vec<Run> = young
-            .map(|young| young.run.clone())
-            .chain(part.run.clone())
-            .collect();
-        let deletes = runs.iter().map(|run| Arc::clone(run.range_deletes())).collect();
+        let ages: Vec<Age> = young.clone().map(|young| young.age).collect();
+        let young = young.map(|young| young.run.clone());
+        let runs: Vec<Run> = match part {
+            Some(part) => young.chain(version.parts[part].run.clone()).collect(),
+            None => young.collect(),
+        };
+        let deletes: Vec<_> = runs.iter().map(|run| Arc::clone(run.range_deletes())).collect();
+        let hashes = part.map_or((0, u64::MAX), |part| shared.options.hashes_of(part));
         let open = |run| Cursor::open(&shared.home.store, run, hashes, Purpose::Compact);
         let sources: Result<Vec<Cursor>> = runs.into_iter().map(open).collect();
+        let is_join = part.is_none();
         let options = RunOptions {
-            index: shared.options.index,
-            filter_bits: None,
+            index: if is_join {
+                IndexKind::PaCHash
+            } else {
+                shared.options.index
+            },
+            filter_bits: is_join.then_some(shared.options.filter_bits),
             purpose: Purpose::Compact,
             class: self.class(),
         };
+        let mut builder = Builder::new(&shared.home.store, &options)?;
+        let deletes = match is_join {
+            false => Deletes::OfEach(deletes),
+            true => {
+                let all = KeyRange::new(b"", None);
+                let sources: Vec<_> = deletes.iter().map(|deletes| (&**deletes, &all)).collect();
+                let deletes = Arc::new(Draft::merged(&sources).finish());
+                builder.delete_ranges(Arc::clone(&deletes));
+                Deletes::Kept(deletes)
+            }
+        };
+        let upto = || version.parts.iter().map(|part| part.upto).collect();
         Ok(Merging {
             sources: sources?,
             deletes,
-            rule: shared.home.horizon.rule(Older::None),
+            options: shared.options.clone(),
+            taken: is_join.then(|| (upto(), ages)),
+            rule: shared.home.horizon.rule(match is_join {
+                true => Older::Elsewhere,
+                false => Older::None,
+            }),
             rules: RulesCache::new(&shared.home.schema),
-            asks_filters: shared.home.horizon.asks_filters(),
-            builder: Builder::new(&shared.home.store, &options)?,
+            asks_filters: !is_join && shared.home.horizon.asks_filters(),
+            builder,
             group: Vec::new(),
         })
     }
@@ -254,20 +293,27 @@ impl MergeStep {
         }
     }
 
-    /// Puts the result in the place of the part.
+    /// Puts the result in the place of the part, or of the hash stores that were joined.
     fn install(&self, written: Option<Written>) {
         let mut kept = self.hashed.shared.kept.lock();
         assert_eq!(kept.job, Some(self.job), "one merge runs at a time (W4)");
         let records = written.as_ref().map_or(0, |written| written.run().records());
         kept.merged = (kept.merged.0 + 1, kept.merged.1 + records);
         let version = self.hashed.version();
-        let mut parts = version.parts.clone();
-        parts[self.choice.part] = Arc::new(Part {
-            run: written.map(Written::install),
-            upto: self.choice.upto,
-        });
+        let (mut young, mut parts) = (version.young.clone(), version.parts.clone());
+        let run = written.map(Written::install);
+        match self.choice {
+            Choice::Part { part, upto } => parts[part] = Arc::new(Part { run, upto }),
+            Choice::Join { oldest, newest } => {
+                let at = young.partition_point(|young| young.age > newest);
+                young.retain(|young| !(oldest..=newest).contains(&young.age));
+                let joined = run.map(|run| Arc::new(Young { age: newest, run }));
+                young.splice(at..at, joined);
+                kept.joins += 1;
+            }
+        }
         let version = Version {
-            young: version.young.clone(),
+            young,
             parts,
             cut: version.cut,
             next_age: version.next_age,
@@ -284,7 +330,9 @@ impl MergeStep {
         let mut kept = self.hashed.shared.kept.lock();
         if kept.job == Some(self.job) {
             kept.job = None;
-            kept.wanted[self.choice.part] |= self.is_wanted;
+            if let Choice::Part { part, .. } = self.choice {
+                kept.wanted[part] |= self.is_wanted;
+            }
         }
     }
 }

@@ -48,11 +48,12 @@ pub struct HashedOptions {
     pub parts_log: u8,
     /// A hash store's filter says yes in vain once in 2^this lookups.
     pub filter_bits: u8,
-    /// A merge is due when hash stores have this share of the sorted store's bytes: 1 / `ratio`.
+    /// A part of the sorted store takes hash stores when they have this share of its bytes: 1 /
+    /// `ratio`.
     pub ratio: u32,
-    /// Below this number of hash stores no merge is due.
+    /// It does not take fewer hash stores than this.
     pub least_young: u32,
-    /// With this number of hash stores a merge is due, whatever their size.
+    /// With this number of hash stores, a third of them is joined to one.
     pub most_young: u32,
 }
 
@@ -61,10 +62,10 @@ impl Default for HashedOptions {
         HashedOptions {
             index: IndexKind::default(),
             parts_log: 4,
-            filter_bits: 12,
+            filter_bits: 10,
             ratio: 4,
             least_young: 4,
-            most_young: 32,
+            most_young: 24,
         }
     }
 }
@@ -88,11 +89,13 @@ impl HashedOptions {
         if !(4..=24).contains(&self.filter_bits) {
             return bad("filter bits", format!("{}: give 4 to 24", self.filter_bits));
         }
-        if self.ratio == 0 || self.least_young == 0 || self.most_young < self.least_young {
+        if self.ratio == 0 || self.least_young == 0 || self.most_young < self.least_young.max(2) {
             let numbers = (self.ratio, self.least_young, self.most_young);
             return bad(
                 "merges",
-                format!("{numbers:?}: give a ratio, and a least and a most number"),
+                format!(
+                    "{numbers:?}: give a ratio, and a least and a most number of hash stores, the latter at least 2"
+                ),
             );
         }
         Ok(())
@@ -113,6 +116,12 @@ impl HashedOptions {
             .checked_shl(64 - u32::from(self.parts_log))
             .unwrap_or(0);
         (first, first + width)
+    }
+
+    /// Returns how many hash stores are joined to one.
+    #[must_use]
+    pub fn joined(&self) -> usize {
+        (self.most_young as usize / 3).max(2)
     }
 
     /// Returns how many parts there are.

@@ -1,15 +1,22 @@
-//! Which part is merged next.
+//! Which merge comes next: of a part of the sorted store, or of hash stores into a larger one.
 
 use super::options::HashedOptions;
 use super::state::Age;
 
+/// A hash store as the policy sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HashStore {
+    /// Its age.
+    pub age: Age,
+    /// Bytes of its keys and values.
+    pub bytes: u64,
+}
+
 /// What the policy is told.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Bytes of the hash stores that are still to be merged.
-    pub young_bytes: u64,
-    /// How many there are.
-    pub young: u32,
+    /// The hash stores, newest first.
+    pub young: Vec<HashStore>,
     /// Bytes of the sorted store.
     pub sorted_bytes: u64,
     /// Up to which age each part has taken hash stores.
@@ -20,84 +27,312 @@ pub struct View {
     pub wanted: Vec<bool>,
 }
 
-/// A part, and up to which age it takes hash stores.
+/// A merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// The part.
-    pub part: usize,
-    /// It takes hash stores below this age.
-    pub upto: Age,
+pub enum Choice {
+    /// A part of the sorted store takes hash stores.
+    Part {
+        /// The part.
+        part: usize,
+        /// It takes hash stores below this age.
+        upto: Age,
+    },
+    /// Hash stores become one, which has what parts have not taken of them.
+    Join {
+        /// The age of the oldest of them.
+        oldest: Age,
+        /// The age of the newest, and of what they become.
+        newest: Age,
+    },
 }
 
-/// Chooses the next merge. A round takes the same hash stores into each part, one part after the
-/// other; a new one begins when hash stores are many or large.
+/// Of several hash stores that are joined, the largest has at most this many times the bytes of
+/// the smallest.
+const ALIKE: u64 = 4;
+
+/// Hash stores that may wait for each part without holding writers back, however small the sorted
+/// store is.
+const FREE: u64 = 8;
+
+impl View {
+    /// Returns the bytes that wait for parts, as if each had waited for all of them: half of what
+    /// they may have, where parts take turns.
+    fn waiting_bytes(&self) -> u64 {
+        let wait = |young: &HashStore| {
+            let parts = self.upto.iter().filter(|&&upto| upto <= young.age).count();
+            u128::from(young.bytes) * parts as u128
+        };
+        let sum: u128 = self.young.iter().map(wait).sum();
+        u64::try_from(sum / self.upto.len().max(1) as u128).unwrap_or(u64::MAX)
+    }
+
+    /// Returns the share of the sorted store's bytes that may wait for parts.
+    fn may_wait(&self, options: &HashedOptions) -> u64 {
+        self.sorted_bytes / (2 * u64::from(options.ratio))
+    }
+
+    /// Returns the part that has waited longest.
+    fn first_part(&self) -> Option<(usize, Age)> {
+        let parts = self.upto.iter().copied().enumerate();
+        parts.min_by_key(|&(part, upto)| (upto, part))
+    }
+
+    /// Returns the hash stores to be joined: of all that are next to each other and alike, those
+    /// with the fewest bytes.
+    fn join(&self, options: &HashedOptions) -> Option<Choice> {
+        if self.young.len() < options.most_young as usize {
+            return None;
+        }
+        let bytes = |group: &[HashStore]| group.iter().map(|young| young.bytes).sum::<u64>();
+        let alike = |group: &&[HashStore]| {
+            let bytes = group.iter().map(|young| young.bytes);
+            let most = bytes.clone().max().unwrap_or(0);
+            most <= ALIKE * bytes.min().unwrap_or(0)
+        };
+        let count = options.joined();
+        // Of equal ones the last, which are the oldest.
+        let least = |groups: &mut dyn Iterator<Item = &[HashStore]>| {
+            let mut chosen: Option<(u64, Choice)> = None;
+            for group in groups {
+                let (newest, oldest) = (group.first()?.age, group.last()?.age);
+                let of_group = bytes(group);
+                if chosen.is_none_or(|(least, _)| of_group <= least) {
+                    chosen = Some((of_group, Choice::Join { oldest, newest }));
+                }
+            }
+            chosen.map(|(_, choice)| choice)
+        };
+        let chosen = least(&mut self.young.windows(count).filter(alike));
+        let are_many = self.young.len() >= 2 * options.most_young as usize;
+        chosen.or_else(|| least(&mut self.young.windows(count)).filter(|_| are_many))
+    }
+}
+
+/// Chooses the next merge.
+///
+/// Hash stores are joined when lookups have to ask the filters of many. Otherwise the part that has
+/// waited longest takes all there are, when enough bytes wait: parts take turns, so that what waits
+/// for a part is between nothing and 1 / `ratio` of it, and half of that on average.
 ///
 /// ```
-/// use alluvium_hashes::hashed::policy::{Choice, View, choose};
+/// use alluvium_hashes::hashed::policy::{Choice, HashStore, View, choose};
 /// use alluvium_hashes::hashed::HashedOptions;
-/// let (upto, wanted) = (vec![0, 0], vec![false; 2]);
-/// let view = View { young: 4, young_bytes: 30, sorted_bytes: 100, upto, next_age: 4, wanted };
 /// let options = HashedOptions { parts_log: 1, ..HashedOptions::default() };
-/// assert_eq!(choose(&view, &options), Some(Choice { part: 0, upto: 4 }));
-/// let view = View { upto: vec![4, 0], next_age: 5, young: 5, ..view };
-/// assert_eq!(choose(&view, &options), Some(Choice { part: 1, upto: 4 }));
-/// assert_eq!(choose(&View { young_bytes: 24, upto: vec![0, 0], ..view }, &options), None);
+/// let young: Vec<HashStore> = (0..4).rev().map(|age| HashStore { age, bytes: 8 }).collect();
+/// let (upto, wanted) = (vec![0, 0], vec![false; 2]);
+/// let view = View { young, sorted_bytes: 200, upto, next_age: 4, wanted };
+/// assert_eq!(choose(&view, &options), Some(Choice::Part { part: 0, upto: 4 }));
+/// // Now 16 bytes wait on average, for 32 wait for one of two parts.
+/// let view = View { upto: vec![4, 0], ..view };
+/// assert_eq!(choose(&view, &options), None);
+/// let view = View { sorted_bytes: 128, ..view };
+/// assert_eq!(choose(&view, &options), Some(Choice::Part { part: 1, upto: 4 }));
 /// ```
 #[must_use]
 pub fn choose(view: &View, options: &HashedOptions) -> Option<Choice> {
-    let most = view.upto.iter().copied().max()?;
-    // A round that has begun goes on.
-    if let Some(part) = view.upto.iter().position(|&upto| upto < most) {
-        return Some(Choice { part, upto: most });
-    }
+    let upto = view.next_age;
     if let Some(part) = view.wanted.iter().position(|&wanted| wanted) {
-        return Some(Choice {
-            part,
-            upto: view.next_age,
-        });
+        return Some(Choice::Part { part, upto });
     }
-    let is_large = view.young_bytes.saturating_mul(options.ratio.into()) >= view.sorted_bytes;
-    let is_due = view.young >= options.most_young || (view.young >= options.least_young && is_large);
-    is_due.then_some(Choice {
-        part: 0,
-        upto: view.next_age,
-    })
+    if let Some(join) = view.join(options) {
+        return Some(join);
+    }
+    let (part, taken) = view.first_part()?;
+    let wait = view.young.iter().filter(|young| young.age >= taken).count();
+    let is_due = wait >= options.least_young as usize && view.waiting_bytes() >= view.may_wait(options);
+    is_due.then_some(Choice::Part { part, upto })
+}
+
+/// Returns how far merges are behind, in hundredths of how far they may be: above 100 they do not
+/// keep up.
+///
+/// Twice the bytes may wait with which a part is due, and twice the hash stores with which some are
+/// joined.
+#[must_use]
+pub fn crowding(view: &View, options: &HashedOptions) -> u64 {
+    let count = view.young.len() as u64;
+    let stores = count * 50 / u64::from(options.most_young);
+    let bytes: u64 = view.young.iter().map(|young| young.bytes).sum();
+    let mean = bytes / count.max(1);
+    let may_wait = view.may_wait(options).max(FREE * mean).max(1);
+    stores.max(view.waiting_bytes().saturating_mul(50) / may_wait)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn view(young: u32, bytes: u64, upto: &[Age]) -> View {
+    /// Hash stores of these bytes, newest first; the oldest has age 0.
+    fn view(bytes: &[u64], upto: &[Age]) -> View {
+        let ages = (0..bytes.len() as u64).rev();
+        let young: Vec<HashStore> = ages
+            .zip(bytes)
+            .map(|(age, &bytes)| HashStore { age, bytes })
+            .collect();
         View {
-            young_bytes: bytes,
             young,
             sorted_bytes: 1000,
             upto: upto.to_vec(),
-            next_age: 9,
+            next_age: bytes.len() as u64,
             wanted: vec![false; upto.len()],
         }
     }
 
-    #[test]
-    fn a_round_begins_when_hash_stores_are_many_or_large_and_goes_on_to_its_end() {
-        let options = HashedOptions::default();
-        let chosen = |view: &View| choose(view, &options).map(|choice| (choice.part, choice.upto));
-        assert_eq!(chosen(&view(3, 5000, &[0, 0])), None, "too few");
-        assert_eq!(chosen(&view(4, 249, &[0, 0])), None, "too small");
-        assert_eq!(chosen(&view(4, 250, &[0, 0])), Some((0, 9)));
-        assert_eq!(chosen(&view(32, 0, &[0, 0])), Some((0, 9)));
-        assert_eq!(chosen(&view(0, 0, &[7, 7, 3])), Some((2, 7)), "the round goes on");
-        assert_eq!(chosen(&view(0, 0, &[9, 9])), None);
+    fn options() -> HashedOptions {
+        HashedOptions {
+            parts_log: 1,
+            ratio: 4,
+            least_young: 4,
+            most_young: 12,
+            ..HashedOptions::default()
+        }
     }
 
     #[test]
-    fn what_a_user_wants_follows_the_round_that_goes_on() {
-        let options = HashedOptions::default();
-        let mut wanted = view(0, 0, &[7, 3]);
-        wanted.wanted = vec![false, true];
-        assert_eq!(choose(&wanted, &options), Some(Choice { part: 1, upto: 7 }));
-        wanted.upto = vec![7, 7];
-        assert_eq!(choose(&wanted, &options), Some(Choice { part: 1, upto: 9 }));
+    fn parts_take_turns_when_enough_waits() {
+        let chosen = |view: &View| choose(view, &options());
+        assert_eq!(chosen(&view(&[500; 3], &[0, 0])), None, "too few");
+        assert_eq!(chosen(&view(&[31; 4], &[0, 0])), None, "124 of 1000 wait");
+        let first = Choice::Part { part: 0, upto: 4 };
+        assert_eq!(chosen(&view(&[32; 4], &[0, 0])), Some(first));
+        assert_eq!(chosen(&view(&[32; 4], &[4, 0])), None, "64 wait, on average");
+        let second = Choice::Part { part: 1, upto: 6 };
+        assert_eq!(chosen(&view(&[32; 6], &[4, 0])), Some(second), "(2 + 6) / 2 · 32");
+        assert_eq!(chosen(&view(&[], &[9, 9])), None);
+    }
+
+    /// Under a steady stream of hash stores that are as large as those before them, the sorted
+    /// store is written about `ratio` times for each of its bytes, and what waits is half of the
+    /// ratio's share at any time.
+    #[test]
+    fn what_waits_is_half_of_a_share_and_what_is_written_the_ratio() {
+        let options = HashedOptions {
+            parts_log: 4,
+            ..options()
+        };
+        let (parts, sorted) = (16, 100_000u64);
+        let mut state = View {
+            upto: vec![0; parts],
+            wanted: vec![false; parts],
+            sorted_bytes: sorted,
+            ..View::default()
+        };
+        let (mut written, mut most, mut given) = (0u64, 0, 0u64);
+        for turn in 0..4000u64 {
+            state.young.insert(
+                0,
+                HashStore {
+                    age: turn,
+                    bytes: 1000,
+                },
+            );
+            state.next_age = turn + 1;
+            given += 1000;
+            while let Some(choice) = choose(&state, &options) {
+                match choice {
+                    Choice::Part { part, upto } => {
+                        state.upto[part] = upto;
+                        written += sorted / parts as u64;
+                    }
+                    Choice::Join { oldest, newest } => {
+                        let range = oldest..=newest;
+                        let joined: u64 = state
+                            .young
+                            .iter()
+                            .filter(|young| range.contains(&young.age))
+                            .map(|young| young.bytes)
+                            .sum();
+                        state
+                            .young
+                            .retain(|young| young.age == newest || !range.contains(&young.age));
+                        state
+                            .young
+                            .iter_mut()
+                            .find(|young| young.age == newest)
+                            .unwrap()
+                            .bytes = joined;
+                        assert!(joined <= 8000, "they are alike and few: {joined}");
+                    }
+                }
+                let least = *state.upto.iter().min().unwrap();
+                state.young.retain(|young| young.age >= least);
+            }
+            if turn > 1000 {
+                most = most.max(state.waiting_bytes());
+                assert!(state.young.len() < 14, "{} hash stores", state.young.len());
+            }
+        }
+        assert!(most <= sorted / 8 + 1000, "{most} wait");
+        let ratio = written as f64 / given as f64;
+        assert!((3.2..4.8).contains(&ratio), "{ratio}");
+        assert!(crowding(&state, &options) <= 60);
+    }
+
+    #[test]
+    fn hash_stores_that_are_many_are_joined_with_those_that_are_like_them() {
+        let chosen = |bytes: &[u64]| {
+            choose(
+                &View {
+                    sorted_bytes: u64::MAX,
+                    ..view(bytes, &[0, 0])
+                },
+                &options(),
+            )
+        };
+        assert_eq!(options().joined(), 4);
+        assert_eq!(chosen(&[10; 11]), None, "few");
+        assert_eq!(
+            chosen(&[10; 12]),
+            Some(Choice::Join { oldest: 0, newest: 3 }),
+            "the oldest of equal ones"
+        );
+        let mixed = [10, 10, 10, 10, 10, 10, 10, 10, 10, 100, 100, 100];
+        assert_eq!(chosen(&mixed), Some(Choice::Join { oldest: 3, newest: 6 }));
+        // None are alike: that happens only when twice as many are there.
+        let odd: Vec<u64> = (0..12).map(|at| if at % 2 == 0 { 10 } else { 1000 }).collect();
+        assert_eq!(chosen(&odd), None);
+        assert!(matches!(
+            chosen(&[odd.clone(), odd].concat()),
+            Some(Choice::Join { .. })
+        ));
+    }
+
+    #[test]
+    fn what_a_user_wants_comes_first() {
+        let mut wanted = view(&[], &[7, 3]);
+        (wanted.wanted, wanted.next_age) = (vec![false, true], 9);
+        assert_eq!(
+            choose(&wanted, &options()),
+            Some(Choice::Part { part: 1, upto: 9 })
+        );
+    }
+
+    #[test]
+    fn crowding_is_full_when_twice_as_much_waits_as_may() {
+        assert_eq!(
+            crowding(&view(&[125], &[0, 0]), &options()),
+            6,
+            "eight may wait in any case"
+        );
+        assert_eq!(
+            crowding(&view(&[25; 10], &[0, 0]), &options()),
+            62,
+            "250 of 2 · 200 wait"
+        );
+        assert_eq!(
+            crowding(
+                &View {
+                    sorted_bytes: 2000,
+                    ..view(&[50; 10], &[0, 0])
+                },
+                &options()
+            ),
+            62
+        );
+        assert_eq!(
+            crowding(&view(&[1; 24], &[0, 0]), &options()),
+            100,
+            "two times twelve"
+        );
     }
 }

@@ -1,6 +1,7 @@
 //! What readers see of a hashed structure, a version, and what its one writer keeps beside it.
 
 use super::options::HashedOptions;
+use super::policy::{HashStore, View};
 use super::run::Run;
 use alluvium_base::Sequence;
 use alluvium_dictionary::blob::Blob;
@@ -63,6 +64,36 @@ impl Version {
         young.map(|young| &young.run).chain(&part.run)
     }
 
+    /// Returns what the policy is told.
+    pub(super) fn view(&self, wanted: &[bool]) -> View {
+        let young = self.young.iter().map(|young| HashStore {
+            age: young.age,
+            bytes: young.run.bytes(),
+        });
+        let runs = self.parts.iter().filter_map(|part| part.run.as_ref());
+        View {
+            young: young.collect(),
+            sorted_bytes: runs.map(Run::bytes).sum(),
+            upto: self.parts.iter().map(|part| part.upto).collect(),
+            next_age: self.next_age,
+            wanted: wanted.to_vec(),
+        }
+    }
+
+    /// Returns the same hash stores, whose filters are only of hashes that parts have not taken.
+    pub(super) fn trimmed(&self, options: &HashedOptions) -> Vec<Arc<Young>> {
+        let trim = |young: &Arc<Young>| {
+            let parts = self.parts.iter().enumerate();
+            let waiting = parts.filter(|(_, part)| part.upto <= young.age);
+            let hashes: Vec<(u64, u64)> = waiting.map(|(part, _)| options.hashes_of(part)).collect();
+            match young.run.trimmed(&hashes) {
+                None => Arc::clone(young),
+                Some(run) => Arc::new(Young { run, ..**young }),
+            }
+        };
+        self.young.iter().map(trim).collect()
+    }
+
     /// Returns every run.
     pub(super) fn runs(&self) -> impl Iterator<Item = &Run> {
         let young = self.young.iter().map(|young| &young.run);
@@ -74,7 +105,6 @@ impl Version {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     pub(super) number: u64,
-    pub(super) part: usize,
 }
 
 /// What only one changes at a time.
@@ -92,6 +122,8 @@ pub(super) struct Kept {
     pub(super) wanted: Vec<bool>,
     /// Merges that have ended, and the records that they have written.
     pub(super) merged: (u64, u64),
+    /// Those of them that have joined hash stores.
+    pub(super) joins: u64,
     /// Whether the last merge found no space.
     pub(super) is_cramped: bool,
 }

@@ -208,6 +208,7 @@ impl Hashed {
         };
         let least = version.parts.iter().map(|part| part.upto).min().unwrap_or(0);
         version.young.retain(|young| young.age >= least);
+        version.young = version.trimmed(&self.shared.options);
         assert!(
             version.is_ordered(),
             "hash stores are in the order of their ages (W2)"
@@ -336,6 +337,7 @@ fn read(
         let run = run.flatten();
         version.parts.push(Arc::new(Part { run, upto }));
     }
+    version.young = version.trimmed(&options);
     Ok((home, options, version, kept))
 }
 

@@ -4,7 +4,7 @@
 //! OFFSET  SIZE  MEANING
 //!      0     8  offset of the encoded node in its tier's file, bytes, a multiple of 512
 //!      8     8  birth: the generation that was being built when its writer began
-//!     16     8  XXH3-64 of the encoded bytes
+//!     16     8  XXH3-64 of the encoded bytes, or its lower half
 //!     24     4  length of the encoded bytes
 //!     28     1  tier
 //!     29     1  pages: 1 to 16; the node decodes to pages × page size bytes
@@ -26,7 +26,8 @@ pub struct NodePointer {
     pub offset: u64,
     /// The generation that was being built when the node was written.
     pub birth: u64,
-    /// XXH3-64 of the encoded bytes.
+    /// XXH3-64 of the encoded bytes. Where its upper half is zero the lower half is compared alone:
+    /// who keeps pointers to many nodes in memory may keep 32 bits of each.
     pub checksum: u64,
     /// How many encoded bytes there are.
     pub encoded_len: u32,
@@ -150,7 +151,8 @@ impl NodePointer {
                 ));
             }
         };
-        if found == self.checksum {
+        let is_half = self.checksum >> 32 == 0;
+        if found == self.checksum || (is_half && found as u32 == self.checksum as u32) {
             return Ok(());
         }
         let expected = format!("checksum {:016x} (birth {})", self.checksum, self.birth);
@@ -174,6 +176,23 @@ mod tests {
 
     fn place() -> Place {
         Place::new(Structure::Node, "test", 0)
+    }
+
+    #[test]
+    fn half_a_checksum_is_enough_and_must_be_right() {
+        let bytes = [7; 8192];
+        let whole = checksum(&bytes);
+        let check = |checksum| NodePointer { checksum, ..POINTER }.verify(&bytes);
+        check(whole).unwrap();
+        check(whole & 0xffff_ffff).unwrap();
+        for wrong in [
+            whole ^ 1,
+            whole ^ 1 << 32,
+            (whole ^ 1) & 0xffff_ffff,
+            whole & !0xffff_ffff,
+        ] {
+            assert!(check(wrong).is_err(), "{wrong:x}");
+        }
     }
 
     #[test]

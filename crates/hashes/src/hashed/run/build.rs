@@ -65,7 +65,7 @@ pub struct Builder {
     bounds: (u64, u64),
     hashes_of_leaves: Vec<(u64, u64)>,
     segments: Vec<Segment>,
-    checksums: Vec<u64>,
+    checksums: Vec<u32>,
     /// The leaf that is being filled has no record yet.
     is_open: bool,
     /// Every hash, where a filter or a trie is built of them.
@@ -241,7 +241,7 @@ impl Builder {
                 birth: pointer.birth,
             }),
         }
-        self.checksums.push(pointer.checksum);
+        self.checksums.push(pointer.checksum as u32);
         self.hashes_of_leaves.push(self.bounds);
         self.is_open = true;
         Ok(())

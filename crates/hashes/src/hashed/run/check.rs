@@ -166,7 +166,10 @@ impl super::Meta {
 
 impl super::Filter {
     fn check(&self) -> Vec<String> {
-        match alluvium_filters::Image::new(&self.geometry, &self.pages) {
+        let Some(pages) = self.pages() else {
+            return vec!["pages are missing".to_owned()];
+        };
+        match alluvium_filters::Image::new(&self.geometry, pages) {
             Ok(image) => image.check().iter().map(ToString::to_string).collect(),
             Err(error) => vec![error.to_string()],
         }

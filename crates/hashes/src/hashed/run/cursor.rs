@@ -165,6 +165,15 @@ impl Cursor {
         Ok(head)
     }
 
+    /// Goes on to the next record, without the one that it is at.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    pub fn skip(&mut self) -> Result<()> {
+        self.head = None;
+        self.advance()
+    }
+
     fn advance(&mut self) -> Result<()> {
         loop {
             if let Some(record) = self.records.next() {

@@ -1,10 +1,10 @@
-//! The bytes of a run's description, version 1: where its leaves are and what finds a hash in them.
+//! The bytes of a run's description, version 2: where its leaves are and what finds a hash in them.
 //! All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     4  magic "AHRN"
-//!      4     1  version, 1
+//!      4     1  version, 2
 //!      5     1  index: 0 a PaCHash index, 1 a trie
 //!      6     1  1 if there is a filter
 //!      7     1  zero
@@ -14,7 +14,7 @@
 //!     32     8  bytes of keys and values
 //!     40     8  newest sequence number, less the run's base
 //!     48     8  leaves, n
-//!     56   8·n  XXH3-64 of each leaf
+//!     56   4·n  the lower half of the XXH3-64 of each leaf
 //!      …        segments (varint), each a number of leaves in a row: leaves (varint), tier (1),
 //!                 offset of the first (8), birth (8)
 //!      …        extents (varint), each: the extent (12), its live bytes (varint)
@@ -24,6 +24,8 @@
 //!      …        deleted ranges (varint), each: length (varint) and bytes of the first key, length
 //!                 (varint) and bytes of the key behind the last, sequence number (varint)
 //! ```
+//!
+//! Version 1 has 8 bytes for each leaf at 56, the whole XXH3-64; it is read, and not written.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Filter, Meta, Segment};
@@ -36,7 +38,9 @@ use alluvium_storage::{Error, PageSize, Place, Result};
 use std::sync::Arc;
 
 const MAGIC: [u8; 4] = *b"AHRN";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The oldest version that is read.
+const OLDEST: u8 = 1;
 const PACHASH: u8 = 0;
 const TRIE: u8 = 1;
 
@@ -44,7 +48,7 @@ impl Meta {
     /// Returns the bytes of the description.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(256 + 8 * self.checksums.len() + self.memory_bytes() as usize);
+        let mut out = Vec::with_capacity(256 + self.memory_bytes() as usize);
         let (kind, index, starts) = match &self.index {
             Index::PaCHash(bytes) => (PACHASH, bytes, &[][..]),
             Index::Trie(bytes, starts) => (TRIE, bytes, &**starts),
@@ -66,7 +70,7 @@ impl Meta {
         }
         Writer::new(&mut out).u64(self.checksums.len() as u64);
         for &sum in &self.checksums {
-            Writer::new(&mut out).u64(sum);
+            Writer::new(&mut out).u32(sum);
         }
         Writer::new(&mut out).varint(self.segments.len() as u64);
         for segment in &self.segments {
@@ -86,10 +90,9 @@ impl Meta {
             Writer::new(&mut out).u32(start);
         }
         if let Some(filter) = &self.filter {
+            let pages = filter.pages().expect("a run is described with all of its filter");
             filter.geometry.encode(&mut out);
-            Writer::new(&mut out)
-                .varint(filter.pages.len() as u64)
-                .bytes(&filter.pages);
+            Writer::new(&mut out).varint(pages.len() as u64).bytes(pages);
         }
         Writer::new(&mut out).varint(self.deletes.len() as u64);
         self.deletes.each(|start, end, sequence| {
@@ -148,7 +151,8 @@ impl From<Truncated> for Bad {
 fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::result::Result<Meta, Bad> {
     let magic = reader.take(MAGIC.len())?;
     let (version, kind, has_filter, zero) = (reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?);
-    if magic != MAGIC || version != VERSION || kind > TRIE || has_filter > 1 || zero != 0 {
+    if magic != MAGIC || !(OLDEST..=VERSION).contains(&version) || kind > TRIE || has_filter > 1 || zero != 0
+    {
         return Err(Bad::Other(format!(
             "{magic:02x?} {version} {kind} {has_filter} {zero}"
         )));
@@ -156,11 +160,17 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
     let (records, tombstones, hashes) = (reader.u64()?, reader.u64()?, reader.u64()?);
     let (data, newest, leaves) = (reader.u64()?, reader.u64()?, reader.u64()?);
     // Counts that are not true end with the bytes: whatever is counted takes some.
-    let sums = reader.take(usize::try_from(leaves).unwrap_or(usize::MAX).saturating_mul(8))?;
+    let width = if version == OLDEST { 8 } else { 4 };
+    let sums = reader.take(
+        usize::try_from(leaves)
+            .unwrap_or(usize::MAX)
+            .saturating_mul(width),
+    )?;
     let mut sums = Reader::new(sums);
     let mut checksums = Vec::new();
     for _ in 0..leaves {
-        checksums.push(sums.u64()?);
+        checksums.push(sums.u32()?);
+        sums.take(width - 4)?;
     }
     let segments = segments(reader, leaves, page_size)?;
     let mut extents = Vec::new();
@@ -236,7 +246,7 @@ fn filter(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
     let geometry = Geometry::decode(reader.take(Geometry::BYTES)?).map_err(other)?;
     let pages: Box<[u8]> = part(reader)?.into();
     alluvium_filters::Image::new(&geometry, &pages).map_err(other)?;
-    Ok(Filter { geometry, pages })
+    Ok(Filter::whole(geometry, pages))
 }
 
 fn deletes(reader: &mut Reader<'_>) -> std::result::Result<RangeDeletes, Bad> {
@@ -310,20 +320,32 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_1_do_not_change() {
+    fn the_bytes_of_version_2_do_not_change() {
         let bytes = example(IndexKind::PaCHash).encode();
-        let mut expected = b"AHRN\x01\0\x01\0".to_vec();
-        for number in [4u64, 1, 3, 77, 9, 2, 5, 6] {
+        let mut expected = b"AHRN\x02\0\x01\0".to_vec();
+        for number in [4u64, 1, 3, 77, 9, 2] {
             expected.extend(number.to_le_bytes());
         }
+        expected.extend(b"\x05\0\0\0\x06\0\0\0");
         expected.extend(b"\x01\x02\0\0\x20\0\0\0\0\0\0\x03\0\0\0\0\0\0\0");
         assert_eq!(bytes[..expected.len()], expected);
         assert_eq!(bytes[bytes.len() - 6..], *b"\x01\x01a\x01c\x09");
         let sums = [IndexKind::PaCHash, IndexKind::Trie].map(|kind| checksum(&example(kind).encode()));
         assert_eq!(
             sums.map(|sum| format!("{sum:016x}")),
-            ["17c3597e475d92bd", "521e1ee6d99e5122"]
+            ["7efca67037a20013", "a5e747f5db0c1cb8"]
         );
+    }
+
+    #[test]
+    fn version_1_is_read() {
+        let meta = example(IndexKind::PaCHash);
+        let mut bytes = meta.encode();
+        bytes[4] = 1;
+        // The upper halves of the checksums, which were all of them.
+        bytes.splice(60..60, [7; 4]);
+        bytes.splice(68..68, [9; 4]);
+        assert_eq!(Meta::decode(&bytes, &place(), PageSize::MIN).unwrap(), meta);
     }
 
     #[test]
@@ -348,8 +370,8 @@ mod tests {
                 }
             }
             let mut newer = bytes;
-            newer[4] = 2;
-            assert!(matches!(decode(&newer), Err(Error::NewerFormat { found: 2, .. })));
+            newer[4] = 3;
+            assert!(matches!(decode(&newer), Err(Error::NewerFormat { found: 3, .. })));
         }
     }
 }

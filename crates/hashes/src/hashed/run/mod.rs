@@ -13,7 +13,8 @@
 //! - **N1** Leaves of a run ascend (R1 across them), and each but the first begins with a record
 //!   that names its key.
 //! - **N2** Every extent of a run belongs to it alone.
-//! - **N3** Every hash of a run is in its filter, if it has one.
+//! - **N3** Every hash of a run is in its filter, if it has one. In memory, a filter may have only
+//!   the pages of some hashes: those that are still asked.
 
 mod build;
 mod check;
@@ -33,7 +34,7 @@ use alluvium_dictionary::blob;
 use alluvium_dictionary::deletes::RangeDeletes;
 use alluvium_dictionary::read::Files;
 use alluvium_dictionary::values::ValuePointer;
-use alluvium_filters::{Entry, Fingerprint, Geometry, Image, Shape};
+use alluvium_filters::{Entry, Fingerprint, Geometry, Image, PageView, Presence, Shape};
 use alluvium_storage::extents::Extent;
 use alluvium_storage::{Codec, Error, NodePointer, PageSize, Place, Result};
 use std::ops::Range;
@@ -58,7 +59,9 @@ pub struct Segment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     geometry: Geometry,
-    pages: Box<[u8]>,
+    /// Its pages, in pieces that do not touch, each with the number of its first page. All of them
+    /// are one piece.
+    pieces: Box<[(u32, Box<[u8]>)]>,
 }
 
 /// What a run consists of.
@@ -66,8 +69,8 @@ pub struct Filter {
 pub struct Meta {
     page_size: PageSize,
     segments: Box<[Segment]>,
-    /// Of each leaf.
-    checksums: Box<[u64]>,
+    /// Of each leaf, the lower half.
+    checksums: Box<[u32]>,
     pub(super) index: Index,
     pub(super) filter: Option<Filter>,
     /// Keys that the run says are deleted.
@@ -113,19 +116,83 @@ impl Filter {
             builder.push(Entry::new(Fingerprint::of(hash, bits), 0), 1)?;
         }
         builder.finish()?;
-        Ok(Filter {
-            geometry,
-            pages: pages.into(),
-        })
+        Ok(Filter::whole(geometry, pages.into()))
     }
 
-    /// Returns whether a hash may be there.
+    fn whole(geometry: Geometry, pages: Box<[u8]>) -> Filter {
+        let pieces = [(0, pages)].into();
+        Filter { geometry, pieces }
+    }
+
+    /// Returns all pages; none where some are gone.
+    fn pages(&self) -> Option<&[u8]> {
+        let (first, pages) = self.pieces.first()?;
+        let is_whole = *first == 0 && pages.len() as u64 >= self.geometry.bytes();
+        is_whole.then_some(pages)
+    }
+
+    /// Returns whether a hash may be there: always where the page is gone that would tell.
     ///
     /// # Errors
     /// [`alluvium_filters::Error::Corrupt`] when its bytes are not those of a filter.
     #[inline]
     pub fn may_hold(&self, hash: u64) -> alluvium_filters::Result<bool> {
-        Image::new(&self.geometry, &self.pages)?.contains(self.geometry.fingerprint(hash))
+        let fingerprint = self.geometry.fingerprint(hash);
+        if let Some(pages) = self.pages() {
+            return Image::new(&self.geometry, pages)?.contains(fingerprint);
+        }
+        let number = self.geometry.page_of(fingerprint);
+        let Some(page) = self.page(number) else {
+            return Ok(true);
+        };
+        let present = PageView::new(&self.geometry, page)?.contains(fingerprint);
+        // Pages of spilled records are gone.
+        Ok(present != Presence::Absent)
+    }
+
+    fn page(&self, number: u32) -> Option<&[u8]> {
+        let size = self.geometry.page_bytes() as usize;
+        self.pieces.iter().find_map(|(first, pages)| {
+            let at = number.checked_sub(*first)? as usize * size;
+            pages.get(at..at + size)
+        })
+    }
+
+    /// Returns the same filter with only those of its pages that tell of some hashes: ranges from
+    /// the first hash to the last, in order. None where no page would go.
+    fn trimmed(&self, hashes: &[(u64, u64)]) -> Option<Filter> {
+        let page_of = |hash| self.geometry.page_of(self.geometry.fingerprint(hash));
+        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        for &(first, last) in hashes {
+            let (first, last) = (page_of(first), page_of(last));
+            match ranges.last_mut() {
+                Some(before) if first <= before.1 + 1 => before.1 = last,
+                _ => ranges.push((first, last)),
+            }
+        }
+        let wanted: u64 = ranges
+            .iter()
+            .map(|(first, last)| u64::from(last - first) + 1)
+            .sum();
+        let size = self.geometry.page_bytes() as usize;
+        let kept: usize = self.pieces.iter().map(|(_, pages)| pages.len() / size).sum();
+        if wanted >= kept as u64 || self.pages().is_some() && wanted >= u64::from(self.geometry.pages()) {
+            return None;
+        }
+        let copy = |&(first, last): &(u32, u32)| {
+            let pages: Option<Vec<&[u8]>> = (first..=last).map(|number| self.page(number)).collect();
+            Some((first, pages?.concat().into()))
+        };
+        let pieces: Option<Vec<(u32, Box<[u8]>)>> = ranges.iter().map(copy).collect();
+        Some(Filter {
+            geometry: self.geometry,
+            pieces: pieces?.into(),
+        })
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let pages = self.pieces.iter().map(|(_, pages)| pages.len());
+        pages.sum::<usize>() + size_of_val(&*self.pieces)
     }
 }
 
@@ -146,7 +213,7 @@ impl Meta {
         Some(NodePointer {
             offset: segment.offset + (number - segment.first) * page,
             birth: segment.birth,
-            checksum,
+            checksum: checksum.into(),
             encoded_len: page as u32,
             tier: segment.tier,
             pages: 1,
@@ -156,7 +223,7 @@ impl Meta {
 
     /// Returns the bytes of memory that it takes.
     pub(super) fn memory_bytes(&self) -> u64 {
-        let filter = self.filter.as_ref().map_or(0, |filter| filter.pages.len());
+        let filter = self.filter.as_ref().map_or(0, Filter::memory_bytes);
         let rest = size_of_val(&*self.segments)
             + size_of_val(&*self.checksums)
             + size_of_val(&*self.extents)
@@ -218,6 +285,20 @@ impl Run {
     pub fn based(mut self, base: Sequence) -> Run {
         self.base = base;
         self
+    }
+
+    /// Returns the same run, whose filter has only what it says of some hashes, each range from the
+    /// first hash to the last, in order. None where the filter would stay as it is.
+    pub(super) fn trimmed(&self, hashes: &[(u64, u64)]) -> Option<Run> {
+        let filter = self.meta.filter.as_ref()?.trimmed(hashes)?;
+        let meta = Meta {
+            filter: Some(filter),
+            ..Meta::clone(&self.meta)
+        };
+        Some(Run {
+            meta: Arc::new(meta),
+            ..self.clone()
+        })
     }
 
     /// Returns what sequence numbers are counted from.
@@ -342,5 +423,41 @@ impl Run {
     #[cold]
     fn damaged(&self, error: &alluvium_filters::Error) -> Error {
         Error::corrupt(self.place(), "an index or filter of a run", error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hashes that ascend.
+    fn hashes(count: u64) -> Vec<u64> {
+        let step = u64::MAX / count;
+        (0..count).map(|at| at * step + at % 1000).collect()
+    }
+
+    #[test]
+    fn a_filter_that_is_trimmed_says_the_same_of_hashes_that_are_asked() {
+        let hashes = hashes(30_000);
+        let filter = Filter::build(&hashes, 12).unwrap();
+        let quarter = u64::MAX / 4;
+        let kept = [(0, quarter), (quarter * 3, u64::MAX)];
+        let trimmed = filter.trimmed(&kept).expect("half of its pages go");
+        assert!(trimmed.memory_bytes() * 2 < filter.memory_bytes() + 6 * 4096);
+        assert!(trimmed.pages().is_none());
+        let mut random = fastrand::Rng::with_seed(1);
+        let others: Vec<u64> = (0..30_000).map(|_| random.u64(..)).collect();
+        let mut in_vain = 0;
+        for &hash in hashes.iter().chain(&others) {
+            let (whole, part) = (filter.may_hold(hash).unwrap(), trimmed.may_hold(hash).unwrap());
+            let is_asked = kept.iter().any(|&(first, last)| (first..=last).contains(&hash));
+            assert!(part || !whole, "a filter never says no in vain");
+            in_vain += usize::from(is_asked && part != whole);
+        }
+        assert!(in_vain <= 2, "spilled records are not told apart: {in_vain}");
+        assert_eq!(trimmed.trimmed(&kept), None, "nothing more goes");
+        let none = trimmed.trimmed(&[]).expect("all of it goes");
+        assert!(none.memory_bytes() == 0 && none.may_hold(hashes[0]).unwrap());
+        assert_eq!(filter.trimmed(&[(0, u64::MAX)]), None);
     }
 }

@@ -51,6 +51,15 @@ fn small(index: IndexKind) -> HashedOptions {
     }
 }
 
+/// Options with which hash stores are joined, and parts take them when a user wants it.
+fn joining(index: IndexKind) -> HashedOptions {
+    HashedOptions {
+        least_young: 6,
+        most_young: 6,
+        ..small(index)
+    }
+}
+
 /// What was said, by sequence number.
 #[derive(Clone, Debug)]
 enum Said {
@@ -116,7 +125,11 @@ impl Memtables for List {
 
 impl Story {
     fn new(index: IndexKind, seed: u64) -> Story {
-        let (home, options) = (home(), small(index));
+        Story::with(small(index), seed)
+    }
+
+    fn with(options: HashedOptions, seed: u64) -> Story {
+        let home = home();
         Story {
             hashed: Hashed::create(home.clone(), options.clone(), 0).unwrap(),
             home,
@@ -306,8 +319,15 @@ impl Story {
 #[test]
 fn a_structure_says_what_its_model_does_through_merges_snapshots_and_openings() {
     let rounds = std::env::var("ALLUVIUM_HASHED_ROUNDS").map_or(40, |rounds| rounds.parse().unwrap());
-    for index in [IndexKind::PaCHash, IndexKind::Trie] {
-        let mut story = Story::new(index, 11);
+    let options = [
+        small(IndexKind::PaCHash),
+        small(IndexKind::Trie),
+        joining(IndexKind::PaCHash),
+        joining(IndexKind::Trie),
+    ];
+    for options in options {
+        let (index, is_joining) = (options.index, options.least_young == options.most_young);
+        let mut story = Story::with(options, 11);
         for round in 0..rounds {
             let messages = story.random.usize(1..250);
             let memtable = story.memtable(messages);
@@ -349,6 +369,10 @@ fn a_structure_says_what_its_model_does_through_merges_snapshots_and_openings() 
         story.compare();
         story.check();
         assert_eq!(story.hashed.shared.options.index, index);
+        if is_joining {
+            let joins = story.hashed.shared.kept.lock().joins;
+            assert!(joins > 0, "hash stores were joined");
+        }
     }
 }
 

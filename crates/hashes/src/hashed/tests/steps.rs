@@ -95,3 +95,53 @@ fn a_lookup_that_waits_takes_nothing_twice() {
     );
     assert!(waits > 1, "it waited for the leaf, and for the value");
 }
+
+#[test]
+fn hash_stores_that_are_joined_leave_out_what_parts_have_taken() {
+    let mut story = Story::with(super::joining(IndexKind::PaCHash), 29);
+    for round in 0..5 {
+        let memtable = story.memtable(200);
+        story.take(memtable);
+        if round == 2 {
+            story.hashed.compact_part(b"").unwrap();
+            for part in 0..2 {
+                let mut step = story.hashed.next_step().unwrap().expect("all parts are wanted");
+                while step.poll(1000).unwrap() == Progress::More {}
+                assert_eq!(story.hashed.stats().merges, part + 1);
+            }
+            story.hashed.shared.kept.lock().wanted.fill(false);
+        }
+    }
+    // Three hash stores of which two of four parts have what there is, and two of which none has.
+    let before = story.hashed.stats();
+    assert_eq!(before.hash_stores, 5);
+    let young: Vec<u64> = story
+        .hashed
+        .version()
+        .young
+        .iter()
+        .map(|young| young.run.records())
+        .collect();
+    let memtable = story.memtable(200);
+    story.take(memtable);
+    story.compare();
+    let mut step = story
+        .hashed
+        .next_step()
+        .unwrap()
+        .expect("six are joined, two of them");
+    while step.poll(1000).unwrap() == Progress::More {}
+    drop(step);
+    let version = story.hashed.version();
+    assert_eq!(version.young.len(), 5);
+    let joined = version.young[4].run.records();
+    assert!(joined < (young[3] + young[4]) * 3 / 4, "{joined} of {young:?}");
+    story.compare();
+    story.check();
+    story.reopen();
+    story.compare();
+    story.hashed.compact_part(b"").unwrap();
+    story.merge(100_000);
+    assert_eq!(story.hashed.young(), 0);
+    story.compare();
+}
