@@ -4,7 +4,7 @@
 use super::{Maplet, device_of};
 use alluvium_base::{KIB, Purpose};
 use alluvium_device::{Batch, Buffer, Device, Ticket};
-use alluvium_filters::{Chunk, Counted, Entry, PageView, SpillView};
+use alluvium_filters::{Chunk, Counted, Entry, Fingerprint, PageView, SpillView};
 use alluvium_storage::{Error, Result, Tiers};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -139,9 +139,14 @@ pub(super) struct Entries {
 impl Entries {
     /// Begins to read.
     pub(super) fn new(maplet: &Maplet, tiers: &Tiers, purpose: Purpose) -> Result<Entries> {
+        Entries::first(maplet, maplet.geometry().pages(), tiers, purpose)
+    }
+
+    /// Begins to read the first `pages` pages.
+    fn first(maplet: &Maplet, pages: u32, tiers: &Tiers, purpose: Purpose) -> Result<Entries> {
         let (own, all) = (maplet.geometry().pages(), maplet.shared.root.pages);
         Ok(Entries {
-            pages: Pages::new(maplet, 0..own, tiers, purpose)?,
+            pages: Pages::new(maplet, 0..pages.min(own), tiers, purpose)?,
             spill_pages: Some(Pages::new(maplet, own..all, tiers, purpose)?),
             spilled: Vec::new(),
             maplet: maplet.clone(),
@@ -200,6 +205,28 @@ impl Maplet {
             entries: Entries::new(self, tiers, purpose)?,
             chunk: Chunk::new(),
         })
+    }
+}
+
+impl Maplet {
+    /// Tells the fingerprints up to `last`, in order, each as often as it is there. Only their
+    /// pages are read, past the cache.
+    pub(crate) fn read_fingerprints(
+        &self,
+        last: Fingerprint,
+        tiers: &Tiers,
+        tell: &mut dyn FnMut(Fingerprint),
+    ) -> Result<()> {
+        let pages = self.geometry().page_of(last) + 1;
+        let mut entries = Entries::first(self, pages, tiers, Purpose::Other)?;
+        let mut chunk = Chunk::new();
+        while entries.fill(&mut chunk)? {
+            let all = chunk.entries().iter().map(|entry| entry.fingerprint());
+            all.take_while(|fingerprint| *fingerprint <= last)
+                .for_each(&mut *tell);
+            chunk.clear();
+        }
+        Ok(())
     }
 }
 

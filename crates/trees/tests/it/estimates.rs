@@ -125,6 +125,41 @@ fn a_tree_knows_about_what_it_holds_and_what_it_owes() {
 }
 
 #[test]
+fn different_keys_are_counted_however_often_they_were_written() {
+    let options = crate::world::store_options();
+    let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();
+    let options = TreeOptions {
+        shape: Shape {
+            fanout: 4,
+            memtable: 64 << 10,
+        },
+        schema: schema(0, Codec::None),
+        ..TreeOptions::default()
+    };
+    let tree = Tree::create(Arc::new(store), options);
+    assert_eq!(tree.different_keys().unwrap(), 0.0);
+    // All keys once, then a quarter of them four times more; compactions go as far as they like.
+    let parts = KEYS / 500;
+    for part in (0..parts).chain((0..parts).map(|part| part % (parts / 4))) {
+        write(&tree, part, |sequence| Message::put(sequence, &[7; 100]));
+        if part % 4 == 3 {
+            let Some(mut step) = tree.next_step().unwrap() else {
+                continue;
+            };
+            while step.poll(1000).unwrap() == Progress::More {}
+        }
+    }
+    let everything = KeyRange::everything();
+    let records = tree.holdings(&everything).unwrap().records;
+    assert!(records > u64::from(KEYS) * 6 / 5, "{records}: versions are left");
+    let keys = tree.different_keys().unwrap();
+    assert!((keys / f64::from(KEYS) - 1.0).abs() < 0.02, "{keys} of {KEYS}");
+    settle(&tree);
+    let keys = tree.different_keys().unwrap();
+    assert!((keys / f64::from(KEYS) - 1.0).abs() < 0.02, "{keys} of {KEYS}");
+}
+
+#[test]
 fn a_compaction_under_way_is_counted_until_it_ends() {
     let options = crate::world::store_options();
     let store = Store::create(Arc::new(MemoryDirectory::new()), &options, b"").unwrap();

@@ -34,7 +34,22 @@ pub(crate) struct Forecasts {
     noted: Mutex<VecDeque<Noted>>,
     /// What had been written whenever that had doubled: a few dozen at most.
     marks: Mutex<Vec<Mark>>,
+    /// The different keys that data files had, when they were counted last.
+    counted: Mutex<Option<Counted>>,
 }
+
+/// A count of the different keys in data files.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    /// Records that there were then, older versions included.
+    records: u64,
+    /// Writes that there had been.
+    writes: u64,
+    keys: f64,
+}
+
+/// A count is made again when records or writes are more or fewer by one in this number.
+const RECOUNT: u64 = 16;
 
 /// What had been written by a moment: users' bytes, and those of the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,6 +72,7 @@ impl Forecasts {
             opened,
             noted: Mutex::new(VecDeque::from([first])),
             marks: Mutex::default(),
+            counted: Mutex::default(),
         }
     }
 
@@ -79,6 +95,29 @@ impl Forecasts {
         let marks = self.marks.lock();
         let before = marks.iter().rev().find(|mark| mark.user_bytes <= user_bytes / 2);
         before.copied().unwrap_or_default()
+    }
+
+    /// Returns how many different keys data files have, with this number of records and after this
+    /// number of writes. They are counted again when much has changed since; none where that fails.
+    pub(super) fn different_keys(
+        &self,
+        records: u64,
+        writes: u64,
+        count: impl FnOnce() -> Option<f64>,
+    ) -> Option<f64> {
+        let near = |one: u64, other: u64| one.abs_diff(other) <= other / RECOUNT;
+        let mut counted = self.counted.lock();
+        let is_near = |last: &Counted| near(records, last.records) && near(writes, last.writes);
+        if let Some(last) = counted.filter(is_near) {
+            return Some(last.keys);
+        }
+        let keys = count()?;
+        *counted = Some(Counted {
+            records,
+            writes,
+            keys,
+        });
+        Some(keys)
     }
 
     /// Returns what there was when the store was opened.

@@ -47,17 +47,13 @@ impl Question {
     }
 }
 
-/// Returns how many different keys there are of these records, of a store that had `writes` writes
-/// in all. The oldest run of a leaf has no key twice. Of newer records, as many are new keys as of
-/// all writes: N = oldest + newer · N / writes.
-fn different(held: &Holdings, writes: u64) -> f64 {
+/// Returns how many different keys a range has, of which this is held, where everything that is
+/// held has `keys`: each record of the range stands for as many keys as one of everything. The
+/// oldest runs of a range have no key twice.
+fn different(held: &Holdings, everything: &Holdings, keys: f64) -> f64 {
+    let each = keys / (everything.records as f64).max(1.0);
     let (oldest, all) = (held.oldest_records as f64, held.records as f64);
-    let newer = (all - oldest).max(0.0);
-    let of_writes = 1.0 - newer / (writes as f64).max(1.0);
-    match of_writes > 0.0 {
-        true => (oldest / of_writes).clamp(oldest, all),
-        false => all,
-    }
+    (all * each).clamp(oldest.min(all), all)
 }
 
 /// Returns the model of the structure that a keyspace is in, if there is one.
@@ -104,7 +100,7 @@ impl Engine {
             return Ok((all, Holdings::default()));
         }
         let held = self.dictionaries.tree.holdings(&range)?;
-        let (live, records) = (different(&held, self.visible()), held.records as f64);
+        let (live, records) = (self.different(&held)?, held.records as f64);
         let in_memory = (all - (records - held.tombstones as f64)).max(0.0);
         let deleted = (held.tombstones as f64).min(live);
         // What memtables have is new keys and old ones in the same proportion as all writes.
@@ -114,6 +110,19 @@ impl Engine {
             false => in_memory,
         };
         Ok((keys, held))
+    }
+
+    /// Returns how many different keys there are in what is held of a keyspace.
+    fn different(&self, held: &Holdings) -> Result<f64> {
+        let tree = &self.dictionaries.tree;
+        let everything = tree.holdings(&KeyRange::everything())?;
+        let count = || tree.different_keys().ok();
+        let keys = self
+            .forecasts
+            .different_keys(everything.records, self.visible(), count);
+        // Where a page is damaged, readers of its keys are told.
+        let keys = keys.unwrap_or(everything.records as f64);
+        Ok(different(held, &everything, keys))
     }
 
     /// Returns the keyspace with the most requests, and the question for it.
@@ -152,7 +161,7 @@ impl Engine {
                 endurance_bytes: None,
             },
             held: Held {
-                keys: different(&held, self.visible()),
+                keys: self.different(&held)?,
                 record_bytes: workload.key_bytes + workload.value_bytes,
                 bytes,
                 guide_bytes: held.guide_bytes as f64,
@@ -199,15 +208,16 @@ mod tests {
 
     #[test]
     fn keys_are_told_from_versions() {
-        let of = |oldest, records, writes| different(&held(oldest, records), writes).round();
-        assert_eq!(of(700, 1000, 1000), 1000.0, "each was written once");
-        let updated = of(1000, 1300, 1_000_000);
-        assert!(
-            (1000.0..1001.0).contains(&updated),
-            "all of them often: {updated}"
+        let everything = held(1000, 4000);
+        let of = |oldest, records| different(&held(oldest, records), &everything, 3000.0);
+        assert_eq!(of(1000, 4000), 3000.0);
+        assert_eq!(of(500, 2000), 1500.0, "a half of it");
+        assert_eq!(of(1900, 2000), 1900.0, "its oldest runs have more");
+        assert_eq!(different(&held(0, 0), &held(0, 0), 0.0), 0.0);
+        assert_eq!(
+            different(&held(5, 9), &held(5, 9), 12.0),
+            9.0,
+            "a record is one key at most"
         );
-        // A half of the writes were of new keys: of 200 newer records, 100 are.
-        assert_eq!(of(1000, 1220, 2_220), 1110.0);
-        assert_eq!((of(0, 0, 0), of(5, 5, 0)), (0.0, 5.0));
     }
 }

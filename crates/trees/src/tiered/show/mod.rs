@@ -1,6 +1,7 @@
 //! What a tree looks like and how much of it lies in a range, for people and for other layers.
 //!
-//! *Knows*: how a version is drawn and outlined; what the parts of a range weigh.
+//! *Knows*: how a version is drawn and outlined; what the parts of a range weigh; how many
+//! different keys maplets have.
 //!
 //! *Does not know*: how anything changes; no leaf of a run is read here.
 //!
@@ -11,5 +12,5 @@ mod estimate;
 mod outline;
 
 pub use estimate::Holdings;
-pub(super) use estimate::{approximate_len, holdings, size_on_disk, weigh};
+pub(super) use estimate::{approximate_len, different_keys, holdings, size_on_disk, weigh};
 pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun};
