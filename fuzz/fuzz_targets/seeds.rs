@@ -61,6 +61,7 @@ fn main() -> std::io::Result<()> {
         ("levels", structures::levels()),
         ("hashed", structures::hashed_structures()),
         ("paged", alluvium_trees::paged::examples()),
+        ("affine", alluvium_trees::affine::examples()),
         ("resp", requests_of_redis()),
         ("memcached", requests_of_memcached()),
         ("control", messages_of_managers()),

@@ -7,12 +7,14 @@
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
 //! `placement.rs` (which tier), `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become
 //! one), `stitch` (leaves that are taken over unread), `layers`, `scanning`, [`tiered`],
-//! [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in place.
+//! [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in place;
+//! [`affine`], trees whose nodes are as large as a disk likes.
 //!
 //! Invariants:
 //!
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
+pub mod affine;
 mod fuse;
 mod layers;
 pub mod levels;

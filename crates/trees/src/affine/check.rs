@@ -1,0 +1,242 @@
+//! Reads all that a query can reach, and says what is wrong.
+//!
+//! - AF1: the messages for a child have B/F bytes at most, and so has each sub-block of a leaf.
+//! - AF2: with V2 and V3 a stored node is its segments alone: its pivots are its parent's.
+//! - AF3: with V3 every node's weight is in its band, and the root's is at its limit at most.
+
+use super::error::Result;
+use super::figures::Cause;
+use super::format::decode_pairs;
+use super::node::{Body, Child, Inner, Link, Pivots, leaf_bytes};
+use super::options::Variant;
+use super::rebuild::Band;
+use super::space::{Extent, Space};
+use super::tree::AffineTree;
+use std::fmt;
+
+/// Something that is wrong with a dictionary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// The first byte of the node; none for one in memory only.
+    pub at: Option<u64>,
+    /// The invariant, and what was found.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.at {
+            Some(at) => write!(f, "node at {at}: {}", self.what),
+            None => write!(f, "node in memory: {}", self.what),
+        }
+    }
+}
+
+/// What a check saw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// What is wrong.
+    pub violations: Vec<Violation>,
+    /// Pairs in leaves, and messages above them.
+    pub elements: u64,
+    /// Nodes of each height, leaves first.
+    pub levels: Vec<u64>,
+}
+
+/// A check under way.
+struct Check {
+    seen: Checked,
+    extents: Vec<Extent>,
+}
+
+impl Check {
+    fn say(&mut self, link: Option<&Link>, what: String) {
+        let at = link.map(|link| link.extent.at);
+        self.seen.violations.push(Violation { at, what });
+    }
+}
+
+impl<S: Space> AffineTree<S> {
+    /// Reads the whole dictionary, and returns all that is wrong with it. Between
+    /// [`AffineTree::offer`] and the last [`AffineTree::step`] the root may break AF1.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](super::Error::Poisoned). What cannot be read is reported, not returned.
+    pub fn check(&self) -> Result<Checked> {
+        self.usable()?;
+        let mut check = Check {
+            seen: Checked {
+                levels: vec![0; usize::from(self.root.height) + 1],
+                ..Checked::default()
+            },
+            extents: Vec::new(),
+        };
+        check.extents.extend(self.durable_root);
+        self.check_node(&mut check, &self.root, None, (&[], None));
+        self.check_root(&mut check);
+        check.extents.sort_unstable();
+        if check.extents != self.space.extents() && self.resident_is_stored() {
+            let (found, expected) = (check.extents.len(), self.space.extents().len());
+            check.say(
+                None,
+                format!("{found} extents are reached, the space has {expected}"),
+            );
+        }
+        Ok(check.seen)
+    }
+
+    fn check_root(&self, check: &mut Check) {
+        let (weight, height) = (self.root.weight(), self.root.height);
+        if check.seen.levels != self.levels {
+            let what = format!(
+                "{:?} nodes of each height, counted as {:?}",
+                check.seen.levels, self.levels
+            );
+            check.say(None, what);
+        }
+        if self.options.variant == Variant::WeightBalanced {
+            let limit = Band::of(self.options.fanout, height).most_of_root();
+            if weight > limit {
+                check.say(None, format!("AF3: the root weighs {weight}, at most {limit}"));
+            }
+        }
+    }
+
+    /// Returns whether every node in memory is stored as it is, so that extents can be compared.
+    fn resident_is_stored(&self) -> bool {
+        fn stored(node: &Inner) -> bool {
+            let mut children = node.children.iter();
+            children.all(|child| child.link.is_some() && child.node.as_ref().is_none_or(|node| stored(node)))
+        }
+        stored(&self.root)
+    }
+
+    fn check_node(&self, check: &mut Check, node: &Inner, link: Option<&Link>, keys: (&[u8], Option<&[u8]>)) {
+        check.seen.levels[usize::from(node.height)] += 1;
+        let (from, end) = keys;
+        if node.children.first().is_none_or(|first| *first.from != *from) {
+            check.say(
+                link,
+                "the first child does not begin where the node does".to_owned(),
+            );
+        }
+        for (at, child) in node.children.iter().enumerate() {
+            let next = node.children.get(at + 1).map(|next| &*next.from).or(end);
+            if next.is_some_and(|next| *next <= *child.from) {
+                check.say(link, format!("pivots {at} and {} are not in order", at + 1));
+            }
+            self.check_buffer(check, child, link, next);
+            let below = node.height - 1;
+            let band = Band::of(self.options.fanout, below);
+            if self.options.variant == Variant::WeightBalanced && !band.has(child.weight) {
+                let what = format!(
+                    "AF3: child {at} of height {below} weighs {}, not {band:?}",
+                    child.weight
+                );
+                check.say(link, what);
+            }
+            self.check_child(check, child, below, next);
+        }
+    }
+
+    fn check_buffer(&self, check: &mut Check, child: &Child, link: Option<&Link>, next: Option<&[u8]>) {
+        let (bytes, limit) = (child.buffer.bytes(), self.options.segment_bytes());
+        if bytes > limit {
+            check.say(
+                link,
+                format!("AF1: {bytes} bytes of messages for a child, at most {limit}"),
+            );
+        }
+        let messages = child.buffer.messages();
+        let is_outside = |key: &[u8]| *key < *child.from || next.is_some_and(|next| key >= next);
+        if messages.iter().any(|message| is_outside(&message.key)) {
+            check.say(link, "a message is about a key of another child".to_owned());
+        }
+        check.seen.elements += messages.len() as u64;
+    }
+
+    fn check_child(&self, check: &mut Check, child: &Child, height: u8, next: Option<&[u8]>) {
+        let link = child.link.as_ref();
+        check
+            .extents
+            .extend(link.map(|link| link.extent).filter(|extent| extent.bytes > 0));
+        let keys = (&*child.from, next);
+        if let Some(node) = &child.node {
+            if node.height != height || node.weight() != child.weight {
+                let what = format!(
+                    "height {} and weight {}, not {height} and {}",
+                    node.height,
+                    node.weight(),
+                    child.weight
+                );
+                check.say(link, what);
+            }
+            return self.check_node(check, node, link, keys);
+        }
+        let Some(link) = link else {
+            return check.say(None, "a child is neither in memory nor stored".to_owned());
+        };
+        let has_none = matches!(link.pivots, Pivots::Parent(_));
+        if has_none != self.options.variant.has_pivots_in_parent() {
+            check.say(
+                Some(link),
+                "AF2: the node's pivots are not where the variant has them".to_owned(),
+            );
+        }
+        match self.load(Cause::Query, link, height) {
+            Err(error) => check.say(Some(link), error.to_string()),
+            Ok(Body::Inner(node)) => {
+                if node.weight() != child.weight {
+                    let what = format!("children weigh {}, the node {}", node.weight(), child.weight);
+                    check.say(Some(link), what);
+                }
+                self.check_node(check, &node, Some(link), keys);
+            }
+            Ok(Body::Leaf(_)) => self.check_leaf(check, child, link, next),
+        }
+    }
+
+    fn check_leaf(&self, check: &mut Check, child: &Child, link: &Link, next: Option<&[u8]>) {
+        check.seen.levels[0] += 1;
+        let read = self.read_whole(Cause::Query, link, 0, self.indexes());
+        let Ok((index, pieces)) = read else {
+            return check.say(Some(link), "a leaf cannot be read twice".to_owned());
+        };
+        let (mut pairs, limit) = (Vec::new(), self.options.segment_bytes());
+        for (at, piece) in pieces.iter().enumerate() {
+            let before = pairs.len();
+            if let Err(error) = decode_pairs(&piece.bytes, piece.at, &mut pairs) {
+                check.say(Some(link), error.to_string());
+            }
+            if limit > 0 && piece.bytes.len() > limit {
+                check.say(
+                    Some(link),
+                    format!("AF1: a sub-block of {} bytes, at most {limit}", piece.bytes.len()),
+                );
+            }
+            if at > 0
+                && pairs
+                    .get(before)
+                    .is_none_or(|first| first.key != index.parts[at].from)
+            {
+                check.say(
+                    Some(link),
+                    format!("sub-block {at} does not begin with its first key"),
+                );
+            }
+        }
+        let is_outside = |key: &[u8]| *key < *child.from || next.is_some_and(|next| key >= next);
+        if pairs.iter().any(|pair| is_outside(&pair.key)) {
+            check.say(Some(link), "a pair belongs to another leaf".to_owned());
+        }
+        if leaf_bytes(&pairs) > self.options.node_bytes as usize || child.weight != 1 {
+            let what = format!(
+                "a leaf of {} bytes and weight {}",
+                leaf_bytes(&pairs),
+                child.weight
+            );
+            check.say(Some(link), what);
+        }
+        check.seen.elements += pairs.len() as u64;
+    }
+}

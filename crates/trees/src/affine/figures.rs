@@ -1,0 +1,88 @@
+//! What a dictionary counts.
+
+use super::space::{Meter, Request};
+use std::cell::Cell;
+
+/// What requests were for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    Query,
+    Flush,
+    Rebuild,
+    Commit,
+}
+
+/// Counters of a dictionary, since it was opened.
+#[derive(Debug, Default)]
+pub struct Figures {
+    queries: Cell<Meter>,
+    flushing: Cell<Meter>,
+    rebuilding: Cell<Meter>,
+    commits: Cell<Meter>,
+    pub(super) flushes: Cell<u64>,
+    pub(super) moved: Cell<u64>,
+    pub(super) splits: Cell<u64>,
+    pub(super) merges: Cell<u64>,
+    pub(super) rebuilds: Cell<u64>,
+    pub(super) rebuilt_leaves: Cell<u64>,
+}
+
+impl Figures {
+    pub(super) fn count(&self, cause: Cause, request: Request) {
+        let cell = match cause {
+            Cause::Query => &self.queries,
+            Cause::Flush => &self.flushing,
+            Cause::Rebuild => &self.rebuilding,
+            Cause::Commit => &self.commits,
+        };
+        let mut meter = cell.get();
+        meter.count(request);
+        cell.set(meter);
+    }
+
+    pub(super) fn add(cell: &Cell<u64>, more: u64) {
+        cell.set(cell.get() + more);
+    }
+
+    /// Returns the requests of queries and scans.
+    #[must_use]
+    pub fn queries(&self) -> Meter {
+        self.queries.get()
+    }
+
+    /// Returns the requests of flushes, splits and merges.
+    #[must_use]
+    pub fn flushing(&self) -> Meter {
+        self.flushing.get()
+    }
+
+    /// Returns the requests of subtrees that were built again.
+    #[must_use]
+    pub fn rebuilding(&self) -> Meter {
+        self.rebuilding.get()
+    }
+
+    /// Returns the requests of commits.
+    #[must_use]
+    pub fn commits(&self) -> Meter {
+        self.commits.get()
+    }
+
+    /// Returns how many times messages moved down a level, and how many messages did.
+    #[must_use]
+    pub fn flushes(&self) -> (u64, u64) {
+        (self.flushes.get(), self.moved.get())
+    }
+
+    /// Returns how many nodes were split, and merged.
+    #[must_use]
+    pub fn changes(&self) -> (u64, u64) {
+        (self.splits.get(), self.merges.get())
+    }
+
+    /// Returns how many subtrees were built again, and how many leaves they had.
+    #[must_use]
+    pub fn rebuilds(&self) -> (u64, u64) {
+        (self.rebuilds.get(), self.rebuilt_leaves.get())
+    }
+}

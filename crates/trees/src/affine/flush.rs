@@ -1,0 +1,333 @@
+//! Messages move down: whole nodes are read, changed and written to new places.
+//!
+//! A flush takes the messages of one child out of a node in memory, reads the child, gives it the
+//! messages, flushes what is over its limit there, and writes the child once. So each flush costs a
+//! read and a write of a node, 2(1 + αB) setups for the B/F messages it moves (Theorem 9).
+
+use super::error::{Error, Result};
+use super::figures::{Cause, Figures};
+use super::node::{Body, Bytes, Child, Inner, Msg, Pair, apply, leaf_bytes};
+use super::options::Variant;
+use super::space::Space;
+use super::tree::AffineTree;
+
+impl<S: Space> AffineTree<S> {
+    /// Flushes one child of the root, and lets the root grow or shrink.
+    pub(super) fn flush_root(&mut self, at: usize) -> Result<()> {
+        assert!(at < self.root.children.len(), "the child is one of the root");
+        let mut root = self.take_root();
+        self.flush_child(&mut root, at)?;
+        self.settle_root(root)
+    }
+
+    /// Takes the root out of the dictionary, to be changed.
+    pub(super) fn take_root(&mut self) -> Inner {
+        let empty = Inner {
+            height: 1,
+            children: Vec::new(),
+        };
+        std::mem::replace(&mut self.root, empty)
+    }
+
+    /// Puts the root back, once it is as high as it must be.
+    pub(super) fn settle_root(&mut self, mut root: Inner) -> Result<()> {
+        loop {
+            self.settle(&mut root)?;
+            if self.options.variant == Variant::WeightBalanced {
+                if self.root_fits(&root) {
+                    break;
+                }
+                root = self.rebuild_root(root)?;
+            } else if self.is_large(&root) {
+                root = self.raise_root(root)?;
+            } else if root.height > 1 && root.children.len() == 1 {
+                root = self.lower_root(root)?;
+            } else {
+                break;
+            }
+        }
+        assert_eq!(self.levels[usize::from(root.height)], 1, "there is one root");
+        self.root = root;
+        self.levels.truncate(usize::from(self.root.height) + 1);
+        self.choose_resident()
+    }
+
+    /// Makes a root of the children of one that has too many.
+    fn raise_root(&mut self, root: Inner) -> Result<Inner> {
+        let height = root.height + 1;
+        let children = self.keep_inner(Bytes::default(), root)?;
+        assert!(children.len() > 1, "a root that is too large is split");
+        self.levels.resize(usize::from(height) + 1, 0);
+        self.levels[usize::from(height)] = 1;
+        // The old root was counted at its height, and again by its halves.
+        self.levels[usize::from(height) - 1] -= 1;
+        Ok(Inner { height, children })
+    }
+
+    /// Makes a root of a root's only child.
+    fn lower_root(&mut self, mut root: Inner) -> Result<Inner> {
+        assert_eq!(root.children.len(), 1, "the root has one child");
+        let mut child = root.children.pop().expect("a root has a child");
+        let messages = child.buffer.take();
+        let Body::Inner(mut inner) = self.take(&mut child, root.height - 1, Cause::Flush)? else {
+            unreachable!("a child of a root above height 1 has children");
+        };
+        inner.deliver(&*self.operator, messages);
+        self.levels.truncate(usize::from(root.height));
+        self.levels[usize::from(inner.height)] = 1;
+        Ok(inner)
+    }
+
+    /// Flushes until no segment of a node is over its limit (AF1), and balances weights below it
+    /// (AF3).
+    pub(super) fn settle(&mut self, node: &mut Inner) -> Result<()> {
+        while let Some(at) = self.over_full(node) {
+            self.flush_child(node, at)?;
+        }
+        debug_assert!(!node.children.is_empty(), "a node keeps a child");
+        Ok(())
+    }
+
+    /// Moves the messages for a child into it, and replaces the child by what has become of it.
+    pub(super) fn flush_child(&mut self, node: &mut Inner, at: usize) -> Result<()> {
+        assert!(node.height > 0, "a leaf has no children");
+        let below = node.height - 1;
+        let child = &mut node.children[at];
+        Figures::add(&self.figures.flushes, 1);
+        Figures::add(&self.figures.moved, child.buffer.messages().len() as u64);
+        match below {
+            0 => self.flush_leaf(node, at),
+            _ => self.flush_inner(node, at),
+        }
+    }
+
+    fn flush_leaf(&mut self, node: &mut Inner, at: usize) -> Result<()> {
+        let mut at = at;
+        let from = node.children[at].from.clone();
+        let mut pairs = self.drain_leaf(&mut node.children[at])?;
+        let mut from = from;
+        let least = self.options.node_bytes as usize / 4;
+        while leaf_bytes(&pairs) < least && node.children.len() > 1 {
+            let other = if at + 1 < node.children.len() {
+                at + 1
+            } else {
+                at - 1
+            };
+            let more = self.drain_leaf(&mut node.children[other])?;
+            let (first, second) = if other > at { (pairs, more) } else { (more, pairs) };
+            pairs = first;
+            pairs.extend(second);
+            at = at.min(other);
+            from = node.children[at].from.clone();
+            node.children.remove(at + 1);
+            Figures::add(&self.figures.merges, 1);
+        }
+        let made = self.keep_leaves(from, &pairs, Cause::Flush)?;
+        Figures::add(&self.figures.splits, made.len() as u64 - 1);
+        node.children.splice(at..=at, made);
+        Ok(())
+    }
+
+    /// Reads a leaf and applies the messages for it.
+    fn drain_leaf(&mut self, child: &mut Child) -> Result<Vec<Pair>> {
+        let messages = child.buffer.take();
+        match self.take(child, 0, Cause::Flush)? {
+            Body::Leaf(pairs) => self.applied_to(pairs, messages),
+            Body::Inner(_) => unreachable!("what is read at height 0 is a leaf"),
+        }
+    }
+
+    /// Applies messages to the pairs of a leaf.
+    ///
+    /// Updates may have made a value too long for a sub-block (AF1): there is no place for it.
+    pub(super) fn applied_to(&self, pairs: Vec<Pair>, messages: Vec<Msg>) -> Result<Vec<Pair>> {
+        let pairs = apply(&*self.operator, pairs, messages);
+        let limit = self.options.pair_limit();
+        match pairs.iter().map(Pair::bytes).find(|len| *len > limit) {
+            Some(len) => Err(Error::TooLong { len, limit }),
+            None => Ok(pairs),
+        }
+    }
+
+    fn flush_inner(&mut self, node: &mut Inner, at: usize) -> Result<()> {
+        let (below, mut at) = (node.height - 1, at);
+        let mut from = node.children[at].from.clone();
+        let mut inner = self.drain_inner(&mut node.children[at], below)?;
+        self.settle(&mut inner)?;
+        while self.is_small(&inner) && node.children.len() > 1 {
+            let other = if at + 1 < node.children.len() {
+                at + 1
+            } else {
+                at - 1
+            };
+            let more = self.drain_inner(&mut node.children[other], below)?;
+            let (mut first, second) = if other > at { (inner, more) } else { (more, inner) };
+            first.children.extend(second.children);
+            inner = first;
+            at = at.min(other);
+            from = node.children[at].from.clone();
+            node.children.remove(at + 1);
+            Figures::add(&self.figures.merges, 1);
+            self.settle(&mut inner)?;
+        }
+        if self.options.variant == Variant::WeightBalanced && self.must_rebuild(&inner) {
+            inner = self.rebuild(inner)?;
+        }
+        let made = self.keep_inner(from, inner)?;
+        Figures::add(&self.figures.splits, made.len() as u64 - 1);
+        node.children.splice(at..=at, made);
+        Ok(())
+    }
+
+    fn drain_inner(&mut self, child: &mut Child, height: u8) -> Result<Inner> {
+        let messages = child.buffer.take();
+        match self.take(child, height, Cause::Flush)? {
+            Body::Inner(mut inner) => {
+                inner.deliver(&*self.operator, messages);
+                Ok(inner)
+            }
+            Body::Leaf(_) => unreachable!("what is read above height 0 has children"),
+        }
+    }
+
+    /// Takes a child out of memory or off the disk, to be written again.
+    pub(super) fn take(&mut self, child: &mut Child, height: u8, cause: Cause) -> Result<Body> {
+        assert!(self.levels[usize::from(height)] > 0, "nodes are counted");
+        assert!(child.buffer.bytes() == 0, "the messages for a node go with it");
+        let link = child.link.take();
+        self.levels[usize::from(height)] -= 1;
+        let body = match (child.node.take(), &link) {
+            (Some(node), _) => Body::Inner(*node),
+            (None, Some(link)) => self.load(cause, link, height)?,
+            (None, None) => unreachable!("a child is in memory or on the disk"),
+        };
+        if let Some(link) = link {
+            self.free(link.extent);
+        }
+        Ok(body)
+    }
+
+    /// Returns whether a node has more children than it may, where weights are not balanced.
+    pub(super) fn is_large(&self, node: &Inner) -> bool {
+        self.pieces(node) > 1
+    }
+
+    /// Returns into how many nodes a node is split.
+    fn pieces(&self, node: &Inner) -> usize {
+        match self.options.variant {
+            Variant::WeightBalanced => 1,
+            Variant::BTree => self.pivot_bytes(node).div_ceil(self.options.node_bytes as usize),
+            _ => node.children.len().div_ceil(self.options.most_children()),
+        }
+    }
+
+    /// Returns whether a node has so few children that it is merged with its neighbour.
+    fn is_small(&self, node: &Inner) -> bool {
+        match self.options.variant {
+            Variant::WeightBalanced => false,
+            Variant::BTree => {
+                node.children.len() < 2 || self.pivot_bytes(node) < self.options.node_bytes as usize / 4
+            }
+            _ => node.children.len() < (self.options.most_children() / 4).max(2),
+        }
+    }
+
+    /// Returns the bytes of a node's index, which is all that a B-tree's has.
+    fn pivot_bytes(&self, node: &Inner) -> usize {
+        use super::format::{FRONT_PART, INDEX_HEAD, SEGMENT_HEAD};
+        let parts = node.children.iter();
+        let bytes: usize = parts
+            .map(|child| FRONT_PART + SEGMENT_HEAD + child.from.len())
+            .sum();
+        INDEX_HEAD + bytes
+    }
+
+    /// Writes the pairs of leaves, each of at most B bytes, and returns them.
+    pub(super) fn keep_leaves(&mut self, from: Bytes, pairs: &[Pair], cause: Cause) -> Result<Vec<Child>> {
+        let (node_bytes, total) = (self.options.node_bytes as usize, leaf_bytes(pairs));
+        if total <= node_bytes {
+            return Ok(vec![self.keep_leaf_for(from, pairs, cause)?]);
+        }
+        // Pairs are not divided: a leaf may have up to one more than its share.
+        let count = total.div_ceil(node_bytes - self.options.pair_limit());
+        let (mut made, mut rest, mut from) = (Vec::with_capacity(count), pairs, from);
+        let mut before = 0;
+        while !rest.is_empty() {
+            let target = total * (made.len() + 1) / count;
+            let end = rest.iter().position(|pair| {
+                let is_full = before + pair.bytes() / 2 > target;
+                before += if is_full { 0 } else { pair.bytes() };
+                is_full
+            });
+            let (leaf, others) = rest.split_at(end.unwrap_or(rest.len()).max(1));
+            made.push(self.keep_leaf_for(from, leaf, cause)?);
+            rest = others;
+            from = rest.first().map(|pair| pair.key.clone()).unwrap_or_default();
+        }
+        Ok(made)
+    }
+
+    /// Writes a leaf.
+    pub(super) fn keep_leaf(&mut self, from: Bytes, pairs: &[Pair]) -> Result<Child> {
+        self.keep_leaf_for(from, pairs, Cause::Flush)
+    }
+
+    pub(super) fn keep_leaf_for(&mut self, from: Bytes, pairs: &[Pair], cause: Cause) -> Result<Child> {
+        debug_assert!(
+            pairs.first().is_none_or(|pair| pair.key >= from),
+            "pairs are the leaf's"
+        );
+        let link = self.store_leaf(cause, pairs)?;
+        self.levels[0] += 1;
+        Ok(Child::new(from, 1, Some(link), None))
+    }
+
+    /// Keeps a node, in memory or on the disk, in as many pieces as it needs.
+    pub(super) fn keep_inner(&mut self, from: Bytes, mut node: Inner) -> Result<Vec<Child>> {
+        let count = self.pieces(&node);
+        let mut made = Vec::with_capacity(count);
+        for left in (2..=count).rev() {
+            let rest = node.children.split_off(node.children.len().div_ceil(left));
+            let piece = std::mem::replace(&mut node.children, rest);
+            let height = node.height;
+            let from = if made.is_empty() {
+                from.clone()
+            } else {
+                piece[0].from.clone()
+            };
+            made.push(self.keep_node(
+                from,
+                Inner {
+                    height,
+                    children: piece,
+                },
+                Cause::Flush,
+            )?);
+        }
+        let from = if made.is_empty() {
+            from
+        } else {
+            node.children[0].from.clone()
+        };
+        made.push(self.keep_node(from, node, Cause::Flush)?);
+        Ok(made)
+    }
+
+    /// Keeps a node in memory if nodes of its height are, and writes it otherwise.
+    pub(super) fn keep_node(&mut self, from: Bytes, mut node: Inner, cause: Cause) -> Result<Child> {
+        let (weight, height) = (node.weight(), usize::from(node.height));
+        assert!(weight > 0, "a node has leaves below it");
+        if self.levels.len() <= height {
+            self.levels.resize(height + 1, 0);
+        }
+        self.levels[height] += 1;
+        let (link, node) = match node.height >= self.resident_height {
+            true => (None, Some(Box::new(node))),
+            false => {
+                self.store_dirty(&mut node)?;
+                (Some(self.store_inner(cause, &node)?), None)
+            }
+        };
+        Ok(Child::new(from, weight, link, node))
+    }
+}

@@ -1,0 +1,63 @@
+//! Dictionaries whose costs are proved in the affine model: a B-tree, and a Bε-tree that is made
+//! better in four steps (Bender et al. 2021, §4).
+//!
+//! *Knows*: nodes of 512 bytes to 64 MiB, the messages in them, where pivots lie, weights, a space
+//! of extents with commits.
+//!
+//! *Does not know*: transactions, threads, clocks, sequence numbers.
+//!
+//! *Read in this order*: `error.rs`, `options.rs` ([`Variant`] is the ladder), `space/`, `node.rs`,
+//! `format.rs`, `store.rs` (nodes on the disk), [`AffineTree`] (`tree.rs`), `flush.rs`,
+//! `rebuild.rs`, `resident.rs`, `lookup.rs`, `scan.rs`, `check.rs`, `figures.rs`; `decode.rs`.
+//!
+//! ```text
+//!  a node u of V2 and V3, in one extent           a leaf, in one extent
+//!  [ S1 | S2 | … | Sk ]                           [ sub-block | sub-block | … ]
+//!    Si = index of child ci, messages for ci        pairs in key order, at most B/F bytes
+//!  the index of u is in its parent's segment for u; that of the root in front of the root
+//! ```
+//!
+//! - **AF1** The messages for a child have B/F bytes at most, whenever a query may come.
+//! - **AF2** With V2 and V3 the pivots of a node are in its parent, beside the messages for it.
+//! - **AF3** With V3 a node of height h has F^h(1 ± 1/log₂ F) leaves below it. A root may weigh
+//!   more: it grows once its weight is a sum of weights in the band.
+//! - **AF4** A node is written whole, to a place that the last commit does not reach. Its parent
+//!   names the new place, up to the root, which a commit makes durable: no crash tears a subtree
+//!   that is built again.
+//! - **AF5** A step that fails ends all work until the dictionary is opened again: messages that
+//!   were on their way are in neither node.
+//!
+//! Where this differs from the source:
+//!
+//! - A flush reads and writes the child alone. Its parent is in memory and is written once, after
+//!   all of its flushes, instead of one segment at a time in place.
+//! - The source's upper limit for a root leaves weights for which there is no tree: two children of
+//!   F^h(1 − 1/log F) leaves are more than F^h(1 + 1/log F). AF3 closes such gaps.
+//! - The top of the tree in memory is whole levels, not what was used last.
+
+mod check;
+mod decode;
+mod error;
+mod figures;
+mod flush;
+mod format;
+mod lookup;
+mod node;
+mod options;
+mod rebuild;
+mod resident;
+mod scan;
+mod space;
+mod store;
+#[cfg(test)]
+mod tests;
+mod tree;
+
+pub use check::{Checked, Violation};
+pub use decode::{decode, examples};
+pub use error::{Error, Result};
+pub use figures::Figures;
+pub use options::{AffineOptions, Goal, Variant, checked_alpha};
+pub use scan::Visit;
+pub use space::{Extent, Fault, FileSpace, MemorySpace, Meter, Request, Space};
+pub use tree::{AffineTree, Progress};

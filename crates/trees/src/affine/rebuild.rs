@@ -1,0 +1,340 @@
+//! Subtrees that are built again, weights that must be in their band (AF3), and bulk loads.
+//!
+//! When a node's weight leaves its band, its parent's whole subtree is built again (§4.3). If the
+//! parent is out of its own band, it is left to the parent's parent: the highest one counts.
+
+use super::error::{Error, Result};
+use super::figures::{Cause, Figures};
+use super::format::{FRONT_PART, INDEX_HEAD, MOST_HEIGHTS, SEGMENT_HEAD};
+use super::node::{Body, Bytes, Child, Inner, Pair, leaf_bytes};
+use super::options::Variant;
+use super::space::Space;
+use super::tree::AffineTree;
+
+/// The weights that a node of one height may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Band {
+    pub(super) least: u64,
+    pub(super) most: u64,
+}
+
+impl Band {
+    /// Returns F^h(1 ± 1/log₂ F), rounded inwards.
+    pub(super) fn of(fanout: u32, height: u8) -> Band {
+        let usual = f64::from(fanout).powi(i32::from(height));
+        let slack = f64::from(fanout).log2().recip();
+        let least = (usual * (1.0 - slack)).ceil().max(1.0) as u64;
+        let most = ((usual * (1.0 + slack)).floor() as u64).max(least);
+        Band { least, most }
+    }
+
+    pub(super) fn has(self, weight: u64) -> bool {
+        (self.least..=self.most).contains(&weight)
+    }
+
+    /// Returns the most that a root of this height may weigh. Some weights above the band are no
+    /// sum of weights in the band: k nodes weigh too little, and k + 1 too much. A root grows where
+    /// there are no more such gaps.
+    pub(super) fn most_of_root(self) -> u64 {
+        debug_assert!(self.least > 0 && self.least <= self.most, "a band has a weight");
+        let slack = (self.most - self.least).max(1);
+        let parts = (self.least - 1).div_ceil(slack).max(2);
+        self.most.max(parts * self.least - 1)
+    }
+}
+
+/// How full leaves are that are written for a whole subtree, in quarters.
+const FULL: usize = 3;
+const QUARTERS: usize = 4;
+const _: () = assert!(
+    FULL < QUARTERS && 2 * FULL > QUARTERS,
+    "more than half full, and less than full"
+);
+
+/// Makes leaves of pairs that come in order.
+pub(super) struct Leaves {
+    pending: Vec<Pair>,
+    bytes: usize,
+    cause: Cause,
+    made: Vec<Child>,
+}
+
+impl Leaves {
+    pub(super) fn new(cause: Cause) -> Leaves {
+        Leaves {
+            pending: Vec::new(),
+            bytes: 0,
+            cause,
+            made: Vec::new(),
+        }
+    }
+
+    fn next_from(&self) -> Bytes {
+        match (self.made.is_empty(), self.pending.first()) {
+            (false, Some(pair)) => pair.key.clone(),
+            _ => Bytes::default(),
+        }
+    }
+
+    /// Adds a pair, and writes a leaf once there are enough pairs for it and for another.
+    pub(super) fn push<S: Space>(&mut self, tree: &mut AffineTree<S>, pair: Pair) -> Result<()> {
+        let full = tree.options.node_bytes as usize * FULL / QUARTERS;
+        self.bytes += pair.bytes();
+        self.pending.push(pair);
+        if self.bytes < 2 * full {
+            return Ok(());
+        }
+        let mut bytes = 0;
+        let end = self.pending.iter().position(|pair| {
+            bytes += pair.bytes();
+            bytes > full
+        });
+        let rest = self.pending.split_off(end.unwrap_or(self.pending.len()).max(1));
+        let from = self.next_from();
+        let leaf = std::mem::replace(&mut self.pending, rest);
+        self.bytes -= leaf_bytes(&leaf);
+        self.made.push(tree.keep_leaf_for(from, &leaf, self.cause)?);
+        Ok(())
+    }
+
+    /// Writes what is left, and returns the leaves: one at least.
+    pub(super) fn finish<S: Space>(mut self, tree: &mut AffineTree<S>, from: Bytes) -> Result<Vec<Child>> {
+        if !self.pending.is_empty() || self.made.is_empty() {
+            let next = self.next_from();
+            let pending = std::mem::take(&mut self.pending);
+            self.made.extend(tree.keep_leaves(next, &pending, self.cause)?);
+        }
+        assert!(self.bytes == 0 || !self.made.is_empty(), "no pair is left out");
+        self.made[0].from = from;
+        Ok(self.made)
+    }
+}
+
+impl<S: Space> AffineTree<S> {
+    /// Returns whether a child of a node is out of its band while the node is not.
+    pub(super) fn must_rebuild(&self, node: &Inner) -> bool {
+        Band::of(self.options.fanout, node.height).has(node.weight()) && self.has_strayed(node)
+    }
+
+    fn has_strayed(&self, node: &Inner) -> bool {
+        let band = Band::of(self.options.fanout, node.height - 1);
+        node.height > 1 && node.children.iter().any(|child| !band.has(child.weight))
+    }
+
+    /// Returns whether a root is as high as its weight asks for, with children in their bands.
+    pub(super) fn root_fits(&self, root: &Inner) -> bool {
+        root.height == self.root_height(root.weight()) && !self.has_strayed(root)
+    }
+
+    /// Returns the height of a root of that weight: the least one whose limit it is within.
+    fn root_height(&self, weight: u64) -> u8 {
+        let balanced = self.options.variant == Variant::WeightBalanced;
+        let fits = |height: &u8| {
+            let limit = match balanced {
+                true => Band::of(self.options.fanout, *height).most_of_root(),
+                false => self.bulk_fanout().saturating_pow(u32::from(*height)),
+            };
+            weight <= limit
+        };
+        (1..MOST_HEIGHTS as u8)
+            .find(fits)
+            .unwrap_or(MOST_HEIGHTS as u8 - 1)
+    }
+
+    /// Returns how many children a node gets that is built with its whole subtree.
+    fn bulk_fanout(&self) -> u64 {
+        match self.options.variant {
+            Variant::BTree => {
+                // Pivots are as long as the keys of usual elements, or shorter.
+                let part = FRONT_PART + SEGMENT_HEAD + self.options.element_bytes as usize / 4;
+                let bytes = (self.options.node_bytes as usize).saturating_sub(INDEX_HEAD) * FULL / QUARTERS;
+                (bytes / part).max(2) as u64
+            }
+            _ => u64::from(self.options.fanout),
+        }
+    }
+
+    /// Builds the subtree of a node again: its messages are applied, its leaves are three quarters
+    /// full, and the weights of its nodes are even.
+    pub(super) fn rebuild(&mut self, node: Inner) -> Result<Inner> {
+        let height = node.height;
+        assert!(height > 1, "leaves alone need no balance");
+        let leaves = self.gather_leaves(node)?;
+        self.build(leaves, height)
+    }
+
+    /// Builds the whole tree again, as high as it must be then.
+    pub(super) fn rebuild_root(&mut self, root: Inner) -> Result<Inner> {
+        assert_eq!(self.levels[usize::from(root.height)], 1, "there is one root");
+        self.levels[usize::from(root.height)] -= 1;
+        let leaves = self.gather_leaves(root)?;
+        self.raise(leaves)
+    }
+
+    /// Makes a root above leaves.
+    pub(super) fn raise(&mut self, leaves: Vec<Child>) -> Result<Inner> {
+        let height = self.root_height(leaves.len() as u64);
+        self.levels.resize(usize::from(height) + 1, 0);
+        // What is below is written at once: it may be more than the memory takes.
+        let before = std::mem::replace(&mut self.resident_height, height);
+        let built = self.build(leaves, height);
+        self.resident_height = before.min(height).max(1);
+        let root = built?;
+        self.levels[usize::from(height)] += 1;
+        Ok(root)
+    }
+
+    fn gather_leaves(&mut self, node: Inner) -> Result<Vec<Child>> {
+        let from = node
+            .children
+            .first()
+            .map(|child| child.from.clone())
+            .unwrap_or_default();
+        let mut leaves = Leaves::new(Cause::Rebuild);
+        let height = node.height;
+        for child in node.children {
+            self.gather(child, height - 1, &mut leaves)?;
+        }
+        let leaves = leaves.finish(self, from)?;
+        Figures::add(&self.figures.rebuilds, 1);
+        Figures::add(&self.figures.rebuilt_leaves, leaves.len() as u64);
+        Ok(leaves)
+    }
+
+    /// Takes a subtree apart: its pairs, with all messages applied, in order.
+    fn gather(&mut self, mut child: Child, height: u8, leaves: &mut Leaves) -> Result<()> {
+        let messages = child.buffer.take();
+        match self.take(&mut child, height, Cause::Rebuild)? {
+            Body::Leaf(pairs) => {
+                for pair in self.applied_to(pairs, messages)? {
+                    leaves.push(self, pair)?;
+                }
+            }
+            Body::Inner(mut inner) => {
+                inner.deliver(&*self.operator, messages);
+                for child in inner.children {
+                    self.gather(child, height - 1, leaves)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Builds a node of a height above leaves.
+    fn build(&mut self, leaves: Vec<Child>, height: u8) -> Result<Inner> {
+        assert!(height > 0 && !leaves.is_empty(), "a node has leaves below it");
+        if height == 1 {
+            return Ok(Inner {
+                height,
+                children: leaves,
+            });
+        }
+        let weight = leaves.len() as u64;
+        let mut left = self.shares(weight, height);
+        let (mut children, mut leaves) = (Vec::with_capacity(left as usize), leaves);
+        while left > 0 {
+            let rest = leaves.split_off(leaves.len() / left as usize);
+            let from = leaves[0].from.clone();
+            let below = self.build(leaves, height - 1)?;
+            children.push(self.keep_node(from, below, Cause::Rebuild)?);
+            (leaves, left) = (rest, left - 1);
+        }
+        assert!(leaves.is_empty(), "every leaf has a parent");
+        Ok(Inner { height, children })
+    }
+
+    /// Returns how many children of one height less a weight is shared by.
+    fn shares(&self, weight: u64, height: u8) -> u64 {
+        let fanout = self.bulk_fanout();
+        let usual = fanout.saturating_pow(u32::from(height) - 1);
+        let nearest = (weight + usual / 2) / usual;
+        if self.options.variant != Variant::WeightBalanced {
+            // Never more than there are leaves, never more than a node takes.
+            return weight.div_ceil(usual).clamp(1, fanout);
+        }
+        let band = Band::of(self.options.fanout, height - 1);
+        let (fewest, most) = (weight.div_ceil(band.most), weight / band.least);
+        nearest.clamp(fewest.max(1), most.max(fewest).max(1))
+    }
+
+    /// Fills an empty dictionary with pairs in key order, and commits nothing.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] when the dictionary is not empty or the keys are not in order;
+    /// [`Error::TooLong`]; or as the space says: the dictionary refuses work from then on.
+    pub fn load_sorted(&mut self, pairs: impl IntoIterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
+        self.usable()?;
+        let done = self.load_pairs(pairs.into_iter());
+        self.judge(done)
+    }
+
+    fn load_pairs(&mut self, pairs: impl Iterator<Item = (Vec<u8>, Vec<u8>)>) -> Result<()> {
+        let refuse = |why: &str| Error::BadOption {
+            option: "pairs",
+            why: why.to_owned(),
+        };
+        let mut root = self.take_root();
+        let mut first = root.children.pop();
+        let old = match (&mut first, root.children.is_empty()) {
+            (Some(child), true) if child.buffer.bytes() == 0 && root.height == 1 => {
+                self.take(child, 0, Cause::Rebuild)?
+            }
+            _ => return Err(refuse("only an empty dictionary is loaded: insert them")),
+        };
+        if !matches!(&old, Body::Leaf(pairs) if pairs.is_empty()) {
+            return Err(refuse("only an empty dictionary is loaded: insert them"));
+        }
+        let limit = self.options.pair_limit();
+        let mut leaves = Leaves::new(Cause::Rebuild);
+        let mut before: Option<Bytes> = None;
+        for (key, value) in pairs {
+            let (key, value): (Bytes, Bytes) = (key.into(), value.into());
+            if before.as_ref().is_some_and(|before| *before >= key) {
+                return Err(refuse("their keys are not in order: sort them first"));
+            }
+            let pair = Pair { key, value };
+            if pair.bytes() >= limit {
+                let len = pair.bytes();
+                return Err(Error::TooLong { len, limit });
+            }
+            before = Some(pair.key.clone());
+            leaves.push(self, pair)?;
+        }
+        let leaves = leaves.finish(self, Bytes::default())?;
+        self.levels[usize::from(root.height)] -= 1;
+        let root = self.raise(leaves)?;
+        self.root = root;
+        self.choose_resident()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bands_are_those_of_the_source_and_every_weight_of_a_root_can_be_shared() {
+        assert_eq!(Band::of(16, 0), Band { least: 1, most: 1 });
+        assert_eq!(Band::of(16, 1), Band { least: 12, most: 20 });
+        assert_eq!(
+            Band::of(16, 2),
+            Band {
+                least: 192,
+                most: 320
+            }
+        );
+        for fanout in [8, 9, 16, 50] {
+            for height in 1..4 {
+                let (below, own) = (Band::of(fanout, height - 1), Band::of(fanout, height));
+                let lowest = match height {
+                    1 => 1,
+                    _ => below.most_of_root() + 1,
+                };
+                for weight in lowest..=own.most_of_root() {
+                    let children = weight.div_ceil(below.most);
+                    assert!(children * below.least <= weight, "{fanout} {height} {weight}");
+                }
+            }
+        }
+    }
+}

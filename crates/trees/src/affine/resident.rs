@@ -1,0 +1,109 @@
+//! Which nodes are in memory: those of the upper levels.
+
+use super::error::Result;
+use super::figures::Cause;
+use super::node::{Body, Inner};
+use super::space::Space;
+use super::tree::AffineTree;
+
+impl<S: Space> AffineTree<S> {
+    /// Chooses the levels that are in memory: as many as fit, from the root's on. Nodes of the
+    /// others are written.
+    pub(super) fn choose_resident(&mut self) -> Result<()> {
+        let (node_bytes, mut height, mut bytes) =
+            (u64::from(self.options.node_bytes), self.root.height, 0u64);
+        while height > 1 {
+            bytes = bytes.saturating_add(self.levels[usize::from(height) - 1].saturating_mul(node_bytes));
+            if bytes > self.options.memory_bytes {
+                break;
+            }
+            height -= 1;
+        }
+        let before = std::mem::replace(&mut self.resident_height, height);
+        if height > before {
+            let mut root = self.take_root();
+            let done = self.evict(&mut root);
+            self.root = root;
+            done?;
+        }
+        assert!(
+            self.resident_height >= 1 && self.resident_height <= self.root.height,
+            "the root is in memory, leaves are not"
+        );
+        Ok(())
+    }
+
+    /// Writes what is in memory below the least height that may be, and forgets it.
+    fn evict(&self, node: &mut Inner) -> Result<()> {
+        debug_assert!(node.height > 0, "a leaf is not in memory");
+        for child in &mut node.children {
+            let Some(inner) = &mut child.node else { continue };
+            self.evict(inner)?;
+            if inner.height < self.resident_height {
+                if child.link.is_none() {
+                    child.link = Some(self.store_inner(Cause::Flush, inner)?);
+                }
+                child.node = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes nodes in memory that are not stored as they are.
+    pub(super) fn store_dirty(&self, node: &mut Inner) -> Result<()> {
+        for child in &mut node.children {
+            if let (Some(inner), None) = (&mut child.node, &child.link) {
+                self.store_dirty(inner)?;
+                child.link = Some(self.store_inner(Cause::Commit, inner)?);
+            }
+            assert!(
+                child.link.is_some(),
+                "a child in memory or on the disk is stored now"
+            );
+        }
+        Ok(())
+    }
+
+    /// Reads the nodes of the levels that may be in memory.
+    ///
+    /// # Errors
+    /// As the space says.
+    pub fn warm(&mut self) -> Result<()> {
+        self.usable()?;
+        let mut root = self.take_root();
+        let done = self.warm_below(&mut root);
+        self.root = root;
+        done
+    }
+
+    fn warm_below(&self, node: &mut Inner) -> Result<()> {
+        if node.height <= self.resident_height {
+            return Ok(());
+        }
+        for child in &mut node.children {
+            if let (None, Some(link)) = (&child.node, &child.link)
+                && let Body::Inner(inner) = self.load(Cause::Query, link, node.height - 1)?
+            {
+                child.node = Some(Box::new(inner));
+            }
+            let inner = child.node.as_mut().expect("it was read");
+            self.warm_below(inner)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the bytes of the nodes in memory, as they would be stored: M of the model.
+    #[must_use]
+    pub fn resident_bytes(&self) -> u64 {
+        fn below(node: &Inner) -> u64 {
+            let own = |child: &super::node::Child| {
+                (super::format::INNER_PART + child.from.len() + child.buffer.bytes()) as u64
+            };
+            node.children
+                .iter()
+                .map(|child| own(child) + child.node.as_ref().map_or(0, |node| below(node)))
+                .sum()
+        }
+        below(&self.root)
+    }
+}

@@ -1,0 +1,335 @@
+//! Nodes to and from the space: one request for each.
+
+use super::error::{Error, Result};
+use super::figures::Cause;
+use super::format::{
+    Indexes, decode_index, decode_pairs, decode_segment, encode_index, encode_pair, encode_segment,
+};
+use super::node::{Below, Body, Buffer, Bytes, Child, Index, Inner, Link, Pair, Part, Pivots};
+use super::space::{Extent, Request, Space};
+use super::tree::AffineTree;
+use alluvium_base::checksum::checksum;
+use std::sync::Arc;
+
+/// A part of a node that was read: where, and its bytes.
+pub(super) struct Piece {
+    pub(super) part: Part,
+    pub(super) at: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl<S: Space> AffineTree<S> {
+    pub(super) fn indexes(&self) -> Indexes {
+        match self.options.variant.has_pivots_in_parent() {
+            true => Indexes::Parent,
+            false => Indexes::Front,
+        }
+    }
+
+    fn read(&self, cause: Cause, at: u64, bytes: u64) -> Result<Vec<u8>> {
+        if bytes == 0 {
+            return Ok(Vec::new());
+        }
+        self.figures.count(cause, Request::Read(bytes));
+        self.space.read(at, bytes)
+    }
+
+    fn write_extent(&self, cause: Cause, bytes: &[u8]) -> Result<Extent> {
+        assert!(u32::try_from(bytes.len()).is_ok(), "a node is shorter than 4 GiB");
+        if bytes.is_empty() {
+            // A leaf without pairs.
+            return Ok(Extent::default());
+        }
+        let extent = self.space.allocate(bytes.len() as u64)?;
+        self.figures.count(cause, Request::Write(bytes.len() as u64));
+        self.space.write(extent, bytes)?;
+        Ok(extent)
+    }
+
+    /// Gives back what a node occupied.
+    pub(super) fn free(&self, extent: Extent) {
+        if extent.bytes > 0 {
+            self.space.release(extent);
+        }
+    }
+
+    /// Checks that a part is what its index says.
+    fn prove(part: &Part, at: u64, bytes: &[u8]) -> Result<()> {
+        let found = checksum(bytes);
+        if found == part.sum {
+            return Ok(());
+        }
+        Err(Error::damaged(at, "the checksum of a part", part.sum, found))
+    }
+
+    fn prove_index(link: &Link, bytes: &[u8], sum: u64, height: u8, indexes: Indexes) -> Result<Index> {
+        let at = link.extent.at;
+        if checksum(bytes) != sum {
+            return Err(Error::damaged(
+                at,
+                "the checksum of an index",
+                sum,
+                checksum(bytes),
+            ));
+        }
+        let index = decode_index(bytes, indexes, at)?;
+        Self::prove_height(link, &index, height)?;
+        Ok(index)
+    }
+
+    fn prove_height(link: &Link, index: &Index, height: u8) -> Result<()> {
+        if index.height != height {
+            let at = link.extent.at;
+            return Err(Error::damaged(at, "the height of a node", height, index.height));
+        }
+        Ok(())
+    }
+
+    /// Reads a whole node in one request: its index, and its parts.
+    pub(super) fn read_whole(
+        &self,
+        cause: Cause,
+        link: &Link,
+        height: u8,
+        indexes: Indexes,
+    ) -> Result<(Arc<Index>, Vec<Piece>)> {
+        let extent = link.extent;
+        let bytes = self.read(cause, extent.at, extent.bytes)?;
+        let (index, mut rest) = match &link.pivots {
+            Pivots::Parent(index) => {
+                Self::prove_height(link, index, height)?;
+                (Arc::clone(index), &bytes[..])
+            }
+            Pivots::Front(len, sum) => {
+                let Some((front, rest)) = bytes.split_at_checked(*len as usize) else {
+                    return Err(Error::damaged(extent.at, "an index", extent.bytes, len));
+                };
+                (
+                    Arc::new(Self::prove_index(link, front, *sum, height, indexes)?),
+                    rest,
+                )
+            }
+        };
+        let mut pieces = Vec::with_capacity(index.parts.len());
+        let mut at = extent.at + extent.bytes - rest.len() as u64;
+        for part in &index.parts {
+            let Some((piece, others)) = rest.split_at_checked(part.bytes as usize) else {
+                return Err(Error::damaged(
+                    at,
+                    "a part",
+                    format!("{} bytes", part.bytes),
+                    rest.len(),
+                ));
+            };
+            Self::prove(part, at, piece)?;
+            pieces.push(Piece {
+                part: part.clone(),
+                at,
+                bytes: piece.to_vec(),
+            });
+            rest = others;
+            at += u64::from(part.bytes);
+        }
+        if !rest.is_empty() {
+            return Err(Error::damaged(at, "a node", "without more bytes", rest.len()));
+        }
+        Ok((index, pieces))
+    }
+
+    /// Reads the pivots of a node: at no cost where its parent has them.
+    pub(super) fn read_index(&self, link: &Link, height: u8) -> Result<(Arc<Index>, u64)> {
+        match &link.pivots {
+            Pivots::Parent(index) => {
+                Self::prove_height(link, index, height)?;
+                Ok((Arc::clone(index), link.extent.at))
+            }
+            Pivots::Front(len, sum) => {
+                let front = self.read(Cause::Query, link.extent.at, u64::from(*len))?;
+                let index = Self::prove_index(link, &front, *sum, height, self.indexes())?;
+                Ok((Arc::new(index), link.extent.at + u64::from(*len)))
+            }
+        }
+    }
+
+    /// Reads parts of a node that lie side by side, in one request. The node begins at `base`,
+    /// without its index.
+    pub(super) fn read_parts(
+        &self,
+        index: &Index,
+        base: u64,
+        parts: std::ops::RangeInclusive<usize>,
+    ) -> Result<Vec<Piece>> {
+        let (first, last) = (*parts.start(), *parts.end());
+        assert!(
+            first <= last && last < index.parts.len(),
+            "parts are those of the node"
+        );
+        let mut at = base + index.offset(first);
+        let bytes = base + index.offset(last + 1) - at;
+        let all = self.read(Cause::Query, at, bytes)?;
+        let mut rest = &all[..];
+        let mut pieces = Vec::with_capacity(last - first + 1);
+        for part in &index.parts[parts] {
+            let (piece, others) = rest.split_at(part.bytes as usize);
+            Self::prove(part, at, piece)?;
+            pieces.push(Piece {
+                part: part.clone(),
+                at,
+                bytes: piece.to_vec(),
+            });
+            rest = others;
+            at += u64::from(part.bytes);
+        }
+        Ok(pieces)
+    }
+
+    /// Makes a child, with the messages for it, of a segment.
+    pub(super) fn child_of(&self, piece: &Piece, height: u8, indexes: Indexes) -> Result<Child> {
+        let (index, messages) = decode_segment(&piece.bytes, piece.at)?;
+        let Below {
+            extent,
+            weight,
+            front,
+        } = piece
+            .part
+            .below
+            .ok_or_else(|| Error::damaged(piece.at, "a segment", "of a child", "none"))?;
+        // The root's own index is in front; those of its children are where the variant has them.
+        let pivots = match (indexes, front) {
+            (Indexes::Front, Some((bytes, sum))) => Pivots::Front(bytes, sum),
+            _ => Pivots::Parent(Arc::new(decode_index(index, indexes, piece.at)?)),
+        };
+        let link = Link { extent, pivots };
+        assert!(height > 0, "a leaf has no children");
+        let mut child = Child::new(piece.part.from.clone(), weight, Some(link), None);
+        child.buffer = Buffer::of(messages);
+        Ok(child)
+    }
+
+    /// Reads a node, all of it.
+    pub(super) fn load(&self, cause: Cause, link: &Link, height: u8) -> Result<Body> {
+        let (_, pieces) = self.read_whole(cause, link, height, self.indexes())?;
+        if height > 0 {
+            return Ok(Body::Inner(self.inner_of(&pieces, height)?));
+        }
+        let mut pairs: Vec<Pair> = Vec::new();
+        for piece in &pieces {
+            decode_pairs(&piece.bytes, piece.at, &mut pairs)?;
+        }
+        Ok(Body::Leaf(pairs))
+    }
+
+    fn inner_of(&self, pieces: &[Piece], height: u8) -> Result<Inner> {
+        let children = pieces
+            .iter()
+            .map(|piece| self.child_of(piece, height, self.indexes()));
+        let children = children.collect::<Result<Vec<Child>>>()?;
+        Ok(Inner { height, children })
+    }
+
+    /// Reads the root, whose index is in front of it in every variant.
+    pub(super) fn load_root(&self, link: &Link, height: u8) -> Result<Inner> {
+        let (_, pieces) = self.read_whole(Cause::Commit, link, height, self.indexes())?;
+        self.inner_of(&pieces, height)
+    }
+
+    /// Returns the index and the parts of a node with children.
+    fn encode(&self, node: &Inner) -> (Index, Vec<u8>) {
+        let indexes = self.indexes();
+        let mut out = Vec::new();
+        let mut parts = Vec::with_capacity(node.children.len());
+        for child in &node.children {
+            let link = child
+                .link
+                .as_ref()
+                .expect("children are stored before their parent");
+            let (index, front) = match &link.pivots {
+                Pivots::Parent(index) => (encode_index(index, indexes), None),
+                Pivots::Front(bytes, sum) => (Vec::new(), Some((*bytes, *sum))),
+            };
+            let start = out.len();
+            encode_segment(&mut out, &index, child.buffer.messages());
+            let segment = &out[start..];
+            parts.push(Part {
+                from: child.from.clone(),
+                bytes: segment.len() as u32,
+                sum: checksum(segment),
+                below: Some(Below {
+                    extent: link.extent,
+                    weight: child.weight,
+                    front,
+                }),
+            });
+        }
+        let height = node.height;
+        (Index { height, parts }, out)
+    }
+
+    /// Writes a node in one request, its index in front if that is where it belongs.
+    fn write_node(&self, cause: Cause, index: Index, parts: &[u8], place: Indexes) -> Result<Link> {
+        match place {
+            Indexes::Parent => {
+                let extent = self.write_extent(cause, parts)?;
+                let pivots = Pivots::Parent(Arc::new(index));
+                Ok(Link { extent, pivots })
+            }
+            Indexes::Front => {
+                let mut bytes = encode_index(&index, self.indexes());
+                let pivots = Pivots::Front(bytes.len() as u32, checksum(&bytes));
+                bytes.extend_from_slice(parts);
+                let extent = self.write_extent(cause, &bytes)?;
+                Ok(Link { extent, pivots })
+            }
+        }
+    }
+
+    /// Writes a node with children, which are stored.
+    pub(super) fn store_inner(&self, cause: Cause, node: &Inner) -> Result<Link> {
+        debug_assert!(
+            node.height > 0 && !node.children.is_empty(),
+            "a node has children"
+        );
+        let (index, parts) = self.encode(node);
+        self.write_node(cause, index, &parts, self.indexes())
+    }
+
+    /// Writes the root, and returns how many bytes it has.
+    pub(super) fn store_root(&self, node: &Inner) -> Result<(Link, u64)> {
+        let (index, parts) = self.encode(node);
+        let link = self.write_node(Cause::Commit, index, &parts, Indexes::Front)?;
+        let bytes = link.extent.bytes;
+        Ok((link, bytes))
+    }
+
+    /// Writes a leaf in sub-blocks that a query can read one by one.
+    pub(super) fn store_leaf(&self, cause: Cause, pairs: &[Pair]) -> Result<Link> {
+        let limit = match self.options.segment_bytes() {
+            0 => usize::MAX,
+            bytes => bytes,
+        };
+        let (mut parts, mut out, mut start) = (Vec::new(), Vec::new(), 0);
+        let mut from = Bytes::default();
+        let end = |parts: &mut Vec<Part>, from: Bytes, block: &[u8]| {
+            parts.push(Part {
+                from,
+                bytes: block.len() as u32,
+                sum: checksum(block),
+                below: None,
+            });
+        };
+        for pair in pairs {
+            if out.len() > start && out.len() - start + pair.bytes() > limit {
+                end(
+                    &mut parts,
+                    std::mem::replace(&mut from, pair.key.clone()),
+                    &out[start..],
+                );
+                start = out.len();
+            }
+            encode_pair(&mut out, pair);
+        }
+        end(&mut parts, from, &out[start..]);
+        let index = Index { height: 0, parts };
+        self.write_node(cause, index, &out, self.indexes())
+    }
+}
