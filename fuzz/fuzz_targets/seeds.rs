@@ -61,6 +61,8 @@ fn main() -> std::io::Result<()> {
         ("levels", structures::levels()),
         ("hashed", structures::hashed_structures()),
         ("paged", alluvium_trees::paged::examples()),
+        ("pdam", structures::pdam_trees()),
+        ("insertion", structures::insertion_leaves()),
         ("resp", requests_of_redis()),
         ("memcached", requests_of_memcached()),
         ("control", messages_of_managers()),

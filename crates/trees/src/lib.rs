@@ -7,18 +7,22 @@
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
 //! `placement.rs` (which tier), `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become
 //! one), `stitch` (leaves that are taken over unread), `layers`, `scanning`, [`tiered`],
-//! [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in place.
+//! [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in place;
+//! [`pdam`], a tree for the blocks that a device moves at once; [`insertion`], a B-tree with a
+//! buffer before its leaves.
 //!
 //! Invariants:
 //!
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
 mod fuse;
+pub mod insertion;
 mod layers;
 pub mod levels;
 pub mod map;
 pub mod maplet;
 pub mod paged;
+pub mod pdam;
 mod placement;
 pub mod run;
 mod scanning;
