@@ -62,6 +62,8 @@ fn main() -> std::io::Result<()> {
         ("hashed", structures::hashed_structures()),
         ("paged", alluvium_trees::paged::examples()),
         ("affine", alluvium_trees::affine::examples()),
+        ("pdam", structures::pdam_trees()),
+        ("insertion", structures::insertion_leaves()),
         ("resp", requests_of_redis()),
         ("memcached", requests_of_memcached()),
         ("control", messages_of_managers()),

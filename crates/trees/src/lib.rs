@@ -8,7 +8,8 @@
 //! `placement.rs` (which tier), `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become
 //! one), `stitch` (leaves that are taken over unread), `layers`, `scanning`, [`tiered`],
 //! [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in place;
-//! [`affine`], trees whose nodes are as large as a disk likes.
+//! [`affine`], trees whose nodes are as large as a disk likes; [`pdam`], a tree for the blocks that
+//! a device moves at once; [`insertion`], a B-tree with a buffer before its leaves.
 //!
 //! Invariants:
 //!
@@ -16,11 +17,13 @@
 
 pub mod affine;
 mod fuse;
+pub mod insertion;
 mod layers;
 pub mod levels;
 pub mod map;
 pub mod maplet;
 pub mod paged;
+pub mod pdam;
 mod placement;
 pub mod run;
 mod scanning;

@@ -18,6 +18,7 @@ mod layout;
 mod simulate;
 
 pub use layout::VanEmdeBoas;
+pub use simulate::shares;
 
 use crate::parameter::{BadParameter, at_least, positive, require};
 

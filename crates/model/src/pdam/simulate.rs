@@ -100,8 +100,14 @@ impl Walk {
 }
 
 /// Returns how many blocks each client gets in a step: P over all of them, and what is left in
-/// turn.
-fn shares(clients: usize, parallel: u64, step: u64) -> Vec<u64> {
+/// turn, so that over many steps all get as much.
+///
+/// ```
+/// use alluvium_model::pdam::shares;
+/// assert_eq!([shares(3, 8, 0), shares(3, 8, 1)], [[3, 3, 2], [3, 2, 3]]);
+/// ```
+#[must_use]
+pub fn shares(clients: usize, parallel: u64, step: u64) -> Vec<u64> {
     let count = clients as u64;
     let (each, rest) = (parallel / count, parallel % count);
     // Those that got more in one step come last in the next.

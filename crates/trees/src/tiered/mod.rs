@@ -49,6 +49,8 @@ mod disk;
 mod incorporate;
 mod lookup;
 mod policy;
+#[cfg(test)]
+mod recycling;
 mod scan;
 mod show;
 mod tree;

@@ -1,0 +1,151 @@
+//! Flushes: what waits for a leaf goes there, and a leaf that is too long is split.
+
+use super::policy::{Chosen, choose};
+use super::waiting::Change;
+use super::{Absorption, Record, Tree, format};
+use alluvium_base::Purpose;
+use alluvium_storage::Result;
+use std::cmp::Ordering;
+
+impl Tree {
+    /// Flushes the leaf that the policy chooses.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        let (policy, gate) = (self.options.policy, self.gate.as_deref());
+        let chosen = choose(
+            policy,
+            &self.waiting,
+            self.fullest.as_ref(),
+            gate,
+            &mut self.random,
+        );
+        let key: Box<[u8]> = match chosen {
+            Chosen::Of(key) => key.into(),
+            Chosen::Leaf(leaf) => self.fence_of[leaf as usize].clone(),
+        };
+        let end = self.end_of(&key);
+        self.flush_leaf_of(&key)?;
+        self.gate = end;
+        Ok(())
+    }
+
+    /// Writes what waits for the leaf of a key to it.
+    pub(super) fn flush_leaf_of(&mut self, key: &[u8]) -> Result<()> {
+        let leaf = self.leaf_of(key);
+        // What fails here has changed nothing.
+        self.leaves.load(leaf, Purpose::Compact, &mut self.counts)?;
+        let taken = self.take_waiting(leaf);
+        assert!(taken > 0, "a leaf is flushed for which something waits");
+        self.counts.flushes += 1;
+        self.counts.flushed += taken;
+        self.leaves.trim(&mut self.counts)
+    }
+
+    /// Writes a change to its leaf.
+    pub(super) fn apply(&mut self, leaf: u32, change: Change) -> Result<()> {
+        self.leaves.load(leaf, Purpose::Compact, &mut self.counts)?;
+        let mut records = self.leaves.take(leaf);
+        merge(&mut records, vec![change]);
+        self.set(leaf, records);
+        self.leaves.trim(&mut self.counts)
+    }
+
+    /// Lets a leaf in memory take what waits for it, if leaves absorb (IB3).
+    pub(super) fn absorb(&mut self, leaf: u32) {
+        if self.options.absorption == Absorption::On {
+            self.counts.absorbed += self.take_waiting(leaf);
+        }
+    }
+
+    /// Moves what waits for a leaf in memory there. Returns how many changes that were.
+    fn take_waiting(&mut self, leaf: u32) -> u64 {
+        let fence = self.fence_of[leaf as usize].clone();
+        let end = self.end_of(&fence);
+        let changes = self.waiting.range(&fence, end.as_deref());
+        let taken = self.waiting.take(&fence, end.as_deref());
+        assert_eq!(taken, changes.len(), "all that waited is taken");
+        if let Some(fullest) = &mut self.fullest {
+            assert_eq!(fullest.count(leaf), taken, "the policy counts what waits");
+            fullest.clear(leaf);
+        }
+        if taken > 0 {
+            let mut records = self.leaves.take(leaf);
+            merge(&mut records, changes);
+            self.set(leaf, records);
+        }
+        taken as u64
+    }
+
+    /// Gives a leaf in memory its records, and the rest to new leaves if it is too long: as few as
+    /// they fit, as evenly as possible.
+    fn set(&mut self, leaf: u32, mut records: Vec<Record>) {
+        let parts = self.parts(&records);
+        let bounds: Vec<usize> = (0..=parts).map(|part| part * records.len() / parts).collect();
+        let rights: Vec<Vec<Record>> = (1..parts)
+            .rev()
+            .map(|part| records.split_off(bounds[part]))
+            .collect();
+        for right in rights.into_iter().rev() {
+            let fence = right[0].0.clone();
+            let number = self.leaves.add(right);
+            let before = self.fences.insert(fence.clone(), number);
+            assert!(before.is_none(), "IB1: each fence once");
+            assert_eq!(self.fence_of.len(), number as usize, "IB1: each leaf has a fence");
+            self.fence_of.push(fence);
+        }
+        self.leaves.put(leaf, records);
+    }
+
+    /// Returns how many leaves records take.
+    fn parts(&self, records: &[Record]) -> usize {
+        let page = self.options.page_bytes as usize;
+        let mut parts = records.len().div_ceil(self.options.leaf_records).max(1);
+        loop {
+            let fits = (0..parts).all(|part| {
+                let range = part * records.len() / parts..(part + 1) * records.len() / parts;
+                let bytes = records[range]
+                    .iter()
+                    .map(|(key, value)| format::record_bytes(key, value));
+                format::HEAD + bytes.sum::<usize>() <= page
+            });
+            if fits {
+                return parts;
+            }
+            parts += 1;
+            assert!(parts <= records.len(), "each record fits a page");
+        }
+    }
+}
+
+/// Applies changes to records, both in the order of their keys (IB2).
+pub(super) fn merge(records: &mut Vec<Record>, changes: Vec<Change>) {
+    if changes.is_empty() {
+        return;
+    }
+    if let [_] = &changes[..] {
+        // One change: no other record moves further than it must.
+        for (key, value) in changes {
+            match (records.binary_search_by(|(found, _)| found.cmp(&key)), value) {
+                (Ok(at), Some(value)) => records[at].1 = value,
+                (Ok(at), None) => drop(records.remove(at)),
+                (Err(at), Some(value)) => records.insert(at, (key, value)),
+                (Err(_), None) => {}
+            }
+        }
+        return;
+    }
+    let mut merged = Vec::with_capacity(records.len() + changes.len());
+    let mut old = std::mem::take(records).into_iter().peekable();
+    for (key, value) in changes {
+        while let Some(record) = old.next_if(|(found, _)| found.cmp(&key) == Ordering::Less) {
+            merged.push(record);
+        }
+        let _replaced = old.next_if(|(found, _)| *found == key);
+        merged.extend(value.map(|value| (key, value)));
+    }
+    merged.extend(old);
+    debug_assert!(
+        merged.is_sorted_by(|one, next| one.0 < next.0),
+        "in order, each once"
+    );
+    *records = merged;
+}

@@ -1,0 +1,203 @@
+//! Pages of leaves on the device, and the leaves in memory.
+
+use super::format::{decode, encode};
+use super::{Counts, Record};
+use alluvium_base::Purpose;
+use alluvium_device::{Buffer, Device};
+use alluvium_storage::{Error, Place, Result, Structure};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// How many pages the file grows by.
+const GROWTH: u64 = 256;
+
+/// The leaves of a tree.
+#[derive(Debug)]
+pub(super) struct Leaves {
+    device: Arc<dyn Device>,
+    page_bytes: usize,
+    id: u64,
+    /// How many leaves there are.
+    count: u32,
+    /// How many stay in memory.
+    most: usize,
+    memory: HashMap<u32, Held>,
+    /// The leaves in memory by when they were used.
+    used: BTreeMap<u64, u32>,
+    time: u64,
+}
+
+/// A leaf in memory.
+#[derive(Debug)]
+struct Held {
+    records: Vec<Record>,
+    is_dirty: bool,
+    used: u64,
+}
+
+impl Leaves {
+    /// Returns one leaf that is empty, and in memory until it is written.
+    pub(super) fn new(device: Arc<dyn Device>, page_bytes: usize, most: usize, id: u64) -> Leaves {
+        let mut leaves = Leaves {
+            device,
+            page_bytes,
+            id,
+            count: 0,
+            most,
+            memory: HashMap::new(),
+            used: BTreeMap::new(),
+            time: 0,
+        };
+        let first = leaves.add(Vec::new());
+        assert_eq!(first, 0, "the first leaf has all keys");
+        leaves
+    }
+
+    /// Adds a leaf, which is in memory.
+    pub(super) fn add(&mut self, records: Vec<Record>) -> u32 {
+        let number = self.count;
+        self.count = number.checked_add(1).expect("fewer than 2^32 leaves fit a file");
+        self.hold(number, records, true);
+        number
+    }
+
+    fn hold(&mut self, number: u32, records: Vec<Record>, is_dirty: bool) {
+        self.time += 1;
+        let used = self.time;
+        let before = self.memory.insert(
+            number,
+            Held {
+                records,
+                is_dirty,
+                used,
+            },
+        );
+        assert!(before.is_none(), "a leaf is in memory once");
+        self.used.insert(used, number);
+    }
+
+    /// Returns whether a leaf is in memory.
+    pub(super) fn has(&self, number: u32) -> bool {
+        self.memory.contains_key(&number)
+    }
+
+    /// Returns how many leaves there are.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Returns the records of a leaf in memory.
+    pub(super) fn records(&self, number: u32) -> &[Record] {
+        &self.memory.get(&number).expect("the leaf was loaded").records
+    }
+
+    /// Reads a leaf into memory unless it is there, and makes it the last that was used.
+    pub(super) fn load(&mut self, number: u32, purpose: Purpose, counts: &mut Counts) -> Result<()> {
+        self.time += 1;
+        let time = self.time;
+        if let Some(held) = self.memory.get_mut(&number) {
+            let was_used = self.used.remove(&held.used);
+            assert_eq!(was_used, Some(number), "each leaf in memory has its time");
+            held.used = time;
+            self.used.insert(time, number);
+            return Ok(());
+        }
+        let records = self.read(number, purpose)?;
+        counts.reads += 1;
+        self.hold(number, records, false);
+        Ok(())
+    }
+
+    /// Reads a leaf from the device.
+    pub(super) fn read(&self, number: u32, purpose: Purpose) -> Result<Vec<Record>> {
+        let offset = self.offset(number);
+        let page = self.device.read_at(offset, self.page_bytes, purpose)?;
+        decode(&page, self.id, u64::from(number), &self.place(number))
+    }
+
+    /// Returns the place of a leaf, for errors.
+    pub(super) fn place(&self, number: u32) -> Place {
+        Place::new(Structure::Node, self.device.name(), self.offset(number))
+    }
+
+    fn offset(&self, number: u32) -> u64 {
+        u64::from(number) * self.page_bytes as u64
+    }
+
+    /// Takes the records of a leaf in memory, to be put back changed.
+    pub(super) fn take(&mut self, number: u32) -> Vec<Record> {
+        let held = self.memory.get_mut(&number).expect("the leaf was loaded");
+        held.is_dirty = true;
+        std::mem::take(&mut held.records)
+    }
+
+    /// Puts records back that were taken.
+    pub(super) fn put(&mut self, number: u32, records: Vec<Record>) {
+        let held = self.memory.get_mut(&number).expect("the leaf was loaded");
+        assert!(held.is_dirty && held.records.is_empty(), "its records were taken");
+        held.records = records;
+    }
+
+    /// Writes the leaves that were used longest ago, until no more are in memory than may be. What
+    /// could not be written stays there.
+    pub(super) fn trim(&mut self, counts: &mut Counts) -> Result<()> {
+        while self.memory.len() > self.most {
+            let oldest = self.used.first_key_value().map(|(_, number)| *number);
+            self.evict(oldest.expect("each leaf in memory has its time"), counts)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a leaf if it is dirty (IB4).
+    fn clean(&mut self, number: u32, counts: &mut Counts) -> Result<()> {
+        let held = self.memory.get(&number).expect("the leaf is in memory");
+        if !held.is_dirty {
+            return Ok(());
+        }
+        let mut page = Buffer::zeroed(self.page_bytes);
+        encode(&held.records, self.id, u64::from(number), &mut page);
+        let offset = self.offset(number);
+        let end = offset + self.page_bytes as u64;
+        if end > self.device.len() {
+            let len = (u64::from(number) + 1).next_multiple_of(GROWTH) * self.page_bytes as u64;
+            self.device.grow(len)?;
+        }
+        self.device.write_at(offset, page, Purpose::Compact)?;
+        counts.writes += 1;
+        self.memory
+            .get_mut(&number)
+            .expect("the leaf is in memory")
+            .is_dirty = false;
+        Ok(())
+    }
+
+    fn evict(&mut self, number: u32, counts: &mut Counts) -> Result<()> {
+        self.clean(number, counts)?;
+        let held = self.memory.remove(&number).expect("the leaf is in memory");
+        let was_used = self.used.remove(&held.used);
+        assert_eq!(was_used, Some(number), "each leaf in memory has its time");
+        Ok(())
+    }
+
+    /// Writes all leaves that are dirty.
+    pub(super) fn write_all(&mut self, counts: &mut Counts) -> Result<()> {
+        let mut all: Vec<u32> = self.memory.keys().copied().collect();
+        all.sort_unstable();
+        all.into_iter().try_for_each(|number| self.clean(number, counts))
+    }
+
+    /// Returns the leaves in memory that are not what the device has although they are not dirty.
+    pub(super) fn stale(&self) -> Vec<Error> {
+        let clean = self.memory.iter().filter(|(_, held)| !held.is_dirty);
+        let stale = clean.filter_map(|(&number, held)| match self.read(number, Purpose::Check) {
+            Ok(records) if records == held.records => None,
+            Ok(records) => {
+                let found = format!("{} others", records.len());
+                let expected = format!("the {} records in memory", held.records.len());
+                Some(Error::corrupt(self.place(number), expected, found))
+            }
+            Err(error) => Some(error),
+        });
+        stale.collect()
+    }
+}

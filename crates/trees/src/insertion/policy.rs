@@ -1,0 +1,139 @@
+//! Which leaf is flushed (Conway §5.2, and §5.5 for InnoDB).
+
+use super::waiting::Waiting;
+use alluvium_model::Random;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap};
+
+/// How the leaf is chosen that is flushed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// There is no buffer: each record is written to its leaf at once.
+    None,
+    /// That with the most records waiting; of several, the oldest leaf.
+    FullestBin,
+    /// That of a record drawn evenly of all that wait.
+    RandomBall,
+    /// That of the next record in the order of keys, behind the leaf that was flushed last.
+    GoldenGate,
+    /// That of a record to which a random walk leads through the buffer, which is a B-tree: as
+    /// InnoDB does. It draws a child of each node evenly, however much is below it.
+    RandomWalk,
+}
+
+/// How many records wait for each leaf.
+#[derive(Debug, Default)]
+pub(super) struct Fullest {
+    counts: HashMap<u32, usize>,
+    order: BTreeSet<(usize, Reverse<u32>)>,
+}
+
+impl Fullest {
+    /// Counts a record of a leaf.
+    pub(super) fn add(&mut self, leaf: u32) {
+        let count = self.counts.entry(leaf).or_insert(0);
+        let was_there = self.order.remove(&(*count, Reverse(leaf)));
+        debug_assert_eq!(was_there, *count > 0, "a leaf is in order once something waits");
+        *count += 1;
+        self.order.insert((*count, Reverse(leaf)));
+    }
+
+    /// Forgets a leaf: nothing waits for it any more.
+    pub(super) fn clear(&mut self, leaf: u32) {
+        if let Some(count) = self.counts.remove(&leaf) {
+            let was_there = self.order.remove(&(count, Reverse(leaf)));
+            assert!(was_there, "a leaf for which something waits is in order");
+        }
+    }
+
+    /// Returns how many records wait for a leaf.
+    pub(super) fn count(&self, leaf: u32) -> usize {
+        self.counts.get(&leaf).copied().unwrap_or(0)
+    }
+
+    fn first(&self) -> Option<u32> {
+        self.order.last().map(|(_, Reverse(leaf))| *leaf)
+    }
+}
+
+/// What a policy chooses.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Chosen<'w> {
+    /// The leaf of this record.
+    Of(&'w [u8]),
+    /// This leaf.
+    Leaf(u32),
+}
+
+/// Chooses among what waits, of which there is something.
+pub(super) fn choose<'w>(
+    policy: Policy,
+    waiting: &'w Waiting,
+    fullest: Option<&Fullest>,
+    gate: Option<&[u8]>,
+    random: &mut Random,
+) -> Chosen<'w> {
+    assert!(waiting.len() > 0, "a flush follows when the buffer is full");
+    match policy {
+        Policy::None => unreachable!("nothing waits without a buffer"),
+        Policy::FullestBin => {
+            let leaf = fullest.and_then(Fullest::first);
+            Chosen::Leaf(leaf.expect("what waits is counted"))
+        }
+        Policy::RandomBall => Chosen::Of(waiting.nth(random.below(waiting.len()))),
+        Policy::GoldenGate => {
+            let next = gate.and_then(|gate| waiting.at_or_after(gate));
+            let next = next.or_else(|| waiting.at_or_after(&[]));
+            Chosen::Of(next.expect("something waits"))
+        }
+        Policy::RandomWalk => Chosen::Of(waiting.walk(|count| random.below(count))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(keys: &[&str]) -> Waiting {
+        let mut waiting = Waiting::default();
+        for key in keys {
+            waiting.put(key.as_bytes(), None);
+        }
+        waiting
+    }
+
+    #[test]
+    fn policies_choose_what_they_are_called() {
+        let waiting = waiting(&["b", "d", "f", "h"]);
+        let mut random = Random::from_seed(1);
+        let mut gate = |gate: Option<&[u8]>| choose(Policy::GoldenGate, &waiting, None, gate, &mut random);
+        assert_eq!(gate(None), Chosen::Of(b"b"));
+        assert_eq!(gate(Some(b"d")), Chosen::Of(b"d"));
+        assert_eq!(gate(Some(b"e")), Chosen::Of(b"f"));
+        assert_eq!(gate(Some(b"i")), Chosen::Of(b"b"), "around");
+        let mut fullest = Fullest::default();
+        for leaf in [3, 1, 2, 2, 1] {
+            fullest.add(leaf);
+        }
+        let mut first =
+            |fullest: &Fullest| choose(Policy::FullestBin, &waiting, Some(fullest), None, &mut random);
+        assert_eq!(first(&fullest), Chosen::Leaf(1), "the oldest of equals");
+        fullest.clear(1);
+        assert_eq!(first(&fullest), Chosen::Leaf(2));
+        assert_eq!((fullest.count(1), fullest.count(3)), (0, 1));
+        for policy in [Policy::RandomBall, Policy::RandomWalk] {
+            let mut drawn: HashMap<Vec<u8>, u32> = HashMap::new();
+            for _ in 0..4000 {
+                let Chosen::Of(key) = choose(policy, &waiting, None, None, &mut random) else {
+                    panic!("a record is drawn");
+                };
+                *drawn.entry(key.into()).or_insert(0) += 1;
+            }
+            assert_eq!(drawn.len(), 4);
+            assert!(
+                drawn.values().all(|count| (850..1150).contains(count)),
+                "{drawn:?}"
+            );
+        }
+    }
+}

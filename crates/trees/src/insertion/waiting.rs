@@ -1,0 +1,363 @@
+//! The buffer: a B-tree in memory, whose nodes know how much is below them.
+
+/// What is to become of a key: a value, or none.
+pub(super) type Change = (Box<[u8]>, Option<Box<[u8]>>);
+
+/// How many entries a node has at most. InnoDB's pages of 16 KiB hold about as many rows.
+const NODE: usize = 128;
+
+/// Changes that wait, in the order of their keys.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    root: Node,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Node {
+    Leaf(Vec<Change>),
+    Inner(Vec<Child>),
+}
+
+/// A child, whose keys are at or above `least`.
+#[derive(Debug)]
+struct Child {
+    least: Box<[u8]>,
+    len: usize,
+    node: Node,
+}
+
+impl Default for Waiting {
+    fn default() -> Waiting {
+        Waiting {
+            root: Node::Leaf(Vec::new()),
+            len: 0,
+        }
+    }
+}
+
+impl Waiting {
+    /// Returns how many changes wait.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a change, in place of one of the same key. Returns whether there was none.
+    pub(super) fn put(&mut self, key: &[u8], value: Option<Box<[u8]>>) -> bool {
+        let (is_new, split) = self.root.put(key, value);
+        self.len += usize::from(is_new);
+        if let Some(right) = split {
+            let left = std::mem::replace(&mut self.root, Node::Leaf(Vec::new()));
+            let left = Child {
+                least: Box::default(),
+                len: self.len - right.len,
+                node: left,
+            };
+            self.root = Node::Inner(vec![left, right]);
+        }
+        debug_assert_eq!(self.root.len(), self.len, "nodes know how much is below them");
+        is_new
+    }
+
+    /// Returns what waits for a key.
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Change> {
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Inner(children) => node = &children[child_of(children, key)].node,
+                Node::Leaf(changes) => {
+                    let at = changes.binary_search_by(|(found, _)| (**found).cmp(key));
+                    return at.ok().map(|at| &changes[at]);
+                }
+            }
+        }
+    }
+
+    /// Returns the key of a rank: 0 is the least.
+    pub(super) fn nth(&self, mut rank: usize) -> &[u8] {
+        assert!(rank < self.len, "{rank} of {}", self.len);
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Leaf(changes) => return &changes[rank].0,
+                Node::Inner(children) => {
+                    let mut children = children.iter();
+                    node = loop {
+                        let child = children.next().expect("the children have as many");
+                        match rank.checked_sub(child.len) {
+                            Some(left) => rank = left,
+                            None => break &child.node,
+                        }
+                    };
+                }
+            }
+        }
+    }
+
+    /// Walks from the root to a key. `draw` returns a number below the one that it is given.
+    pub(super) fn walk(&self, mut draw: impl FnMut(usize) -> usize) -> &[u8] {
+        assert!(self.len > 0, "a walk ends at a key");
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Leaf(changes) => return &changes[draw(changes.len())].0,
+                Node::Inner(children) => node = &children[draw(children.len())].node,
+            }
+        }
+    }
+
+    /// Returns the first key at or after another.
+    pub(super) fn at_or_after(&self, key: &[u8]) -> Option<&[u8]> {
+        self.root.at_or_after(key)
+    }
+
+    /// Returns the changes of the keys from one up to another.
+    pub(super) fn range(&self, from: &[u8], end: Option<&[u8]>) -> Vec<Change> {
+        let mut found = Vec::new();
+        self.root.range(from, end, &mut found);
+        debug_assert!(
+            found.is_sorted_by(|one, next| one.0 < next.0),
+            "in order, each once"
+        );
+        found
+    }
+
+    /// Takes the changes of the keys from one up to another.
+    pub(super) fn take(&mut self, from: &[u8], end: Option<&[u8]>) -> usize {
+        let taken = self.root.take(from, end);
+        self.len -= taken;
+        // A root with one child is none.
+        while let Node::Inner(children) = &mut self.root {
+            match children.len() {
+                0 => self.root = Node::Leaf(Vec::new()),
+                1 => self.root = children.remove(0).node,
+                _ => break,
+            }
+        }
+        assert_eq!(self.root.len(), self.len, "nodes know how much is below them");
+        taken
+    }
+}
+
+/// Returns the child to which a key belongs.
+fn child_of(children: &[Child], key: &[u8]) -> usize {
+    debug_assert!(!children.is_empty(), "a node has children");
+    children
+        .partition_point(|child| *child.least <= *key)
+        .saturating_sub(1)
+}
+
+fn is_before(key: &[u8], end: Option<&[u8]>) -> bool {
+    end.is_none_or(|end| key < end)
+}
+
+impl Node {
+    fn len(&self) -> usize {
+        match self {
+            Node::Leaf(changes) => changes.len(),
+            Node::Inner(children) => children.iter().map(|child| child.len).sum(),
+        }
+    }
+
+    /// How many entries the node itself has.
+    fn entries(&self) -> usize {
+        match self {
+            Node::Leaf(changes) => changes.len(),
+            Node::Inner(children) => children.len(),
+        }
+    }
+
+    /// Adds a change. Returns whether its key is new, and the right half if the node was split.
+    fn put(&mut self, key: &[u8], value: Option<Box<[u8]>>) -> (bool, Option<Child>) {
+        let is_new = match self {
+            Node::Leaf(changes) => match changes.binary_search_by(|(found, _)| (**found).cmp(key)) {
+                Ok(at) => {
+                    changes[at].1 = value;
+                    false
+                }
+                Err(at) => {
+                    changes.insert(at, (key.into(), value));
+                    true
+                }
+            },
+            Node::Inner(children) => {
+                let at = child_of(children, key);
+                if *key < *children[at].least {
+                    children[at].least = key.into();
+                }
+                let (is_new, split) = children[at].node.put(key, value);
+                children[at].len += usize::from(is_new);
+                if let Some(right) = split {
+                    children[at].len -= right.len;
+                    children.insert(at + 1, right);
+                }
+                is_new
+            }
+        };
+        (is_new, (self.entries() > NODE).then(|| self.split()))
+    }
+
+    /// Splits off the right half.
+    fn split(&mut self) -> Child {
+        let half = self.entries() / 2;
+        let (least, node) = match self {
+            Node::Leaf(changes) => {
+                let right = changes.split_off(half);
+                (right[0].0.clone(), Node::Leaf(right))
+            }
+            Node::Inner(children) => {
+                let right = children.split_off(half);
+                (right[0].least.clone(), Node::Inner(right))
+            }
+        };
+        let len = node.len();
+        assert!(len > 0, "a half has something");
+        Child { least, len, node }
+    }
+
+    fn at_or_after(&self, key: &[u8]) -> Option<&[u8]> {
+        match self {
+            Node::Leaf(changes) => {
+                let at = changes.partition_point(|(found, _)| **found < *key);
+                changes.get(at).map(|(found, _)| &**found)
+            }
+            Node::Inner(children) => children[child_of(children, key)..]
+                .iter()
+                .find_map(|child| child.node.at_or_after(key)),
+        }
+    }
+
+    fn range(&self, from: &[u8], end: Option<&[u8]>, found: &mut Vec<Change>) {
+        match self {
+            Node::Leaf(changes) => {
+                let start = changes.partition_point(|(key, _)| **key < *from);
+                let wanted = changes[start..].iter().take_while(|(key, _)| is_before(key, end));
+                found.extend(wanted.cloned());
+            }
+            Node::Inner(children) => {
+                for child in &children[child_of(children, from)..] {
+                    if !is_before(&child.least, end) {
+                        break;
+                    }
+                    child.node.range(from, end, found);
+                }
+            }
+        }
+    }
+
+    /// Removes changes, and merges neighbours that have become small. Returns how many it removed.
+    fn take(&mut self, from: &[u8], end: Option<&[u8]>) -> usize {
+        match self {
+            Node::Leaf(changes) => {
+                let start = changes.partition_point(|(key, _)| **key < *from);
+                let stop = changes.partition_point(|(key, _)| is_before(key, end));
+                changes.drain(start..stop.max(start)).count()
+            }
+            Node::Inner(children) => {
+                let start = child_of(children, from);
+                let mut taken = 0;
+                for child in &mut children[start..] {
+                    if !is_before(&child.least, end) {
+                        break;
+                    }
+                    let here = child.node.take(from, end);
+                    child.len -= here;
+                    taken += here;
+                }
+                children.retain(|child| child.len > 0);
+                merge_small(children, start);
+                taken
+            }
+        }
+    }
+}
+
+/// Merges children around a place while two neighbours have at most half a node.
+fn merge_small(children: &mut Vec<Child>, around: usize) {
+    let mut at = around.saturating_sub(1);
+    while at + 1 < children.len() && at <= around + 1 {
+        if children[at].node.entries() + children[at + 1].node.entries() > NODE / 2 {
+            at += 1;
+            continue;
+        }
+        let right = children.remove(at + 1);
+        let left = &mut children[at];
+        left.len += right.len;
+        match (&mut left.node, right.node) {
+            (Node::Leaf(into), Node::Leaf(from)) => into.extend(from),
+            (Node::Inner(into), Node::Inner(from)) => into.extend(from),
+            _ => unreachable!("children of a node are alike"),
+        }
+    }
+    debug_assert!(children.iter().all(|child| child.len > 0), "no child is empty");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_model::Random;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_buffer_is_an_ordered_map_that_counts() {
+        let mut random = Random::from_seed(1);
+        let (mut waiting, mut plain) = (Waiting::default(), BTreeMap::new());
+        let key = |random: &mut Random| (random.below(40_000) as u16).to_be_bytes();
+        for round in 0..60_000 {
+            let (one, other) = (key(&mut random), key(&mut random));
+            // Often put, sometimes a range is taken: the buffer grows to some levels, and shrinks.
+            if random.below(if round < 40_000 { 400 } else { 40 }) > 0 {
+                let value = Some(one.as_slice().into()).filter(|_| random.below(3) > 0);
+                assert_eq!(
+                    waiting.put(&one, value.clone()),
+                    plain.insert(one, value).is_none()
+                );
+            } else {
+                let (from, end) = (one.min(other), one.max(other));
+                let wanted: Vec<_> = plain.range(from..end).map(|(key, _)| *key).collect();
+                let found: Vec<Change> = waiting.range(&from, Some(&end));
+                assert!(
+                    found
+                        .iter()
+                        .map(|(key, _)| &**key)
+                        .eq(wanted.iter().map(|key| &key[..]))
+                );
+                assert_eq!(waiting.take(&from, Some(&end)), wanted.len());
+                wanted.iter().for_each(|key| drop(plain.remove(key)));
+            }
+            assert_eq!(waiting.len(), plain.len());
+            let found = waiting.get(&other).map(|(_, value)| value);
+            assert_eq!(found, plain.get(&other));
+            let next = plain.range(other..).next().map(|(key, _)| &key[..]);
+            assert_eq!(waiting.at_or_after(&other), next);
+            if round % 50 == 0 && !plain.is_empty() {
+                let rank = random.below(plain.len());
+                assert_eq!(waiting.nth(rank), plain.keys().nth(rank).unwrap());
+                assert!(plain.contains_key(waiting.walk(|count| random.below(count))));
+            }
+        }
+        let all = waiting.take(&[], None);
+        assert_eq!(
+            (all, waiting.len(), waiting.at_or_after(&[])),
+            (plain.len(), 0, None)
+        );
+    }
+
+    #[test]
+    fn a_walk_is_even_over_children_not_over_keys() {
+        let mut waiting = Waiting::default();
+        for key in 0..20_000_u32 {
+            waiting.put(&key.to_be_bytes(), None);
+        }
+        let mut random = Random::from_seed(2);
+        let mut below = 0;
+        for _ in 0..20_000 {
+            below += usize::from(waiting.walk(|count| random.below(count)) < &10_000_u32.to_be_bytes()[..]);
+        }
+        let share = below as f64 / 20_000.0;
+        assert!(
+            (0.35..0.65).contains(&share),
+            "nearly even, as nodes are alike: {share}"
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! Records in the order of their keys: whole leaves, which lie one behind the other.
+
+use super::Tree;
+use super::format::{BLOCK_HEAD, entries, entry};
+use super::layout::Layout;
+use super::walk::{Progress, Until, Walk};
+use alluvium_base::Purpose;
+use alluvium_device::Buffer;
+use alluvium_storage::Result;
+
+/// The most bytes of a request, unless a leaf has more.
+const MOST_TOGETHER: u64 = 16 << 20;
+
+/// A key and its value.
+type Record = (Box<[u8]>, Box<[u8]>);
+
+/// Records from a key on. An error ends it.
+#[derive(Debug)]
+pub struct Scan<'t> {
+    tree: &'t Tree,
+    /// How many leaves one request reads.
+    together: u64,
+    /// Where it begins.
+    from: Box<[u8]>,
+    /// The leaf whose records come next, and the next of them.
+    leaf: u64,
+    rank: u64,
+    /// Leaves that were read: the first of them, and their bytes.
+    read: Option<(u64, Buffer)>,
+    /// Whether the blocks of the leaf were checked (PD3).
+    is_checked: bool,
+    has_ended: bool,
+}
+
+/// Finds the leaf where a scan begins.
+pub(super) fn begin<'t>(tree: &'t Tree, from: &[u8], slots: u32) -> Result<Scan<'t>> {
+    let layout = &tree.layout;
+    let mut walk = Walk::new(layout, from, Until::Leaf)?;
+    let leaf = loop {
+        match walk.advance(layout)? {
+            Progress::Leaf(leaf) => break leaf,
+            Progress::Found(_) => break 0,
+            Progress::Wants { node, .. } => {
+                // One client's search: a node is read in a step.
+                let blocks = 0..u64::from(layout.shape.node_blocks());
+                walk.supply(0, tree.read(node, blocks, Purpose::Scan)?);
+            }
+        }
+    };
+    Ok(Scan {
+        tree,
+        together: u64::from(slots / layout.shape.node_blocks())
+            .min(MOST_TOGETHER / layout.shape.node_bytes())
+            .max(1),
+        from: from.into(),
+        leaf,
+        rank: 0,
+        read: None,
+        is_checked: false,
+        has_ended: layout.keys == 0,
+    })
+}
+
+impl Scan<'_> {
+    /// Returns the next record, from the key on that the scan begins with.
+    fn record(&mut self) -> Result<Option<Record>> {
+        let layout = &self.tree.layout;
+        let leaves = layout.levels.first().map_or(0, |level| level.nodes);
+        loop {
+            if self.leaf == leaves {
+                return Ok(None);
+            }
+            if self.rank == layout.entries(0, self.leaf) {
+                (self.leaf, self.rank, self.is_checked) = (self.leaf + 1, 0, false);
+                continue;
+            }
+            self.load(leaves)?;
+            let rank = self.rank;
+            self.rank += 1;
+            let (first, blocks) = self.read.as_ref().expect("the leaf was read");
+            let bytes = layout.shape.node_bytes() as usize;
+            let start = (self.leaf - first) as usize * bytes;
+            let found = at_rank(layout, 0, &blocks[start..start + bytes], rank);
+            let (key, value) = found.split_at(layout.shape.key_bytes() as usize);
+            if *key >= *self.from {
+                return Ok(Some((key.into(), value.into())));
+            }
+        }
+    }
+
+    /// Reads the leaf and those behind it, unless it was read.
+    fn load(&mut self, leaves: u64) -> Result<()> {
+        let (layout, leaf) = (&self.tree.layout, self.leaf);
+        let bytes = layout.shape.node_bytes();
+        let covers = |(first, blocks): &(u64, Buffer)| leaf - first < blocks.len() as u64 / bytes;
+        if !self.read.as_ref().is_some_and(covers) {
+            let count = self.together.min(leaves - leaf);
+            let blocks = 0..count * u64::from(layout.shape.node_blocks());
+            let read = self.tree.read(layout.number(0, leaf), blocks, Purpose::Scan)?;
+            self.read = Some((leaf, read));
+        }
+        if !self.is_checked {
+            let (first, blocks) = self.read.as_ref().expect("it was read");
+            let start = ((leaf - first) * bytes) as usize;
+            check_node(layout, 0, leaf, &blocks[start..start + bytes as usize])?;
+            self.is_checked = true;
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Scan<'_> {
+    type Item = Result<Record>;
+
+    fn next(&mut self) -> Option<Result<Record>> {
+        if self.has_ended {
+            return None;
+        }
+        let record = self.record().transpose();
+        self.has_ended = !matches!(record, Some(Ok(_)));
+        record
+    }
+}
+
+/// Fails unless all blocks of a node are what was written there.
+pub(super) fn check_node(layout: &Layout, level: usize, node: u64, bytes: &[u8]) -> Result<()> {
+    let number = layout.number(level, node);
+    let blocks = bytes.chunks(layout.shape.block_bytes() as usize);
+    assert_eq!(blocks.len(), layout.shape.node_blocks() as usize, "a whole node");
+    for (block, bytes) in (0..).zip(blocks) {
+        let place = || layout.place(number, block);
+        entries(bytes, layout.id, layout.block_number(number, block), place)?;
+    }
+    Ok(())
+}
+
+/// Returns the entry of a rank, of a node whose blocks were checked.
+pub(super) fn at_rank<'n>(layout: &Layout, level: usize, node: &'n [u8], rank: u64) -> &'n [u8] {
+    let slot = layout.slot(level, layout.order(level).position(rank));
+    let bytes = layout.shape.block_bytes() as usize;
+    let block = &node[slot.block as usize * bytes..][..bytes];
+    let entries = &block[BLOCK_HEAD..];
+    entry(entries, slot.entry, layout.shape.entry_bytes(level)).expect("PD1: a block has this entry")
+}

@@ -1,0 +1,169 @@
+//! One search, from the root to a leaf: a state that asks for a block, is given some, and goes on
+//! as far as they lead.
+
+use super::format::{BLOCK_HEAD, entries, entry};
+use super::layout::Layout;
+use alluvium_device::Buffer;
+use alluvium_storage::{Error, Result};
+use std::cmp::Ordering;
+
+/// A search for a key.
+#[derive(Debug)]
+pub(super) struct Walk {
+    key: Box<[u8]>,
+    /// The level and the node in it.
+    level: usize,
+    node: u64,
+    /// Where the search is in the binary search tree of the node: the root is 1.
+    position: u64,
+    /// How many entries of the node are known to be at or before the key.
+    before: u64,
+    /// The blocks of the node that were read: the first of them, and their bytes.
+    read: Vec<(u64, Buffer)>,
+    /// The last block whose checksum was found to be right: on the way down none comes twice.
+    checked: Option<u64>,
+    /// Where a search for a leaf ends.
+    until: Until,
+}
+
+/// What a search is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// The record of the key.
+    Record,
+    /// The leaf that the key belongs to.
+    Leaf,
+}
+
+/// How far a search has come.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It needs a block of a node.
+    Wants {
+        /// The number of the node, of all nodes.
+        node: u64,
+        /// The block in it.
+        block: u64,
+    },
+    /// It found the value, or that there is none.
+    Found(Option<Box<[u8]>>),
+    /// It came to a leaf.
+    Leaf(u64),
+}
+
+impl Walk {
+    /// Begins a search at the root.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] if the key has another length than those of the tree.
+    pub(super) fn new(layout: &Layout, key: &[u8], until: Until) -> Result<Walk> {
+        let wanted = layout.shape.key_bytes();
+        if key.len() != wanted as usize {
+            return Err(Error::BadOption {
+                option: "key",
+                why: format!("it has {} bytes, and keys of this tree have {wanted}", key.len()),
+            });
+        }
+        Ok(Walk {
+            key: key.into(),
+            level: layout.root().unwrap_or(0),
+            node: 0,
+            position: 1,
+            before: 0,
+            read: Vec::new(),
+            checked: None,
+            until,
+        })
+    }
+
+    /// Takes blocks of the node that the search is in, from `first` on.
+    pub(super) fn supply(&mut self, first: u64, blocks: Buffer) {
+        debug_assert!(!blocks.is_empty(), "a run has blocks");
+        self.read.push((first, blocks));
+    }
+
+    /// Goes on as far as the blocks lead that were read.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] with the place.
+    pub(super) fn advance(&mut self, layout: &Layout) -> Result<Progress> {
+        if layout.keys == 0 {
+            return Ok(Progress::Found(None));
+        }
+        loop {
+            if self.level == 0 && self.until == Until::Leaf {
+                return Ok(Progress::Leaf(self.node));
+            }
+            let (count, order) = (layout.entries(self.level, self.node), layout.order(self.level));
+            while self.position <= order.count() {
+                let rank = order.rank(self.position);
+                if rank >= count {
+                    // PD1: the last node of a level ends there.
+                    self.position *= 2;
+                    continue;
+                }
+                let slot = layout.slot(self.level, self.position);
+                let node = layout.number(self.level, self.node);
+                let Some(entries) = block(&self.read, &mut self.checked, layout, node, slot.block)? else {
+                    let block = slot.block;
+                    return Ok(Progress::Wants { node, block });
+                };
+                let width = layout.shape.entry_bytes(self.level);
+                let found = entry(entries, slot.entry, width).expect("PD1: a block has this entry");
+                let (key, value) = found.split_at(layout.shape.key_bytes() as usize);
+                match (*self.key).cmp(key) {
+                    Ordering::Less => self.position *= 2,
+                    Ordering::Equal if self.level == 0 => return Ok(Progress::Found(Some(value.into()))),
+                    Ordering::Equal | Ordering::Greater => {
+                        self.before = rank + 1;
+                        self.position = 2 * self.position + 1;
+                    }
+                }
+            }
+            if self.level == 0 {
+                return Ok(Progress::Found(None));
+            }
+            self.enter_child(layout);
+        }
+    }
+
+    /// Goes on to the child that the key belongs to.
+    fn enter_child(&mut self, layout: &Layout) {
+        assert!(self.before < layout.shape.fanout(), "PD1: a child of the node");
+        self.level -= 1;
+        self.node = self.node * layout.shape.fanout() + self.before;
+        assert!(
+            self.node < layout.levels[self.level].nodes,
+            "PD1: the child is there"
+        );
+        (self.position, self.before) = (1, 0);
+        self.read.clear();
+        self.checked = None;
+    }
+}
+
+/// Returns the entries of a block of a node, if it was read.
+fn block<'r>(
+    read: &'r [(u64, Buffer)],
+    checked: &mut Option<u64>,
+    layout: &Layout,
+    node: u64,
+    block: u64,
+) -> Result<Option<&'r [u8]>> {
+    let bytes = layout.shape.block_bytes() as usize;
+    let count = |blocks: &Buffer| (blocks.len() / bytes) as u64;
+    let holds = |(first, blocks): &&(u64, Buffer)| (*first..first + count(blocks)).contains(&block);
+    let Some((first, blocks)) = read.iter().find(holds) else {
+        return Ok(None);
+    };
+    let at = (block - first) as usize * bytes;
+    let found = &blocks[at..at + bytes];
+    if *checked == Some(block) {
+        return Ok(found.get(BLOCK_HEAD..));
+    }
+    // PD3: once for each block.
+    let number = layout.block_number(node, block);
+    let found = entries(found, layout.id, number, || layout.place(node, block))?;
+    *checked = Some(block);
+    Ok(Some(found))
+}
