@@ -138,15 +138,31 @@ impl Db {
         )))
     }
 
-    /// Has a tier that was drained take data again.
+    /// Has a tier take data again that was drained, or that has failed since the store was opened.
+    /// Of one that failed the file is opened once more.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the directory is no further tier of the store; as the device says.
+    /// [`Error::BadOption`] when the directory is no further tier of the store; a `WrongTier` that
+    /// says what it holds now; as the device says, where it still fails. The tier is as before then.
     pub fn use_tier(&self, path: impl AsRef<Path>) -> Result<()> {
         self.shared().healthy()?;
-        let tier = self.further_tier(path.as_ref())?;
+        let path = path.as_ref();
+        let tier = self.further_tier(path)?;
+        self.readmit(tier, || Ok(Arc::new(FileDirectory::open(path)?) as _))
+    }
+
+    /// Has a tier take data again, in its directory as it is open or as it is opened now.
+    pub(crate) fn readmit(
+        &self,
+        tier: u8,
+        opened: impl FnOnce() -> alluvium_storage::Result<Arc<dyn Directory>>,
+    ) -> Result<()> {
+        let engine = self.engine();
+        engine.store.readmit_tier(tier, opened)?;
         self.note_tiers(tier, false)?;
-        self.engine().store.open_tier(tier);
+        engine.store.open_tier(tier);
+        // What had to wait for it goes on.
+        engine.call_all();
         Ok(())
     }
 
@@ -195,7 +211,7 @@ impl Db {
             max_bytes: store.extents().limits(tier).max_bytes,
             is_drained: match tier == changed {
                 true => is_drained,
-                false => !store.takes_extents(tier),
+                false => store.is_closed(tier),
             },
         });
         let list = TierList {

@@ -1,6 +1,7 @@
 //! What can go wrong for a user of the store, and what to do about it.
 
 use alluvium_device::Error as Device;
+use alluvium_storage::tiers::Access;
 use alluvium_storage::{Error as Storage, Structure};
 use std::time::Duration;
 use thiserror::Error;
@@ -472,6 +473,11 @@ impl Error {
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Storage(error) if error.inner().is_full())
+    }
+
+    /// The further tier that fails, and at what, if that is what it says.
+    pub(crate) fn failing_tier(&self) -> Option<(u8, Access)> {
+        self.storage().and_then(Storage::failing_tier)
     }
 
     /// The error as the storage layer has it, if it is one of those.

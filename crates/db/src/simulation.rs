@@ -123,6 +123,12 @@ pub trait Simulated {
     /// As [`Db::add_tier`].
     fn add_tier_in(&self, directory: Arc<dyn Directory>) -> Result<()>;
 
+    /// Has a tier used again that failed: see [`Db::use_tier`].
+    ///
+    /// # Errors
+    /// As [`Db::use_tier`].
+    fn use_tier_in(&self, tier: u8) -> Result<()>;
+
     /// Ends a store as if its process had died: no handle writes anything more.
     fn abandon(&self);
 }
@@ -141,9 +147,20 @@ impl Simulated for Db {
         self.add_tier_on(&directory, TierOptions::new())
     }
 
+    fn use_tier_in(&self, tier: u8) -> Result<()> {
+        let own = self.engine().store.directories().get(tier).cloned();
+        self.readmit(tier, || Ok(own.expect("the simulation has such a tier")))
+    }
+
     fn abandon(&self) {
         self.end_abruptly();
     }
+}
+
+/// Returns the tier that fails while others go on, if an error says so.
+#[must_use]
+pub fn failing_tier(error: &Error) -> Option<u8> {
+    error.failing_tier().map(|(tier, _)| tier)
 }
 
 /// Returns the kind of an error of the storage layer, as simulators sort them; `None` for others.

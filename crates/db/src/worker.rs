@@ -278,9 +278,10 @@ impl Shared {
         self.pause(rest);
     }
 
-    /// Waits when the disk is full; anything else is told to the next writer.
+    /// Waits when the disk is full, or a further tier fails, without which the store goes on;
+    /// anything else is told to the next writer.
     fn failed(&self, error: &Error) {
-        if !error.is_full() {
+        if !error.is_full() && error.failing_tier().is_none() {
             tracing::error!(%error, "work in the background failed");
             self.failure.lock().get_or_insert_with(|| error.to_string());
             self.has_failed.store(true, Ordering::Relaxed);

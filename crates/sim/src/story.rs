@@ -221,6 +221,9 @@ pub enum Cause {
     Full,
     /// The device failed.
     Device,
+    /// The device of a part failed, without which the system goes on: writes are acknowledged
+    /// after it as before.
+    Part,
     /// Refused because of an earlier failure, until the store is opened again.
     Poisoned,
     /// What was read is not what was written, and the system noticed.

@@ -114,6 +114,22 @@ pub enum Error {
         /// The directory.
         directory: String,
     },
+    /// The device of a further tier fails. The store goes on without it: what lies on the other
+    /// tiers is served, and what is new goes there.
+    #[error(
+        "tier {tier} in {directory} fails at {access}: {cause}; the other tiers are served and take what is new: once \
+         its device works again, have it used with `alluvium tiers use` (`Db::use_tier`), or open the store again"
+    )]
+    TierFails {
+        /// The tier.
+        tier: u8,
+        /// Its directory.
+        directory: String,
+        /// What it was asked for.
+        access: crate::tiers::Access,
+        /// What the device said, with the file.
+        cause: String,
+    },
     /// The store was written by a newer version.
     #[error(
         "{place} has format version {found}, this version of Alluvium reads up to {supported}: upgrade Alluvium"
@@ -225,6 +241,7 @@ impl Error {
             Error::Device(error) => error.kind(),
             Error::Full { .. } | Error::LogFull { .. } => ErrorKind::Full,
             Error::Poisoned { .. } => ErrorKind::Poisoned,
+            Error::TierFails { .. } => ErrorKind::Device,
             Error::NotAStore { .. } => ErrorKind::NotAStore,
             Error::Corrupt { .. } | Error::OlderGeneration { .. } | Error::NewerFormat { .. } => {
                 ErrorKind::Damaged
@@ -234,6 +251,16 @@ impl Error {
             | Error::OlderFormat { .. }
             | Error::BadBase { .. }
             | Error::BadOption { .. } => ErrorKind::Refused,
+        }
+    }
+
+    /// Returns the further tier that fails, and at what, if that is what it says. Other tiers are
+    /// not concerned.
+    #[must_use]
+    pub fn failing_tier(&self) -> Option<(u8, crate::tiers::Access)> {
+        match self {
+            Error::TierFails { tier, access, .. } => Some((*tier, *access)),
+            _ => None,
         }
     }
 

@@ -19,7 +19,7 @@
 //!   in flight can reach its old content.
 //! - **S5** A full disk is an error before anything is written or installed.
 //! - **S6** After a failed write or sync the store refuses further changes until it is opened
-//!   again; reads go on.
+//!   again; reads go on. A further tier that fails is passed over instead (T4).
 
 pub mod cache;
 pub mod epoch;

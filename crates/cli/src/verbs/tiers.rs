@@ -18,7 +18,7 @@ Examples:
   alluvium tiers                           # lists them, the fastest first
   alluvium tiers add /mnt/large,bytes=4T   # compactions may write there from now on
   alluvium tiers drain /mnt/large          # rewrites what lies there to the others
-  alluvium tiers use /mnt/large            # it takes data again";
+  alluvium tiers use /mnt/large            # it takes data again, drained or once it has failed";
 
 /// List, add and drain the directories of a store.
 #[derive(Args, Debug)]
@@ -48,7 +48,7 @@ pub enum Action {
         /// Its directory.
         path: PathBuf,
     },
-    /// Have a tier that was drained take data again.
+    /// Have a tier take data again that was drained, or that has failed.
     #[command(after_help = "Example:\n  alluvium tiers use /mnt/large")]
     Use {
         /// Its directory.
@@ -94,8 +94,9 @@ fn list(context: &Context) -> Result<Exit> {
         };
         let row = |tier: &Value| {
             let bytes = |name: &str| sizes::human(tier[name].as_u64().unwrap_or_default());
-            let data = match tier["takes_data"] {
-                Value::Bool(false) => "takes nothing",
+            let data = match (&tier["failure"], &tier["takes_data"]) {
+                (Value::String(_), _) => "fails",
+                (_, Value::Bool(false)) => "takes nothing",
                 _ => "takes data",
             };
             vec![
@@ -109,6 +110,9 @@ fn list(context: &Context) -> Result<Exit> {
         };
         let head = ["tier", "capacity", "available", "live", "state", "directory"];
         out.table(&head, &tiers.iter().map(row).collect::<Vec<_>>())?;
+        for failure in tiers.iter().filter_map(|tier| tier["failure"].as_str()) {
+            out.line(failure)?;
+        }
     }
     out.flush()?;
     Ok(Exit::Done)

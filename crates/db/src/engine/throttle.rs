@@ -9,6 +9,7 @@ use crate::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_storage::extents::{Class, MAX_EXTENT_UNITS, UNIT};
 use alluvium_storage::log;
+use alluvium_storage::tiers::Access;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -356,16 +357,18 @@ impl Engine {
         left == 0
     }
 
-    /// Returns whether a step that found its tier full is due again on another, which has space.
+    /// Returns whether a step that found its tier full, or failing, is due again on another, which
+    /// has space. A tier that fails takes nothing new.
     ///
     /// What a file system says to have free may not be had. So after as many steps in a row as
     /// there are tiers the disk counts as full, until a step is done.
     pub(super) fn goes_elsewhere(&self, error: &alluvium_storage::Error) -> bool {
         let tiers = self.store.tiers().count() as u64;
-        error.is_full()
+        let has_failed = matches!(error.failing_tier(), Some((_, Access::Writing)));
+        (error.is_full() || has_failed)
             && tiers > 1
             && self.pressure.moved.fetch_add(1, Ordering::Relaxed) < tiers
-            && self.store.has_space_for(4 * self.plan.scale.memtable)
+            && (has_failed || self.store.has_space_for(4 * self.plan.scale.memtable))
     }
 
     /// Looks whether a full disk has space again: it is asked for as much as writing a memtable out

@@ -113,7 +113,7 @@ impl Engine {
         let worked = match policy::next(&self.view()) {
             Task::Checkpoint => self.try_checkpoint()?,
             Task::Incorporate => self.incorporate_slice(SLICE)?,
-            Task::Compact => self.compact_slice(SLICE)?,
+            Task::Compact => self.compact_within_reach()?,
         };
         if worked == Worked::Something || prepared == Worked::Something {
             return Ok(Worked::Something);
@@ -155,7 +155,7 @@ impl Engine {
             }
             Duty::Compact => {
                 self.store.health()?;
-                let worked = self.compact_slice(SLICE)?;
+                let worked = self.compact_within_reach()?;
                 if worked == Worked::Something {
                     return Ok(worked);
                 }
@@ -423,11 +423,24 @@ impl Engine {
         self.guarded("a compaction", || self.compact_some(records))
     }
 
+    /// The same, by the background: what needs a tier that fails is left until it works again. The
+    /// user learns of it from what reads the tier, and from what is known of tiers.
+    fn compact_within_reach(&self) -> Result<Worked> {
+        match self.compact_slice(SLICE) {
+            Err(error) if error.failing_tier().is_some() => Ok(Worked::Nothing),
+            other => other,
+        }
+    }
+
     fn compact_some(&self, records: usize) -> Result<Worked> {
         self.store.health()?;
         let _slice = self.work.rest.read();
-        if self.digest_slice(records)? == Worked::Something {
-            return Ok(Worked::Something);
+        match self.digest_slice(records) {
+            Ok(Worked::Something) => return Ok(Worked::Something),
+            Ok(Worked::Nothing) => {}
+            // Lookups do without one.
+            Err(error) if error.failing_tier().is_some() => {}
+            Err(error) => return Err(error),
         }
         self.dictionaries.compact_from(self.pressure.class());
         let parked = self.work.parked.lock().pop();
@@ -510,8 +523,13 @@ impl Engine {
                 naps = 0;
                 continue;
             }
-            if self.pressure.is_full() && naps >= patience {
-                return Err(self.full());
+            if naps >= patience {
+                if self.pressure.is_full() {
+                    return Err(self.full());
+                }
+                if let Some(failure) = self.store.tiers().unreadable() {
+                    return Err(failure.into());
+                }
             }
             naps += 1;
             self.pressure.nap();

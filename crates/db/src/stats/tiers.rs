@@ -13,8 +13,11 @@ pub struct TierStats {
     pub capacity_bytes: u64,
     /// Bytes that are free for ordinary writes.
     pub available_bytes: u64,
-    /// Whether it takes data: not once it is drained.
+    /// Whether it takes data: not once it is drained, and not while it fails.
     pub takes_data: bool,
+    /// What its device said when it failed, if it has since the store was opened. It takes nothing
+    /// new until [`Db::use_tier`](crate::Db::use_tier); what lies on it is read as far as it can be.
+    pub failure: Option<String>,
     /// Its data file.
     pub space: SpaceUsage,
     /// What was asked for of its directory, by purpose; of the first one, the log included.
@@ -34,12 +37,13 @@ impl Engine {
         let (spaces, _) = self.store.tier_space();
         let usage = self.store.usage().0.tiers;
         let directories = self.store.directories().iter();
-        let tiers = directories.zip(spaces).zip(usage);
-        let tier = tiers.map(|((directory, space), usage)| TierStats {
+        let tiers = directories.zip(spaces).zip(usage).zip(0u8..);
+        let tier = tiers.map(|(((directory, space), usage), number)| TierStats {
             directory: directory.describe(),
             capacity_bytes: space.capacity_bytes,
             available_bytes: space.free_bytes,
             takes_data: space.is_open,
+            failure: self.store.tier_failure(number).map(|failure| failure.to_string()),
             space: usage,
             device: directory.counters().snapshot(),
         });

@@ -9,6 +9,7 @@ mod crashes;
 mod damage;
 mod draining;
 mod dropped;
+mod failing;
 mod filesystems;
 mod forecast;
 mod futures;

@@ -138,6 +138,7 @@ pub(super) fn tiers(db: &Db) -> Value {
             "available_bytes": tier.available_bytes,
             "live_bytes": tier.space.live_bytes,
             "takes_data": tier.takes_data,
+            "failure": tier.failure,
         })
     });
     all.collect::<Vec<_>>().into()

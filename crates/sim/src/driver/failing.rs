@@ -57,7 +57,7 @@ impl Failing {
     fn explains(&self, machine: &SimDirectory, trouble: &Trouble) -> Result<(), String> {
         let allowed = match trouble.cause {
             Cause::Full => self.fault.kind != FaultKind::Io,
-            Cause::Device => self.fault.kind == FaultKind::Io,
+            Cause::Device | Cause::Part => self.fault.kind == FaultKind::Io,
             Cause::Poisoned => self.fault.kind == FaultKind::Io || self.may_end_writing(),
             Cause::Damaged | Cause::NotAStore | Cause::Wrong => false,
         };
@@ -176,7 +176,8 @@ impl<S: Story> Explorer<'_, S> {
             Ok(Err(trouble)) => {
                 let explained = failing.explains(&life.machine, &trouble);
                 explained.map_err(|why| at.bad(&format!("{action:?}"), why))?;
-                failing.refuses |= failing.ends_writing() && life.machine.faults_hit() > 0;
+                failing.refuses |=
+                    failing.ends_writing() && life.machine.faults_hit() > 0 && trouble.cause != Cause::Part;
                 self.coverage.hit("an action failed");
                 if failing.blinds() {
                     Ok(())

@@ -14,6 +14,17 @@ pub(super) fn copy(error: &Error) -> Error {
             found,
         } => Error::corrupt(place.clone(), expected.clone(), found.clone()),
         Error::Device(error) => Error::Device(copy_of_device(error)),
+        Error::TierFails {
+            tier,
+            directory,
+            access,
+            cause,
+        } => Error::TierFails {
+            tier: *tier,
+            directory: directory.clone(),
+            access: *access,
+            cause: cause.clone(),
+        },
         // A read fails in no other way; if it ever does, the text is kept.
         other => Error::Device(device::Error::Io {
             operation: device::Operation::Read,

@@ -549,7 +549,7 @@ impl Shared {
 
     fn fill_frame(&self, pointer: &NodePointer, frame: FrameId, brought: Brought<'_>) -> Result<()> {
         let read = match brought {
-            Brought::Own(outcome) => outcome.into_buffer()?,
+            Brought::Own(outcome) => self.tiers.judge(pointer.tier, outcome.into_buffer())?,
             Brought::Shared(bytes) => {
                 pointer.verify(bytes)?;
                 let len = self.page_size.node_bytes(pointer.pages);
@@ -582,7 +582,7 @@ impl Shared {
         };
         let bytes = match brought {
             Brought::Own(outcome) => {
-                let read = outcome.into_buffer()?;
+                let read = self.tiers.judge(pointer.tier, outcome.into_buffer())?;
                 if pointer.codec == Codec::None {
                     pointer.verify(&read)?;
                     read

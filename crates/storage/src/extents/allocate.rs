@@ -374,7 +374,7 @@ impl Shared {
             Err(error) => {
                 tier.unhold(gap, Space::AsItWas);
                 slot.discharge(holes);
-                refused_if_full(error)
+                self.refused_if_full(tier.number, error)
             }
         }
     }
@@ -471,16 +471,16 @@ impl Shared {
             }
             Err(error) => {
                 slot.discharge(step);
-                refused_if_full(error)
+                self.refused_if_full(tier.number, error)
             }
         }
     }
-}
 
-fn refused_if_full(error: alluvium_device::Error) -> Result<Answer> {
-    if error.is_disk_full() {
-        Ok(Answer::Refused)
-    } else {
-        Err(error.into())
+    fn refused_if_full(&self, tier: u8, error: alluvium_device::Error) -> Result<Answer> {
+        if error.is_disk_full() {
+            Ok(Answer::Refused)
+        } else {
+            self.tiers.judge(tier, Err(error))
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::backing::Space;
 use super::policy::{self, Excess, Return};
 use super::tier::Tier;
 use super::{Class, Extents, Shared, Slot, UNIT};
-use crate::Result;
+use crate::{Error, Result};
 use parking_lot::MutexGuard;
 use std::ops::Range;
 use std::sync::Arc;
@@ -75,8 +75,10 @@ impl Extents {
                     break;
                 }
                 operations -= 1;
-                if !self.shared.give_back(slot, &mut tier, choice, &mut done)? {
-                    break;
+                match self.shared.give_back(slot, &mut tier, choice, &mut done) {
+                    Ok(true) => {}
+                    Ok(false) | Err(Error::TierFails { .. }) => break,
+                    Err(error) => return Err(error),
                 }
             }
         }
@@ -127,6 +129,8 @@ impl Shared {
         done: &mut Reclaimed,
     ) -> Result<bool> {
         match choice {
+            // What comes free stays as it is where the file cannot be changed.
+            _ if self.tiers.fails(tier.number) => Ok(false),
             Return::Truncate(_) if tier.resizing => Ok(false),
             Return::Truncate(units) => {
                 let cut = tier.tail_with(units);
@@ -162,7 +166,7 @@ impl Shared {
         slot.resized.notify_all();
         if let Err(error) = result {
             tier.unhold(cut, Space::AsItWas);
-            return Err(error.into());
+            return self.tiers.judge(tier.number, Err(error));
         }
         tier.shorten(cut);
         slot.discharge(occupying);
@@ -179,7 +183,7 @@ impl Shared {
         let result = MutexGuard::unlocked(tier, || file.punch_hole(bytes.clone()));
         if let Err(error) = result {
             tier.unhold(range, Space::AsItWas);
-            return Err(error.into());
+            return self.tiers.judge(tier.number, Err(error));
         }
         tier.unhold(range, Space::Hole);
         self.slot(tier.number).discharge(range.end - range.start);

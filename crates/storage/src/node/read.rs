@@ -29,7 +29,8 @@ pub fn read_node(
     purpose: Purpose,
 ) -> Result<Vec<u8>> {
     let file = file_of(tiers, pointer, page_size)?;
-    let encoded = file.read_at(pointer.offset, pointer.read_len(), purpose)?;
+    let encoded = file.read_at(pointer.offset, pointer.read_len(), purpose);
+    let encoded = tiers.judge(pointer.tier, encoded)?;
     decoded(pointer, page_size, &encoded)
 }
 

@@ -316,7 +316,7 @@ impl NodeWriter {
             }
             Err(error) => {
                 self.failed = Some(error.to_string());
-                Err(error.into())
+                self.tiers.judge(self.options.tier, Err(error))
             }
         }
     }
@@ -329,10 +329,11 @@ impl NodeWriter {
     }
 
     fn refuse_if_failed(&self) -> Result<()> {
-        match &self.failed {
-            Some(cause) => Err(Error::Poisoned { cause: cause.clone() }),
-            None => Ok(()),
-        }
+        let Some(cause) = &self.failed else {
+            return Ok(());
+        };
+        let poisoned = Error::Poisoned { cause: cause.clone() };
+        Err(self.tiers.failure(self.options.tier).unwrap_or(poisoned))
     }
 
     /// Returns the bytes of nodes taken so far, padding between them included.
@@ -361,7 +362,8 @@ impl NodeWriter {
         Some((filling.extent, filling.at as u64))
     }
 
-    /// Writes what is left and waits for every write. Nothing is synced, and nothing installed.
+    /// Writes what is left and waits for every write. Nothing is installed; on a further tier what
+    /// was written is durable then (T4), on the first one it is not.
     ///
     /// # Errors
     /// As the device says; the extents are given up then.
@@ -375,6 +377,9 @@ impl NodeWriter {
             self.filling.is_none() && self.in_flight.is_empty(),
             "everything is on the device"
         );
+        if self.options.tier > 0 && !self.written.extents.is_empty() {
+            self.tiers.sync_tier(self.options.tier, self.options.purpose)?;
+        }
         Ok(std::mem::take(&mut self.written))
     }
 }

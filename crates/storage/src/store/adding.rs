@@ -61,7 +61,7 @@ impl Store {
         self.directories
             .push(self.directories().clone().and(Arc::clone(directory)));
         // Last: how many there are is how many files there are.
-        self.tiers.add(file);
+        self.tiers.add(file, &directory.describe());
         assert_eq!(
             self.directories().count(),
             self.tiers.count(),

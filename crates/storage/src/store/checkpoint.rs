@@ -76,6 +76,7 @@ impl Checkpoint<'_> {
     fn make_durable(self, payload: &[u8], cut: u64) -> Result<()> {
         let store = self.store;
         let generation = self.generation();
+        store.look_at_tiers();
         store.tiers.sync(Purpose::Trunk)?;
         let tiers = self.frozen.tiers() as u8;
         let map = store.extents.write_map(store.directory(), self.frozen)?;

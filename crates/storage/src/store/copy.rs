@@ -19,7 +19,7 @@ use crate::node::tier_file;
 use crate::superblock::{self, Superblock, SuperblockFile};
 use crate::{Directories, Error, Result, Tiers};
 use alluvium_base::{MIB, Purpose};
-use alluvium_device::{Access, BLOCK, Device, Directory, FileOptions};
+use alluvium_device::{Access, BLOCK, Device, Directory, Error as DeviceError, FileOptions, Operation};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -176,7 +176,18 @@ impl Kept {
                 skip_to(&*file, range.start)?;
                 for piece in pieces(range) {
                     file.grow(piece.end)?;
-                    file.copy_from(&**source, piece.clone(), Purpose::Check)?;
+                    match file.copy_from(&**source, piece.clone(), Purpose::Check) {
+                        // Of the two it is the source that was read.
+                        Err(
+                            error @ DeviceError::Io {
+                                operation: Operation::Read,
+                                ..
+                            },
+                        ) => {
+                            self.tiers.judge(number as u8, Err(error))?;
+                        }
+                        other => other?,
+                    }
                     copied.done_bytes += piece.end - piece.start;
                     debug_assert!(
                         copied.done_bytes <= copied.total_bytes,

@@ -96,11 +96,17 @@ impl Store {
         self.closed_tiers.fetch_and(!(1 << tier), Ordering::AcqRel);
     }
 
-    /// Returns whether a tier takes new extents.
+    /// Returns whether a tier takes new extents: it is not closed, and does not fail.
     #[must_use]
     pub fn takes_extents(&self, tier: u8) -> bool {
+        !self.is_closed(tier) && !self.tiers.fails(tier)
+    }
+
+    /// Returns whether a tier was closed.
+    #[must_use]
+    pub fn is_closed(&self, tier: u8) -> bool {
         debug_assert!(usize::from(tier) < MAX_TIERS, "tier {tier} (T1)");
-        self.closed_tiers.load(Ordering::Acquire) & (1 << tier) == 0
+        self.closed_tiers.load(Ordering::Acquire) & (1 << tier) != 0
     }
 }
 

@@ -106,6 +106,14 @@ impl Directories {
         further.try_for_each(|(tier, directory)| self.require_mark(Mark { store, tier }, directory).map(drop))
     }
 
+    /// Compares the mark of a directory with what it must say.
+    ///
+    /// # Errors
+    /// As [`Directories::adopt`].
+    pub(crate) fn require_mark_of(&self, store: u128, tier: u8, directory: &dyn Directory) -> Result<()> {
+        self.require_mark(Mark { store, tier }, directory).map(drop)
+    }
+
     /// Compares the marks of further tiers with what they must say, and ends a creation that a
     /// crash cut short behind the superblock.
     ///

@@ -6,7 +6,8 @@
 //! *Does not know*: what is in a data file, and which structure places what on which tier.
 //!
 //! *Read in this order*: `directories.rs`, this file (the data files), `format.rs` and `mark.rs`
-//! (the mark of a directory), `list/` (where the directories were).
+//! (the mark of a directory), `list/` (where the directories were), `failing.rs` (which of them
+//! fail).
 //!
 //! ```text
 //!  first directory          second directory         third directory
@@ -27,8 +28,11 @@
 //!   or without one, is refused by name before its data file is opened.
 //! - **T3** A mark has the name `tier` only once such a superblock is durable; until then it is
 //!   `tier.new`, and only beside such a mark does a creation remove files.
+//! - **T4** What is installed on a further tier is durable: who wrote it has synced the tier. So a
+//!   tier that fails takes nothing away that a checkpoint needs, and a checkpoint passes it over.
 
 mod directories;
+mod failing;
 pub mod format;
 pub mod list;
 mod mark;
@@ -37,6 +41,8 @@ mod numbered;
 mod tests;
 
 pub use directories::Directories;
+pub use failing::Access;
+use failing::Failing;
 pub(crate) use mark::{Damaged, abandon, begin, end, is_tier_directory};
 pub use mark::{MARK_FILE, NEW_MARK_FILE, mark_of};
 pub(crate) use numbered::Numbered;
@@ -45,7 +51,8 @@ use crate::node::tier_file;
 use crate::{Error, Place, Result, Structure};
 use alluvium_base::Purpose;
 use alluvium_device::{Device, Directory, FileOptions};
-use std::sync::Arc;
+use parking_lot::Mutex;
+use std::sync::{Arc, OnceLock};
 
 /// The most tiers in a store: their numbers fit a byte on disk, and more would have no use.
 pub const MAX_TIERS: usize = 8;
@@ -63,7 +70,38 @@ pub const MAX_TIERS: usize = 8;
 /// ```
 #[derive(Debug)]
 pub struct Tiers {
-    files: Numbered<Arc<dyn Device>>,
+    files: Numbered<File>,
+    /// Their directories, as errors name them.
+    names: Numbered<Box<str>>,
+    failing: [Failing; MAX_TIERS],
+    /// Syncs of a tier take turns: of two at once, one could be told of a failure that is the
+    /// other's.
+    syncing: [Mutex<()>; MAX_TIERS],
+}
+
+/// A data file, and the same file opened once more after its device had failed.
+#[derive(Debug)]
+struct File {
+    device: Arc<dyn Device>,
+    next: OnceLock<Box<File>>,
+}
+
+impl File {
+    fn new(device: Arc<dyn Device>) -> File {
+        File {
+            device,
+            next: OnceLock::new(),
+        }
+    }
+
+    /// Returns the one that was opened last.
+    fn newest(&self) -> &File {
+        let mut file = self;
+        while let Some(next) = file.next.get() {
+            file = next;
+        }
+        file
+    }
 }
 
 impl Tiers {
@@ -103,17 +141,27 @@ impl Tiers {
         );
         let numbered = directories.iter().enumerate();
         let files = numbered.map(|(tier, directory)| file(*directory, &tier_file(tier as u8)));
-        Ok(Tiers {
-            files: files.collect::<alluvium_device::Result<_>>()?,
-        })
+        let names = directories.iter().map(|directory| directory.describe());
+        Ok(Self::named(
+            files.collect::<alluvium_device::Result<Vec<_>>>()?,
+            names,
+        ))
+    }
+
+    fn named(files: Vec<Arc<dyn Device>>, names: impl Iterator<Item = String>) -> Tiers {
+        Tiers {
+            files: files.into_iter().map(File::new).collect(),
+            names: names.map(String::into_boxed_str).collect(),
+            failing: Default::default(),
+            syncing: Default::default(),
+        }
     }
 
     /// These files, for tests with devices of their own.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(crate) fn of(files: Vec<Arc<dyn Device>>) -> Tiers {
-        Tiers {
-            files: files.into_iter().collect(),
-        }
+        let names: Vec<String> = (0..files.len()).map(|tier| format!("{tier}")).collect();
+        Self::named(files, names.into_iter())
     }
 
     /// Returns the file of a tier. The number may come from a damaged pointer, so an unknown one is
@@ -122,7 +170,8 @@ impl Tiers {
     /// # Errors
     /// [`Error::Corrupt`] when there is no such tier.
     pub fn get(&self, tier: u8) -> Result<&Arc<dyn Device>> {
-        self.files.get(usize::from(tier)).ok_or_else(|| {
+        let file = self.files.get(usize::from(tier));
+        file.map(|file| &file.newest().device).ok_or_else(|| {
             let place = Place::new(Structure::Node, tier_file(tier), 0);
             Error::corrupt(
                 place,
@@ -138,16 +187,44 @@ impl Tiers {
         self.files.len()
     }
 
-    /// Adds the file of the next tier.
-    pub(crate) fn add(&self, file: Arc<dyn Device>) {
-        self.files.push(file);
+    /// Adds the file of the next tier, in a directory of this name.
+    pub(crate) fn add(&self, file: Arc<dyn Device>, directory: &str) {
+        self.names.push(directory.into());
+        // Last: how many there are is how many files there are.
+        self.files.push(File::new(file));
     }
 
-    /// Makes every completed write of every tier durable.
+    /// Has a tier that failed be read and written through a file that was opened once more.
+    pub(crate) fn replace(&self, tier: u8, device: Arc<dyn Device>) {
+        assert!(self.fails(tier), "tier {tier} is opened again as it fails (T4)");
+        let file = self.files.get(usize::from(tier)).expect("there is such a tier");
+        let is_newest = file.newest().next.set(Box::new(File::new(device))).is_ok();
+        assert!(is_newest, "a tier is opened by one thread at a time");
+        self.failing[usize::from(tier)].forget();
+    }
+
+    /// Makes every completed write of a tier durable.
+    ///
+    /// # Errors
+    /// [`Error::TierFails`], or as the device says; the failed file is poisoned.
+    pub fn sync_tier(&self, tier: u8, purpose: Purpose) -> Result<()> {
+        let file = self.get(tier)?;
+        let _turn = self.syncing[usize::from(tier)].lock();
+        self.judge(tier, file.sync(purpose))
+    }
+
+    /// Makes every completed write of every tier durable. What lies on a tier that fails is durable
+    /// already (T4), so its failure is no error here.
     ///
     /// # Errors
     /// As the device says; the failed file is poisoned.
     pub fn sync(&self, purpose: Purpose) -> Result<()> {
-        self.files.iter().try_for_each(|file| Ok(file.sync(purpose)?))
+        for tier in 0..self.count() as u8 {
+            match self.sync_tier(tier, purpose) {
+                Err(Error::TierFails { .. }) => {}
+                other => other?,
+            }
+        }
+        Ok(())
     }
 }

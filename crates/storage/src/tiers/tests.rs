@@ -11,6 +11,7 @@ use alluvium_device::simulated::{Corruption, Fault, SimDirectory, Survival};
 use alluvium_device::{Buffer, Operation};
 
 mod adding;
+mod failing;
 mod lives;
 mod placement;
 mod refusals;

@@ -75,7 +75,7 @@ impl Levels {
         }
         policy::choose(
             &self.shared.options.policy,
-            &kept.view(version, &self.shared.options),
+            &kept.view(version, &self.shared.options, self.shared.home.store.tiers()),
         )
     }
 

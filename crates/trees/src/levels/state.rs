@@ -8,6 +8,7 @@ use crate::stitch::Stitching;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::blob::Blob;
 use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::Tiers;
 use alluvium_storage::extents::{Class, Extent};
 use alluvium_storage::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -177,11 +178,17 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// What a policy is told of a version.
-    pub(super) fn view(&self, version: &Version, options: &LevelsOptions) -> View {
+    /// What a policy is told of a version. Runs that cannot be read for now are as busy as those
+    /// that merges read: others are merged meanwhile.
+    pub(super) fn view(&self, version: &Version, options: &LevelsOptions, tiers: &Tiers) -> View {
+        let is_out_of_reach = |member: &Member| {
+            let mut extents = member.extents();
+            extents.any(|extent| tiers.is_unreadable(extent.tier))
+        };
+        let any = tiers.has_unreadable();
         let view = |member: &Arc<Member>| RunView {
             bytes: bytes_of(&member.run),
-            is_busy: self.busy.contains(&member.ages.0),
+            is_busy: self.busy.contains(&member.ages.0) || (any && is_out_of_reach(member)),
         };
         let levels = version.levels.iter();
         View {

@@ -124,7 +124,8 @@ impl Merger {
             }
             place.get_or_insert(maplet.pointer().place());
             let mut pages = Entries::new(&maplet, store.tiers(), spec.purpose)?;
-            feeds.push(Box::new(move |chunk| Ok(pages.fill(chunk)?)));
+            let (tiers, tier) = (Arc::clone(store.tiers()), maplet.pointer().tier);
+            feeds.push(Box::new(move |chunk| Ok(tiers.judge(tier, pages.fill(chunk))?)));
             tables.push(Some(rewrite));
         }
         if let Some((hashes, value)) = fresh {

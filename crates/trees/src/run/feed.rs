@@ -462,7 +462,7 @@ impl Feed {
         let Some(window) = self.windows.front_mut() else {
             return Ok(None);
         };
-        window.wait()?;
+        window.wait(&self.tiers)?;
         let (pointer, range) = window.take();
         let encoded = match self.windows.front().map(|window| &window.read) {
             Some(Read::Done(buffer)) => buffer.get(range.clone()),
@@ -602,12 +602,13 @@ impl Window {
     }
 
     /// Waits for the read.
-    fn wait(&mut self) -> Result<()> {
+    fn wait(&mut self, tiers: &Tiers) -> Result<()> {
         if let Read::UnderWay(..) = self.read
             && let Read::UnderWay(ticket, device) = std::mem::replace(&mut self.read, Read::Over)
         {
             device.wait(&ticket);
-            let mut buffers = ticket.take_buffers()?;
+            let tier = self.leaves.first().map_or(0, |leaf| leaf.tier);
+            let mut buffers = tiers.judge(tier, ticket.take_buffers())?;
             self.read = buffers.pop().map_or(Read::Over, Read::Done);
         }
         Ok(())

@@ -12,7 +12,7 @@ use alluvium::{
 };
 use alluvium_base::ErrorKind;
 use alluvium_sim::ops::{Op, outcome};
-use alluvium_sim::{Contents, Durability, Part, Step, Story, Trouble, World, Write};
+use alluvium_sim::{Cause, Contents, Durability, Part, Step, Story, Trouble, World, Write};
 use alluvium_storage::{Directories, log};
 use kept::kept;
 use ops::{Action, HASHED, KEYSPACES};
@@ -62,6 +62,9 @@ impl Drop for System {
 
 /// What a caller of the simulator sees of an error.
 fn trouble(error: Error) -> Trouble {
+    if simulation::failing_tier(&error).is_some() {
+        return Trouble::new(Cause::Part, error);
+    }
     let kind = simulation::storage_kind(&error).unwrap_or(ErrorKind::Refused);
     Trouble::of(kind, error)
 }

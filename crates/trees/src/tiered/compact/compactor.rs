@@ -1,10 +1,11 @@
 //! The compactor: which step of a tree is done next, in the order of their priority.
 
 use super::job::{Job, Task};
+use crate::run::Run;
 use crate::tiered::policy;
 use crate::tiered::trunk::{
-    JobId, Node, Owned, Part, Stretch, Trunk, Version, WriterState, find, holds, longest_path, neighbours,
-    node_at, replace,
+    Claim, JobId, Node, Owned, Part, Stretch, Trunk, Version, WriterState, find, holds, longest_path,
+    neighbours, node_at, replace,
 };
 use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::range::KeyRange;
@@ -128,7 +129,11 @@ impl Compactor {
     /// The job that is done next, by the rule of [`policy::turn`].
     fn due_job(&self, state: &WriterState, version: &Version, room: Option<bool>) -> Option<JobId> {
         let crowded = (self.trunk.crowding() > 100).then(|| longest_path(&version.root).1);
+        let some_fail = self.trunk.store.tiers().has_unreadable();
         state.inflight.queued(|claim, has_failed| {
+            if some_fail && self.is_out_of_reach(state, version, claim) {
+                return None;
+            }
             let scarce = room.map(|has_room| {
                 let (node, index) =
                     find(&version.root, claim).expect("a job whose pivot is gone was abandoned");
@@ -145,6 +150,27 @@ impl Compactor {
                 .and_then(|_| find(&version.root, claim));
             let runs = crowd.map_or(0, |(node, index)| node.runs(index));
             policy::turn(scarce.as_ref(), runs, claim.height)
+        })
+    }
+
+    /// Returns whether a compaction would read a tier of which reads fail. It is due once they do
+    /// not.
+    fn is_out_of_reach(&self, state: &WriterState, version: &Version, claim: &Claim) -> bool {
+        let (node, index) = find(&version.root, claim).expect("a job whose pivot is gone was abandoned");
+        let tiers = self.trunk.store.tiers();
+        let stretch = state.stretch(node, index);
+        let mut inputs = stretch.inputs(node, index);
+        debug_assert!(tiers.has_unreadable(), "asked for only then: it takes a while");
+        inputs.any(|part| {
+            let maplet = part.group.maplet.extents().map(|(extent, _)| extent);
+            let mut runs = part.group.runs();
+            let fails = |run: &Run| {
+                run.extents()
+                    .iter()
+                    .any(|used| tiers.is_unreadable(used.extent.tier))
+            };
+            runs.any(|(_, run)| fails(run))
+                || maplet.into_iter().any(|extent| tiers.is_unreadable(extent.tier))
         })
     }
 

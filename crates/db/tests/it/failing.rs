@@ -1,0 +1,414 @@
+//! A further tier whose device fails, or goes away: what lies on the others is served, what is new
+//! goes there, and nothing that was acknowledged is lost.
+//!
+//! In `cargo test` the fault story is small. `ALLUVIUM_TIER_FAULTS` says how many seeds it has,
+//! `ALLUVIUM_TIER_FAULTS_SEED` the first of them.
+
+use crate::tiers::{places, small, with};
+use alluvium::simulation::{self, OpenIn as _, Scale, Simulated as _};
+use alluvium::{
+    Db, Durability, Error, ErrorKind, Keyspace, KeyspaceOptions, LevelsOptions, Options, Structure,
+    WriteBatch,
+};
+use alluvium_device::simulated::{Fault, SimDirectory, Survival};
+use alluvium_device::{Directory, Operation};
+use alluvium_sim::Part;
+use alluvium_sim::environment::number;
+use alluvium_storage::Directories;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The data file of the second tier, as a part of a machine has it.
+const FILE: &str = "two.tier-1.data";
+
+fn options() -> Options {
+    let mut scale = Scale::small(0xa11, 6 << 10, 96 << 10);
+    // What compactions write goes to the second tier.
+    scale.extents.planned_bytes = Some(0);
+    Options::new().simulated(scale, || 1000)
+}
+
+/// Two directories of one machine, so that a crash strikes both at once.
+fn tiers_of(machine: &SimDirectory) -> Directories {
+    let whole: Arc<dyn Directory> = Arc::new(machine.reopen());
+    Directories::from(Arc::new(Part::of(&whole, "one."))).and(Arc::new(Part::of(&whole, "two.")))
+}
+
+fn keyspaces(db: &Db) -> [Keyspace; 2] {
+    let levels = KeyspaceOptions::new().structure(Structure::Levels(LevelsOptions::samt(2)));
+    [
+        db.keyspace("tree").unwrap(),
+        db.keyspace_with("levels", &levels).unwrap(),
+    ]
+}
+
+fn value_of(number: u32) -> Vec<u8> {
+    vec![number as u8; 100 + number as usize % 50]
+}
+
+const RECORDS: u32 = 600;
+
+/// A store with records of both structures on its second tier.
+fn filled(machine: &SimDirectory) -> (Db, [Keyspace; 2]) {
+    let db = options().create_in(tiers_of(machine)).unwrap();
+    let both = keyspaces(&db);
+    for keyspace in &both {
+        for number in 0..RECORDS {
+            keyspace.put(number.to_be_bytes(), value_of(number)).unwrap();
+        }
+    }
+    db.compact().unwrap();
+    let live = db.stats().tiers[1].space.live_bytes;
+    assert!(
+        live > 2 * 100 * u64::from(RECORDS),
+        "{live} bytes on the second tier"
+    );
+    (db, both)
+}
+
+fn fails(db: &Db) -> bool {
+    let tier = &db.stats().tiers[1];
+    assert_eq!(tier.failure.is_some(), !tier.takes_data, "{tier:?}");
+    tier.failure.is_some()
+}
+
+fn written(db: &Db) -> u64 {
+    db.stats().tiers[1].space.live_bytes
+}
+
+fn is_whole(db: &Db, both: &[Keyspace; 2], records: u32) {
+    for keyspace in both {
+        let found: BTreeMap<_, _> = keyspace.iter().map(Result::unwrap).collect();
+        assert_eq!(found.len(), records as usize);
+        for (number, (key, value)) in (0..).zip(&found) {
+            assert_eq!(
+                (&key[..], &value[..]),
+                (&u32::to_be_bytes(number)[..], &value_of(number)[..])
+            );
+        }
+    }
+    assert_eq!(db.check().unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_read_of_a_failing_tier_names_it_and_all_else_goes_on() {
+    let machine = SimDirectory::new(1);
+    let (db, both) = filled(&machine);
+    db.close().unwrap();
+    // Nothing of it is in the cache.
+    let db = options().open_existing_in(tiers_of(&machine)).unwrap();
+    let both = [&both[0], &both[1]].map(|keyspace| db.existing_keyspace(&keyspace.name()).unwrap());
+    machine.inject(Fault::failing(Operation::Read).on(FILE).sticky());
+    for keyspace in &both {
+        let error = keyspace.get(7u32.to_be_bytes()).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Io, "{text}");
+        for words in ["tier 1 in", "fails at reading", FILE, "alluvium tiers use"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+    assert!(fails(&db));
+    // A merge that needs it ends with the same error, and the store takes writes as before.
+    let error = db.compact().unwrap_err();
+    assert!(error.to_string().contains("tier 1 in"), "{error}");
+    let before = written(&db);
+    for keyspace in &both {
+        for number in RECORDS..2 * RECORDS {
+            keyspace.put(number.to_be_bytes(), value_of(number)).unwrap();
+            let found = keyspace.get(number.to_be_bytes()).unwrap();
+            assert_eq!(found.as_deref(), Some(&value_of(number)[..]));
+            db.work().unwrap();
+        }
+    }
+    db.checkpoint().unwrap();
+    assert_eq!(written(&db), before, "nothing new lies there");
+    machine.clear_faults();
+    assert!(fails(&db), "it is not used before the user says so");
+    db.use_tier_in(1).unwrap();
+    assert!(!fails(&db));
+    is_whole(&db, &both, 2 * RECORDS);
+    db.compact().unwrap();
+    assert!(written(&db) > before, "it takes data again");
+    is_whole(&db, &both, 2 * RECORDS);
+}
+
+#[test]
+fn what_cannot_be_written_to_a_tier_is_written_to_another() {
+    for operation in [Operation::Write, Operation::Sync, Operation::Grow] {
+        for sticky in [false, true] {
+            let machine = SimDirectory::new(2);
+            let (db, both) = filled(&machine);
+            let before = written(&db);
+            let fault = Fault::failing(operation).on(FILE);
+            machine.inject(if sticky { fault.sticky() } else { fault });
+            for keyspace in &both {
+                for number in RECORDS..4 * RECORDS {
+                    keyspace.put(number.to_be_bytes(), value_of(number)).unwrap();
+                }
+            }
+            let context = format!("{operation}, sticky: {sticky}");
+            db.compact().unwrap();
+            assert!(fails(&db), "{context}");
+            let failure = db.stats().tiers[1].failure.clone().unwrap();
+            assert!(failure.contains("fails at writing"), "{failure}");
+            let first = db.stats().tiers[0].space.live_bytes;
+            assert!(
+                first > before,
+                "{context}: all that is new lies on the first tier, {first} bytes"
+            );
+            is_whole(&db, &both, 4 * RECORDS);
+            db.close().unwrap();
+            machine.clear_faults();
+            // Opening it again has it used again.
+            let db = options().open_existing_in(tiers_of(&machine)).unwrap();
+            assert!(!fails(&db), "{context}");
+            is_whole(&db, &keyspaces(&db), 4 * RECORDS);
+            db.compact().unwrap();
+            assert!(written(&db) > before, "{context}");
+        }
+    }
+}
+
+#[test]
+fn a_tier_that_still_fails_is_not_used_again() {
+    let machine = SimDirectory::new(3);
+    let (db, both) = filled(&machine);
+    machine.inject(Fault::failing(Operation::Sync).on(FILE).sticky());
+    both[0].put("more", value_of(1)).unwrap();
+    db.compact().unwrap();
+    assert!(fails(&db));
+    let error = db.use_tier_in(1).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Io, "{error}");
+    assert!(fails(&db));
+    machine.clear_faults();
+    db.use_tier_in(1).unwrap();
+    assert!(!fails(&db));
+    db.compact().unwrap();
+    assert_eq!(db.check().unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_directory_that_goes_away_takes_nothing_new_and_is_not_missed_by_the_others() {
+    let (_place, [fast, one, ..]) = places();
+    let db = with(&[&one]).open(&fast).unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    for number in 0..2000u32 {
+        keyspace.put(number.to_be_bytes(), value_of(number)).unwrap();
+    }
+    db.compact().unwrap();
+    assert!(written(&db) > 0);
+    std::fs::remove_dir_all(&one).unwrap();
+    keyspace.put("a", "b").unwrap();
+    db.checkpoint().unwrap();
+    let failure = db.stats().tiers[1].failure.clone().unwrap();
+    assert!(
+        failure.contains("was removed") && failure.contains(&one.display().to_string()),
+        "{failure}"
+    );
+    // The file is open: what lies there is read, and can be rewritten to the first tier.
+    db.compact().unwrap();
+    assert_eq!(keyspace.iter().count(), 2001);
+    assert!(db.use_tier(&one).is_err());
+    assert_eq!(db.stats().tiers[1].space.live_bytes, 0);
+    assert_eq!(db.stats().tiers.len(), 2);
+    drop(db);
+    let text = small().open(&fast).unwrap_err().to_string();
+    assert!(text.contains("one is not tier 1"), "{text}");
+}
+
+/// What a run of the fault story does when the fault is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum After {
+    /// The power is lost.
+    Nothing,
+    /// The tier is used again.
+    Use,
+    /// The store is opened again.
+    Reopen,
+}
+
+/// A run: which call of the second tier's device fails, and what follows.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    seed: u64,
+    operation: Operation,
+    call: u64,
+    is_sticky: bool,
+    after: After,
+    survival: Survival,
+}
+
+type Pairs = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
+
+/// A store with what it has acknowledged as durable.
+struct Life {
+    db: Db,
+    both: [Keyspace; 2],
+    held: Pairs,
+    random: fastrand::Rng,
+    run: Run,
+}
+
+impl Life {
+    fn commit(&mut self) {
+        let mut batch = WriteBatch::new().durability(Durability::Disk);
+        for _ in 0..self.random.usize(1..6) {
+            let kind = self.random.usize(..2);
+            let key = self.random.u32(..300).to_be_bytes();
+            if self.random.u8(..5) == 0 {
+                batch.delete(&self.both[kind], key).unwrap();
+                self.held.remove(&(kind, key.to_vec()));
+            } else {
+                let value = vec![self.random.u8(..); self.random.usize(10..220)];
+                batch.put(&self.both[kind], key, &value).unwrap();
+                self.held.insert((kind, key.to_vec()), value);
+            }
+        }
+        // The first tier works, so every commit is taken.
+        let written = self.db.write(&batch);
+        written.unwrap_or_else(|error| panic!("{:?}: a commit: {error}", self.run));
+    }
+
+    fn read(&mut self) {
+        let (kind, key) = (self.random.usize(..2), self.random.u32(..300).to_be_bytes());
+        match self.both[kind].get(key) {
+            Ok(found) => assert_eq!(
+                found.as_deref(),
+                self.held.get(&(kind, key.to_vec())).map(|value| &value[..]),
+                "{:?}",
+                self.run
+            ),
+            Err(error) => self.is_of_the_tier(&error),
+        }
+    }
+
+    fn is_of_the_tier(&self, error: &Error) {
+        assert_eq!(
+            simulation::failing_tier(error),
+            Some(1),
+            "{:?}: {error}",
+            self.run
+        );
+    }
+
+    fn step(&mut self) {
+        match self.random.u8(..10) {
+            0..6 => self.commit(),
+            6 => self.read(),
+            7 => {
+                let worked = self.db.work();
+                worked.unwrap_or_else(|error| panic!("{:?}: work: {error}", self.run));
+            }
+            8 => {
+                if let Err(error) = self.db.compact() {
+                    self.is_of_the_tier(&error);
+                }
+            }
+            _ => self
+                .db
+                .checkpoint()
+                .unwrap_or_else(|error| panic!("{:?}: {error}", self.run)),
+        }
+    }
+
+    fn steps(&mut self, count: usize) {
+        for _ in 0..count {
+            self.step();
+        }
+    }
+
+    fn compare(&self) {
+        let mut found = Pairs::new();
+        for (kind, keyspace) in self.both.iter().enumerate() {
+            let pairs = keyspace
+                .iter()
+                .map(|pair| pair.unwrap_or_else(|error| panic!("{:?}: {error}", self.run)));
+            found.extend(pairs.map(|(key, value)| ((kind, key), value.into_vec())));
+        }
+        assert!(
+            found == self.held,
+            "{:?}: acknowledged and lost, or never written",
+            self.run
+        );
+        assert_eq!(self.db.check().unwrap(), [""; 0], "{:?}", self.run);
+    }
+}
+
+/// Returns whether the fault was met.
+fn live(run: Run) -> bool {
+    let mut machine = SimDirectory::new(run.seed);
+    let db = options().create_in(tiers_of(&machine)).unwrap();
+    let mut life = Life {
+        both: keyspaces(&db),
+        db,
+        held: Pairs::new(),
+        random: fastrand::Rng::with_seed(run.seed),
+        run,
+    };
+    life.steps(60);
+    let fault = Fault::failing(run.operation).on(FILE).at(run.call);
+    machine.inject(if run.is_sticky { fault.sticky() } else { fault });
+    life.steps(60);
+    let is_met = machine.faults_hit() > 0;
+    match run.after {
+        After::Nothing => {}
+        After::Use => {
+            machine.clear_faults();
+            let used = life.db.use_tier_in(1);
+            used.unwrap_or_else(|error| panic!("{run:?}: {error}"));
+            life.compare();
+            life.steps(30);
+        }
+        After::Reopen => {
+            life.db.abandon();
+            // The process dies; the machine runs on, with what its page cache has.
+            machine = machine.image(Survival::Process, run.seed);
+            life.db = options().open_existing_in(tiers_of(&machine)).unwrap();
+            life.both = keyspaces(&life.db);
+            life.compare();
+            life.steps(30);
+        }
+    }
+    let left = machine.image(run.survival, run.seed);
+    life.db.abandon();
+    life.db = options().open_existing_in(tiers_of(&left)).unwrap();
+    life.both = keyspaces(&life.db);
+    life.compare();
+    life.db.abandon();
+    is_met
+}
+
+#[test]
+fn a_store_with_a_failing_tier_loses_nothing_that_it_acknowledged() {
+    let first = number("ALLUVIUM_TIER_FAULTS_SEED", 1);
+    let (mut runs, mut met) = (0u64, 0u64);
+    for seed in first..first + number("ALLUVIUM_TIER_FAULTS", 1) {
+        for operation in [
+            Operation::Read,
+            Operation::Write,
+            Operation::Sync,
+            Operation::Grow,
+            Operation::PunchHole,
+            Operation::Truncate,
+        ] {
+            for (call, is_sticky) in [(1, true), (2, false), (5, true), (9, false)] {
+                for after in [After::Nothing, After::Use, After::Reopen] {
+                    let survival = Survival::POWER_LOSS[(runs % 4) as usize];
+                    let seed = seed.wrapping_mul(1000) + runs;
+                    let run = Run {
+                        seed,
+                        operation,
+                        call,
+                        is_sticky,
+                        after,
+                        survival,
+                    };
+                    runs += 1;
+                    met += u64::from(live(run));
+                }
+            }
+        }
+    }
+    println!("{runs} runs, of which {met} met their fault");
+    assert!(met * 3 > runs, "{met} of {runs} runs met their fault");
+}

@@ -1,0 +1,167 @@
+//! Which tiers fail: one that does takes nothing new, and the store goes on without it.
+//!
+//! The first tier is none of them. It has the superblock and the log, without which no store goes
+//! on: when it fails the store refuses changes (S6).
+
+use super::Tiers;
+use crate::{Error, Result};
+use alluvium_device::{Error as DeviceError, Operation};
+use parking_lot::Mutex;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// What a failing tier was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Reading. Nothing has changed.
+    Reading,
+    /// Writing, syncing, or the space of its file. What was to be written goes elsewhere.
+    Writing,
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Access::Reading => "reading",
+            Access::Writing => "writing",
+        })
+    }
+}
+
+impl Access {
+    fn bit(self) -> u8 {
+        match self {
+            Access::Reading => 1,
+            Access::Writing => 2,
+        }
+    }
+
+    /// Returns what failed, if an error says that the device did. A full disk, a shortage of the
+    /// process, a file that ends too soon and a simulated crash say something else.
+    fn of(error: &DeviceError) -> Option<Access> {
+        match error {
+            DeviceError::Io {
+                operation: Operation::Read | Operation::Map | Operation::Open | Operation::List,
+                ..
+            } => Some(Access::Reading),
+            DeviceError::Io { .. }
+            | DeviceError::NotFound { .. }
+            | DeviceError::PermissionDenied { .. }
+            | DeviceError::ReadOnlyFileSystem { .. }
+            | DeviceError::Poisoned { .. } => Some(Access::Writing),
+            _ => None,
+        }
+    }
+}
+
+/// What is known of the device of one tier.
+#[derive(Debug, Default)]
+pub(super) struct Failing {
+    /// The bits of what has failed.
+    accesses: AtomicU8,
+    /// What it said first.
+    cause: Mutex<Option<String>>,
+}
+
+impl Failing {
+    fn has(&self, access: Access) -> bool {
+        self.accesses.load(Ordering::Acquire) & access.bit() != 0
+    }
+
+    /// Notes a failure. Returns whether the tier worked before.
+    fn note(&self, access: Access, error: &DeviceError) -> bool {
+        let mut cause = self.cause.lock();
+        cause.get_or_insert_with(|| error.to_string());
+        self.accesses.fetch_or(access.bit(), Ordering::AcqRel) == 0
+    }
+
+    pub(super) fn forget(&self) {
+        let mut cause = self.cause.lock();
+        *cause = None;
+        self.accesses.store(0, Ordering::Release);
+    }
+}
+
+impl Tiers {
+    /// Passes a device's answer on. A failure of a further tier is remembered, and becomes an error
+    /// that names the tier (T4).
+    ///
+    /// # Errors
+    /// [`Error::TierFails`], or that of `result`.
+    #[inline]
+    pub fn judge<T, E: Into<Error>>(&self, tier: u8, result: std::result::Result<T, E>) -> Result<T> {
+        match result {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.judged(tier, error.into())),
+        }
+    }
+
+    #[cold]
+    fn judged(&self, tier: u8, error: Error) -> Error {
+        let Error::Device(error) = error else {
+            return error;
+        };
+        let (Some(access), Some(failing)) = (Access::of(&error), self.failing_of(tier)) else {
+            return error.into();
+        };
+        let failure = self.error(tier, access, error.to_string());
+        if failing.note(access, &error) {
+            tracing::error!(error = %failure, "a tier fails");
+        }
+        failure
+    }
+
+    /// Returns what is known of a further tier's device; none of the first one's.
+    fn failing_of(&self, tier: u8) -> Option<&Failing> {
+        self.failing.get(usize::from(tier)).filter(|_| tier > 0)
+    }
+
+    fn error(&self, tier: u8, access: Access, cause: String) -> Error {
+        let directory = self.names.get(usize::from(tier));
+        Error::TierFails {
+            tier,
+            directory: directory.map_or_else(String::new, |name| name.to_string()),
+            access,
+            cause,
+        }
+    }
+
+    /// Returns what a tier said when it failed, if it has failed since it was opened. It takes
+    /// nothing new then.
+    #[must_use]
+    pub fn failure(&self, tier: u8) -> Option<Error> {
+        let failing = self.failing_of(tier)?;
+        let access = [Access::Reading, Access::Writing]
+            .into_iter()
+            .find(|access| failing.has(*access))?;
+        let cause = failing.cause.lock().clone().unwrap_or_default();
+        Some(self.error(tier, access, cause))
+    }
+
+    /// Returns whether a tier has failed since it was opened.
+    #[must_use]
+    pub fn fails(&self, tier: u8) -> bool {
+        self.failing_of(tier)
+            .is_some_and(|failing| failing.accesses.load(Ordering::Acquire) != 0)
+    }
+
+    /// Returns whether reads of a tier have failed: a compaction that needs it would fail, too.
+    #[must_use]
+    pub fn is_unreadable(&self, tier: u8) -> bool {
+        self.failing_of(tier)
+            .is_some_and(|failing| failing.has(Access::Reading))
+    }
+
+    /// Returns whether reads of any tier have failed.
+    #[must_use]
+    pub fn has_unreadable(&self) -> bool {
+        self.failing.iter().any(|failing| failing.has(Access::Reading))
+    }
+
+    /// Returns the first tier of which reads have failed, as an error.
+    #[must_use]
+    pub fn unreadable(&self) -> Option<Error> {
+        let tier = (1..self.count() as u8).find(|tier| self.is_unreadable(*tier))?;
+        self.failure(tier)
+    }
+}
