@@ -1,20 +1,24 @@
-//! A merge: what hash stores say of the hashes of one part becomes the part's next run, beside the
-//! structure, and is shown at once.
+//! A merge: what hash stores and the newest levels of a part say of its hashes becomes the part's
+//! next run, beside the structure, and is shown at once. In a bundle of arrays the filter of the
+//! run's level is written with it.
 //!
-//! The part is the oldest that there is of its hashes. So deletes that no reader can tell from
-//! nothing go, as SILT's do (Lim's thesis, table 2.3), and a deleted range becomes a delete of each
-//! key of the part that it covers.
+//! Where nothing older is left of the part's hashes, deletes that no reader can tell from nothing
+//! go, as SILT's do (Lim's thesis, table 2.3), and a deleted range becomes a delete of each key of
+//! the part that it covers. Elsewhere the run has the deleted ranges of what it is made of.
 
-use super::policy::{Choice, View, choose};
+use super::options::HashedForm;
+use super::policy::{Choice, Levels, View, choose};
+use super::routing::{self, Shape};
 use super::rules::RulesCache;
 use super::run::{Builder, Cursor, Message, Owned, Run, RunOptions, Written};
-use super::state::{Job, Kept, Part, Version};
+use super::state::{Job, Kept, Level, LevelRun, Part, Version};
 use super::structure::Hashed;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message as Said, Purpose};
 use alluvium_dictionary::contract::{Progress, Step};
-use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::deletes::{Draft, RangeDeletes};
 use alluvium_dictionary::merge::{Folder, Older, Rule};
+use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
 use std::sync::Arc;
@@ -35,6 +39,8 @@ pub struct MergeStep {
 enum Phase {
     Due,
     Merging(Box<Merging>),
+    /// The run is written; the rest of its level's filter is taken over.
+    Routing(Box<Written>, Box<routing::Builder>),
     Over,
 }
 
@@ -49,8 +55,13 @@ struct Merging {
     rules: RulesCache,
     asks_filters: bool,
     builder: Builder,
+    filter: Option<Box<routing::Builder>>,
     group: Vec<Owned>,
 }
+
+/// Prefixes or sketches that a slice takes over from a filter, and for how many records they count.
+const TAKEN_OVER: u64 = 1 << 14;
+const COUNTED: usize = 64;
 
 impl Hashed {
     fn view(&self, kept: &Kept, version: &Version) -> View {
@@ -61,12 +72,16 @@ impl Hashed {
             young: version.young.len() as u32,
             sorted_bytes: parts
                 .clone()
-                .filter_map(|part| part.run.as_ref())
-                .map(Run::bytes)
+                .flat_map(|part| part.runs())
+                .map(|run| run.run.bytes())
                 .sum(),
             upto: parts.map(|part| part.upto).collect(),
             next_age: version.next_age,
             wanted: kept.wanted.clone(),
+            levels: match self.shared.options.form {
+                HashedForm::Silt => Vec::new(),
+                HashedForm::Boa { .. } => version.parts.iter().map(|part| levels_of(part)).collect(),
+            },
         }
     }
 
@@ -119,6 +134,16 @@ impl Hashed {
     }
 }
 
+/// What the policy is told of a part's levels.
+fn levels_of(part: &Part) -> Levels {
+    let newer = part.runs().rev().skip(1);
+    Levels {
+        runs: part.levels.iter().map(|level| level.runs.len() as u32).collect(),
+        records: part.runs().map(|run| run.run.records()).sum(),
+        tombstones: newer.map(|run| run.run.tombstones()).sum(),
+    }
+}
+
 impl Merging {
     /// Merges what there is of the next hash; none left.
     fn next(&mut self) -> Result<Option<usize>> {
@@ -126,6 +151,11 @@ impl Merging {
         let Some(hash) = heads.map(|head| head.hash).min() else {
             return Ok(None);
         };
+        if let Some(filter) = &mut self.filter
+            && !filter.advance(hash, TAKEN_OVER)?
+        {
+            return Ok(Some(COUNTED));
+        }
         self.group.clear();
         // Newest source first, so that a stable sort leaves the messages of a key newest first.
         for source in &mut self.sources {
@@ -152,7 +182,9 @@ impl Merging {
             folder = folder.filtered(filter, self.rules.user_key(key));
         }
         let mut messages: Vec<Said<'_>> = records.iter().map(Owned::message).collect();
-        for deletes in self.deletes.iter().filter(|deletes| !deletes.is_empty()) {
+        let is_oldest = self.rule.older == Older::None;
+        let ranges = || self.deletes.iter().filter(|deletes| !deletes.is_empty());
+        for deletes in ranges().filter(|_| is_oldest) {
             let mut at = LAST;
             while let Some(sequence) = deletes.covering(key, at) {
                 messages.push(Said::delete(sequence));
@@ -170,22 +202,25 @@ impl Merging {
             messages.is_sorted_by(|newer, older| newer.sequence >= older.sequence),
             "messages of a key come newest first"
         );
-        let (builder, mut pushed) = (&mut self.builder, Ok(()));
-        folder.fold(
-            messages,
-            |_| None,
-            |folded| {
-                if pushed.is_ok() {
-                    let message = Message {
-                        sequence: folded.sequence,
-                        kind: folded.kind,
-                        expires_ms: folded.expires_ms,
-                        operand: folded.operand,
-                    };
-                    pushed = builder.push(hash, key, message, &rules);
-                }
-            },
-        );
+        // Of deleted ranges that the run has, only what they hide is left out.
+        let deleted = |at| match is_oldest {
+            true => None,
+            false => ranges().filter_map(|deletes| deletes.covering(key, at)).max(),
+        };
+        let (builder, filter, mut pushed) = (&mut self.builder, &mut self.filter, Ok(()));
+        folder.fold(messages, deleted, |folded| {
+            if pushed.is_ok() {
+                let message = Message {
+                    sequence: folded.sequence,
+                    kind: folded.kind,
+                    expires_ms: folded.expires_ms,
+                    operand: folded.operand,
+                };
+                let previous = filter.as_mut().map_or(Ok(None), |filter| filter.push(hash));
+                pushed =
+                    previous.and_then(|previous| builder.push_after(previous, hash, key, message, &rules));
+            }
+        });
         pushed
     }
 }
@@ -206,28 +241,80 @@ impl MergeStep {
         let hashes = shared.options.hashes_of(self.choice.part);
         let wanted = part.upto..self.choice.upto;
         let young = version.young.iter().filter(|young| wanted.contains(&young.age));
+        let (above, below) = part.levels.split_at(self.choice.take.min(part.levels.len()));
+        let above = above.iter().flat_map(|level| level.runs.iter().rev());
         let runs: Vec<Run> = young
             .map(|young| young.run.clone())
-            .chain(part.run.clone())
+            .chain(above.map(|run| run.run.clone()))
             .collect();
-        let deletes = runs.iter().map(|run| Arc::clone(run.range_deletes())).collect();
-        let open = |run| Cursor::open(&shared.home.store, run, hashes, Purpose::Compact);
-        let sources: Result<Vec<Cursor>> = runs.into_iter().map(open).collect();
+        let rule = shared
+            .home
+            .horizon
+            .rule(match below.iter().all(|level| level.runs.is_empty()) {
+                true => Older::None,
+                false => Older::Elsewhere,
+            });
         let options = RunOptions {
             index: shared.options.index,
             filter_bits: None,
+            seed: shared.options.own_seed(),
             purpose: Purpose::Compact,
             class: self.class(),
         };
+        let mut builder = Builder::new(&shared.home.store, &options)?;
+        let deletes: Vec<_> = runs.iter().map(|run| Arc::clone(run.range_deletes())).collect();
+        if rule.older == Older::Elsewhere {
+            let everything = KeyRange::everything();
+            let all: Vec<_> = deletes.iter().map(|deletes| (&**deletes, &everything)).collect();
+            let mut all = Draft::merged(&all);
+            all.fold(&[rule.horizon]);
+            builder.delete_ranges(Arc::new(all.finish()));
+        }
+        let filter = self.filter(part, &runs)?.map(Box::new);
+        let open = |run| Cursor::open(&shared.home.store, run, hashes, Purpose::Compact);
+        let sources: Result<Vec<Cursor>> = runs.into_iter().map(open).collect();
         Ok(Merging {
             sources: sources?,
             deletes,
-            rule: shared.home.horizon.rule(Older::None),
+            rule,
             rules: RulesCache::new(&shared.home.schema),
             asks_filters: shared.home.horizon.asks_filters(),
-            builder: Builder::new(&shared.home.store, &options)?,
+            builder,
+            filter,
             group: Vec::new(),
         })
+    }
+
+    /// Begins the filter of the level that the result of these runs comes to.
+    fn filter(&self, part: &Part, runs: &[Run]) -> Result<Option<routing::Builder>> {
+        let (shared, into) = (&self.hashed.shared, self.choice.into);
+        let HashedForm::Boa { refined, .. } = shared.options.form else {
+            return Ok(None);
+        };
+        let level = part.levels.get(into).filter(|_| into >= self.choice.take);
+        let (old, before) = level.map_or((None, 0), |level| (level.filter.as_ref(), level.runs.len()));
+        if old.is_none() && before > 0 {
+            // A level without a filter stays so until its runs are merged.
+            return Ok(None);
+        }
+        // Hash stores have records of all parts.
+        let records: u64 = runs
+            .iter()
+            .map(|run| match run.has_filter() {
+                true => (run.records() >> shared.options.parts_log) + 1,
+                false => run.records(),
+            })
+            .sum();
+        let (skipped, bits) = (shared.options.parts_log, shared.options.form.character_bits());
+        let shape = match (old, refined) {
+            (Some(old), _) => old.shape(),
+            (None, true) => Shape::refined(skipped, bits, records, into + 1),
+            (None, false) => Shape::plain(skipped, bits, records),
+        };
+        let store = &shared.home.store;
+        let options = store.writer_options(Purpose::Compact, self.class());
+        let builder = routing::Builder::new(store, options, shape, old, before as u8, records)?;
+        Ok(Some(builder))
     }
 
     fn go_on(&mut self, records: usize) -> Result<Progress> {
@@ -241,31 +328,64 @@ impl MergeStep {
                 merging.rules.clear();
                 while left > 0 {
                     let Some(taken) = merging.next()? else {
-                        let written = merging.builder.finish()?;
-                        self.install(written);
-                        return Ok(Progress::Done);
+                        return match (merging.builder.finish()?, merging.filter) {
+                            (Some(written), Some(filter)) => {
+                                self.phase = Phase::Routing(Box::new(written), filter);
+                                Ok(Progress::More)
+                            }
+                            (written, _) => {
+                                self.install(written, None);
+                                Ok(Progress::Done)
+                            }
+                        };
                     };
                     left = left.saturating_sub(taken);
                 }
                 self.phase = Phase::Merging(merging);
                 Ok(Progress::More)
             }
+            Phase::Routing(written, mut filter) => {
+                if !filter.go_on(TAKEN_OVER.max(records as u64))? {
+                    self.phase = Phase::Routing(written, filter);
+                    return Ok(Progress::More);
+                }
+                let filter = filter.finish()?;
+                self.install(Some(*written), Some(filter));
+                Ok(Progress::Done)
+            }
             Phase::Over => Ok(Progress::Done),
         }
     }
 
-    /// Puts the result in the place of the part.
-    fn install(&self, written: Option<Written>) {
+    /// Puts the result in the place of what it is made of.
+    fn install(&self, written: Option<Written>, filter: Option<routing::Written>) {
         let mut kept = self.hashed.shared.kept.lock();
         assert_eq!(kept.job, Some(self.job), "one merge runs at a time (W4)");
         let records = written.as_ref().map_or(0, |written| written.run().records());
         kept.merged = (kept.merged.0 + 1, kept.merged.1 + records);
         let version = self.hashed.version();
         let mut parts = version.parts.clone();
-        parts[self.choice.part] = Arc::new(Part {
-            run: written.map(Written::install),
-            upto: self.choice.upto,
-        });
+        let Choice {
+            part,
+            upto,
+            take,
+            into,
+        } = self.choice;
+        let mut levels = parts[part].levels.clone();
+        levels.resize_with(levels.len().max(into + 1), Level::default);
+        levels[..take.min(into + 1)].fill_with(Level::default);
+        if let Some(written) = written {
+            let run = written.install();
+            levels[into].runs.push(LevelRun { upto, run });
+            levels[into].filter = filter.map(routing::Written::install);
+        }
+        if let HashedForm::Boa { lambda, .. } = self.hashed.shared.options.form {
+            let has_room = levels[into].runs.len() < usize::from(lambda);
+            assert!(has_room, "a level has fewer than λ runs (U3)");
+        }
+        let mut changed = Part { levels, upto };
+        changed.trim();
+        parts[part] = Arc::new(changed);
         let version = Version {
             young: version.young.clone(),
             parts,
