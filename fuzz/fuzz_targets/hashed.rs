@@ -1,10 +1,11 @@
-//! What a hashed structure has on the device: leaves, descriptions of runs, and what a checkpoint
-//! lists. No bytes panic, and what is read is written the same again.
+//! What a hashed structure has on the device: leaves, descriptions of runs, routing filters, and
+//! what a checkpoint lists. No bytes panic, and what is read is written the same again.
 
 #![no_main]
 
 use alluvium_hashes::hashed::format::Contents;
 use alluvium_hashes::hashed::leaf::Entries;
+use alluvium_hashes::hashed::routing::{self, format::Sketches};
 use alluvium_hashes::hashed::run::Meta;
 use alluvium_storage::{PageSize, Place, Structure};
 use libfuzzer_sys::fuzz_target;
@@ -13,7 +14,7 @@ fuzz_target!(|input: &[u8]| {
     let at = || Place::new(Structure::Node, "tier-0.data", 0);
     if let Ok(mut entries) = Entries::open(input, at, PageSize::MIN) {
         while let Ok(Some(entry)) = entries.next(at) {
-            let _ = entry.key.hash();
+            let _ = entry.key.hash(7);
         }
     }
     if let Ok(contents) = Contents::decode(input, &at(), PageSize::MIN) {
@@ -24,5 +25,20 @@ fuzz_target!(|input: &[u8]| {
         let _ = meta.leaf(0);
         let again = Meta::decode(&meta.encode(), &at(), PageSize::MIN);
         assert_eq!(again.expect("what was read is sound"), meta);
+    }
+    if let Ok(meta) = routing::Meta::decode(input, &at(), PageSize::MIN) {
+        let group = meta.shape.group(0x0123_4567_89ab_cdef);
+        assert_eq!(meta.shape.prefix(group.first), meta.shape.prefix(group.last));
+        let again = routing::Meta::decode(&meta.encode(), &at(), PageSize::MIN);
+        assert_eq!(again.expect("what was read is sound"), meta);
+    }
+    if let Ok(sketches) = Sketches::open(input, &at()) {
+        for from in [0, 1 << 9, 1 << 39] {
+            let mut left = 1 << 12;
+            let _ = sketches.each_from(from, &at(), &mut |_| {
+                left -= 1;
+                left > 0
+            });
+        }
     }
 });

@@ -65,13 +65,34 @@ pub(crate) fn levels() -> Vec<Vec<u8>> {
     vec![Root::Here(&contents).encode(), contents]
 }
 
-/// A leaf of a hashed structure, and what a checkpoint lists of one.
+/// A page of a routing filter.
+fn sketches() -> Vec<u8> {
+    use alluvium_hashes::hashed::routing::sketches::{Coding, Draft, Sketch};
+    let mut page = Draft::new(Coding {
+        prefix_bits: 12,
+        payload_bits: 4,
+        parameter: 3,
+    });
+    for prefix in 0..100 {
+        let payload = prefix as u32 % 16;
+        page.push(
+            Sketch {
+                prefix: prefix * 31,
+                payload,
+            },
+            4096,
+        );
+    }
+    page.finish(alluvium_storage::PageSize::MIN)
+}
+
+/// A leaf of a hashed structure, a page of a routing filter, and what a checkpoint lists.
 pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
     use alluvium_dictionary::values::ValuePointer;
-    use alluvium_hashes::hashed::IndexKind;
-    use alluvium_hashes::hashed::format::{Contents, PartName, YoungName};
+    use alluvium_hashes::hashed::format::{Contents, LevelName, PartName, RunName, YoungName};
     use alluvium_hashes::hashed::leaf::Draft;
     use alluvium_hashes::hashed::leaf::format::{KeyPart, ValuePart};
+    use alluvium_hashes::hashed::{HashedForm, IndexKind};
     use alluvium_storage::PageSize;
     let node = NodePointer {
         offset: 8192,
@@ -87,7 +108,13 @@ pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
         at: 0,
         len: 4000,
     };
+    let level = |filter| LevelName {
+        runs: vec![RunName { upto: 6, run }],
+        filter,
+    };
     let contents = Contents {
+        form: HashedForm::Silt,
+        seed: 0,
         index: IndexKind::PaCHash,
         parts_log: 1,
         next_age: 7,
@@ -99,15 +126,38 @@ pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
         parts: vec![
             PartName {
                 upto: 6,
-                run: Some(run),
+                levels: vec![level(None)],
             },
-            PartName { upto: 4, run: None },
+            PartName {
+                upto: 4,
+                levels: Vec::new(),
+            },
         ],
     };
+    let mut bundle = Contents {
+        form: HashedForm::Boa {
+            lambda: 4,
+            refined: true,
+        },
+        seed: 9,
+        ..contents.clone()
+    };
+    bundle.parts[0].levels = vec![level(Some(run))];
     let mut draft = Draft::default();
     let put = (5, alluvium_base::Kind::Put, 0);
-    draft.push(KeyPart::Here(b"Elbe"), put, ValuePart::Here(b"1094"), 4096);
-    vec![contents.encode(), draft.finish(PageSize::MIN)]
+    draft.push(
+        KeyPart::Here(b"Elbe"),
+        Some(2),
+        put,
+        ValuePart::Here(b"1094"),
+        4096,
+    );
+    vec![
+        contents.encode(),
+        bundle.encode(),
+        draft.finish(PageSize::MIN),
+        sketches(),
+    ]
 }
 
 /// The header of a tree for a parallel device, and entries of a small one.

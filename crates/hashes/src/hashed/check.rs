@@ -1,15 +1,18 @@
 //! Reads what a structure has on the device, and reports everything that is wrong with it.
 
 use super::format::Contents;
+use super::options::HashedForm;
+use super::routing::Routing;
 use super::run::Run;
+use super::salvage::Name;
 use super::structure::{Hashed, place};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::blob::{self, Root, extents_of};
 use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
-use alluvium_dictionary::read::Files;
+use alluvium_dictionary::read::{Amounts, Files};
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::extents::{Extent, Reached};
-use alluvium_storage::{NodePointer, Result};
+use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::BTreeMap;
 
 /// Reads what a root leads to, and the nodes that hold it.
@@ -24,19 +27,95 @@ pub(super) fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(C
     }
 }
 
-/// The runs that contents name, each with the hashes that it may have: hash stores first.
-pub(super) fn named(contents: &Contents) -> Vec<(ValuePointer, Sequence, (u64, u64))> {
+/// A run or a filter that contents name.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    pub(super) name: Name,
+    pointer: ValuePointer,
+    base: Sequence,
+    seed: u64,
+    /// The first and the last hash that a run may have.
+    hashes: (u64, u64),
+    /// Of a filter: the runs of its level, the oldest first.
+    level: Vec<ValuePointer>,
+}
+
+/// What contents name, opened.
+pub(super) enum Opened {
+    Run(Run),
+    Filter(Routing),
+}
+
+impl Opened {
+    fn extents(&self) -> Vec<(Extent, u64)> {
+        match self {
+            Opened::Run(run) => run.extents().collect(),
+            Opened::Filter(filter) => filter.extents().collect(),
+        }
+    }
+}
+
+impl Named {
+    /// Reads the description.
+    pub(super) fn open(&self, files: Files<'_>, purpose: Purpose) -> Result<Opened> {
+        match self.name {
+            Name::Filter(_) => Ok(Opened::Filter(Routing::open(files, &self.pointer, purpose)?)),
+            Name::Young | Name::Part(_) => {
+                let run = Run::open(files, &self.pointer, self.base, purpose)?;
+                Ok(Opened::Run(run.seeded(self.seed)))
+            }
+        }
+    }
+
+    /// Reads all of it, and says what is wrong.
+    fn check(&self, files: Files<'_>, read: &mut Amounts) -> Result<Vec<String>> {
+        let filter = match self.open(files, Purpose::Check)? {
+            Opened::Run(run) => return Ok(run.check(files, self.hashes, read)),
+            Opened::Filter(filter) => filter,
+        };
+        let runs = self.level.iter().map(|pointer| {
+            let run = Run::open(files, pointer, 0, Purpose::Check)?;
+            Ok(run.seeded(self.seed))
+        });
+        // What is wrong with them is said where they are checked.
+        match runs.collect::<Result<Vec<Run>>>() {
+            Ok(runs) => Ok(filter.check(files, &runs)),
+            Err(Error::Corrupt { .. }) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The runs and filters that contents name: hash stores first.
+pub(super) fn named(contents: &Contents) -> Vec<Named> {
     let options = super::HashedOptions {
         parts_log: contents.parts_log,
         ..super::HashedOptions::default()
     };
-    let young = contents
-        .young
-        .iter()
-        .map(|young| (young.run, young.base, (0, u64::MAX)));
-    let parts = (0..).zip(&contents.parts);
-    let parts = parts.filter_map(|(part, name)| Some((name.run?, 0, options.hashes_of(part))));
-    young.chain(parts).collect()
+    let named = |name, pointer, base, hashes| Named {
+        name,
+        pointer,
+        base,
+        seed: contents.seed,
+        hashes,
+        level: Vec::new(),
+    };
+    let young = contents.young.iter();
+    let mut all: Vec<Named> = young
+        .map(|young| named(Name::Young, young.run, young.base, (0, u64::MAX)))
+        .collect();
+    for (number, part) in contents.parts.iter().enumerate() {
+        let hashes = options.hashes_of(number);
+        for level in &part.levels {
+            let runs = level.runs.iter();
+            all.extend(runs.map(|run| named(Name::Part(number), run.run, 0, hashes)));
+            all.extend(level.filter.map(|filter| Named {
+                level: level.runs.iter().map(|run| run.run).collect(),
+                ..named(Name::Filter(number), filter, 0, hashes)
+            }));
+        }
+    }
+    all
 }
 
 /// Every extent that the root of a structure leads to, with its references and live bytes.
@@ -45,17 +124,17 @@ pub(super) fn named(contents: &Contents) -> Vec<(ValuePointer, Sequence, (u64, u
 /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it is damaged; as the device says.
 pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
     let (contents, nodes) = read(files, root, Purpose::Recovery)?;
-    let runs = named(&contents).into_iter();
-    let runs = runs.map(|(pointer, base, _)| Run::open(files, &pointer, base, Purpose::Recovery));
-    let runs: Result<Vec<Run>> = runs.collect();
-    Ok(extents(nodes, &runs?))
+    let all = named(&contents);
+    let opened = all.iter().map(|named| named.open(files, Purpose::Recovery));
+    let opened: Result<Vec<Opened>> = opened.collect();
+    Ok(extents(nodes, &opened?))
 }
 
-/// The extents of a root's nodes and of runs, each once.
-pub(super) fn extents(mut nodes: Vec<NodePointer>, runs: &[Run]) -> Vec<Reached> {
+/// The extents of a root's nodes and of what was opened, each once.
+pub(super) fn extents(mut nodes: Vec<NodePointer>, opened: &[Opened]) -> Vec<Reached> {
     nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
     let of_root = extents_of(nodes.iter());
-    let of_runs = runs.iter().flat_map(Run::extents);
+    let of_runs = opened.iter().flat_map(Opened::extents);
     let mut extents: BTreeMap<Extent, (u32, u64)> = BTreeMap::new();
     for (extent, live) in of_root.into_iter().chain(of_runs) {
         let (references, bytes) = extents.entry(extent).or_default();
@@ -90,13 +169,13 @@ pub fn check_files(
 /// Where the description of a run is: its tier, its offset, its birth and its checksum.
 type PlaceOf = (u8, u64, u64, u64);
 
-/// A check of runs, each once.
+/// A check of runs and filters, each once.
 struct Check<'c> {
     files: Files<'c>,
     findings: Findings,
     total_bytes: u64,
     tell: &'c mut dyn FnMut(Checked) -> Result<()>,
-    runs: BTreeMap<PlaceOf, (ValuePointer, Sequence, (u64, u64))>,
+    named: BTreeMap<PlaceOf, Named>,
 }
 
 impl<'c> Check<'c> {
@@ -106,15 +185,15 @@ impl<'c> Check<'c> {
             findings: Findings::default(),
             total_bytes,
             tell,
-            runs: BTreeMap::new(),
+            named: BTreeMap::new(),
         }
     }
 
     fn add(&mut self, contents: &Contents) {
         for named in named(contents) {
-            let node = &named.0.node;
+            let node = &named.pointer.node;
             let place = (node.tier, node.offset, node.birth, node.checksum);
-            self.runs.insert(place, named);
+            self.named.insert(place, named);
         }
     }
 
@@ -129,17 +208,20 @@ impl<'c> Check<'c> {
     }
 
     fn all(&mut self) -> Result<()> {
-        for (pointer, base, hashes) in std::mem::take(&mut self.runs).into_values() {
-            let place = pointer.node.place();
-            self.findings.read.footers.add(&pointer.node);
-            match Run::open(self.files, &pointer, base, Purpose::Check) {
-                Ok(run) => {
-                    let said = run.check(self.files, hashes, &mut self.findings.read);
-                    let said = said.into_iter().map(|what| format!("run of {place}: {what}"));
+        for named in std::mem::take(&mut self.named).into_values() {
+            let place = named.pointer.node.place();
+            self.findings.read.footers.add(&named.pointer.node);
+            let what = match named.name {
+                Name::Filter(_) => "filter",
+                Name::Young | Name::Part(_) => "run",
+            };
+            match named.check(self.files, &mut self.findings.read) {
+                Ok(said) => {
+                    let said = said.into_iter().map(|said| format!("{what} of {place}: {said}"));
                     self.findings.found.extend(said);
                 }
                 Err(error) => {
-                    let found = format!("run of {place}, description: {error}");
+                    let found = format!("{what} of {place}, description: {error}");
                     self.findings.found.push(found);
                 }
             }
@@ -170,7 +252,13 @@ impl Hashed {
         let mut examined = Examined::default();
         let mut wrong = |what: String| examined.findings.found.push(format!("hashed: {what}"));
         if !version.is_ordered() {
-            wrong("hash stores are out of order, or all parts have one (W2, W3)".to_owned());
+            wrong("hash stores or runs are out of order, or all parts have one (W2, W3, U1)".to_owned());
+        }
+        if let HashedForm::Boa { lambda, .. } = self.shared.options.form {
+            let mut levels = version.parts.iter().flat_map(|part| &part.levels);
+            if levels.any(|level| level.runs.len() >= lambda.into()) {
+                wrong("a level has as many runs as λ (U3)".to_owned());
+            }
         }
         if version.runs().any(|run| run.newest() > version.cut) {
             wrong("a run has a message above the cut (W5)".to_owned());
@@ -185,8 +273,11 @@ impl Hashed {
         let of_runs = version
             .runs()
             .flat_map(|run| run.extents().map(|(extent, _)| extent));
+        let of_filters = version
+            .filters()
+            .flat_map(|filter| filter.extents().map(|(extent, _)| extent));
         let of_root = kept.blob.iter().flat_map(|blob| blob.extents().iter().copied());
-        for extent in of_runs.chain(of_root) {
+        for extent in of_runs.chain(of_filters).chain(of_root) {
             *examined.reachable.entry(extent).or_default() += 1;
         }
         drop(kept);

@@ -92,7 +92,7 @@ impl Dictionary for Hashed {
 
     fn load(&self) -> Load {
         Load {
-            memory_bytes: self.version().runs().map(Run::memory_bytes).sum(),
+            memory_bytes: self.stats().memory_bytes,
             steps: self.steps(),
         }
     }

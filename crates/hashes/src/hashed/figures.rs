@@ -1,6 +1,7 @@
 //! What a structure holds and has done, in numbers.
 
 use super::policy;
+use super::routing::Routing;
 use super::run::Run;
 use super::structure::Hashed;
 
@@ -12,8 +13,14 @@ pub struct HashedStats {
     pub hash_stores: u64,
     /// Records in them; a part may have some of these already.
     pub hash_store_records: u64,
-    /// Records of the sorted store.
+    /// Records of the sorted store, or of the levels of a bundle of arrays.
     pub sorted_records: u64,
+    /// Runs that merges have made: of SILT's parts at most one each.
+    pub runs: u64,
+    /// Levels of the part that has most. SILT's have one.
+    pub levels: u64,
+    /// Bytes on the device that routing filters take.
+    pub filter_bytes: u64,
     /// Of all records, those that delete a key.
     pub tombstones: u64,
     /// Bytes of memory for filters, indexes and checksums of leaves.
@@ -51,19 +58,27 @@ impl Hashed {
         let (merges, merged_records) = self.shared.kept.lock().merged;
         let version = self.version();
         let young = version.young.iter().map(|young| &young.run);
+        let filters = || version.filters();
+        let of_runs: u64 = version.runs().map(Run::memory_bytes).sum();
+        let on_device: u64 = version.runs().map(Run::device_bytes).sum();
+        let filter_bytes: u64 = filters().map(Routing::device_bytes).sum();
+        let levels = version.parts.iter().map(|part| part.levels.len() as u64);
         HashedStats {
+            runs: version.parts.iter().map(|part| part.runs().count() as u64).sum(),
+            levels: levels.max().unwrap_or(0),
+            filter_bytes,
             hash_stores: version.young.len() as u64,
             hash_store_records: young.map(Run::records).sum(),
             sorted_records: self.sorted_records(),
             tombstones: version.runs().map(Run::tombstones).sum(),
-            memory_bytes: version.runs().map(Run::memory_bytes).sum(),
-            device_bytes: version.runs().map(Run::device_bytes).sum(),
+            memory_bytes: of_runs + filters().map(Routing::memory_bytes).sum::<u64>(),
+            device_bytes: on_device + filter_bytes,
             merges,
             merged_records,
         }
     }
 
-    /// Returns how many hash stores there are beyond those with which some are joined.
+    /// Returns how many hash stores there are beyond those with which a merge is due in any case.
     #[must_use]
     pub fn overdue(&self) -> usize {
         let most = self.shared.options.most_young as usize;
@@ -75,6 +90,7 @@ impl Hashed {
     /// [`crowding`]: super::policy::crowding
     #[must_use]
     pub fn crowding(&self) -> u64 {
-        policy::crowding(&self.version().view(&[]), &self.shared.options)
+        let options = &self.shared.options;
+        policy::crowding(&self.version().view(options, &[]), options)
     }
 }

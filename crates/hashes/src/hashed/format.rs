@@ -5,21 +5,27 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  index of the sorted store: 0 PaCHash, 1 trie
+//!      0     1  form: 0 SILT with a PaCHash index, 1 SILT with a trie, 2 a bundle of arrays with
+//!                 filters of latest runs, 3 one with filters of sketches
 //!      1     1  logarithm of the number of parts
-//!      2        age of the next hash store (varint)
+//!               of a bundle: log2 λ (1), the seed of hashes (8)
+//!      …        age of the next hash store (varint)
 //!               hash stores (varint), newest first, each:
 //!                 age (varint), base of its sequence numbers (varint), pointer to its description (40)
 //!               each part:
 //!                 up to which age it has taken hash stores (varint)
-//!                 1 and the pointer to its description (40); 0 if it has no record
+//!                 of SILT: 1 and the pointer to its run's description (40); 0 if it has no record
+//!                 of a bundle: levels (varint), newest first, each:
+//!                   runs (varint), oldest first, each: up to which age (varint), pointer (40)
+//!                   1 and the pointer to its filter's description (40); 0 if it has none
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::options::{HashedOptions, IndexKind, MOST_PARTS_LOG};
-use super::state::Version;
+use super::options::{HashedForm, HashedOptions, IndexKind, MOST_PARTS_LOG};
+use super::state::{Level, Version};
 use alluvium_base::Sequence;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_dictionary::key::SEED;
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::{Error, PageSize, Place, Result};
 
@@ -34,18 +40,40 @@ pub struct YoungName {
     pub run: ValuePointer,
 }
 
-/// A part of the sorted store as the contents name it.
+/// A run of a level as the contents name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunName {
+    /// Up to which age it has hash stores.
+    pub upto: u64,
+    /// Where its description is.
+    pub run: ValuePointer,
+}
+
+/// A level as the contents name it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LevelName {
+    /// The oldest first.
+    pub runs: Vec<RunName>,
+    /// Where its filter's description is, if it has one.
+    pub filter: Option<ValuePointer>,
+}
+
+/// A part as the contents name it. SILT's has at most one level, of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartName {
     /// Up to which age it has taken hash stores.
     pub upto: u64,
-    /// Where its description is, if it has records.
-    pub run: Option<ValuePointer>,
+    /// The newest first.
+    pub levels: Vec<LevelName>,
 }
 
 /// What a structure consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents {
+    /// What merges make of hash stores.
+    pub form: HashedForm,
+    /// What keys are hashed with.
+    pub seed: u64,
     /// How the sorted store is indexed.
     pub index: IndexKind,
     /// It has 2^this parts.
@@ -58,6 +86,30 @@ pub struct Contents {
     pub parts: Vec<PartName>,
 }
 
+const SILT_PACHASH: u8 = 0;
+const SILT_TRIE: u8 = 1;
+const BOA_LATEST: u8 = 2;
+const BOA_SKETCHES: u8 = 3;
+
+/// Appends a pointer, or that there is none.
+fn optional(pointer: Option<&ValuePointer>, out: &mut Vec<u8>) {
+    Writer::new(out).u8(u8::from(pointer.is_some()));
+    if let Some(pointer) = pointer {
+        pointer.encode(out);
+    }
+}
+
+impl LevelName {
+    fn encode(&self, out: &mut Vec<u8>) {
+        Writer::new(out).varint(self.runs.len() as u64);
+        for run in &self.runs {
+            Writer::new(out).varint(run.upto);
+            run.run.encode(out);
+        }
+        optional(self.filter.as_ref(), out);
+    }
+}
+
 impl Contents {
     pub(super) fn of(version: &Version, options: &HashedOptions) -> Contents {
         let young = version.young.iter().map(|young| YoungName {
@@ -65,11 +117,24 @@ impl Contents {
             base: young.run.base(),
             run: *young.run.pointer(),
         });
+        let level = |level: &Level| LevelName {
+            runs: level
+                .runs
+                .iter()
+                .map(|run| RunName {
+                    upto: run.upto,
+                    run: *run.run.pointer(),
+                })
+                .collect(),
+            filter: level.filter.as_ref().map(|filter| *filter.pointer()),
+        };
         let parts = version.parts.iter().map(|part| PartName {
             upto: part.upto,
-            run: part.run.as_ref().map(|run| *run.pointer()),
+            levels: part.levels.iter().map(level).collect(),
         });
         Contents {
+            form: options.form,
+            seed: options.own_seed(),
             index: options.index,
             parts_log: options.parts_log,
             next_age: version.next_age,
@@ -82,13 +147,19 @@ impl Contents {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let index = match self.index {
-            IndexKind::PaCHash => 0,
-            IndexKind::Trie => 1,
+        let form = match (self.form, self.index) {
+            (HashedForm::Silt, IndexKind::PaCHash) => SILT_PACHASH,
+            (HashedForm::Silt, IndexKind::Trie) => SILT_TRIE,
+            (HashedForm::Boa { refined: false, .. }, _) => BOA_LATEST,
+            (HashedForm::Boa { refined: true, .. }, _) => BOA_SKETCHES,
         };
+        Writer::new(&mut out).u8(form).u8(self.parts_log);
+        if self.form != HashedForm::Silt {
+            Writer::new(&mut out)
+                .u8(self.form.character_bits())
+                .u64(self.seed);
+        }
         Writer::new(&mut out)
-            .u8(index)
-            .u8(self.parts_log)
             .varint(self.next_age)
             .varint(self.young.len() as u64);
         for young in &self.young {
@@ -96,11 +167,16 @@ impl Contents {
             young.run.encode(&mut out);
         }
         for part in &self.parts {
-            Writer::new(&mut out)
-                .varint(part.upto)
-                .u8(u8::from(part.run.is_some()));
-            if let Some(run) = &part.run {
-                run.encode(&mut out);
+            Writer::new(&mut out).varint(part.upto);
+            match self.form {
+                HashedForm::Silt => {
+                    let run = part.levels.iter().find_map(|level| level.runs.first());
+                    optional(run.map(|run| &run.run), &mut out);
+                }
+                HashedForm::Boa { .. } => {
+                    Writer::new(&mut out).varint(part.levels.len() as u64);
+                    part.levels.iter().for_each(|level| level.encode(&mut out));
+                }
             }
         }
         out
@@ -143,15 +219,15 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
         let bytes = reader.take(ValuePointer::BYTES)?;
         ValuePointer::decode(bytes, place, page_size).map_err(|error| Bad::Pointer(Box::new(error)))
     };
-    let index = match reader.u8()? {
-        0 => IndexKind::PaCHash,
-        1 => IndexKind::Trie,
-        other => return Err(Bad::Other(format!("index {other}"))),
-    };
-    let parts_log = reader.u8()?;
-    if parts_log > MOST_PARTS_LOG {
-        return Err(Bad::Other(format!("2^{parts_log} parts")));
+    let (kind, parts_log) = (reader.u8()?, reader.u8()?);
+    if kind > BOA_SKETCHES || parts_log > MOST_PARTS_LOG {
+        return Err(Bad::Other(format!("form {kind} with 2^{parts_log} parts")));
     }
+    let (form, seed) = form_of(kind, reader)?;
+    let index = match kind {
+        SILT_TRIE => IndexKind::Trie,
+        _ => IndexKind::PaCHash,
+    };
     let next_age = reader.varint()?;
     let mut young: Vec<YoungName> = Vec::new();
     // Counts that are not true end with the bytes: whatever is counted takes some.
@@ -166,15 +242,20 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
     let mut parts = Vec::new();
     for _ in 0..1u32 << parts_log {
         let upto = reader.varint()?;
-        let run = match reader.u8()? {
-            0 => None,
-            1 => Some(pointer(reader)?),
-            other => return Err(Bad::Other(format!("{other} runs of a part"))),
-        };
         if upto > next_age {
             return Err(Bad::Other(format!("a part up to age {upto} of {next_age}")));
         }
-        parts.push(PartName { upto, run });
+        let levels = match form {
+            HashedForm::Silt => {
+                let run = optional_of(reader, &pointer)?.map(|run| LevelName {
+                    runs: vec![RunName { upto, run }],
+                    filter: None,
+                });
+                run.into_iter().collect()
+            }
+            HashedForm::Boa { lambda, .. } => levels(reader, lambda, upto, &pointer)?,
+        };
+        parts.push(PartName { upto, levels });
     }
     let least = parts.iter().map(|part| part.upto).min().unwrap_or(0);
     match young.last() {
@@ -183,12 +264,80 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
             oldest.age
         ))),
         _ => Ok(Contents {
+            form,
+            seed,
             index,
             parts_log,
             next_age,
             young,
             parts,
         }),
+    }
+}
+
+/// Reads what follows the number of a form: of a bundle, λ and the seed.
+fn form_of(kind: u8, reader: &mut Reader<'_>) -> std::result::Result<(HashedForm, u64), Bad> {
+    if kind <= SILT_TRIE {
+        return Ok((HashedForm::Silt, SEED));
+    }
+    let (bits, seed) = (reader.u8()?, reader.u64()?);
+    if !(1..=8).contains(&bits) {
+        return Err(Bad::Other(format!("characters of {bits} bits")));
+    }
+    let form = HashedForm::Boa {
+        lambda: 1 << bits,
+        refined: kind == BOA_SKETCHES,
+    };
+    Ok((form, seed))
+}
+
+/// Reads what [`optional`] has written.
+fn optional_of(
+    reader: &mut Reader<'_>,
+    pointer: &impl Fn(&mut Reader<'_>) -> std::result::Result<ValuePointer, Bad>,
+) -> std::result::Result<Option<ValuePointer>, Bad> {
+    match reader.u8()? {
+        0 => Ok(None),
+        1 => Ok(Some(pointer(reader)?)),
+        other => Err(Bad::Other(format!("{other} runs or filters"))),
+    }
+}
+
+/// Reads the levels of a part (U1, U3).
+fn levels(
+    reader: &mut Reader<'_>,
+    lambda: u16,
+    upto: u64,
+    pointer: &impl Fn(&mut Reader<'_>) -> std::result::Result<ValuePointer, Bad>,
+) -> std::result::Result<Vec<LevelName>, Bad> {
+    let mut levels = Vec::new();
+    // What follows is older than this age.
+    let mut above = upto.saturating_add(1);
+    for _ in 0..reader.varint()? {
+        let (count, mut level) = (reader.varint()?, LevelName::default());
+        if count >= lambda.into() {
+            return Err(Bad::Other(format!("{count} runs of a level (U3)")));
+        }
+        for _ in 0..count {
+            let upto = reader.varint()?;
+            if level.runs.last().is_some_and(|older| older.upto >= upto) || upto >= above {
+                return Err(Bad::Other(format!("a run up to age {upto} out of order (U1)")));
+            }
+            level.runs.push(RunName {
+                upto,
+                run: pointer(reader)?,
+            });
+        }
+        level.filter = optional_of(reader, pointer)?;
+        if level.filter.is_some() && count == 0 {
+            return Err(Bad::Other("a filter of a level without runs (U4)".to_owned()));
+        }
+        above = level.runs.first().map_or(above, |oldest| oldest.upto);
+        levels.push(level);
+    }
+    match levels.last() {
+        Some(last) if last.runs.is_empty() => Err(Bad::Other("a last level without runs".to_owned())),
+        _ => Ok(levels),
     }
 }
 
@@ -218,6 +367,40 @@ mod tests {
         }
     }
 
+    fn silts(upto: u64) -> LevelName {
+        LevelName {
+            runs: vec![RunName { upto, run: pointer() }],
+            filter: None,
+        }
+    }
+
+    fn bundle() -> Contents {
+        let run = |upto| RunName { upto, run: pointer() };
+        let newest = LevelName {
+            runs: vec![run(5), run(6)],
+            filter: Some(pointer()),
+        };
+        Contents {
+            form: HashedForm::Boa {
+                lambda: 4,
+                refined: true,
+            },
+            seed: 0x0102_0304_0506_0708,
+            index: IndexKind::PaCHash,
+            parts: vec![
+                PartName {
+                    upto: 6,
+                    levels: vec![newest, LevelName::default(), silts(2)],
+                },
+                PartName {
+                    upto: 4,
+                    levels: Vec::new(),
+                },
+            ],
+            ..example()
+        }
+    }
+
     fn example() -> Contents {
         let young = |age, base| YoungName {
             age,
@@ -225,6 +408,8 @@ mod tests {
             run: pointer(),
         };
         Contents {
+            form: HashedForm::Silt,
+            seed: SEED,
             index: IndexKind::Trie,
             parts_log: 1,
             next_age: 7,
@@ -232,9 +417,12 @@ mod tests {
             parts: vec![
                 PartName {
                     upto: 6,
-                    run: Some(pointer()),
+                    levels: vec![silts(6)],
                 },
-                PartName { upto: 4, run: None },
+                PartName {
+                    upto: 4,
+                    levels: Vec::new(),
+                },
             ],
         }
     }
@@ -258,6 +446,69 @@ mod tests {
     }
 
     #[test]
+    fn the_bytes_of_a_bundle_do_not_change() {
+        let mut run = Vec::new();
+        pointer().encode(&mut run);
+        let mut expected = b"\x03\x01\x02\x08\x07\x06\x05\x04\x03\x02\x01\x07\x02\x06\xac\x02".to_vec();
+        expected.extend(&run);
+        expected.extend(b"\x04\0");
+        expected.extend(&run);
+        for before in [&b"\x06\x03\x02\x05"[..], b"\x06", b"\x01", b"\0\0\x01\x02"] {
+            expected.extend(before);
+            expected.extend(&run);
+        }
+        expected.extend(b"\0\x04\0");
+        assert_eq!(bundle().encode(), expected);
+        let decode = |bytes: &[u8]| Contents::decode(bytes, &place(), PageSize::MIN);
+        assert_eq!(decode(&expected).unwrap(), bundle());
+        for len in 0..expected.len() {
+            assert!(decode(&expected[..len]).is_err(), "{len} bytes");
+        }
+        let with = |change: &dyn Fn(&mut Contents)| {
+            let mut contents = bundle();
+            change(&mut contents);
+            decode(&contents.encode()).is_err()
+        };
+        assert!(
+            with(&|all| all.parts[0].levels[0].runs[0].upto = 6),
+            "two of one age"
+        );
+        assert!(
+            with(&|all| all.parts[0].levels[0].runs[1].upto = 7),
+            "newer than its part"
+        );
+        assert!(
+            with(&|all| all.parts[0].levels[2].runs[0].upto = 5),
+            "a level out of order"
+        );
+        assert!(
+            with(&|all| all.parts[0].levels[1].filter = Some(pointer())),
+            "of no runs"
+        );
+        assert!(
+            with(&|all| all.parts[0].levels[2].runs.clear()),
+            "a last level without runs"
+        );
+        assert!(
+            with(&|all| {
+                let runs = (0..4).map(|upto| RunName { upto, run: pointer() });
+                all.parts[0].levels = vec![LevelName {
+                    runs: runs.collect(),
+                    filter: None,
+                }];
+            }),
+            "as many runs as λ (U3)"
+        );
+        for at in 0..expected.len() {
+            for byte in [0, 1, 9, 0x7f, 0x80, 0xff] {
+                let mut damaged = expected.clone();
+                damaged[at] = byte;
+                let _ = decode(&damaged);
+            }
+        }
+    }
+
+    #[test]
     fn contents_that_are_cut_or_out_of_order_are_refused() {
         let bytes = example().encode();
         let decode = |bytes: &[u8]| Contents::decode(bytes, &place(), PageSize::MIN);
@@ -270,7 +521,7 @@ mod tests {
             bytes[at] = byte;
             decode(&bytes).is_err()
         };
-        assert!(refused(0, 2), "an index that there is not");
+        assert!(refused(0, 4), "a form that there is not");
         assert!(refused(1, 13), "too many parts");
         assert!(refused(2, 6), "a hash store as old as the next");
         assert!(refused(4, 3), "hash stores out of order");

@@ -8,7 +8,7 @@ use super::structure::Hashed;
 use alluvium_base::Purpose;
 use alluvium_base::message::LAST;
 use alluvium_dictionary::contract::{Incorporate, Progress};
-use alluvium_dictionary::key::Key;
+use alluvium_dictionary::key::{Key, SEED};
 use alluvium_dictionary::merge::{Folder, Older, Rule};
 use alluvium_dictionary::share::Share;
 use alluvium_storage::extents::Class;
@@ -23,9 +23,9 @@ struct Order {
 }
 
 impl Order {
-    fn add(&mut self, key: Key<'_>) {
+    fn add(&mut self, key: Key<'_>, hash: u64) {
         self.keys
-            .push((key.hash(), self.bytes.len() as u32, key.bytes().len() as u32));
+            .push((hash, self.bytes.len() as u32, key.bytes().len() as u32));
         self.bytes.extend_from_slice(key.bytes());
         assert!(
             u32::try_from(self.bytes.len()).is_ok(),
@@ -79,6 +79,7 @@ impl Hashed {
         RunOptions {
             index: super::IndexKind::PaCHash,
             filter_bits: Some(self.shared.options.filter_bits),
+            seed: self.shared.options.own_seed(),
             purpose: Purpose::Incorporate,
             class,
         }
@@ -141,7 +142,8 @@ impl Incorporation {
                 self.state = State::Writing(builder, order, 0);
                 return;
             };
-            order.add(Key::new(key));
+            let key = Key::new(key);
+            order.add(key, self.hashed.hash_of(key));
             share.next(&mut cursor);
         }
         let last = order.keys.last().map(|&last| order.key(last).to_vec());
@@ -163,7 +165,11 @@ impl Incorporation {
                 self.state = State::Writing(builder, order, done);
                 return Ok(Progress::More);
             }
-            let key = Key::hashed(order.key(place), place.0);
+            // Memtables know their own hash.
+            let key = match self.hashed.shared.options.own_seed() {
+                SEED => Key::hashed(order.key(place), place.0),
+                _ => Key::new(order.key(place)),
+            };
             let rules = self.rules.of(key.bytes());
             let mut folder = Folder::new(&self.rule, rules.operator.as_deref());
             let mut pushed = Ok(());
@@ -176,7 +182,7 @@ impl Incorporation {
                         expires_ms: folded.expires_ms,
                         operand: folded.operand,
                     };
-                    pushed = builder.push(key.hash(), key.bytes(), message, &rules);
+                    pushed = builder.push(place.0, key.bytes(), message, &rules);
                 }
             });
             pushed?;

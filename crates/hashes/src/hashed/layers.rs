@@ -4,14 +4,14 @@
 //! written as a run in the order of their hashes: runs of one layer have no key in common.
 
 use super::rules::RulesCache;
-use super::run::{Builder, Message as Kept, Run, RunOptions, Written, find, read_keys};
+use super::run::{Builder, Message as Kept, Run, RunOptions, Wanted, Written, find, read_keys};
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Purpose, Sequence};
 use alluvium_dictionary::contract;
 use alluvium_dictionary::deletes::{List, RangeDeletes};
 use alluvium_dictionary::fetch::{Blocking, found};
 use alluvium_dictionary::gather::Gather;
-use alluvium_dictionary::key::Key;
+use alluvium_dictionary::key::{Key, SEED};
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::values::fetch_value;
@@ -99,7 +99,7 @@ impl Layers {
         }
         let len = key.len() + message.operand.len();
         self.waiting.push(Waiting {
-            hash: Key::new(key).hash(),
+            hash: alluvium_filters::hash(self.options.seed, key),
             key: key.into(),
             kind: message.kind,
             expires_ms: message.expires_ms,
@@ -276,12 +276,19 @@ impl Seen {
             guard: &guard,
             purpose: Purpose::Lookup,
         };
+        let wanted = Wanted {
+            bytes: key.bytes(),
+            hash: match self.runs.first().map(Run::seed) {
+                None | Some(SEED) => key.hash(),
+                Some(seed) => alluvium_filters::hash(seed, key.bytes()),
+            },
+        };
         let mut deleted = self.deletes.covering(key.bytes(), gather.known.at());
         for run in &self.runs {
             if gather.is_decided() {
                 return Ok(());
             }
-            if !run.may_hold(key.hash())? {
+            if !run.may_hold(wanted.hash)? {
                 continue;
             }
             // What deletes the key before this run says something of it.
@@ -289,7 +296,7 @@ impl Seen {
                 gather.range_deleted(deleted.take());
             }
             let Gather { operator, known } = gather;
-            found(find(run, key, &fetch, &mut |record| {
+            found(find(run, wanted, &fetch, &mut |record| {
                 let flow = ready!(known.record(&record, *operator, |pointer, room| {
                     fetch_value(&fetch, pointer, room)
                 }))?;

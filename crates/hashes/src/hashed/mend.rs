@@ -1,7 +1,8 @@
 //! Damaged leaves: a run that has some is written again without them.
 //!
 //! A leaf that cannot be read would stop the merge of its part, and every walk. So a repair takes
-//! it out: the sound records of its run become a run of their own, in the place of the other.
+//! it out: the sound records of its run become a run of their own, in the place of the other. A
+//! level whose filter cannot be read goes without one.
 
 use super::leaf::{Entries, KeyAt};
 use super::options::HashedOptions;
@@ -36,6 +37,8 @@ pub struct Gone {
 pub struct Mended {
     /// Runs that were written again.
     pub runs: u64,
+    /// Filters of levels that are left out until the level's runs are merged.
+    pub filters: u64,
     /// What is gone.
     pub gone: Vec<Gone>,
     /// Why damage is left, if there was no space for the sound records of a run.
@@ -71,11 +74,15 @@ impl Hashed {
     /// # Panics
     /// When a merge is under way.
     pub fn mend(&self) -> Result<Mended> {
-        let mut mended = Mended::default();
+        let mut mended = Mended {
+            filters: self.leave_filters()?,
+            ..Mended::default()
+        };
         let version = self.version();
         let young = version.young.iter().map(|young| (Name::Young, &young.run));
         let parts = version.parts.iter().enumerate();
-        let parts = parts.filter_map(|(part, of)| Some((Name::Part(part), of.run.as_ref()?)));
+        let parts =
+            parts.flat_map(|(number, part)| part.runs().map(move |run| (Name::Part(number), &run.run)));
         let runs: Vec<(Name, Run)> = young
             .chain(parts)
             .map(|(name, run)| (name, run.clone()))
@@ -97,6 +104,45 @@ impl Hashed {
             }
         }
         Ok(mended)
+    }
+
+    /// Leaves out filters that cannot be read, and returns how many.
+    fn leave_filters(&self) -> Result<u64> {
+        let files = Files::of(&self.shared.home.store);
+        let mut kept = self.shared.kept.lock();
+        let version = self.version();
+        let (mut parts, mut left) = (version.parts.clone(), 0);
+        for part in &mut parts {
+            let mut levels = part.levels.clone();
+            let before = left;
+            for level in &mut levels {
+                if let Some(filter) = &level.filter
+                    && !filter.is_readable(files)?
+                {
+                    level.filter = None;
+                    left += 1;
+                }
+            }
+            if left > before {
+                let upto = part.upto;
+                *part = Arc::new(Part { levels, upto });
+            }
+        }
+        if left > 0 {
+            assert!(
+                kept.job.is_none(),
+                "nothing is merged while filters are mended (W4)"
+            );
+            let version = Version {
+                young: version.young.clone(),
+                parts,
+                cut: version.cut,
+                next_age: version.next_age,
+                ..Version::default()
+            };
+            self.publish(&mut kept, version);
+        }
+        Ok(left)
     }
 
     fn is_sound(&self, run: &Run) -> Result<bool> {
@@ -142,9 +188,10 @@ impl Hashed {
         let shared = &self.shared;
         let options = match name {
             Name::Young => self.young_options(Class::Essential),
-            Name::Part(_) => RunOptions {
+            Name::Part(_) | Name::Filter(_) => RunOptions {
                 index: shared.options.index,
                 filter_bits: None,
+                seed: shared.options.own_seed(),
                 purpose: Purpose::Compact,
                 class: Class::Essential,
             },
@@ -215,12 +262,25 @@ impl Hashed {
             }
             false => Some(Arc::clone(young)),
         });
-        let parts = version.parts.iter().map(|part| match &part.run {
-            Some(old) if is_it(old) => Arc::new(Part {
-                run: new.clone(),
-                upto: part.upto,
-            }),
-            _ => Arc::clone(part),
+        let parts = version.parts.iter().map(|part| {
+            let mut runs = part.runs();
+            if !runs.any(|run| is_it(&run.run)) {
+                return Arc::clone(part);
+            }
+            let mut changed = Part::clone(part);
+            for level in &mut changed.levels {
+                let Some(place) = level.runs.iter().position(|run| is_it(&run.run)) else {
+                    continue;
+                };
+                // Records that are gone named earlier runs: until they are merged, all are read.
+                level.filter = None;
+                match &new {
+                    Some(run) => level.runs[place].run = run.clone(),
+                    None => drop(level.runs.remove(place)),
+                }
+            }
+            changed.trim();
+            Arc::new(changed)
         });
         let version = Version {
             young: young.collect(),
@@ -256,7 +316,7 @@ fn of_leaf(
     while let Some(entry) = entries.next(place)? {
         match entry.key {
             _ if entry.is_same_key => {}
-            KeyAt::Here(key) => last = Some((entry.key.hash(), key.into())),
+            KeyAt::Here(key) => last = Some((entry.key.hash(run.seed()), key.into())),
             KeyAt::Apart { hash, pointer } => {
                 let mut key = Vec::new();
                 last = match damage(read_from(nodes, &pointer, &mut key))? {
@@ -305,7 +365,7 @@ impl Gaps {
     fn new(name: Name, options: &HashedOptions) -> Gaps {
         let (at, end) = match name {
             Name::Young => (0, u64::MAX),
-            Name::Part(part) => options.hashes_of(part),
+            Name::Part(part) | Name::Filter(part) => options.hashes_of(part),
         };
         Gaps {
             done: Vec::new(),

@@ -1,16 +1,18 @@
-//! A merge: what hash stores say of the hashes of one part becomes the part's next run, or several
-//! of them become one. It is written beside the structure, and shown at once.
+//! A merge: what hash stores and the newest levels of a part say of its hashes becomes the part's
+//! next run, or several hash stores become one. It is written beside the structure, and shown at
+//! once. In a bundle of arrays the filter of the run's level is written with it.
 //!
-//! A part is the oldest that there is of its hashes. So deletes that no reader can tell from
-//! nothing go, as SILT's do (Lim's thesis, table 2.3), and a deleted range becomes a delete of each
-//! key of the part that it covers. Below hash stores that are joined there is more: their deletes
-//! stay. What parts have taken of them already is left out.
+//! Where nothing older is left of the part's hashes, deletes that no reader can tell from nothing
+//! go, as SILT's do (Lim's thesis, table 2.3), and a deleted range becomes a delete of each key of
+//! the part that it covers. Elsewhere the run has the deleted ranges of what it is made of. What
+//! parts have taken of hash stores already is left out where these are joined.
 
-use super::options::{HashedOptions, IndexKind};
+use super::options::{HashedForm, HashedOptions, IndexKind};
 use super::policy::{Choice, choose};
+use super::routing::{self, Shape};
 use super::rules::RulesCache;
 use super::run::{Builder, Cursor, Message, Owned, Run, RunOptions, Written};
-use super::state::{Age, Job, Kept, Part, Version, Young};
+use super::state::{Age, Job, Kept, Level, LevelRun, Part, Version, Young};
 use super::structure::Hashed;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message as Said, Purpose};
@@ -38,16 +40,9 @@ pub struct MergeStep {
 enum Phase {
     Due,
     Merging(Box<Merging>),
+    /// The run is written; the rest of its level's filter is taken over.
+    Routing(Box<Written>, Box<routing::Builder>),
     Over,
-}
-
-/// Deleted ranges of a merge's sources.
-#[derive(Debug)]
-enum Deletes {
-    /// Of each source, newest first: they become deletes of keys.
-    OfEach(Vec<Arc<RangeDeletes>>),
-    /// All together: they stay, and what they cover goes.
-    Kept(Arc<RangeDeletes>),
 }
 
 /// The sources of a merge and its result.
@@ -55,8 +50,8 @@ enum Deletes {
 struct Merging {
     /// Newest first.
     sources: Vec<Cursor>,
-    /// Those of the sources.
-    deletes: Deletes,
+    /// Those of the sources, newest first.
+    deletes: Vec<Arc<RangeDeletes>>,
     options: HashedOptions,
     /// Where hash stores are joined: up to which age each part has taken them, and the ages of the
     /// sources.
@@ -65,14 +60,22 @@ struct Merging {
     rules: RulesCache,
     asks_filters: bool,
     builder: Builder,
+    filter: Option<Box<routing::Builder>>,
     group: Vec<Owned>,
 }
+
+/// Prefixes or sketches that a slice takes over from a filter, and for how many records they count.
+const TAKEN_OVER: u64 = 1 << 14;
+const COUNTED: usize = 64;
 
 impl Hashed {
     fn due(&self, kept: &Kept, version: &Version) -> Option<Choice> {
         match kept.job {
             Some(_) => None,
-            None => choose(&version.view(&kept.wanted), &self.shared.options),
+            None => choose(
+                &version.view(&self.shared.options, &kept.wanted),
+                &self.shared.options,
+            ),
         }
     }
 
@@ -128,6 +131,11 @@ impl Merging {
         let Some(hash) = heads.map(|head| head.hash).min() else {
             return Ok(None);
         };
+        if let Some(filter) = &mut self.filter
+            && !filter.advance(hash, TAKEN_OVER)?
+        {
+            return Ok(Some(COUNTED));
+        }
         self.group.clear();
         // Newest source first, so that a stable sort leaves the messages of a key newest first.
         let part = self.options.part_of(hash);
@@ -160,12 +168,9 @@ impl Merging {
             folder = folder.filtered(filter, self.rules.user_key(key));
         }
         let mut messages: Vec<Said<'_>> = records.iter().map(Owned::message).collect();
-        let nothing = Arc::default();
-        let (of_each, kept) = match &self.deletes {
-            Deletes::OfEach(deletes) => (&deletes[..], &nothing),
-            Deletes::Kept(deletes) => (&[][..], deletes),
-        };
-        for deletes in of_each.iter().filter(|deletes| !deletes.is_empty()) {
+        let is_oldest = self.rule.older == Older::None;
+        let ranges = || self.deletes.iter().filter(|deletes| !deletes.is_empty());
+        for deletes in ranges().filter(|_| is_oldest) {
             let mut at = LAST;
             while let Some(sequence) = deletes.covering(key, at) {
                 messages.push(Said::delete(sequence));
@@ -183,22 +188,25 @@ impl Merging {
             messages.is_sorted_by(|newer, older| newer.sequence >= older.sequence),
             "messages of a key come newest first"
         );
-        let (builder, mut pushed) = (&mut self.builder, Ok(()));
-        folder.fold(
-            messages,
-            |reader| kept.covering(key, reader),
-            |folded| {
-                if pushed.is_ok() {
-                    let message = Message {
-                        sequence: folded.sequence,
-                        kind: folded.kind,
-                        expires_ms: folded.expires_ms,
-                        operand: folded.operand,
-                    };
-                    pushed = builder.push(hash, key, message, &rules);
-                }
-            },
-        );
+        // Of deleted ranges that the run has, only what they hide is left out.
+        let deleted = |at| match is_oldest {
+            true => None,
+            false => ranges().filter_map(|deletes| deletes.covering(key, at)).max(),
+        };
+        let (builder, filter, mut pushed) = (&mut self.builder, &mut self.filter, Ok(()));
+        folder.fold(messages, deleted, |folded| {
+            if pushed.is_ok() {
+                let message = Message {
+                    sequence: folded.sequence,
+                    kind: folded.kind,
+                    expires_ms: folded.expires_ms,
+                    operand: folded.operand,
+                };
+                let previous = filter.as_mut().map_or(Ok(None), |filter| filter.push(hash));
+                pushed =
+                    previous.and_then(|previous| builder.push_after(previous, hash, key, message, &rules));
+            }
+        });
         pushed
     }
 }
@@ -213,60 +221,139 @@ impl MergeStep {
     }
 
     fn begin(&self) -> Result<Merging> {
-        let shared = &self.hashed.shared;
         let version = self.hashed.version();
-        let (wanted, part) = match self.choice {
-            Choice::Part { part, upto } => (version.parts[part].upto..upto, Some(part)),
-            Choice::Join { oldest, newest } => (oldest..newest + 1, None),
-        };
+        match self.choice {
+            Choice::Part {
+                part,
+                upto,
+                take,
+                into,
+            } => self.begin_part(&version, part, upto, (take, into)),
+            Choice::Join { oldest, newest } => self.begin_join(&version, oldest, newest),
+        }
+    }
+
+    /// Begins to merge hash stores and the newest levels of a part.
+    fn begin_part(
+        &self,
+        version: &Version,
+        number: usize,
+        upto: Age,
+        (take, into): (usize, usize),
+    ) -> Result<Merging> {
+        let options = &self.hashed.shared.options;
+        let part = &version.parts[number];
+        let wanted = part.upto..upto;
         let young = version.young.iter().filter(|young| wanted.contains(&young.age));
-        let ages: Vec<Age> = young.clone().map(|young| young.age).collect();
-        let young = young.map(|young| young.run.clone());
-        let runs: Vec<Run> = match part {
-            Some(part) => young.chain(version.parts[part].run.clone()).collect(),
-            None => young.collect(),
+        let (above, below) = part.levels.split_at(take.min(part.levels.len()));
+        let above = above.iter().flat_map(|level| level.runs.iter().rev());
+        let runs: Vec<Run> = young
+            .map(|young| young.run.clone())
+            .chain(above.map(|run| run.run.clone()))
+            .collect();
+        let older = match below.iter().all(|level| level.runs.is_empty()) {
+            true => Older::None,
+            false => Older::Elsewhere,
         };
-        let deletes: Vec<_> = runs.iter().map(|run| Arc::clone(run.range_deletes())).collect();
-        let hashes = part.map_or((0, u64::MAX), |part| shared.options.hashes_of(part));
-        let open = |run| Cursor::open(&shared.home.store, run, hashes, Purpose::Compact);
-        let sources: Result<Vec<Cursor>> = runs.into_iter().map(open).collect();
-        let is_join = part.is_none();
+        let filter = self.filter(part, &runs, (take, into))?.map(Box::new);
+        let merging = self.begin_with(runs, options.hashes_of(number), (options.index, None), older)?;
+        Ok(Merging { filter, ..merging })
+    }
+
+    /// Begins to join hash stores. Whatever they are about, there is more below them.
+    fn begin_join(&self, version: &Version, oldest: Age, newest: Age) -> Result<Merging> {
+        let young = version.young.iter();
+        let young = young.filter(|young| (oldest..=newest).contains(&young.age));
+        let ages = young.clone().map(|young| young.age).collect();
+        let upto = version.parts.iter().map(|part| part.upto).collect();
+        let runs = young.map(|young| young.run.clone()).collect();
+        let form = (IndexKind::PaCHash, Some(self.hashed.shared.options.filter_bits));
+        let merging = self.begin_with(runs, (0, u64::MAX), form, Older::Elsewhere)?;
+        let taken = Some((upto, ages));
+        Ok(Merging {
+            taken,
+            asks_filters: false,
+            ..merging
+        })
+    }
+
+    /// Begins to merge the records of some hashes of runs, newest first.
+    fn begin_with(
+        &self,
+        runs: Vec<Run>,
+        hashes: (u64, u64),
+        (index, filter_bits): (IndexKind, Option<u8>),
+        older: Older,
+    ) -> Result<Merging> {
+        let shared = &self.hashed.shared;
+        let rule = shared.home.horizon.rule(older);
         let options = RunOptions {
-            index: if is_join {
-                IndexKind::PaCHash
-            } else {
-                shared.options.index
-            },
-            filter_bits: is_join.then_some(shared.options.filter_bits),
+            index,
+            filter_bits,
+            seed: shared.options.own_seed(),
             purpose: Purpose::Compact,
             class: self.class(),
         };
         let mut builder = Builder::new(&shared.home.store, &options)?;
-        let deletes = match is_join {
-            false => Deletes::OfEach(deletes),
-            true => {
-                let all = KeyRange::new(b"", None);
-                let sources: Vec<_> = deletes.iter().map(|deletes| (&**deletes, &all)).collect();
-                let deletes = Arc::new(Draft::merged(&sources).finish());
-                builder.delete_ranges(Arc::clone(&deletes));
-                Deletes::Kept(deletes)
-            }
-        };
-        let upto = || version.parts.iter().map(|part| part.upto).collect();
+        let deletes: Vec<_> = runs.iter().map(|run| Arc::clone(run.range_deletes())).collect();
+        if older == Older::Elsewhere {
+            let everything = KeyRange::everything();
+            let all: Vec<_> = deletes.iter().map(|deletes| (&**deletes, &everything)).collect();
+            let mut all = Draft::merged(&all);
+            all.fold(&[rule.horizon]);
+            builder.delete_ranges(Arc::new(all.finish()));
+        }
+        let open = |run| Cursor::open(&shared.home.store, run, hashes, Purpose::Compact);
+        let sources: Result<Vec<Cursor>> = runs.into_iter().map(open).collect();
         Ok(Merging {
             sources: sources?,
             deletes,
             options: shared.options.clone(),
-            taken: is_join.then(|| (upto(), ages)),
-            rule: shared.home.horizon.rule(match is_join {
-                true => Older::Elsewhere,
-                false => Older::None,
-            }),
+            taken: None,
+            rule,
             rules: RulesCache::new(&shared.home.schema),
-            asks_filters: !is_join && shared.home.horizon.asks_filters(),
+            asks_filters: shared.home.horizon.asks_filters(),
             builder,
+            filter: None,
             group: Vec::new(),
         })
+    }
+
+    /// Begins the filter of the level that the result of these runs comes to.
+    fn filter(
+        &self,
+        part: &Part,
+        runs: &[Run],
+        (take, into): (usize, usize),
+    ) -> Result<Option<routing::Builder>> {
+        let shared = &self.hashed.shared;
+        let HashedForm::Boa { refined, .. } = shared.options.form else {
+            return Ok(None);
+        };
+        let level = part.levels.get(into).filter(|_| into >= take);
+        let (old, before) = level.map_or((None, 0), |level| (level.filter.as_ref(), level.runs.len()));
+        if old.is_none() && before > 0 {
+            // A level without a filter stays so until its runs are merged.
+            return Ok(None);
+        }
+        // Hash stores have records of all parts.
+        let records: u64 = runs
+            .iter()
+            .map(|run| match run.has_filter() {
+                true => (run.records() >> shared.options.parts_log) + 1,
+                false => run.records(),
+            })
+            .sum();
+        let (skipped, bits) = (shared.options.parts_log, shared.options.form.character_bits());
+        let shape = match (old, refined) {
+            (Some(old), _) => old.shape(),
+            (None, true) => Shape::refined(skipped, bits, records, into + 1),
+            (None, false) => Shape::plain(skipped, bits, records),
+        };
+        let store = &shared.home.store;
+        let options = store.writer_options(Purpose::Compact, self.class());
+        let builder = routing::Builder::new(store, options, shape, old, before as u8, records)?;
+        Ok(Some(builder))
     }
 
     fn go_on(&mut self, records: usize) -> Result<Progress> {
@@ -280,21 +367,37 @@ impl MergeStep {
                 merging.rules.clear();
                 while left > 0 {
                     let Some(taken) = merging.next()? else {
-                        let written = merging.builder.finish()?;
-                        self.install(written);
-                        return Ok(Progress::Done);
+                        return match (merging.builder.finish()?, merging.filter) {
+                            (Some(written), Some(filter)) => {
+                                self.phase = Phase::Routing(Box::new(written), filter);
+                                Ok(Progress::More)
+                            }
+                            (written, _) => {
+                                self.install(written, None);
+                                Ok(Progress::Done)
+                            }
+                        };
                     };
                     left = left.saturating_sub(taken);
                 }
                 self.phase = Phase::Merging(merging);
                 Ok(Progress::More)
             }
+            Phase::Routing(written, mut filter) => {
+                if !filter.go_on(TAKEN_OVER.max(records as u64))? {
+                    self.phase = Phase::Routing(written, filter);
+                    return Ok(Progress::More);
+                }
+                let filter = filter.finish()?;
+                self.install(Some(*written), Some(filter));
+                Ok(Progress::Done)
+            }
             Phase::Over => Ok(Progress::Done),
         }
     }
 
-    /// Puts the result in the place of the part, or of the hash stores that were joined.
-    fn install(&self, written: Option<Written>) {
+    /// Puts the result in the place of what it is made of.
+    fn install(&self, written: Option<Written>, filter: Option<routing::Written>) {
         let mut kept = self.hashed.shared.kept.lock();
         assert_eq!(kept.job, Some(self.job), "one merge runs at a time (W4)");
         let records = written.as_ref().map_or(0, |written| written.run().records());
@@ -303,7 +406,27 @@ impl MergeStep {
         let (mut young, mut parts) = (version.young.clone(), version.parts.clone());
         let run = written.map(Written::install);
         match self.choice {
-            Choice::Part { part, upto } => parts[part] = Arc::new(Part { run, upto }),
+            Choice::Part {
+                part,
+                upto,
+                take,
+                into,
+            } => {
+                let mut levels = parts[part].levels.clone();
+                levels.resize_with(levels.len().max(into + 1), Level::default);
+                levels[..take.min(into + 1)].fill_with(Level::default);
+                if let Some(run) = run {
+                    levels[into].runs.push(LevelRun { upto, run });
+                    levels[into].filter = filter.map(routing::Written::install);
+                }
+                if let HashedForm::Boa { lambda, .. } = self.hashed.shared.options.form {
+                    let has_room = levels[into].runs.len() < usize::from(lambda);
+                    assert!(has_room, "a level has fewer than λ runs (U3)");
+                }
+                let mut changed = Part { levels, upto };
+                changed.trim();
+                parts[part] = Arc::new(changed);
+            }
             Choice::Join { oldest, newest } => {
                 let at = young.partition_point(|young| young.age > newest);
                 young.retain(|young| !(oldest..=newest).contains(&young.age));

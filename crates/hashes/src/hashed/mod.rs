@@ -1,10 +1,12 @@
-//! SILT's stores as a structure of a store: hash stores and a sorted store on extents.
+//! Structures without order of keys that a store hosts: SILT's stores, or a bundle of arrays, on
+//! extents.
 //!
 //! The store's log and its memtables are what SILT calls the log store. A share of a memtable
 //! becomes a *hash store*: its records in the order of their hashes, a filter in memory. Merges
 //! take hash stores into the *sorted store*, one of its parts after the other. A lookup asks the
 //! filters of the hash stores, then reads one leaf of the sorted store, whether or not it has the
-//! key.
+//! key. A *bundle of arrays* (BOA) has levels of a few runs in place of the sorted store, so that
+//! less is written again; a routing filter of each level says which of its runs a lookup reads.
 //!
 //! *Knows*: which runs there are and in which order they are newer; when they are merged; how all
 //! of that is kept at a checkpoint.
@@ -12,19 +14,26 @@
 //! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
 //! sealed, when a checkpoint is due.
 //!
-//! *Read in this order*: `options.rs`, `leaf`, `index.rs` (which leaf has a hash), `run`,
-//! `policy.rs` (when merges are due), `state.rs` (a version), `structure.rs` (the front),
-//! `rules.rs`, `incorporate.rs`, `merge.rs`, `layers.rs` and `ingest.rs`, `read.rs`, `walk.rs`,
-//! `format.rs`, `check.rs`, `salvage.rs` and `mend.rs` (repairs), `figures.rs`, `contract.rs`.
+//! *Read in this order*: `options.rs`, `leaf`, `index.rs` (which leaf has a hash), `pages`, `run`,
+//! `routing` (which runs of a level have a hash), `policy.rs` (when merges are due), `state.rs` (a
+//! version), `structure.rs` (the front), `rules.rs`, `incorporate.rs`, `merge.rs`, `layers.rs` and
+//! `ingest.rs`, `read.rs`, `walk.rs`, `format.rs`, `check.rs`, `salvage.rs` and `mend.rs`
+//! (repairs), `figures.rs`, `contract.rs`.
 //!
 //! Lim, Fan, Andersen and Kaminsky, "SILT: A Memory-Efficient, High-Performance Key-Value Store"
 //! (SOSP 2011); Lim's thesis (2015), chapter 2; Kurpicz, Lehmann and Sanders, "PaCHash: Packed and
-//! Compressed Hash Tables" (2023).
+//! Compressed Hash Tables" (2023); Conway, "Understanding Dictionaries at the Intersection of
+//! Theory and Practice" (2020), chapter 2.
 //!
 //! ```text
 //! memtable ─── incorporate ──→ hash stores ────── merge ──────→ sorted store, 2^p parts
 //!                               a filter in memory               an index of leaves in memory
 //!              a lookup reads   a leaf where a filter says yes   a leaf
+//!
+//! memtable ─── incorporate ──→ hash stores ────── merge ──────→ levels of 2^p parts
+//!                               a filter in memory               a filter of each in pages
+//!              a lookup reads   a leaf where a filter says yes   a page of each level's filter,
+//!                                                                and a leaf where one says yes
 //! ```
 //!
 //! Invariants:
@@ -37,6 +46,23 @@
 //!   those out. A hash store goes when all parts have it.
 //! - **W4** One merge runs at a time. What it reads stays where it is until it is over.
 //! - **W5** No message is above the version's cut.
+//! - **U1** Levels of a part are in order of age, and so are the runs of a level: a run has hash
+//!   stores from the age at which the older run behind it ends up to its own.
+//! - **U2** A run is in order of hashes; of a key, the newest message comes first (R1).
+//! - **U3** A level of a bundle of arrays has fewer than λ runs: one character is left for none.
+//!
+//! U1 to U6 are O1 to O6 of `boa`. U4 to U6, of routing filters, are in `routing/mod.rs`. Where
+//! this differs from Conway's BOA:
+//!
+//! - The first level is that of hash stores, each with a filter of its own in memory: writing a
+//!   memtable out waits for no merge. λ of them become one run of the first level here.
+//! - What is merged into a level comes from all levels above at once, part by part: a merge needs
+//!   the space of one part.
+//! - Runs find their leaves by an index in memory, so that buckets need not be padded.
+//! - A filter and the runs before that records name are updated for all records of a prefix
+//!   together. For each apart, as the paper has it, the second would name its own run.
+//! - A lookup ends at the first message that decides it.
+//! - A level whose filter is damaged, or of which a run has lost records, goes without one.
 
 mod check;
 mod contract;
@@ -50,8 +76,10 @@ pub mod leaf;
 mod mend;
 mod merge;
 pub mod options;
+pub mod pages;
 pub mod policy;
 mod read;
+pub mod routing;
 mod rules;
 pub mod run;
 mod salvage;
@@ -67,7 +95,7 @@ pub use incorporate::Incorporation;
 pub use ingest::Ingest;
 pub use mend::{Gone, Mended};
 pub use merge::MergeStep;
-pub use options::{HashedOptions, IndexKind};
+pub use options::{HashedForm, HashedOptions, IndexKind};
 pub use read::{Reader, Search};
 pub use salvage::{Survey, survey};
 pub use structure::Hashed;

@@ -1,5 +1,6 @@
 //! How a hashed structure is built.
 
+use alluvium_dictionary::key::{Key, SEED};
 use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
@@ -38,9 +39,58 @@ impl FromStr for IndexKind {
     }
 }
 
+/// What merges make of hash stores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum HashedForm {
+    /// SILT's sorted store: one run of each part, which every merge writes again.
+    #[default]
+    Silt,
+    /// A bundle of arrays (Conway 2020, §2.3): levels of fewer than `lambda` runs each, and a
+    /// routing filter for each level.
+    Boa {
+        /// λ: how many runs of a level become one of the next. A power of two from 2 to 256.
+        lambda: u16,
+        /// Filters have check characters (§2.4), and name all runs in place of the latest.
+        refined: bool,
+    },
+}
+
+impl HashedForm {
+    /// Returns the bits of a character: log2 λ. SILT has none.
+    #[must_use]
+    pub fn character_bits(self) -> u8 {
+        match self {
+            HashedForm::Silt => 0,
+            HashedForm::Boa { lambda, .. } => lambda.max(1).ilog2() as u8,
+        }
+    }
+
+    /// Fails unless λ is one that there can be.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`], with the reason.
+    pub fn validate(self) -> Result<()> {
+        match self {
+            HashedForm::Boa { lambda, .. } if !lambda.is_power_of_two() || !(2..=256).contains(&lambda) => {
+                Err(Error::BadOption {
+                    option: "lambda",
+                    why: format!(
+                        "{lambda}: give a power of two from 2 to 256, since a character of a hash names a run of a level"
+                    ),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// How a hashed structure is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashedOptions {
+    /// What merges make of hash stores. *Creation.*
+    pub form: HashedForm,
+    /// What keys of a bundle of arrays are hashed with: draw it for each store. *Creation.*
+    pub seed: u64,
     /// How the sorted store is indexed. *Creation.*
     pub index: IndexKind,
     /// The sorted store has 2^this parts, by the first bits of a hash: one is merged at a time,
@@ -60,6 +110,8 @@ pub struct HashedOptions {
 impl Default for HashedOptions {
     fn default() -> HashedOptions {
         HashedOptions {
+            form: HashedForm::default(),
+            seed: SEED,
             index: IndexKind::default(),
             parts_log: 4,
             filter_bits: 10,
@@ -86,6 +138,14 @@ impl HashedOptions {
                 format!("2^{}: give at most 2^{MOST_PARTS_LOG}", self.parts_log),
             );
         }
+        self.form.validate()?;
+        if self.form != HashedForm::Silt && self.index != IndexKind::PaCHash {
+            return bad(
+                "index",
+                "a bundle of arrays finds leaves by prefixes of hashes, which a trie cannot: leave index out, or say index=pachash"
+                    .to_owned(),
+            );
+        }
         if !(4..=24).contains(&self.filter_bits) {
             return bad("filter bits", format!("{}: give 4 to 24", self.filter_bits));
         }
@@ -99,6 +159,35 @@ impl HashedOptions {
             );
         }
         Ok(())
+    }
+
+    /// Returns the hash of a key by which it is found.
+    #[must_use]
+    #[inline]
+    pub fn hash_of(&self, key: Key<'_>) -> u64 {
+        match self.own_seed() {
+            SEED => key.hash(),
+            seed => alluvium_filters::hash(seed, key.bytes()),
+        }
+    }
+
+    /// Returns what keys are hashed with.
+    #[must_use]
+    #[inline]
+    pub fn own_seed(&self) -> u64 {
+        match self.form {
+            HashedForm::Silt => SEED,
+            HashedForm::Boa { .. } => self.seed,
+        }
+    }
+
+    /// Returns with how many hash stores a merge is due in any case.
+    #[must_use]
+    pub fn most(&self) -> u32 {
+        match self.form {
+            HashedForm::Silt => self.most_young,
+            HashedForm::Boa { lambda, .. } => self.most_young.min(lambda.into()),
+        }
     }
 
     /// Returns the part of a hash.
@@ -154,6 +243,27 @@ mod tests {
             }
             assert_eq!(next, 0, "the last part ends with the last hash");
         }
+        for lambda in [0, 1, 3, 6, 100, 512] {
+            let form = HashedForm::Boa {
+                lambda,
+                refined: false,
+            };
+            let text = HashedOptions {
+                form,
+                ..HashedOptions::default()
+            };
+            let text = text.validate().unwrap_err().to_string();
+            assert!(text.contains("a power of two from 2 to 256"), "{text}");
+        }
+        let trie = HashedOptions {
+            form: HashedForm::Boa {
+                lambda: 4,
+                refined: true,
+            },
+            index: IndexKind::Trie,
+            ..HashedOptions::default()
+        };
+        assert!(trie.validate().is_err());
         let bad = HashedOptions {
             parts_log: 13,
             ..HashedOptions::default()

@@ -1,6 +1,6 @@
 //! Which merge comes next: of a part of the sorted store, or of hash stores into a larger one.
 
-use super::options::HashedOptions;
+use super::options::{HashedForm, HashedOptions};
 use super::state::Age;
 
 /// A hash store as the policy sees it.
@@ -10,6 +10,17 @@ pub struct HashStore {
     pub age: Age,
     /// Bytes of its keys and values.
     pub bytes: u64,
+}
+
+/// The levels of a part.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Levels {
+    /// How many runs each has, the newest level first.
+    pub runs: Vec<u32>,
+    /// Records of all of them.
+    pub records: u64,
+    /// Those that delete a key, but for the ones of the oldest run: nothing is below that.
+    pub tombstones: u64,
 }
 
 /// What the policy is told.
@@ -25,6 +36,8 @@ pub struct View {
     pub next_age: Age,
     /// Parts that a user wants rewritten.
     pub wanted: Vec<bool>,
+    /// The levels of each part of a bundle of arrays.
+    pub levels: Vec<Levels>,
 }
 
 /// A merge.
@@ -36,6 +49,10 @@ pub enum Choice {
         part: usize,
         /// It takes hash stores below this age.
         upto: Age,
+        /// It takes all runs of this number of levels, from the newest on.
+        take: usize,
+        /// The result is the newest run of this level.
+        into: usize,
     },
     /// Hash stores become one, which has what parts have not taken of them.
     Join {
@@ -44,6 +61,36 @@ pub enum Choice {
         /// The age of the newest, and of what they become.
         newest: Age,
     },
+}
+
+/// How much of a part is merged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Share {
+    /// What its form asks for.
+    Due,
+    /// All of it.
+    Whole,
+}
+
+/// Returns how many levels of a part are taken, and to which level the result comes.
+///
+/// SILT's one run is always taken. In a bundle of arrays the result comes to the first level that
+/// then has fewer than λ runs (U3), and takes all levels above at once, so that no run is written
+/// to be merged again in the same step. Once half as many keys are deleted as there are, the part
+/// becomes one run (Conway §2.2).
+fn plan(levels: &Levels, options: &HashedOptions, share: Share) -> (usize, usize) {
+    let HashedForm::Boa { lambda, .. } = options.form else {
+        return (1, 0);
+    };
+    let living = levels.records.saturating_sub(levels.tombstones);
+    let is_stale = levels.tombstones > 0 && levels.tombstones.saturating_mul(2) >= living;
+    let all = levels.runs.len();
+    if share == Share::Whole || is_stale {
+        return (all, all.saturating_sub(1));
+    }
+    let has_room = |runs: &u32| runs + 1 < u32::from(lambda);
+    let level = levels.runs.iter().position(has_room).unwrap_or(all);
+    (level, level)
 }
 
 /// Of several hash stores that are joined, the largest has at most this many times the bytes of
@@ -112,7 +159,8 @@ impl View {
 ///
 /// Hash stores are joined when lookups have to ask the filters of many. Otherwise the part that has
 /// waited longest takes all there are, when enough bytes wait: parts take turns, so that what waits
-/// for a part is between nothing and 1 / `ratio` of it, and half of that on average.
+/// for a part is between nothing and 1 / `ratio` of it, and half of that on average. A part of a
+/// bundle of arrays takes them when there are λ.
 ///
 /// ```
 /// use alluvium_hashes::hashed::policy::{Choice, HashStore, View, choose};
@@ -120,27 +168,47 @@ impl View {
 /// let options = HashedOptions { parts_log: 1, ..HashedOptions::default() };
 /// let young: Vec<HashStore> = (0..4).rev().map(|age| HashStore { age, bytes: 8 }).collect();
 /// let (upto, wanted) = (vec![0, 0], vec![false; 2]);
-/// let view = View { young, sorted_bytes: 200, upto, next_age: 4, wanted };
-/// assert_eq!(choose(&view, &options), Some(Choice::Part { part: 0, upto: 4 }));
+/// let levels = Vec::new();
+/// let view = View { young, sorted_bytes: 200, upto, next_age: 4, wanted, levels };
+/// assert_eq!(choose(&view, &options), Some(Choice::Part { part: 0, upto: 4, take: 1, into: 0 }));
 /// // Now 16 bytes wait on average, for 32 wait for one of two parts.
 /// let view = View { upto: vec![4, 0], ..view };
 /// assert_eq!(choose(&view, &options), None);
 /// let view = View { sorted_bytes: 128, ..view };
-/// assert_eq!(choose(&view, &options), Some(Choice::Part { part: 1, upto: 4 }));
+/// assert_eq!(choose(&view, &options), Some(Choice::Part { part: 1, upto: 4, take: 1, into: 0 }));
 /// ```
 #[must_use]
 pub fn choose(view: &View, options: &HashedOptions) -> Option<Choice> {
-    let upto = view.next_age;
+    let of = |part: usize, share| {
+        let none = Levels::default();
+        let (take, into) = plan(view.levels.get(part).unwrap_or(&none), options, share);
+        Some(Choice::Part {
+            part,
+            upto: view.next_age,
+            take,
+            into,
+        })
+    };
     if let Some(part) = view.wanted.iter().position(|&wanted| wanted) {
-        return Some(Choice::Part { part, upto });
+        return of(part, Share::Whole);
     }
-    if let Some(join) = view.join(options) {
+    if options.form == HashedForm::Silt
+        && let Some(join) = view.join(options)
+    {
         return Some(join);
     }
     let (part, taken) = view.first_part()?;
     let wait = view.young.iter().filter(|young| young.age >= taken).count();
-    let is_due = wait >= options.least_young as usize && view.waiting_bytes() >= view.may_wait(options);
-    is_due.then_some(Choice::Part { part, upto })
+    let is_due = match options.form {
+        HashedForm::Silt => {
+            wait >= options.least_young as usize && view.waiting_bytes() >= view.may_wait(options)
+        }
+        HashedForm::Boa { .. } => wait >= options.most() as usize,
+    };
+    match is_due {
+        true => of(part, Share::Due),
+        false => None,
+    }
 }
 
 /// Returns how far merges are behind, in hundredths of how far they may be: above 100 they do not
@@ -152,6 +220,9 @@ pub fn choose(view: &View, options: &HashedOptions) -> Option<Choice> {
 pub fn crowding(view: &View, options: &HashedOptions) -> u64 {
     let count = view.young.len() as u64;
     let stores = count * 50 / u64::from(options.most_young);
+    if options.form != HashedForm::Silt {
+        return stores;
+    }
     let bytes: u64 = view.young.iter().map(|young| young.bytes).sum();
     let mean = bytes / count.max(1);
     let may_wait = view.may_wait(options).max(FREE * mean).max(1);
@@ -175,6 +246,18 @@ mod tests {
             upto: upto.to_vec(),
             next_age: bytes.len() as u64,
             wanted: vec![false; upto.len()],
+            levels: Vec::new(),
+        }
+    }
+
+    /// SILT's one run of a part is always taken.
+    fn part(part: usize, upto: Age) -> Choice {
+        let (take, into) = (1, 0);
+        Choice::Part {
+            part,
+            upto,
+            take,
+            into,
         }
     }
 
@@ -193,10 +276,10 @@ mod tests {
         let chosen = |view: &View| choose(view, &options());
         assert_eq!(chosen(&view(&[500; 3], &[0, 0])), None, "too few");
         assert_eq!(chosen(&view(&[31; 4], &[0, 0])), None, "124 of 1000 wait");
-        let first = Choice::Part { part: 0, upto: 4 };
+        let first = part(0, 4);
         assert_eq!(chosen(&view(&[32; 4], &[0, 0])), Some(first));
         assert_eq!(chosen(&view(&[32; 4], &[4, 0])), None, "64 wait, on average");
-        let second = Choice::Part { part: 1, upto: 6 };
+        let second = part(1, 6);
         assert_eq!(chosen(&view(&[32; 6], &[4, 0])), Some(second), "(2 + 6) / 2 · 32");
         assert_eq!(chosen(&view(&[], &[9, 9])), None);
     }
@@ -230,7 +313,7 @@ mod tests {
             given += 1000;
             while let Some(choice) = choose(&state, &options) {
                 match choice {
-                    Choice::Part { part, upto } => {
+                    Choice::Part { part, upto, .. } => {
                         state.upto[part] = upto;
                         written += sorted / parts as u64;
                     }
@@ -301,10 +384,7 @@ mod tests {
     fn what_a_user_wants_comes_first() {
         let mut wanted = view(&[], &[7, 3]);
         (wanted.wanted, wanted.next_age) = (vec![false, true], 9);
-        assert_eq!(
-            choose(&wanted, &options()),
-            Some(Choice::Part { part: 1, upto: 9 })
-        );
+        assert_eq!(choose(&wanted, &options()), Some(part(1, 9)));
     }
 
     #[test]
@@ -334,5 +414,75 @@ mod tests {
             100,
             "two times twelve"
         );
+    }
+
+    /// Returns how many levels the merge that is due takes, and to which it comes.
+    fn planned(view: &View, options: &HashedOptions) -> Option<(usize, usize)> {
+        match choose(view, options)? {
+            Choice::Part { take, into, .. } => Some((take, into)),
+            Choice::Join { .. } => None,
+        }
+    }
+
+    #[test]
+    fn a_bundle_of_arrays_counts_its_runs_in_base_lambda() {
+        let form = |lambda| HashedOptions {
+            form: HashedForm::Boa {
+                lambda,
+                refined: false,
+            },
+            ..HashedOptions::default()
+        };
+        for lambda in [2u16, 4, 16] {
+            let options = form(lambda);
+            let mut levels = Levels::default();
+            for round in 1..200u32 {
+                let mut now = view(&[1; 32], &[0]);
+                now.levels = vec![levels.clone()];
+                let (take, into) = planned(&now, &options).unwrap();
+                assert_eq!(take, into);
+                levels.runs.resize(levels.runs.len().max(into + 1), 0);
+                levels.runs[..take].fill(0);
+                levels.runs[into] += 1;
+                let mut left = round;
+                for (level, &runs) in levels.runs.iter().enumerate() {
+                    assert_eq!(runs, left % u32::from(lambda), "level {level} after {round}");
+                    left /= u32::from(lambda);
+                }
+                assert_eq!(left, 0, "no level is missing");
+            }
+        }
+        assert_eq!(
+            choose(&view(&[u64::MAX; 3], &[0]), &form(4)),
+            None,
+            "fewer than λ"
+        );
+        assert_eq!(choose(&view(&[1], &[0]), &form(2)), None);
+    }
+
+    #[test]
+    fn a_part_with_many_deletes_becomes_one_run() {
+        let options = HashedOptions {
+            form: HashedForm::Boa {
+                lambda: 4,
+                refined: true,
+            },
+            ..HashedOptions::default()
+        };
+        let mut now = view(&[1; 4], &[0]);
+        let mut plans = |records, tombstones, wanted| {
+            let runs = vec![1, 0, 2];
+            now.levels = vec![Levels {
+                runs,
+                records,
+                tombstones,
+            }];
+            now.wanted = vec![wanted];
+            planned(&now, &options)
+        };
+        assert_eq!(plans(300, 99, false), Some((0, 0)), "fewer than half");
+        assert_eq!(plans(300, 100, false), Some((3, 2)));
+        assert_eq!(plans(300, 0, true), Some((3, 2)), "a user wants it");
+        assert_eq!(plans(0, 0, false), Some((0, 0)));
     }
 }

@@ -1,15 +1,18 @@
-//! Point lookups: filters of hash stores, newest first, then the one leaf of the sorted store.
+//! Point lookups: filters of hash stores, newest first, then the one leaf of SILT's sorted store.
+//! In a bundle of arrays they ask the filter of each level, and read the runs that it names.
 
-use super::run::find;
-use super::state::Version;
+use super::routing::{Candidates, Routing};
+use super::run::{Run, Wanted, find, find_in_group};
+use super::state::{Part, Version};
 use super::structure::Hashed;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::contract;
 use alluvium_dictionary::fetch::{Blocking, Fetch};
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::Key;
+use alluvium_dictionary::record::Record;
 use alluvium_dictionary::values;
-use alluvium_storage::{Guard, Result};
+use alluvium_storage::{Error, Guard, Result};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -30,6 +33,77 @@ pub struct Search {
     done: usize,
     /// How many records of the next one were taken.
     records: usize,
+    /// The level whose filter was asked, and the runs that it names.
+    level: Option<(usize, Candidates)>,
+}
+
+/// A run on the way of a search, and its level if it is one of a level.
+struct Stop<'v> {
+    run: &'v Run,
+    level: Option<Place<'v>>,
+}
+
+/// Where a run is in its part.
+#[derive(Clone, Copy)]
+struct Place<'v> {
+    level: usize,
+    /// Its number in the level.
+    run: usize,
+    filter: Option<&'v Routing>,
+}
+
+/// Returns the runs in which a hash of a part may be, the newest first.
+fn stops<'v>(version: &'v Version, part: &'v Part) -> impl Iterator<Item = Stop<'v>> {
+    let young = version.young.iter().filter(|young| young.age >= part.upto);
+    let young = young.map(|young| Stop {
+        run: &young.run,
+        level: None,
+    });
+    let levels = part.levels.iter().enumerate();
+    young.chain(levels.flat_map(|(number, level)| {
+        let runs = level.runs.iter().enumerate().rev();
+        runs.map(move |(run, of)| {
+            let filter = level.filter.as_ref();
+            let level = number;
+            Stop {
+                run: &of.run,
+                level: Some(Place { level, run, filter }),
+            }
+        })
+    }))
+}
+
+impl Search {
+    /// Returns whether a run is to be read: what its own filter says, or that of its level.
+    fn may_hold<F: Fetch>(&mut self, stop: &Stop<'_>, hash: u64, fetch: &F) -> Poll<Result<bool>> {
+        let Some(Place { level, run, filter }) = stop.level else {
+            return Poll::Ready(stop.run.may_hold(hash));
+        };
+        let candidates = match (self.level, filter) {
+            (Some((asked, candidates)), _) if asked == level => candidates,
+            (_, None) => Candidates::All,
+            (_, Some(filter)) => ready!(filter.ask(hash, fetch))?,
+        };
+        self.level = Some((level, candidates));
+        Poll::Ready(Ok(candidates.has(run) && stop.run.records() > 0))
+    }
+
+    /// The records of a run's group name an earlier run, or there is none of them.
+    fn follow(&mut self, stop: &Stop<'_>, previous: Option<Option<u8>>) -> Result<()> {
+        let Some(Place { level, run, .. }) = stop.level else {
+            return Ok(());
+        };
+        let next = match previous {
+            Some(Some(previous)) if usize::from(previous) < run => Some(previous),
+            Some(None) => None,
+            other => {
+                let expected = format!("records that its level's filter names, of a run before {run} (U4)");
+                return Err(Error::corrupt(stop.run.place(), expected, format!("{other:?}")));
+            }
+        };
+        self.level = Some((level, Candidates::Latest(next)));
+        Ok(())
+    }
 }
 
 impl fmt::Debug for Reader<'_> {
@@ -89,20 +163,25 @@ impl contract::Reader for Reader<'_> {
         search: &mut Search,
         fetch: &F,
     ) -> Poll<Result<()>> {
-        let runs = self.version.runs_of(key.hash(), &self.hashed.shared.options);
-        for run in runs.skip(search.done) {
+        let options = &self.hashed.shared.options;
+        let wanted = Wanted {
+            bytes: key.bytes(),
+            hash: options.hash_of(key),
+        };
+        let part = &self.version.parts[options.part_of(wanted.hash)];
+        for stop in stops(&self.version, part).skip(search.done) {
             if gather.is_decided() {
                 break;
             }
-            let deletes = run.range_deletes();
+            let deletes = stop.run.range_deletes();
             if !deletes.is_empty() {
                 gather.range_deleted(deletes.covering(key.bytes(), gather.known.at()));
             }
-            if run.may_hold(key.hash())? {
-                let Gather { operator, known } = gather;
+            if ready!(search.may_hold(&stop, wanted.hash, fetch))? {
+                let Gather { operator, known } = &mut *gather;
                 // What was taken before a node was missing is not taken again.
                 let (mut taken, records) = (search.records, &mut search.records);
-                ready!(find(run, key, fetch, &mut |record| {
+                let mut visit = |record: Record<'_>| {
                     if taken > 0 {
                         taken -= 1;
                         return Poll::Ready(Ok(ControlFlow::Continue(())));
@@ -112,7 +191,22 @@ impl contract::Reader for Reader<'_> {
                     }))?;
                     *records += 1;
                     Poll::Ready(Ok(flow))
-                }))?;
+                };
+                match (search.level, stop.level) {
+                    (
+                        Some((_, Candidates::Latest(_))),
+                        Some(Place {
+                            filter: Some(filter), ..
+                        }),
+                    ) => {
+                        let group = filter.shape().group(wanted.hash);
+                        let previous = ready!(find_in_group(stop.run, wanted, group, fetch, &mut visit))?;
+                        if !gather.is_decided() {
+                            search.follow(&stop, previous)?;
+                        }
+                    }
+                    _ => ready!(find(stop.run, wanted, fetch, &mut visit))?,
+                }
             }
             search.done += 1;
             search.records = 0;

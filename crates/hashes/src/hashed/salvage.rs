@@ -4,7 +4,6 @@
 //! leaves are. Without that, none of its leaves can be found; the other runs are whole.
 
 use super::check::{extents, named, read};
-use super::run::Run;
 use alluvium_base::Purpose;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::extents::Reached;
@@ -15,8 +14,10 @@ use alluvium_storage::{Error, Result};
 pub(super) enum Name {
     /// A hash store.
     Young,
-    /// This part of the sorted store.
+    /// Of this part, what merges have made.
     Part(usize),
+    /// The filter of one of this part's levels.
+    Filter(usize),
 }
 
 impl Name {
@@ -25,6 +26,7 @@ impl Name {
         match self {
             Name::Young => "a hash store, which hides older values and deleted keys".to_owned(),
             Name::Part(part) => format!("part {} of {parts} of the sorted store", part + 1),
+            Name::Filter(part) => format!("a routing filter of part {} of {parts}", part + 1),
         }
     }
 }
@@ -44,23 +46,20 @@ pub struct Survey {
 /// [`Error::Corrupt`] when it is not known which runs there are; as the device says.
 pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Survey> {
     let (contents, nodes) = read(files, root, Purpose::Recovery)?;
-    let (mut runs, mut lost) = (Vec::new(), Vec::new());
-    let of_parts = contents.parts.iter().enumerate();
-    let of_parts = of_parts.filter(|(_, part)| part.run.is_some());
-    let names = contents.young.iter().map(|_| Name::Young);
-    let names = names.chain(of_parts.map(|(number, _)| Name::Part(number)));
-    for (name, (pointer, base, _)) in names.zip(named(&contents)) {
-        match Run::open(files, &pointer, base, Purpose::Recovery) {
-            Ok(run) => runs.push(run),
-            Err(error @ Error::Corrupt { .. }) => {
-                let parts = contents.parts.len();
-                lost.push(format!("all records of {} ({error})", name.told(parts)));
-            }
+    let (mut found, mut lost) = (Vec::new(), Vec::new());
+    let parts = contents.parts.len();
+    for named in named(&contents) {
+        let what = named.name.told(parts);
+        match named.open(files, Purpose::Recovery) {
+            Ok(part) => found.push(part),
+            // Without its filter a level is read run by run: nothing is lost.
+            Err(Error::Corrupt { .. }) if matches!(named.name, Name::Filter(_)) => {}
+            Err(error @ Error::Corrupt { .. }) => lost.push(format!("all records of {what} ({error})")),
             Err(error) => return Err(error),
         }
     }
     Ok(Survey {
-        reached: extents(nodes, &runs),
+        reached: extents(nodes, &found),
         lost,
     })
 }

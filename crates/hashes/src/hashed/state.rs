@@ -1,7 +1,8 @@
 //! What readers see of a hashed structure, a version, and what its one writer keeps beside it.
 
-use super::options::HashedOptions;
-use super::policy::{HashStore, View};
+use super::options::{HashedForm, HashedOptions};
+use super::policy::{HashStore, Levels, View};
+use super::routing::Routing;
 use super::run::Run;
 use alluvium_base::Sequence;
 use alluvium_dictionary::blob::Blob;
@@ -17,13 +18,57 @@ pub(super) struct Young {
     pub(super) run: Run,
 }
 
-/// A part of the sorted store: the hashes with the same first bits.
+/// A run that a merge has made.
+#[derive(Clone, Debug)]
+pub(super) struct LevelRun {
+    /// It has what hash stores below this age say of the part's hashes, from where the older run
+    /// behind it ends.
+    pub(super) upto: Age,
+    pub(super) run: Run,
+}
+
+/// A level of a part.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Level {
+    /// The oldest first: their numbers are those that the filter knows.
+    pub(super) runs: Vec<LevelRun>,
+    /// None where every run may have every hash.
+    pub(super) filter: Option<Routing>,
+}
+
+/// A part: the hashes with the same first bits. SILT's has one level of one run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
-    /// None where it has no record.
-    pub(super) run: Option<Run>,
+    /// The newest level first (U1). The last is not empty.
+    pub(super) levels: Vec<Level>,
     /// It has what every hash store below this age says of its hashes.
     pub(super) upto: Age,
+}
+
+impl Part {
+    /// Returns its runs, the newest first.
+    pub(super) fn runs(&self) -> impl DoubleEndedIterator<Item = &LevelRun> {
+        self.levels.iter().flat_map(|level| level.runs.iter().rev())
+    }
+
+    /// Returns the filters of its levels.
+    pub(super) fn filters(&self) -> impl Iterator<Item = &Routing> {
+        self.levels.iter().filter_map(|level| level.filter.as_ref())
+    }
+
+    /// Leaves out empty levels behind the last run.
+    pub(super) fn trim(&mut self) {
+        while self.levels.last().is_some_and(|level| level.runs.is_empty()) {
+            self.levels.pop();
+        }
+    }
+
+    /// Returns whether ages fall from its newest run to its oldest (U1).
+    fn is_ordered(&self) -> bool {
+        let mut above = self.upto + 1;
+        self.runs()
+            .all(|run| std::mem::replace(&mut above, run.upto) > run.upto)
+    }
 }
 
 /// One state of the structure. It never changes (W1).
@@ -44,7 +89,7 @@ pub(super) struct Version {
 
 impl Version {
     /// Returns whether ages fall from the newest hash store to the oldest (W2), and every one is
-    /// still to be merged somewhere (W3).
+    /// still to be merged somewhere (W3); and whether those of levels do (U1).
     pub(super) fn is_ordered(&self) -> bool {
         let young = &self.young;
         let least = self.parts.iter().map(|part| part.upto).min().unwrap_or(0);
@@ -52,7 +97,10 @@ impl Version {
             && young
                 .iter()
                 .all(|young| young.age < self.next_age && young.age >= least)
-            && self.parts.iter().all(|part| part.upto <= self.next_age)
+            && self
+                .parts
+                .iter()
+                .all(|part| part.upto <= self.next_age && part.is_ordered())
     }
 
     /// Returns the runs in which a hash may be, newest first: hash stores that its part has not
@@ -61,22 +109,28 @@ impl Version {
     pub(super) fn runs_of(&self, hash: u64, options: &HashedOptions) -> impl Iterator<Item = &Run> {
         let part = &self.parts[options.part_of(hash)];
         let young = self.young.iter().filter(|young| young.age >= part.upto);
-        young.map(|young| &young.run).chain(&part.run)
+        young
+            .map(|young| &young.run)
+            .chain(part.runs().map(|run| &run.run))
     }
 
     /// Returns what the policy is told.
-    pub(super) fn view(&self, wanted: &[bool]) -> View {
+    pub(super) fn view(&self, options: &HashedOptions, wanted: &[bool]) -> View {
         let young = self.young.iter().map(|young| HashStore {
             age: young.age,
             bytes: young.run.bytes(),
         });
-        let runs = self.parts.iter().filter_map(|part| part.run.as_ref());
+        let runs = self.parts.iter().flat_map(|part| part.runs());
         View {
             young: young.collect(),
-            sorted_bytes: runs.map(Run::bytes).sum(),
+            sorted_bytes: runs.map(|run| run.run.bytes()).sum(),
             upto: self.parts.iter().map(|part| part.upto).collect(),
             next_age: self.next_age,
             wanted: wanted.to_vec(),
+            levels: match options.form {
+                HashedForm::Silt => Vec::new(),
+                HashedForm::Boa { .. } => self.parts.iter().map(|part| levels_of(part)).collect(),
+            },
         }
     }
 
@@ -97,7 +151,23 @@ impl Version {
     /// Returns every run.
     pub(super) fn runs(&self) -> impl Iterator<Item = &Run> {
         let young = self.young.iter().map(|young| &young.run);
-        young.chain(self.parts.iter().filter_map(|part| part.run.as_ref()))
+        let parts = self.parts.iter().flat_map(|part| part.runs());
+        young.chain(parts.map(|run| &run.run))
+    }
+
+    /// Returns every filter of a level.
+    pub(super) fn filters(&self) -> impl Iterator<Item = &Routing> {
+        self.parts.iter().flat_map(|part| part.filters())
+    }
+}
+
+/// What the policy is told of a part's levels.
+fn levels_of(part: &Part) -> Levels {
+    let newer = part.runs().rev().skip(1);
+    Levels {
+        runs: part.levels.iter().map(|level| level.runs.len() as u32).collect(),
+        records: part.runs().map(|run| run.run.records()).sum(),
+        tombstones: newer.map(|run| run.run.tombstones()).sum(),
     }
 }
 

@@ -1,17 +1,20 @@
 //! The front of a hashed structure: how it is made, opened, changed and written.
 
-use super::format::Contents;
+use super::format::{Contents, RunName};
 use super::options::HashedOptions;
+use super::routing::Routing;
 use super::run::Run;
 use super::salvage::Name;
-use super::state::{Kept, Part, Version, Young};
+use super::state::{Kept, Level, LevelRun, Part, Version, Young};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::blob::{Blob, Root};
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::home::{Home, judge};
+use alluvium_dictionary::key::Key;
 use alluvium_dictionary::read::Files;
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::extents::Class;
+use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Place, Result, Structure};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
@@ -176,8 +179,15 @@ impl Hashed {
     #[must_use]
     pub fn sorted_records(&self) -> u64 {
         let version = self.version();
-        let runs = version.parts.iter().filter_map(|part| part.run.as_ref());
-        runs.map(Run::records).sum()
+        let runs = version.parts.iter().flat_map(|part| part.runs());
+        runs.map(|run| run.run.records()).sum()
+    }
+
+    /// Returns the hash of a key by which it is found.
+    #[must_use]
+    #[inline]
+    pub fn hash_of(&self, key: Key<'_>) -> u64 {
+        self.shared.options.hash_of(key)
     }
 
     /// Has merges ask for space of this class, or of [`Class::Freeing`] if they may use the reserve
@@ -215,9 +225,14 @@ impl Hashed {
         );
         let stays = |run: &Run| version.runs().any(|other| other.pointer() == run.pointer());
         let gone: Vec<Run> = old.runs().filter(|run| !stays(run)).cloned().collect();
+        let stays = |filter: &Routing| version.filters().any(|other| other.pointer() == filter.pointer());
+        let filters: Vec<Routing> = old.filters().filter(|filter| !stays(filter)).cloned().collect();
         self.shared.version.store(Arc::new(version));
         let store = &self.shared.home.store;
         let epoch = store.epochs().current();
+        for (extent, _) in filters.iter().flat_map(Routing::extents) {
+            store.extents().release(extent, epoch);
+        }
         for (extent, _) in gone.iter().flat_map(Run::extents) {
             store.extents().release(extent, epoch);
         }
@@ -277,6 +292,9 @@ impl Hashed {
     }
 }
 
+/// Decides what becomes of a run or filter that cannot be read.
+type Losing<'l> = dyn FnMut(Name, Error) -> Result<()> + 'l;
+
 /// What a structure is assembled of.
 type Parts = (Home, HashedOptions, Version, Kept);
 
@@ -286,7 +304,7 @@ fn read(
     options: &HashedOptions,
     root: &[u8],
     cut: Sequence,
-    lose: &mut dyn FnMut(Name, Error) -> Result<()>,
+    lose: &mut Losing<'_>,
 ) -> Result<Parts> {
     let mut kept = Kept {
         root: Some((0, root.to_vec())),
@@ -303,42 +321,77 @@ fn read(
         }
     };
     let options = HashedOptions {
+        form: contents.form,
+        seed: contents.seed,
         index: contents.index,
         parts_log: contents.parts_log,
         ..options.clone()
     };
-    let mut open = |name, pointer: &ValuePointer, base| {
-        let run = Run::open(Files::of(store), pointer, base, Purpose::Recovery);
-        let run = run.and_then(|run| run.mapped(|tier, offset| store.extents().holding(tier, offset)));
+    let opened = open_runs(store, &contents, lose)?;
+    let young = opened.trimmed(&options);
+    let version = Version { cut, young, ..opened };
+    Ok((home, options, version, kept))
+}
+
+/// Opens the runs and filters that contents name.
+fn open_runs(store: &Arc<Store>, contents: &Contents, lose: &mut Losing<'_>) -> Result<Version> {
+    let holding = |tier, offset| store.extents().holding(tier, offset);
+    let files = Files::of(store);
+    let open = |name, pointer: &ValuePointer, base, lose: &mut Losing<'_>| {
+        let run = Run::open(files, pointer, base, Purpose::Recovery);
+        let run = run.and_then(|run| run.seeded(contents.seed).mapped(holding));
         match run {
             Ok(run) => Ok(Some(run)),
             Err(error) => lose(name, error).map(|()| None),
         }
     };
     let mut version = Version {
-        cut,
         next_age: contents.next_age,
         ..Version::default()
     };
     for young in &contents.young {
-        let run = open(Name::Young, &young.run, young.base)?;
+        let run = open(Name::Young, &young.run, young.base, lose)?;
         let kept = run.map(|run| Arc::new(Young { age: young.age, run }));
         version.young.extend(kept);
     }
-    // What hash stores still have of the hashes of a part that is lost is seen again.
+    // What hash stores still have of the hashes of a part of which something is lost is seen again.
     let least = contents.parts.iter().map(|part| part.upto).min().unwrap_or(0);
-    for (number, part) in contents.parts.iter().enumerate() {
-        let run = part.run.as_ref();
-        let run = run.map(|run| open(Name::Part(number), run, 0)).transpose()?;
-        let upto = match run {
-            Some(None) => least,
-            _ => part.upto,
+    for (number, name) in contents.parts.iter().enumerate() {
+        let (mut part, mut has_lost) = (Part::default(), false);
+        let mut filters = Vec::new();
+        for (place, named) in name.levels.iter().enumerate() {
+            let mut level = Level::default();
+            for RunName { upto, run } in &named.runs {
+                let run = open(Name::Part(number), run, 0, lose)?;
+                let upto = *upto;
+                level.runs.extend(run.map(|run| LevelRun { upto, run }));
+            }
+            // A filter knows runs by their numbers.
+            let is_whole = level.runs.len() == named.runs.len();
+            has_lost |= !is_whole;
+            filters.extend(named.filter.filter(|_| is_whole).map(|filter| (place, filter)));
+            part.levels.push(level);
+        }
+        let newest = part.runs().next().map_or(0, |run| run.upto);
+        part.upto = match has_lost && newest <= least {
+            true => least,
+            false => name.upto,
         };
-        let run = run.flatten();
-        version.parts.push(Arc::new(Part { run, upto }));
+        for (place, pointer) in filters {
+            let filter = Routing::open(files, &pointer, Purpose::Recovery);
+            let filter = filter.and_then(|filter| {
+                let runs = part.levels[place].runs.len();
+                filter.required(runs, contents.parts_log)?.mapped(holding)
+            });
+            match filter {
+                Ok(filter) => part.levels[place].filter = Some(filter),
+                Err(error) => lose(Name::Filter(number), error)?,
+            }
+        }
+        part.trim();
+        version.parts.push(Arc::new(part));
     }
-    version.young = version.trimmed(&options);
-    Ok((home, options, version, kept))
+    Ok(version)
 }
 
 /// Where the root of a structure is, for errors: others keep it.

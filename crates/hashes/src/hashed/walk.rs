@@ -127,7 +127,7 @@ impl Iter {
             let mut cursor = memtable.cursor();
             cursor.seek(&self.range.low);
             while let Some(key) = cursor.key().filter(|key| !self.range.ends_before(key)) {
-                let hash = Key::new(key).hash();
+                let hash = self.hashed.hash_of(Key::new(key));
                 if hash >= first && without.is_none_or(|without| hash < without) {
                     lowest.push((hash, key.into()));
                 }
@@ -208,7 +208,7 @@ impl Iter {
             {
                 continue;
             }
-            let value = self.decide(Key::hashed(&key, hash), &memtables, &runs, own, &nodes)?;
+            let value = self.decide(Key::new(&key), &memtables, &runs, own, &nodes)?;
             decided.extend(value.map(|value| (key, value)));
         }
         self.decided = decided;
@@ -260,7 +260,7 @@ impl contract::Scan for Iter {
     fn seek(&mut self, key: &[u8]) {
         self.decided.clear();
         self.above = None;
-        self.next = Some(Key::new(key).hash());
+        self.next = Some(self.hashed.hash_of(Key::new(key)));
         self.from = Some(key.into());
     }
 

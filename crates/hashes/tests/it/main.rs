@@ -4,6 +4,7 @@
 mod boa;
 mod bot;
 mod faults;
+mod hosted;
 mod mica_cache;
 mod mica_cache_mode;
 mod mica_hit_ratios;

@@ -9,7 +9,9 @@
 //!      8        records, each:
 //!                 head (1): bits 0 and 1 the kind, bit 2 the value is apart, bit 3 a sequence
 //!                   number follows, bit 4 an expiry follows, bit 5 the key is that of the record
-//!                   before, bit 6 the key is apart
+//!                   before, bit 6 the key is apart, bit 7 an earlier run of its level has a key
+//!                   with the same prefix
+//!                 with bit 7: the number of that run in its level (1)
 //!                 the key, unless bit 5: length (varint), bytes; apart: its hash (8), pointer (40)
 //!                 with bit 3: sequence number less that of the run (varint)
 //!                 with bit 4: expiry in milliseconds (varint)
@@ -33,7 +35,7 @@ const HAS_SEQUENCE: u8 = 1 << 3;
 const HAS_EXPIRY: u8 = 1 << 4;
 const SAME_KEY: u8 = 1 << 5;
 const KEY_APART: u8 = 1 << 6;
-const KNOWN: u8 = KIND | VALUE_APART | HAS_SEQUENCE | HAS_EXPIRY | SAME_KEY | KEY_APART;
+const HAS_PREVIOUS: u8 = 1 << 7;
 
 /// A key, or where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,8 @@ pub struct Entry<'l> {
     pub key: KeyAt<'l>,
     /// Whether the record before is about the same key.
     pub is_same_key: bool,
+    /// The newest earlier run of the level that has a key with the same prefix.
+    pub previous: Option<u8>,
     /// The message; its sequence number is less by the base of its run.
     pub record: Record<'l>,
 }
@@ -108,6 +112,7 @@ impl Draft {
     pub fn push(
         &mut self,
         key: KeyPart<'_>,
+        previous: Option<u8>,
         (sequence, kind, expires_ms): (Sequence, Kind, u64),
         value: ValuePart<'_>,
         most: usize,
@@ -117,6 +122,8 @@ impl Draft {
         }
         let before = self.bytes.len();
         let mut gaps = Gaps::default();
+        // What was said of a key is not said again.
+        let previous = previous.filter(|_| !matches!(key, KeyPart::Same));
         let mut head = kind as u8;
         for (is_set, bit) in [
             (matches!(value, ValuePart::Apart), VALUE_APART),
@@ -124,11 +131,15 @@ impl Draft {
             (expires_ms != 0, HAS_EXPIRY),
             (matches!(key, KeyPart::Same), SAME_KEY),
             (matches!(key, KeyPart::Apart(_)), KEY_APART),
+            (previous.is_some(), HAS_PREVIOUS),
         ] {
             head |= if is_set { bit } else { 0 };
         }
         let mut out = Writer::new(&mut self.bytes);
         out.u8(head);
+        if let Some(previous) = previous {
+            out.u8(previous);
+        }
         match key {
             KeyPart::Same => {}
             KeyPart::Here(key) => {
@@ -192,7 +203,7 @@ impl Draft {
 pub struct Entries<'l> {
     reader: Reader<'l>,
     left: u16,
-    last: Option<KeyAt<'l>>,
+    last: Option<(KeyAt<'l>, Option<u8>)>,
     page_size: PageSize,
 }
 
@@ -261,12 +272,19 @@ impl<'l> Entries<'l> {
         let Ok(kind) = Kind::try_from(head & KIND) else {
             return Ok(None);
         };
-        if head & !KNOWN != 0 || (has(SAME_KEY) && has(KEY_APART)) {
+        if has(SAME_KEY) && (has(KEY_APART) || has(HAS_PREVIOUS)) {
             return Ok(None);
         }
+        let mut previous = match has(HAS_PREVIOUS) {
+            true => Some(reader.u8()?),
+            false => None,
+        };
         let key = match (has(SAME_KEY), has(KEY_APART)) {
             (true, _) => match self.last {
-                Some(last) => last,
+                Some((last, known)) => {
+                    previous = known;
+                    last
+                }
                 None => return Ok(None),
             },
             (false, true) => KeyAt::Apart {
@@ -281,10 +299,11 @@ impl<'l> Entries<'l> {
             true => Value::Separate(pointer(reader)?),
             false => Value::Inline(part(reader)?),
         };
-        self.last = Some(key);
+        self.last = Some((key, previous));
         Ok(Some(Entry {
             key,
             is_same_key: has(SAME_KEY),
+            previous,
             record: Record {
                 sequence,
                 kind,
@@ -344,16 +363,27 @@ mod tests {
         let most = PageSize::MIN.bytes();
         let put = (0, Kind::Put, 0);
         draft
-            .push(KeyPart::Here(b"Elbe"), put, ValuePart::Here(b"1094"), most)
+            .push(KeyPart::Here(b"Elbe"), None, put, ValuePart::Here(b"1094"), most)
             .unwrap();
         draft
-            .push(KeyPart::Same, (300, Kind::Merge, 5), ValuePart::Here(b""), most)
+            .push(
+                KeyPart::Same,
+                None,
+                (300, Kind::Merge, 5),
+                ValuePart::Here(b""),
+                most,
+            )
             .unwrap();
         let gaps = draft
-            .push(KeyPart::Apart(7), (1, Kind::Put, 0), ValuePart::Apart, most)
+            .push(KeyPart::Apart(7), None, (1, Kind::Put, 0), ValuePart::Apart, most)
             .unwrap();
         draft.fill(gaps.key.unwrap(), &pointer());
         draft.fill(gaps.value.unwrap(), &pointer());
+        for (key, value) in [(KeyPart::Here(b"Oder"), b"866"), (KeyPart::Same, b"865")] {
+            draft
+                .push(key, Some(6), put, ValuePart::Here(value), most)
+                .unwrap();
+        }
         draft.finish(PageSize::MIN)
     }
 
@@ -361,12 +391,14 @@ mod tests {
     fn the_bytes_of_version_1_do_not_change() {
         let leaf = example();
         let mut expected =
-            b"\x03\0\0\0\x72\0\0\0\0\x04Elbe\x041094\x3a\xac\x02\x05\0\x4c\x07\0\0\0\0\0\0\0".to_vec();
+            b"\x05\0\0\0\x82\0\0\0\0\x04Elbe\x041094\x3a\xac\x02\x05\0\x4c\x07\0\0\0\0\0\0\0".to_vec();
         pointer().encode(&mut expected);
         expected.push(1);
         pointer().encode(&mut expected);
-        assert_eq!(leaf[..expected.len()], expected);
         assert_eq!(expected.len(), 0x72);
+        expected.extend(b"\x80\x06\x04Oder\x03866\x20\x03865");
+        assert_eq!(leaf[..expected.len()], expected);
+        assert_eq!(expected.len(), 0x82);
         assert!(leaf[expected.len()..].iter().all(|&byte| byte == 0));
         let mut entries = Entries::open(&leaf, place, PageSize::MIN).unwrap();
         let first = entries.next(place).unwrap().unwrap();
@@ -380,8 +412,16 @@ mod tests {
             (300, Kind::Merge, 5)
         );
         let third = entries.next(place).unwrap().unwrap();
-        assert_eq!(third.key.hash(), 7);
+        assert_eq!(third.key.hash(0), 7);
         assert_eq!(third.record.value, Value::Separate(pointer()));
+        for is_same_key in [false, true] {
+            let entry = entries.next(place).unwrap().unwrap();
+            assert_eq!(
+                (entry.key, entry.is_same_key),
+                (KeyAt::Here(b"Oder"), is_same_key)
+            );
+            assert_eq!((third.previous, entry.previous), (None, Some(6)));
+        }
         assert_eq!(entries.next(place).unwrap(), None);
     }
 
@@ -396,11 +436,11 @@ mod tests {
             }
             Ok(count)
         };
-        assert_eq!(read(&leaf).unwrap(), 3);
-        for len in 0..0x72 {
+        assert_eq!(read(&leaf).unwrap(), 5);
+        for len in 0..0x82 {
             assert!(read(&leaf[..len]).is_err(), "{len} bytes");
         }
-        for at in 0..0x72 {
+        for at in 0..0x82 {
             for byte in 0..=255 {
                 let mut damaged = leaf.clone();
                 damaged[at] = byte;
@@ -414,8 +454,8 @@ mod tests {
         };
         assert!(with(8, 3), "a kind that there is not");
         assert!(with(8, 0x20), "the key before the first");
-        assert!(with(8, 0x80), "a bit that means nothing");
-        assert!(with(0, 2), "bytes behind the last record");
+        assert!(with(0x7d, 0xa0), "the run before, said again");
+        assert!(with(0, 4), "bytes behind the last record");
         assert!(with(2, 1), "not zero");
     }
 }

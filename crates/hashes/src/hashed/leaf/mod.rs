@@ -15,15 +15,14 @@ pub mod format;
 
 pub use format::{Draft, Entries, Entry, KeyAt};
 
-use alluvium_dictionary::key::SEED;
 use alluvium_filters::hash;
 
 impl KeyAt<'_> {
-    /// Returns the key's hash.
+    /// Returns the key's hash under the seed of its run.
     #[must_use]
-    pub fn hash(&self) -> u64 {
+    pub fn hash(&self, seed: u64) -> u64 {
         match self {
-            KeyAt::Here(key) => hash(SEED, key),
+            KeyAt::Here(key) => hash(seed, key),
             KeyAt::Apart { hash, .. } => *hash,
         }
     }

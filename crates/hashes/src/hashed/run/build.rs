@@ -1,16 +1,16 @@
 //! Writing a run: records come in the order of their hashes.
 
-use super::{Filter, Meta, Run, Segment};
+use super::{Filter, Meta, Run};
 use crate::hashed::index::{Hashes, Index};
 use crate::hashed::leaf::Draft;
 use crate::hashed::leaf::format::{Gaps, HEADER_BYTES, KeyPart, ValuePart};
 use crate::hashed::options::IndexKind;
+use crate::hashed::pages::{Claimed, Described, PageWriter, Pages};
 use alluvium_base::{Kind, Purpose, Sequence};
 use alluvium_dictionary::deletes::RangeDeletes;
 use alluvium_dictionary::rules::KeyspaceRules;
 use alluvium_dictionary::values::{Placed, Slot, ValuePointer, ValueWriter};
 use alluvium_storage::extents::{Class, Extent};
-use alluvium_storage::node::NodeWriter;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, PageSize, Result};
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub struct RunOptions {
     pub index: IndexKind,
     /// It has a filter that says yes in vain once in 2^this lookups; none where absent.
     pub filter_bits: Option<u8>,
+    /// What its keys are hashed with.
+    pub seed: u64,
     /// What the writes are for.
     pub purpose: Purpose,
     /// Whether the reserve may be used.
@@ -54,7 +56,7 @@ pub struct Builder {
     store: Arc<Store>,
     options: RunOptions,
     page_size: PageSize,
-    leaves: NodeWriter,
+    leaves: PageWriter,
     /// Made for the first value or key that is apart.
     apart: Option<ValueWriter>,
     draft: Draft,
@@ -64,8 +66,6 @@ pub struct Builder {
     /// The hashes of the leaf that is being filled.
     bounds: (u64, u64),
     hashes_of_leaves: Vec<(u64, u64)>,
-    segments: Vec<Segment>,
-    checksums: Vec<u32>,
     /// The leaf that is being filled has no record yet.
     is_open: bool,
     /// Every hash, where a filter or a trie is built of them.
@@ -80,7 +80,7 @@ impl Builder {
     /// When the store takes no changes.
     pub fn new(store: &Arc<Store>, options: &RunOptions) -> Result<Builder> {
         Ok(Builder {
-            leaves: store.node_writer(store.writer_options(options.purpose, options.class))?,
+            leaves: PageWriter::new(store, store.writer_options(options.purpose, options.class))?,
             store: Arc::clone(store),
             options: *options,
             page_size: store.page_size(),
@@ -90,14 +90,10 @@ impl Builder {
             hash: 0,
             bounds: (0, 0),
             hashes_of_leaves: Vec::new(),
-            segments: Vec::new(),
-            checksums: Vec::new(),
             is_open: true,
             hashes: Vec::new(),
             meta: Meta {
-                page_size: store.page_size(),
-                segments: Box::default(),
-                checksums: Box::default(),
+                pages: Pages::none(store.page_size()),
                 index: Index::PaCHash(Box::default()),
                 filter: None,
                 deletes: Arc::default(),
@@ -128,6 +124,21 @@ impl Builder {
     /// # Errors
     /// A full disk; as the device says.
     pub fn push(&mut self, hash: u64, key: &[u8], message: Message<'_>, rules: &KeyspaceRules) -> Result<()> {
+        self.push_after(None, hash, key, message, rules)
+    }
+
+    /// The same of a record whose prefix an earlier run of its level has, too.
+    ///
+    /// # Errors
+    /// A full disk; as the device says.
+    pub fn push_after(
+        &mut self,
+        previous: Option<u8>,
+        hash: u64,
+        key: &[u8],
+        message: Message<'_>,
+        rules: &KeyspaceRules,
+    ) -> Result<()> {
         let is_first = self.meta.records == 0;
         assert!(is_first || self.hash <= hash, "records ascend by hash (R1)");
         let is_same = !is_first && self.hash == hash && self.key == key;
@@ -152,11 +163,11 @@ impl Builder {
             true => KeyPart::Same,
             false => named,
         };
-        let gaps = match self.draft.push(short, head, value, page) {
+        let gaps = match self.draft.push(short, previous, head, value, page) {
             Some(gaps) => gaps,
             None => {
                 self.end_leaf()?;
-                let pushed = self.draft.push(named, head, value, page);
+                let pushed = self.draft.push(named, previous, head, value, page);
                 pushed.expect("a page has space for a record")
             }
         };
@@ -223,25 +234,7 @@ impl Builder {
         }
         let page = self.draft.finish(self.page_size);
         debug_assert!(page.len() > HEADER_BYTES);
-        let pointer = self.leaves.add(&page)?;
-        let number = self.hashes_of_leaves.len() as u64;
-        match self.segments.last_mut() {
-            Some(last)
-                if last.tier == pointer.tier
-                    && last.birth == pointer.birth
-                    && last.offset + last.leaves * page.len() as u64 == pointer.offset =>
-            {
-                last.leaves += 1;
-            }
-            _ => self.segments.push(Segment {
-                first: number,
-                leaves: 1,
-                tier: pointer.tier,
-                offset: pointer.offset,
-                birth: pointer.birth,
-            }),
-        }
-        self.checksums.push(pointer.checksum as u32);
+        self.leaves.add(&page)?;
         self.hashes_of_leaves.push(self.bounds);
         self.is_open = true;
         Ok(())
@@ -271,27 +264,24 @@ impl Builder {
                 .map(|bits| Filter::build(&self.hashes, bits));
             self.meta.filter = filter.transpose().map_err(|error| unfit(&error))?;
         }
-        let mut claimed = Claimed {
-            store: Arc::clone(&self.store),
-            extents: Vec::new(),
-        };
-        claimed.extents.extend(self.leaves.finish()?.extents);
+        let mut claimed = Claimed::none(&self.store);
+        let (pages, extents) = self.leaves.finish()?;
+        claimed.extents.extend(extents);
         if let Some(apart) = self.apart.take() {
             claimed.extents.extend(apart.finish()?.extents);
         }
-        self.meta.checksums = self.checksums.into();
-        self.meta.segments = self.segments.into();
+        self.meta.pages = pages;
         self.meta.extents = claimed.extents.clone().into();
         let options = self
             .store
             .writer_options(self.options.purpose, self.options.class);
-        let (pointer, described) = describe(&self.store, &self.meta, options)?;
+        let described = Described::write(&self.store, &self.meta.encode(), options)?;
         claimed.extents.clear();
         let run = Run {
             meta: Arc::new(self.meta),
             base: 0,
-            pointer,
-            described: described.into(),
+            seed: self.options.seed,
+            described,
         };
         Ok(Some(Written {
             store: self.store,
@@ -300,43 +290,12 @@ impl Builder {
     }
 }
 
-/// Writes the description of a run.
-fn describe(
-    store: &Arc<Store>,
-    meta: &Meta,
-    options: alluvium_storage::node::WriterOptions,
-) -> Result<(ValuePointer, Vec<(Extent, u64)>)> {
-    let mut writer = ValueWriter::new(store.node_writer(options)?, store.page_size());
-    let mut at = None;
-    let first = Slot { leaf: 0, at: 0 };
-    if let Placed::Long(long) = writer.add(&meta.encode(), first, &mut |_| ())? {
-        at = Some(long);
-    }
-    writer.close(|_, short| at = Some(short))?;
-    let extents = writer.finish()?.extents;
-    Ok((at.expect("one value was written"), extents))
-}
-
 /// A run that no index can be built of has too many records.
 #[cold]
 fn unfit(error: &alluvium_filters::Error) -> Error {
     Error::BadOption {
         option: "parts",
         why: format!("a run cannot be indexed: {error}"),
-    }
-}
-
-/// Extents that are given up again unless they are taken.
-struct Claimed {
-    store: Arc<Store>,
-    extents: Vec<(Extent, u64)>,
-}
-
-impl Drop for Claimed {
-    fn drop(&mut self) {
-        for (extent, _) in self.extents.drain(..) {
-            self.store.extents().abandon(extent);
-        }
     }
 }
 

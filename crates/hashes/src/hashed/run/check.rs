@@ -110,7 +110,7 @@ impl Run {
         if !seen.last.as_ref().is_none_or(after) {
             return Some(format!("\"{name}\" is out of order (R1)"));
         }
-        if record.hash != alluvium_filters::hash(alluvium_dictionary::key::SEED, &record.key) {
+        if record.hash != alluvium_filters::hash(self.seed, &record.key) {
             return Some(format!("\"{name}\" has another hash (R1)"));
         }
         if !(hashes.0..=hashes.1).contains(&record.hash) {
@@ -149,7 +149,7 @@ impl Run {
 impl super::Meta {
     /// Says what is wrong with index and filter by themselves.
     fn index_errors(&self) -> Vec<String> {
-        if self.checksums.is_empty() {
+        if self.pages.is_empty() {
             return Vec::new();
         }
         let index = self

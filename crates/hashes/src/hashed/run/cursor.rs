@@ -75,7 +75,7 @@ pub(super) fn read_leaf(
     while let Some(entry) = entries.next(place)? {
         let (hash, key) = match (last.take(), entry.key) {
             (Some(same), _) if entry.is_same_key => same,
-            (_, KeyAt::Here(key)) => (entry.key.hash(), key.into()),
+            (_, KeyAt::Here(key)) => (entry.key.hash(run.seed()), key.into()),
             (_, KeyAt::Apart { hash, pointer }) => {
                 let mut key = Vec::new();
                 read_from(nodes, &pointer, &mut key)?;

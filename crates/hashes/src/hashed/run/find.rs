@@ -1,22 +1,42 @@
-//! What a run says of a key.
+//! What a run says of a key, and of the keys whose hashes begin like its hash.
 
 use super::Run;
 use crate::hashed::leaf::{Entries, Entry, KeyAt};
 use alluvium_dictionary::fetch::Fetch;
 use alluvium_dictionary::found::Room;
-use alluvium_dictionary::key::Key;
 use alluvium_dictionary::record::Record;
 use alluvium_dictionary::values::fetch_value;
 use alluvium_storage::Result;
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
+/// A key that is looked for, with its hash under the seed of the runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'k> {
+    /// The key.
+    pub bytes: &'k [u8],
+    /// Its hash.
+    pub hash: u64,
+}
+
+/// The hashes with one prefix: the first and the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The first hash.
+    pub first: u64,
+    /// The last hash.
+    pub last: u64,
+}
+
+/// What takes the records of a key, newest first, until it has enough.
+type Visit<'v> = &'v mut dyn FnMut(Record<'_>) -> Poll<Result<ControlFlow<()>>>;
+
 /// Returns whether an entry is about a key.
-fn is_about<F: Fetch>(entry: &Entry<'_>, key: Key<'_>, fetch: &F) -> Poll<Result<bool>> {
+fn is_about<F: Fetch>(entry: &Entry<'_>, key: Wanted<'_>, fetch: &F) -> Poll<Result<bool>> {
     match entry.key {
-        KeyAt::Here(bytes) => Poll::Ready(Ok(bytes == key.bytes())),
+        KeyAt::Here(bytes) => Poll::Ready(Ok(bytes == key.bytes)),
         KeyAt::Apart { hash, pointer } => {
-            if hash != key.hash() || pointer.len as usize != key.bytes().len() {
+            if hash != key.hash || pointer.len as usize != key.bytes.len() {
                 return Poll::Ready(Ok(false));
             }
             let mut bytes = Vec::new();
@@ -25,7 +45,7 @@ fn is_about<F: Fetch>(entry: &Entry<'_>, key: Key<'_>, fetch: &F) -> Poll<Result
                 part: None,
             };
             ready!(fetch_value(fetch, &pointer, room))?;
-            Poll::Ready(Ok(bytes == key.bytes()))
+            Poll::Ready(Ok(bytes == key.bytes))
         }
     }
 }
@@ -35,13 +55,8 @@ fn is_about<F: Fetch>(entry: &Entry<'_>, key: Key<'_>, fetch: &F) -> Poll<Result
 ///
 /// # Errors
 /// As the device says; damage.
-pub fn find<F: Fetch>(
-    run: &Run,
-    key: Key<'_>,
-    fetch: &F,
-    visit: &mut dyn FnMut(Record<'_>) -> Poll<Result<ControlFlow<()>>>,
-) -> Poll<Result<()>> {
-    let leaves = run.leaves_of(key.hash())?;
+pub fn find<F: Fetch>(run: &Run, key: Wanted<'_>, fetch: &F, visit: Visit<'_>) -> Poll<Result<()>> {
+    let leaves = run.leaves_of(key.hash)?;
     let mut is_found = false;
     for number in leaves.clone() {
         let pointer = run.leaf(number)?;
@@ -58,11 +73,7 @@ pub fn find<F: Fetch>(
             was_it = is_it;
             if is_it {
                 is_found = true;
-                let record = Record {
-                    sequence: entry.record.sequence + run.base(),
-                    ..entry.record
-                };
-                if ready!(visit(record))?.is_break() {
+                if ready!(visit(numbered(run, &entry)))?.is_break() {
                     return Poll::Ready(Ok(()));
                 }
             } else if is_found {
@@ -70,9 +81,66 @@ pub fn find<F: Fetch>(
             }
         }
         // Behind the key nothing of it follows.
-        if number + 1 < leaves.end && last.is_none_or(|last| last.hash() > key.hash()) {
+        if number + 1 < leaves.end && last.is_none_or(|last| last.hash(run.seed()) > key.hash) {
             return Poll::Ready(Ok(()));
         }
     }
     Poll::Ready(Ok(()))
+}
+
+/// As [`find`], and returns the earlier run that the records of the key's group name, if there are
+/// any of them. All are in the leaves between those of the group's first and last hash (U6). Once
+/// `visit` has enough, it returns nothing.
+///
+/// # Errors
+/// As the device says; damage.
+pub fn find_in_group<F: Fetch>(
+    run: &Run,
+    key: Wanted<'_>,
+    group: Group,
+    fetch: &F,
+    visit: Visit<'_>,
+) -> Poll<Result<Option<Option<u8>>>> {
+    debug_assert!(
+        (group.first..=group.last).contains(&key.hash),
+        "a key is of its group"
+    );
+    let mut previous = None;
+    for number in run.leaves_of(group.first)?.start..run.leaves_of(group.last)?.end {
+        let pointer = run.leaf(number)?;
+        let node = ready!(fetch.node(&pointer))?;
+        let place = || pointer.place();
+        let mut entries = Entries::open(&node, place, run.page_size())?;
+        let mut was_it = false;
+        while let Some(entry) = entries.next(place)? {
+            let is_it = match entry.is_same_key {
+                true => was_it,
+                false => ready!(is_about(&entry, key, fetch))?,
+            };
+            was_it = is_it;
+            if is_it {
+                previous = Some(entry.previous);
+                if ready!(visit(numbered(run, &entry)))?.is_break() {
+                    return Poll::Ready(Ok(None));
+                }
+                continue;
+            }
+            let hash = entry.key.hash(run.seed());
+            if hash > group.last {
+                return Poll::Ready(Ok(previous));
+            }
+            if hash >= group.first {
+                previous = Some(entry.previous);
+            }
+        }
+    }
+    Poll::Ready(Ok(previous))
+}
+
+/// Returns a record with its own sequence number.
+fn numbered<'l>(run: &Run, entry: &Entry<'l>) -> Record<'l> {
+    Record {
+        sequence: entry.record.sequence + run.base(),
+        ..entry.record
+    }
 }

@@ -13,10 +13,7 @@
 //!     24     8  hashes, each counted once
 //!     32     8  bytes of keys and values
 //!     40     8  newest sequence number, less the run's base
-//!     48     8  leaves, n
-//!     56   4·n  the lower half of the XXH3-64 of each leaf
-//!      …        segments (varint), each a number of leaves in a row: leaves (varint), tier (1),
-//!                 offset of the first (8), birth (8)
+//!     48        its n leaves: `hashed/pages/format.rs`
 //!      …        extents (varint), each: the extent (12), its live bytes (varint)
 //!      …        length of the index (varint), the index; with a trie n times 4 bytes: twice the
 //!                 rank of a leaf's first hash, and one more where the leaf before ends with it
@@ -25,11 +22,12 @@
 //!                 (varint) and bytes of the key behind the last, sequence number (varint)
 //! ```
 //!
-//! Version 1 has 8 bytes for each leaf at 56, the whole XXH3-64; it is read, and not written.
+//! Version 1 has 8 bytes of checksum for each leaf; it is read, and not written.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Filter, Meta, Segment};
+use super::{Filter, Meta};
 use crate::hashed::index::Index;
+use crate::hashed::pages::{BadPages, Pages};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_dictionary::deletes::{List, RangeDeletes};
 use alluvium_filters::Geometry;
@@ -68,18 +66,7 @@ impl Meta {
         ] {
             Writer::new(&mut out).u64(number);
         }
-        Writer::new(&mut out).u64(self.checksums.len() as u64);
-        for &sum in &self.checksums {
-            Writer::new(&mut out).u32(sum);
-        }
-        Writer::new(&mut out).varint(self.segments.len() as u64);
-        for segment in &self.segments {
-            Writer::new(&mut out)
-                .varint(segment.leaves)
-                .u8(segment.tier)
-                .u64(segment.offset)
-                .u64(segment.birth);
-        }
+        self.pages.encode(&mut out);
         Writer::new(&mut out).varint(self.extents.len() as u64);
         for (extent, live) in &self.extents {
             extent.encode(&mut out);
@@ -142,6 +129,15 @@ enum Bad {
     Extent(Box<Error>),
 }
 
+impl From<BadPages> for Bad {
+    fn from(bad: BadPages) -> Bad {
+        match bad {
+            BadPages::Cut(cut) => Bad::Cut(cut),
+            BadPages::Other(found) => Bad::Other(found),
+        }
+    }
+}
+
 impl From<Truncated> for Bad {
     fn from(cut: Truncated) -> Bad {
         Bad::Cut(cut)
@@ -158,21 +154,9 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
         )));
     }
     let (records, tombstones, hashes) = (reader.u64()?, reader.u64()?, reader.u64()?);
-    let (data, newest, leaves) = (reader.u64()?, reader.u64()?, reader.u64()?);
-    // Counts that are not true end with the bytes: whatever is counted takes some.
-    let width = if version == OLDEST { 8 } else { 4 };
-    let sums = reader.take(
-        usize::try_from(leaves)
-            .unwrap_or(usize::MAX)
-            .saturating_mul(width),
-    )?;
-    let mut sums = Reader::new(sums);
-    let mut checksums = Vec::new();
-    for _ in 0..leaves {
-        checksums.push(sums.u32()?);
-        sums.take(width - 4)?;
-    }
-    let segments = segments(reader, leaves, page_size)?;
+    let (data, newest) = (reader.u64()?, reader.u64()?);
+    let pages = Pages::decode(reader, page_size, if version == OLDEST { 8 } else { 4 })?;
+    let leaves = pages.len();
     let mut extents = Vec::new();
     for _ in 0..reader.varint()? {
         let extent = Extent::decode(reader, place).map_err(|error| Bad::Extent(Box::new(error)))?;
@@ -197,9 +181,7 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
         _ => Some(filter(reader)?),
     };
     Ok(Meta {
-        page_size,
-        segments: segments.into(),
-        checksums: checksums.into(),
+        pages,
         index,
         filter,
         deletes: Arc::new(deletes(reader)?),
@@ -210,35 +192,6 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
         bytes: data,
         newest,
     })
-}
-
-fn segments(
-    reader: &mut Reader<'_>,
-    leaves: u64,
-    page_size: PageSize,
-) -> std::result::Result<Vec<Segment>, Bad> {
-    let (mut segments, mut first) = (Vec::new(), 0u64);
-    for _ in 0..reader.varint()? {
-        let (count, tier, offset, birth) = (reader.varint()?, reader.u8()?, reader.u64()?, reader.u64()?);
-        let end = count
-            .checked_mul(page_size.bytes() as u64)
-            .and_then(|len| offset.checked_add(len));
-        if count == 0 || end.is_none() || !offset.is_multiple_of(page_size.bytes() as u64) {
-            return Err(Bad::Other(format!("{count} leaves at {offset}")));
-        }
-        segments.push(Segment {
-            first,
-            leaves: count,
-            tier,
-            offset,
-            birth,
-        });
-        first = first.saturating_add(count);
-    }
-    match first == leaves {
-        true => Ok(segments),
-        false => Err(Bad::Other(format!("segments of {first} leaves of {leaves}"))),
-    }
 }
 
 fn filter(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
@@ -274,6 +227,7 @@ mod tests {
     use super::*;
     use crate::hashed::index::Hashes;
     use crate::hashed::options::IndexKind;
+    use crate::hashed::pages::Segment;
     use alluvium_base::checksum;
     use alluvium_storage::Structure;
 
@@ -289,16 +243,18 @@ mod tests {
             all: &all,
         };
         Meta {
-            page_size: PageSize::MIN,
-            segments: [Segment {
-                first: 0,
-                leaves: 2,
-                tier: 0,
-                offset: 8192,
-                birth: 3,
-            }]
-            .into(),
-            checksums: [5, 6].into(),
+            pages: Pages {
+                page_size: PageSize::MIN,
+                segments: [Segment {
+                    first: 0,
+                    pages: 2,
+                    tier: 0,
+                    offset: 8192,
+                    birth: 3,
+                }]
+                .into(),
+                checksums: [5, 6].into(),
+            },
             index: Index::build(kind, hashes, 4096).unwrap(),
             filter: Some(Filter::build(&all, 12).unwrap()),
             deletes: Arc::new(RangeDeletes::new(&[(b"a".to_vec(), b"c".to_vec(), 9)])),

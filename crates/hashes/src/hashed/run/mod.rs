@@ -25,35 +25,21 @@ mod window;
 
 pub use build::{Builder, Message, RunOptions, Written};
 pub use cursor::{Cursor, Owned};
-pub use find::find;
+pub use find::{Group, Wanted, find, find_in_group};
 pub use window::{read_keys, read_window, window_end};
 
 use super::index::Index;
+use super::pages::{Described, Pages};
 use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::blob;
 use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::key::SEED;
 use alluvium_dictionary::read::Files;
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_filters::{Entry, Fingerprint, Geometry, Image, PageView, Presence, Shape};
 use alluvium_storage::extents::Extent;
-use alluvium_storage::{Codec, Error, NodePointer, PageSize, Place, Result};
+use alluvium_storage::{Error, NodePointer, PageSize, Place, Result};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Leaves in a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// The number of the first.
-    pub first: u64,
-    /// How many there are.
-    pub leaves: u64,
-    /// Their tier.
-    pub tier: u8,
-    /// Where the first begins.
-    pub offset: u64,
-    /// The generation that was being built when they were written.
-    pub birth: u64,
-}
 
 /// Says of most hashes that are not in a run that they are not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,10 +53,8 @@ pub struct Filter {
 /// What a run consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    page_size: PageSize,
-    segments: Box<[Segment]>,
-    /// Of each leaf, the lower half.
-    checksums: Box<[u32]>,
+    /// Its leaves.
+    pages: Pages,
     pub(super) index: Index,
     pub(super) filter: Option<Filter>,
     /// Keys that the run says are deleted.
@@ -91,10 +75,10 @@ pub struct Run {
     meta: Arc<Meta>,
     /// What sequence numbers in its leaves are counted from.
     base: Sequence,
+    /// What its keys are hashed with.
+    seed: u64,
     /// Where its description is.
-    pointer: ValuePointer,
-    /// What holds the description.
-    described: Arc<[(Extent, u64)]>,
+    described: Described,
 }
 
 impl Filter {
@@ -199,37 +183,21 @@ impl Filter {
 impl Meta {
     /// Returns how many leaves there are.
     pub(super) fn leaves(&self) -> u64 {
-        self.checksums.len() as u64
+        self.pages.len()
     }
 
     /// Returns where a leaf is; none if there is no such leaf.
     #[inline]
     #[must_use]
     pub fn leaf(&self, number: u64) -> Option<NodePointer> {
-        let checksum = *self.checksums.get(usize::try_from(number).ok()?)?;
-        let behind = self.segments.partition_point(|segment| segment.first <= number);
-        let segment = self.segments.get(behind.checked_sub(1)?)?;
-        let page = self.page_size.bytes() as u64;
-        Some(NodePointer {
-            offset: segment.offset + (number - segment.first) * page,
-            birth: segment.birth,
-            checksum: checksum.into(),
-            encoded_len: page as u32,
-            tier: segment.tier,
-            pages: 1,
-            codec: Codec::None,
-        })
+        self.pages.get(number)
     }
 
     /// Returns the bytes of memory that it takes.
     pub(super) fn memory_bytes(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, Filter::memory_bytes);
-        let rest = size_of_val(&*self.segments)
-            + size_of_val(&*self.checksums)
-            + size_of_val(&*self.extents)
-            + self.deletes.memory_bytes()
-            + size_of::<Meta>();
-        self.index.memory_bytes() + (filter + rest) as u64
+        let rest = size_of_val(&*self.extents) + self.deletes.memory_bytes() + size_of::<Meta>();
+        self.index.memory_bytes() + self.pages.memory_bytes() + (filter + rest) as u64
     }
 }
 
@@ -239,45 +207,37 @@ impl Run {
     /// # Errors
     /// [`Error::Corrupt`] when it is damaged; as the device says.
     pub fn open(files: Files<'_>, pointer: &ValuePointer, base: Sequence, purpose: Purpose) -> Result<Run> {
-        let (bytes, mut nodes) = blob::read(files, pointer, purpose)?;
+        let (bytes, described) = Described::read(files, pointer, purpose)?;
         let meta = Meta::decode(&bytes, &pointer.node.place(), files.page_size)?;
-        nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
         Ok(Run {
             meta: Arc::new(meta),
             base,
-            pointer: *pointer,
-            described: blob::extents_of(nodes.iter()).into(),
+            seed: SEED,
+            described,
         })
     }
 
-    /// Returns the same run with the extents that a store's map has for its description: what the
-    /// nodes of it say is as small as can be.
+    /// Returns the same run with the extents that a store's map has for its description.
     ///
     /// # Errors
     /// [`Error::Corrupt`] when no extent is in use there.
     pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<Run> {
-        let mut extents: Vec<(Extent, u64)> = Vec::new();
-        for &(extent, live) in &*self.described {
-            for unit in extent.start..extent.end() {
-                let offset = Extent {
-                    start: unit,
-                    ..extent
-                }
-                .offset();
-                let Some(found) = holding(extent.tier, offset) else {
-                    let found = "a node where no extent is in use";
-                    return Err(Error::corrupt(self.place(), "an extent", found));
-                };
-                if extents.last().is_none_or(|(last, _)| *last != found) {
-                    extents.push((found, 0));
-                }
-            }
-            if let Some((_, bytes)) = extents.last_mut() {
-                *bytes += live;
-            }
-        }
-        self.described = extents.into();
+        self.described = self.described.mapped(holding)?;
         Ok(self)
+    }
+
+    /// Returns the same run, whose keys are hashed with `seed`.
+    #[must_use]
+    pub fn seeded(mut self, seed: u64) -> Run {
+        self.seed = seed;
+        self
+    }
+
+    /// Returns what its keys are hashed with.
+    #[must_use]
+    #[inline]
+    pub fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Returns the same run, whose sequence numbers are counted from `base`.
@@ -310,23 +270,23 @@ impl Run {
     /// Returns where its description is.
     #[must_use]
     pub fn pointer(&self) -> &ValuePointer {
-        &self.pointer
+        &self.described.pointer
     }
 
     /// Returns where it is, for errors.
     #[must_use]
     pub fn place(&self) -> Place {
-        self.pointer.node.place()
+        self.described.place()
     }
 
     /// Returns the page size of its store.
     pub(in crate::hashed) fn page_size(&self) -> PageSize {
-        self.meta.page_size
+        self.meta.pages.page_size
     }
 
     /// Returns the extents that it uses, each once, with its live bytes (N2).
     pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
-        self.meta.extents.iter().chain(&*self.described).copied()
+        self.meta.extents.iter().chain(&*self.described.extents).copied()
     }
 
     /// Returns the newest sequence number in it.
@@ -372,7 +332,7 @@ impl Run {
     /// Returns the bytes of memory that it takes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.meta.memory_bytes() + size_of_val(&*self.described) as u64 + size_of::<Run>() as u64
+        self.meta.memory_bytes() + self.described.memory_bytes() + size_of::<Run>() as u64
     }
 
     /// Returns the bytes that it takes of its extents.
@@ -387,10 +347,16 @@ impl Run {
     /// [`Error::Corrupt`] when the index has no answer.
     #[inline]
     pub fn leaves_of(&self, hash: u64) -> Result<Range<u64>> {
-        if self.meta.checksums.is_empty() {
+        if self.meta.pages.is_empty() {
             return Ok(0..0);
         }
         self.meta.index.leaves(hash).map_err(|error| self.damaged(&error))
+    }
+
+    /// Returns whether it has a filter of its own.
+    #[must_use]
+    pub fn has_filter(&self) -> bool {
+        self.meta.filter.is_some()
     }
 
     /// Returns whether a hash may be in it: always without a filter.

@@ -26,7 +26,7 @@ pub fn window_end(run: &Run, first: u64, leaves: u64, nodes: &dyn Nodes) -> Resu
             while let Some(entry) = entries.next(place)? {
                 key = Some(entry.key);
             }
-            last = key.map_or(0, |key| key.hash());
+            last = key.map_or(0, |key| key.hash(run.seed()));
             Ok(())
         })?;
         if last >= first {

@@ -1,12 +1,13 @@
 //! A structure beside a model of it, on a store in memory.
 //!
 //! *Read in this order*: this file, `steps.rs` (work that is given up, lookups that wait),
-//! `collisions.rs` (keys with one hash).
+//! `collisions.rs` (keys with one hash), `bundles.rs` (levels and their filters).
 
+mod bundles;
 mod collisions;
 mod steps;
 
-use super::{Hashed, HashedOptions, IndexKind, check_files, reached};
+use super::{Hashed, HashedForm, HashedOptions, IndexKind, check_files, reached};
 use alluvium_base::{Message, message::LAST};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_dictionary::contract::{Dictionary, Lookup, Progress, Scan, Step};
@@ -58,6 +59,28 @@ fn joining(index: IndexKind) -> HashedOptions {
         most_young: 6,
         ..small(index)
     }
+}
+
+/// A bundle of arrays, whose hashes have a seed of their own.
+fn bundle(lambda: u16, refined: bool) -> HashedOptions {
+    HashedOptions {
+        form: HashedForm::Boa { lambda, refined },
+        seed: 0x9e37_79b9_7f4a_7c15,
+        ..small(IndexKind::PaCHash)
+    }
+}
+
+/// Every form, with both filters and levels of few and of many runs.
+fn forms() -> Vec<HashedOptions> {
+    vec![
+        small(IndexKind::PaCHash),
+        small(IndexKind::Trie),
+        bundle(2, false),
+        bundle(4, false),
+        bundle(4, true),
+        bundle(16, false),
+        bundle(256, true),
+    ]
 }
 
 /// What was said, by sequence number.
@@ -124,11 +147,7 @@ impl Memtables for List {
 }
 
 impl Story {
-    fn new(index: IndexKind, seed: u64) -> Story {
-        Story::with(small(index), seed)
-    }
-
-    fn with(options: HashedOptions, seed: u64) -> Story {
+    fn of(options: HashedOptions, seed: u64) -> Story {
         let home = home();
         Story {
             hashed: Hashed::create(home.clone(), options.clone(), 0).unwrap(),
@@ -259,7 +278,7 @@ impl Story {
         let mut count = 0;
         while let Some((key, value)) = walk.next().unwrap() {
             let (key, value) = (key.to_vec(), value.to_vec());
-            let place = (Key::new(&key).hash(), key.clone());
+            let place = (self.hashed.hash_of(Key::new(&key)), key.clone());
             assert!(
                 last.as_ref().is_none_or(|last| *last < place),
                 "keys ascend by hash"
@@ -319,15 +338,9 @@ impl Story {
 #[test]
 fn a_structure_says_what_its_model_does_through_merges_snapshots_and_openings() {
     let rounds = std::env::var("ALLUVIUM_HASHED_ROUNDS").map_or(40, |rounds| rounds.parse().unwrap());
-    let options = [
-        small(IndexKind::PaCHash),
-        small(IndexKind::Trie),
-        joining(IndexKind::PaCHash),
-        joining(IndexKind::Trie),
-    ];
-    for options in options {
-        let (index, is_joining) = (options.index, options.least_young == options.most_young);
-        let mut story = Story::with(options, 11);
+    let joining = [IndexKind::PaCHash, IndexKind::Trie].map(joining);
+    for options in forms().into_iter().chain(joining) {
+        let mut story = Story::of(options.clone(), 11);
         for round in 0..rounds {
             let messages = story.random.usize(1..250);
             let memtable = story.memtable(messages);
@@ -368,8 +381,8 @@ fn a_structure_says_what_its_model_does_through_merges_snapshots_and_openings() 
         story.merge(100_000);
         story.compare();
         story.check();
-        assert_eq!(story.hashed.shared.options.index, index);
-        if is_joining {
+        assert_eq!(story.hashed.shared.options, options);
+        if options.form == HashedForm::Silt && options.least_young == options.most_young {
             let joins = story.hashed.shared.kept.lock().joins;
             assert!(joins > 0, "hash stores were joined");
         }
@@ -378,7 +391,12 @@ fn a_structure_says_what_its_model_does_through_merges_snapshots_and_openings() 
 
 #[test]
 fn nothing_remains_of_what_was_deleted_once_all_is_merged() {
-    let mut story = Story::new(IndexKind::PaCHash, 3);
+    for options in forms() {
+        nothing_remains(Story::of(options, 3));
+    }
+}
+
+fn nothing_remains(mut story: Story) {
     let memtable = story.memtable(400);
     story.take(memtable);
     let at = story.model.said.len() as u64 + 1;
@@ -420,7 +438,12 @@ fn walks_of_layers(ingest: &dyn alluvium_dictionary::contract::Ingest) {
 
 #[test]
 fn layers_are_seen_before_and_after_they_are_attached() {
-    let mut story = Story::new(IndexKind::PaCHash, 5);
+    for options in forms() {
+        layers_are_seen(Story::of(options, 5));
+    }
+}
+
+fn layers_are_seen(mut story: Story) {
     let mut ingest = story.hashed.ingest(Class::Normal).unwrap();
     for number in 0..200u32 {
         ingest

@@ -1,6 +1,6 @@
 //! Merges that are given up, and lookups that wait for nodes in their middle.
 
-use super::{Append, Class, Gather, IndexKind, Key, LAST, Lookup, Memtable, Message, Progress, Story};
+use super::{Append, Class, Gather, IndexKind, Key, LAST, Lookup, Memtable, Message, Progress, Story, forms};
 use alluvium_dictionary::contract::{Dictionary, Reader};
 use alluvium_dictionary::fetch::{Brought, Peeking};
 use alluvium_dictionary::share::Share;
@@ -9,7 +9,12 @@ use std::task::Poll;
 
 #[test]
 fn a_merge_that_is_given_up_is_due_again() {
-    let mut story = Story::new(IndexKind::PaCHash, 17);
+    for options in forms() {
+        given_up(Story::of(options, 17));
+    }
+}
+
+fn given_up(mut story: Story) {
     for _ in 0..4 {
         let memtable = story.memtable(60);
         story.take(memtable);
@@ -31,7 +36,12 @@ fn a_merge_that_is_given_up_is_due_again() {
 
 #[test]
 fn a_merge_that_a_user_wants_is_wanted_until_it_is_done() {
-    let mut story = Story::new(IndexKind::PaCHash, 19);
+    for options in forms() {
+        wanted(Story::of(options, 19));
+    }
+}
+
+fn wanted(mut story: Story) {
     let memtable = story.memtable(300);
     story.take(memtable);
     story.hashed.compact_part(b"").unwrap();
@@ -55,7 +65,12 @@ fn a_merge_that_a_user_wants_is_wanted_until_it_is_done() {
 
 #[test]
 fn a_lookup_that_waits_takes_nothing_twice() {
-    let story = Story::new(IndexKind::Trie, 23);
+    for options in forms() {
+        takes_nothing_twice(&Story::of(options, 23));
+    }
+}
+
+fn takes_nothing_twice(story: &Story) {
     let memtable = Memtable::new(1 << 20);
     // Operands are taken before the value below them is there, which is apart in a node of its own.
     let long = vec![b'v'; 5000];
@@ -98,7 +113,7 @@ fn a_lookup_that_waits_takes_nothing_twice() {
 
 #[test]
 fn hash_stores_that_are_joined_leave_out_what_parts_have_taken() {
-    let mut story = Story::with(super::joining(IndexKind::PaCHash), 29);
+    let mut story = Story::of(super::joining(IndexKind::PaCHash), 29);
     for round in 0..5 {
         let memtable = story.memtable(200);
         story.take(memtable);

@@ -1,0 +1,98 @@
+//! Where the description of something on the device is, and which extents hold it.
+
+use alluvium_base::Purpose;
+use alluvium_dictionary::blob;
+use alluvium_dictionary::read::Files;
+use alluvium_dictionary::values::{Placed, Slot, ValuePointer, ValueWriter};
+use alluvium_storage::extents::Extent;
+use alluvium_storage::node::WriterOptions;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, Place, Result};
+use std::sync::Arc;
+
+/// A description on the device.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// Where it is.
+    pub pointer: ValuePointer,
+    /// What holds it, each with its live bytes.
+    pub extents: Arc<[(Extent, u64)]>,
+}
+
+impl Described {
+    /// Writes a description. Its extents are claimed.
+    ///
+    /// # Errors
+    /// A full disk; as the device says.
+    pub fn write(store: &Store, bytes: &[u8], options: WriterOptions) -> Result<Described> {
+        let mut writer = ValueWriter::new(store.node_writer(options)?, store.page_size());
+        let mut at = None;
+        let first = Slot { leaf: 0, at: 0 };
+        if let Placed::Long(long) = writer.add(bytes, first, &mut |_| ())? {
+            at = Some(long);
+        }
+        writer.close(|_, short| at = Some(short))?;
+        let extents = writer.finish()?.extents;
+        assert!(!extents.is_empty(), "a description has at least a page");
+        Ok(Described {
+            pointer: at.expect("one value was written"),
+            extents: extents.into(),
+        })
+    }
+
+    /// Reads a description past the cache.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when it is damaged; as the device says.
+    pub fn read(files: Files<'_>, pointer: &ValuePointer, purpose: Purpose) -> Result<(Vec<u8>, Described)> {
+        let (bytes, mut nodes) = blob::read(files, pointer, purpose)?;
+        nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
+        let described = Described {
+            pointer: *pointer,
+            extents: blob::extents_of(nodes.iter()).into(),
+        };
+        Ok((bytes, described))
+    }
+
+    /// Returns the same with the extents that a store's map has: what the nodes say is as small as
+    /// can be.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when no extent is in use there.
+    pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<Described> {
+        let mut extents: Vec<(Extent, u64)> = Vec::new();
+        for &(extent, live) in &*self.extents {
+            for unit in extent.start..extent.end() {
+                let offset = Extent {
+                    start: unit,
+                    ..extent
+                }
+                .offset();
+                let Some(found) = holding(extent.tier, offset) else {
+                    let found = "a node where no extent is in use";
+                    return Err(Error::corrupt(self.place(), "an extent", found));
+                };
+                if extents.last().is_none_or(|(last, _)| *last != found) {
+                    extents.push((found, 0));
+                }
+            }
+            if let Some((_, bytes)) = extents.last_mut() {
+                *bytes += live;
+            }
+        }
+        self.extents = extents.into();
+        Ok(self)
+    }
+
+    /// Returns where it is, for errors.
+    #[must_use]
+    pub fn place(&self) -> Place {
+        self.pointer.node.place()
+    }
+
+    /// Returns the bytes of memory that it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        size_of_val(&*self.extents) as u64
+    }
+}

@@ -1,0 +1,105 @@
+//! Writing pages one after the other.
+
+use super::{Pages, Segment};
+use alluvium_storage::extents::Extent;
+use alluvium_storage::node::{NodeWriter, WriterOptions};
+use alluvium_storage::store::Store;
+use alluvium_storage::{PageSize, Result};
+use std::sync::Arc;
+
+/// Writes pages, and remembers where. Dropped unfinished, it gives its extents up.
+#[derive(Debug)]
+pub struct PageWriter {
+    nodes: NodeWriter,
+    page_size: PageSize,
+    segments: Vec<Segment>,
+    checksums: Vec<u32>,
+}
+
+impl PageWriter {
+    /// Begins a list.
+    ///
+    /// # Errors
+    /// When the store takes no changes.
+    pub fn new(store: &Store, options: WriterOptions) -> Result<PageWriter> {
+        Ok(PageWriter {
+            nodes: store.node_writer(options)?,
+            page_size: store.page_size(),
+            segments: Vec::new(),
+            checksums: Vec::new(),
+        })
+    }
+
+    /// Appends a page.
+    ///
+    /// # Errors
+    /// A full disk; as the device says.
+    pub fn add(&mut self, page: &[u8]) -> Result<()> {
+        assert_eq!(page.len(), self.page_size.bytes(), "a page of the store");
+        let pointer = self.nodes.add(page)?;
+        match self.segments.last_mut() {
+            Some(last)
+                if last.tier == pointer.tier
+                    && last.birth == pointer.birth
+                    && last.offset + last.pages * page.len() as u64 == pointer.offset =>
+            {
+                last.pages += 1;
+            }
+            _ => self.segments.push(Segment {
+                first: self.checksums.len() as u64,
+                pages: 1,
+                tier: pointer.tier,
+                offset: pointer.offset,
+                birth: pointer.birth,
+            }),
+        }
+        self.checksums.push(pointer.checksum as u32);
+        Ok(())
+    }
+
+    /// Writes what is left. The extents are claimed, each with its live bytes.
+    ///
+    /// # Errors
+    /// As the device says; the extents are given up then.
+    pub fn finish(self) -> Result<(Pages, Vec<(Extent, u64)>)> {
+        let written = self.nodes.finish()?;
+        let pages = Pages {
+            page_size: self.page_size,
+            segments: self.segments.into(),
+            checksums: self.checksums.into(),
+        };
+        Ok((pages, written.extents))
+    }
+}
+
+/// Extents that are given up again unless they are taken (P2).
+#[derive(Debug)]
+pub struct Claimed {
+    pub(in crate::hashed) store: Arc<Store>,
+    pub(in crate::hashed) extents: Vec<(Extent, u64)>,
+}
+
+impl Claimed {
+    /// Claims none yet.
+    #[must_use]
+    pub fn none(store: &Arc<Store>) -> Claimed {
+        Claimed {
+            store: Arc::clone(store),
+            extents: Vec::new(),
+        }
+    }
+
+    /// Makes them part of the generation that is being built.
+    pub fn install(mut self) {
+        let extents = std::mem::take(&mut self.extents);
+        self.store.extents().install(&extents);
+    }
+}
+
+impl Drop for Claimed {
+    fn drop(&mut self) {
+        for (extent, _) in self.extents.drain(..) {
+            self.store.extents().abandon(extent);
+        }
+    }
+}

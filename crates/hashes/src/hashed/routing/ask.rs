@@ -1,0 +1,114 @@
+//! Which runs of a level may have a hash.
+
+use super::Routing;
+use super::build::latest;
+use super::format::Sketches;
+use alluvium_dictionary::fetch::Fetch;
+use alluvium_storage::{Error, Result};
+use std::task::{Poll, ready};
+
+/// The runs of a level that may have a hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Candidates {
+    /// Any: the level has no filter.
+    All,
+    /// The newest that has its prefix, and those that its records name (U4).
+    Latest(Option<u8>),
+    /// Those of which there is a sketch (U5): a bit for each.
+    Some([u64; 4]),
+}
+
+impl Candidates {
+    /// Returns whether a run is to be read next.
+    #[must_use]
+    #[inline]
+    pub fn has(&self, run: usize) -> bool {
+        match self {
+            Candidates::All => true,
+            Candidates::Latest(latest) => latest.map(usize::from) == Some(run),
+            Candidates::Some(runs) => runs.get(run / 64).is_some_and(|bits| bits >> (run % 64) & 1 > 0),
+        }
+    }
+
+    /// Returns how many runs it names itself.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        match self {
+            Candidates::All => u32::MAX,
+            Candidates::Latest(latest) => u32::from(latest.is_some()),
+            Candidates::Some(runs) => runs.iter().map(|bits| bits.count_ones()).sum(),
+        }
+    }
+}
+
+impl Routing {
+    /// Returns the runs that may have a hash. Pending where a page is missing.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    pub fn ask<F: Fetch>(&self, hash: u64, fetch: &F) -> Poll<Result<Candidates>> {
+        match self.shape().is_refined() {
+            true => self.sketched(hash, fetch),
+            false => self.latest(hash, fetch),
+        }
+    }
+
+    fn latest<F: Fetch>(&self, hash: u64, fetch: &F) -> Poll<Result<Candidates>> {
+        let (latest, prefix) = (latest(self.shape())?, self.shape().prefix(hash));
+        let place = latest.place(prefix);
+        let page_bytes = self.meta.pages.page_size.bytes() as u64;
+        let mut bytes = [0; 2];
+        for (byte, at) in bytes.iter_mut().zip(place.clone()) {
+            let node = ready!(fetch.node(&self.page(at / page_bytes)?))?;
+            *byte = *node
+                .get((at % page_bytes) as usize)
+                .ok_or_else(|| self.out_of_range("a page", at))?;
+        }
+        let len = (place.end - place.start) as usize;
+        let run = latest
+            .read(&bytes[..len], prefix)
+            .map_err(|error| Error::corrupt(self.place(), "a routing filter", error.to_string()))?;
+        match run {
+            Some(run) if run >= u32::from(self.runs()) => {
+                Poll::Ready(Err(self.out_of_range("a run", run.into())))
+            }
+            run => Poll::Ready(Ok(Candidates::Latest(run.map(|run| run as u8)))),
+        }
+    }
+
+    fn sketched<F: Fetch>(&self, hash: u64, fetch: &F) -> Poll<Result<Candidates>> {
+        let shape = self.shape();
+        let (prefix, check) = (shape.prefix(hash), u32::from(shape.check(hash)));
+        let mask = (1u32 << shape.character_bits) - 1;
+        let firsts = &self.meta.firsts;
+        let (mut runs, mut wrong) = ([0u64; 4], None);
+        // The page before the first that begins with the prefix may end with it.
+        let begin = firsts.partition_point(|&first| first < prefix).saturating_sub(1);
+        let end = firsts.partition_point(|&first| first <= prefix);
+        for number in begin..end {
+            let pointer = self.page(number as u64)?;
+            let node = ready!(fetch.node(&pointer))?;
+            let place = pointer.place();
+            Sketches::open(&node, &place)?.each_from(prefix, &place, &mut |sketch| {
+                if sketch.prefix == prefix && sketch.payload & mask == check {
+                    let run = sketch.payload >> shape.character_bits;
+                    match runs.get_mut(run as usize / 64) {
+                        Some(bits) if run < u32::from(self.runs()) => *bits |= 1 << (run % 64),
+                        _ => wrong = Some(run),
+                    }
+                }
+                sketch.prefix <= prefix
+            })?;
+        }
+        match wrong {
+            Some(run) => Poll::Ready(Err(self.out_of_range("a run", run.into()))),
+            None => Poll::Ready(Ok(Candidates::Some(runs))),
+        }
+    }
+
+    #[cold]
+    fn out_of_range(&self, what: &str, found: u64) -> Error {
+        let expected = format!("{what} of a level of {} runs", self.runs());
+        Error::corrupt(self.place(), expected, found.to_string())
+    }
+}

@@ -1,0 +1,268 @@
+//! Whether a filter says what the runs of its level have: all of it is read, and all of them.
+
+use super::old::{All, Characters, Origin};
+use super::sketches::Sketch;
+use super::{Routing, Shape};
+use crate::hashed::leaf::Entries;
+use crate::hashed::run::Run;
+use alluvium_base::Purpose;
+use alluvium_dictionary::read::Files;
+use alluvium_filters::golomb::{BitReader, Source};
+use alluvium_storage::{Error, NodePointer, Result};
+use std::collections::{BTreeSet, VecDeque};
+
+/// Leaves of a run that are read together.
+const AT_ONCE: u64 = 8;
+/// What is told of one filter at most.
+const MOST_TOLD: usize = 20;
+
+/// What a record says to a filter: its hash, and the earlier run that it names.
+type Said = (u64, Option<u8>);
+
+/// The hashes of a run, in order.
+struct Hashes<'c> {
+    files: Files<'c>,
+    run: &'c Run,
+    shape: Shape,
+    next: u64,
+    ready: VecDeque<Said>,
+    /// Records that are in a leaf where no lookup of their prefix comes.
+    wrong: Vec<String>,
+}
+
+impl Hashes<'_> {
+    fn fill(&mut self) -> Result<()> {
+        while self.ready.is_empty() && self.next < self.run.leaves() {
+            let end = self.run.leaves().min(self.next + AT_ONCE);
+            let pointers: Result<Vec<NodePointer>> =
+                (self.next..end).map(|leaf| self.run.leaf(leaf)).collect();
+            let (pointers, mut failed) = (pointers?, Ok(()));
+            let (run, shape, first) = (self.run, self.shape, self.next);
+            let (ready, wrong) = (&mut self.ready, &mut self.wrong);
+            self.files.nodes(&pointers, &mut |index, leaf| {
+                if failed.is_err() {
+                    return;
+                }
+                let place = || pointers[index].place();
+                failed = leaf.and_then(|leaf| {
+                    let mut entries = Entries::open(&leaf, place, run.page_size())?;
+                    while let Some(entry) = entries.next(place)? {
+                        let hash = entry.key.hash(run.seed());
+                        let (group, leaf) = (shape.group(hash), first + index as u64);
+                        let (low, high) = (run.leaves_of(group.first)?, run.leaves_of(group.last)?);
+                        if !(low.start..high.end).contains(&leaf) && wrong.len() < MOST_TOLD {
+                            wrong.push(format!("leaf {leaf} has {hash:016x}, not within its group (U6)"));
+                        }
+                        ready.push_back((hash, entry.previous));
+                    }
+                    Ok(())
+                });
+            });
+            failed?;
+            self.next = end;
+        }
+        Ok(())
+    }
+
+    /// Returns the prefix of the next record.
+    fn prefix(&mut self) -> Result<Option<u64>> {
+        self.fill()?;
+        Ok(self.ready.front().map(|(hash, _)| self.shape.prefix(*hash)))
+    }
+}
+
+/// What the runs of a level say of one prefix: of each run the runs that its records name, and
+/// their check characters.
+#[derive(Default)]
+struct Prefix {
+    named: Vec<(usize, BTreeSet<Option<u8>>)>,
+    sketches: BTreeSet<u32>,
+}
+
+/// The characters of a filter of latest runs, one after the other.
+struct LatestRuns<'c> {
+    filter: &'c Routing,
+    bits: BitReader<Characters<'c>>,
+    /// The prefix that comes next.
+    next: u64,
+}
+
+impl LatestRuns<'_> {
+    fn take(&mut self) -> Result<Option<u8>> {
+        let bits = u32::from(self.filter.shape().character_bits);
+        let character = self.bits.get(bits).map_err(|fault| fault.of(self.filter))?;
+        self.next += 1;
+        Ok((character != (1 << bits) - 1).then_some(character as u8))
+    }
+
+    /// Says which prefixes up to one lead to a run though none has them.
+    fn skip_to(&mut self, prefix: u64, found: &mut Vec<String>) -> Result<()> {
+        while self.next < prefix {
+            let at = self.next;
+            if let Some(run) = self.take()?
+                && found.len() < MOST_TOLD
+            {
+                found.push(format!(
+                    "prefix {at:x} leads to run {run}, which does not have it (U4)"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes a prefix with what the runs say of it, and adds what is wrong.
+type Visit<'v> = &'v mut dyn FnMut(u64, Prefix, &mut Vec<String>) -> Result<()>;
+
+impl Routing {
+    /// Returns whether all its pages can be read, and are ones of a filter.
+    pub(in crate::hashed) fn is_readable(&self, files: Files<'_>) -> Result<bool> {
+        let read = match self.shape().is_refined() {
+            true => {
+                let mut all = All::new(Origin::Files(files), self, Purpose::Check);
+                std::iter::from_fn(|| all.next().transpose()).try_for_each(|sketch| sketch.map(|_| ()))
+            }
+            false => {
+                let mut all = Characters::new(Origin::Files(files), self, Purpose::Check);
+                let bytes = std::iter::from_fn(|| all.byte().transpose());
+                let mut bytes = bytes.map(|byte| byte.map_err(|fault| fault.of(self)));
+                bytes.try_for_each(|byte| byte.map(|_| ()))
+            }
+        };
+        match read {
+            Ok(()) => Ok(true),
+            Err(Error::Corrupt { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Compares the filter with the runs of its level, the oldest first (U4 to U6).
+    pub(in crate::hashed) fn check(&self, files: Files<'_>, runs: &[Run]) -> Vec<String> {
+        if runs.len() != usize::from(self.runs()) {
+            return vec![format!("of {} runs, where there are {}", self.runs(), runs.len())];
+        }
+        let mut found = Vec::new();
+        let checked = match self.shape().is_refined() {
+            true => self.check_sketches(files, runs, &mut found),
+            false => self.check_latest(files, runs, &mut found),
+        };
+        if let Err(error) = checked {
+            found.push(error.to_string());
+        }
+        found.truncate(MOST_TOLD);
+        found
+    }
+
+    /// Hands every prefix that the runs have to `visit`, ascending.
+    fn each_prefix(
+        &self,
+        files: Files<'_>,
+        runs: &[Run],
+        found: &mut Vec<String>,
+        visit: Visit<'_>,
+    ) -> Result<()> {
+        let shape = self.shape();
+        let mut all: Vec<Hashes<'_>> = runs
+            .iter()
+            .map(|run| Hashes {
+                files,
+                run,
+                shape,
+                next: 0,
+                ready: VecDeque::new(),
+                wrong: Vec::new(),
+            })
+            .collect();
+        loop {
+            let mut least: Option<u64> = None;
+            for hashes in &mut all {
+                least = match (least, hashes.prefix()?) {
+                    (Some(least), Some(prefix)) => Some(least.min(prefix)),
+                    (least, prefix) => least.or(prefix),
+                };
+            }
+            let Some(least) = least else { break };
+            let mut said = Prefix::default();
+            for (number, hashes) in all.iter_mut().enumerate() {
+                let mut named = BTreeSet::new();
+                while hashes.prefix()? == Some(least) {
+                    let (hash, previous) = hashes.ready.pop_front().expect("it has a prefix");
+                    named.insert(previous);
+                    let check = u32::from(shape.check(hash));
+                    said.sketches
+                        .insert((number as u32) << shape.character_bits | check);
+                }
+                if !named.is_empty() {
+                    said.named.push((number, named));
+                }
+            }
+            visit(least, said, found)?;
+            if found.len() >= MOST_TOLD {
+                return Ok(());
+            }
+        }
+        found.extend(all.into_iter().flat_map(|hashes| hashes.wrong));
+        Ok(())
+    }
+
+    fn check_latest(&self, files: Files<'_>, runs: &[Run], found: &mut Vec<String>) -> Result<()> {
+        let mut latest = LatestRuns {
+            filter: self,
+            bits: BitReader::new(Characters::new(Origin::Files(files), self, Purpose::Check)),
+            next: 0,
+        };
+        let mut entries = 0;
+        self.each_prefix(files, runs, found, &mut |prefix, said, found| {
+            entries += 1;
+            let mut before: Option<u8> = None;
+            for (run, named) in &said.named {
+                if named.iter().any(|named| *named != before) {
+                    found.push(format!(
+                        "prefix {prefix:x} in run {run} names {named:?}, not {before:?} (U4)"
+                    ));
+                }
+                before = Some(*run as u8);
+            }
+            latest.skip_to(prefix, found)?;
+            let leads = latest.take()?;
+            if leads != before {
+                found.push(format!(
+                    "prefix {prefix:x} leads to run {leads:?}, not {before:?} (U4)"
+                ));
+            }
+            Ok(())
+        })?;
+        if found.len() < MOST_TOLD {
+            latest.skip_to(self.shape().last_prefix() + 1, found)?;
+        }
+        if entries != self.entries() && found.is_empty() {
+            found.push(format!("{entries} prefixes, not {} (U4)", self.entries()));
+        }
+        Ok(())
+    }
+
+    fn check_sketches(&self, files: Files<'_>, runs: &[Run], found: &mut Vec<String>) -> Result<()> {
+        let mut all = All::new(Origin::Files(files), self, Purpose::Check);
+        let mut entries = 0;
+        self.each_prefix(files, runs, found, &mut |prefix, said, found| {
+            for payload in said.sketches {
+                entries += 1;
+                let (expected, next) = (Sketch { prefix, payload }, all.next()?);
+                if next != Some(expected) {
+                    found.push(format!("{next:?}, where {expected:?} is expected (U5)"));
+                    return Ok(());
+                }
+            }
+            Ok(())
+        })?;
+        if found.is_empty()
+            && let Some(more) = all.next()?
+        {
+            found.push(format!("{more:?}, which no run has (U5)"));
+        }
+        if found.is_empty() && entries != self.entries() {
+            found.push(format!("{entries} sketches, not {} (U5)", self.entries()));
+        }
+        Ok(())
+    }
+}

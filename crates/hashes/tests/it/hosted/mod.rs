@@ -1,0 +1,123 @@
+//! Structures that a store hosts, under the crash driver: SILT's stores and bundles of arrays.
+//!
+//! In `cargo test` it is small. The large run, of which the counters are asserted, is
+//!
+//! ```text
+//! ALLUVIUM_SIM_POINTS=50000 ALLUVIUM_SIM_WORKERS=2 \
+//!     cargo test --release -p alluvium-hashes --test it -- hashed_structures_survive_every_crash --nocapture
+//! ```
+
+mod db;
+mod ops;
+mod story;
+
+use alluvium_hashes::hashed::HashedForm;
+use alluvium_sim::Settings;
+use alluvium_sim::harness::Crashes;
+use alluvium_sim::saboteur::Sabotage;
+use story::{Flaw, Hosted};
+
+fn flawed(flaw: Flaw) -> Hosted {
+    Hosted {
+        form: HashedForm::Boa {
+            lambda: 2,
+            refined: false,
+        },
+        name: "boa-latest",
+        flaw,
+    }
+}
+
+fn stories() -> [Hosted; 4] {
+    let right = flawed(Flaw::Right);
+    let refined = Hosted {
+        form: HashedForm::Boa {
+            lambda: 2,
+            refined: true,
+        },
+        name: "boa-sketches",
+        ..right
+    };
+    let wide = Hosted {
+        form: HashedForm::Boa {
+            lambda: 4,
+            refined: true,
+        },
+        name: "boa-wide",
+        ..right
+    };
+    let silt = Hosted {
+        form: HashedForm::Silt,
+        name: "silt",
+        ..right
+    };
+    [right, refined, wide, silt]
+}
+
+fn crashes() -> Crashes {
+    Crashes {
+        settings: Settings {
+            steps: 260,
+            point_every: 60,
+            nested_every: 16,
+            verify_every: 20,
+            ..Settings::default()
+        },
+        command: "cargo test -p alluvium-hashes --test it -- hashed_structures_survive_every_crash --nocapture",
+        points: 400,
+        effort: 160,
+        must_meet: &[
+            "checkpoint",
+            "crash in a checkpoint",
+            "crash in a merge",
+            "crash between slices of a merge",
+            "crash in an incorporation",
+            "extents freed",
+            "filter",
+            "merge",
+            "nested recovery",
+            "second level",
+            "snapshot read to its end",
+        ],
+        least_met: 1000,
+    }
+}
+
+#[test]
+fn hashed_structures_survive_every_crash() {
+    let survey = crashes().survive(stories());
+    let met = |name| survey.met.get(name).copied().unwrap_or(0);
+    assert!(met("filter") > 10, "{:?}", survey.met);
+    assert!(met("crash in a merge") > 2, "{:?}", survey.met);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_of_hashed_structures() {
+    crashes().repeat(stories(), 2);
+}
+
+/// Wrong uses of a structure: what their caller must not do.
+#[test]
+fn every_wrong_use_of_a_hashed_structure_is_found() {
+    let flaws = [
+        Flaw::ReusesEarly,
+        Flaw::ReleasesTheLogFirst,
+        Flaw::CutsTooHigh,
+        Flaw::CutsTooLow,
+        Flaw::DropsTheMemtable,
+        Flaw::ForgetsDeletes,
+        Flaw::ReplaysOneLess,
+        Flaw::AcknowledgesEarly,
+    ];
+    crashes().find_mistakes(flaws.map(flawed));
+}
+
+#[test]
+fn what_a_device_forgets_of_a_hashed_structure_is_found() {
+    let bugs = [
+        Sabotage::SkipSync("tier"),
+        Sabotage::SkipSync("log"),
+        Sabotage::TearWrites("tier"),
+    ];
+    crashes().find_bugs(&flawed(Flaw::Right), &bugs);
+}
