@@ -1,21 +1,27 @@
 //! Experiments of Bender et al. (2021): what the affine and the PDAM model predict.
 //!
 //! C1 to C3 are what the document measures on disks, on the device at hand, by the probe behind
-//! `alluvium probe`. The others need no disk: what the models say of nodes and of clients, beside
-//! the document's figures and beside a simulation that moves each block. Names are those of its
-//! tables and results.
+//! `alluvium probe`. C4 and C5 sweep the node sizes of trees, on a disk of the model and on the
+//! device at hand. The others need no disk: what the models say of nodes and of clients, beside the
+//! document's figures and beside a simulation that moves each block. Names are those of its tables
+//! and results.
 
+mod c4_b_tree;
+mod c5_buffered;
 mod c6_nodes;
 mod c7_clients;
 pub(super) mod devices;
+mod sweep;
 
 use super::entry::Experiment;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 5] = [
+pub(super) const EXPERIMENTS: [&Experiment; 7] = [
     &devices::C1,
     &devices::C2,
     &devices::C3,
+    &c4_b_tree::EXPERIMENT,
+    &c5_buffered::EXPERIMENT,
     &c6_nodes::EXPERIMENT,
     &c7_clients::EXPERIMENT,
 ];

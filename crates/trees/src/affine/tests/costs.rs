@@ -79,6 +79,7 @@ fn every_query_keeps_the_inequality_of_theorem_9() {
                 tightest = tightest.max(spent / bound);
             }
         }
+        println!("F {fanout}, B {node:.0}: {most_reads} reads, at most {tightest:.2} of the bound");
         assert!(
             most_reads >= 2 && tightest > 0.3,
             "{most_reads} reads, {tightest} of the bound"
@@ -113,6 +114,7 @@ fn inserts_cost_the_same_constant_for_all_nodes_fanouts_and_alphas() {
             found.push(cost / predicted);
         }
     }
+    println!("constants {found:.2?}");
     let mean = found.iter().sum::<f64>() / found.len() as f64;
     assert!(
         found.iter().all(|constant| (constant / mean - 1.0).abs() < 0.2),
@@ -148,6 +150,9 @@ fn each_step_of_the_ladder_makes_queries_cheaper_and_inserts_no_dearer() {
     let [naive, segmented, parent, balanced] = rows[..] else {
         unreachable!()
     };
+    for (variant, query, reads, insert) in &rows {
+        println!("{variant:?}: query {query:.2} in {reads:.2} reads, insert {insert:.3}");
+    }
     // αB is 4: a whole node costs 5 setups, a segment 1.25 and its pivots at most another.
     let per_read = |row: (Variant, f64, f64, f64)| row.1 / row.2;
     assert!(per_read(naive) > 2.5, "{rows:?}");

@@ -23,7 +23,8 @@ struct Story {
 fn opened(directory: &SimDirectory, memory_bytes: u64) -> Result<(AffineTree<FileSpace>, u64)> {
     let space = FileSpace::open(directory, "dictionary")?;
     let (tree, own) = AffineTree::open(space, memory_bytes, Arc::new(Append))?;
-    Ok((tree, own.try_into().map_or(0, u64::from_le_bytes)))
+    let number = own.first_chunk().map_or(0, |number| u64::from_le_bytes(*number));
+    Ok((tree, number))
 }
 
 /// Opens what a crash left, and compares it with the states that it may be.
@@ -75,7 +76,8 @@ fn run(variant: Variant, seed: u64, points: u64) -> u64 {
         }
         commits += 1;
         story.lock().unwrap().states.push(model.clone());
-        tree.commit(&commits.to_le_bytes()).unwrap();
+        // The slot of a commit is then longer than a sector, so that a crash can tear it.
+        tree.commit(&commits.to_le_bytes().repeat(60)).unwrap();
         story.lock().unwrap().committed = commits;
         if random.u32(0..8) == 0 {
             drop(tree);

@@ -57,6 +57,7 @@ fn beyond_half_the_bandwidth_queries_grow_with_the_node_or_with_its_root() {
         }
     }
     let (plain, buffered) = (slope(&plain), slope(&buffered));
+    println!("slopes: B-tree {plain:.2}, Bε-tree {buffered:.2}");
     assert!((0.85..1.15).contains(&plain), "B-tree: {plain}");
     assert!((0.35..0.65).contains(&buffered), "Bε-tree: {buffered}");
     // With a small α the segment is as good as free: flat.
@@ -113,6 +114,7 @@ fn queries_come_close_to_the_best_b_tree_and_inserts_are_faster_by_a_logarithm()
         let (tree, buffered) = (figures[0], &mut figures[1]);
         gains.push((buffered.0 / tree.0, tree.1 / buffered.1));
     }
+    println!("queries beside the best B-tree, and how much faster inserts are: {gains:.2?}");
     assert!(gains.iter().all(|gain| gain.0 < 2.5), "queries: {gains:?}");
     assert!(
         gains[2].0 < gains[0].0,
@@ -166,6 +168,7 @@ fn write_amplification_of_a_b_tree_grows_with_its_nodes_and_structural_changes_d
             "{splits}"
         );
     }
+    println!("write amplification over B: {shares:.2?}");
     assert!(
         shares.iter().all(|share| (0.5..1.1).contains(share)),
         "{shares:?}"
@@ -202,6 +205,7 @@ fn inserts_of_a_plain_tree_follow_theorem_4() {
         points.push((f64::from(fanout * fanout).ln(), (requests / levels).ln()));
     }
     let slope = slope(&points);
+    println!("slope of inserts with F = √B: {slope:.2}");
     assert!((-0.7..-0.3).contains(&slope), "{slope}: {points:?}");
 }
 
