@@ -275,3 +275,36 @@ fn finished(experiment: &Experiment, mut results: Results, measured: Measured) -
     results.measured = measured;
     results
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_experiment_whose_structure_is_not_built_says_which() {
+        let experiment = Experiment {
+            id: "seed-0/X1",
+            title: "A structure that is not built",
+            shows: "Nothing yet.",
+            section: "§1",
+            figure: "none",
+            setting: "none",
+            differs: &[],
+            measures: &[],
+            work: Work::Waits("a tree of time"),
+        };
+        let request = Request {
+            size: Size::Quick,
+            wanted: Wanted::default(),
+            engines: Vec::new(),
+            directory: PathBuf::new(),
+            command: String::new(),
+        };
+        let refused = check(&experiment, &request).unwrap_err().to_string();
+        assert!(
+            refused.contains("seed-0/X1 cannot be run yet: it waits for a tree of time"),
+            "{refused}"
+        );
+        assert_eq!(experiment.waits_for(), Some("a tree of time"));
+    }
+}

@@ -128,18 +128,6 @@ fn every_experiment_that_can_run_runs_and_has_its_place_in_the_page() {
 }
 
 #[test]
-fn an_experiment_whose_structure_is_not_built_says_which() {
-    let place = Place::new();
-    for (id, structure) in [("seed-0/B1", "a B-tree"), ("seed-0/b1", "insertion buffer")] {
-        run(&place, &["seed-0/Q1", id], &[])
-            .ended(3)
-            .complained("cannot be run yet: it waits for")
-            .complained(structure);
-    }
-    assert!(!place.path("results").exists(), "nothing was measured before");
-}
-
-#[test]
 fn ids_that_are_none_are_refused_and_nothing_is_made() {
     let place = Place::new();
     let long = "x".repeat(5000);

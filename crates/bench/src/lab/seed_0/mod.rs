@@ -6,6 +6,7 @@
 //! 3.7 in their order, T2 to T5 theorems, Q1 is what section 3.6.3 says of filters,
 //! A0 the natural transfer size of section 4.2, B1 to B6 are figures of chapter 5.
 
+mod buffered;
 mod counted;
 mod q1_filters;
 mod recycling;
@@ -25,16 +26,18 @@ use super::plan::{Scale, Threads};
 use super::seed_4::devices::NATURAL_TRANSFER;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 19] = [
+pub(super) const EXPERIMENTS: [&Experiment; 21] = [
     &NATURAL_TRANSFER,
     &theorems::T2,
     &theorems::T3,
     &theorems::T4,
     &theorems::T5,
     &q1_filters::EXPERIMENT,
-    &recycling::B1,
+    &buffered::B1,
     &recycling::B2,
+    &buffered::B3,
     &recycling::B4,
+    &buffered::B5,
     &recycling::B6,
     &s1_ycsb::EXPERIMENT,
     &s2_large_values::EXPERIMENT,

@@ -5,7 +5,7 @@ use crate::lab::measured::{Line, Measured, Spot};
 use alluvium_model::recycling::{Choice, InsertionBuffer, Keys, LeafWeights};
 use anyhow::{Result, ensure};
 
-const SEED: u64 = 1;
+pub(super) const SEED: u64 = 1;
 
 const LEAVES: Axis = Axis {
     name: "keys of a full leaf",
@@ -15,29 +15,6 @@ const LEAVES: Axis = Axis {
 const SIMULATED: &[&str] = &[
     "A simulation, as in the document: machines make no difference, only the seed of the random numbers does.",
 ];
-
-pub(super) const B1: Experiment = Experiment {
-    id: "seed-0/B1",
-    title: "Inserts with and without an insertion buffer",
-    shows: "An insertion buffer saves most of the time at first, and less the more leaves there are.",
-    section: "§5.5",
-    figure: "Figure 5.1",
-    setting: "InnoDB, batches of 10,000 rows, 50 million rows; the first 200,000 are in memory.",
-    differs: &["The document measures InnoDB; a B-tree of ours with such a buffer is to stand here."],
-    measures: &[Measure {
-        name: "time with a buffer",
-        unit: "parts of the time without",
-        axis: INSERTED,
-        published: &[Published {
-            name: "InnoDB",
-            section: "§5.5",
-            points: &[at(1e6, Value::Is(0.123)), at(5e7, Value::Is(0.683))],
-        }],
-        note: "",
-        ours: |_| Vec::new(),
-    }],
-    work: Work::Waits("a B-tree with an insertion buffer before its leaves (§5.5)"),
-};
 
 pub(super) const B2: Experiment = Experiment {
     id: "seed-0/B2",
@@ -67,7 +44,7 @@ pub(super) const B2: Experiment = Experiment {
     },
 };
 
-const INSERTED: Axis = Axis {
+pub(super) const INSERTED: Axis = Axis {
     name: "keys inserted",
     form: Form::Logarithmic,
 };
@@ -142,8 +119,8 @@ pub(super) const B6: Experiment = Experiment {
 };
 
 /// What the document's buffer holds, and a leaf.
-const BUFFERED: usize = 2_500;
-const LEAF: usize = 160;
+pub(super) const BUFFERED: usize = 2_500;
+pub(super) const LEAF: usize = 160;
 /// Over how many inserts a rate is measured.
 const WINDOW: usize = 50_000;
 
@@ -213,11 +190,9 @@ fn buffers(keys: u64) -> Result<Measured> {
 }
 
 /// Inserts keys, and returns the keys of a flush over each window.
-fn fill(keys: u64, buffered: usize, choice: Choice) -> Result<Vec<(usize, f64)>> {
+pub(super) fn fill(keys: u64, buffered: usize, choice: Choice) -> Result<Vec<(usize, f64)>> {
     let keys = usize::try_from(keys)?;
-    // Fewer keys are for a look: they have fewer windows, and a smaller buffer.
-    let window = WINDOW.min(keys / 4).max(1);
-    let buffered = buffered.min(keys / 16).max(1);
+    let (window, buffered) = window_of(keys, buffered);
     let buffer = InsertionBuffer {
         keys: Keys::Uniform { below: 1000.0 },
         buffered,
@@ -231,14 +206,19 @@ fn fill(keys: u64, buffered: usize, choice: Choice) -> Result<Vec<(usize, f64)>>
         .collect())
 }
 
-fn spot(place: f64, value: f64) -> Spot {
+/// Returns over how many inserts a rate is measured, and the buffer: fewer keys are for a look.
+pub(super) fn window_of(keys: usize, buffered: usize) -> (usize, usize) {
+    (WINDOW.min(keys / 4).max(1), buffered.min(keys / 16).max(1))
+}
+
+pub(super) fn spot(place: f64, value: f64) -> Spot {
     Spot {
         at: At::Number(place),
         value,
     }
 }
 
-fn counts(counts: Vec<Line>) -> Measured {
+pub(super) fn counts(counts: Vec<Line>) -> Measured {
     Measured {
         counts,
         ..Measured::default()
