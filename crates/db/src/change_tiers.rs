@@ -143,7 +143,8 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::BadOption`] when the directory is no further tier of the store; a `WrongTier` that
-    /// says what it holds now; as the device says, where it still fails. The tier is as before then.
+    /// says what it holds now; as the device says, where it still fails. The tier is as before
+    /// then.
     pub fn use_tier(&self, path: impl AsRef<Path>) -> Result<()> {
         self.shared().healthy()?;
         let path = path.as_ref();

@@ -129,9 +129,9 @@ pub use alluvium_dictionary::merge::{
 };
 pub use alluvium_dictionary::range::KeyRange;
 pub use alluvium_hashes::hashed::HashedStats;
-pub use alluvium_storage::CacheStats;
 pub use alluvium_storage::extents::TierUsage as SpaceUsage;
 pub use alluvium_storage::log::LogUsage;
+pub use alluvium_storage::{CacheStats, CopyStats};
 pub use alluvium_trees::paged::read::LevelFigures as PagedLevel;
 pub use alluvium_trees::paged::{PagedOutline, PagedStats};
 pub use alluvium_trees::run::{Summary as RunSummary, Use as ExtentUse};

@@ -65,6 +65,7 @@ pub struct Options {
     pub(crate) log_limit: Option<u64>,
     pub(crate) max_bytes: Option<u64>,
     pub(crate) fast_bytes: Option<u64>,
+    pub(crate) copy_hot: u64,
     pub(crate) records: Option<u64>,
     pub(crate) background: Background,
     pub(crate) keep_log: u64,
@@ -108,6 +109,7 @@ impl fmt::Debug for Options {
             .field("log_limit", &self.log_limit)
             .field("max_bytes", &self.max_bytes)
             .field("fast_bytes", &self.fast_bytes)
+            .field("copy_hot", &self.copy_hot)
             .field("records", &self.records)
             .field("background", &self.background)
             .field("keep_log", &self.keep_log)
@@ -132,6 +134,7 @@ impl Default for Options {
             log_limit: None,
             max_bytes: None,
             fast_bytes: None,
+            copy_hot: 0,
             records: None,
             background: Background::default(),
             keep_log: 0,

@@ -19,7 +19,7 @@
 //!   in flight can reach its old content.
 //! - **S5** A full disk is an error before anything is written or installed.
 //! - **S6** After a failed write or sync the store refuses further changes until it is opened
-//!   again; reads go on. A further tier that fails is passed over instead (T4).
+//!   again; reads go on. A further tier that fails is passed over instead (T7).
 
 pub mod cache;
 pub mod epoch;
@@ -36,7 +36,7 @@ mod sync;
 pub mod tiers;
 pub mod watermark;
 
-pub use cache::{Cache, CacheStats, FrameRef, NodeRef, Pending, Residence, Watched};
+pub use cache::{Cache, CacheStats, CopyStats, FrameRef, NodeRef, Pending, Residence, Watched};
 pub use epoch::{Epochs, Guard, Hold};
 pub use error::{Error, Place, Result, Structure};
 pub use log::{Durability, Log, LogOptions};

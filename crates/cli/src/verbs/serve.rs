@@ -60,7 +60,7 @@ pub struct Serve {
     /// commands, and Redis' strings. No file is touched, and what was not asked for lately is
     /// evicted.
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
-    #[arg(conflicts_with_all = ["durability", "hashed", "users", "backup_dir", "web", "web_name"])]
+    #[arg(conflicts_with_all = ["durability", "hashed", "users", "backup_dir", "web", "web_name", "copy_hot"])]
     pub cache: Option<Bytes>,
     /// What the cache evicts first.
     #[arg(long, value_enum, default_value_t = Eviction::S3Fifo, requires = "cache")]
@@ -82,6 +82,10 @@ pub struct Serve {
     /// this flag just so; one that has keys in order is refused.
     #[arg(long)]
     pub hashed: bool,
+    /// What copies may take of the first directory of a store with several tiers: pages that are
+    /// read again and again from slower ones. They make way for all else.
+    #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
+    pub copy_hot: Option<Bytes>,
     /// When a write is acknowledged.
     #[arg(long, value_enum, default_value_t = Word::Process)]
     pub durability: Word,
@@ -279,6 +283,7 @@ impl Serve {
         let db = context
             .options()
             .durability(self.durability.into())
+            .copy_hot(self.copy_hot.map_or(0, |Bytes(bytes)| bytes))
             .open(&context.path)
             .with_context(|| format!("opening the store in {}", context.path.display()))?;
         let server = Server::start(&db, options).map_err(|error| in_flags(self, error))?;

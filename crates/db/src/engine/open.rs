@@ -208,6 +208,7 @@ impl Engine {
             reads_only: false,
         };
         engine.store.log().retain(options.keep_log);
+        engine.store.set_copies(options.copy_hot);
         engine.load_catalog()?;
         let name_of = |number| engine.catalog.by_id(number).map(|definition| definition.name());
         engine.dictionaries.require_known(name_of)?;

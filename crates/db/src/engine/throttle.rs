@@ -325,6 +325,7 @@ impl Engine {
         if !self.pressure.is_full() {
             return Ok(());
         }
+        self.store.give_up_copies();
         let mut is_stuck = !self.dictionaries.may_compact();
         if (is_stuck || self.pressure.blocked.swap(false, Ordering::Relaxed)) && self.maintain(u64::MAX)? {
             is_stuck = false;
@@ -377,6 +378,7 @@ impl Engine {
         if !self.pressure.is_full() {
             return;
         }
+        self.store.give_up_copies();
         let tiers = self.store.tiers().count() as u8;
         let units = (self.plan.scale.memtable * 2).div_ceil(UNIT) as u32;
         let has_room = |tier| self.store.takes_extents(tier) && self.has_units(tier, units);

@@ -193,6 +193,9 @@ impl Engine {
     fn reclaim_some(&self) -> Result<Worked> {
         self.store.health()?;
         let _slice = self.work.rest.read();
+        if self.store.copy_slice()? {
+            return Ok(Worked::Something);
+        }
         let reclaimed = self.store.reclaim(RECLAIM)?;
         let some = reclaimed.freed_bytes > 0 || reclaimed.punched_bytes > 0 || reclaimed.truncated_bytes > 0;
         Ok(if some { Worked::Something } else { Worked::Nothing })

@@ -286,6 +286,21 @@ impl Stats {
                 ],
             );
         }
+        if self.tiers.len() > 1 {
+            let copies = &self.copies;
+            list.are(
+                "tiers.copies",
+                Unit::Bytes,
+                &[("bytes", copies.bytes), ("memory_bytes", copies.memory_bytes)],
+            );
+            list.are("tiers.copies", Unit::Count, &[("copies", copies.copies)]);
+            let counts = [
+                ("made", copies.made),
+                ("hits", copies.hits),
+                ("refused", copies.refused),
+            ];
+            list.counts("tiers.copies", &counts);
+        }
         let log = &self.log;
         list.are(
             "log",

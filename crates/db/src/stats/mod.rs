@@ -26,7 +26,8 @@ pub use tiers::TierStats;
 
 use crate::engine::{Cause, Engine, RecordStats, Tally, TransactionStats};
 use crate::{
-    CacheStats, DeviceStats, HashedStats, LogUsage, MemoryUse, PagedStats, SpaceUsage, TreeDebt, TreeStats,
+    CacheStats, CopyStats, DeviceStats, HashedStats, LogUsage, MemoryUse, PagedStats, SpaceUsage, TreeDebt,
+    TreeStats,
 };
 use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
@@ -132,6 +133,8 @@ pub struct Stats {
     pub log: LogUsage,
     /// The cache of pages.
     pub cache: CacheStats,
+    /// Copies on the first tier of what is read often from slower ones.
+    pub copies: CopyStats,
     /// The cache of records.
     pub records: RecordStats,
     /// The tree.
@@ -243,6 +246,7 @@ impl Engine {
             space: usage.total(),
             log,
             cache: self.store.cache().stats(),
+            copies: self.store.copy_stats(),
             records: self.record_stats(),
             tree: self.dictionaries.tree.stats(),
             debt: self.dictionaries.tree.debt(),

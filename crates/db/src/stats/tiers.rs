@@ -16,7 +16,8 @@ pub struct TierStats {
     /// Whether it takes data: not once it is drained, and not while it fails.
     pub takes_data: bool,
     /// What its device said when it failed, if it has since the store was opened. It takes nothing
-    /// new until [`Db::use_tier`](crate::Db::use_tier); what lies on it is read as far as it can be.
+    /// new until [`Db::use_tier`](crate::Db::use_tier); what lies on it is read as far as it can
+    /// be.
     pub failure: Option<String>,
     /// Its data file.
     pub space: SpaceUsage,

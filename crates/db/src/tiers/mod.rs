@@ -77,6 +77,29 @@ impl Options {
         self
     }
 
+    /// Sets how many bytes of the first directory copies may take of what is read again and again
+    /// from slower ones, at most half of what is free there. They make way as soon as something
+    /// else needs the space, and an opening begins without any. Default: 0, which copies nothing.
+    ///
+    /// A page is copied whole, once a lookup has missed it twice. That pays where values have a
+    /// kilobyte or more, or where keys that are read often lie together; what is small and lies
+    /// apart is kept as records in memory instead. A copy takes some 40 bytes of memory beside
+    /// [`Options::memory`]. [`Stats::copies`](crate::Stats::copies) shows what it comes to.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let (fast, large) = (place.path().join("fast"), place.path().join("large"));
+    /// use alluvium::{Options, TierOptions};
+    /// let db = Options::new().copy_hot(1 << 30).tier(&large, TierOptions::new()).open(&fast)?;
+    /// assert_eq!(db.stats().copies.bytes, 0);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn copy_hot(mut self, bytes: u64) -> Options {
+        self.copy_hot = bytes;
+        self
+    }
+
     /// Says what the tiers of a store may take, and what is planned to lie on them.
     pub(crate) fn plan_tiers(&self, extents: &mut ExtentOptions) {
         if self.fast_bytes.is_some() {

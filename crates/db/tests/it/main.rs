@@ -5,6 +5,7 @@ mod agree;
 mod backup;
 mod basics;
 mod changes;
+mod copied;
 mod crashes;
 mod damage;
 mod draining;

@@ -552,3 +552,28 @@ fn a_store_that_crashes_while_a_tier_is_added_has_all_it_had() {
     }
     assert!(with > 5 && without > 5, "{with} with it, {without} without");
 }
+
+#[test]
+fn what_shrank_comes_back_to_the_faster_tier() {
+    let mut scale = Scale::small(0xa11, 6 << 10, 96 << 10);
+    scale.extents.planned_bytes = Some(512 << 10);
+    let directories =
+        Directories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()));
+    let db = Options::new()
+        .simulated(scale, || 1000)
+        .open_in(directories)
+        .unwrap();
+    let keyspace = &kinds(&db)[1];
+    let live = |tier: usize| db.stats().tiers[tier].space.live_bytes;
+    for number in 0..4000u32 {
+        keyspace.put(number.to_be_bytes(), [number as u8; 300]).unwrap();
+    }
+    db.compact().unwrap();
+    assert!(live(1) > 4000 * 300, "{}", live(1));
+    keyspace.delete_range(100u32.to_be_bytes(), None).unwrap();
+    db.compact().unwrap();
+    // The catalog was rewritten before, when there was more.
+    assert!(live(1) <= 8192, "what is left fits the first tier: {}", live(1));
+    assert_eq!(keyspace.iter().count(), 100);
+    assert_eq!(db.check().unwrap(), [""; 0]);
+}

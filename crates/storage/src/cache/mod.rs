@@ -9,8 +9,8 @@
 //! node to frame), `read.rs` and `fetch.rs` (misses; `turn.rs` is one of them, `flights.rs` has all
 //! that are under way, `requests.rs` makes one read of neighbours), `supply.rs`, `lane.rs` and
 //! `ghosts.rs` (free frames, and who has to go for them), `chunks.rs`, `geometry.rs` and
-//! `budget.rs` (how the memory is cut and counted), `arena.rs` (the memory), `check.rs`,
-//! `model.rs`.
+//! `budget.rs` (how the memory is cut and counted), `arena.rs` (the memory), `copies.rs` and
+//! `sound.rs` (copies of nodes on a faster tier), `check.rs`, `model.rs`.
 //!
 //! A lookup hashes the pointer, reads one line of the page table and one header, and is done: no
 //! lock, no shared write (the CLOCK bit is tested before it is set; hits are counted by thread).
@@ -34,6 +34,8 @@
 //! - **C6** Nothing that failed verification or decoding is ever in the page table.
 //! - **C7** No thread waits for a device with a lock held, and no read waits for another before its
 //!   own is submitted.
+//! - **C8** What is read of a copy has the checksum of the node's pointer, or the node is read from
+//!   its own tier.
 //!
 //! # What it costs
 //!
@@ -47,6 +49,7 @@ mod arena;
 mod budget;
 mod check;
 mod chunks;
+mod copies;
 mod failure;
 mod fetch;
 mod flights;
@@ -60,6 +63,7 @@ mod node_ref;
 mod pending;
 mod read;
 mod requests;
+mod sound;
 mod stats;
 mod supply;
 mod table;
@@ -70,6 +74,8 @@ mod turn;
 
 pub use budget::Loan;
 pub use check::Violation;
+pub(crate) use copies::BATCH_BYTES;
+pub use copies::CopyStats;
 pub use node_ref::{FrameRef, NodeRef};
 pub use pending::{Pending, Watched};
 pub use stats::CacheStats;
@@ -80,6 +86,7 @@ use alluvium_device::MemoryRegion;
 use arena::Arena;
 use budget::Budget;
 use chunks::Chunks;
+use copies::Copies;
 use crossbeam_utils::CachePadded;
 use flights::Flights;
 use frame::{FrameId, Header, Key, Manner};
@@ -174,6 +181,7 @@ pub(crate) struct Shared {
     /// Frames whose nodes are about to die, or dead: they go before all others, oldest first.
     evict_first: CachePadded<Mutex<VecDeque<FrameId>>>,
     ghosts: Ghosts,
+    copies: Copies,
     /// Batches whose readers have gone away.
     orphans: CachePadded<Mutex<Vec<Arc<Reading>>>>,
     resident_bytes: CachePadded<AtomicU64>,
@@ -292,6 +300,7 @@ impl Cache {
             cold: CachePadded::default(),
             evict_first: CachePadded::default(),
             ghosts,
+            copies: Copies::default(),
             orphans: CachePadded::default(),
             resident_bytes: CachePadded::default(),
             pinned_bytes: CachePadded::default(),
@@ -316,6 +325,10 @@ impl Cache {
             option: "cache budget",
             why,
         }
+    }
+
+    pub(crate) fn copies(&self) -> &Copies {
+        &self.shared.copies
     }
 
     /// Returns the epochs whose guards protect this cache's nodes.

@@ -48,9 +48,11 @@ enum Memory {
 /// One node of a batch.
 #[derive(Debug)]
 pub(super) struct Entry {
-    pointer: NodePointer,
+    pub(super) pointer: NodePointer,
+    /// What is read: the pointer, or where a copy is.
+    pub(super) read: NodePointer,
     key: Key,
-    hash: u64,
+    pub(super) hash: u64,
     memory: Memory,
     residence: Residence,
     /// No reader waits for it yet.
@@ -84,6 +86,8 @@ pub(super) struct Requests {
 pub(super) enum Brought<'b> {
     /// Its own outcome, whose buffer is the node's memory.
     Own(Outcome),
+    /// The same of a copy, read without an error.
+    Copy(Buffer),
     /// A part of what several nodes share.
     Shared(&'b [u8]),
 }
@@ -126,6 +130,20 @@ impl Drop for Issue {
             self.reading.abandon();
         }
     }
+}
+
+/// Returns the batch of a tier, which is begun if there is none.
+fn issue_of(issues: &mut Vec<Issue>, tier: u8) -> &mut Issue {
+    let at = issues.iter().position(|issue| issue.tier == tier);
+    let at = at.unwrap_or_else(|| {
+        issues.push(Issue {
+            tier,
+            reading: Arc::new(Turn::new()),
+            entries: Vec::new(),
+        });
+        issues.len() - 1
+    });
+    &mut issues[at]
 }
 
 impl Shared {
@@ -253,19 +271,12 @@ impl Shared {
             }
             return joined;
         }
-        let at = issues.iter().position(|issue| issue.tier == pointer.tier);
-        let at = at.unwrap_or_else(|| {
-            issues.push(Issue {
-                tier: pointer.tier,
-                reading: Arc::new(Turn::new()),
-                entries: Vec::new(),
-            });
-            issues.len() - 1
-        });
-        let issue = &mut issues[at];
+        let read = self.copies.find(pointer, hash).unwrap_or(*pointer);
+        let issue = issue_of(issues, read.tier);
         let (reading, index) = (Arc::clone(&issue.reading), issue.entries.len());
         issue.entries.push(Entry {
             pointer: *pointer,
+            read,
             key,
             hash,
             memory,
@@ -327,7 +338,7 @@ impl Shared {
 
     /// Returns what the device is asked for.
     pub(super) fn requests(&self, issue: &Issue, purpose: Purpose) -> (Batch, Requests) {
-        let groups = grouped(issue.entries.iter().map(|entry| &entry.pointer));
+        let groups = grouped(issue.entries.iter().map(|entry| &entry.read));
         let mut batch = Batch::with_capacity(groups.len());
         let (mut bytes, mut reading_bytes) = (0, 0);
         for entry in &issue.entries {
@@ -457,7 +468,7 @@ impl Shared {
                 let entry = entry_of(node);
                 let brought = match &shared {
                     Ok(bytes) => {
-                        let at = (entry.pointer.offset - group.bytes.start) as usize;
+                        let at = (entry.read.offset - group.bytes.start) as usize;
                         Brought::Shared(&bytes[at..at + entry.pointer.read_len()])
                     }
                     // Each has what becomes of its own bytes.
@@ -475,14 +486,22 @@ impl Shared {
     /// Reads a node by itself, in this thread.
     pub(super) fn read_alone(&self, entry: &Entry, device: &dyn Device, purpose: Purpose) -> Outcome {
         let mut batch = Batch::with_capacity(1);
-        batch.read(entry.pointer.offset, self.memory_of(entry), purpose);
+        batch.read(entry.read.offset, self.memory_of(entry), purpose);
         let outcome = device.perform(batch).pop();
         outcome.expect("a batch has an outcome per request")
     }
 
-    pub(super) fn settle_one(&self, entry: Entry, brought: Brought<'_>, guard: &Guard) -> Settled {
+    pub(super) fn settle_one(&self, mut entry: Entry, brought: Brought<'_>, guard: &Guard) -> Settled {
+        let brought = match entry.read.tier == entry.pointer.tier {
+            true => brought,
+            false => self.sound(&mut entry, brought),
+        };
+        // Lookups keep what they read; scans and compactions do not.
+        let is_from_below = entry.pointer.tier > 0 && entry.read.tier == entry.pointer.tier;
+        let offers = is_from_below && entry.residence == Residence::Keep;
         let Entry {
             pointer,
+            read: _,
             key,
             hash,
             memory,
@@ -491,14 +510,14 @@ impl Shared {
         } = entry;
         let manner = self.manner(hash, residence, ahead);
         let home = match memory {
-            Memory::Frame(frame) => match self.fill_frame(&pointer, frame, brought) {
+            Memory::Frame(frame) => match self.fill_frame(&pointer, frame, brought, offers) {
                 Ok(()) => Ok(Home::Frame(frame)),
                 Err(error) => {
                     self.return_frame(frame, guard);
                     Err(error)
                 }
             },
-            Memory::Private(charge) => self.fill_private(&pointer, charge, brought),
+            Memory::Private(charge) => self.fill_private(&pointer, charge, brought, offers),
         };
         let mut shard = self.flights.shard(hash);
         let listed = match &home {
@@ -547,18 +566,25 @@ impl Shared {
         self.tables.insert(hash, frame, guard)
     }
 
-    fn fill_frame(&self, pointer: &NodePointer, frame: FrameId, brought: Brought<'_>) -> Result<()> {
+    fn fill_frame(
+        &self,
+        pointer: &NodePointer,
+        frame: FrameId,
+        brought: Brought<'_>,
+        offers: bool,
+    ) -> Result<()> {
         let read = match brought {
             Brought::Own(outcome) => self.tiers.judge(pointer.tier, outcome.into_buffer())?,
+            Brought::Copy(buffer) => buffer,
             Brought::Shared(bytes) => {
-                pointer.verify(bytes)?;
+                self.verify(pointer, bytes, offers)?;
                 let len = self.page_size.node_bytes(pointer.pages);
                 // SAFETY: the frame was taken for this node alone.
                 let mut node = unsafe { self.arena.buffer(self.data_at(frame), len) };
                 return Codec::decode(pointer, self.page_size, bytes, &mut node);
             }
         };
-        pointer.verify(&read)?;
+        self.verify(pointer, &read, offers)?;
         if pointer.codec == Codec::None {
             return Ok(());
         }
@@ -573,24 +599,34 @@ impl Shared {
         Codec::decode(pointer, self.page_size, &encoded, &mut node)
     }
 
-    fn fill_private(&self, pointer: &NodePointer, charge: Charge, brought: Brought<'_>) -> Result<Home> {
+    fn fill_private(
+        &self,
+        pointer: &NodePointer,
+        charge: Charge,
+        brought: Brought<'_>,
+        offers: bool,
+    ) -> Result<Home> {
         let decoded = |encoded: &[u8]| {
-            pointer.verify(encoded)?;
+            self.verify(pointer, encoded, offers)?;
             let mut node = Buffer::zeroed(self.page_size.node_bytes(pointer.pages));
             Codec::decode(pointer, self.page_size, encoded, &mut node)?;
             Ok::<_, Error>(node)
         };
         let bytes = match brought {
-            Brought::Own(outcome) => {
-                let read = self.tiers.judge(pointer.tier, outcome.into_buffer())?;
+            Brought::Shared(bytes) => decoded(bytes)?,
+            Brought::Own(_) | Brought::Copy(_) => {
+                let read = match brought {
+                    Brought::Own(outcome) => self.tiers.judge(pointer.tier, outcome.into_buffer())?,
+                    Brought::Copy(buffer) => buffer,
+                    Brought::Shared(_) => unreachable!("that is another case"),
+                };
                 if pointer.codec == Codec::None {
-                    pointer.verify(&read)?;
+                    self.verify(pointer, &read, offers)?;
                     read
                 } else {
                     decoded(&read)?
                 }
             }
-            Brought::Shared(bytes) => decoded(bytes)?,
         };
         Ok(Home::Private(Arc::new(Private {
             bytes,

@@ -363,7 +363,7 @@ impl NodeWriter {
     }
 
     /// Writes what is left and waits for every write. Nothing is installed; on a further tier what
-    /// was written is durable then (T4), on the first one it is not.
+    /// was written is durable then (T7), on the first one it is not.
     ///
     /// # Errors
     /// As the device says; the extents are given up then.

@@ -147,6 +147,25 @@ impl Kept {
         copied
     }
 
+    /// Copies a part of a tier's file. Where it cannot be read it is the tier that fails.
+    fn copy_piece(
+        &self,
+        tier: u8,
+        source: &dyn Device,
+        target: &dyn Device,
+        piece: &Range<u64>,
+    ) -> Result<()> {
+        match target.copy_from(source, piece.clone(), Purpose::Check) {
+            Err(
+                error @ DeviceError::Io {
+                    operation: Operation::Read,
+                    ..
+                },
+            ) => self.tiers.judge(tier, Err(error)),
+            other => Ok(other?),
+        }
+    }
+
     fn copy(
         &self,
         target: &Directories,
@@ -176,18 +195,7 @@ impl Kept {
                 skip_to(&*file, range.start)?;
                 for piece in pieces(range) {
                     file.grow(piece.end)?;
-                    match file.copy_from(&**source, piece.clone(), Purpose::Check) {
-                        // Of the two it is the source that was read.
-                        Err(
-                            error @ DeviceError::Io {
-                                operation: Operation::Read,
-                                ..
-                            },
-                        ) => {
-                            self.tiers.judge(number as u8, Err(error))?;
-                        }
-                        other => other?,
-                    }
+                    self.copy_piece(number as u8, &**source, &*file, &piece)?;
                     copied.done_bytes += piece.end - piece.start;
                     debug_assert!(
                         copied.done_bytes <= copied.total_bytes,

@@ -1,7 +1,7 @@
 //! Tiers that fail, and their return.
 //!
 //! A tier that fails takes nothing new from then on (`tiers/failing.rs`), and a checkpoint passes
-//! it over: what it holds is durable (T4). It is used again once it was opened once more, which
+//! it over: what it holds is durable (T7). It is used again once it was opened once more, which
 //! forgets failed syncs. What lies on it is verified when it is read, like all else.
 
 use super::{LOCK_FILE, Store};
@@ -91,7 +91,7 @@ impl Store {
             device.read_at(0, BLOCK as usize, Purpose::Recovery)?;
         }
         device.sync(Purpose::Recovery)?;
-        debug_assert_ne!(tier, 0, "the first tier does not fail by itself (T4)");
+        debug_assert_ne!(tier, 0, "the first tier does not fail by itself (T7)");
         Ok(device)
     }
 

@@ -7,7 +7,8 @@
 //!
 //! *Read in this order*: `options.rs`, this file (creation, opening), `checkpoint.rs` (the
 //! barriers), `adding.rs` (a further tier), `copy.rs` (a copy elsewhere), `space.rs` (what tiers
-//! have space for), `failing.rs` (tiers that fail, and their return), `health.rs`.
+//! have space for), `copies.rs` (copies of what is read often),
+//! `failing.rs` (tiers that fail, and their return), `health.rs`.
 //!
 //! ```text
 //!  first directory                 one checkpoint, in order
@@ -37,6 +38,7 @@
 
 mod adding;
 mod checkpoint;
+mod copies;
 mod copy;
 mod failing;
 mod health;

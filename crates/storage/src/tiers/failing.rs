@@ -84,7 +84,7 @@ impl Failing {
 
 impl Tiers {
     /// Passes a device's answer on. A failure of a further tier is remembered, and becomes an error
-    /// that names the tier (T4).
+    /// that names the tier (T7).
     ///
     /// # Errors
     /// [`Error::TierFails`], or that of `result`.

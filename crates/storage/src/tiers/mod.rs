@@ -28,7 +28,7 @@
 //!   or without one, is refused by name before its data file is opened.
 //! - **T3** A mark has the name `tier` only once such a superblock is durable; until then it is
 //!   `tier.new`, and only beside such a mark does a creation remove files.
-//! - **T4** What is installed on a further tier is durable: who wrote it has synced the tier. So a
+//! - **T7** What is installed on a further tier is durable: who wrote it has synced the tier. So a
 //!   tier that fails takes nothing away that a checkpoint needs, and a checkpoint passes it over.
 
 mod directories;
@@ -196,7 +196,7 @@ impl Tiers {
 
     /// Has a tier that failed be read and written through a file that was opened once more.
     pub(crate) fn replace(&self, tier: u8, device: Arc<dyn Device>) {
-        assert!(self.fails(tier), "tier {tier} is opened again as it fails (T4)");
+        assert!(self.fails(tier), "tier {tier} is opened again as it fails (T7)");
         let file = self.files.get(usize::from(tier)).expect("there is such a tier");
         let is_newest = file.newest().next.set(Box::new(File::new(device))).is_ok();
         assert!(is_newest, "a tier is opened by one thread at a time");
@@ -214,7 +214,7 @@ impl Tiers {
     }
 
     /// Makes every completed write of every tier durable. What lies on a tier that fails is durable
-    /// already (T4), so its failure is no error here.
+    /// already (T7), so its failure is no error here.
     ///
     /// # Errors
     /// As the device says; the failed file is poisoned.

@@ -28,6 +28,8 @@ pub struct MergeStep {
     inputs: Vec<Arc<Member>>,
     /// Whether all of the structure becomes one run because a user wants it.
     takes_all: bool,
+    /// Whether it is there to write a run to a faster tier.
+    is_lift: bool,
     older: Older,
     phase: Phase,
 }
@@ -55,6 +57,13 @@ impl Levels {
         let number = kept.next_job;
         kept.next_job += 1;
         kept.jobs.insert(number);
+        let oldest = inputs.last().expect("a merge takes runs");
+        let is_lift = inputs.len() == 1 && kept.shrunk == Some(oldest.ages.0);
+        if is_lift {
+            // It is tried once.
+            kept.shrunk = None;
+        }
+        let takes_all = std::mem::take(&mut kept.wants_all);
         let below = version.levels.iter().skip(merge.to + 1);
         let is_oldest = below.flatten().next().is_none();
         Some(MergeStep {
@@ -62,7 +71,8 @@ impl Levels {
             number,
             merge,
             inputs,
-            takes_all: std::mem::take(&mut kept.wants_all),
+            takes_all,
+            is_lift,
             older: if is_oldest { Older::None } else { Older::Elsewhere },
             phase: Phase::Due,
         })
@@ -73,10 +83,31 @@ impl Levels {
         if version.newest_first.is_empty() {
             kept.wants_all = false;
         }
-        policy::choose(
-            &self.shared.options.policy,
-            &kept.view(version, &self.shared.options, self.shared.home.store.tiers()),
-        )
+        let view = kept.view(version, &self.shared.options, self.shared.home.store.tiers());
+        let chosen = policy::choose(&self.shared.options.policy, &view);
+        chosen.or_else(|| self.lift(kept, version))
+    }
+
+    /// Returns the merge that writes a run which has shrunk to the tier that it belongs to now, if
+    /// that is a faster one (the reclamation of Spillane 2012, chapter 5, across tiers). It is the
+    /// oldest of its level, or it stays where it is.
+    fn lift(&self, kept: &mut Kept, version: &Version) -> Option<Merge> {
+        let age = kept.shrunk?;
+        let is_it = |runs: &Vec<Arc<Member>>| runs.first().is_some_and(|member| member.ages.0 == age);
+        let level = version.levels.iter().position(is_it);
+        let lies_deeper = level.is_some_and(|level| {
+            let run = &version.levels[level][0].run;
+            let wanted = self.tier(level, bytes_of(run));
+            run.extents().iter().any(|used| used.extent.tier > wanted)
+        });
+        if !lies_deeper {
+            kept.shrunk = None;
+            return None;
+        }
+        let from = level?;
+        let (runs, to, into) = (1, from, from);
+        let is_free = kept.jobs.is_empty() && !kept.wants_all;
+        is_free.then_some(Merge { from, runs, to, into })
     }
 
     /// Returns how many merges are due or under way.
@@ -177,8 +208,9 @@ impl MergeStep {
         let store = &self.levels.shared.home.store;
         let used = self.inputs.iter().flat_map(|member| member.run.extents());
         let extents = used.map(|used| used.extent);
+        let lifts = |extent: &Extent| self.is_lift && extent.tier > tier;
         extents
-            .filter(|extent| placement::is_left(store, extent, tier))
+            .filter(|extent| placement::is_left(store, extent, tier) || lifts(extent))
             .collect()
     }
 
@@ -298,17 +330,39 @@ impl MergeStep {
             if runs.len() <= level {
                 runs.resize(level + 1, Vec::new());
             }
+            let bytes = bytes_of(&member.run);
+            let taken: u64 = self.inputs.iter().map(|input| bytes_of(&input.run)).sum();
+            if 2 * bytes <= taken {
+                kept.shrunk = Some(member.ages.0);
+            }
             // Where its inputs were it is the oldest; below them it is the newest.
-            let at = if level <= self.merge.to {
-                0
-            } else {
-                runs[level].len()
+            let is_oldest = level <= self.merge.to;
+            let risen = self.risen(&kept, &runs, level, bytes);
+            let at = match risen < level || is_oldest {
+                true => 0,
+                false => runs[level].len(),
             };
-            runs[level].insert(at, member);
+            runs[risen].insert(at, member);
         }
         levels.publish(&mut kept, runs, version.cut, version.next_age);
         kept.is_cramped = false;
         self.end(&mut kept);
+    }
+
+    /// Returns the level that the result rises to, of the runs that are left. Beside another merge
+    /// it stays: what comes of that may be newer, and go below it (V2).
+    fn risen(&self, kept: &Kept, runs: &[Vec<Arc<Member>>], level: usize, bytes: u64) -> usize {
+        let others = kept.jobs.iter().filter(|job| **job != self.number);
+        if others.count() > 0 || kept.wants_all {
+            return level;
+        }
+        let mut above: Vec<usize> = runs[..=level].iter().map(Vec::len).collect();
+        if level > self.merge.to {
+            // It is the newest there.
+            above[level] = 0;
+        }
+        let options = &self.levels.shared.options;
+        policy::rise(&options.policy, options.unit_bytes, &above, bytes)
     }
 
     fn end(&self, kept: &mut Kept) -> bool {

@@ -165,6 +165,23 @@ fn leveled(ratio: u64, view: &View) -> Option<Merge> {
     (!view.is_busy(from..=from + 1)).then_some(merge)
 }
 
+/// Level 0 may have this many times the runs that are merged at once before writers are held back:
+/// a merge takes a while, and others come meanwhile.
+const USUAL_TIMES: u64 = 3;
+
+/// Returns how many runs level 0 has, in hundredths of what there should be at most. Where nothing
+/// is merged, any number is right.
+#[must_use]
+pub fn crowding(policy: &Policy, runs: usize) -> u64 {
+    let at_once = match policy {
+        Policy::Samt(fanouts) => fanout(fanouts, 0).runs,
+        Policy::Cola { ratio } | Policy::Leveled { ratio } => *ratio,
+        Policy::Never => return 0,
+    };
+    debug_assert!(at_once >= 2, "a merge of one run changes nothing");
+    runs as u64 * 100 / (USUAL_TIMES * u64::from(at_once))
+}
+
 /// Returns the level to which the result of a merge goes, once its size is known. A SAMT keeps it
 /// where its runs were when it takes no more than half of that level: so few bytes never sink far
 /// (the reclamation of Spillane 2012, chapter 5).
@@ -185,6 +202,40 @@ pub fn target(policy: &Policy, unit_bytes: u64, merge: &Merge, bytes: u64) -> us
     } else {
         merge.into
     }
+}
+
+/// Returns the level that the result of a merge rises to from the one that it would go to: what
+/// shrank moves back up, so that few bytes never stay deep (Spillane 2012, chapter 5). Nothing is
+/// written for that. `above` says how many runs each level above has, the level itself last, of
+/// which only those count that are newer than the result.
+///
+/// It rises past levels without runs only, for all of them are newer than it; and to a level of
+/// which it takes no more than half, and that has space for a run.
+#[must_use]
+pub fn rise(policy: &Policy, unit_bytes: u64, above: &[usize], bytes: u64) -> usize {
+    let mut level = above.len().saturating_sub(1);
+    while level > 0 && above[level] == 0 {
+        let to = level - 1;
+        let (capacity, most) = match policy {
+            Policy::Samt(fanouts) => (0..=to).fold((unit_bytes, 0), |(bytes, _), level| {
+                let runs = fanout(fanouts, level).runs;
+                (bytes.saturating_mul(u64::from(runs)), runs as usize)
+            }),
+            // Levels of one run. What is new comes to level 0.
+            Policy::Cola { ratio } | Policy::Leveled { ratio } if to > 0 => {
+                let depth = u32::try_from(to).unwrap_or(u32::MAX);
+                let times = u64::from(*ratio).saturating_pow(depth);
+                (unit_bytes.saturating_mul(times), 1)
+            }
+            _ => break,
+        };
+        if bytes > capacity / 2 || above[to] >= most {
+            break;
+        }
+        level = to;
+    }
+    debug_assert!(level < above.len().max(1), "it rises");
+    level
 }
 
 /// Returns the level that a run which is newer than all others goes to, where `runs` says how many

@@ -175,6 +175,8 @@ pub(super) struct Kept {
     pub(super) wants_all: bool,
     /// Whether the last merge found no space.
     pub(super) is_cramped: bool,
+    /// A run that became so small that it may belong to a faster tier than it was written to.
+    pub(super) shrunk: Option<Age>,
 }
 
 impl Kept {

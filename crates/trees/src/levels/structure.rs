@@ -2,6 +2,7 @@
 
 use super::format::Contents;
 use super::options::LevelsOptions;
+use super::policy;
 use super::state::{Age, Kept, Member, Runs, Version, newest_first};
 use alluvium_base::Sequence;
 use alluvium_dictionary::blob::Blob;
@@ -161,6 +162,15 @@ impl Levels {
     #[must_use]
     pub fn runs(&self) -> Vec<usize> {
         self.version().levels.iter().map(Vec::len).collect()
+    }
+
+    /// Returns how many runs level 0 has, in hundredths of what there should be at most: from 100
+    /// on writers are held back.
+    #[must_use]
+    pub fn crowding(&self) -> u64 {
+        let version = self.shared.version.load();
+        let runs = version.levels.first().map_or(0, Vec::len);
+        policy::crowding(&self.shared.options.policy, runs)
     }
 
     /// Returns how many leaves merges have taken over unread since the structure was opened.

@@ -178,7 +178,8 @@ impl Dictionaries {
     /// How many runs a lookup may meet, in hundredths of what there should be at most.
     pub(crate) fn crowding(&self) -> u64 {
         let hashed = self.hashed.get().map_or(0, Hashed::crowding);
-        self.tree.crowding().max(hashed)
+        let levels = self.levels.get().map_or(0, Levels::crowding);
+        self.tree.crowding().max(hashed).max(levels)
     }
 
     /// What the hashed structure holds; none if there is none.

@@ -3,6 +3,7 @@
 
 mod behaviour;
 mod budget;
+mod copies;
 mod device;
 mod reads;
 mod scans;

@@ -107,6 +107,43 @@ fn what_few_bytes_remain_of_a_merge_stays_where_they_were() {
     assert_eq!(tier(&"samt,k=4".parse().unwrap(), 3), None, "it goes by space");
 }
 
+#[test]
+fn level_0_is_crowded_once_it_has_three_times_what_a_merge_takes() {
+    let crowding = |policy: &str, runs| crowding(&policy.parse().unwrap(), runs);
+    assert_eq!(
+        [0, 5, 9, 12, 24].map(|runs| crowding("samt,k=4", runs)),
+        [0, 41, 75, 100, 200]
+    );
+    assert_eq!(crowding("samt,k=4x2/8", 12), 100, "level 0 is of the first tier");
+    assert_eq!((crowding("cola,r=2", 6), crowding("leveled,r=4", 12)), (100, 100));
+    assert_eq!(crowding("never", 1_000_000), 0);
+}
+
+#[test]
+fn what_shrank_rises_past_empty_levels_to_the_first_that_it_half_fills() {
+    let up = |policy: &str, above: &[usize], bytes| rise(&policy.parse().unwrap(), UNIT, above, bytes);
+    // Levels of a SAMT hold 4, 16, 64 and 256 bytes.
+    let samt = |above: &[usize], bytes| up("samt,k=4", above, bytes);
+    assert_eq!(
+        [2, 3, 8, 9, 32, 33].map(|bytes| samt(&[0, 0, 0, 0], bytes)),
+        [0, 1, 1, 2, 2, 3]
+    );
+    assert_eq!(samt(&[0, 0, 0, 1], 2), 3, "a newer run lies beside it");
+    assert_eq!(samt(&[0, 1, 0, 0], 2), 1, "it would pass a newer run");
+    assert_eq!(samt(&[3, 0, 0], 2), 0, "the level has space for a run");
+    assert_eq!(samt(&[4, 0, 0], 2), 1, "it has none");
+    assert_eq!((samt(&[0], 1), samt(&[], 1)), (0, 0));
+    // One run a level, and none by itself in level 0.
+    for policy in ["cola,r=4", "leveled,r=4"] {
+        assert_eq!(
+            [2, 3, 8, 9].map(|bytes| up(policy, &[0, 0, 0, 0], bytes)),
+            [1, 2, 2, 3]
+        );
+        assert_eq!(up(policy, &[0, 1, 0, 0], 1), 2);
+    }
+    assert_eq!(up("never", &[0, 0], 0), 1);
+}
+
 /// Writes `shares` memtables of one byte; the bytes that were written, and the most runs that there
 /// were after a share had been settled.
 fn write(policy: &str, shares: u64) -> (u64, usize) {

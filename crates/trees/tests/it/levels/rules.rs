@@ -3,7 +3,7 @@
 
 use super::World;
 use crate::schema::appending;
-use alluvium_base::{Kind, Message};
+use alluvium_base::{Kind, Message, Purpose};
 use alluvium_dictionary::contract::Dictionary as _;
 use alluvium_dictionary::findings::Depth;
 use alluvium_dictionary::merge::{Candidate, CompactionFilter, Verdict};
@@ -139,4 +139,35 @@ fn a_filter_is_asked_about_every_record() {
     assert_eq!(records(&world), 3000, "half of all was removed");
     assert_eq!(world.levels.stitched(), 0, "no leaf was taken over unread");
     world.check(Depth::Everything).unwrap();
+}
+
+/// Bytes that merges have written.
+fn merged_bytes(world: &World) -> u64 {
+    let counts = world.directory.counters().snapshot();
+    counts.of(Purpose::Compact).written_bytes
+}
+
+#[test]
+fn what_shrank_moves_back_up_and_not_a_byte_is_written_for_that() {
+    for policy in ["samt,k=2", "leveled,r=4", "cola,r=4"] {
+        let mut world = World::new(policy, 3);
+        run(&mut world, 0..12_000, Some(&[1; 100]));
+        world.settle().unwrap();
+        world.levels.compact_part(b"").unwrap();
+        world.settle().unwrap();
+        let deep = world.levels.runs().len();
+        assert!(deep >= 3, "{policy}: {:?}", world.levels.runs());
+        // Nearly all of it goes: what the merge writes has the size of a level near the top.
+        run(&mut world, 20..12_000, None);
+        world.levels.compact_part(b"").unwrap();
+        let before = merged_bytes(&world);
+        world.settle().unwrap();
+        let written = merged_bytes(&world) - before;
+        let runs = world.levels.runs();
+        assert_eq!(runs.iter().sum::<usize>(), 1, "{policy}: {runs:?}");
+        assert!(runs.len() <= 2, "{policy}: it stands on level {}", runs.len() - 1);
+        assert!(written < 64 << 10, "{policy}: {written} bytes for 20 records");
+        world.check(Depth::Everything).unwrap();
+        world.compare_scans().unwrap();
+    }
 }

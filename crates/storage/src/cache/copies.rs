@@ -1,0 +1,333 @@
+//! Copies of nodes that are read again and again from slower tiers, on a faster one.
+//!
+//! Spillane 2012, §5.1, puts pairs that were read into the newest level again, marked as copies. It
+//! then takes care that no copy outlives what has overwritten it. Here nodes are copied, which
+//! never change. A reader comes to a copy only by the pointer of the node itself, after all newer
+//! runs were asked as always, and what it reads must have the pointer's checksum. So a copy cannot
+//! bring back what was overwritten or deleted, and may be dropped, overwritten or damaged at any
+//! moment: the node is read from its own tier then. Nothing on disk names a copy. An opening
+//! begins without any.
+//!
+//! ```text
+//!   a lookup misses a node of a slower tier     seen for the first time: its hash is remembered
+//!                                               seen lately: its bytes are collected
+//!   what was collected fills an extent          a step of the store writes it, then it is found here
+//!   the extents have their budget               the oldest goes, with its copies
+//! ```
+//!
+//! A node is copied whole. That pays where records are large, or those that are read often lie
+//! together. Small ones that lie apart are better kept in memory, as records.
+
+use super::frame::Key;
+use super::ghosts::Ghosts;
+use crate::NodePointer;
+use crate::extents::Extent;
+use alluvium_device::BLOCK;
+use parking_lot::Mutex;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes that are collected before they are written: an extent.
+pub(crate) const BATCH_BYTES: u64 = 1 << 20;
+
+/// Nodes that are remembered as seen once, for each that the budget has space for.
+const SEEN_TIMES: usize = 2;
+
+/// Bytes of memory that a copy takes, about: its place, by its hash, and its hash in its extent.
+const COPY_BYTES: u64 = 40;
+
+/// What has become of copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CopyStats {
+    /// Bytes of the faster tier that copies take.
+    pub bytes: u64,
+    /// Copies that there are.
+    pub copies: u64,
+    /// Copies that were made.
+    pub made: u64,
+    /// Misses that a copy answered.
+    pub hits: u64,
+    /// Copies that were not what they should be: their nodes were read from their own tier.
+    pub refused: u64,
+    /// Bytes of memory that it takes to know where they are.
+    pub memory_bytes: u64,
+}
+
+/// Where a copy is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    tier: u8,
+    offset: u64,
+}
+
+/// An extent with copies.
+#[derive(Debug)]
+struct Block {
+    extent: Extent,
+    hashes: Box<[u64]>,
+}
+
+/// Nodes that are to be copied: the hash of each, with the encoded bytes padded to blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Collected {
+    pub(crate) hashes: Vec<u64>,
+    pub(crate) lens: Vec<usize>,
+    pub(crate) bytes: Vec<u8>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    places: HashMap<u64, Place>,
+    /// Oldest first.
+    blocks: VecDeque<Block>,
+    collected: Collected,
+    seen: Option<Ghosts>,
+}
+
+/// The copies of a store.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    /// The most bytes of the faster tier that they may take; nothing is copied when it is 0.
+    budget: AtomicU64,
+    inner: Mutex<Inner>,
+    made: AtomicU64,
+    hits: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Copies {
+    pub(crate) fn budget(&self) -> u64 {
+        self.budget.load(Ordering::Relaxed)
+    }
+
+    /// Sets how much they may take. What is too much goes with the next step.
+    pub(crate) fn set_budget(&self, bytes: u64) {
+        let mut inner = self.inner.lock();
+        // Pages have 4 KiB or more.
+        let nodes = usize::try_from(bytes >> 12).unwrap_or(usize::MAX);
+        inner.seen = (bytes > 0).then(|| Ghosts::new(nodes.saturating_mul(SEEN_TIMES)));
+        if bytes == 0 {
+            inner.collected = Collected::default();
+        }
+        self.budget.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Returns the pointer with the place of the node's copy in it, if there is one.
+    pub(super) fn find(&self, pointer: &NodePointer, hash: u64) -> Option<NodePointer> {
+        if pointer.tier == 0 || self.budget() == 0 {
+            return None;
+        }
+        let place = *self.inner.lock().places.get(&hash)?;
+        debug_assert!(place.tier < pointer.tier, "a copy lies on a faster tier");
+        self.hits.fetch_add(1, Ordering::Relaxed);
+        Some(NodePointer {
+            tier: place.tier,
+            offset: place.offset,
+            ..*pointer
+        })
+    }
+
+    /// A copy was not what it should be.
+    pub(super) fn refuse(&self, hash: u64) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.inner.lock().places.remove(&hash);
+    }
+
+    /// A reader has missed a node of a slower tier, and read these bytes. Collects them if it was
+    /// missed before, lately, and there is space for them; else they are left for the next time.
+    pub(super) fn offer(&self, pointer: &NodePointer, encoded: &[u8]) {
+        if pointer.tier == 0 || self.budget() == 0 {
+            return;
+        }
+        let hash = Key::of(pointer).hash();
+        // Under pressure nothing waits for it.
+        let Some(mut inner) = self.inner.try_lock() else {
+            return;
+        };
+        let inner = &mut *inner;
+        let Some(seen) = &inner.seen else { return };
+        if !seen.recall(hash) {
+            seen.note(hash);
+            return;
+        }
+        let len = encoded.len().next_multiple_of(BLOCK as usize);
+        let collected = &mut inner.collected;
+        let is_full = (collected.bytes.len() + len) as u64 > BATCH_BYTES;
+        if is_full || inner.places.contains_key(&hash) || collected.hashes.contains(&hash) {
+            // It is hot: the next miss collects it.
+            seen.note(hash);
+            return;
+        }
+        collected.hashes.push(hash);
+        collected.lens.push(len);
+        let end = collected.bytes.len() + len;
+        collected.bytes.extend_from_slice(encoded);
+        collected.bytes.resize(end, 0);
+    }
+
+    /// Takes what was collected, once it is worth a write. `least` is a part of [`BATCH_BYTES`].
+    pub(crate) fn take_collected(&self, least: u64) -> Option<Collected> {
+        debug_assert!(least <= BATCH_BYTES, "an extent is as much as there ever is");
+        let mut inner = self.inner.lock();
+        let is_enough = !inner.collected.hashes.is_empty() && inner.collected.bytes.len() as u64 >= least;
+        is_enough.then(|| std::mem::take(&mut inner.collected))
+    }
+
+    /// Has readers find copies that were written to an extent.
+    pub(crate) fn publish(&self, extent: Extent, written: Collected) {
+        assert_eq!(written.hashes.len(), written.lens.len(), "a length for each copy");
+        let mut inner = self.inner.lock();
+        let mut offset = extent.offset();
+        for (hash, len) in written.hashes.iter().zip(&written.lens) {
+            let tier = extent.tier;
+            inner.places.insert(*hash, Place { tier, offset });
+            offset += *len as u64;
+        }
+        assert!(
+            offset <= extent.range().end,
+            "{offset}: copies lie inside of {extent}"
+        );
+        self.made
+            .fetch_add(written.hashes.len() as u64, Ordering::Relaxed);
+        inner.blocks.push_back(Block {
+            extent,
+            hashes: written.hashes.into(),
+        });
+    }
+
+    /// Drops the oldest copies until the others take no more than this. Returns their extents.
+    pub(crate) fn shrink(&self, most_bytes: u64) -> Vec<Extent> {
+        let mut inner = self.inner.lock();
+        let mut bytes: u64 = inner.blocks.iter().map(|block| block.extent.bytes()).sum();
+        let mut given = Vec::new();
+        while bytes > most_bytes
+            && let Some(Block { extent, hashes }) = inner.blocks.pop_front()
+        {
+            bytes -= extent.bytes();
+            let range = extent.range();
+            for hash in hashes {
+                // A later block may have a copy of the same node.
+                let is_here = |place: &Place| place.tier == extent.tier && range.contains(&place.offset);
+                if inner.places.get(&hash).is_some_and(is_here) {
+                    inner.places.remove(&hash);
+                }
+            }
+            given.push(extent);
+        }
+        given
+    }
+
+    pub(crate) fn stats(&self) -> CopyStats {
+        let inner = self.inner.lock();
+        let copies = inner.places.len() as u64;
+        let seen = inner.seen.as_ref().map_or(0, Ghosts::bytes);
+        CopyStats {
+            bytes: inner.blocks.iter().map(|block| block.extent.bytes()).sum(),
+            copies,
+            made: self.made.load(Ordering::Relaxed),
+            hits: self.hits.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+            memory_bytes: copies * COPY_BYTES + seen + inner.collected.bytes.capacity() as u64,
+        }
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::Codec;
+
+    fn pointer(offset: u64, checksum: u64) -> NodePointer {
+        NodePointer {
+            offset,
+            birth: 1,
+            checksum,
+            encoded_len: 4096,
+            tier: 1,
+            pages: 1,
+            codec: Codec::None,
+        }
+    }
+
+    fn hash(pointer: &NodePointer) -> u64 {
+        Key::of(pointer).hash()
+    }
+
+    fn extent(start: u32) -> Extent {
+        Extent {
+            tier: 0,
+            start,
+            units: 8,
+        }
+    }
+
+    #[test]
+    fn what_is_missed_twice_is_copied_and_found_until_its_extent_goes() {
+        let copies = Copies::default();
+        let node = pointer(4096, 7);
+        copies.offer(&node, &[1; 4096]);
+        assert!(copies.take_collected(0).is_none(), "it is off");
+        copies.set_budget(16 << 20);
+        copies.offer(&node, &[1; 4096]);
+        assert!(copies.take_collected(0).is_none(), "it was seen once");
+        copies.offer(&node, &[1; 4000]);
+        assert!(
+            copies.take_collected(8192).is_none(),
+            "it is not worth a write yet"
+        );
+        let collected = copies.take_collected(4096).unwrap();
+        assert_eq!(collected.bytes.len(), 4096, "it is padded to blocks");
+        assert_eq!(copies.find(&node, hash(&node)), None);
+        copies.publish(extent(8), collected);
+        let found = copies.find(&node, hash(&node)).unwrap();
+        assert_eq!((found.tier, found.offset), (0, extent(8).offset()));
+        assert_eq!((found.checksum, found.encoded_len), (7, 4096));
+        // Another node in the same place has no copy.
+        let next = pointer(4096, 8);
+        assert_eq!(copies.find(&next, hash(&next)), None);
+        assert_eq!(copies.shrink(extent(8).bytes()), []);
+        assert_eq!(copies.shrink(0), [extent(8)]);
+        assert_eq!(copies.find(&node, hash(&node)), None);
+        assert_eq!(copies.stats().copies, 0);
+    }
+
+    #[test]
+    fn a_newer_copy_stays_when_the_extent_of_an_older_one_goes() {
+        let copies = Copies::default();
+        copies.set_budget(16 << 20);
+        let node = pointer(0, 3);
+        for start in [8, 16] {
+            let collected = Collected {
+                hashes: vec![hash(&node)],
+                lens: vec![4096],
+                bytes: vec![0; 4096],
+            };
+            copies.publish(extent(start), collected);
+        }
+        assert_eq!(copies.shrink(extent(8).bytes()), [extent(8)]);
+        assert_eq!(
+            copies.find(&node, hash(&node)).map(|found| found.offset),
+            Some(extent(16).offset())
+        );
+        copies.refuse(hash(&node));
+        assert_eq!(copies.find(&node, hash(&node)), None);
+        assert_eq!(copies.stats().refused, 1);
+    }
+
+    #[test]
+    fn no_more_is_collected_than_an_extent_holds() {
+        let copies = Copies::default();
+        copies.set_budget(1 << 30);
+        for number in 0..400u64 {
+            let node = pointer(number * 4096, number);
+            copies.offer(&node, &[2; 4096]);
+            copies.offer(&node, &[2; 4096]);
+        }
+        let collected = copies.take_collected(BATCH_BYTES).unwrap();
+        assert_eq!(
+            (collected.hashes.len(), collected.bytes.len() as u64),
+            (256, BATCH_BYTES)
+        );
+    }
+}

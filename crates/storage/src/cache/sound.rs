@@ -1,0 +1,38 @@
+//! What a read of a copy has brought: the node, or something else, and then the node is read from
+//! its own tier.
+
+use super::Shared;
+use super::read::{Brought, Entry};
+use crate::{NodePointer, Result};
+use alluvium_base::Purpose;
+
+impl Shared {
+    /// Returns what was read of a copy, if it is what the pointer means; else the node from its own
+    /// tier (C8).
+    #[cold]
+    pub(super) fn sound<'b>(&self, entry: &mut Entry, brought: Brought<'b>) -> Brought<'b> {
+        let pointer = entry.pointer;
+        match brought {
+            Brought::Shared(bytes) if pointer.verify(bytes).is_ok() => return Brought::Shared(bytes),
+            Brought::Own(outcome) => match outcome.into_buffer() {
+                Ok(buffer) if pointer.verify(&buffer).is_ok() => return Brought::Copy(buffer),
+                _ => {}
+            },
+            Brought::Shared(_) | Brought::Copy(_) => {}
+        }
+        self.copies.refuse(entry.hash);
+        entry.read = pointer;
+        let device = self.device(pointer.tier);
+        Brought::Own(self.read_alone(entry, &**device, Purpose::Lookup))
+    }
+
+    /// Verifies what was read of a node, and offers it to those that are copied.
+    pub(super) fn verify(&self, pointer: &NodePointer, encoded: &[u8], offers: bool) -> Result<()> {
+        pointer.verify(encoded)?;
+        if offers {
+            self.copies
+                .offer(pointer, &encoded[..pointer.encoded_len as usize]);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! Copies of nodes of a slower tier: who reads them, and what is read where one is not what it
+//! should be.
+
+use super::*;
+use crate::extents::{Extent, UNIT};
+
+/// Nodes that do not fit the smallest cache.
+const NODES: usize = 600;
+
+/// A place on the first tier for what is collected at once.
+fn place(number: u32) -> Extent {
+    let units = (BATCH_BYTES / UNIT) as u32;
+    Extent {
+        tier: 0,
+        start: number * units,
+        units,
+    }
+}
+
+fn read(cache: &Cache, pointer: &NodePointer) {
+    let guard = cache.epochs().pin();
+    let node = cache.get(pointer, &guard, Purpose::Lookup).unwrap();
+    assert_content(pointer, &node);
+}
+
+/// Writes what was collected to a place, as the step of a store does.
+fn copy(store: &Store, cache: &Cache, extent: Extent) -> usize {
+    let Some(collected) = cache.copies().take_collected(0) else {
+        return 0;
+    };
+    let file = store.tiers.get(0).unwrap();
+    file.grow(file.len().max(extent.range().end)).unwrap();
+    let buffer = Buffer::padded(&collected.bytes);
+    file.write_at(extent.offset(), buffer, Purpose::Other).unwrap();
+    let count = collected.hashes.len();
+    cache.copies().publish(extent, collected);
+    count
+}
+
+/// Overwrites a part of a tier with something else.
+fn spoil(store: &Store, tier: u8, offset: u64, len: u64) {
+    let file = store.tiers.get(tier).unwrap();
+    file.write_at(offset, Buffer::padded(&vec![9; len as usize]), Purpose::Other)
+        .unwrap();
+}
+
+/// A cache that has missed each node several times, with copies of most of them.
+fn copied() -> (Store, Cache, Vec<NodePointer>, u32) {
+    let mut store = Store::new(2);
+    let codecs = [Codec::None, Codec::Lz4];
+    let pointers: Vec<NodePointer> = (0..NODES)
+        .map(|number| store.write(1, 1, 1, codecs[number % 2]))
+        .collect();
+    let cache = store.cache(MIB);
+    cache.copies().set_budget(64 * MIB);
+    let (mut extents, mut copies) = (0, 0);
+    for _ in 0..4 {
+        for some in pointers.chunks(100) {
+            some.iter().for_each(|pointer| read(&cache, pointer));
+            let count = copy(&store, &cache, place(extents));
+            extents += u32::from(count > 0);
+            copies += count;
+        }
+    }
+    assert!(copies > NODES * 9 / 10 && copies <= NODES, "{copies} of {NODES}");
+    (store, cache, pointers, extents)
+}
+
+#[test]
+fn what_has_a_copy_is_not_read_from_its_own_tier() {
+    let (store, cache, pointers, _) = copied();
+    let before = cache.copies().stats().hits;
+    let copied = cache.copies().stats().copies;
+    // What is not copied is in the way of none that is.
+    spoil(&store, 1, 0, store.ends[1]);
+    let guard = cache.epochs().pin();
+    let found = pointers.iter().filter(|pointer| {
+        let node = cache.get(pointer, &guard, Purpose::Lookup);
+        node.is_ok_and(|node| {
+            assert_content(pointer, &node);
+            true
+        })
+    });
+    let found = found.count() as u64;
+    assert!(found >= copied, "{found} of {copied} copies were of use");
+    assert!(cache.copies().stats().hits > before + 200);
+}
+
+#[test]
+fn a_copy_that_is_something_else_by_now_is_not_used() {
+    let (store, cache, pointers, extents) = copied();
+    // Another has got the space, before those that read copies knew.
+    spoil(&store, 0, 0, place(extents).offset());
+    for _ in 0..2 {
+        pointers.iter().for_each(|pointer| read(&cache, pointer));
+    }
+    let stats = cache.copies().stats();
+    assert!(stats.refused > 200, "{stats:?}");
+    assert!(cache.check().is_empty());
+}
+
+#[test]
+fn a_node_in_the_place_of_one_that_was_copied_is_read_as_itself() {
+    let (mut store, cache, old, _) = copied();
+    // The tier's space is used again, by the next generation.
+    store.ends[1] = 0;
+    let codecs = [Codec::None, Codec::Lz4];
+    let new: Vec<NodePointer> = (0..NODES)
+        .map(|number| store.write(1, 2, 1, codecs[number % 2]))
+        .collect();
+    assert!(old.iter().zip(&new).any(|(old, new)| old.offset == new.offset));
+    for _ in 0..3 {
+        new.iter().for_each(|pointer| read(&cache, pointer));
+    }
+}
+
+#[test]
+fn reads_of_many_at_once_take_what_is_copied_from_there() {
+    let (_store, cache, pointers, _) = copied();
+    let before = cache.copies().stats().hits;
+    for some in pointers.chunks(40) {
+        let guard = cache.epochs().pin();
+        let nodes = cache
+            .get_many(some, &guard, Purpose::Lookup, Residence::Keep)
+            .unwrap();
+        for (pointer, node) in some.iter().zip(&nodes) {
+            assert_content(pointer, node);
+        }
+    }
+    assert!(cache.copies().stats().hits > before + 200);
+}
+
+#[test]
+fn walks_collect_nothing() {
+    let mut store = Store::new(2);
+    let pointers: Vec<NodePointer> = (0..NODES).map(|_| store.write(1, 1, 1, Codec::None)).collect();
+    let cache = store.cache(MIB);
+    cache.copies().set_budget(64 * MIB);
+    for _ in 0..3 {
+        for pointer in &pointers {
+            let pending = cache
+                .request(&[*pointer], Purpose::Scan, Residence::PassThrough)
+                .unwrap();
+            drop(pending);
+            cache.finish_arrived();
+        }
+    }
+    assert!(cache.copies().take_collected(0).is_none());
+    // Nor is anything of the first tier, which has no faster one.
+    let near: Vec<NodePointer> = (0..NODES).map(|_| store.write(0, 1, 1, Codec::None)).collect();
+    for _ in 0..3 {
+        near.iter().for_each(|pointer| read(&cache, pointer));
+    }
+    assert!(cache.copies().take_collected(0).is_none());
+}
