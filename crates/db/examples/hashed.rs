@@ -5,7 +5,7 @@
 //! The second argument is the directory of the stores, which are removed in the end.
 
 use alluvium::{
-    Db, HashedOptions, Keyspace, KeyspaceOptions, Options, Purpose, Stats, Structure, WriteBatch,
+    Db, HashedForm, HashedOptions, Keyspace, KeyspaceOptions, Options, Purpose, Stats, Structure, WriteBatch,
 };
 use std::path::{Path, PathBuf};
 
@@ -74,6 +74,17 @@ fn look(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) -> Out
     ))
 }
 
+/// Tells what routing filters take, if there are any.
+fn tell_filters(stats: &Stats, records: u64) {
+    let Some(hashed) = stats.hashed else { return };
+    println!(
+        "  routing filters for each          {:8.1} B   {} levels, {} runs, in updates",
+        hashed.filter_bytes as f64 / records as f64,
+        hashed.levels,
+        hashed.runs
+    );
+}
+
 fn measure(path: &Path, name: &str, structure: Structure, records: u64) -> Outcome<()> {
     let options = Options::new().memory(64 << 20);
     let db = options.open(path)?;
@@ -137,6 +148,7 @@ fn measure(path: &Path, name: &str, structure: Structure, records: u64) -> Outco
         "  bytes on the device for each      {:8.1}",
         each(rested.space.live_bytes)
     );
+    tell_filters(&updated, records);
     db.close()?;
     Ok(())
 }
@@ -145,9 +157,17 @@ fn main() -> Outcome<()> {
     let mut arguments = std::env::args().skip(1);
     let records = arguments.next().map_or(Ok(50_000), |text| text.parse())?;
     let directory = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let boa = |lambda, refined| {
+        let form = HashedForm::Boa { lambda, refined };
+        Structure::Hashed(HashedOptions::default().form(form))
+    };
     for (name, structure) in [
         ("hashed, PaCHash", Structure::Hashed(HashedOptions::pachash())),
         ("hashed, trie", Structure::Hashed(HashedOptions::trie())),
+        ("hashed, BOA, λ = 4", boa(4, false)),
+        ("hashed, refined BOA, λ = 4", boa(4, true)),
+        ("hashed, BOA, λ = 16", boa(16, false)),
+        ("hashed, refined BOA, λ = 16", boa(16, true)),
         ("tiered", Structure::Tiered),
     ] {
         let place = tempfile::tempdir_in(&directory)?;
