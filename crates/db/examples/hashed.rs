@@ -7,7 +7,7 @@
 //! they are made as fast as they go.
 
 use alluvium::{
-    Db, HashedOptions, Keyspace, KeyspaceOptions, Options, Purpose, Stats, Structure, WriteBatch,
+    Db, HashedForm, HashedOptions, Keyspace, KeyspaceOptions, Options, Purpose, Stats, Structure, WriteBatch,
 };
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -80,6 +80,17 @@ fn look(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) -> Out
         each(asked(&after) - asked(&before)),
         each(read(&after) - read(&before)),
     ))
+}
+
+/// Tells what routing filters take, if there are any.
+fn tell_filters(stats: &Stats, records: u64) {
+    let Some(hashed) = stats.hashed else { return };
+    println!(
+        "  routing filters for each          {:8.1} B   {} levels, {} runs, in updates",
+        hashed.filter_bytes as f64 / records as f64,
+        hashed.levels,
+        hashed.runs
+    );
 }
 
 fn measure(path: &Path, name: &str, structure: Structure, records: u64, rate: Option<u64>) -> Outcome<()> {
@@ -158,6 +169,7 @@ fn measure(path: &Path, name: &str, structure: Structure, records: u64, rate: Op
         "  bytes on the device for each      {:8.1}",
         each(rested.space.live_bytes)
     );
+    tell_filters(&updated, records);
     db.close()?;
     Ok(())
 }
@@ -167,9 +179,17 @@ fn main() -> Outcome<()> {
     let records = arguments.next().map_or(Ok(50_000), |text| text.parse())?;
     let directory = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
     let rate = arguments.next().map(|text| text.parse()).transpose()?;
+    let boa = |lambda, refined| {
+        let form = HashedForm::Boa { lambda, refined };
+        Structure::Hashed(HashedOptions::default().form(form))
+    };
     for (name, structure) in [
         ("hashed, PaCHash", Structure::Hashed(HashedOptions::pachash())),
         ("hashed, trie", Structure::Hashed(HashedOptions::trie())),
+        ("hashed, BOA, λ = 4", boa(4, false)),
+        ("hashed, refined BOA, λ = 4", boa(4, true)),
+        ("hashed, BOA, λ = 16", boa(16, false)),
+        ("hashed, refined BOA, λ = 16", boa(16, true)),
         ("tiered", Structure::Tiered),
     ] {
         let place = tempfile::tempdir_in(&directory)?;

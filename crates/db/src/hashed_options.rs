@@ -1,31 +1,90 @@
 //! How a hashed structure of a store is built.
 
 use crate::{Error, Result};
-use alluvium_hashes::hashed::IndexKind;
+use alluvium_hashes::hashed::{self, IndexKind};
 use std::fmt;
 
+/// What a hashed structure makes of its records on the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum HashedForm {
+    /// SILT's stores: one read for a lookup; each merge writes all records again.
+    #[default]
+    Silt,
+    /// A bundle of arrays (BOA): levels of fewer than `lambda` runs each, with a routing filter for
+    /// each level. Records are written once for each level; a lookup reads a page of each level's
+    /// filter, and a page of records where one says so.
+    Boa {
+        /// λ, a power of two from 2 to 256: the larger, the fewer levels, and the less is written.
+        lambda: u16,
+        /// Filters have a check character for each record: they say yes in vain 1/λ as often.
+        refined: bool,
+    },
+}
+
+impl HashedForm {
+    /// The form as the structure knows it.
+    pub(crate) fn inner(self) -> hashed::HashedForm {
+        match self {
+            HashedForm::Silt => hashed::HashedForm::Silt,
+            HashedForm::Boa { lambda, refined } => hashed::HashedForm::Boa { lambda, refined },
+        }
+    }
+
+    /// The form of a structure.
+    pub(crate) fn of(form: hashed::HashedForm) -> HashedForm {
+        match form {
+            hashed::HashedForm::Silt => HashedForm::Silt,
+            hashed::HashedForm::Boa { lambda, refined } => HashedForm::Boa { lambda, refined },
+        }
+    }
+}
+
+impl fmt::Display for HashedForm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HashedForm::Silt => f.write_str("form=silt"),
+            HashedForm::Boa { lambda, refined } => {
+                let refined = if *refined { "yes" } else { "no" };
+                write!(f, "form=boa,lambda={lambda},refined={refined}")
+            }
+        }
+    }
+}
+
 /// How keys without order are found: by a hash of the key, with one read of the device and less
-/// than a byte of memory a key.
+/// than a byte of memory a key, or with less to write.
 ///
 /// ```
-/// use alluvium::{HashedOptions, Structure};
+/// use alluvium::{HashedForm, HashedOptions, Structure};
 /// let structure: Structure = "hashed,index=trie".parse()?;
 /// assert_eq!(structure, Structure::Hashed(HashedOptions::trie()));
 /// assert_eq!("hashed".parse::<Structure>()?.to_string(), "hashed,index=pachash");
+/// let boa = HashedOptions::default().form(HashedForm::Boa { lambda: 16, refined: true });
+/// let structure: Structure = "hashed,form=boa,lambda=16,refined=yes".parse()?;
+/// assert_eq!(structure, Structure::Hashed(boa));
 /// # Ok::<(), alluvium::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HashedOptions {
     pub(crate) index: IndexKind,
+    pub(crate) form: HashedForm,
 }
+
+#[cfg(test)]
+std::thread_local! {
+    /// The form of a hashed structure that tests put keyspaces into whose options do not name it.
+    pub(crate) static UNNAMED: std::cell::Cell<HashedForm> = const { std::cell::Cell::new(HashedForm::Silt) };
+}
+
+/// λ of a bundle of arrays, unless told otherwise.
+const USUAL_LAMBDA: u16 = 16;
 
 impl HashedOptions {
     /// Returns the options of a structure that is indexed by `PaCHash`: the least memory.
     #[must_use]
     pub fn pachash() -> HashedOptions {
-        HashedOptions {
-            index: IndexKind::PaCHash,
-        }
+        HashedOptions::default()
     }
 
     /// Returns the options of a structure that is indexed by an entropy-coded trie, as SILT is.
@@ -33,26 +92,89 @@ impl HashedOptions {
     pub fn trie() -> HashedOptions {
         HashedOptions {
             index: IndexKind::Trie,
+            ..HashedOptions::default()
         }
     }
 
-    /// Reads `index=pachash` or `index=trie`; nothing is the default.
+    /// Returns the same with another form. What there cannot be is refused when a keyspace is
+    /// created: λ that is no power of two, or a trie in a bundle of arrays.
+    #[must_use]
+    pub fn form(self, form: HashedForm) -> HashedOptions {
+        HashedOptions { form, ..self }
+    }
+
+    /// Returns those of a keyspace in a hashed structure that its options do not name: only tests
+    /// have any.
+    pub(crate) fn unnamed() -> HashedOptions {
+        #[cfg(test)]
+        return HashedOptions::default().form(UNNAMED.get());
+        #[cfg(not(test))]
+        HashedOptions::default()
+    }
+
+    /// Fails unless there is such a structure.
+    pub(crate) fn validate(&self) -> Result<()> {
+        let options = hashed::HashedOptions {
+            index: self.index,
+            form: self.form.inner(),
+            ..hashed::HashedOptions::default()
+        };
+        Ok(options.validate()?)
+    }
+
+    /// Reads `index=pachash` or `index=trie`, and `form=silt` or `form=boa` with `lambda=16` and
+    /// `refined=yes`; nothing is the default.
     pub(crate) fn parse(text: &str) -> Result<HashedOptions> {
-        match (text, text.strip_prefix("index=")) {
-            ("", _) => Ok(HashedOptions::default()),
-            (_, Some(index)) => Ok(HashedOptions {
-                index: index.parse()?,
-            }),
-            (_, None) => Err(Error::BadOption {
-                option: "structure",
-                why: format!("a hashed one has no \"{text}\": say hashed,index=pachash or hashed,index=trie"),
-            }),
+        let mut options = HashedOptions::default();
+        let (mut form, mut lambda, mut refined) = (None, None, None);
+        let bad = |why: String| Error::BadOption {
+            option: "structure",
+            why,
+        };
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            match part.split_once('=') {
+                Some(("index", index)) => options.index = index.parse()?,
+                Some(("form", name)) => form = Some(name),
+                Some(("lambda", number)) => {
+                    let parsed = number.parse::<u16>();
+                    lambda =
+                        Some(parsed.map_err(|_| {
+                            bad(format!("lambda={number}: give a power of two from 2 to 256"))
+                        })?);
+                }
+                Some(("refined", "yes")) => refined = Some(true),
+                Some(("refined", "no")) => refined = Some(false),
+                Some(("refined", other)) => return Err(bad(format!("refined={other}: say yes or no"))),
+                _ => {
+                    return Err(bad(format!(
+                        "a hashed one has no \"{part}\": say hashed,index=pachash, hashed,index=trie, or hashed,form=boa,lambda=16,refined=yes"
+                    )));
+                }
+            }
         }
+        options.form = match form {
+            Some("boa") => HashedForm::Boa {
+                lambda: lambda.unwrap_or(USUAL_LAMBDA),
+                refined: refined.unwrap_or(true),
+            },
+            Some("silt") | None if lambda.is_some() || refined.is_some() => {
+                return Err(bad(
+                    "lambda and refined are of form=boa: say so, or leave them out".to_owned(),
+                ));
+            }
+            Some("silt") | None => HashedForm::Silt,
+            Some(other) => return Err(bad(format!("there is no form={other}: say silt or boa"))),
+        };
+        options.validate()?;
+        Ok(options)
     }
 }
 
 impl fmt::Display for HashedOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "index={}", self.index)
+        match self.form {
+            HashedForm::Silt => write!(f, "index={}", self.index),
+            form @ HashedForm::Boa { .. } => write!(f, "{form}"),
+        }
     }
 }

@@ -207,7 +207,8 @@ impl Structure {
     /// Fails unless all its numbers are ones that it can work with.
     pub(crate) fn validate(&self) -> Result<()> {
         match self {
-            Structure::Tiered | Structure::Hashed(_) => Ok(()),
+            Structure::Tiered => Ok(()),
+            Structure::Hashed(options) => options.validate(),
             Structure::Levels(options) => Ok(options.policy.validate()?),
             Structure::Volatile(bytes) if *bytes < LEAST_VOLATILE => Err(Error::BadOption {
                 option: "structure",
@@ -241,8 +242,9 @@ impl fmt::Display for Structure {
 impl FromStr for Structure {
     type Err = Error;
 
-    /// Reads `tiered`, `hashed`, `hashed,index=trie`, `volatile,bytes=64M`, `levels`,
-    /// `levels,k=4`, or `levels,` and a policy: `samt,k=4`, `cola,r=3`, `leveled,r=10`, `never`.
+    /// Reads `tiered`, `hashed`, `hashed,index=trie`, `hashed,form=boa,lambda=16,refined=yes`,
+    /// `volatile,bytes=64M`, `levels`, `levels,k=4`, or `levels,` and a policy: `samt,k=4`,
+    /// `cola,r=3`, `leveled,r=10`, `never`.
     /// Behind a policy may stand what is stitched: `,f=3,scan=8,always=2048`.
     /// Or `paged`, `paged,bplus`, or `paged,beps,node=16384,epsilon=0.8,key=64,value=128`, behind
     /// which may stand `,merge`; ε may be `adaptive`.
@@ -302,6 +304,8 @@ mod tests {
             "levels,cola,r=3,f=3,scan=8,always=2048",
             "hashed,index=pachash",
             "hashed,index=trie",
+            "hashed,form=boa,lambda=16,refined=yes",
+            "hashed,form=boa,lambda=2,refined=no",
         ] {
             assert_eq!(text.parse::<Structure>().unwrap().to_string(), text);
         }
@@ -313,6 +317,12 @@ mod tests {
         }
         let stitched = Structure::Levels(LevelsOptions::samt(4).scan_unit(8).stitch(3));
         assert_eq!("levels,k=4,f=3,scan=8".parse::<Structure>().unwrap(), stitched);
+        let boa: Structure = "hashed,form=boa".parse().unwrap();
+        assert_eq!(boa.to_string(), "hashed,form=boa,lambda=16,refined=yes");
+        assert_eq!(
+            "hashed,form=silt".parse::<Structure>().unwrap().to_string(),
+            "hashed,index=pachash"
+        );
         let all = Structure::Levels(LevelsOptions::samt(4).stitch(u32::MAX));
         assert_eq!(all.to_string().parse::<Structure>().unwrap(), all);
         for (text, why) in [
@@ -325,6 +335,13 @@ mod tests {
             ("volatile", "as in volatile,bytes=64M"),
             ("volatile,bytes=16777216T", "as in volatile,bytes=64M"),
             ("hashed,index=tree", "say pachash or trie"),
+            ("hashed,form=boa,lambda=6", "a power of two from 2 to 256"),
+            ("hashed,form=boa,lambda=512", "a power of two from 2 to 256"),
+            ("hashed,form=boa,lambda=x", "a power of two from 2 to 256"),
+            ("hashed,form=boa,refined=maybe", "say yes or no"),
+            ("hashed,form=boa,index=trie", "which a trie cannot"),
+            ("hashed,lambda=4", "are of form=boa"),
+            ("hashed,form=bot", "say silt or boa"),
             ("hashed,k=4", "a hashed one has no \"k=4\""),
         ] {
             let error = text.parse::<Structure>().unwrap_err().to_string();

@@ -149,7 +149,7 @@ pub use engine::{Advice, Choice, Comparison, Forecast, Outcome, PastHour, Quanti
 pub use engine::{RecordStats, TransactionInfo, TransactionStats};
 pub use error::{Error, ErrorKind, Result, StorageError};
 pub use futures::{Get, MultiGet, Write};
-pub use hashed_options::HashedOptions;
+pub use hashed_options::{HashedForm, HashedOptions};
 pub use iter::{Iter, Keys, Values};
 pub use keyspace::{Ingest, Keyspace};
 pub use keyspace_options::{Compression, KeyspaceOptions};

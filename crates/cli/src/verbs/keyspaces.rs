@@ -21,6 +21,7 @@ Examples:
   alluvium keyspaces create hits --merge-operator add
   alluvium keyspaces create trial --structure levels,k=4
   alluvium keyspaces create blobs --structure hashed,index=pachash
+  alluvium keyspaces create sessions --structure hashed,form=boa,lambda=16,refined=yes
   alluvium keyspaces create counters --structure paged,beps,node=8192,epsilon=0.6
   alluvium keyspaces rename events old-events
   alluvium keyspaces drop old-events       # asks first; --yes does not";
@@ -84,7 +85,8 @@ pub struct Create {
     /// unread: more than f leaves in a row, keeping keys together that share their first bytes
     /// (scan), unless they are more than always: levels,k=4,f=3,scan=8,always=2048.
     /// Or volatile: in memory alone, and empty at the next opening: volatile,bytes=64M.
-    /// Or hashed: without order of keys, with an index as in hashed,index=trie.
+    /// Or hashed: without order of keys, with an index as in hashed,index=trie, or as levels with
+    /// routing filters, which write less and read more: hashed,form=boa,lambda=16,refined=yes.
     /// Or pages that are written in place: paged, paged,bplus, or with all that can be said
     /// paged,beps,node=16384,epsilon=0.8,key=64,value=128, where key is the longest key, and
     /// value how much of a value stays in its node; epsilon=adaptive has each node choose its own;

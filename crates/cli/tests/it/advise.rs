@@ -97,7 +97,7 @@ fn keys_without_an_order_are_advised_where_lookups_are_most_and_nothing_is_walke
         "--value-bytes",
         "44",
         "--memory",
-        "256M",
+        "64M",
     ];
     let advised = |mix: &str| {
         let arguments = ["advise", "--mix", mix, "--json"];

@@ -369,6 +369,7 @@ fn survey(opening: &mut Opening) -> Result<(Surveyed, Option<String>)> {
         || !surveyed.levels.is_empty()
         || !surveyed.hashed.is_empty()
         || !surveyed.hashed_runs.is_empty()
+        || surveyed.hashed_filters > 0
         || damage.is_some()
     {
         opening.rebuild_map(&surveyed.reached)?;

@@ -29,6 +29,8 @@ pub(crate) struct Surveyed {
     pub(crate) hashed: Vec<Lost>,
     /// What keyspaces of a hashed structure lose with runs that cannot be opened.
     pub(crate) hashed_runs: Vec<Lost>,
+    /// How many routing filters of a hashed structure cannot be opened: it does without them.
+    pub(crate) hashed_filters: u64,
     /// Whether no page can be read, of those that are written in place: they are given up. They
     /// are looked at when they are opened.
     pub(crate) has_lost_pages: bool,
@@ -79,6 +81,7 @@ pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
                         .iter()
                         .flat_map(|what| of_each(&manifest, entry, what));
                     surveyed.hashed_runs = lost.collect();
+                    surveyed.hashed_filters = survey.filters;
                 }
                 Err(error @ Error::Corrupt { .. }) => surveyed.hashed = lost(&manifest, entry, &error),
                 Err(error) => return Err(error),

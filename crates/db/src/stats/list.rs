@@ -325,6 +325,7 @@ impl Stats {
                 &[
                     ("memory_bytes", hashed.memory_bytes),
                     ("device_bytes", hashed.device_bytes),
+                    ("filter_bytes", hashed.filter_bytes),
                 ],
             );
             list.are(
@@ -334,6 +335,8 @@ impl Stats {
                     ("hash_stores", hashed.hash_stores),
                     ("hash_store_records", hashed.hash_store_records),
                     ("sorted_records", hashed.sorted_records),
+                    ("runs", hashed.runs),
+                    ("levels", hashed.levels),
                     ("tombstones", hashed.tombstones),
                 ],
             );

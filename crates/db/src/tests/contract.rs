@@ -2,9 +2,10 @@
 //! kind.
 
 use super::{directories, memory, spread};
+use crate::hashed_options::UNNAMED;
 use crate::simulation::{OpenIn as _, Simulated as _};
 use crate::structure::Structure;
-use crate::{Change, Db, Error, Keyspace, KeyspaceOptions, WriteBatch};
+use crate::{Change, Db, Error, HashedForm, Keyspace, KeyspaceOptions, WriteBatch};
 use alluvium_dictionary::merge::{Candidate, CompactionFilter, Verdict};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -34,16 +35,25 @@ fn options() -> KeyspaceOptions {
 /// Runs a part on every kind, with what it writes in memory, in the dictionary, and rewritten; and
 /// with one tier and two.
 fn each(part: Part) {
-    for structure in Structure::ALL {
+    for (structure, form) in kinds() {
+        UNNAMED.set(form);
         for settle in SETTLES {
             for tiers in [1, 2] {
                 let db = spread().open_in(directories(tiers)).unwrap();
                 let keyspace = db.keyspace_in("k", structure, &options()).unwrap();
                 part(&db, &keyspace, &Context { settle });
-                assert_eq!(db.check().unwrap(), Vec::<String>::new(), "{structure:?}");
+                assert_eq!(db.check().unwrap(), Vec::<String>::new(), "{structure:?}, {form}");
             }
         }
     }
+}
+
+/// Every structure, the hashed one in each of its forms.
+fn kinds() -> impl Iterator<Item = (Structure, HashedForm)> {
+    let bundles = [(2, false), (4, true)].map(|(lambda, refined)| HashedForm::Boa { lambda, refined });
+    let all = Structure::ALL.map(|structure| (structure, HashedForm::Silt));
+    let bundles = bundles.map(|form| (Structure::Hashed, form));
+    all.into_iter().chain(bundles)
 }
 
 fn value(keyspace: &Keyspace, key: &str) -> Option<Vec<u8>> {
@@ -288,7 +298,8 @@ impl CompactionFilter for Large {
 
 #[test]
 fn a_filter_is_asked_when_everything_is_compacted() {
-    for structure in Structure::ALL {
+    for (structure, form) in kinds() {
+        UNNAMED.set(form);
         let options = spread().register_compaction_filter("large", Arc::new(Large));
         let db = options.open_in(memory()).unwrap();
         let filtered = KeyspaceOptions::new().compaction_filter("large");
@@ -308,7 +319,8 @@ fn a_filter_is_asked_when_everything_is_compacted() {
 
 #[test]
 fn what_is_acknowledged_is_there_after_the_store_is_opened_again() {
-    for structure in Structure::ALL.into_iter().filter(|structure| structure.lasts()) {
+    for (structure, form) in kinds().filter(|(structure, _)| structure.lasts()) {
+        UNNAMED.set(form);
         for settle in SETTLES {
             let directories = directories(2);
             let db = spread().open_in(&directories).unwrap();

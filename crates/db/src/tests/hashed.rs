@@ -2,7 +2,9 @@
 
 use super::{memory, pairs, small, tiny};
 use crate::simulation::{OpenIn as _, Simulated as _};
-use crate::{Change, Error, ErrorKind, HashedOptions, KeyspaceOptions, Stats, Structure, WriteBatch};
+use crate::{
+    Change, Error, ErrorKind, HashedForm, HashedOptions, KeyspaceOptions, Stats, Structure, WriteBatch,
+};
 use alluvium_base::Purpose;
 use alluvium_model::structures::{HashIndex, Machine, Operations, Structure as Model, Workload};
 use std::collections::BTreeSet;
@@ -181,7 +183,13 @@ fn a_transaction_walks_over_what_it_sees_and_depends_on_all_of_it() {
 
 #[test]
 fn many_memtables_become_few_runs_and_all_is_there_after_a_crash() {
-    for options in [HashedOptions::pachash(), HashedOptions::trie()] {
+    let boa = |lambda, refined| HashedOptions::default().form(HashedForm::Boa { lambda, refined });
+    for options in [
+        HashedOptions::pachash(),
+        HashedOptions::trie(),
+        boa(2, false),
+        boa(4, true),
+    ] {
         let directory = memory();
         let db = tiny().open_in(Arc::clone(&directory)).unwrap();
         let k = db.keyspace_with("k", &hashed(options)).unwrap();

@@ -3,7 +3,7 @@
 use super::{memory, pairs, small};
 use crate::simulation::{OpenIn as _, Simulated as _};
 use crate::tiers::overlaid;
-use crate::{Db, ErrorKind, HashedOptions, KeyspaceOptions, RepairReport, Structure};
+use crate::{Db, ErrorKind, HashedForm, HashedOptions, KeyspaceOptions, RepairReport, Structure};
 use alluvium_base::Purpose;
 use alluvium_device::{Directory, FileOptions};
 use alluvium_storage::Directories;
@@ -19,12 +19,17 @@ fn trie() -> KeyspaceOptions {
     KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::trie()))
 }
 
+fn boa(refined: bool) -> KeyspaceOptions {
+    let form = HashedForm::Boa { lambda: 4, refined };
+    KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default().form(form)))
+}
+
 /// A store with two hashed keyspaces and one in the tree. Hashed records are in the sorted store,
 /// and in a hash store; some keys and values are apart.
-fn filled(directory: &Arc<dyn Directory>) -> BTreeMap<&'static str, Pairs> {
+fn filled(directory: &Arc<dyn Directory>, options: &KeyspaceOptions) -> BTreeMap<&'static str, Pairs> {
     let db = small().open_in(Arc::clone(directory)).unwrap();
-    let k = db.keyspace_with("k", &trie()).unwrap();
-    let other = db.keyspace_with("other", &trie()).unwrap();
+    let k = db.keyspace_with("k", options).unwrap();
+    let other = db.keyspace_with("other", options).unwrap();
     let tree = db.keyspace("tree").unwrap();
     for number in 0..600u32 {
         k.put(number.to_be_bytes(), [b'v'; 80]).unwrap();
@@ -145,8 +150,19 @@ fn is_told(name: &str, [before, after]: [&Pairs; 2], report: &RepairReport) {
 
 #[test]
 fn damage_to_any_page_loses_what_the_report_says_and_nothing_else() {
+    damage_any_page(&trie());
+}
+
+#[test]
+fn damage_to_any_page_of_a_bundle_of_arrays_loses_what_the_report_says_and_nothing_else() {
+    for refined in [false, true] {
+        damage_any_page(&boa(refined));
+    }
+}
+
+fn damage_any_page(options: &KeyspaceOptions) {
     let directory = memory();
-    let before = filled(&directory);
+    let before = filled(&directory, options);
     let pages = directory
         .open("tier-0.data", FileOptions::BUFFERED)
         .unwrap()
@@ -324,7 +340,7 @@ fn a_structure_whose_list_of_runs_cannot_be_read_is_given_up_and_the_rest_is_kep
 #[test]
 fn damage_to_any_other_file_loses_nothing_that_the_report_does_not_say() {
     let directory = memory();
-    let before = filled(&directory);
+    let before = filled(&directory, &trie());
     let mut met = BTreeSet::new();
     for name in directory.list().unwrap() {
         if name == "tier-0.data" {

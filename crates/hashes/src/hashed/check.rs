@@ -31,13 +31,13 @@ pub(super) fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(C
 #[derive(Clone, Debug)]
 pub(super) struct Named {
     pub(super) name: Name,
-    pointer: ValuePointer,
+    pub(super) pointer: ValuePointer,
     base: Sequence,
     seed: u64,
     /// The first and the last hash that a run may have.
     hashes: (u64, u64),
     /// Of a filter: the runs of its level, the oldest first.
-    level: Vec<ValuePointer>,
+    pub(super) level: Vec<ValuePointer>,
 }
 
 /// What contents name, opened.

@@ -38,6 +38,9 @@ pub struct Survey {
     pub reached: Vec<Reached>,
     /// What is lost with the others, a sentence each.
     pub lost: Vec<String>,
+    /// Filters of levels that cannot be opened. Nothing is lost with them, but the structure opens
+    /// only without them.
+    pub filters: u64,
 }
 
 /// Looks for runs that cannot be opened, and changes nothing.
@@ -46,20 +49,28 @@ pub struct Survey {
 /// [`Error::Corrupt`] when it is not known which runs there are; as the device says.
 pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Survey> {
     let (contents, nodes) = read(files, root, Purpose::Recovery)?;
-    let (mut found, mut lost) = (Vec::new(), Vec::new());
-    let parts = contents.parts.len();
+    let (mut found, mut lost, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+    let (parts, mut filters) = (contents.parts.len(), 0);
     for named in named(&contents) {
         let what = named.name.told(parts);
+        // A filter knows runs by their numbers: it goes with the first of them.
+        if named.level.iter().any(|run| gone.contains(run)) {
+            continue;
+        }
         match named.open(files, Purpose::Recovery) {
             Ok(part) => found.push(part),
             // Without its filter a level is read run by run: nothing is lost.
-            Err(Error::Corrupt { .. }) if matches!(named.name, Name::Filter(_)) => {}
-            Err(error @ Error::Corrupt { .. }) => lost.push(format!("all records of {what} ({error})")),
+            Err(Error::Corrupt { .. }) if matches!(named.name, Name::Filter(_)) => filters += 1,
+            Err(error @ Error::Corrupt { .. }) => {
+                gone.push(named.pointer);
+                lost.push(format!("all records of {what} ({error})"));
+            }
             Err(error) => return Err(error),
         }
     }
     Ok(Survey {
         reached: extents(nodes, &found),
         lost,
+        filters,
     })
 }

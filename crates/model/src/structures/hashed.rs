@@ -22,27 +22,27 @@ pub enum HashIndex {
 }
 
 /// Bytes of a leaf, and those of it that are not records'.
-const LEAF: f64 = 4096.0;
-const HEADER: f64 = 8.0;
+pub(super) const LEAF: f64 = 4096.0;
+pub(super) const HEADER: f64 = 8.0;
 /// What a record takes beside its key and value in a leaf.
-const RECORD: f64 = 4.0;
+pub(super) const RECORD: f64 = 4.0;
 /// A merge is due with at least `LEAST` hash stores that have 1 / `RATIO` of the sorted store's
 /// bytes, and with `MOST` in any case.
 const LEAST: f64 = 4.0;
-const MOST: f64 = 32.0;
+pub(super) const MOST: f64 = 32.0;
 const RATIO: f64 = 4.0;
 /// How often a filter says yes in vain, and how often a lookup reads a second leaf in vain.
 const FILTER_WRONG: f64 = 1.0 / 4096.0;
-const SECOND_LEAF: f64 = 1.0 / 256.0;
+pub(super) const SECOND_LEAF: f64 = 1.0 / 256.0;
 /// Bytes of memory: of a filter for each record, of what is known of each leaf (its checksum, and
 /// its part of the index), of a trie for each key.
-const FILTER_BYTES: f64 = 2.2;
-const LEAF_BYTES: f64 = 9.4;
+pub(super) const YOUNG_BYTES: f64 = 2.2;
+pub(super) const LEAF_BYTES: f64 = 9.4;
 const TRIE_BYTES: f64 = 0.38;
 /// A trie's number for each leaf, in place of a `PaCHash` index of it.
 const TRIE_LEAF_BYTES: f64 = 12.0;
 /// Parts of the sorted store: one is there twice while it is merged.
-const PARTS: f64 = 16.0;
+pub(super) const PARTS: f64 = 16.0;
 
 pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
     let all = &workload.operations;
@@ -68,7 +68,7 @@ pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) ->
         HashIndex::PaCHash => LEAF_BYTES / in_leaf,
         HashIndex::Trie => TRIE_BYTES + TRIE_LEAF_BYTES / in_leaf,
     };
-    let filters = (FILTER_BYTES + LEAF_BYTES / in_leaf) * young / keys;
+    let filters = (YOUNG_BYTES + LEAF_BYTES / in_leaf) * young / keys;
     let memory_per_key = of_leaves + filters;
     let left = (memory.caches - memory_per_key * keys).max(0.0);
     let second = match index {

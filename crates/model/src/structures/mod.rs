@@ -6,15 +6,16 @@
 //!
 //! *Does not know*: stores, what was measured, which structure a store has.
 //!
-//! *Read in this order*: `workload.rs` (the question), `cost.rs` (the answer), `cut.rs`
-//! (memory), `ours.rs` (the tiered tree), `hashed.rs` (ours without order), `lsm.rs` (structures
-//! that merge tables), `others.rs` (B-trees, Bε-trees, SILT).
+//! *Read in this order*: `workload.rs` (the question), `cost.rs` (the answer), `cut.rs` (memory),
+//! `ours.rs` (the tiered tree), `hashed.rs` and `bundle.rs` (ours without order), `lsm.rs`
+//! (structures that merge tables), `others.rs` (B-trees, Bε-trees, SILT).
 //!
 //! Invariants:
 //!
 //! - **W1** A band holds its middle, and the middle is what the model says of the workload itself.
 //! - **W2** Every structure answers each workload that is one, or says why it does not.
 
+mod bundle;
 mod cost;
 mod cut;
 mod hashed;
@@ -69,11 +70,18 @@ pub enum Structure {
         /// How its leaves are found.
         index: HashIndex,
     },
+    /// A bundle of arrays on extents, without order of keys: our own.
+    Boa {
+        /// λ: how many runs of a level become one of the next.
+        lambda: u32,
+        /// Whether filters have check characters.
+        refined: bool,
+    },
 }
 
 impl Structure {
     /// Every structure, ours with its usual setting first.
-    pub const ALL: [Structure; 10] = [
+    pub const ALL: [Structure; 11] = [
         Structure::Tiered(Setting::USUAL),
         Structure::Samt { k: 4 },
         Structure::Cola { ratio: 4 },
@@ -86,10 +94,14 @@ impl Structure {
         Structure::Hashed {
             index: HashIndex::PaCHash,
         },
+        Structure::Boa {
+            lambda: 16,
+            refined: true,
+        },
     ];
 
     /// The structures and settings that a store may be given.
-    pub const CHOICES: [Structure; 10] = [
+    pub const CHOICES: [Structure; 12] = [
         Structure::Tiered(Setting::USUAL),
         Structure::Tiered(Setting {
             records_share: 0.0,
@@ -108,12 +120,20 @@ impl Structure {
         Structure::Hashed {
             index: HashIndex::PaCHash,
         },
+        Structure::Boa {
+            lambda: 4,
+            refined: true,
+        },
+        Structure::Boa {
+            lambda: 16,
+            refined: true,
+        },
     ];
 
     /// Returns whether keys can be walked over in their order: without it, scans have no cost.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
-        !matches!(self, Structure::Hashed { .. })
+        !matches!(self, Structure::Hashed { .. } | Structure::Boa { .. })
     }
 
     /// Returns its name with its settings.
@@ -139,6 +159,10 @@ impl Structure {
                 HashIndex::PaCHash => "hashed, index=pachash".to_owned(),
                 HashIndex::Trie => "hashed, index=trie".to_owned(),
             },
+            Structure::Boa { lambda, refined } => {
+                let refined = if *refined { "yes" } else { "no" };
+                format!("hashed, form=boa, lambda={lambda}, refined={refined}")
+            }
         }
     }
 
@@ -192,6 +216,7 @@ impl Structure {
             Structure::Buffered => others::buffered(others::Reading::InPart, workload, machine),
             Structure::Silt => others::silt(workload, machine),
             Structure::Hashed { index } => hashed::point(index, workload, machine),
+            Structure::Boa { lambda, refined } => bundle::point(lambda, refined, workload, machine),
         }
     }
 }

@@ -39,6 +39,12 @@ impl Dictionaries {
                 mended.runs
             ));
         }
+        if mended.filters > 0 {
+            done.push(format!(
+                "{} of the routing filters of hashed keyspaces were left out until merges write them again: lookups read all runs of their levels",
+                mended.filters
+            ));
+        }
         if let Some(why) = mended.left {
             done.push(format!(
                 "damaged pages of hashed keyspaces are left, for want of space to write what is sound of their runs again: {why}"

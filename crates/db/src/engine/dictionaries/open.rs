@@ -126,6 +126,12 @@ impl Dictionaries {
         }
         lost.extend(lost_pages.iter().flat_map(|lost| in_pages(&manifest, lost)));
         surveyed.has_lost_pages = has_lost_pages;
+        if surveyed.hashed_filters > 0 {
+            mended.push(format!(
+                "{} of the routing filters of hashed keyspaces could not be opened, and were left out until merges write them again",
+                surveyed.hashed_filters
+            ));
+        }
         let dictionaries = dictionaries.with_others(&manifest, cut, &surveyed)?;
         Ok((dictionaries, lost, mended))
     }
@@ -224,7 +230,7 @@ impl Dictionaries {
             return Ok(());
         };
         let (home, options) = (self.home.clone(), &self.hashed_options);
-        let hashed = match surveyed.hashed_runs.is_empty() {
+        let hashed = match surveyed.hashed_runs.is_empty() && surveyed.hashed_filters == 0 {
             true => Hashed::open(home, options, root, cut)?,
             false => Hashed::open_salvaged(home, options, root, cut)?,
         };

@@ -7,10 +7,10 @@ use crate::catalog::Definition;
 use crate::format::{self, KeyspaceId};
 use crate::levels_options;
 use crate::structure::Structure;
-use crate::{Error, PagedOptions, Result};
+use crate::{Error, HashedForm, PagedOptions, Result};
 use alluvium_base::Sequence;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_hashes::hashed::{Hashed, HashedOptions, IndexKind};
+use alluvium_hashes::hashed::{Hashed, HashedOptions};
 use alluvium_trees::levels::Levels;
 use alluvium_trees::map::Map;
 use alluvium_trees::paged::Paged;
@@ -60,26 +60,7 @@ impl Dictionaries {
                     });
                 }
             }
-            Structure::Hashed => {
-                let index = index_of(definition);
-                if self.hashed.get().is_none() {
-                    let options = HashedOptions {
-                        index,
-                        ..self.hashed_options.clone()
-                    };
-                    let made = Hashed::create(self.home.clone(), options, cut)?;
-                    self.hashed.get_or_init(|| made);
-                }
-                let has = self.hashed().options().index;
-                if has != index {
-                    return Err(Error::OptionsDiffer {
-                        keyspace: definition.name(),
-                        option: "index of the hashed structure of this store",
-                        has: has.to_string(),
-                        asked: index.to_string(),
-                    });
-                }
-            }
+            Structure::Hashed => self.place_hashed(definition, cut)?,
             Structure::Volatile => self.place_volatile(definition, cut)?,
             Structure::Paged => self.place_in_pages(definition, cut)?,
             Structure::Map => {
@@ -87,6 +68,48 @@ impl Dictionaries {
             }
         }
         self.placed.write().insert(definition.id, definition.structure);
+        Ok(())
+    }
+
+    /// Makes the hashed structure for its first keyspace. All others have the same options.
+    fn place_hashed(&self, definition: &Definition, cut: Sequence) -> Result<()> {
+        let asked = hashed_of(definition);
+        if self.hashed.get().is_none() {
+            // What a store is known by was drawn when it was created.
+            let store = self.home.store.superblock().store;
+            let options = HashedOptions {
+                form: asked.form.inner(),
+                seed: (store ^ (store >> 64)) as u64,
+                index: asked.index,
+                ..self.hashed_options.clone()
+            };
+            let made = Hashed::create(self.home.clone(), options, cut)?;
+            self.hashed.get_or_init(|| made);
+        }
+        let has = self.hashed().options();
+        let differs = |option, has: String, asked: String| {
+            Err(Error::OptionsDiffer {
+                keyspace: definition.name(),
+                option,
+                has,
+                asked,
+            })
+        };
+        if has.form != asked.form.inner() {
+            let has = HashedForm::of(has.form);
+            return differs(
+                "form of the hashed structure of this store",
+                has.to_string(),
+                asked.form.to_string(),
+            );
+        }
+        if has.index != asked.index {
+            return differs(
+                "index of the hashed structure of this store",
+                has.index.to_string(),
+                asked.index.to_string(),
+            );
+        }
         Ok(())
     }
 
@@ -176,13 +199,13 @@ fn options_of(definition: &Definition) -> levels_options::LevelsOptions {
     }
 }
 
-/// The index of a keyspace's hashed structure.
-fn index_of(definition: &Definition) -> IndexKind {
+/// The options of a keyspace's hashed structure.
+fn hashed_of(definition: &Definition) -> crate::HashedOptions {
     match &definition.options.structure {
-        levels_options::Structure::Hashed(options) => options.index,
+        levels_options::Structure::Hashed(options) => options.clone(),
         levels_options::Structure::Tiered
         | levels_options::Structure::Levels(_)
         | levels_options::Structure::Paged(_)
-        | levels_options::Structure::Volatile(_) => IndexKind::default(),
+        | levels_options::Structure::Volatile(_) => crate::HashedOptions::unnamed(),
     }
 }

@@ -1,11 +1,11 @@
 //! What was seen of a keyspace, as a question to a model.
 
 use super::super::Engine;
-use crate::Result;
 use crate::catalog::Definition;
 use crate::levels_options;
 use crate::structure::Structure as Kind;
 use crate::workload::KeyspaceSeen;
+use crate::{HashedForm, Result};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_hashes::hashed::IndexKind;
 use alluvium_model::structures::{Cost, HashIndex, Machine, Operations, Setting, Structure, Workload};
@@ -66,10 +66,16 @@ fn model_of(definition: &Definition, setting: Setting) -> Option<Structure> {
             Policy::Leveled { ratio } => Some(Structure::Levelled { ratio: *ratio }),
             Policy::Never => None,
         },
-        levels_options::Structure::Hashed(options) => Some(Structure::Hashed {
-            index: match options.index {
-                IndexKind::PaCHash => HashIndex::PaCHash,
-                IndexKind::Trie => HashIndex::Trie,
+        levels_options::Structure::Hashed(options) => Some(match options.form {
+            HashedForm::Silt => Structure::Hashed {
+                index: match options.index {
+                    IndexKind::PaCHash => HashIndex::PaCHash,
+                    IndexKind::Trie => HashIndex::Trie,
+                },
+            },
+            HashedForm::Boa { lambda, refined } => Structure::Boa {
+                lambda: lambda.into(),
+                refined,
             },
         }),
         levels_options::Structure::Paged(_) | levels_options::Structure::Volatile(_) => None,

@@ -1,0 +1,134 @@
+//! Bundles of arrays, as a user chooses them.
+
+use super::{memory, pairs, small};
+use crate::simulation::{OpenIn as _, Scale};
+use crate::{Error, HashedForm, HashedOptions, KeyspaceOptions, Options, Stats, Structure, WriteBatch};
+use alluvium_base::Purpose;
+use alluvium_model::structures::{Machine, Operations, Structure as Model, Workload};
+use std::sync::Arc;
+
+fn boa(lambda: u16, refined: bool) -> KeyspaceOptions {
+    let form = HashedForm::Boa { lambda, refined };
+    KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default().form(form)))
+}
+
+#[test]
+fn the_form_is_kept_and_one_store_has_one() {
+    let directory = memory();
+    let db = small().open_in(Arc::clone(&directory)).unwrap();
+    let options = boa(4, true);
+    db.keyspace_with("blobs", &options)
+        .unwrap()
+        .put("key", "value")
+        .unwrap();
+    for other in [
+        boa(4, false),
+        boa(8, true),
+        KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::pachash())),
+    ] {
+        let error = db.keyspace_with("other", &other).unwrap_err();
+        assert!(matches!(error, Error::OptionsDiffer { .. }), "{error}");
+        assert!(
+            error.to_string().contains("form=boa,lambda=4,refined=yes"),
+            "{error}"
+        );
+    }
+    for lambda in [0, 1, 6, 512] {
+        let error = db.keyspace_with("odd", &boa(lambda, true)).unwrap_err();
+        assert!(
+            error.to_string().contains("a power of two from 2 to 256"),
+            "{error}"
+        );
+    }
+    let trie = HashedOptions::trie().form(HashedForm::Boa {
+        lambda: 4,
+        refined: true,
+    });
+    let trie = KeyspaceOptions::new().structure(Structure::Hashed(trie));
+    assert!(db.keyspace_with("odd", &trie).is_err());
+    assert_eq!(db.keyspaces(), ["blobs"], "what was refused is not there");
+    db.checkpoint().unwrap();
+    db.close().unwrap();
+    let db = small().open_in(directory).unwrap();
+    let blobs = db.keyspace_with("blobs", &options).unwrap();
+    assert_eq!(blobs.options(), &options);
+    assert_eq!(blobs.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+    assert!(db.keyspace_with("second", &options).is_ok());
+}
+
+#[test]
+fn hashes_have_a_seed_of_their_own_in_each_store() {
+    let seed = |id| {
+        let scale = Scale::small(id, 4 << 10, 96 << 10);
+        let directory = memory();
+        let options = || Options::new().simulated(scale, || 1000);
+        let db = options().open_in(Arc::clone(&directory)).unwrap();
+        let k = db.keyspace_with("k", &boa(4, true)).unwrap();
+        for number in 0..50u32 {
+            k.put(number.to_be_bytes(), "v").unwrap();
+        }
+        let seed = db.engine().dictionaries.hashed().options().own_seed();
+        db.close().unwrap();
+        drop(k);
+        let db = options().open_in(directory).unwrap();
+        let found = db.existing_keyspace("k").unwrap();
+        assert_eq!(pairs(&found).len(), 50);
+        assert_eq!(db.engine().dictionaries.hashed().options().own_seed(), seed);
+        seed
+    };
+    assert_eq!(seed(7), seed(7));
+    assert_ne!(seed(7), seed(8));
+}
+
+#[test]
+fn the_model_says_what_updates_write() {
+    const KEYS: u64 = 30_000;
+    for (lambda, refined) in [(4, false), (4, true), (8, true)] {
+        let db = small().open_in(memory()).unwrap();
+        let k = db.keyspace_with("k", &boa(lambda, refined)).unwrap();
+        let put = |numbers: &mut dyn Iterator<Item = u64>| {
+            let mut batch = WriteBatch::new();
+            for number in numbers {
+                let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
+                batch.put(&k, [key, key].concat(), [number as u8; 100]).unwrap();
+            }
+            db.write(&batch).unwrap();
+            while db.work().unwrap() {}
+        };
+        let mut random = fastrand::Rng::with_seed(31);
+        (0..KEYS / 500).for_each(|part| put(&mut (500 * part..500 * (part + 1))));
+        let before = db.stats();
+        for _ in 0..300 {
+            put(&mut (0..500).map(|_| random.u64(..KEYS)));
+        }
+        let after = db.stats();
+        let tree = |stats: &Stats| {
+            let of = |purpose| stats.device.of(purpose).written_bytes;
+            of(Purpose::Incorporate) + of(Purpose::Compact)
+        };
+        let user = (after.written_bytes - before.written_bytes) as f64;
+        let measured = (tree(&after) - tree(&before)) as f64 / user;
+        let workload = Workload {
+            keys: KEYS as f64,
+            operations: Operations {
+                hits: 0.0,
+                ..Workload::default().operations
+            },
+            ..Workload::default()
+        };
+        let machine = Machine {
+            memory_bytes: f64::from(16 << 20),
+            ..Machine::default()
+        };
+        let lambda = lambda.into();
+        let cost = Model::Boa { lambda, refined }.cost(&workload, &machine).unwrap();
+        // Less the log, whose blocks are those of commits.
+        let predicted = cost.write_amplification.middle - 140.0 / 116.0;
+        assert!(
+            (measured / predicted - 1.0).abs() < 0.3,
+            "λ {lambda}: {measured} written, {predicted} predicted"
+        );
+        assert_eq!(pairs(&k).len() as u64, KEYS);
+        assert_eq!(db.check().unwrap(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,108 @@
+//! Our bundle of arrays: levels of fewer than λ runs, with a routing filter for each level (Conway
+//! 2020, §2.3 and §2.4), with the numbers that a store has them built with.
+//!
+//! λ hash stores, or 32 if λ is more, become a run of the first level. A merge takes all levels
+//! above the one that its run comes to: of λ runs that become one, the last was not written to
+//! its own level before. So each level writes a record 1 − 1/λ times, while its runs hold new keys.
+
+use super::cost::{LONG, Point};
+use super::hashed::{HEADER, LEAF, LEAF_BYTES, MOST, PARTS, RECORD, SECOND_LEAF, YOUNG_BYTES};
+use super::ours::{LOG_BYTES, memory};
+use super::workload::{Machine, Workload};
+use crate::Popularity;
+use crate::parameter::{BadParameter, require};
+use crate::tiered::{Shape, missed};
+
+/// Prefixes of a filter for each record of a run and each of λ: a power of two from 1 to 2, and
+/// every one as likely.
+const ROUNDED: f64 = 1.44;
+/// Levels beyond those that hold all keys: their runs are of updates of the same ones.
+const MOST_LEVELS: usize = 40;
+
+/// Returns how many records the merges write for each write: the new ones and the others.
+fn merged(popularity: &Popularity, lambda: f64, first: f64, is_new: f64) -> Result<f64, BadParameter> {
+    let (mut requests, mut sum) = (first, 0.0);
+    for _ in 0..MOST_LEVELS {
+        let again = popularity.unique(requests)? / requests;
+        let new = if requests <= popularity.keys() { 1.0 } else { 0.0 };
+        let each = (1.0 - 1.0 / lambda) * (is_new * new + (1.0 - is_new) * again);
+        sum += each;
+        if each < 1e-6 {
+            break;
+        }
+        requests *= lambda;
+    }
+    Ok(sum)
+}
+
+pub(super) fn point(
+    lambda: u32,
+    refined: bool,
+    workload: &Workload,
+    machine: &Machine,
+) -> Result<Point, BadParameter> {
+    let all = &workload.operations;
+    let must = "none: a hashed keyspace has no order";
+    require("the scans", all.scans, all.scans == 0.0, must)?;
+    let is_lambda = lambda.is_power_of_two() && (2..=256).contains(&lambda);
+    require("λ", f64::from(lambda), is_lambda, "a power of two from 2 to 256")?;
+    let (popularity, memory) = (workload.popularity()?, memory(machine)?);
+    let (record, keys, factor) = (workload.record_bytes(), popularity.keys(), f64::from(lambda));
+    let in_leaf = ((LEAF - HEADER - record / 2.0) / (record + RECORD)).max(1.0);
+    let leaf_bytes = LEAF.max(record);
+    let on_device = leaf_bytes / in_leaf;
+    let requests = (memory.memtable / (record + Shape::default().overhead_bytes)).max(1.0);
+    let different = popularity.unique(requests)?.max(1.0);
+    let stores = factor.min(MOST);
+    let is_new = all.inserts / all.writes().max(f64::MIN_POSITIVE);
+    let merged = merged(&popularity, factor, stores * requests, is_new)?;
+    // A run of the deepest level, and how many of them there are.
+    let mut run = popularity.unique(stores * requests)?.max(1.0);
+    let mut levels = 1.0;
+    while run * factor <= keys {
+        run *= factor;
+        levels += 1.0;
+    }
+    let runs = (keys / run).clamp(1.0, factor);
+    let bits = factor.log2();
+    let prefixes = ROUNDED * factor * run;
+    let filter_bytes = match refined {
+        true => runs * run * ((prefixes / (runs * run)).log2().max(0.0) + 2.0 + 2.0 * bits) / 8.0,
+        false => prefixes * bits / 8.0,
+    };
+    // Levels above have 1/λ of it, and so on.
+    let filters = filter_bytes * factor / (factor - 1.0);
+    let filter_writes = filters / runs / (run * record).max(1.0) * (levels + 1.0) / 2.0;
+    // Runs that a level names in vain: those that have the prefix, half of λ on average.
+    let named = (factor - 1.0) / 2.0 / (ROUNDED * factor);
+    let in_vain = if refined { named / factor } else { named };
+    let young = stores / 2.0 * different;
+    let memory_per_key = LEAF_BYTES / in_leaf + YOUNG_BYTES * young / keys;
+    let left = (memory.caches - memory_per_key * keys).max(0.0);
+    // Pages of filters are asked for far more often than those of records.
+    let filter_misses = (1.0 - left / filters).max(0.0) * levels.min(1.0 + 1.0 / (factor - 1.0));
+    let for_leaves = (left - filters).max(0.0);
+    let uniform = Popularity::uniform(workload.keys as u64)?;
+    let leaf = missed(&popularity, in_leaf, leaf_bytes, for_leaves);
+    let any_leaf = missed(&uniform, in_leaf, leaf_bytes, for_leaves);
+    let wrong = SECOND_LEAF + levels * in_vain;
+    // What updates have replaced waits for its merge.
+    let stale = (1.0 - is_new) / (factor - 1.0);
+    let per_record = filters / keys;
+    Ok(Point {
+        write_amplification: (different / requests + merged) * on_device / record
+            + filter_writes
+            + (record + LOG_BYTES) / record,
+        textbook: 1.0 + levels,
+        hit_reads: leaf + filter_misses + any_leaf * wrong,
+        miss_reads: filter_misses + any_leaf * wrong,
+        memory_per_key: memory_per_key + per_record,
+        space_amplification: (on_device + per_record) / record * (1.0 + stale + young / keys + 1.0 / PARTS),
+        merge_reads: (different / requests + merged) * on_device / record,
+        write_bytes: LONG,
+        read_bytes: leaf_bytes,
+        scan_runs: 0.0,
+        merged: different / requests + merged,
+        asked: 1.0 + stores / 2.0 + levels,
+    })
+}
