@@ -97,6 +97,46 @@ fn blocks_in_each_others_places_are_found() {
 }
 
 #[test]
+fn keys_out_of_order_and_wrong_separators_are_found_behind_right_checksums() {
+    let shape = Shape::new(512, 2, 8, 8).unwrap();
+    let records: Records = (0..500_u64)
+        .map(|key| ((2 * key).to_be_bytes().to_vec(), vec![0; 8]))
+        .collect();
+    let file = build(shape, &records);
+    let tree = Tree::open(Arc::clone(&file)).unwrap();
+    for (level, rank, complaint) in [
+        (0, 30, "behind the one before it"),
+        (1, 0, "the first key of child"),
+    ] {
+        let layout = &tree.layout;
+        let slot = layout.slot(level, layout.order(level).position(rank));
+        let offset = layout.offset(layout.number(level, 0), slot.block);
+        let start = format::BLOCK_HEAD + slot.entry * layout.shape.entry_bytes(level);
+        let sound = file.read_at(offset, 512, Purpose::Other).unwrap();
+        for key in [0_u64, 1, 999, u64::MAX] {
+            let mut bytes = file.read_at(offset, 512, Purpose::Other).unwrap();
+            bytes[start..start + 8].copy_from_slice(&key.to_be_bytes());
+            format::seal(&mut bytes, 7, offset / 512);
+            file.write_at(offset, bytes, Purpose::Other).unwrap();
+            let damage = tree.check().unwrap().damage;
+            let is_found = damage.iter().any(|error| error.to_string().contains(complaint));
+            assert!(is_found, "level {level}, key {key}: {damage:?}");
+            // What is wrong is no panic.
+            for key in [0_u64, 1, 500, 1000] {
+                tree.get(&key.to_be_bytes()).unwrap();
+                assert!(
+                    tree.scan(&key.to_be_bytes(), 4)
+                        .unwrap()
+                        .all(|record| record.is_ok())
+                );
+            }
+        }
+        file.write_at(offset, sound, Purpose::Other).unwrap();
+        assert!(tree.check().unwrap().damage.is_empty());
+    }
+}
+
+#[test]
 fn a_crash_while_a_tree_is_loaded_leaves_a_whole_one_or_none() {
     let shape = Shape::new(512, 3, 8, 8).unwrap();
     let records = Arc::new(draw(&shape, 3000, &mut Random::from_seed(8)));
