@@ -66,6 +66,7 @@
 #[cfg(all(test, not(alluvium_model_check)))]
 extern crate self as alluvium;
 
+mod backup;
 mod batch;
 pub mod cache;
 mod caps;

@@ -13,12 +13,13 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const BACKUP: &str = "\
 Examples:
   alluvium backup /backups/2026-11-22
   alluvium --db /backups/2026-11-22 get Elbe      # a backup is a store
+  alluvium backup /backups/one --to-tier /more/one # a store with a second tier, each on a device of its own
 
 While a server has the store open it makes the copy, as the user that it runs as, and goes on serving.
 
@@ -38,6 +39,10 @@ pub struct Backup {
     /// The directory.
     #[arg(value_name = "DIRECTORY")]
     pub to: PathBuf,
+    /// Where a further tier is copied to: once for each, in the order of `alluvium tiers`. Without
+    /// it they lie beside the directory, as DIRECTORY.tier-1 and so on.
+    #[arg(long, value_name = "PATH")]
+    pub to_tier: Vec<PathBuf>,
 }
 
 /// Make the store in --db of a backup. That directory must be empty or not there.
@@ -68,14 +73,26 @@ pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
     }
 }
 
+/// Returns the bytes of a path as every process understands it.
+fn absolute(path: &Path) -> Result<Vec<u8>> {
+    let path = std::path::absolute(path).with_context(|| format!("finding {}", path.display()))?;
+    Ok(path.as_os_str().as_bytes().to_vec())
+}
+
 impl Backup {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
         context::vacant(&self.to)?;
         let store = context.open()?;
         stop::listen()?;
-        let to = std::path::absolute(&self.to).with_context(|| format!("finding {}", self.to.display()))?;
-        let request = Request::Backup {
-            to: to.as_os_str().as_bytes().to_vec(),
+        let to = absolute(&self.to)?;
+        let further = self
+            .to_tier
+            .iter()
+            .map(|path| absolute(path))
+            .collect::<Result<Vec<_>>>()?;
+        let request = match further.is_empty() {
+            true => Request::Backup { to },
+            false => Request::BackupTiers { to, further },
         };
         let bar = progress::bytes("copying", Some(0));
         let copied = store.work(&request, &bar, INCOMPLETE);

@@ -33,6 +33,17 @@ fn a_second_directory_is_remembered_shown_moved_and_copied() {
     let copy = place.path("copy");
     on(&place, None, &["backup", copy.to_str().unwrap()]).ended(0);
     assert!(place.path("copy.tier-1").is_dir());
+    let (to, apart) = (place.path("to"), place.path("apart"));
+    let [to, apart] = [&to, &apart].map(|path| path.to_str().unwrap());
+    let refused = ["backup", to, "--to-tier", apart, "--to-tier", large];
+    on(&place, None, &refused)
+        .ended(3)
+        .complained("give one for each");
+    assert!(!place.path("to").exists(), "nothing is made for what is refused");
+    on(&place, None, &["backup", to, "--to-tier", apart]).ended(0);
+    assert!(place.path("apart/tier-1.data").is_file());
+    let found = binary().args(["--db", to, "get", "Elbe"]).output().unwrap();
+    assert_eq!(Said::from(found).ended(0).text().trim_end(), "1094 km");
 
     let moved = place.path("moved");
     std::fs::rename(large, &moved).unwrap();

@@ -2,12 +2,13 @@
 //! there, and batches are whole.
 //!
 //! Five kills in `cargo test`; `ALLUVIUM_KILLS=200` asks for more. Of a store in two directories as
-//! well: what compactions write is in the second.
+//! well: what compactions write is in the second. `ALLUVIUM_KILL_PLACES=/one:/other` says where
+//! these are, on devices of their own: `.ci/kill-on-two-devices` makes two and does that.
 
 use alluvium::{Db, Keyspace, Options, TierOptions, WriteBatch};
 use alluvium_sim::environment::number;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -89,7 +90,13 @@ fn a_process_that_is_killed_loses_nothing_that_it_acknowledged() {
 #[test]
 fn a_process_with_two_tiers_that_is_killed_loses_nothing_that_it_acknowledged() {
     let place = tempfile::tempdir().unwrap();
-    let (path, second) = (place.path().join("store"), place.path().join("second"));
+    let within = place.path().to_owned();
+    let places = match std::env::var("ALLUVIUM_KILL_PLACES") {
+        Ok(places) => places.split(':').map(PathBuf::from).collect(),
+        Err(_) => vec![within.clone(), within],
+    };
+    assert_eq!(places.len(), 2, "two places, with a colon between them");
+    let (path, second) = (places[0].join("store"), places[1].join("second"));
     kill(&path, Some(&second));
     let (db, ..) = open(&path, Some(&second));
     db.compact().unwrap();

@@ -182,6 +182,11 @@ mod tests {
         assert_eq!(frame(&Request::Trials).unwrap(), b"\x01\0\0\0\x1f");
         let claim = Request::Claim(b"n".to_vec());
         assert_eq!(frame(&claim).unwrap(), b"\x03\0\0\0\x20\x01n");
+        let backup = Request::BackupTiers {
+            to: b"/a".to_vec(),
+            further: vec![b"/b".to_vec()],
+        };
+        assert_eq!(frame(&backup).unwrap(), b"\x08\0\0\0\x21\x02/a\x01\x02/b");
         let failed = Part::Failed {
             kind: Kind::NoKeyspace,
             text: "x".to_owned(),

@@ -121,6 +121,13 @@ pub enum Request {
     /// Takes a name for this connection, which has it until it ends: [`Reply::Truth`]. It waits for
     /// another connection that has it, for ten seconds, and is not taken then.
     Claim(Vec<u8>),
+    /// As [`Request::Backup`], with a directory for each further tier.
+    BackupTiers {
+        /// The directory, absolute.
+        to: Vec<u8>,
+        /// Those of the further tiers, absolute, in their order.
+        further: Vec<Vec<u8>>,
+    },
 }
 
 /// What becomes of a tier.

@@ -137,7 +137,8 @@ impl Session {
                 json(&run.as_ref().map_or(Value::Null, report::run), hear)
             }
             Request::Check(depth) => self.check(*depth, hear),
-            Request::Backup { to } => self.back_up(Path::new(OsStr::from_bytes(to)), hear),
+            Request::Backup { to } => self.back_up(to, &[], hear),
+            Request::BackupTiers { to, further } => self.back_up(to, further, hear),
             Request::Compact => self.compact(hear),
             Request::Sync => Ok(self.db.sync()?),
             Request::Redis(request) => self.keys.answer(request, hear),
@@ -394,12 +395,17 @@ impl Session {
         Ok(())
     }
 
-    fn back_up(&self, to: &Path, hear: &mut Hear<'_>) -> Result<()> {
-        require_absolute(to)?;
+    fn back_up(&self, to: &[u8], further: &[Vec<u8>], hear: &mut Hear<'_>) -> Result<()> {
+        let path = |bytes| Path::new(OsStr::from_bytes(bytes));
+        let (to, further): (&Path, Vec<&Path>) = (path(to), further.iter().map(|to| path(to)).collect());
+        further
+            .iter()
+            .copied()
+            .chain([to])
+            .try_for_each(require_absolute)?;
         let mut heard = Ok(());
-        let copied = self
-            .db
-            .checkpoint_to_with(to, |progress| tell(progress, &mut heard, hear));
+        let follow = |progress| tell(progress, &mut heard, hear);
+        let copied = self.db.checkpoint_to_tiers(to, &further, follow);
         let last = copied.map_err(|error| match error {
             // The store is there; it is the directory that does not fit.
             error if error.kind() == alluvium::ErrorKind::NotAStore => {

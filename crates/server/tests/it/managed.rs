@@ -212,7 +212,10 @@ fn no_request_is_a_panic() {
         // What writes whole stores, or elsewhere, is not for here.
         if matches!(
             request,
-            Request::Backup { .. } | Request::Compact | Request::Check(Depth::Everything)
+            Request::Backup { .. }
+                | Request::BackupTiers { .. }
+                | Request::Compact
+                | Request::Check(Depth::Everything)
         ) {
             continue;
         }
