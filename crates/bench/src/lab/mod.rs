@@ -34,6 +34,7 @@ mod scratch;
 mod seed_0;
 mod seed_1;
 mod seed_2;
+mod seed_3;
 mod seed_4;
 mod table;
 
@@ -53,6 +54,7 @@ pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
         .into_iter()
         .chain(seed_1::experiments())
         .chain(seed_2::EXPERIMENTS)
+        .chain(seed_3::EXPERIMENTS)
         .chain(seed_4::EXPERIMENTS)
 }
 
