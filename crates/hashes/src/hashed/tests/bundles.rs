@@ -164,6 +164,31 @@ fn an_absent_key_costs_a_run_in_few_levels_and_a_check_character_makes_them_fewe
     );
 }
 
+/// A level that a small run has opened: in later ones a prefix has several records, also across the
+/// ends of leaves, and each of them leads on to the run before (U6).
+#[test]
+fn a_chain_goes_on_where_a_prefix_has_records_in_two_leaves() {
+    let home = home();
+    let options = HashedOptions {
+        parts_log: 0,
+        ..bundle(4, false)
+    };
+    let hashed = Hashed::create(home, options, 0).unwrap();
+    for (store, records) in [(0..4u64, 125), (4..12, 2000)] {
+        for store in store {
+            put(&hashed, 10_000 * store..10_000 * store + records).unwrap();
+        }
+        merge(&hashed).unwrap();
+    }
+    assert!(runs(&hashed, 0)[0] > 1, "runs of one level");
+    for number in (0..125).chain(30_000..30_125).chain((40_000..41_000).step_by(7)) {
+        assert_eq!(get(&hashed, number).unwrap(), Some(number.to_le_bytes().to_vec()));
+    }
+    for number in 1_000_000..1_030_000 {
+        assert_eq!(get(&hashed, number).unwrap(), None);
+    }
+}
+
 #[test]
 fn a_filter_is_told_from_one_of_other_runs() {
     for refined in [false, true] {
