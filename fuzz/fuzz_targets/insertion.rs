@@ -14,9 +14,14 @@ fuzz_target!(|input: &[u8]| {
     assert!(decode(input, 1, 2, &place).is_err() || input.len() >= 16);
     // Page 0 of the tree with the id 0 has the seed 0.
     let page = [&checksum(input).to_le_bytes(), input].concat();
-    let Ok(records) = decode(&page, 0, 0, &place) else { return };
+    let Ok(records) = decode(&page, 0, 0, &place) else {
+        return;
+    };
     assert!(records.iter().all(|(key, value)| fits(key, value, page.len())));
     let mut again = vec![0; page.len()];
     encode(&records, 0, 0, &mut again);
-    assert_eq!(decode(&again, 0, 0, &place).expect("what was read is sound"), records);
+    assert_eq!(
+        decode(&again, 0, 0, &place).expect("what was read is sound"),
+        records
+    );
 });

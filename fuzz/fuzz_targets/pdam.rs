@@ -38,7 +38,10 @@ fuzz_target!(|input: &[u8]| {
     let examined = tree.check().expect("a file in memory is read");
     let wanted = vec![entries.first().copied().unwrap_or(0); key as usize];
     let found = tree.get(&wanted).expect("blocks have their checksums");
-    let scanned = tree.scan(&wanted, 7).expect("blocks have their checksums").count();
+    let scanned = tree
+        .scan(&wanted, 7)
+        .expect("blocks have their checksums")
+        .count();
     assert!(scanned as u64 <= tree.keys() && examined.keys == tree.keys());
     if examined.damage.is_empty() && found.is_some() {
         assert!(scanned > 0, "a key that is found is scanned");
@@ -47,7 +50,9 @@ fuzz_target!(|input: &[u8]| {
 
 /// Writes a header, and entries into the blocks behind it.
 fn written(header: &Header, entries: &[u8]) -> Arc<dyn Device> {
-    let file = MemoryDirectory::new().create("tree", FileOptions::DIRECT).expect("memory");
+    let file = MemoryDirectory::new()
+        .create("tree", FileOptions::DIRECT)
+        .expect("memory");
     // Twice as many nodes as leaves are enough, also for the levels above.
     let leaves = header.keys.div_ceil(header.shape.node_entries(0));
     let blocks = 1 + 2 * leaves * u64::from(header.shape.node_blocks());
@@ -62,7 +67,8 @@ fn written(header: &Header, entries: &[u8]) -> Arc<dyn Device> {
         seal(&mut bytes[start..], header.id, number);
     }
     file.grow(bytes.len() as u64).expect("memory");
-    file.write_at(0, Buffer::padded(&bytes), Purpose::Other).expect("memory");
+    file.write_at(0, Buffer::padded(&bytes), Purpose::Other)
+        .expect("memory");
     // Cut where the tree ends.
     while file.len() > 512 && Tree::open(Arc::clone(&file)).is_err() {
         file.truncate(file.len() - 512).expect("memory");
