@@ -18,6 +18,7 @@ use super::flights::Flight;
 use super::frame::{FrameId, Key, Manner};
 use super::node_ref::{Home, Private};
 use super::requests::{Group, grouped};
+use super::sound::issue_of;
 use super::turn::{Progress, Turn};
 use super::{Residence, Shared};
 use crate::{Codec, Error, Guard, Hold, NodePointer, Result};
@@ -130,20 +131,6 @@ impl Drop for Issue {
             self.reading.abandon();
         }
     }
-}
-
-/// Returns the batch of a tier, which is begun if there is none.
-fn issue_of(issues: &mut Vec<Issue>, tier: u8) -> &mut Issue {
-    let at = issues.iter().position(|issue| issue.tier == tier);
-    let at = at.unwrap_or_else(|| {
-        issues.push(Issue {
-            tier,
-            reading: Arc::new(Turn::new()),
-            entries: Vec::new(),
-        });
-        issues.len() - 1
-    });
-    &mut issues[at]
 }
 
 impl Shared {

@@ -1,10 +1,26 @@
 //! What a read of a copy has brought: the node, or something else, and then the node is read from
-//! its own tier.
+//! its own tier. And which batch each read goes into.
 
 use super::Shared;
-use super::read::{Brought, Entry};
+use super::read::{Brought, Entry, Issue};
+use super::turn::Turn;
 use crate::{NodePointer, Result};
 use alluvium_base::Purpose;
+use std::sync::Arc;
+
+/// Returns the batch of a tier, which is begun if there is none.
+pub(super) fn issue_of(issues: &mut Vec<Issue>, tier: u8) -> &mut Issue {
+    let at = issues.iter().position(|issue| issue.tier == tier);
+    let at = at.unwrap_or_else(|| {
+        issues.push(Issue {
+            tier,
+            reading: Arc::new(Turn::new()),
+            entries: Vec::new(),
+        });
+        issues.len() - 1
+    });
+    &mut issues[at]
+}
 
 impl Shared {
     /// Returns what was read of a copy, if it is what the pointer means; else the node from its own
