@@ -93,34 +93,48 @@ fn tell_filters(stats: &Stats, records: u64) {
     );
 }
 
+/// What was seen while records were written again.
+struct Seen {
+    /// The most bytes of memory by which keys were found, and the most hash stores, of the second
+    /// half: what the load has left to be merged is not of the updates.
+    most: u64,
+    stores: u64,
+    /// What had been counted when a half of it was written.
+    before: Stats,
+}
+
+/// Writes as many records again as there are, forty times a fortieth.
+fn update(db: &Db, keyspace: &Keyspace, records: u64, rate: Option<u64>, loaded: &Stats) -> Outcome<Seen> {
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut seen = Seen {
+        most: 0,
+        stores: 0,
+        before: loaded.clone(),
+    };
+    for round in 0..40 {
+        let numbers = (0..records / 40).map(|_| random.u64(..records));
+        put(db, keyspace, numbers, rate)?;
+        let now = db.stats();
+        if round >= 20 {
+            seen.most = seen.most.max(guides(&now));
+            seen.stores = seen.stores.max(now.hashed.map_or(0, |hashed| hashed.hash_stores));
+        } else {
+            seen.before = now;
+        }
+    }
+    Ok(seen)
+}
+
 fn measure(path: &Path, name: &str, structure: Structure, records: u64, rate: Option<u64>) -> Outcome<()> {
     let options = Options::new().memory(64 << 20);
     let db = options.open(path)?;
     let keyspace = db.keyspace_with("blobs", &KeyspaceOptions::new().structure(structure))?;
-    let mut random = fastrand::Rng::with_seed(7);
+    let mut random = fastrand::Rng::with_seed(8);
     let empty = db.stats();
     put(&db, &keyspace, 0..records, None)?;
     let loaded = db.stats();
-    let (mut most, mut before, mut stores) = (0, loaded.clone(), 0);
     let begun = Instant::now();
-    // What is overwritten is as large as all of it, forty times a fortieth.
-    for round in 0..40 {
-        put(
-            &db,
-            &keyspace,
-            (0..records / 40).map(|_| random.u64(..records)),
-            rate,
-        )?;
-        let now = db.stats();
-        // What the load has left to be merged is not of the updates.
-        if round >= 20 {
-            most = most.max(guides(&now));
-            stores = stores.max(now.hashed.map_or(0, |hashed| hashed.hash_stores));
-        }
-        if now.written_bytes < loaded.written_bytes * 3 / 2 {
-            before = now;
-        }
-    }
+    let Seen { most, stores, before } = update(&db, &keyspace, records, rate, &loaded)?;
     let (updated, seconds) = (db.stats(), begun.elapsed().as_secs_f64());
     let hits = look(&db, &keyspace, (0..LOOKUPS).map(|_| random.u64(..records)))?;
     let misses = look(&db, &keyspace, records..records + LOOKUPS)?;
