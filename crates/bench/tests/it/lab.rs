@@ -157,6 +157,5 @@ fn published_values_and_ours_stand_side_by_side_with_a_plot() {
     assert!(plots >= measures - 1, "{plots} plots of {measures} measures");
     assert!(html.contains("Conway, §3.7.4, Figure 3.6"));
     let without = page(&entries(|experiment| experiment.id == "seed-0/S5")).unwrap();
-    assert!(without.contains("waits for a B-tree with an insertion buffer"));
     assert!(without.contains("<code>alluvium lab run seed-0/S7</code>"));
 }

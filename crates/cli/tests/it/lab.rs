@@ -58,7 +58,6 @@ fn the_register_is_a_table_and_json() {
     let speeds = all.iter().find(|entry| entry["id"] == "seed-0/S5").unwrap();
     let point = &speeds["measures"][0]["published"][0]["points"][0];
     assert_eq!((&point["at"], &point["low"]), (&0.0.into(), &349.0.into()));
-    assert!(table.contains("waits for a B-tree with an insertion buffer"));
 }
 
 #[test]
@@ -84,9 +83,10 @@ fn every_experiment_that_can_run_runs_and_has_its_place_in_the_page() {
             let name = figures["measure"].as_str().unwrap();
             let lines = figures["lines"].as_array().unwrap();
             // Quotients need the other engine, which is not measured here, and are not made up.
+            // A curve needs more sizes of nodes than few records have.
             assert_eq!(
                 lines.is_empty(),
-                ["against RocksDB", "against LevelDB"]
+                ["against RocksDB", "against LevelDB", "of the curve"]
                     .iter()
                     .any(|other| name.contains(other)),
                 "{id}: {figures}"

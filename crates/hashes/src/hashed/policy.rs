@@ -10,6 +10,8 @@ pub struct HashStore {
     pub age: Age,
     /// Bytes of its keys and values.
     pub bytes: u64,
+    /// It says that ranges of keys are deleted.
+    pub deletes_ranges: bool,
 }
 
 /// The levels of a part.
@@ -137,6 +139,13 @@ impl View {
             most <= ALIKE * bytes.min().unwrap_or(0)
         };
         let count = options.joined();
+        // A part that has taken a deleted range has newer records whose sequence numbers are gone:
+        // it must not meet that range again, and a range is of hashes of all parts.
+        let newest = self.upto.iter().copied().max().unwrap_or(0);
+        let may_join = |group: &&[HashStore]| {
+            let is_taken = |young: &HashStore| young.deletes_ranges && young.age < newest;
+            !group.iter().any(is_taken)
+        };
         // Of equal ones the last, which are the oldest.
         let least = |groups: &mut dyn Iterator<Item = &[HashStore]>| {
             let mut chosen: Option<(u64, Choice)> = None;
@@ -149,9 +158,9 @@ impl View {
             }
             chosen.map(|(_, choice)| choice)
         };
-        let chosen = least(&mut self.young.windows(count).filter(alike));
+        let chosen = least(&mut self.young.windows(count).filter(may_join).filter(alike));
         let are_many = self.young.len() >= 2 * options.most_young as usize;
-        chosen.or_else(|| least(&mut self.young.windows(count)).filter(|_| are_many))
+        chosen.or_else(|| least(&mut self.young.windows(count).filter(may_join)).filter(|_| are_many))
     }
 }
 
@@ -166,7 +175,8 @@ impl View {
 /// use alluvium_hashes::hashed::policy::{Choice, HashStore, View, choose};
 /// use alluvium_hashes::hashed::HashedOptions;
 /// let options = HashedOptions { parts_log: 1, ..HashedOptions::default() };
-/// let young: Vec<HashStore> = (0..4).rev().map(|age| HashStore { age, bytes: 8 }).collect();
+/// let store = |age| HashStore { age, bytes: 8, deletes_ranges: false };
+/// let young: Vec<HashStore> = (0..4).rev().map(store).collect();
 /// let (upto, wanted) = (vec![0, 0], vec![false; 2]);
 /// let levels = Vec::new();
 /// let view = View { young, sorted_bytes: 200, upto, next_age: 4, wanted, levels };
@@ -238,7 +248,11 @@ mod tests {
         let ages = (0..bytes.len() as u64).rev();
         let young: Vec<HashStore> = ages
             .zip(bytes)
-            .map(|(age, &bytes)| HashStore { age, bytes })
+            .map(|(age, &bytes)| HashStore {
+                age,
+                bytes,
+                deletes_ranges: false,
+            })
             .collect();
         View {
             young,
@@ -307,6 +321,7 @@ mod tests {
                 HashStore {
                     age: turn,
                     bytes: 1000,
+                    deletes_ranges: false,
                 },
             );
             state.next_age = turn + 1;
@@ -371,6 +386,17 @@ mod tests {
         );
         let mixed = [10, 10, 10, 10, 10, 10, 10, 10, 10, 100, 100, 100];
         assert_eq!(chosen(&mixed), Some(Choice::Join { oldest: 3, newest: 6 }));
+        let mut ranges = view(&[10; 12], &[4, 0]);
+        ranges.sorted_bytes = u64::MAX;
+        ranges.young[11].deletes_ranges = true;
+        let chosen_of = |view: &View| choose(view, &options());
+        assert_eq!(
+            chosen_of(&ranges),
+            Some(Choice::Join { oldest: 1, newest: 4 }),
+            "a part has age 0"
+        );
+        ranges.upto = vec![0, 0];
+        assert_eq!(chosen_of(&ranges), Some(Choice::Join { oldest: 0, newest: 3 }));
         // None are alike: that happens only when twice as many are there.
         let odd: Vec<u64> = (0..12).map(|at| if at % 2 == 0 { 10 } else { 1000 }).collect();
         assert_eq!(chosen(&odd), None);

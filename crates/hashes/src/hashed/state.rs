@@ -119,6 +119,7 @@ impl Version {
         let young = self.young.iter().map(|young| HashStore {
             age: young.age,
             bytes: young.run.bytes(),
+            deletes_ranges: !young.run.range_deletes().is_empty(),
         });
         let runs = self.parts.iter().flat_map(|part| part.runs());
         View {

@@ -160,3 +160,57 @@ fn hash_stores_that_are_joined_leave_out_what_parts_have_taken() {
     assert_eq!(story.hashed.young(), 0);
     story.compare();
 }
+
+#[test]
+fn a_deleted_range_that_a_part_has_taken_does_not_come_back_by_a_join() {
+    let mut story = Story::of(super::joining(IndexKind::PaCHash), 31);
+    // All keys are deleted, and written again: behind the range by its sequence number alone.
+    let memtable = Memtable::new(1 << 20);
+    let first = story.model.said.len() as u64 + 1;
+    memtable.delete_range(b"key", b"kez", first).unwrap();
+    story
+        .model
+        .said
+        .push(super::Said::DeleteRange(b"key".to_vec(), b"kez".to_vec()));
+    for number in 0..100 {
+        let key = format!("key {number:03}").into_bytes();
+        let at = story.model.said.len() as u64 + 1;
+        memtable.insert(&key, Message::put(at, b"again")).unwrap();
+        story.model.said.push(super::Said::Put(key, b"again".to_vec(), 0));
+    }
+    story.take(Arc::new(memtable));
+    let now = story.model.said.len() as u64;
+    story.snapshot = now;
+    story.home.horizon.raise_past([now], now);
+    // Two of four parts take it, where no reader asks for sequence numbers any more.
+    story.hashed.compact_part(b"").unwrap();
+    for _ in 0..2 {
+        let mut step = story.hashed.next_step().unwrap().expect("all parts are wanted");
+        while step.poll(1000).unwrap() == Progress::More {}
+    }
+    story.hashed.shared.kept.lock().wanted.fill(false);
+    for round in 0..8 {
+        // They are alike, and the first is the smallest: only its range keeps it apart.
+        let memtable = Memtable::new(1 << 20);
+        for number in 0..100 {
+            let key = format!("other {number:03}").into_bytes();
+            let value = format!("in round {round}").into_bytes();
+            let at = story.model.said.len() as u64 + 1;
+            memtable.insert(&key, Message::put(at, &value)).unwrap();
+            story.model.said.push(super::Said::Put(key, value, 0));
+        }
+        story.take(Arc::new(memtable));
+        let now = story.model.said.len() as u64;
+        story.snapshot = now;
+        story.home.horizon.raise_past([now], now);
+        story.merge(1000);
+        story.compare();
+    }
+    assert!(
+        story.hashed.shared.kept.lock().joins > 0,
+        "the others were joined"
+    );
+    story.hashed.compact_part(b"").unwrap();
+    story.merge(100_000);
+    story.compare();
+}

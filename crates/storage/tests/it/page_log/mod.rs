@@ -11,7 +11,7 @@ pub(crate) use mini::Mini;
 
 use alluvium_device::Directory;
 use alluvium_sim::generate::{Action, Mix};
-use alluvium_sim::{Contents, Durability, Part, Step, Story, Trouble, World, Write};
+use alluvium_sim::{Cause, Contents, Durability, Part, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, ReclaimLimit, UNIT};
 use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Directories, Error, log};
@@ -28,6 +28,9 @@ pub(crate) struct PageLog {
 
 /// What a caller of the simulator sees of an error.
 pub(crate) fn trouble(error: Error) -> Trouble {
+    if error.failing_tier().is_some() {
+        return Trouble::new(Cause::Part, error);
+    }
     Trouble::of(error.kind(), error)
 }
 

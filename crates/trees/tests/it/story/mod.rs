@@ -14,7 +14,7 @@ use crate::schema::schema;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_sim::ops::{Op, outcome};
-use alluvium_sim::{Contents, Durability, Part, Step, Story, Trouble, World, Write};
+use alluvium_sim::{Cause, Contents, Durability, Part, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Codec, Directories, Error, log};
@@ -37,6 +37,9 @@ pub(crate) struct Tiered {
 
 /// What a caller of the simulator sees of an error.
 pub(crate) fn trouble(error: Error) -> Trouble {
+    if error.failing_tier().is_some() {
+        return Trouble::new(Cause::Part, error);
+    }
     Trouble::of(error.kind(), error)
 }
 
