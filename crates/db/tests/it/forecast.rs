@@ -85,8 +85,8 @@ fn what_was_predicted_stands_beside_what_was_measured() {
     // The newer half of what was written took more than the mean.
     let written = measured(&forecast, Quantity::WriteAmplification);
     assert!(written > stats.write_amplification().unwrap(), "{written}");
-    // 116 bytes of a record take about as many in the files, with 3 to 4 bytes of guides, and extents
-    // are as large as they were asked for. Keys are counted to 2 %.
+    // 116 bytes of a record take about as many in the files, with 3 to 4 bytes of guides. Extents
+    // are as large as they were asked for, and keys are counted to 2 %.
     let space = measured(&forecast, Quantity::SpaceAmplification);
     assert!((1.0..1.35).contains(&space), "{space}");
     let guides = measured(&forecast, Quantity::MemoryPerKey);
