@@ -137,13 +137,16 @@ impl Context {
 
     /// Returns the store that was opened, or the process that has it open already.
     fn or_served(&self, opened: Result<Db>) -> Result<Store> {
-        match opened {
-            Ok(db) => Ok(Store::own(db)),
-            Err(error) if exit::classify(&error) == Exit::Busy => match Client::connect(&self.path) {
-                Ok(client) => Ok(Store::served(client)),
-                Err(refused) => Err(busy(error, &refused)),
-            },
-            Err(error) => Err(error),
+        let error = match opened {
+            Ok(db) => return Ok(Store::own(db)),
+            Err(error) => error,
+        };
+        // What is in the way of opening it, as a directory of it that is gone, need not be in the
+        // way of a process that has it open.
+        match Client::connect(&self.path) {
+            Ok(client) => Ok(Store::served(client)),
+            Err(refused) if exit::classify(&error) == Exit::Busy => Err(busy(error, &refused)),
+            Err(_) => Err(error),
         }
     }
 

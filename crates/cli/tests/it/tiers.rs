@@ -1,5 +1,6 @@
 //! A store over two directories, as it is typed.
 
+use crate::serve::Served;
 use crate::{Place, Said, binary};
 
 /// The binary on the store `fast`, with another directory if one is given.
@@ -91,4 +92,23 @@ fn a_tier_is_added_drained_and_used_again() {
     on(&place, Some(other), &["--tier", large, "get", "Elbe"])
         .ended(3)
         .complained("alluvium tiers add");
+}
+
+#[test]
+fn a_server_whose_second_directory_is_gone_is_asked_all_the_same() {
+    let place = Place::new();
+    let (large, away) = (place.path("large"), place.path("away"));
+    let named = large.to_str().unwrap();
+    place.run(["--tier", named, "put", "Elbe", "1094 km"]).ended(0);
+    let served = Served::new(&place, &[]);
+    std::fs::rename(&large, &away).unwrap();
+    let listed = place.run(["tiers"]).ended(0).text();
+    assert!(listed.contains(named), "{listed}");
+    assert_eq!(place.run(["get", "Elbe"]).ended(0).text().trim_end(), "1094 km");
+    place.run(["put", "Oder", "854 km"]).ended(0);
+    assert_eq!(served.ended(libc::SIGTERM), Some(0));
+    // Without a server, the directory is missed.
+    place.run(["get", "Elbe"]).ended(3).complained(named);
+    std::fs::rename(&away, &large).unwrap();
+    assert_eq!(place.run(["get", "Oder"]).ended(0).text().trim_end(), "854 km");
 }
