@@ -200,7 +200,7 @@ impl Hashed {
         builder.delete_ranges(Arc::clone(run.range_deletes()));
         let mut rules = RulesCache::new(&shared.home.schema);
         let mut gaps = Gaps::new(name, &shared.options);
-        let place = name.told(shared.options.parts());
+        let place = name.told(shared.options.form, shared.options.parts());
         let mut named = 0;
         self.each(run, &mut |found| {
             match found {

@@ -4,6 +4,7 @@
 //! leaves are. Without that, none of its leaves can be found; the other runs are whole.
 
 use super::check::{extents, named, read};
+use super::options::HashedForm;
 use alluvium_base::Purpose;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::extents::Reached;
@@ -21,12 +22,18 @@ pub(super) enum Name {
 }
 
 impl Name {
-    /// Returns it in words, as one of a number of parts.
-    pub(super) fn told(self, parts: usize) -> String {
-        match self {
-            Name::Young => "a hash store, which hides older values and deleted keys".to_owned(),
-            Name::Part(part) => format!("part {} of {parts} of the sorted store", part + 1),
-            Name::Filter(part) => format!("a routing filter of part {} of {parts}", part + 1),
+    /// Returns it in words, as one of a number of parts of a form.
+    pub(super) fn told(self, form: HashedForm, parts: usize) -> String {
+        match (self, form) {
+            (Name::Young, _) => "a hash store, which hides older values and deleted keys".to_owned(),
+            (Name::Part(part), HashedForm::Silt) => {
+                format!("part {} of {parts} of the sorted store", part + 1)
+            }
+            (Name::Part(part), HashedForm::Boa { .. }) => format!(
+                "part {} of {parts}, of a level that hides older values and deleted keys of deeper ones",
+                part + 1
+            ),
+            (Name::Filter(part), _) => format!("a routing filter of part {} of {parts}", part + 1),
         }
     }
 }
@@ -52,7 +59,7 @@ pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Survey> {
     let (mut found, mut lost, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     let (parts, mut filters) = (contents.parts.len(), 0);
     for named in named(&contents) {
-        let what = named.name.told(parts);
+        let what = named.name.told(contents.form, parts);
         // A filter knows runs by their numbers: it goes with the first of them.
         if named.level.iter().any(|run| gone.contains(run)) {
             continue;
