@@ -120,6 +120,14 @@ impl View {
         self.sorted_bytes / (2 * u64::from(options.ratio))
     }
 
+    /// Returns whether hash stores take much more space than what waits in them: one is given up
+    /// only when the last part has taken it. Where parts take turns steadily, they have 1 / `ratio`
+    /// of the sorted store's bytes; here, a half more than that.
+    fn holds_much(&self, options: &HashedOptions) -> bool {
+        let bytes: u64 = self.young.iter().map(|young| young.bytes).sum();
+        bytes / 3 >= self.may_wait(options).max(1)
+    }
+
     /// Returns the part that has waited longest.
     fn first_part(&self) -> Option<(usize, Age)> {
         let parts = self.upto.iter().copied().enumerate();
@@ -211,7 +219,8 @@ pub fn choose(view: &View, options: &HashedOptions) -> Option<Choice> {
     let wait = view.young.iter().filter(|young| young.age >= taken).count();
     let is_due = match options.form {
         HashedForm::Silt => {
-            wait >= options.least_young as usize && view.waiting_bytes() >= view.may_wait(options)
+            let is_much = view.waiting_bytes() >= view.may_wait(options) || view.holds_much(options);
+            wait >= options.least_young as usize && is_much
         }
         HashedForm::Boa { .. } => wait >= options.most() as usize,
     };
@@ -293,6 +302,14 @@ mod tests {
         let first = part(0, 4);
         assert_eq!(chosen(&view(&[32; 4], &[0, 0])), Some(first));
         assert_eq!(chosen(&view(&[32; 4], &[4, 0])), None, "64 wait, on average");
+        assert_eq!(
+            chosen(&view(&[93; 4], &[4, 4, 4, 0])),
+            None,
+            "93 wait, and 372 are held"
+        );
+        let last = chosen(&view(&[94; 4], &[4, 4, 4, 0]));
+        assert_eq!(last, Some(part(3, 4)), "376 are held for one part of four");
+        assert_eq!(chosen(&view(&[400; 4], &[4, 4])), None, "none wait");
         let second = part(1, 6);
         assert_eq!(chosen(&view(&[32; 6], &[4, 0])), Some(second), "(2 + 6) / 2 · 32");
         assert_eq!(chosen(&view(&[], &[9, 9])), None);
