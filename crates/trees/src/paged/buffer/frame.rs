@@ -70,11 +70,20 @@ impl Frame {
             owner: AtomicU64::new(number),
             is_touched: AtomicBool::new(false),
             quick_hits: AtomicU64::new(0),
-            version: Version::new(),
+            version: Version::new(0),
             snapshot: AtomicU32::new(NOTHING),
             read: AtomicU64::new(0),
             ways: AtomicU32::new(NOTHING),
             is_dirty: AtomicBool::new(false),
+        }
+    }
+
+    /// Returns the frame with another first version: that of a pool, whose frames lend snapshots to
+    /// each other.
+    pub(super) fn with_first_version(self, first: u64) -> Frame {
+        Frame {
+            version: Version::new(first),
+            ..self
         }
     }
 

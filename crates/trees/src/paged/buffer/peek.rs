@@ -95,7 +95,9 @@ impl fmt::Debug for Peek<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::frame::{Exclusive, Pin, Waiters};
+    use super::super::versions::Version;
     use super::*;
+    use std::sync::atomic::Ordering;
 
     struct World {
         snapshots: Snapshots,
@@ -156,5 +158,25 @@ mod tests {
         let other = world.snapshots.peek(&frames[1], 4).unwrap();
         assert_eq!(other.word(1) & 255, 41);
         assert!(world.snapshots.peek(&frames[0], 3).is_none() && !peek.is_unchanged());
+    }
+
+    #[test]
+    fn a_reader_who_slept_does_not_take_the_words_of_another_frame_for_its_own() {
+        let world = World::new(1);
+        let first = |at| Frame::new(512, 3).with_first_version(Version::first_of(at, 2));
+        let frames = [first(0), first(1)];
+        world.write(&frames[0], 30);
+        (0..20).for_each(|_| world.read(&frames[0]));
+        // A reader looks up the snapshot of the first frame, and sleeps. Its page leaves and comes
+        // back into the same frame; the snapshot is the other frame's by then.
+        let asleep = world.snapshots.kept.get(&frames[0].snapshot).unwrap();
+        frames[0].leave(&world.snapshots.kept, &Kept::new());
+        world.write(&frames[0], 30);
+        frames[0].owner.store(3, Ordering::Release);
+        // Both frames have changed as often.
+        (0..3).for_each(|_| world.write(&frames[1], 41));
+        (0..20).for_each(|_| world.read(&frames[1]));
+        let proven = asleep.prove(&frames[0].version, &frames[0].owner, 3);
+        assert_eq!(proven, None, "the words are those of another page");
     }
 }

@@ -9,6 +9,7 @@ use super::peek::{Peek, Snapshots};
 use super::queue::QueuePolicy;
 use super::segments::Segments;
 use super::shard::State;
+use super::versions::Version;
 use super::{PageBuffer, Way};
 use crate::paged::error::{Error, Result};
 use alluvium_base::Purpose;
@@ -17,7 +18,7 @@ use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The least number of frames of a pool: what one descent pins, with a page that is being
 /// split.
@@ -27,8 +28,8 @@ pub(super) const LEAST_FRAMES: usize = 8;
 const SPARE_FRAMES: usize = 64;
 /// One snapshot for this number of frames. It takes the memory of one.
 const FRAMES_OF_SNAPSHOT: usize = 8;
-/// How long one wait for a frame takes at most, in milliseconds.
-const WAIT_MS: u64 = 5;
+/// After how long a thread that waits for a frame looks for one although it was not woken.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Where the pages begin in their file.
 pub(super) const FIRST_PAGE: u64 = 2 * super::format::SUPERBLOCK as u64;
 const _: () = assert!(FIRST_PAGE.is_multiple_of(BLOCK), "pages are read directly");
@@ -47,8 +48,8 @@ pub struct PoolOptions {
     pub memory_bytes: usize,
     /// Which pages are evicted first.
     pub policy: QueuePolicy,
-    /// How often a thread waits some milliseconds for a frame while all are pinned.
-    pub waits: u32,
+    /// How long a thread waits for a frame while all are pinned.
+    pub longest_wait: Duration,
     /// How pages that are in memory are pinned.
     pub pins: PinPolicy,
     /// Into how many parts frames, table and queues are divided, each with a mutex of its own. A
@@ -62,7 +63,7 @@ impl Default for PoolOptions {
             page_bytes: 16 << 10,
             memory_bytes: 64 << 20,
             policy: QueuePolicy::Quarter,
-            waits: 400,
+            longest_wait: Duration::from_secs(2),
             pins: PinPolicy::default(),
             shards: 1,
         }
@@ -170,7 +171,10 @@ impl Pool {
             identity,
             options,
             frames: (0..all * options.shards)
-                .map(|_| Frame::new(BLOCK as usize, NO_PAGE))
+                .map(|frame| {
+                    let first = Version::first_of(frame, all * options.shards);
+                    Frame::new(BLOCK as usize, NO_PAGE).with_first_version(first)
+                })
                 .collect(),
             counted,
             shards: (0..options.shards)
@@ -290,7 +294,7 @@ impl Pool {
         if let Some(pin) = self.find_quickly(page, way) {
             return Ok(Found::There(pin));
         }
-        let mut waits = 0;
+        let mut since = None;
         loop {
             let mut state = self.shard_of(page).lock();
             if let Some(frame) = state.frame_of(page) {
@@ -317,12 +321,11 @@ impl Pool {
                 return Ok(Found::Empty(empty));
             }
             if !self.make_space(state)? {
-                waits += 1;
-                if waits > self.options.waits {
+                if since.get_or_insert_with(Instant::now).elapsed() > self.options.longest_wait {
                     let frames = self.counted - self.snapshots.kept.most() as usize / self.shards.len();
                     return Err(Error::AllPinned { frames });
                 }
-                self.waiters.wait(Duration::from_millis(WAIT_MS));
+                self.waiters.wait(LOOK_AGAIN);
             }
         }
     }

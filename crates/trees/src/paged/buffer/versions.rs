@@ -14,6 +14,10 @@
 //! Whatever the words were written over with in between, their copier came behind a later
 //! version, and a reader that saw one of its words sees that version, too. A page that leaves its
 //! frame has another version from then on: what is done to it in another frame comes later.
+//!
+//! Frames that lend a snapshot to each other have different versions at all times. A reader who
+//! slept while its snapshot went to another frame would take its words for those of its page
+//! if both frames happened to have the same version.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -30,8 +34,16 @@ const _: () = assert!(WORD * 8 == u64::BITS as usize, "words are numbers");
 pub(super) struct Version(AtomicU64);
 
 impl Version {
-    pub(super) fn new() -> Version {
-        Version(AtomicU64::new(0))
+    pub(super) fn new(first: u64) -> Version {
+        Version(AtomicU64::new(first))
+    }
+
+    /// Returns the first version of a frame among `frames`, so far from those of the others that
+    /// two are never the same: a frame would have to be latched 2^31 times at least, in the largest
+    /// pool, while no other is.
+    pub(super) fn first_of(frame: usize, frames: usize) -> u64 {
+        assert!(frame < frames, "frames are numbered");
+        (u64::MAX / 2 / frames as u64) * frame as u64
     }
 
     /// Returns the version, before what it is the version of is read.
@@ -137,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_has_the_bytes_of_its_page_and_is_of_one_version() {
-        let (snapshot, version, owner) = (Snapshot::new(21), Version::new(), AtomicU64::new(7));
+        let (snapshot, version, owner) = (Snapshot::new(21), Version::new(0), AtomicU64::new(7));
         assert_eq!(snapshot.prove(&version, &owner, 7), None, "nothing was copied");
         let content: Vec<u8> = (1..=21).collect();
         snapshot.fill(version.get(), &content);
@@ -151,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_page_that_was_changed_has_no_snapshot_until_it_is_copied_again() {
-        let (snapshot, version, owner) = (Snapshot::new(8), Version::new(), AtomicU64::new(7));
+        let (snapshot, version, owner) = (Snapshot::new(8), Version::new(0), AtomicU64::new(7));
         snapshot.fill(version.get(), &[1; 8]);
         let seen = snapshot.prove(&version, &owner, 7).unwrap();
         assert!(version.is_still(seen));

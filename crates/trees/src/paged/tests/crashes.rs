@@ -16,6 +16,7 @@ use alluvium_sim::environment::number;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -38,7 +39,7 @@ fn pool_options() -> PoolOptions {
         page_bytes: 512,
         memory_bytes: 24 * 512,
         policy: QueuePolicy::Quarter,
-        waits: 20,
+        longest_wait: Duration::from_millis(100),
         ..PoolOptions::default()
     }
 }

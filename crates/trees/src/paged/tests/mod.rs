@@ -24,6 +24,7 @@ use super::node::{Epsilon, Operator, Shape, TreeSizes};
 use super::read::{Bounds, Coupling, Examined};
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Updates append, up to 8 bytes: associative, not commutative.
 #[derive(Debug)]
@@ -210,7 +211,7 @@ fn pool_of(shape: Shape, frames: usize, means: Means) -> Pool {
         page_bytes,
         memory_bytes: frames * page_bytes,
         policy: QueuePolicy::Quarter,
-        waits: 400,
+        longest_wait: Duration::from_secs(2),
         pins: means.0,
         shards: means.2,
     };

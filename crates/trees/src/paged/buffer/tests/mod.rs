@@ -19,6 +19,7 @@ use crate::paged::Error;
 use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of a page here.
 const PAGE: usize = 512;
@@ -38,7 +39,7 @@ fn options(frames: usize) -> PoolOptions {
         page_bytes: PAGE,
         memory_bytes: frames * PAGE,
         policy: QueuePolicy::Fifo,
-        waits: 20,
+        longest_wait: Duration::from_millis(100),
         pins: PinPolicy::Optimistic,
         shards: 1,
     }

@@ -6,6 +6,7 @@ use alluvium_device::simulated::SimDirectory;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
 type Slot = Arc<OnceLock<Arc<Pool>>>;
 
@@ -216,6 +217,8 @@ fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, pins: Pi
         policy,
         pins,
         shards,
+        // Most threads want a frame that another has: on a busy machine for long.
+        longest_wait: Duration::from_secs(60),
         // Frames are as many as in others of a kind.
         memory_bytes: frames * shards * (PAGE + pins.bytes_beside(PAGE)),
         ..options(frames)

@@ -33,7 +33,7 @@ impl Framed {
     fn new(words: [u64; 2]) -> Framed {
         let framed = Framed {
             latch: RwLock::new(words),
-            version: Version::new(),
+            version: Version::new(0),
             owner: AtomicU64::new(PAGE),
             snapshot: Snapshot::new(16),
         };
