@@ -62,6 +62,7 @@ use std::process::ExitCode;
 /// Does what the command line says.
 #[must_use]
 pub fn main() -> ExitCode {
+    alluvium_device::heap::give_freed_memory_back();
     let arguments = arguments::Arguments::parse();
     log::begin();
     let exit = match verbs::run(arguments) {

@@ -272,7 +272,6 @@ fn manage(server: &Server, directory: &Path) {
 
 impl Serve {
     pub(crate) fn run(&self, context: &Context) -> Result<Exit> {
-        alluvium_device::heap::give_freed_memory_back();
         panics::are_brief();
         let options = self.options(context)?;
         if let Some(bytes) = self.cache {

@@ -91,7 +91,8 @@ impl Incorporation {
         let home = &hashed.shared.home;
         debug_assert!(share.cut >= hashed.version().cut, "shares come in commit order");
         let rule = home.horizon.rule(Older::Elsewhere);
-        let mut builder = Builder::new(&home.store, &hashed.young_options(class))?;
+        let most = share.memtable.len() as u64;
+        let mut builder = Builder::new(&home.store, &hashed.young_options(class), most)?;
         if share.memtable.has_range_deletes() {
             let mut deletes = share.memtable.range_deletes();
             // The dictionary holds nothing as new as the memtable's oldest message, and the records

@@ -134,7 +134,7 @@ impl Layers {
         self.waiting_bytes = 0;
         waiting.sort_unstable_by(|one, other| (one.hash, &one.key).cmp(&(other.hash, &other.key)));
         self.rules.clear();
-        let mut builder = Builder::new(&self.store, &self.options)?;
+        let mut builder = Builder::new(&self.store, &self.options, waiting.len() as u64)?;
         for one in &waiting {
             let message = Kept {
                 sequence: 0,
@@ -243,7 +243,7 @@ impl Layers {
             if list.is_empty() {
                 continue;
             }
-            let mut builder = Builder::new(&self.store, &self.options)?;
+            let mut builder = Builder::new(&self.store, &self.options, 0)?;
             builder.delete_ranges(Arc::new(RangeDeletes::of(&list)));
             self.layers[number].pieces.extend(builder.finish()?);
         }

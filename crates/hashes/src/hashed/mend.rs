@@ -196,7 +196,7 @@ impl Hashed {
                 class: Class::Essential,
             },
         };
-        let mut builder = Builder::new(&shared.home.store, &options)?;
+        let mut builder = Builder::new(&shared.home.store, &options, run.records())?;
         builder.delete_ranges(Arc::clone(run.range_deletes()));
         let mut rules = RulesCache::new(&shared.home.schema);
         let mut gaps = Gaps::new(name, &shared.options);

@@ -294,7 +294,8 @@ impl MergeStep {
             purpose: Purpose::Compact,
             class: self.class(),
         };
-        let mut builder = Builder::new(&shared.home.store, &options)?;
+        let most = runs.iter().map(Run::records).sum();
+        let mut builder = Builder::new(&shared.home.store, &options, most)?;
         let deletes: Vec<_> = runs.iter().map(|run| Arc::clone(run.range_deletes())).collect();
         if older == Older::Elsewhere {
             let everything = KeyRange::everything();

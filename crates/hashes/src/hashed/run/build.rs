@@ -1,6 +1,7 @@
 //! Writing a run: records come in the order of their hashes.
 
-use super::{Filter, Meta, Run};
+use super::gathered::Gathered;
+use super::{Meta, Run};
 use crate::hashed::index::{Hashes, Index};
 use crate::hashed::leaf::Draft;
 use crate::hashed::leaf::format::{Gaps, HEADER_BYTES, KeyPart, ValuePart};
@@ -68,18 +69,21 @@ pub struct Builder {
     hashes_of_leaves: Vec<(u64, u64)>,
     /// The leaf that is being filled has no record yet.
     is_open: bool,
-    /// Every hash, where a filter or a trie is built of them.
+    /// Every hash, where a trie is built of them.
     hashes: Vec<u64>,
+    /// What a filter is built of.
+    gathered: Option<Gathered>,
     meta: Meta,
 }
 
 impl Builder {
-    /// Begins a run.
+    /// Begins a run of at most this number of records.
     ///
     /// # Errors
     /// When the store takes no changes.
-    pub fn new(store: &Arc<Store>, options: &RunOptions) -> Result<Builder> {
+    pub fn new(store: &Arc<Store>, options: &RunOptions, most: u64) -> Result<Builder> {
         Ok(Builder {
+            gathered: options.filter_bits.map(|bits| Gathered::new(bits, most)),
             leaves: PageWriter::new(store, store.writer_options(options.purpose, options.class))?,
             store: Arc::clone(store),
             options: *options,
@@ -178,8 +182,11 @@ impl Builder {
         self.put_apart(gaps, key, message.operand, rules)?;
         if is_first || self.hash != hash {
             self.meta.hashes += 1;
-            if self.options.filter_bits.is_some() || self.options.index == IndexKind::Trie {
+            if self.options.index == IndexKind::Trie {
                 self.hashes.push(hash);
+            }
+            if let Some(gathered) = &mut self.gathered {
+                gathered.push(hash);
             }
         }
         self.meta.records += 1;
@@ -258,10 +265,8 @@ impl Builder {
             let page_bytes = self.page_size.bytes() as u32;
             self.meta.index =
                 Index::build(self.options.index, hashes, page_bytes).map_err(|error| unfit(&error))?;
-            let filter = self
-                .options
-                .filter_bits
-                .map(|bits| Filter::build(&self.hashes, bits));
+            let gathered = self.gathered.take();
+            let filter = gathered.map(|gathered| gathered.filter());
             self.meta.filter = filter.transpose().map_err(|error| unfit(&error))?;
         }
         let mut claimed = Claimed::none(&self.store);

@@ -32,6 +32,7 @@ use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_dictionary::deletes::{List, RangeDeletes};
 use alluvium_filters::Geometry;
 use alluvium_storage::extents::Extent;
+use alluvium_storage::memory::Bytes;
 use alluvium_storage::{Error, PageSize, Place, Result};
 use std::sync::Arc;
 
@@ -197,7 +198,9 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
 fn filter(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
     let other = |error: alluvium_filters::Error| Bad::Other(error.to_string());
     let geometry = Geometry::decode(reader.take(Geometry::BYTES)?).map_err(other)?;
-    let pages: Box<[u8]> = part(reader)?.into();
+    let stored = part(reader)?;
+    let mut pages = Bytes::zeroed(stored.len());
+    pages.copy_from_slice(stored);
     alluvium_filters::Image::new(&geometry, &pages).map_err(other)?;
     Ok(Filter::whole(geometry, pages))
 }
@@ -256,7 +259,14 @@ mod tests {
                 checksums: [5, 6].into(),
             },
             index: Index::build(kind, hashes, 4096).unwrap(),
-            filter: Some(Filter::build(&all, 12).unwrap()),
+            filter: Some(
+                Filter::build(
+                    all.iter().copied(),
+                    all.len() as u64,
+                    12 + all.len().next_power_of_two().ilog2(),
+                )
+                .unwrap(),
+            ),
             deletes: Arc::new(RangeDeletes::new(&[(b"a".to_vec(), b"c".to_vec(), 9)])),
             extents: [(
                 Extent {

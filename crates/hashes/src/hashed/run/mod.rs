@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: which runs a structure has, and which are newer.
 //!
-//! *Read in this order*: this file, `format.rs`, `build.rs`, `find.rs`, `cursor.rs`,
+//! *Read in this order*: this file, `format.rs`, `build.rs`, `gathered.rs`, `find.rs`, `cursor.rs`,
 //! `window.rs`, `check.rs`.
 //!
 //! Invariants:
@@ -21,6 +21,7 @@ mod check;
 mod cursor;
 mod find;
 mod format;
+mod gathered;
 mod window;
 
 pub use build::{Builder, Message, RunOptions, Written};
@@ -37,6 +38,7 @@ use alluvium_dictionary::read::Files;
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_filters::{Entry, Fingerprint, Geometry, Image, PageView, Presence, Shape};
 use alluvium_storage::extents::Extent;
+use alluvium_storage::memory::Bytes;
 use alluvium_storage::{Error, NodePointer, PageSize, Place, Result};
 use std::ops::Range;
 use std::sync::Arc;
@@ -45,10 +47,26 @@ use std::sync::Arc;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     geometry: Geometry,
-    /// Its pages, in pieces that do not touch, each with the number of its first page. All of them
-    /// are one piece.
-    pieces: Box<[(u32, Box<[u8]>)]>,
+    /// Its pages, in pieces that do not touch. All of them are one piece.
+    pieces: Arc<[Piece]>,
 }
+
+/// Pages of a filter that follow each other. They come and go by megabytes, so that what an
+/// allocator keeps of them would be a multiple of what is there.
+#[derive(Debug)]
+struct Piece {
+    /// The number of the first page.
+    first: u32,
+    pages: Bytes,
+}
+
+impl PartialEq for Piece {
+    fn eq(&self, other: &Piece) -> bool {
+        (self.first, &*self.pages) == (other.first, &*other.pages)
+    }
+}
+
+impl Eq for Piece {}
 
 /// What a run consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,35 +100,50 @@ pub struct Run {
 }
 
 impl Filter {
-    /// Builds the filter of hashes that ascend, each once.
+    /// Builds the filter of hashes that ascend, `count` of them, of which it knows the first bits.
     ///
     /// # Errors
     /// [`alluvium_filters::Error::Shape`] when there are too many.
-    pub fn build(hashes: &[u64], filter_bits: u8) -> alluvium_filters::Result<Filter> {
-        let log = hashes.len().max(1).next_power_of_two().ilog2();
-        let bits = (log + u32::from(filter_bits)).clamp(8, 48);
-        let geometry = Geometry::for_entries(hashes.len() as u64, Shape::new(bits, 0))?;
-        let mut pages = Vec::with_capacity(geometry.bytes() as usize);
+    pub(super) fn build(
+        hashes: impl Iterator<Item = u64>,
+        count: u64,
+        bits: u32,
+    ) -> alluvium_filters::Result<Filter> {
+        let geometry = Geometry::for_entries(count, Shape::new(bits, 0))?;
+        let mut pages = Bytes::zeroed(geometry.bytes() as usize);
+        // Pages for what spills over the end.
+        let (mut at, mut spilled) = (0, Vec::new());
         let sink = |page: &[u8]| -> alluvium_filters::Result<()> {
-            pages.extend_from_slice(page);
+            match pages.get_mut(at..at + page.len()) {
+                Some(place) => place.copy_from_slice(page),
+                None => spilled.extend_from_slice(page),
+            }
+            at += page.len();
             Ok(())
         };
         let mut builder = alluvium_filters::Builder::new(geometry, sink);
-        for &hash in hashes {
+        for hash in hashes {
             builder.push(Entry::new(Fingerprint::of(hash, bits), 0), 1)?;
         }
         builder.finish()?;
-        Ok(Filter::whole(geometry, pages.into()))
+        if spilled.is_empty() {
+            return Ok(Filter::whole(geometry, pages));
+        }
+        let mut all = Bytes::zeroed(at);
+        let (first, last) = all.split_at_mut(pages.len());
+        first.copy_from_slice(&pages);
+        last.copy_from_slice(&spilled);
+        Ok(Filter::whole(geometry, all))
     }
 
-    fn whole(geometry: Geometry, pages: Box<[u8]>) -> Filter {
-        let pieces = [(0, pages)].into();
+    fn whole(geometry: Geometry, pages: Bytes) -> Filter {
+        let pieces = Arc::new([Piece { first: 0, pages }]);
         Filter { geometry, pieces }
     }
 
     /// Returns all pages; none where some are gone.
     fn pages(&self) -> Option<&[u8]> {
-        let (first, pages) = self.pieces.first()?;
+        let Piece { first, pages } = self.pieces.first()?;
         let is_whole = *first == 0 && pages.len() as u64 >= self.geometry.bytes();
         is_whole.then_some(pages)
     }
@@ -136,9 +169,9 @@ impl Filter {
 
     fn page(&self, number: u32) -> Option<&[u8]> {
         let size = self.geometry.page_bytes() as usize;
-        self.pieces.iter().find_map(|(first, pages)| {
-            let at = number.checked_sub(*first)? as usize * size;
-            pages.get(at..at + size)
+        self.pieces.iter().find_map(|piece| {
+            let at = number.checked_sub(piece.first)? as usize * size;
+            piece.pages.get(at..at + size)
         })
     }
 
@@ -159,15 +192,18 @@ impl Filter {
             .map(|(first, last)| u64::from(last - first) + 1)
             .sum();
         let size = self.geometry.page_bytes() as usize;
-        let kept: usize = self.pieces.iter().map(|(_, pages)| pages.len() / size).sum();
+        let kept: usize = self.pieces.iter().map(|piece| piece.pages.len() / size).sum();
         if wanted >= kept as u64 || self.pages().is_some() && wanted >= u64::from(self.geometry.pages()) {
             return None;
         }
         let copy = |&(first, last): &(u32, u32)| {
-            let pages: Option<Vec<&[u8]>> = (first..=last).map(|number| self.page(number)).collect();
-            Some((first, pages?.concat().into()))
+            let mut pages = Bytes::zeroed((last - first + 1) as usize * size);
+            for (number, page) in (first..=last).zip(pages.chunks_exact_mut(size)) {
+                page.copy_from_slice(self.page(number)?);
+            }
+            Some(Piece { first, pages })
         };
-        let pieces: Option<Vec<(u32, Box<[u8]>)>> = ranges.iter().map(copy).collect();
+        let pieces: Option<Vec<Piece>> = ranges.iter().map(copy).collect();
         Some(Filter {
             geometry: self.geometry,
             pieces: pieces?.into(),
@@ -175,7 +211,7 @@ impl Filter {
     }
 
     fn memory_bytes(&self) -> usize {
-        let pages = self.pieces.iter().map(|(_, pages)| pages.len());
+        let pages = self.pieces.iter().map(|piece| piece.pages.len());
         pages.sum::<usize>() + size_of_val(&*self.pieces)
     }
 }
@@ -405,7 +441,8 @@ mod tests {
     #[test]
     fn a_filter_that_is_trimmed_says_the_same_of_hashes_that_are_asked() {
         let hashes = hashes(30_000);
-        let filter = Filter::build(&hashes, 12).unwrap();
+        let bits = gathered::fingerprint_bits(hashes.len() as u64, 12);
+        let filter = Filter::build(hashes.iter().copied(), hashes.len() as u64, bits).unwrap();
         let quarter = u64::MAX / 4;
         let kept = [(0, quarter), (quarter * 3, u64::MAX)];
         let trimmed = filter.trimmed(&kept).expect("half of its pages go");

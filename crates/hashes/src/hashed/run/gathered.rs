@@ -1,0 +1,105 @@
+//! The hashes of a run while it is written, for its filter: about two bytes each.
+//!
+//! A filter is built when the number of its hashes is known, and a run of tens of millions would keep
+//! eight bytes for each until then. It needs the first bits of each only, and these ascend, so what
+//! is kept is by how much.
+
+use super::Filter;
+use alluvium_base::bytes::{Reader, Writer};
+use alluvium_filters::Result;
+
+/// Bits of a fingerprint of which a filter's are made, at least and at most.
+const BITS: std::ops::RangeInclusive<u32> = 8..=48;
+
+/// Returns the bits of a fingerprint in a filter of this many hashes.
+pub(super) fn fingerprint_bits(hashes: u64, filter_bits: u8) -> u32 {
+    let log = hashes.max(1).next_power_of_two().ilog2();
+    (log + u32::from(filter_bits)).clamp(*BITS.start(), *BITS.end())
+}
+
+/// Hashes in ascending order, as far as their filter needs them.
+#[derive(Debug)]
+pub(super) struct Gathered {
+    filter_bits: u8,
+    /// How many bits of a hash are kept.
+    bits: u32,
+    /// What the last one was.
+    last: u64,
+    count: u64,
+    steps: Vec<u8>,
+}
+
+impl Gathered {
+    /// Returns none. A filter of `most` hashes or fewer may be built of those that are added.
+    pub(super) fn new(filter_bits: u8, most: u64) -> Gathered {
+        Gathered {
+            filter_bits,
+            bits: fingerprint_bits(most, filter_bits),
+            last: 0,
+            count: 0,
+            steps: Vec::new(),
+        }
+    }
+
+    /// Adds a hash that is not below the last one.
+    pub(super) fn push(&mut self, hash: u64) {
+        let kept = hash >> (u64::BITS - self.bits);
+        assert!(self.last <= kept, "records ascend by hash (R1)");
+        Writer::new(&mut self.steps).varint(kept - self.last);
+        self.last = kept;
+        self.count += 1;
+    }
+
+    /// Builds the filter.
+    pub(super) fn filter(&self) -> Result<Filter> {
+        // More than were announced have no more bits than are known of them.
+        let bits = fingerprint_bits(self.count, self.filter_bits).min(self.bits);
+        let mut steps = Reader::new(&self.steps);
+        let mut last = 0;
+        let hashes = std::iter::from_fn(|| {
+            last += steps.varint().ok()?;
+            Some(last << (u64::BITS - self.bits))
+        });
+        Filter::build(hashes, self.count, bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hashes(count: usize) -> Vec<u64> {
+        let mut random = fastrand::Rng::with_seed(7);
+        let mut hashes: Vec<u64> = (0..count).map(|_| random.u64(..)).collect();
+        hashes.extend([0, u64::MAX]);
+        hashes.sort_unstable();
+        hashes
+    }
+
+    #[test]
+    fn a_filter_is_the_same_however_many_were_announced() {
+        let all = hashes(5000);
+        let built = |most: u64| {
+            let mut gathered = Gathered::new(12, most);
+            all.iter().for_each(|&hash| gathered.push(hash));
+            (gathered.filter().unwrap(), gathered.steps.len())
+        };
+        let (exact, bytes) = built(all.len() as u64);
+        let (roomy, _) = built(1 << 30);
+        let whole = Filter::build(all.iter().copied(), 5002, fingerprint_bits(5002, 12)).unwrap();
+        assert_eq!((&exact, &roomy), (&whole, &whole));
+        assert!(bytes < 2 * all.len() + all.len() / 2, "{bytes}");
+        for hash in &all {
+            assert!(exact.may_hold(*hash).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_filter_of_more_hashes_than_were_announced_has_them_all() {
+        let all = hashes(5000);
+        let mut gathered = Gathered::new(10, 1);
+        all.iter().for_each(|&hash| gathered.push(hash));
+        let filter = gathered.filter().unwrap();
+        assert!(all.iter().all(|&hash| filter.may_hold(hash).unwrap()));
+    }
+}
