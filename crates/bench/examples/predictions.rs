@@ -122,14 +122,15 @@ struct Sum {
     error: f64,
 }
 
-/// Returns what a quantity was between two moments; none if too little happened.
-fn measured(before: &Stats, after: &Stats, row: &Comparison) -> Option<f64> {
+/// Returns what a quantity was between two moments; none if too little happened. What merges write
+/// comes in steps as large as the data, so writes count that are half of it at least.
+fn measured(before: &Stats, after: &Stats, row: &Comparison, data: f64) -> Option<f64> {
     let of = |count: fn(&Stats) -> u64| (count(after) - count(before)) as f64;
     let each = |all: f64, some: f64, least: f64| (some >= least).then(|| all / some);
     match row.what {
         Quantity::WriteAmplification => {
             let user = of(|stats| stats.written_bytes);
-            each(of(|stats| stats.device.total().written_bytes), user, 4e6)
+            each(of(|stats| stats.device.total().written_bytes), user, data / 2.0)
         }
         Quantity::HitReads => {
             let found = of(|stats| stats.operations.found);
@@ -176,8 +177,9 @@ fn measure(path: &Path, number: usize, workload: &Workload, sums: &mut [Sum]) ->
         workload.deletes,
         workload.misses
     );
+    let data = (workload.records * (16 + workload.value as u64)) as f64;
     for row in &forecast.now {
-        let Some(measured) = measured(&before, &after, row) else {
+        let Some(measured) = measured(&before, &after, row, data) else {
             continue;
         };
         let place = Quantity::ALL.iter().position(|what| *what == row.what);

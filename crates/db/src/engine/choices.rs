@@ -135,7 +135,7 @@ fn structure(plan: &Plan) -> Option<Choice> {
     let machine = Machine {
         memory_bytes: plan.memory as f64,
         device: plan.device,
-        endurance_bytes: None,
+        ..Machine::default()
     };
     let usual = Workload::default();
     let workload = Workload {

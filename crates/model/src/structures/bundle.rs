@@ -1,7 +1,7 @@
 //! Our bundle of arrays: levels of fewer than λ runs, with a routing filter for each level (Conway
 //! 2020, §2.3 and §2.4), with the numbers that a store has them built with.
 //!
-//! λ hash stores, or 32 if λ is more, become a run of the first level. A merge takes all levels
+//! λ hash stores, or 24 if λ is more, become a run of the first level. A merge takes all levels
 //! above the one that its run comes to: of λ runs that become one, the last was not written to
 //! its own level before. So each level writes a record 1 − 1/λ times, while its runs hold new keys.
 

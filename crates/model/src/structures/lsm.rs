@@ -1,6 +1,5 @@
-//! Structures that merge tables: SAMT, COLA, levels, LevelDB. Their tables have filters in memory.
+//! LevelDB: tables with filters in memory, on levels through which a cursor goes.
 
-use super::Structure;
 use super::cost::{LONG, Point};
 use super::ours::{LOG_BYTES, memory};
 use super::workload::{Machine, Workload};
@@ -14,61 +13,31 @@ const FILTER_WRONG: f64 = 0.008;
 /// Bytes of a block of a table, and of what an index has for each.
 const BLOCK: f64 = 4096.0;
 const INDEX: f64 = 24.0;
+/// By how much its levels grow.
+const GROWTH: u32 = 10;
+/// How much of what it holds is older versions (Lim, §4.4).
+const STALE: f64 = 0.11;
 
-/// What the write model of a structure says, its tables on the way of a lookup, and how much of
-/// what it holds is older versions.
+/// What the write model says, and the tables on the way of a lookup.
 struct Tables {
     costs: WriteCosts,
     runs: f64,
-    stale: f64,
 }
 
-pub(super) fn point(
-    structure: &Structure,
-    workload: &Workload,
-    machine: &Machine,
-) -> Result<Point, BadParameter> {
+pub(super) fn point(workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
     let popularity = workload.popularity()?;
     let memory = memory(machine)?;
-    let record = workload.record_bytes();
-    let log = (memory.memtable / (record + 160.0)).clamp(1.0, popularity.keys());
-    let growth = match *structure {
-        Structure::Samt { k } => k,
-        Structure::Cola { ratio } | Structure::Levelled { ratio } => ratio,
-        _ => 10,
+    let log = (memory.memtable / (workload.record_bytes() + 160.0)).clamp(1.0, popularity.keys());
+    let levels = Geometric::holding(popularity.keys(), log, GROWTH)?.levels as usize + 1;
+    let shape =
+        LevelDb::with_levels(popularity.keys(), levels).or_else(|_| LevelDb::standard(popularity.keys()))?;
+    let shape = LevelDb {
+        log: log.min(popularity.keys() / 2.0),
+        ..shape
     };
-    let shape = Geometric::holding(popularity.keys(), log, growth)?;
-    let levels = f64::from(shape.levels);
-    let (tables, ratio) = (f64::from(growth), f64::from(growth));
-    let tables = match structure {
-        Structure::Samt { .. } => Tables {
-            costs: shape.samt(&popularity)?,
-            runs: levels * (tables + 1.0) / 2.0,
-            stale: 1.0 / ratio,
-        },
-        Structure::Cola { .. } => Tables {
-            costs: shape.cola(&popularity)?,
-            runs: levels,
-            stale: 1.0 / ratio,
-        },
-        Structure::Levelled { .. } => Tables {
-            costs: shape.levelled(&popularity)?,
-            runs: levels,
-            stale: 1.0 / ratio,
-        },
-        _ => {
-            let shape = LevelDb::with_levels(popularity.keys(), shape.levels as usize + 1)
-                .or_else(|_| LevelDb::standard(popularity.keys()))?;
-            let shape = LevelDb {
-                log: log.min(popularity.keys() / 2.0),
-                ..shape
-            };
-            Tables {
-                runs: 2.0 + shape.levels() as f64,
-                costs: shape.estimate(&popularity)?,
-                stale: 0.11,
-            }
-        }
+    let tables = Tables {
+        runs: 2.0 + shape.levels() as f64,
+        costs: shape.estimate(&popularity)?,
     };
     Ok(tables.point(workload, &popularity, memory.caches))
 }
@@ -84,7 +53,7 @@ impl Tables {
         let left = (caches - guides).max(0.0);
         let leaf = missed(popularity, in_block, BLOCK.max(record), left);
         let is_growing = workload.operations.updates + workload.operations.deletes == 0.0;
-        let stale = if is_growing { 0.0 } else { self.stale };
+        let stale = if is_growing { 0.0 } else { STALE };
         Point {
             write_amplification: tree + (record + LOG_BYTES) / record,
             textbook: self.costs.textbook,

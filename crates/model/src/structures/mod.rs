@@ -7,8 +7,8 @@
 //! *Does not know*: stores, what was measured, which structure a store has.
 //!
 //! *Read in this order*: `workload.rs` (the question), `cost.rs` (the answer), `cut.rs` (memory),
-//! `ours.rs` (the tiered tree), `hashed.rs` and `bundle.rs` (ours without order), `lsm.rs`
-//! (structures that merge tables), `others.rs` (B-trees, Bε-trees, SILT).
+//! `ours.rs` (the tiered tree, and levels), `hashed.rs` and `bundle.rs` (ours without order),
+//! `lsm.rs` (LevelDB), `others.rs` (B-trees, Bε-trees, SILT).
 //!
 //! Invariants:
 //!
@@ -33,7 +33,9 @@ pub use ours::Setting;
 pub use workload::{Machine, Operations, Workload};
 
 use crate::parameter::BadParameter;
+use crate::tiered::Rule;
 use cost::Point;
+use ours::Layout;
 
 /// A structure, with its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -205,12 +207,16 @@ impl Structure {
     }
 
     fn point(&self, workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
+        let on_levels = |rule| {
+            let share = machine.records_share;
+            ours::arranged(Layout::Levels(rule), share, workload, machine)
+        };
         match *self {
             Structure::Tiered(setting) => ours::point(setting, workload, machine),
-            Structure::Samt { .. }
-            | Structure::Cola { .. }
-            | Structure::Levelled { .. }
-            | Structure::LevelDb => lsm::point(self, workload, machine),
+            Structure::Samt { k } => on_levels(Rule::Samt { runs: k }),
+            Structure::Cola { ratio } => on_levels(Rule::Cola { ratio }),
+            Structure::Levelled { ratio } => on_levels(Rule::Levelled { ratio }),
+            Structure::LevelDb => lsm::point(workload, machine),
             Structure::BTree => others::b_tree(workload, machine),
             Structure::NaiveBuffered => others::buffered(others::Reading::Whole, workload, machine),
             Structure::Buffered => others::buffered(others::Reading::InPart, workload, machine),

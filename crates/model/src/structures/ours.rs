@@ -1,11 +1,11 @@
-//! The tiered tree: what a [`Flow`] through its life comes to.
+//! The tiered tree, and levels of the same runs: what a [`Flow`] through their life comes to.
 
 use super::cost::{LONG, Point};
 use super::cut::MemoryCut;
 use super::workload::{Machine, Workload};
 use crate::lsm::bounds;
 use crate::parameter::{BadParameter, at_least, require};
-use crate::tiered::{Flow, Lookups, Shape, Written};
+use crate::tiered::{Flow, Lookups, Rule, Shape, Written};
 
 /// How a tiered tree is set.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -23,6 +23,43 @@ impl Setting {
         records_share: 0.125,
     };
 }
+
+/// How runs are arranged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Layout {
+    /// As the tiered tree does.
+    Tree {
+        /// How many children a node has.
+        fanout: u32,
+    },
+    /// On levels.
+    Levels(Rule),
+}
+
+impl Layout {
+    /// Returns by how much a level is larger than the one above it.
+    fn growth(self) -> f64 {
+        match self {
+            Layout::Tree { fanout } => f64::from(fanout),
+            Layout::Levels(rule) => f64::from(rule.growth()),
+        }
+    }
+
+    /// Returns the bound of textbooks for what is written, with a constant of 1, without the log.
+    fn textbook(self, keys: f64, in_memory: f64) -> f64 {
+        let growth = self.growth();
+        let bound = match self {
+            Layout::Tree { .. } => bounds::tiered(keys, in_memory, growth).map(|bound| bound + 1.0),
+            Layout::Levels(Rule::Samt { .. }) => bounds::tiered(keys, in_memory, growth),
+            Layout::Levels(Rule::Cola { .. }) => bounds::cola(keys, in_memory, growth),
+            Layout::Levels(Rule::Levelled { .. }) => bounds::levelled(keys, in_memory, growth),
+        };
+        bound.unwrap_or(1.0)
+    }
+}
+
+/// Bits of a fingerprint in the maplets of levels.
+const LEVELS_BITS: u32 = 40;
 
 /// What a record takes in the log beside its key and value.
 pub(super) const LOG_BYTES: f64 = 24.0;
@@ -65,45 +102,59 @@ struct Outcome {
 }
 
 pub(super) fn point(setting: Setting, workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
-    let share = at_least("the share of records", setting.records_share, 0.0, "from 0 to 1")?;
+    let fanout = setting.fanout;
+    arranged(Layout::Tree { fanout }, setting.records_share, workload, machine)
+}
+
+/// Returns what runs cost in some layout.
+pub(super) fn arranged(
+    layout: Layout,
+    records_share: f64,
+    workload: &Workload,
+    machine: &Machine,
+) -> Result<Point, BadParameter> {
+    let share = at_least("the share of records", records_share, 0.0, "from 0 to 1")?;
     require("the share of records", share, share <= 1.0, "from 0 to 1")?;
     let memory = memory(machine)?;
+    let usual = Shape::default();
+    let (fanout, fingerprint_bits) = match layout {
+        Layout::Tree { fanout } => (fanout, usual.fingerprint_bits),
+        Layout::Levels(_) => (usual.fanout, LEVELS_BITS),
+    };
     let shape = Shape {
         memtable_bytes: memory.memtable,
-        fanout: setting.fanout,
+        fanout,
+        fingerprint_bits,
         half_bandwidth: machine.device.half_bandwidth(),
-        ..Shape::default()
+        ..usual
     };
-    let caches = Caches {
-        pages: memory.caches * (1.0 - share),
-        records: memory.caches * share,
+    let life = Life {
+        layout,
+        shape,
+        workload,
+        caches: Caches {
+            pages: memory.caches * (1.0 - share),
+            records: memory.caches * share,
+        },
+        memory,
     };
     let most = MEMTABLES * memory.memtable / (workload.record_bytes() + shape.overhead_bytes);
     if workload.keys <= most {
-        let outcome = flow(shape, workload, caches, 1.0)?;
-        return Ok(outcome.point(workload, &shape, memory));
+        return life.point(1.0);
     }
-    // A level more for each factor of the fan-out: what two sizes differ by, the next ones do.
-    let large = flow(shape, workload, caches, most / workload.keys)?;
-    let small = flow(
-        shape,
-        workload,
-        caches,
-        most / workload.keys / f64::from(setting.fanout),
-    )?;
-    let levels = (workload.keys / most).ln() / f64::from(setting.fanout).ln();
-    let (point, below) = (
-        large.point(workload, &shape, memory),
-        small.point(workload, &shape, memory),
-    );
+    // A level more for each factor of growth: what two sizes differ by, the next ones do.
+    let growth = layout.growth();
+    let large = life.point(most / workload.keys)?;
+    let below = life.point(most / workload.keys / growth)?;
+    let levels = (workload.keys / most).ln() / growth.ln();
     let grow = |large: f64, small: f64| (large + (large - small) * levels).max(large.min(small));
     Ok(Point {
-        write_amplification: grow(point.write_amplification, below.write_amplification),
-        merge_reads: grow(point.merge_reads, below.merge_reads),
-        merged: grow(point.merged, below.merged),
-        asked: grow(point.asked, below.asked),
-        scan_runs: grow(point.scan_runs, below.scan_runs),
-        ..point
+        write_amplification: grow(large.write_amplification, below.write_amplification),
+        merge_reads: grow(large.merge_reads, below.merge_reads),
+        merged: grow(large.merged, below.merged),
+        asked: grow(large.asked, below.asked),
+        scan_runs: grow(large.scan_runs, below.scan_runs),
+        ..large
     })
 }
 
@@ -113,50 +164,74 @@ struct Caches {
     records: f64,
 }
 
-/// Runs a store's life at a scale: its data and its caches are a part of what there is, so that
-/// the share of the data in memory is the same.
-fn flow(shape: Shape, workload: &Workload, caches: Caches, scale: f64) -> Result<Outcome, BadParameter> {
-    let keys = (workload.keys * scale).max(2.0);
-    let workload = Workload { keys, ..*workload };
-    let mut flow = Flow::new(shape, workload.records(), workload.popularity()?)?;
-    flow.load(keys / 2.0)?;
-    flow.forget();
-    flow.load(keys / 2.0)?;
-    flow.seal();
-    let inserts = flow.written();
-    let all = &workload.operations;
-    let changes = all.updates + all.deletes;
-    let deletes = if changes > 0.0 { all.deletes / changes } else { 0.0 };
-    flow.forget();
-    if changes > 0.0 {
-        // Deletes beyond a half would leave nothing.
-        let deletes = deletes.min(0.5);
-        flow.update(keys / 2.0, deletes)?;
-        flow.forget();
-        flow.update(keys / 2.0, deletes)?;
-        flow.seal();
+/// A store's life: it is loaded, then updated.
+struct Life<'w> {
+    layout: Layout,
+    shape: Shape,
+    workload: &'w Workload,
+    caches: Caches,
+    memory: Memory,
+}
+
+impl Life<'_> {
+    fn point(&self, scale: f64) -> Result<Point, BadParameter> {
+        let outcome = self.outcome(scale)?;
+        Ok(outcome.point(self))
     }
-    let lookups = Lookups {
-        page_cache_bytes: caches.pages * scale,
-        record_cache_bytes: caches.records * scale,
-        misses: all.misses / all.lookups().max(f64::MIN_POSITIVE),
-    };
-    let reads = flow.reads(&lookups)?;
-    Ok(Outcome {
-        inserts,
-        updates: flow.written(),
-        hit: reads.hit,
-        miss: reads.miss,
-        questions: reads.questions,
-        path: flow.longest_path() as f64,
-        guide_bytes: reads.guide_bytes,
-        space_bytes: flow.space_bytes(),
-        keys,
-    })
+
+    /// Runs the life at a scale: its data and its caches are a part of what there is, so that the
+    /// share of the data in memory is the same.
+    fn outcome(&self, scale: f64) -> Result<Outcome, BadParameter> {
+        let keys = (self.workload.keys * scale).max(2.0);
+        let workload = Workload {
+            keys,
+            ..*self.workload
+        };
+        let (records, popularity) = (workload.records(), workload.popularity()?);
+        let mut flow = match self.layout {
+            Layout::Tree { .. } => Flow::new(self.shape, records, popularity)?,
+            Layout::Levels(rule) => Flow::levelled(self.shape, records, popularity, rule)?,
+        };
+        flow.load(keys / 2.0)?;
+        flow.forget();
+        flow.load(keys / 2.0)?;
+        flow.seal();
+        let inserts = flow.written();
+        let all = &workload.operations;
+        let changes = all.updates + all.deletes;
+        let deletes = if changes > 0.0 { all.deletes / changes } else { 0.0 };
+        flow.forget();
+        if changes > 0.0 {
+            // Deletes beyond a half would leave nothing.
+            let deletes = deletes.min(0.5);
+            flow.update(keys / 2.0, deletes)?;
+            flow.forget();
+            flow.update(keys / 2.0, deletes)?;
+            flow.seal();
+        }
+        let lookups = Lookups {
+            page_cache_bytes: self.caches.pages * scale,
+            record_cache_bytes: self.caches.records * scale,
+            misses: all.misses / all.lookups().max(f64::MIN_POSITIVE),
+        };
+        let reads = flow.reads(&lookups)?;
+        Ok(Outcome {
+            inserts,
+            updates: flow.written(),
+            hit: reads.hit,
+            miss: reads.miss,
+            questions: reads.questions,
+            path: flow.longest_path() as f64,
+            guide_bytes: reads.guide_bytes,
+            space_bytes: flow.space_bytes(),
+            keys,
+        })
+    }
 }
 
 impl Outcome {
-    fn point(&self, workload: &Workload, shape: &Shape, memory: Memory) -> Point {
+    fn point(&self, life: &Life<'_>) -> Point {
+        let (workload, shape) = (life.workload, &life.shape);
         let all = &workload.operations;
         let changes = all.updates + all.deletes;
         let writes = all.writes();
@@ -167,12 +242,11 @@ impl Outcome {
         };
         let by_user = |bytes: f64, written: &Written| bytes / written.user_bytes.max(1.0);
         let record = workload.record_bytes();
-        let in_memory = memory.memtable / (record + shape.overhead_bytes);
-        let fanout = f64::from(shape.fanout);
+        let in_memory = life.memory.memtable / (record + shape.overhead_bytes);
         Point {
             write_amplification: mix(&|written| by_user(written.tree_bytes(), written))
                 + (record + LOG_BYTES) / record,
-            textbook: bounds::tiered(workload.keys, in_memory.max(1.0), fanout).unwrap_or(0.0) + 1.0,
+            textbook: life.layout.textbook(workload.keys, in_memory.max(1.0)),
             hit_reads: self.hit,
             miss_reads: self.miss,
             memory_per_key: self.guide_bytes / self.keys,

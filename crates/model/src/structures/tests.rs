@@ -122,7 +122,7 @@ fn a_structure_without_order_answers_where_no_order_is_asked_for() {
     let of = |index, workload: &Workload| Structure::Hashed { index }.cost(workload, &machine);
     let [pachash, trie] = [HashIndex::PaCHash, HashIndex::Trie].map(|index| of(index, &lookups).unwrap());
     assert!((0.9..1.02).contains(&pachash.miss_reads.middle), "{pachash:?}");
-    assert!((0.1..0.4).contains(&pachash.memory_per_key), "{pachash:?}");
+    assert!((0.1..0.5).contains(&pachash.memory_per_key), "{pachash:?}");
     assert!(trie.memory_per_key > pachash.memory_per_key + 0.3);
     let scans = Workload {
         operations: Operations {
@@ -158,7 +158,7 @@ fn a_structure_without_order_answers_where_no_order_is_asked_for() {
 }
 
 #[test]
-fn merges_of_hash_stores_write_what_their_rounds_say() {
+fn merges_of_hash_stores_write_what_turns_of_parts_and_joins_say() {
     let machine = Machine {
         memory_bytes: 64.0 * 1024.0 * 1024.0,
         ..Machine::default()
@@ -173,13 +173,14 @@ fn merges_of_hash_stores_write_what_their_rounds_say() {
         };
         hashed.point(&workload, &machine).unwrap()
     };
-    // 4 MiB of memtable are 15,196 records of 276 bytes. With few keys a round has four of them.
+    // 4 MiB of memtable are 15,196 records of 276 bytes. With few keys a turn has four of them.
     let requests = f64::from(4 << 20) / 276.0;
     assert!((of(1e5).textbook - (2.0 + 1e5 / (4.0 * requests))).abs() < 1e-9);
     // With more, as many as have a quarter of the sorted store, which is written for each.
     assert!((of(1.5e6).textbook - 6.0).abs() < 0.3, "{:?}", of(1.5e6));
-    // With still more, 32.
-    assert!((of(1e8).textbook - (2.0 + 1e8 / (32.0 * requests))).abs() < 1e-9);
+    // With still more, too, and hash stores are joined meanwhile.
+    assert!((of(1e8).textbook - 6.0).abs() < 0.01, "{:?}", of(1e8));
+    assert!(of(1e8).write_amplification > of(1.5e6).write_amplification + 1.0);
     assert!(
         of(1e8).write_amplification > of(1e8).textbook,
         "the log, and what pages leave empty"
@@ -210,7 +211,7 @@ fn a_bundle_of_arrays_writes_less_the_larger_lambda_is_and_check_characters_save
     let silt = silt.point(&workload, &machine).unwrap();
     let writes = [2, 4, 16].map(|lambda| of(lambda, true).write_amplification);
     assert!(writes.is_sorted_by(|less, more| less > more), "{writes:?}");
-    assert!(writes[2] < silt.write_amplification / 4.0, "{writes:?} {silt:?}");
+    assert!(writes[2] < silt.write_amplification / 1.5, "{writes:?} {silt:?}");
     assert!(of(16, true).miss_reads < of(16, false).miss_reads);
     assert!(of(16, true).hit_reads > silt.hit_reads, "levels cost reads");
     let refused = Structure::Boa {

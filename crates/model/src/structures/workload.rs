@@ -1,5 +1,6 @@
 //! What a store is asked to do, and with what: the question to the models.
 
+use super::ours::Setting;
 use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, positive, require};
 use crate::tiered::{Lengths, Records};
@@ -156,6 +157,8 @@ pub struct Machine {
     pub memory_bytes: f64,
     /// What its device costs.
     pub device: DeviceProfile,
+    /// The share of both caches that records have, where the structure does not say it.
+    pub records_share: f64,
     /// Bytes that the device may be written before its flash is worn, if it is flash: bytes of
     /// capacity times program and erase cycles.
     pub endurance_bytes: Option<f64>,
@@ -167,6 +170,7 @@ impl Default for Machine {
         Machine {
             memory_bytes: 1024.0 * 1024.0 * 1024.0,
             device: DeviceProfile::SSD,
+            records_share: Setting::USUAL.records_share,
             endurance_bytes: None,
         }
     }
@@ -188,6 +192,8 @@ impl Machine {
         let device = &self.device;
         let takes = device.setup_ns > 0 || device.byte_ps > 0;
         require("the device's time", 0.0, takes, "more than nothing")?;
+        let share = at_least("the share of records", self.records_share, 0.0, "from 0 to 1")?;
+        require("the share of records", share, share <= 1.0, "from 0 to 1")?;
         if let Some(bytes) = self.endurance_bytes {
             positive("the endurance", bytes)?;
         }

@@ -2,6 +2,7 @@
 
 use super::amounts::{Group, Run, Uniques};
 use super::bytes::Formats;
+use super::levels::{Levels, Merger, Rule};
 use super::node::{Node, Scale};
 use super::parameters::{Records, Shape};
 use super::settle::{Rank, Shaper};
@@ -42,6 +43,8 @@ pub struct Flow {
     filled_bytes: f64,
     /// The number of the newest run.
     newest: u64,
+    /// Levels in place of a tree: their runs are those of a root that is a leaf.
+    levels: Option<Levels>,
 }
 
 /// What was written, and for what.
@@ -101,6 +104,24 @@ impl Flow {
             filling: Run::default(),
             filled_bytes: 0.0,
             newest: 0,
+            levels: None,
+        })
+    }
+
+    /// Returns empty levels of runs in place of a tree; `shape.fanout` means nothing then.
+    ///
+    /// # Errors
+    /// As [`Flow::new`]; [`BadParameter`] if the levels do not grow.
+    pub fn levelled(
+        shape: Shape,
+        records: Records,
+        popularity: Popularity,
+        rule: Rule,
+    ) -> Result<Flow, BadParameter> {
+        let levels = Some(Levels::new(rule.checked()?));
+        Ok(Flow {
+            levels,
+            ..Flow::new(shape, records, popularity)?
         })
     }
 
@@ -243,13 +264,39 @@ impl Flow {
         }
     }
 
-    /// Makes a memtable the newest bundle of the root, and does all work that follows.
+    /// Makes a memtable the newest run, and does all work that follows.
     fn incorporate(&mut self, run: Run) {
         let amount = run.amount(&self.scale.uniques, 1.0);
         self.written.memtables += 1.0;
         self.written.incorporated_records += amount.records();
         self.written.incorporated_bytes += self.scale.formats.run(&amount);
         self.written.maplet_bytes += self.scale.formats.maplet(amount.records(), 1.0);
+        let done = match self.levels.take() {
+            Some(levels) => self.receive(run, levels),
+            None => self.settle(run),
+        };
+        self.written.compacted_bytes += done.run_bytes;
+        self.written.maplet_bytes += done.maplet_bytes;
+        self.written.read_bytes += done.read_bytes;
+        self.written.compacted_records += done.records;
+    }
+
+    /// Gives a run to levels.
+    fn receive(&mut self, run: Run, mut levels: Levels) -> Compacted {
+        let mut merger = Merger {
+            shape: &self.shape,
+            scale: &self.scale,
+            done: Compacted::default(),
+            newest: self.newest,
+        };
+        levels.receive(run, &mut self.root.pivots[0].own, &mut merger);
+        let (done, newest) = (merger.done, merger.newest);
+        (self.levels, self.newest) = (Some(levels), newest);
+        done
+    }
+
+    /// Gives a run to the root of the tree, and does what is due below it.
+    fn settle(&mut self, run: Run) -> Compacted {
         let shaper = Shaper {
             shape: &self.shape,
             scale: &self.scale,
@@ -265,12 +312,9 @@ impl Flow {
             newest: self.newest,
         };
         worker.work(&mut self.root);
-        let done = worker.done;
-        self.newest = worker.newest;
-        self.written.compacted_bytes += done.run_bytes;
-        self.written.maplet_bytes += done.maplet_bytes;
-        self.written.read_bytes += done.read_bytes;
-        self.written.compacted_records += done.records;
+        let (done, newest) = (worker.done, worker.newest);
+        self.newest = newest;
+        done
     }
 }
 

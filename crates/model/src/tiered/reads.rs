@@ -43,7 +43,7 @@ pub struct Reads {
 }
 
 /// Bytes of a record in the cache of records, beside its key and value.
-const RECORD_OVERHEAD: f64 = 48.0;
+pub(crate) const RECORD_OVERHEAD: f64 = 48.0;
 /// The share of a cache's bytes that pages have: others are its tables, and frames between two
 /// pages.
 const PAGES: f64 = 0.9;
@@ -352,7 +352,27 @@ fn solve(capacity: f64, asked: impl Fn(f64) -> f64) -> f64 {
 /// Returns the share of requests whose page is not in a cache of `cache_bytes`, for pages of
 /// `in_page` scattered keys each, `page_bytes` long.
 pub(crate) fn missed(popularity: &Popularity, in_page: f64, page_bytes: f64, cache_bytes: f64) -> f64 {
-    let groups = popularity.groups();
+    missed_behind(popularity, 0.0, in_page, page_bytes, cache_bytes)
+}
+
+/// Returns the same where a cache of this number of records is asked first: the share of requests
+/// that reach the device.
+pub(crate) fn missed_behind(
+    popularity: &Popularity,
+    records: f64,
+    in_page: f64,
+    page_bytes: f64,
+    cache_bytes: f64,
+) -> f64 {
+    let kept = |time: f64| -> f64 {
+        let of = |group: &crate::popularity::Group| group.keys * held(group.probability, time);
+        popularity.groups().iter().map(of).sum()
+    };
+    let records_time = solve(records, kept);
+    let mut groups = popularity.groups().to_vec();
+    for group in &mut groups {
+        group.probability *= 1.0 - held(group.probability, records_time);
+    }
     let idle = |time: f64| -> f64 {
         let idle = groups.iter().map(|group| {
             let held = held(group.probability, time);

@@ -106,6 +106,7 @@ impl Question {
                 None => usual.device,
             },
             endurance_bytes: self.endurance.map(|bytes| bytes.0 as f64),
+            ..usual
         };
         machine.checked().map_err(refused)
     }

@@ -164,6 +164,7 @@ impl Engine {
             machine: Machine {
                 memory_bytes: memory.budget as f64,
                 device: self.plan.device,
+                records_share: setting.records_share,
                 endurance_bytes: None,
             },
             held: Held {

@@ -1,0 +1,300 @@
+//! Levels of runs, over amounts: which runs become one, and what that writes. The decisions are those
+//! of `alluvium_trees::levels`, whose `policy.rs` says why.
+
+use super::amounts::{Group, Older, Run, merge};
+use super::node::Scale;
+use super::parameters::Shape;
+use super::work::Compacted;
+use crate::parameter::{BadParameter, require};
+
+/// Which runs of levels become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// The oldest `runs` of a level become one of the next (SAMT).
+    Samt {
+        /// At least 2.
+        runs: u32,
+    },
+    /// What is new becomes one with all levels down to the first that can take it (COLA).
+    Cola {
+        /// By how much levels grow, at least 2.
+        ratio: u32,
+    },
+    /// A level of one run that is full becomes one with the next.
+    Levelled {
+        /// By how much levels grow, at least 2.
+        ratio: u32,
+    },
+}
+
+/// The largest growth of levels.
+const MOST_GROWTH: u32 = 1 << 16;
+
+impl Rule {
+    /// Returns by how much levels grow.
+    #[must_use]
+    pub fn growth(self) -> u32 {
+        match self {
+            Rule::Samt { runs } => runs,
+            Rule::Cola { ratio } | Rule::Levelled { ratio } => ratio,
+        }
+    }
+
+    pub(super) fn checked(self) -> Result<Rule, BadParameter> {
+        let growth = self.growth();
+        let grows = (2..=MOST_GROWTH).contains(&growth);
+        require("the growth factor", f64::from(growth), grows, "from 2 to 65536")?;
+        Ok(self)
+    }
+}
+
+/// How many runs each level has, the newest level first. The runs are those of a stack, oldest
+/// first.
+#[derive(Clone, Debug)]
+pub(super) struct Levels {
+    pub(super) rule: Rule,
+    counts: Vec<usize>,
+}
+
+/// A merge: the oldest runs of one level, and all runs of the levels below it down to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Merge {
+    from: usize,
+    runs: usize,
+    to: usize,
+    into: usize,
+}
+
+/// What merges work with.
+pub(super) struct Merger<'s> {
+    pub(super) shape: &'s Shape,
+    pub(super) scale: &'s Scale,
+    pub(super) done: Compacted,
+    /// The number of the newest run.
+    pub(super) newest: u64,
+}
+
+impl Levels {
+    pub(super) fn new(rule: Rule) -> Levels {
+        Levels {
+            rule,
+            counts: vec![0],
+        }
+    }
+
+    fn count(&self, level: usize) -> usize {
+        self.counts.get(level).copied().unwrap_or(0)
+    }
+
+    /// Returns the place in the stack at which a level begins: its oldest run.
+    fn start(&self, level: usize) -> usize {
+        self.counts.iter().skip(level + 1).sum()
+    }
+
+    fn bytes(&self, level: usize, stack: &[Group], scale: &Scale) -> f64 {
+        let start = self.start(level);
+        let runs = &stack[start..start + self.count(level)];
+        runs.iter().map(|group| scale.weigh(group, 1.0)).sum()
+    }
+
+    /// Takes a run that was made of a memtable as the newest, and does all merges that follow.
+    pub(super) fn receive(&mut self, run: Run, stack: &mut Vec<Group>, merger: &mut Merger<'_>) {
+        stack.push(Group::one(run));
+        self.counts[0] += 1;
+        while let Some(due) = self.choose(stack, merger) {
+            self.merge(due, stack, merger);
+        }
+    }
+
+    fn choose(&self, stack: &[Group], merger: &Merger<'_>) -> Option<Merge> {
+        let unit = merger.shape.memtable_bytes;
+        let bytes = |level| self.bytes(level, stack, merger.scale);
+        match self.rule {
+            Rule::Samt { runs } => {
+                let runs = runs as usize;
+                let level = self.counts.iter().position(|&count| count > runs)?;
+                Some(Merge {
+                    from: level,
+                    runs,
+                    to: level,
+                    into: level + 1,
+                })
+            }
+            Rule::Cola { ratio } => {
+                let ratio = f64::from(ratio);
+                let new = self.count(0);
+                if new == 0 || new == 1 && bytes(0) <= (ratio - 1.0) * unit {
+                    return None;
+                }
+                let (mut sum, mut share, mut to) = (bytes(0), (ratio - 1.0) * unit, 0);
+                while sum > share {
+                    to += 1;
+                    share *= ratio;
+                    sum += bytes(to);
+                }
+                Some(Merge {
+                    from: 0,
+                    runs: new,
+                    to,
+                    into: to,
+                })
+            }
+            Rule::Levelled { ratio } => {
+                let share = |level: usize| f64::from(ratio).powi(level as i32) * unit;
+                let over = (1..self.counts.len())
+                    .rev()
+                    .find(|&level| bytes(level) > share(level));
+                let from = over.or((self.count(0) > 0).then_some(0))?;
+                Some(Merge {
+                    from,
+                    runs: self.count(from),
+                    to: from + 1,
+                    into: from + 1,
+                })
+            }
+        }
+    }
+
+    fn merge(&mut self, due: Merge, stack: &mut Vec<Group>, merger: &mut Merger<'_>) {
+        if self.counts.len() <= due.into {
+            self.counts.resize(due.into + 1, 0);
+        }
+        // Levels below `from` are taken whole; of `from` the oldest runs.
+        let start = self.start(due.to);
+        let taken: usize = due.runs
+            + (due.from + 1..=due.to)
+                .map(|level| self.count(level))
+                .sum::<usize>();
+        let older = if start == 0 { Older::None } else { Older::Elsewhere };
+        let run = merger.merge(&stack[start..start + taken], older);
+        self.counts[due.from] -= due.runs;
+        for level in due.from + 1..=due.to {
+            self.counts[level] = 0;
+        }
+        let Some(run) = run else {
+            stack.drain(start..start + taken);
+            return;
+        };
+        let group = Group::one(run);
+        let level = self.target(due, merger.scale.weigh(&group, 1.0), merger.shape.memtable_bytes);
+        stack.splice(start..start + taken, [group]);
+        self.counts[level] += 1;
+    }
+
+    /// Returns the level of a result: a SAMT keeps it where its runs were when it takes no more
+    /// than half of that level.
+    fn target(&self, due: Merge, bytes: f64, unit: f64) -> usize {
+        let Rule::Samt { runs } = self.rule else {
+            return due.into;
+        };
+        let capacity = unit * f64::from(runs).powi(due.from as i32 + 1);
+        if bytes <= capacity / 2.0 {
+            due.from
+        } else {
+            due.into
+        }
+    }
+}
+
+impl Merger<'_> {
+    /// Makes one run of several, oldest first; none if nothing is left.
+    fn merge(&mut self, taken: &[Group], older: Older) -> Option<Run> {
+        let scale = self.scale;
+        let runs = || taken.iter().flat_map(|group| &group.runs);
+        self.done.read_bytes += taken.iter().map(|group| scale.weigh(group, 1.0)).sum::<f64>();
+        self.done.records += runs().map(|run| run.records(&scale.uniques, 1.0)).sum::<f64>();
+        self.newest += 1;
+        let run = Run {
+            id: self.newest,
+            ..merge(runs(), older, &scale.uniques, 1.0)
+        };
+        let amount = run.amount(&scale.uniques, 1.0);
+        if amount.records() <= 0.0 {
+            return None;
+        }
+        self.done.run_bytes += scale.formats.run(&amount);
+        self.done.maplet_bytes += scale.formats.maplet(amount.records(), 1.0);
+        Some(run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Flow, Lengths, Records, Shape};
+    use super::*;
+    use crate::Popularity;
+
+    /// Records of 100 bytes, of which 100,000 fill a memtable.
+    fn loaded(rule: Rule, memtables: f64) -> Flow {
+        let shape = Shape {
+            memtable_bytes: 1e7,
+            overhead_bytes: 0.0,
+            ..Shape::default()
+        };
+        let records = Records {
+            key_bytes: 20.0,
+            value_bytes: 80.0,
+            values: Lengths::Equal,
+        };
+        let keys = Popularity::uniform((memtables * 1e5) as u64).unwrap();
+        let mut flow = Flow::levelled(shape, records, keys, rule).unwrap();
+        flow.load(memtables * 1e5).unwrap();
+        flow
+    }
+
+    #[test]
+    fn without_redundant_keys_each_level_writes_what_its_rule_says() {
+        // 256 runs become one by four levels of four.
+        let samt = loaded(Rule::Samt { runs: 4 }, 1024.0).written().amplification();
+        assert!((4.0..6.5).contains(&samt), "{samt}");
+        // (r − 1)/2 · log_r(N/M) and a little more for each level.
+        let cola = loaded(Rule::Cola { ratio: 4 }, 1024.0).written().amplification();
+        assert!(cola > samt && cola < 12.0, "{cola}");
+        let levelled = loaded(Rule::Levelled { ratio: 4 }, 1024.0);
+        let levelled = levelled.written().amplification();
+        assert!(levelled > cola && levelled < 25.0, "{levelled}");
+    }
+
+    #[test]
+    fn levels_of_one_run_have_one_and_a_samt_as_many_as_it_may() {
+        for (rule, most) in [
+            (Rule::Samt { runs: 4 }, 25),
+            (Rule::Cola { ratio: 4 }, 6),
+            (Rule::Levelled { ratio: 4 }, 6),
+        ] {
+            let runs = loaded(rule, 500.0).longest_path();
+            assert!(runs <= most && runs > 1, "{rule:?}: {runs}");
+        }
+    }
+
+    #[test]
+    fn updates_of_the_same_keys_keep_the_number_of_levels_bounded() {
+        for rule in [
+            Rule::Samt { runs: 4 },
+            Rule::Cola { ratio: 3 },
+            Rule::Levelled { ratio: 8 },
+        ] {
+            let mut flow = loaded(rule, 64.0);
+            // Four levels of up to five runs, or of one: a run of all keys stays where it is.
+            flow.update(640.0 * 1e5, 0.0).unwrap();
+            assert!(flow.longest_path() <= 20, "{rule:?}: {}", flow.longest_path());
+            let records = flow.records() / (64.0 * 1e5);
+            assert!((1.0..4.5).contains(&records), "{rule:?}: {records}");
+        }
+    }
+
+    #[test]
+    fn what_was_deleted_is_gone_once_it_meets_the_oldest_run() {
+        let mut flow = loaded(Rule::Levelled { ratio: 8 }, 64.0);
+        let before = flow.records();
+        flow.update(640.0 * 1e5, 0.9).unwrap();
+        assert!(flow.records() < before / 2.0, "{} of {before}", flow.records());
+    }
+
+    #[test]
+    fn a_growth_below_two_is_refused() {
+        for rule in [Rule::Samt { runs: 1 }, Rule::Cola { ratio: 0 }] {
+            assert_eq!(rule.checked().unwrap_err().name, "the growth factor");
+        }
+    }
+}
