@@ -65,6 +65,28 @@ pub struct EngineOption {
     pub value: String,
 }
 
+/// Returns which engine is meant: its name, of which a label may be a part, as in `alluvium:hashed`.
+/// By labels one engine is measured several times, with different options.
+#[must_use]
+pub fn kind_of(engine: &str) -> &str {
+    engine.split_once(':').map_or(engine, |(kind, _)| kind)
+}
+
+/// Reads the name of an engine: `ENGINE` or `ENGINE:LABEL`.
+///
+/// # Errors
+/// When it cannot be the name of a directory.
+pub fn parse_engine(text: &str) -> Result<String, String> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+    let is_name = |part: &str| !part.is_empty() && part.chars().all(is_allowed);
+    if text.splitn(2, ':').all(is_name) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "{text:?}: write the name of an engine, or ENGINE:LABEL with letters, digits, - and _"
+    ))
+}
+
 impl EngineOption {
     /// Reads `ENGINE.NAME=VALUE`.
     ///
@@ -206,6 +228,20 @@ impl std::fmt::Debug for Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_engine_is_named_with_a_label_or_without() {
+        assert_eq!(parse_engine("alluvium:hash-1").as_deref(), Ok("alluvium:hash-1"));
+        assert_eq!(
+            (kind_of("alluvium:hash-1"), kind_of("lmdb")),
+            ("alluvium", "lmdb")
+        );
+        for text in ["", ":a", "lmdb:", "lmdb:a:b", "lmdb:../a", "a/b"] {
+            assert!(parse_engine(text).unwrap_err().contains("ENGINE:LABEL"), "{text}");
+        }
+        let option = EngineOption::parse("alluvium:boa.structure=hashed,form=boa").unwrap();
+        assert_eq!((&*option.engine, &*option.name), ("alluvium:boa", "structure"));
+    }
 
     #[test]
     fn an_option_names_its_engine_and_has_a_value() {

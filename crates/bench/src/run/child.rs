@@ -7,7 +7,7 @@ use super::worker::Worker;
 use crate::account::dips::Dips;
 use crate::account::memory::{self, Memory};
 use crate::account::{Process, Snapshot, disk_bytes};
-use crate::engine::{Engine, Entry, Kept, Setup};
+use crate::engine::{Engine, EngineOption, Entry, Kept, Setup, kind_of};
 use crate::engines;
 use crate::workload::phase::{Amount, Phase, Task};
 use anyhow::{Context, Result, bail, ensure};
@@ -65,7 +65,7 @@ fn read_line() -> Result<String> {
 /// # Errors
 /// When there is no such engine; as the engine says; when it answers wrongly.
 pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Result<()> {
-    let Some(entry) = engines::find(entries, &job.engine) else {
+    let Some(entry) = engines::find(entries, kind_of(&job.engine)) else {
         bail!("this program has no engine {:?}", job.engine);
     };
     std::fs::create_dir_all(&job.directory).with_context(|| format!("making {}", job.directory.display()))?;
@@ -129,7 +129,8 @@ const LOOKED_FOR: u64 = 256;
 /// Returns the options that were asked for this engine.
 fn options(job: &Job, entry: &Entry) -> Result<Vec<(String, String)>> {
     let mut options = Vec::new();
-    for option in job.options.iter().filter(|option| option.engine == job.engine) {
+    let is_meant = |option: &&EngineOption| option.engine == job.engine;
+    for option in job.options.iter().filter(is_meant) {
         if !entry.options.contains(&option.name.as_str()) {
             let known = match entry.options {
                 [] => "no options".to_owned(),
@@ -162,6 +163,7 @@ impl<'a> State<'a> {
             name: "load".into(),
             task: Task::Load,
             scan: crate::workload::phase::Lengths::Uniform(1),
+            wanted: crate::workload::phase::Wanted::default(),
             warm: Amount::Operations(0),
             run: Amount::Operations(0),
             rate: None,

@@ -8,7 +8,7 @@ use crate::engine::Session;
 use crate::workload::choose::Chooser;
 use crate::workload::keys::{KEY_BYTES, Key};
 use crate::workload::mix::Kind;
-use crate::workload::phase::{Phase, Task};
+use crate::workload::phase::{Phase, Task, Wanted};
 use crate::workload::trace::{Operation, Replay};
 use crate::workload::values::Values;
 use anyhow::{Context, Result, bail, ensure};
@@ -17,6 +17,9 @@ use std::sync::Arc;
 
 /// How many keys are read at once.
 pub(super) const BATCH: usize = 64;
+
+/// In the numbers of keys that no record has.
+const ABSENT: u64 = 1 << 63;
 
 /// One thread of a phase.
 pub(super) struct Worker<'a> {
@@ -144,6 +147,7 @@ impl<'a> Worker<'a> {
     fn perform(&mut self, operation: Operation) -> Result<()> {
         let record = operation.record;
         match operation.kind {
+            Kind::Read if self.phase.wanted == Wanted::Absent => self.get_absent(record),
             Kind::Read => self.get(record),
             Kind::Update => self.put(record),
             Kind::Insert => {
@@ -202,6 +206,19 @@ impl<'a> Worker<'a> {
         );
         ensure!(is_right, "{}: another value was found", what("getting", &key));
         self.read += (KEY_BYTES + expected) as u64;
+        Ok(())
+    }
+
+    /// Looks for the key of no record: records are numbered from 0 on.
+    fn get_absent(&mut self, number: u64) -> Result<()> {
+        let key = self.job.keys.of(number | ABSENT);
+        let found = self.session.get(&key, &mut |_| {});
+        ensure!(
+            !found.with_context(|| what("getting", &key))?,
+            "{}: a value was found, and none was put",
+            what("getting", &key)
+        );
+        self.read += KEY_BYTES as u64;
         Ok(())
     }
 

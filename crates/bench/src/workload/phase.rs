@@ -101,6 +101,9 @@ pub struct Phase {
     pub task: Task,
     /// Scans read from one record to this many.
     pub scan: Lengths,
+    /// Which keys reads of one key look for.
+    #[serde(default)]
+    pub wanted: Wanted,
     /// What is done before anything is measured.
     pub warm: Amount,
     /// What is measured.
@@ -108,6 +111,17 @@ pub struct Phase {
     /// Operations a second that are meant to begin, of all threads together; as many as can, if
     /// none.
     pub rate: Option<f64>,
+}
+
+/// Which keys reads of one key look for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wanted {
+    /// Those of records.
+    #[default]
+    Present,
+    /// Those of no record, now or later.
+    Absent,
 }
 
 /// How long scans are.
@@ -155,6 +169,7 @@ impl Phase {
             name: text.to_owned(),
             task: Task::Load,
             scan: Lengths::Uniform(SCAN),
+            wanted: Wanted::default(),
             warm: defaults.warm,
             run: defaults.run,
             rate: defaults.rate,
@@ -202,6 +217,10 @@ impl Phase {
             length => Ok(length),
         };
         match name {
+            "absent" => match self.task {
+                Task::Mix { mix, .. } if mix.read > 0 => self.wanted = Wanted::Absent,
+                _ => return Err("absent is for phases that read single keys: a, b, c, d and f".to_owned()),
+            },
             "warm" => self.warm = parse_amount(value)?,
             "run" => self.run = parse_amount(value)?,
             "scan" => self.scan = Lengths::Uniform(length(value)?),
@@ -209,7 +228,8 @@ impl Phase {
             "rate" => self.rate = Some(parse_count(value)? as f64),
             _ => {
                 return Err(format!(
-                    "{name:?} is unknown: say uniform, zipf, ycsb, latest, warm=, run=, scan=, exactly= or rate="
+                    "{name:?} is unknown: say uniform, zipf, ycsb, latest, absent, warm=, run=, scan=, exactly= or \
+                     rate="
                 ));
             }
         }
@@ -240,6 +260,8 @@ mod tests {
         );
         assert_eq!(Phase::parse("load", DEFAULTS).unwrap().task, Task::Load);
         let scans = Phase::parse("e:exactly=1000", DEFAULTS).unwrap();
+        let misses = Phase::parse("c:absent+uniform", DEFAULTS).unwrap();
+        assert_eq!((misses.wanted, scans.wanted), (Wanted::Absent, Wanted::Present));
         assert_eq!(scans.scan, Lengths::Exactly(1000));
     }
 
@@ -251,6 +273,8 @@ mod tests {
             ("c:warm=many", "no amount"),
             ("e:scan=0", "at least one"),
             ("c:fast", "unknown"),
+            ("e:absent", "read single keys"),
+            ("load:absent", "read single keys"),
         ] {
             let error = Phase::parse(text, DEFAULTS).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");

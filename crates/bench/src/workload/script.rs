@@ -1,7 +1,7 @@
 //! Scripts: phases one after the other, without a pause and without a warm-up, as in
 //! `load, a:30s, e:uniform+30s, delete=90%, a:30s`.
 
-use super::phase::{Amount, Defaults, Lengths, Phase, Task, parse_amount};
+use super::phase::{Amount, Defaults, Lengths, Phase, Task, Wanted, parse_amount};
 use anyhow::{Result, anyhow};
 
 /// The parts of a script, as errors show them.
@@ -43,6 +43,7 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<Phase, String> 
                 percent: percent(share)?,
             },
             scan: Lengths::Uniform(1),
+            wanted: Wanted::default(),
             warm: Amount::Operations(0),
             run: Amount::Operations(0),
             rate,

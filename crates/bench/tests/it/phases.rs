@@ -52,6 +52,28 @@ fn every_phase_is_measured() {
 }
 
 #[test]
+fn one_engine_is_measured_twice_and_reads_find_nothing_where_nothing_is() {
+    for label in ["tiered", "hashed"] {
+        let place = tempfile::tempdir().unwrap();
+        let engine = format!("alluvium:{label}");
+        let mut job = job(&engine, place.path(), &["load", "c:absent+uniform", "a:absent"]);
+        job.options = ["tiered", "hashed"]
+            .map(|label| EngineOption {
+                engine: format!("alluvium:{label}"),
+                name: "structure".to_owned(),
+                value: label.to_owned(),
+            })
+            .to_vec();
+        let rows = rows(&job, &OWN).unwrap();
+        let of = |phase: &str| rows.iter().find(|row| row.phase == phase).unwrap();
+        assert_eq!(of("c:absent+uniform").engine, engine);
+        // Keys alone are looked for; updates are those of records.
+        assert_eq!(of("c:absent+uniform").user_bytes, 1000 * 24);
+        assert_eq!(of("a:absent").records, 3000);
+    }
+}
+
+#[test]
 fn a_run_follows_from_its_seed() {
     let bytes = |seed: u64| {
         let place = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ use crate::screen::{self, Output};
 use crate::sizes::{self, Bytes, count, human};
 use crate::stop;
 use alluvium_bench::cgroup;
-use alluvium_bench::engine::{EngineOption, Log};
+use alluvium_bench::engine::{EngineOption, Log, kind_of, parse_engine};
 use alluvium_bench::engines::OWN;
 use alluvium_bench::report::{Report, machine::Machine, script as over_time, table};
 use alluvium_bench::run::{
@@ -92,8 +92,10 @@ pub enum What {
 pub struct Common {
     /// The engines, separated by commas: alluvium, rocksdb (through the page cache),
     /// rocksdb-direct, rocksdb-universal, leveldb, lmdb, sqlite, fjall, redb, bf-tree, splinterdb;
-    /// none, which costs nothing.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
+    /// none, which costs nothing. A label behind a colon measures one several times, with other
+    /// options: alluvium:tiered,alluvium:hashed.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium",
+          value_parser = parse_engine)]
     pub engines: Vec<String>,
     /// How many records are loaded.
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
@@ -139,7 +141,8 @@ pub struct Common {
     #[arg(long, value_name = "SIZE", value_parser = sizes::parse)]
     pub engine_memory: Option<Bytes>,
     /// An option of an engine, as in rocksdb.background-jobs=4; may be repeated. Options that an
-    /// engine does not know are refused with those that it knows.
+    /// engine does not know are refused with those that it knows. With a label it is
+    /// alluvium:hashed.structure=hashed.
     #[arg(long = "engine-option", value_name = "ENGINE.NAME=VALUE", value_parser = EngineOption::parse)]
     pub engine_options: Vec<EngineOption>,
     /// SplinterDB's shared library, for the engine splinterdb.
@@ -165,8 +168,8 @@ pub struct Common {
 #[command(after_help = EXAMPLES)]
 pub struct Ycsb {
     /// The phases, separated by commas: load; a to f; m, reads of 64 keys at once. Behind a colon,
-    /// joined by +: uniform, zipf, ycsb (the skew of the published client), latest; warm=, run=,
-    /// rate=; scan= and exactly=, the lengths of scans.
+    /// joined by +: uniform, zipf, ycsb (the skew of the published client), latest; absent, reads of
+    /// keys that are not there; warm=, run=, rate=; scan= and exactly=, the lengths of scans.
     #[arg(
         long,
         value_name = "PHASES",
@@ -491,6 +494,7 @@ pub(super) struct Screen;
 
 impl Runner for Screen {
     fn command(&self, engine: &str) -> Result<Command> {
+        let engine = kind_of(engine);
         CHILDREN.command(engine, OWN.iter().any(|own| own.name == engine))
     }
 }
