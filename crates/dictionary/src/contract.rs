@@ -121,11 +121,33 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     /// As the device says; damage.
     fn approximate_len(&self, range: &KeyRange) -> Result<u64>;
 
+    /// Estimates how many different keys the data files have, deleted ones included. Most
+    /// structures read a part of what they have for that.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    fn distinct_keys(&self) -> Result<DistinctKeys> {
+        let records = self.approximate_len(&KeyRange::everything())? as f64;
+        Ok(DistinctKeys {
+            keys: records,
+            records,
+        })
+    }
+
     /// Estimates how many bytes of the data files a range takes.
     ///
     /// # Errors
     /// As the device says; damage.
     fn size_on_disk(&self, range: &KeyRange) -> Result<u64>;
+}
+
+/// How many different keys there are, and of how many records.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct DistinctKeys {
+    /// Different keys.
+    pub keys: f64,
+    /// Records of them: one for each version that is kept.
+    pub records: f64,
 }
 
 /// The share of a memtable on its way into a dictionary.

@@ -1,16 +1,17 @@
 //! The structure as its store sees it: see `alluvium_dictionary::contract`.
 
 use super::incorporate::Incorporation;
-use super::run::{Run, read_keys};
+use super::run::{Cursor, Run, read_keys};
 use super::structure::Hashed;
-use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{self, Dictionary, Load};
+use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::contract::{self, Dictionary, DistinctKeys, Load};
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::findings::{Checked, Depth, Examined};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::share::Share;
 use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
+use std::collections::HashSet;
 
 /// Leaves that are read to estimate how much of a run is in a range: hashes are a sample.
 const SAMPLED: u64 = 16;
@@ -39,6 +40,36 @@ impl Hashed {
             sum += share as u64;
         }
         Ok(sum)
+    }
+}
+
+/// Records that a sample of them should have at least, where there are as many.
+const SAMPLE: u64 = 20_000;
+
+impl Hashed {
+    /// Counts the different hashes in the first slice of each part.
+    fn sample(&self) -> Result<DistinctKeys> {
+        let store = &self.shared.home.store;
+        let _guard = store.epochs().pin();
+        let (version, options) = (self.version(), &self.shared.options);
+        let all: u64 = version.runs().map(Run::records).sum();
+        let slices = (all / SAMPLE).max(1);
+        let (mut found, mut records) = (HashSet::new(), 0u64);
+        for part in 0..options.parts() {
+            let (first, last) = options.hashes_of(part);
+            let hashes = (first, first + (last - first) / slices);
+            for run in version.runs_of(first, options).filter(|run| run.leaves() > 0) {
+                let mut cursor = Cursor::open(store, run.clone(), hashes, Purpose::Other)?;
+                while let Some(record) = cursor.take()? {
+                    found.insert(record.hash);
+                    records += 1;
+                }
+            }
+        }
+        Ok(DistinctKeys {
+            keys: (found.len() as u64 * slices) as f64,
+            records: (records * slices) as f64,
+        })
     }
 }
 
@@ -99,6 +130,10 @@ impl Dictionary for Hashed {
 
     fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
         self.weigh(range, |run| run.records().saturating_sub(run.tombstones()))
+    }
+
+    fn distinct_keys(&self) -> Result<DistinctKeys> {
+        self.sample()
     }
 
     fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {

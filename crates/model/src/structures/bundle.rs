@@ -7,7 +7,7 @@
 
 use super::cost::{LONG, Point};
 use super::hashed::{HEADER, LEAF, LEAF_BYTES, MOST, PARTS, RECORD, SECOND_LEAF, YOUNG_BYTES};
-use super::ours::{LOG_BYTES, memory};
+use super::ours::memory;
 use super::workload::{Machine, Workload};
 use crate::Popularity;
 use crate::parameter::{BadParameter, require};
@@ -92,7 +92,7 @@ pub(super) fn point(
     Ok(Point {
         write_amplification: (different / requests + merged) * on_device / record
             + filter_writes
-            + (record + LOG_BYTES) / record,
+            + machine.log_amplification(record),
         textbook: 1.0 + levels,
         hit_reads: leaf + filter_misses + any_leaf * wrong,
         miss_reads: filter_misses + any_leaf * wrong,

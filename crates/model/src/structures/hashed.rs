@@ -7,7 +7,7 @@
 //! bytes wait for it. Hash stores are joined by eights while there are many.
 
 use super::cost::{LONG, Point};
-use super::ours::{LOG_BYTES, memory};
+use super::ours::memory;
 use super::workload::{Machine, Workload};
 use crate::Popularity;
 use crate::parameter::{BadParameter, require};
@@ -152,7 +152,7 @@ pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) ->
     let leaf = missed_behind(&popularity, records, in_leaf, leaf_bytes, pages);
     let any_leaf = missed(&uniform, in_leaf, leaf_bytes, pages);
     Ok(Point {
-        write_amplification: tree + (record + LOG_BYTES) / record,
+        write_amplification: tree + machine.log_amplification(record),
         textbook: 2.0 + again,
         hit_reads: leaf + any_leaf * in_vain,
         miss_reads: any_leaf * (1.0 + in_vain),

@@ -1,7 +1,7 @@
 //! LevelDB: tables with filters in memory, on levels through which a cursor goes.
 
 use super::cost::{LONG, Point};
-use super::ours::{LOG_BYTES, memory};
+use super::ours::memory;
 use super::workload::{Machine, Workload};
 use crate::lsm::{Geometric, LevelDb, WriteCosts};
 use crate::parameter::BadParameter;
@@ -39,11 +39,17 @@ pub(super) fn point(workload: &Workload, machine: &Machine) -> Result<Point, Bad
         runs: 2.0 + shape.levels() as f64,
         costs: shape.estimate(&popularity)?,
     };
-    Ok(tables.point(workload, &popularity, memory.caches))
+    Ok(tables.point(workload, &popularity, memory.caches, machine))
 }
 
 impl Tables {
-    fn point(&self, workload: &Workload, popularity: &crate::Popularity, caches: f64) -> Point {
+    fn point(
+        &self,
+        workload: &Workload,
+        popularity: &crate::Popularity,
+        caches: f64,
+        machine: &Machine,
+    ) -> Point {
         let record = workload.record_bytes();
         // The log's stage writes what memory and log do.
         let tree = self.costs.total() - 1.0;
@@ -55,7 +61,7 @@ impl Tables {
         let is_growing = workload.operations.updates + workload.operations.deletes == 0.0;
         let stale = if is_growing { 0.0 } else { STALE };
         Point {
-            write_amplification: tree + (record + LOG_BYTES) / record,
+            write_amplification: tree + machine.log_amplification(record),
             textbook: self.costs.textbook,
             hit_reads: leaf + (self.runs - 1.0).max(0.0) * FILTER_WRONG / 2.0 + unguided * self.runs / 2.0,
             miss_reads: self.runs * (FILTER_WRONG + unguided),

@@ -1,7 +1,7 @@
 //! B-trees, Bε-trees and SILT, from the models of their papers.
 
 use super::cost::{LONG, Point};
-use super::ours::{LOG_BYTES, memory};
+use super::ours::memory;
 use super::workload::{Machine, Workload};
 use crate::lsm::bounds;
 use crate::mix::Mix;
@@ -48,7 +48,7 @@ pub(super) fn b_tree(workload: &Workload, machine: &Machine) -> Result<Point, Ba
     let leaf = missed(&popularity, in_node, bytes, left);
     let unguided = (1.0 - memory.caches / inner.max(1.0)).max(0.0);
     Ok(Point {
-        write_amplification: leaf * bytes / record + (record + LOG_BYTES) / record,
+        write_amplification: leaf * bytes / record + machine.log_amplification(record),
         textbook: bounds::b_tree((bytes / record).max(1.0))?,
         hit_reads: leaf + unguided,
         miss_reads: leaf + unguided,
@@ -91,7 +91,7 @@ pub(super) fn buffered(
     let leaf = missed(&popularity, in_part, part, memory.caches);
     let above = levels.ceil().max(1.0) - 1.0;
     Ok(Point {
-        write_amplification: fanout * levels.max(leaf) + (record + LOG_BYTES) / record,
+        write_amplification: fanout * levels.max(leaf) + machine.log_amplification(record),
         textbook: bounds::buffered(workload.keys, in_memory, fanout)?,
         hit_reads: leaf * (1.0 + above),
         miss_reads: leaf * (1.0 + above),

@@ -132,6 +132,7 @@ pub(super) fn arranged(
         layout,
         shape,
         workload,
+        machine,
         caches: Caches {
             pages: memory.caches * (1.0 - share),
             records: memory.caches * share,
@@ -169,6 +170,7 @@ struct Life<'w> {
     layout: Layout,
     shape: Shape,
     workload: &'w Workload,
+    machine: &'w Machine,
     caches: Caches,
     memory: Memory,
 }
@@ -245,7 +247,7 @@ impl Outcome {
         let in_memory = life.memory.memtable / (record + shape.overhead_bytes);
         Point {
             write_amplification: mix(&|written| by_user(written.tree_bytes(), written))
-                + (record + LOG_BYTES) / record,
+                + life.machine.log_amplification(record),
             textbook: life.layout.textbook(workload.keys, in_memory.max(1.0)),
             hit_reads: self.hit,
             miss_reads: self.miss,

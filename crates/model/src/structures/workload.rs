@@ -1,6 +1,6 @@
 //! What a store is asked to do, and with what: the question to the models.
 
-use super::ours::Setting;
+use super::ours::{LOG_BYTES, Setting};
 use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, positive, require};
 use crate::tiered::{Lengths, Records};
@@ -159,6 +159,9 @@ pub struct Machine {
     pub device: DeviceProfile,
     /// The share of both caches that records have, where the structure does not say it.
     pub records_share: f64,
+    /// Whether the log is written to the device: otherwise the system keeps most of it in memory
+    /// until it is not needed any more.
+    pub syncs_log: bool,
     /// Bytes that the device may be written before its flash is worn, if it is flash: bytes of
     /// capacity times program and erase cycles.
     pub endurance_bytes: Option<f64>,
@@ -171,6 +174,7 @@ impl Default for Machine {
             memory_bytes: 1024.0 * 1024.0 * 1024.0,
             device: DeviceProfile::SSD,
             records_share: Setting::USUAL.records_share,
+            syncs_log: true,
             endurance_bytes: None,
         }
     }
@@ -198,6 +202,14 @@ impl Machine {
             positive("the endurance", bytes)?;
         }
         Ok(*self)
+    }
+
+    /// Returns what the log writes for each byte of users' writes, for records of this length.
+    pub(super) fn log_amplification(&self, record: f64) -> f64 {
+        match self.syncs_log {
+            true => (record + LOG_BYTES) / record,
+            false => 0.0,
+        }
     }
 
     /// Returns the device's time for this many requests of as many bytes each, in nanoseconds: of

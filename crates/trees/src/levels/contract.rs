@@ -5,9 +5,10 @@ use super::incorporate::Incorporation;
 use super::ingest::Ingest;
 use super::scan::Iter;
 use super::state::Member;
+use crate::maplet::{Maplet, different_keys};
 use crate::run::Weight;
 use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::contract::{self, Dictionary, Load, Ordered};
+use alluvium_dictionary::contract::{self, Dictionary, DistinctKeys, Load, Ordered};
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::findings::{Checked, Depth, Examined};
 use alluvium_dictionary::memtables::Memtables;
@@ -97,6 +98,22 @@ impl Dictionary for Levels {
         let mut sum = Weight::default();
         self.weigh(range, &mut |_, weight| sum = sum + weight)?;
         Ok(sum.records.saturating_sub(sum.tombstones))
+    }
+
+    fn distinct_keys(&self) -> Result<DistinctKeys> {
+        let store = &self.shared.home.store;
+        let _guard = store.epochs().pin();
+        let version = self.shared.version.load();
+        let maplets: Vec<_> = version
+            .newest_first
+            .iter()
+            .map(|member| member.maplet.clone())
+            .collect();
+        let records: u64 = maplets.iter().map(Maplet::entries).sum();
+        Ok(DistinctKeys {
+            keys: different_keys(&maplets, store.tiers())?,
+            records: records as f64,
+        })
     }
 
     fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {

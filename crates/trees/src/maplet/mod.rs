@@ -8,7 +8,7 @@
 //! dropped, who refers to its extents.
 //!
 //! *Read in this order*: this file (a maplet that is open), `lookup.rs`, `pages.rs` (reading in
-//! sequence), `merge.rs` (merging in steps), `fresh.rs` (fingerprints that come from a run),
+//! sequence), `merge.rs` (merging in steps), `distinct.rs` (counting), `fresh.rs` (fingerprints that come from a run),
 //! `write.rs` (pages and directory), `format.rs`, `check.rs`.
 //!
 //! A page of a maplet is a page of the store, a node of its own. The pages are written in their
@@ -27,6 +27,7 @@
 //! - **Q4** What is not finished leaves nothing behind: no extent, and no page in the cache.
 
 mod check;
+mod distinct;
 pub mod format;
 mod fresh;
 mod lookup;
@@ -37,6 +38,7 @@ mod tests;
 mod write;
 
 pub use check::Violation;
+pub(crate) use distinct::different_keys;
 pub use lookup::{Answers, Hits, lookup_path};
 pub(crate) use lookup::{Pages, Path, probe_path};
 pub use merge::{Merger, Progress, Source};

@@ -4,10 +4,13 @@ use super::compact::{Job, Step};
 use super::incorporate::{Incorporation, Ingest};
 use super::lookup::Reader;
 use super::scan::Iter;
+use super::show;
 use super::tree::Tree;
 use alluvium_base::Message;
 use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{self, Dictionary, Load, Lookup, Ordered, Progress};
+use alluvium_dictionary::contract::{
+    self, Dictionary, DistinctKeys, Load, Lookup, Ordered, Progress,
+};
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::findings::{Checked, Depth, Examined};
 use alluvium_dictionary::gather::Gather;
@@ -77,6 +80,10 @@ impl Dictionary for Tree {
 
     fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
         Tree::approximate_len(self, range)
+    }
+
+    fn distinct_keys(&self) -> Result<DistinctKeys> {
+        show::distinct_keys(&self.trunk)
     }
 
     fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {

@@ -488,15 +488,6 @@ impl Tree {
         show::holdings(&self.trunk, range)
     }
 
-    /// Returns about how many different keys there are on disk, deleted ones included. It reads a
-    /// page or more of each maplet.
-    ///
-    /// # Errors
-    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
-    pub fn different_keys(&self) -> Result<f64> {
-        show::different_keys(&self.trunk)
-    }
-
     /// Returns the current version, drawn in plain text.
     #[must_use]
     pub fn draw(&self) -> String {

@@ -1,11 +1,13 @@
 //! The hours since opening: the question as it stood when each began, and what was counted by then.
 
 use super::question::Question;
+use crate::structure::Structure;
+use alluvium_dictionary::contract::DistinctKeys;
 use super::truth::Truth;
 use super::{PastHour, compared};
 use alluvium_model::structures::Cost;
 use parking_lot::Mutex;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Milliseconds of an hour.
@@ -34,28 +36,45 @@ pub(crate) struct Forecasts {
     noted: Mutex<VecDeque<Noted>>,
     /// What had been written whenever that had doubled: a few dozen at most.
     marks: Mutex<Vec<Mark>>,
-    /// The different keys that data files had, when they were counted last.
-    counted: Mutex<Option<Counted>>,
+    /// The different keys that the data files of each structure had, when they were counted last.
+    counted: Mutex<BTreeMap<Structure, Counted>>,
 }
 
 /// A count of the different keys in data files.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
-    /// Records that there were then, older versions included.
-    records: u64,
     /// Writes that there had been.
     writes: u64,
-    keys: f64,
+    distinct: DistinctKeys,
 }
 
-/// A count is made again when records or writes are more or fewer by one in this number.
+/// A count is made again when writes are more by one in this number.
 const RECOUNT: u64 = 16;
+/// Of so many keys as there are, counts of them tell apart a share of this size.
+const COUNTED_TO: f64 = 0.03;
 
-/// What had been written by a moment: users' bytes, and those of the device.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What had been written by a moment: users' bytes, and those of the device; how many writes that
+/// were, and how many keys there were in data files.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Mark {
     pub(super) user_bytes: u64,
     pub(super) device_bytes: u64,
+    pub(super) writes: u64,
+    pub(super) keys: f64,
+}
+
+impl Mark {
+    /// Returns which share of the writes since was of new keys, given how many of both there are
+    /// now. Of few writes only the share of all is known that there ever were.
+    pub(super) fn new_keys(&self, writes: u64, keys: f64) -> f64 {
+        let (since, more) = ((writes - self.writes) as f64, keys - self.keys);
+        let share = match since < keys / 16.0 {
+            true => keys / writes.max(1) as f64,
+            false if more < COUNTED_TO * keys => 0.0,
+            false => more / since,
+        };
+        share.clamp(0.0, 1.0)
+    }
 }
 
 impl Forecasts {
@@ -76,15 +95,20 @@ impl Forecasts {
         }
     }
 
-    /// Notes what was written, if that is twice as much as at the last mark.
-    pub(super) fn mark(&self, user_bytes: u64, device_bytes: impl FnOnce() -> u64) {
+    /// Notes what was written, if users' bytes are twice as many as at the last mark.
+    pub(super) fn mark(&self, user_bytes: u64, mark: impl FnOnce() -> Mark) {
+        let is_due = |marks: &[Mark]| {
+            let last = marks.last().map_or(LEAST_MARK / 2, |mark| mark.user_bytes);
+            user_bytes / 2 >= last
+        };
+        if !is_due(&self.marks.lock()) {
+            return;
+        }
+        // Reads of the device: nothing waits for the list meanwhile.
+        let mark = mark();
         let mut marks = self.marks.lock();
-        let last = marks.last().map_or(LEAST_MARK / 2, |mark| mark.user_bytes);
-        if user_bytes / 2 >= last {
-            marks.push(Mark {
-                user_bytes,
-                device_bytes: device_bytes(),
-            });
+        if is_due(&marks) {
+            marks.push(Mark { user_bytes, ..mark });
         }
     }
 
@@ -97,27 +121,22 @@ impl Forecasts {
         before.copied().unwrap_or_default()
     }
 
-    /// Returns how many different keys data files have, with this number of records and after this
-    /// number of writes. They are counted again when much has changed since; none where that fails.
-    pub(super) fn different_keys(
+    /// Returns how many different keys the data files of a structure have after this number of
+    /// writes. They are counted again when much has changed since; none where that fails.
+    pub(super) fn distinct_keys(
         &self,
-        records: u64,
+        structure: Structure,
         writes: u64,
-        count: impl FnOnce() -> Option<f64>,
-    ) -> Option<f64> {
-        let near = |one: u64, other: u64| one.abs_diff(other) <= other / RECOUNT;
+        count: impl FnOnce() -> Option<DistinctKeys>,
+    ) -> Option<DistinctKeys> {
         let mut counted = self.counted.lock();
-        let is_near = |last: &Counted| near(records, last.records) && near(writes, last.writes);
-        if let Some(last) = counted.filter(is_near) {
-            return Some(last.keys);
+        let is_near = |last: &&Counted| writes.abs_diff(last.writes) <= last.writes / RECOUNT;
+        if let Some(last) = counted.get(&structure).filter(is_near) {
+            return Some(last.distinct);
         }
-        let keys = count()?;
-        *counted = Some(Counted {
-            records,
-            writes,
-            keys,
-        });
-        Some(keys)
+        let distinct = count()?;
+        counted.insert(structure, Counted { writes, distinct });
+        Some(distinct)
     }
 
     /// Returns what there was when the store was opened.
@@ -187,7 +206,10 @@ mod tests {
         let forecasts = Forecasts::new(0);
         assert_eq!(forecasts.half(1 << 30), Mark::default());
         for mib in 0..100u64 {
-            forecasts.mark(mib << 20, || 3 * (mib << 20));
+            forecasts.mark(mib << 20, || Mark {
+                device_bytes: 3 * (mib << 20),
+                ..Mark::default()
+            });
         }
         let marks = forecasts.marks.lock().clone();
         let mib: Vec<u64> = marks.iter().map(|mark| mark.user_bytes >> 20).collect();
@@ -195,6 +217,20 @@ mod tests {
         assert_eq!(forecasts.half(100 << 20), marks[5]);
         assert_eq!(forecasts.half(128 << 20), marks[6]);
         assert_eq!(forecasts.half(1 << 20), Mark::default());
+    }
+
+    #[test]
+    fn new_keys_are_those_that_came_since_a_mark() {
+        let mark = Mark {
+            writes: 1_000_000,
+            keys: 1e6,
+            ..Mark::default()
+        };
+        assert_eq!(mark.new_keys(2_000_000, 1.02e6), 0.0, "a count is not exact");
+        assert_eq!(mark.new_keys(2_000_000, 1.5e6), 0.5);
+        assert_eq!(mark.new_keys(2_000_000, 0.5e6), 0.0, "keys were deleted");
+        assert!((mark.new_keys(1_010_000, 1.01e6) - 1.0).abs() < 1e-6, "few writes");
+        assert_eq!(Mark::default().new_keys(4_000_000, 1e6), 0.25);
     }
 
     #[test]

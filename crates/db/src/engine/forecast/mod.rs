@@ -31,7 +31,8 @@ use truth::Truth;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Quantity {
-    /// Bytes written to the device for each byte of users' writes, the log included.
+    /// Bytes written to the device for each byte of users' writes. The log is included where
+    /// commits are synced; else the system writes of it what it likes, and nothing is counted.
     WriteAmplification,
     /// Nodes read from the device for a lookup that finds a value.
     HitReads,
@@ -220,9 +221,8 @@ impl Engine {
         if self.memory_budget() == 0 {
             return;
         }
-        self.forecasts.mark(self.tallies.of(Tally::WrittenBytes), || {
-            self.device_stats().total().written_bytes
-        });
+        let written = self.tallies.of(Tally::WrittenBytes);
+        self.forecasts.mark(written, || self.mark());
         if !self.forecasts.is_due(now_ms) {
             return;
         }

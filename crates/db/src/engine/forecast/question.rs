@@ -1,11 +1,13 @@
 //! What was seen of a keyspace, as a question to a model.
 
-use super::super::Engine;
+use super::super::{Engine, Tally};
+use super::history::Mark;
 use crate::catalog::Definition;
 use crate::levels_options;
 use crate::structure::Structure as Kind;
 use crate::workload::KeyspaceSeen;
-use crate::{HashedForm, Result};
+use crate::{Durability, HashedForm, Result};
+use alluvium_dictionary::contract::DistinctKeys;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_hashes::hashed::IndexKind;
 use alluvium_model::structures::{Cost, HashIndex, Machine, Operations, Setting, Structure, Workload};
@@ -47,11 +49,10 @@ impl Question {
     }
 }
 
-/// Returns how many different keys a range has, of which this is held, where everything that is
-/// held has `keys`: each record of the range stands for as many keys as one of everything. The
-/// oldest runs of a range have no key twice.
-fn different(held: &Holdings, everything: &Holdings, keys: f64) -> f64 {
-    let each = keys / (everything.records as f64).max(1.0);
+/// Returns how many different keys a range of the tree has, of which this is held: each record
+/// stands for as many keys as one of everything. The oldest runs of a range have no key twice.
+fn different(held: &Holdings, everything: DistinctKeys) -> f64 {
+    let each = everything.keys / everything.records.max(1.0);
     let (oldest, all) = (held.oldest_records as f64, held.records as f64);
     (all * each).clamp(oldest.min(all), all)
 }
@@ -86,14 +87,14 @@ impl Engine {
     /// Returns what was seen of each keyspace, with how many keys each has.
     pub(crate) fn workload(&self) -> Vec<KeyspaceSeen> {
         let mut all = self.watches.seen(&self.catalog);
+        let new_keys = self.new_keys();
         for seen in &mut all {
             let Some(definition) = self.catalog.get(&seen.keyspace) else {
                 continue;
             };
             // What cannot be counted, because a node is damaged, is none here: readers are told.
             seen.keys = self.count(&definition).map_or(0, |(keys, _)| keys as u64);
-            let writes = self.visible().max(1) as f64;
-            seen.new_keys = (seen.keys as f64 / writes).clamp(0.0, 1.0);
+            seen.new_keys = new_keys;
         }
         all
     }
@@ -102,33 +103,68 @@ impl Engine {
     fn count(&self, definition: &Arc<Definition>) -> Result<(f64, Holdings)> {
         let range = KeyRange::new(&definition.prefix, Some(&definition.end));
         let all = self.approximate_len(definition.structure, &range)? as f64;
+        let distinct = self.distinct_keys(definition.structure);
+        let is_new = (distinct.keys / (self.visible().max(1) as f64)).min(1.0);
         if definition.structure != Kind::Tiered {
-            return Ok((all, Holdings::default()));
+            let dictionary = self.dictionaries.of(definition.structure);
+            let here = dictionary.approximate_len(&range)? as f64;
+            let everything = dictionary.approximate_len(&KeyRange::everything())? as f64;
+            let on_disk = distinct.keys * here / everything.max(1.0);
+            let in_memory = (all - here).max(0.0);
+            let keys = match here > 0.0 {
+                true => on_disk + in_memory * is_new,
+                false => in_memory,
+            };
+            return Ok((keys, Holdings::default()));
         }
         let held = self.dictionaries.tree.holdings(&range)?;
-        let (live, records) = (self.different(&held)?, held.records as f64);
+        let (live, records) = (different(&held, distinct), held.records as f64);
         let in_memory = (all - (records - held.tombstones as f64)).max(0.0);
         let deleted = (held.tombstones as f64).min(live);
         // What memtables have is new keys and old ones in the same proportion as all writes.
-        let new = in_memory * (live / (self.visible().max(1) as f64)).min(1.0);
         let keys = match records > 0.0 {
-            true => (live - deleted) + new,
+            true => (live - deleted) + in_memory * is_new,
             false => in_memory,
         };
         Ok((keys, held))
     }
 
-    /// Returns how many different keys there are in what is held of a keyspace.
-    fn different(&self, held: &Holdings) -> Result<f64> {
-        let tree = &self.dictionaries.tree;
-        let everything = tree.holdings(&KeyRange::everything())?;
-        let count = || tree.different_keys().ok();
-        let keys = self
+    /// Returns how many different keys the data files of a structure have. Where that cannot be
+    /// counted, because a page is damaged, every record counts: readers are told.
+    fn distinct_keys(&self, structure: Kind) -> DistinctKeys {
+        let dictionary = self.dictionaries.of(structure);
+        let count = || dictionary.distinct_keys().ok();
+        let counted = self
             .forecasts
-            .different_keys(everything.records, self.visible(), count);
-        // Where a page is damaged, readers of its keys are told.
-        let keys = keys.unwrap_or(everything.records as f64);
-        Ok(different(held, &everything, keys))
+            .distinct_keys(structure, self.visible(), count);
+        counted.unwrap_or_else(|| {
+            let all = dictionary.approximate_len(&KeyRange::everything());
+            let records = all.unwrap_or(0) as f64;
+            DistinctKeys {
+                keys: records,
+                records,
+            }
+        })
+    }
+
+    /// Returns what had been written by now.
+    pub(super) fn mark(&self) -> Mark {
+        let structures = self.dictionaries.all().map(|(structure, _)| structure);
+        Mark {
+            user_bytes: self.tallies.of(Tally::WrittenBytes),
+            device_bytes: self.device_stats().total().written_bytes,
+            writes: self.visible(),
+            keys: structures
+                .map(|structure| self.distinct_keys(structure).keys)
+                .sum(),
+        }
+    }
+
+    /// Returns which share of the puts of late was of new keys.
+    fn new_keys(&self) -> f64 {
+        let half = self.forecasts.half(self.tallies.of(Tally::WrittenBytes));
+        let now = self.mark();
+        half.new_keys(now.writes, now.keys)
     }
 
     /// Returns the keyspace with the most requests, and the question for it.
@@ -152,7 +188,7 @@ impl Engine {
         };
         let mut seen = seen.clone();
         seen.keys = keys as u64;
-        seen.new_keys = (keys / self.visible().max(1) as f64).clamp(0.0, 1.0);
+        seen.new_keys = self.new_keys();
         let workload = workload(&seen);
         // Extents belong to no keyspace: each has its share of those in use.
         let everything = self.dictionaries.tree.holdings(&KeyRange::everything())?;
@@ -165,10 +201,11 @@ impl Engine {
                 memory_bytes: memory.budget as f64,
                 device: self.plan.device,
                 records_share: setting.records_share,
+                syncs_log: self.durability == Durability::Disk,
                 endurance_bytes: None,
             },
             held: Held {
-                keys: self.different(&held)?,
+                keys: different(&held, self.distinct_keys(Kind::Tiered)),
                 record_bytes: workload.key_bytes + workload.value_bytes,
                 bytes,
                 guide_bytes: held.guide_bytes as f64,
@@ -179,8 +216,7 @@ impl Engine {
     }
 }
 
-/// Returns what was seen as a model is asked. Of puts, as many are of new keys as of all writes
-/// that the store ever had.
+/// Returns what was seen as a model is asked.
 fn workload(seen: &KeyspaceSeen) -> Workload {
     let total = seen.total();
     let puts = total.puts as f64;
@@ -215,14 +251,14 @@ mod tests {
 
     #[test]
     fn keys_are_told_from_versions() {
-        let everything = held(1000, 4000);
-        let of = |oldest, records| different(&held(oldest, records), &everything, 3000.0);
+        let counted = |keys, records| DistinctKeys { keys, records };
+        let of = |oldest, records| different(&held(oldest, records), counted(3000.0, 4000.0));
         assert_eq!(of(1000, 4000), 3000.0);
         assert_eq!(of(500, 2000), 1500.0, "a half of it");
         assert_eq!(of(1900, 2000), 1900.0, "its oldest runs have more");
-        assert_eq!(different(&held(0, 0), &held(0, 0), 0.0), 0.0);
+        assert_eq!(different(&held(0, 0), counted(0.0, 0.0)), 0.0);
         assert_eq!(
-            different(&held(5, 9), &held(5, 9), 12.0),
+            different(&held(5, 9), counted(12.0, 9.0)),
             9.0,
             "a record is one key at most"
         );

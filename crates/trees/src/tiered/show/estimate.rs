@@ -1,13 +1,14 @@
 //! How much of a tree lies in a range: bytes on disk and records. All of it from sums that are kept
 //! anyway; no leaf is read.
 
-use crate::maplet::Maplet;
+use crate::maplet::{Maplet, different_keys};
 use crate::run::Weight;
 use crate::tiered::trunk::{Node, Part, Trunk};
 use alluvium_base::Purpose;
+use alluvium_dictionary::contract::DistinctKeys;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Cache, Guard, Result};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 /// Returns about how much there is of a range: bytes, records and deletes among them, older
 /// versions included. Exact but for a leaf's worth at each end of each run; only index nodes
@@ -108,37 +109,26 @@ pub(crate) fn holdings(trunk: &Trunk, range: &KeyRange) -> Result<Holdings> {
     Ok(sum)
 }
 
-/// Fingerprints that a sample of them should have at least, where there are as many.
-const SAMPLE: u64 = 20_000;
-
-/// Returns about how many different keys a tree has on disk, deleted ones included: of a share of
-/// all fingerprints, how many different ones its maplets have.
+/// Returns about how many different keys a tree has on disk, deleted ones included.
 ///
 /// # Errors
 /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
-pub(crate) fn different_keys(trunk: &Trunk) -> Result<f64> {
+pub(crate) fn distinct_keys(trunk: &Trunk) -> Result<DistinctKeys> {
     let guard = trunk.store.epochs().pin();
     let from = (trunk.store.cache(), &guard);
     let version = trunk.peek();
+    let mut records = 0;
     let mut maplets: BTreeMap<u64, Maplet> = BTreeMap::new();
-    walk(&version.root, &KeyRange::everything(), from, &mut |part, _, _| {
+    walk(&version.root, &KeyRange::everything(), from, &mut |part, weight, _| {
         let maplet = || part.group.maplet.clone();
         maplets.entry(part.group.id).or_insert_with(maplet);
+        records += weight.records;
     })?;
-    // A page of the largest maplet, unless that is too few: what is in one page there is in one of
-    // each.
-    let pages = maplets.values().map(|maplet| maplet.geometry().pages()).max();
-    let entries: u64 = maplets.values().map(Maplet::entries).sum();
-    let slices = u64::from(pages.unwrap_or(1)).min(entries / SAMPLE).max(1);
-    let last = u64::MAX / slices;
-    let mut found = HashSet::new();
-    for maplet in maplets.values() {
-        let last = maplet.geometry().fingerprint(last);
-        maplet.read_fingerprints(last, trunk.store.tiers(), &mut |fingerprint| {
-            found.insert(fingerprint);
-        })?;
-    }
-    Ok(found.len() as f64 * slices as f64)
+    let maplets: Vec<Maplet> = maplets.into_values().collect();
+    Ok(DistinctKeys {
+        keys: different_keys(&maplets, trunk.store.tiers())?,
+        records: records as f64,
+    })
 }
 
 /// Whether a part is the oldest of its leaf.

@@ -12,5 +12,5 @@ mod estimate;
 mod outline;
 
 pub use estimate::Holdings;
-pub(super) use estimate::{approximate_len, different_keys, holdings, size_on_disk, weigh};
+pub(super) use estimate::{approximate_len, distinct_keys, holdings, size_on_disk, weigh};
 pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun};
