@@ -5,8 +5,9 @@
 //! `cargo run --release --example predictions -p alluvium-bench -- 400000`.
 //!
 //! The argument is the number of records, of which each workload has all, a half or a quarter. The
-//! second is the directory of the stores, which are removed in the end; the third is the number of
-//! the only workload that is wanted.
+//! second is the directory of the stores, which are removed in the end: what `alluvium probe` has
+//! measured of its device is taken, if it is there. The third is the number of the only workload
+//! that is wanted.
 
 use alluvium::{Comparison, Keyspace, KeyspaceOptions, Options, Quantity, Stats};
 use alluvium_bench::workload::keys::scatter;
@@ -14,6 +15,8 @@ use alluvium_bench::workload::zipf::Zipf;
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
+/// The file in which `alluvium probe` keeps what it has measured.
+const PROBE: &str = "probe.txt";
 /// How many workloads there are, and how many of them drift: the last ones.
 const WORKLOADS: usize = 50;
 const DRIFTING: usize = 10;
@@ -145,8 +148,15 @@ fn measured(before: &Stats, after: &Stats, row: &Comparison, data: f64) -> Optio
     }
 }
 
-fn measure(path: &Path, number: usize, workload: &Workload, sums: &mut [Sum]) -> Result<()> {
-    let options = Options::new().memory(workload.memory);
+fn measure(place: &Path, number: usize, workload: &Workload, sums: &mut [Sum]) -> Result<()> {
+    let path = &place.join("store");
+    let mut options = Options::new().memory(workload.memory);
+    let costs = place.with_file_name(PROBE);
+    if costs.exists() {
+        std::fs::create_dir(path)?;
+        std::fs::copy(&costs, path.join(PROBE))?;
+        options = options.measured_device();
+    }
     let structure = KeyspaceOptions::new().structure(workload.structure.parse()?);
     let db = options.open(path)?;
     load(&db.keyspace_with("records", &structure)?, workload)?;
@@ -210,8 +220,7 @@ fn main() -> Result<()> {
     let mut sums = [Sum::default(); Quantity::ALL.len()];
     for number in (0..WORKLOADS).filter(|number| only.is_none_or(|only| only == *number)) {
         let place = tempfile::tempdir_in(&directory)?;
-        let path = place.path().join("store");
-        measure(&path, number, &workload(number, most), &mut sums)?;
+        measure(place.path(), number, &workload(number, most), &mut sums)?;
     }
     println!("\nquantity                 workloads   in the band   mean error");
     for (what, sum) in Quantity::ALL.iter().zip(sums).filter(|(_, sum)| sum.count > 0) {

@@ -28,6 +28,7 @@
 //!   did not do is lost.
 
 mod alias;
+mod cache;
 pub mod costs;
 pub mod fit;
 pub mod lsm;

@@ -65,6 +65,8 @@ const LEVELS_BITS: u32 = 40;
 pub(super) const LOG_BYTES: f64 = 24.0;
 /// Memtables that a flow goes through for each phase; more data is reached by extrapolation.
 const MEMTABLES: f64 = 1_500.0;
+/// Updates for each key after which a store is as it stays.
+const MOST_REWRITES: f64 = 3.0;
 /// Memory below which a store does not open.
 const LEAST_MEMORY: f64 = 16.0 * 1024.0 * 1024.0;
 
@@ -83,7 +85,7 @@ pub(super) fn memory(machine: &Machine) -> Result<Memory, BadParameter> {
     let cut = MemoryCut::of(bytes as u64, None);
     Ok(Memory {
         memtable: cut.memtable_bytes as f64,
-        caches: cut.cache_bytes as f64,
+        caches: machine.cache_bytes.unwrap_or(cut.cache_bytes as f64),
     })
 }
 
@@ -203,18 +205,20 @@ impl Life<'_> {
         let changes = all.updates + all.deletes;
         let deletes = if changes > 0.0 { all.deletes / changes } else { 0.0 };
         flow.forget();
-        if changes > 0.0 {
+        let rewrites = workload.rewrites.min(MOST_REWRITES) * keys;
+        if rewrites > 0.0 {
             // Deletes beyond a half would leave nothing.
             let deletes = deletes.min(0.5);
-            flow.update(keys / 2.0, deletes)?;
+            flow.update(rewrites / 2.0, deletes)?;
             flow.forget();
-            flow.update(keys / 2.0, deletes)?;
+            flow.update(rewrites / 2.0, deletes)?;
             flow.seal();
         }
         let lookups = Lookups {
             page_cache_bytes: self.caches.pages * scale,
             record_cache_bytes: self.caches.records * scale,
             misses: all.misses / all.lookups().max(f64::MIN_POSITIVE),
+            deleted: all.deleted(),
         };
         let reads = flow.reads(&lookups)?;
         Ok(Outcome {

@@ -36,6 +36,15 @@ impl Operations {
         self.inserts + self.updates + self.deletes
     }
 
+    /// Returns which share of the lookups that find nothing are of keys that were deleted: as many
+    /// as writes of keys that are there are deletes, if those are looked up as often as others.
+    #[must_use]
+    pub fn deleted(&self) -> f64 {
+        let gone = self.deletes / self.writes().max(f64::MIN_POSITIVE);
+        let of_deleted = self.hits * gone / (1.0 - gone).max(f64::MIN_POSITIVE);
+        (of_deleted / self.misses.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0)
+    }
+
     /// Returns lookups of single keys.
     #[must_use]
     pub fn lookups(&self) -> f64 {
@@ -66,6 +75,9 @@ pub struct Workload {
     pub operations: Operations,
     /// Records that a scan returns, on average.
     pub scan_records: f64,
+    /// How many updates and deletes there were so far for each key that there is: with them what is
+    /// out of date grows until merges keep pace.
+    pub rewrites: f64,
 }
 
 impl Default for Workload {
@@ -86,6 +98,7 @@ impl Default for Workload {
                 scans: 0.0,
             },
             scan_records: 100.0,
+            rewrites: 1.0,
         }
     }
 }
@@ -110,6 +123,7 @@ impl Workload {
         at_least("the skew", self.skew, 0.0, not_negative)?;
         require("the skew", self.skew, self.skew <= 5.0, "at most 5")?;
         at_least("the length of scans", self.scan_records, 0.0, not_negative)?;
+        at_least("the updates for each key", self.rewrites, 0.0, not_negative)?;
         let all = &self.operations;
         for (name, value) in [
             ("the inserts", all.inserts),
@@ -155,6 +169,9 @@ impl Workload {
 pub struct Machine {
     /// Bytes of memory for the store in all.
     pub memory_bytes: f64,
+    /// Bytes of it that pages and records have, if they are known: without writes they have what
+    /// memtables would.
+    pub cache_bytes: Option<f64>,
     /// What its device costs.
     pub device: DeviceProfile,
     /// The share of both caches that records have, where the structure does not say it.
@@ -172,6 +189,7 @@ impl Default for Machine {
     fn default() -> Machine {
         Machine {
             memory_bytes: 1024.0 * 1024.0 * 1024.0,
+            cache_bytes: None,
             device: DeviceProfile::SSD,
             records_share: Setting::USUAL.records_share,
             syncs_log: true,
@@ -196,6 +214,9 @@ impl Machine {
         let device = &self.device;
         let takes = device.setup_ns > 0 || device.byte_ps > 0;
         require("the device's time", 0.0, takes, "more than nothing")?;
+        if let Some(bytes) = self.cache_bytes {
+            at_least("the caches", bytes, 0.0, "finite, and not negative")?;
+        }
         let share = at_least("the share of records", self.records_share, 0.0, "from 0 to 1")?;
         require("the share of records", share, share <= 1.0, "from 0 to 1")?;
         if let Some(bytes) = self.endurance_bytes {

@@ -1,15 +1,16 @@
 //! What lookups read from the device, given what is in memory.
 //!
 //! A lookup asks a page of each maplet on its way, and reads the leaf of the newest run that has
-//! its key, behind index nodes of that run. A page is in the cache if it was asked for within the
-//! cache's characteristic time *T*, counted in lookups: *T* is such that the pages asked for within
-//! it are as many as fit (Che et al., "Hierarchical Web Caching Systems", 2002). A leaf of *k*
-//! records is asked for with any of its keys; those of a young run are keys that are popular.
+//! its key, behind index nodes of that run. Which pages the cache has is in [`cache`](crate::cache);
+//! the cache of records has those that were asked for last (Che et al., "Hierarchical Web Caching
+//! Systems", 2002). A leaf of *k* records is asked for with any of its keys; those of a young run
+//! are keys that are popular.
 
 use super::Flow;
 use super::amounts::{Group, Run};
 use super::node::Node;
 use crate::Popularity;
+use crate::cache::{Idle, Load, Stay, Times};
 use crate::parameter::{BadParameter, at_least, require};
 
 /// Memory, and what is looked up.
@@ -21,6 +22,8 @@ pub struct Lookups {
     pub record_cache_bytes: f64,
     /// The share of lookups whose key is not there.
     pub misses: f64,
+    /// The share of those whose key was deleted: a record may be there that says so.
+    pub deleted: f64,
 }
 
 /// What lookups read.
@@ -44,11 +47,13 @@ pub struct Reads {
 
 /// Bytes of a record in the cache of records, beside its key and value.
 pub(crate) const RECORD_OVERHEAD: f64 = 48.0;
-/// The share of a cache's bytes that pages have: others are its tables, and frames between two
-/// pages.
+/// The share of a cache's bytes that pages have: others are its tables, and what is being read.
 const PAGES: f64 = 0.9;
+/// Bytes of frames between two pages: 64 that are free, and about a half as many that readers may
+/// still have.
+const FREE: f64 = 96.0 * 4096.0;
 /// Ways through the tree that stand for all of them.
-const WAYS: usize = 12;
+const WAYS: usize = 6;
 /// Halvings of the interval in which T lies.
 const STEPS: usize = 50;
 
@@ -71,6 +76,9 @@ struct Leaves {
     /// For each group of popularity: the share of its keys that the run has, and the share of
     /// those that no newer run has.
     groups: Vec<(f64, f64)>,
+    /// Of these keys, those that were requested since they were merged with all that is older: only
+    /// of them a record says that they were deleted.
+    requested: Vec<f64>,
 }
 
 impl Flow {
@@ -96,6 +104,13 @@ impl Flow {
             "the share of misses",
             misses,
             (0.0..=1.0).contains(&misses),
+            "from 0 to 1",
+        )?;
+        let deleted = at_least("the share of deleted keys", lookups.deleted, 0.0, "from 0 to 1")?;
+        require(
+            "the share of deleted keys",
+            deleted,
+            deleted <= 1.0,
             "from 0 to 1",
         )?;
         Ok(Model::new(self, lookups).reads())
@@ -220,7 +235,14 @@ impl<'f> Model<'f> {
                 for (left, (has, _)) in left.iter_mut().zip(&groups) {
                     *left *= 1.0 - has;
                 }
+                let requested = popularity.groups().iter().zip(&groups);
+                let requested = requested.map(|(group, (has, _))| {
+                    let requested = -(-group.probability * run.requests).exp_m1();
+                    requested / has.max(f64::MIN_POSITIVE)
+                });
+                let requested = requested.collect();
                 self.leaves.push(Leaves {
+                    requested,
                     in_leaf: amount.records() / pages,
                     pages,
                     share,
@@ -256,43 +278,60 @@ impl<'f> Model<'f> {
         }
     }
 
-    /// Returns the share of a run's keys, weighted by group, that were not asked for within T.
-    fn idle(&self, leaves: &Leaves, time: f64) -> f64 {
-        let groups = self.flow.scale.uniques.popularity().groups();
-        let (mut all, mut idle) = (0.0, 0.0);
-        for ((group, rate), (has, newest)) in groups.iter().zip(&self.rates).zip(&leaves.groups) {
-            let there = group.keys * has;
-            all += there;
-            idle += there * (1.0 - newest * held(*rate, time));
-        }
-        if all > 0.0 { idle / all } else { 1.0 }
+    /// Returns how often keys of each group are not asked for.
+    fn idles(&self, times: &Times) -> Vec<Idle> {
+        self.rates.iter().map(|rate| times.idle(*rate)).collect()
     }
 
-    /// Returns the bytes of pages that are asked for within T.
-    fn asked(&self, time: f64) -> f64 {
-        let guides = self
-            .guides
-            .iter()
-            .map(|guide| guide.pages * held(guide.rate, time));
+    /// Returns how often a key of a run is asked for there, on average, and how often it is idle.
+    fn keys(&self, leaves: &Leaves, idles: &[Idle]) -> (f64, Idle) {
+        let groups = self.flow.scale.uniques.popularity().groups();
+        let rated = || groups.iter().zip(&leaves.groups).zip(&self.rates);
+        let all: f64 = rated().map(|((group, (has, _)), _)| group.keys * has).sum();
+        let rate = rated().map(|((group, (has, newest)), rate)| group.keys * has * newest * rate);
+        let idle = groups.iter().zip(&leaves.groups).zip(idles);
+        let idle = idle.map(|((group, (has, newest)), idle)| (group.keys * has, idle.with_chance(*newest)));
+        (rate.sum::<f64>() / all.max(f64::MIN_POSITIVE), Idle::mean(idle))
+    }
+
+    /// Returns what pages take that are there.
+    fn load(&self, times: &Times) -> Load {
+        let mut load = Load::default();
+        for guide in &self.guides {
+            load.add(guide.pages * self.flow.page(), times.page(guide.rate));
+        }
         let leaf = self.flow.scale.formats.leaf();
-        let leaves = self.leaves.iter().map(|leaves| {
-            let idle = self.idle(leaves, time).powf(leaves.in_leaf);
-            leaves.pages * leaf * (1.0 - idle)
-        });
-        guides.sum::<f64>() * self.flow.page() + leaves.sum::<f64>()
+        let groups = self.flow.scale.uniques.popularity().groups();
+        let idles = self.idles(times);
+        for leaves in &self.leaves {
+            let others = (leaves.in_leaf - 1.0).max(0.0);
+            let (rate_of_others, of_one) = self.keys(leaves, &idles);
+            let of_others = of_one.of_many(others);
+            let there = groups.iter().zip(&leaves.groups);
+            let all: f64 = there.map(|(group, (has, _))| group.keys * has).sum();
+            let bytes = leaves.pages * leaf / all.max(f64::MIN_POSITIVE);
+            let rated = groups.iter().zip(&self.rates).zip(&idles).zip(&leaves.groups);
+            for (((group, rate), idle), (has, newest)) in rated {
+                let idle = idle.with_chance(*newest).and(of_others);
+                let stay = times.stay(rate * newest + others * rate_of_others, idle);
+                load.add(bytes * group.keys * has, stay);
+            }
+        }
+        load
     }
 
     fn reads(&self) -> Reads {
-        let time = solve(PAGES * self.lookups.page_cache_bytes, |time| self.asked(time));
-        let missed = |guide: &Guides| guide.pages * guide.rate * (1.0 - held(guide.rate, time));
+        let times = Times::of(of_pages(self.lookups.page_cache_bytes), |times| self.load(times));
+        let missed = |guide: &Guides| guide.pages * guide.rate * (1.0 - times.page(guide.rate).there);
         let asking = self.asking().max(f64::MIN_POSITIVE);
         let guides = self.guides.iter().map(missed).sum::<f64>() / asking;
-        let (leaf, found) = self.leaf_reads(time);
+        let (leaf, found, requested) = self.leaf_reads(&times);
         let pages: f64 = self.guides.iter().map(|guide| guide.pages).sum();
         let from_tree = 1.0 - self.record_hits;
         let false_reads = self.strangers.min(self.questions);
         let hit = (guides + if found > 0.0 { leaf / found } else { 0.0 }) * from_tree;
-        let miss = guides + false_reads;
+        let tombstones = if found > 0.0 { requested / found } else { 0.0 };
+        let miss = guides + false_reads + self.lookups.deleted * tombstones;
         Reads {
             hit,
             miss,
@@ -304,20 +343,34 @@ impl<'f> Model<'f> {
         }
     }
 
-    /// Returns the reads of leaves, and the lookups that look for one.
-    fn leaf_reads(&self, time: f64) -> (f64, f64) {
+    /// Returns the reads of leaves, the lookups that look for one, and those of the reads whose
+    /// record may be a delete.
+    fn leaf_reads(&self, times: &Times) -> (f64, f64, f64) {
         let groups = self.flow.scale.uniques.popularity().groups();
-        let (mut reads, mut found) = (0.0, 0.0);
+        let (mut reads, mut found, mut of_requested) = (0.0, 0.0, 0.0);
+        let idles = self.idles(times);
         for leaves in &self.leaves {
-            let others = self.idle(leaves, time).powf((leaves.in_leaf - 1.0).max(0.0));
-            for ((group, rate), (has, newest)) in groups.iter().zip(&self.rates).zip(&leaves.groups) {
+            let others = (leaves.in_leaf - 1.0).max(0.0);
+            let (rate_of_others, of_one) = self.keys(leaves, &idles);
+            let of_others = of_one.of_many(others);
+            let rated = groups.iter().zip(&self.rates).zip(&idles).zip(&leaves.groups);
+            let rated = rated.zip(&leaves.requested);
+            for ((((group, rate), idle), (has, newest)), requested) in rated {
                 let asks = leaves.share * group.keys * rate * has * newest;
+                // The key of a lookup is one whose newest record is here.
+                let stay = times.stay(rate + others * rate_of_others, idle.and(of_others));
                 found += asks;
-                reads += asks * (1.0 - held(*rate, time)) * others;
+                reads += asks * (1.0 - stay.there);
+                of_requested += asks * requested * (1.0 - stay.there);
             }
         }
-        (reads, found)
+        (reads, found, of_requested)
     }
+}
+
+/// Returns the bytes of pages in a cache of so many bytes.
+fn of_pages(cache_bytes: f64) -> f64 {
+    (PAGES * cache_bytes - FREE).max(cache_bytes / 4.0)
 }
 
 /// Returns the chance that something asked for with this rate was asked for within a time.
@@ -369,29 +422,37 @@ pub(crate) fn missed_behind(
         popularity.groups().iter().map(of).sum()
     };
     let records_time = solve(records, kept);
-    let mut groups = popularity.groups().to_vec();
-    for group in &mut groups {
-        group.probability *= 1.0 - held(group.probability, records_time);
-    }
-    let idle = |time: f64| -> f64 {
-        let idle = groups.iter().map(|group| {
-            let held = held(group.probability, time);
-            group.keys * (1.0 - held)
-        });
-        (idle.sum::<f64>() / popularity.keys()).clamp(0.0, 1.0)
-    };
-    let bytes = popularity.keys() / in_page * page_bytes;
-    let time = solve(PAGES * cache_bytes, |time| {
-        bytes * (1.0 - idle(time).powf(in_page))
-    });
-    if time.is_infinite() {
-        return 0.0;
-    }
-    let others = idle(time).powf((in_page - 1.0).max(0.0));
-    let missed = groups
+    // What is left of each key's requests.
+    let left: Vec<(f64, f64)> = popularity
+        .groups()
         .iter()
-        .map(|group| group.keys * group.probability * (1.0 - held(group.probability, time)) * others);
-    missed.sum()
+        .map(|group| {
+            let missed = 1.0 - held(group.probability, records_time);
+            (group.keys, group.probability * missed)
+        })
+        .collect();
+    let keys = popularity.keys();
+    let mean = left.iter().map(|(keys, rate)| keys * rate).sum::<f64>() / keys;
+    let others = (in_page - 1.0).max(0.0);
+    let stays = |times: &Times| -> Vec<Stay> {
+        let idles: Vec<Idle> = left.iter().map(|(_, rate)| times.idle(*rate)).collect();
+        let weighed = left.iter().zip(&idles);
+        let of_one = Idle::mean(weighed.map(|((keys, _), idle)| (*keys, *idle)));
+        let of_others = of_one.of_many(others);
+        let stay =
+            |((_, rate), idle): (&(f64, f64), &Idle)| times.stay(rate + others * mean, idle.and(of_others));
+        left.iter().zip(&idles).map(stay).collect()
+    };
+    let times = Times::of(of_pages(cache_bytes), |times| {
+        let mut load = Load::default();
+        for ((keys, _), stay) in left.iter().zip(stays(times)) {
+            load.add(keys / in_page * page_bytes, stay);
+        }
+        load
+    });
+    let all = left.iter().zip(stays(&times));
+    all.map(|((keys, rate), stay)| keys * rate * (1.0 - stay.there))
+        .sum()
 }
 
 /// Adds pages to those asked for about as often.

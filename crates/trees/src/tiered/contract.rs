@@ -8,9 +8,7 @@ use super::show;
 use super::tree::Tree;
 use alluvium_base::Message;
 use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{
-    self, Dictionary, DistinctKeys, Load, Lookup, Ordered, Progress,
-};
+use alluvium_dictionary::contract::{self, Dictionary, DistinctKeys, Load, Lookup, Ordered, Progress};
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::findings::{Checked, Depth, Examined};
 use alluvium_dictionary::gather::Gather;

@@ -113,6 +113,7 @@ impl Seen {
             skew: self.skew,
             operations: self.total,
             scan_records: self.scan_records,
+            ..Workload::default()
         }
     }
 

@@ -91,6 +91,7 @@ impl Question {
             skew: self.skew.unwrap_or(seen.skew),
             operations: self.mix.unwrap_or(seen.operations),
             scan_records: self.scan_records.unwrap_or(seen.scan_records),
+            ..seen
         };
         workload.checked().map_err(refused)
     }

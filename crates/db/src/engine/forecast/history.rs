@@ -1,10 +1,10 @@
 //! The hours since opening: the question as it stood when each began, and what was counted by then.
 
 use super::question::Question;
-use crate::structure::Structure;
-use alluvium_dictionary::contract::DistinctKeys;
 use super::truth::Truth;
 use super::{PastHour, compared};
+use crate::structure::Structure;
+use alluvium_dictionary::contract::DistinctKeys;
 use alluvium_model::structures::Cost;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
@@ -229,7 +229,10 @@ mod tests {
         assert_eq!(mark.new_keys(2_000_000, 1.02e6), 0.0, "a count is not exact");
         assert_eq!(mark.new_keys(2_000_000, 1.5e6), 0.5);
         assert_eq!(mark.new_keys(2_000_000, 0.5e6), 0.0, "keys were deleted");
-        assert!((mark.new_keys(1_010_000, 1.01e6) - 1.0).abs() < 1e-6, "few writes");
+        assert!(
+            (mark.new_keys(1_010_000, 1.01e6) - 1.0).abs() < 1e-6,
+            "few writes"
+        );
         assert_eq!(Mark::default().new_keys(4_000_000, 1e6), 0.25);
     }
 

@@ -134,9 +134,7 @@ impl Engine {
     fn distinct_keys(&self, structure: Kind) -> DistinctKeys {
         let dictionary = self.dictionaries.of(structure);
         let count = || dictionary.distinct_keys().ok();
-        let counted = self
-            .forecasts
-            .distinct_keys(structure, self.visible(), count);
+        let counted = self.forecasts.distinct_keys(structure, self.visible(), count);
         counted.unwrap_or_else(|| {
             let all = dictionary.approximate_len(&KeyRange::everything());
             let records = all.unwrap_or(0) as f64;
@@ -189,7 +187,11 @@ impl Engine {
         let mut seen = seen.clone();
         seen.keys = keys as u64;
         seen.new_keys = self.new_keys();
-        let workload = workload(&seen);
+        let rewrites = (self.visible() as f64 - keys).max(0.0) / keys.max(1.0);
+        let workload = Workload {
+            rewrites,
+            ..workload(&seen)
+        };
         // Extents belong to no keyspace: each has its share of those in use.
         let everything = self.dictionaries.tree.holdings(&KeyRange::everything())?;
         let of = |held: &Holdings| (held.leaf_bytes + held.guide_bytes) as f64;
@@ -199,6 +201,7 @@ impl Engine {
             structure,
             machine: Machine {
                 memory_bytes: memory.budget as f64,
+                cache_bytes: Some(caches as f64),
                 device: self.plan.device,
                 records_share: setting.records_share,
                 syncs_log: self.durability == Durability::Disk,
@@ -234,6 +237,7 @@ fn workload(seen: &KeyspaceSeen) -> Workload {
             scans: total.scans as f64,
         },
         scan_records: total.scanned as f64 / total.scans.max(1) as f64,
+        ..Workload::default()
     }
 }
 

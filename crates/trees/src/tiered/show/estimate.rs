@@ -119,11 +119,16 @@ pub(crate) fn distinct_keys(trunk: &Trunk) -> Result<DistinctKeys> {
     let version = trunk.peek();
     let mut records = 0;
     let mut maplets: BTreeMap<u64, Maplet> = BTreeMap::new();
-    walk(&version.root, &KeyRange::everything(), from, &mut |part, weight, _| {
-        let maplet = || part.group.maplet.clone();
-        maplets.entry(part.group.id).or_insert_with(maplet);
-        records += weight.records;
-    })?;
+    walk(
+        &version.root,
+        &KeyRange::everything(),
+        from,
+        &mut |part, weight, _| {
+            let maplet = || part.group.maplet.clone();
+            maplets.entry(part.group.id).or_insert_with(maplet);
+            records += weight.records;
+        },
+    )?;
     let maplets: Vec<Maplet> = maplets.into_values().collect();
     Ok(DistinctKeys {
         keys: different_keys(&maplets, trunk.store.tiers())?,

@@ -167,6 +167,7 @@ fn what_lookups_read_is_as_predicted() {
                 page_cache_bytes: cache as f64,
                 record_cache_bytes: 0.0,
                 misses: 0.0,
+                deleted: 0.0,
             };
             let predicted = flow.reads(&lookups).unwrap();
             reads.add(format!("{case:?}, {cache} bytes"), predicted.hit, measured);
