@@ -35,6 +35,12 @@ fn merged(popularity: &Popularity, lambda: f64, first: f64, is_new: f64) -> Resu
     Ok(sum)
 }
 
+/// Fails unless λ is one that there can be.
+pub(super) fn require_lambda(lambda: u32) -> Result<(), BadParameter> {
+    let is_lambda = lambda.is_power_of_two() && (2..=256).contains(&lambda);
+    require("λ", f64::from(lambda), is_lambda, "a power of two from 2 to 256").map(|_| ())
+}
+
 pub(super) fn point(
     lambda: u32,
     refined: bool,
@@ -44,8 +50,7 @@ pub(super) fn point(
     let all = &workload.operations;
     let must = "none: a hashed keyspace has no order";
     require("the scans", all.scans, all.scans == 0.0, must)?;
-    let is_lambda = lambda.is_power_of_two() && (2..=256).contains(&lambda);
-    require("λ", f64::from(lambda), is_lambda, "a power of two from 2 to 256")?;
+    require_lambda(lambda)?;
     let (popularity, memory) = (workload.popularity()?, memory(machine)?);
     let (record, keys, factor) = (workload.record_bytes(), popularity.keys(), f64::from(lambda));
     let in_leaf = ((LEAF - HEADER - record / 2.0) / (record + RECORD)).max(1.0);
