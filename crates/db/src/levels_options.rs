@@ -346,7 +346,7 @@ mod tests {
             ("hashed,form=bot,lambda=6", "a power of two from 2 to 256"),
             ("hashed,form=bot,refined=yes", "refined is of form=boa"),
             ("hashed,lambda=4", "are of form=boa"),
-            ("hashed,form=bot", "say silt or boa"),
+            ("hashed,form=bag", "say silt, boa or bot"),
             ("hashed,k=4", "a hashed one has no \"k=4\""),
         ] {
             let error = text.parse::<Structure>().unwrap_err().to_string();
