@@ -1,5 +1,6 @@
-//! What a hashed structure has on the device: leaves, descriptions of runs, routing filters, and
-//! what a checkpoint lists. No bytes panic, and what is read is written the same again.
+//! What a hashed structure has on the device: leaves, descriptions of runs, routing filters,
+//! lists of routing trees, and what a checkpoint lists. No bytes panic, and what is read is
+//! written the same again.
 
 #![no_main]
 
@@ -7,6 +8,7 @@ use alluvium_hashes::hashed::format::Contents;
 use alluvium_hashes::hashed::leaf::Entries;
 use alluvium_hashes::hashed::routing::{self, format::Sketches};
 use alluvium_hashes::hashed::run::Meta;
+use alluvium_hashes::hashed::trees;
 use alluvium_storage::{PageSize, Place, Structure};
 use libfuzzer_sys::fuzz_target;
 
@@ -30,6 +32,12 @@ fuzz_target!(|input: &[u8]| {
         let group = meta.shape.group(0x0123_4567_89ab_cdef);
         assert_eq!(meta.shape.prefix(group.first), meta.shape.prefix(group.last));
         let again = routing::Meta::decode(&meta.encode(), &at(), PageSize::MIN);
+        assert_eq!(again.expect("what was read is sound"), meta);
+    }
+    if let Ok(meta) = trees::Meta::decode(input, &at(), PageSize::MIN) {
+        let entry = meta.head.entry(0x0123_4567_89ab_cdef, 0);
+        assert!(entry.prefix < 1 << meta.head.prefix_bits());
+        let again = trees::Meta::decode(&meta.encode(), &at(), PageSize::MIN);
         assert_eq!(again.expect("what was read is sound"), meta);
     }
     if let Ok(sketches) = Sketches::open(input, &at()) {

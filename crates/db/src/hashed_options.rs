@@ -20,6 +20,15 @@ pub enum HashedForm {
         /// Filters have a check character for each record: they say yes in vain 1/λ as often.
         refined: bool,
     },
+    /// A bundle of trees (BOT): records are written once, into runs that stay, and again only
+    /// when a third of them is dead. Their hashes go from level to level, into trees that lead
+    /// to the runs: a lookup reads a page of each level's root, and one of each node on the way
+    /// to a run.
+    Bot {
+        /// λ, a power of two from 2 to 256: the larger, the fewer levels, and the more of a level's
+        /// root is written again for each run.
+        lambda: u16,
+    },
 }
 
 impl HashedForm {
@@ -28,6 +37,7 @@ impl HashedForm {
         match self {
             HashedForm::Silt => hashed::HashedForm::Silt,
             HashedForm::Boa { lambda, refined } => hashed::HashedForm::Boa { lambda, refined },
+            HashedForm::Bot { lambda } => hashed::HashedForm::Bot { lambda },
         }
     }
 
@@ -36,6 +46,7 @@ impl HashedForm {
         match form {
             hashed::HashedForm::Silt => HashedForm::Silt,
             hashed::HashedForm::Boa { lambda, refined } => HashedForm::Boa { lambda, refined },
+            hashed::HashedForm::Bot { lambda } => HashedForm::Bot { lambda },
         }
     }
 }
@@ -48,6 +59,7 @@ impl fmt::Display for HashedForm {
                 let refined = if *refined { "yes" } else { "no" };
                 write!(f, "form=boa,lambda={lambda},refined={refined}")
             }
+            HashedForm::Bot { lambda } => write!(f, "form=bot,lambda={lambda}"),
         }
     }
 }
@@ -63,6 +75,8 @@ impl fmt::Display for HashedForm {
 /// let boa = HashedOptions::default().form(HashedForm::Boa { lambda: 16, refined: true });
 /// let structure: Structure = "hashed,form=boa,lambda=16,refined=yes".parse()?;
 /// assert_eq!(structure, Structure::Hashed(boa));
+/// let bot = HashedOptions::default().form(HashedForm::Bot { lambda: 16 });
+/// assert_eq!("hashed,form=bot".parse::<Structure>()?, Structure::Hashed(bot));
 /// # Ok::<(), alluvium::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,7 +91,7 @@ std::thread_local! {
     pub(crate) static UNNAMED: std::cell::Cell<HashedForm> = const { std::cell::Cell::new(HashedForm::Silt) };
 }
 
-/// λ of a bundle of arrays, unless told otherwise.
+/// λ of a bundle, unless told otherwise.
 const USUAL_LAMBDA: u16 = 16;
 
 impl HashedOptions {
@@ -97,7 +111,7 @@ impl HashedOptions {
     }
 
     /// Returns the same with another form. What there cannot be is refused when a keyspace is
-    /// created: λ that is no power of two, or a trie in a bundle of arrays.
+    /// created: λ that is no power of two, or a trie in a bundle.
     #[must_use]
     pub fn form(self, form: HashedForm) -> HashedOptions {
         HashedOptions { form, ..self }
@@ -122,8 +136,8 @@ impl HashedOptions {
         Ok(options.validate()?)
     }
 
-    /// Reads `index=pachash` or `index=trie`, and `form=silt` or `form=boa` with `lambda=16` and
-    /// `refined=yes`; nothing is the default.
+    /// Reads `index=pachash` or `index=trie`, and `form=silt`, `form=boa` with `lambda=16` and
+    /// `refined=yes`, or `form=bot` with `lambda=16`; nothing is the default.
     pub(crate) fn parse(text: &str) -> Result<HashedOptions> {
         let mut options = HashedOptions::default();
         let (mut form, mut lambda, mut refined) = (None, None, None);
@@ -147,7 +161,7 @@ impl HashedOptions {
                 Some(("refined", other)) => return Err(bad(format!("refined={other}: say yes or no"))),
                 _ => {
                     return Err(bad(format!(
-                        "a hashed one has no \"{part}\": say hashed,index=pachash, hashed,index=trie, or hashed,form=boa,lambda=16,refined=yes"
+                        "a hashed one has no \"{part}\": say hashed,index=pachash, hashed,index=trie, hashed,form=boa,lambda=16,refined=yes, or hashed,form=bot,lambda=16"
                     )));
                 }
             }
@@ -157,13 +171,23 @@ impl HashedOptions {
                 lambda: lambda.unwrap_or(USUAL_LAMBDA),
                 refined: refined.unwrap_or(true),
             },
+            Some("bot") if refined.is_some() => {
+                return Err(bad(
+                    "refined is of form=boa: leave it out, a bundle of trees has check characters in any case"
+                        .to_owned(),
+                ));
+            }
+            Some("bot") => HashedForm::Bot {
+                lambda: lambda.unwrap_or(USUAL_LAMBDA),
+            },
             Some("silt") | None if lambda.is_some() || refined.is_some() => {
                 return Err(bad(
-                    "lambda and refined are of form=boa: say so, or leave them out".to_owned(),
+                    "lambda and refined are of form=boa, and lambda of form=bot: say which, or leave them out"
+                        .to_owned(),
                 ));
             }
             Some("silt") | None => HashedForm::Silt,
-            Some(other) => return Err(bad(format!("there is no form={other}: say silt or boa"))),
+            Some(other) => return Err(bad(format!("there is no form={other}: say silt, boa or bot"))),
         };
         options.validate()?;
         Ok(options)
@@ -174,7 +198,7 @@ impl fmt::Display for HashedOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.form {
             HashedForm::Silt => write!(f, "index={}", self.index),
-            form @ HashedForm::Boa { .. } => write!(f, "{form}"),
+            form => write!(f, "{form}"),
         }
     }
 }

@@ -243,6 +243,7 @@ impl FromStr for Structure {
     type Err = Error;
 
     /// Reads `tiered`, `hashed`, `hashed,index=trie`, `hashed,form=boa,lambda=16,refined=yes`,
+    /// `hashed,form=bot,lambda=16`,
     /// `volatile,bytes=64M`, `levels`, `levels,k=4`, or `levels,` and a policy: `samt,k=4`,
     /// `cola,r=3`, `leveled,r=10`, `never`.
     /// Behind a policy may stand what is stitched: `,f=3,scan=8,always=2048`.
@@ -306,6 +307,7 @@ mod tests {
             "hashed,index=trie",
             "hashed,form=boa,lambda=16,refined=yes",
             "hashed,form=boa,lambda=2,refined=no",
+            "hashed,form=bot,lambda=4",
         ] {
             assert_eq!(text.parse::<Structure>().unwrap().to_string(), text);
         }
@@ -340,8 +342,11 @@ mod tests {
             ("hashed,form=boa,lambda=x", "a power of two from 2 to 256"),
             ("hashed,form=boa,refined=maybe", "say yes or no"),
             ("hashed,form=boa,index=trie", "which a trie cannot"),
+            ("hashed,form=bot,index=trie", "which a trie cannot"),
+            ("hashed,form=bot,lambda=6", "a power of two from 2 to 256"),
+            ("hashed,form=bot,refined=yes", "refined is of form=boa"),
             ("hashed,lambda=4", "are of form=boa"),
-            ("hashed,form=bot", "say silt or boa"),
+            ("hashed,form=bag", "say silt, boa or bot"),
             ("hashed,k=4", "a hashed one has no \"k=4\""),
         ] {
             let error = text.parse::<Structure>().unwrap_err().to_string();

@@ -86,6 +86,21 @@ fn sketches() -> Vec<u8> {
     page.finish(alluvium_storage::PageSize::MIN)
 }
 
+/// A tree of one leaf, as a checkpoint lists it.
+fn tree(run: alluvium_dictionary::values::ValuePointer) -> alluvium_hashes::hashed::trees::names::TreeName {
+    use alluvium_hashes::hashed::trees::names::{ChildName, NodeName, TreeName};
+    TreeName {
+        is_settled: false,
+        base_bits: 9,
+        height: 1,
+        root: NodeName {
+            node: Some(run),
+            digest: None,
+            children: vec![ChildName::Leaf(Some(run))],
+        },
+    }
+}
+
 /// A leaf of a hashed structure, a page of a routing filter, and what a checkpoint lists.
 pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
     use alluvium_dictionary::values::ValuePointer;
@@ -111,6 +126,7 @@ pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
     let level = |filter| LevelName {
         runs: vec![RunName { upto: 6, run }],
         filter,
+        tree: None,
     };
     let contents = Contents {
         form: HashedForm::Silt,
@@ -143,6 +159,12 @@ pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
         ..contents.clone()
     };
     bundle.parts[0].levels = vec![level(Some(run))];
+    let mut trees = bundle.clone();
+    trees.form = HashedForm::Bot { lambda: 4 };
+    trees.parts[0].levels = vec![LevelName {
+        tree: Some(tree(run)),
+        ..level(None)
+    }];
     let mut draft = Draft::default();
     let put = (5, alluvium_base::Kind::Put, 0);
     draft.push(
@@ -155,6 +177,7 @@ pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
     vec![
         contents.encode(),
         bundle.encode(),
+        trees.encode(),
         draft.finish(PageSize::MIN),
         sketches(),
     ]

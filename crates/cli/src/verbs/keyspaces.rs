@@ -86,7 +86,8 @@ pub struct Create {
     /// (scan), unless they are more than always: levels,k=4,f=3,scan=8,always=2048.
     /// Or volatile: in memory alone, and empty at the next opening: volatile,bytes=64M.
     /// Or hashed: without order of keys, with an index as in hashed,index=trie, or as levels with
-    /// routing filters, which write less and read more: hashed,form=boa,lambda=16,refined=yes.
+    /// routing filters, which write less and read more: hashed,form=boa,lambda=16,refined=yes. Or
+    /// runs that are written once, below trees of their hashes: hashed,form=bot,lambda=16.
     /// Or pages that are written in place: paged, paged,bplus, or with all that can be said
     /// paged,beps,node=16384,epsilon=0.8,key=64,value=128, where key is the longest key, and
     /// value how much of a value stays in its node; epsilon=adaptive has each node choose its own;

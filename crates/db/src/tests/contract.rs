@@ -50,7 +50,9 @@ fn each(part: Part) {
 
 /// Every structure, the hashed one in each of its forms.
 fn kinds() -> impl Iterator<Item = (Structure, HashedForm)> {
-    let bundles = [(2, false), (4, true)].map(|(lambda, refined)| HashedForm::Boa { lambda, refined });
+    let arrays = |(lambda, refined)| HashedForm::Boa { lambda, refined };
+    let bundles = [(2, false), (4, true)].map(arrays).into_iter();
+    let bundles = bundles.chain([2, 4].map(|lambda| HashedForm::Bot { lambda }));
     let all = Structure::ALL.map(|structure| (structure, HashedForm::Silt));
     let bundles = bundles.map(|form| (Structure::Hashed, form));
     all.into_iter().chain(bundles)

@@ -24,6 +24,11 @@ fn boa(refined: bool) -> KeyspaceOptions {
     KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default().form(form)))
 }
 
+fn bot() -> KeyspaceOptions {
+    let form = HashedForm::Bot { lambda: 4 };
+    KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default().form(form)))
+}
+
 /// A store with two hashed keyspaces and one in the tree. Hashed records are in the sorted store,
 /// and in a hash store; some keys and values are apart.
 fn filled(directory: &Arc<dyn Directory>, options: &KeyspaceOptions) -> BTreeMap<&'static str, Pairs> {
@@ -158,6 +163,11 @@ fn damage_to_any_page_of_a_bundle_of_arrays_loses_what_the_report_says_and_nothi
     for refined in [false, true] {
         damage_any_page(&boa(refined));
     }
+}
+
+#[test]
+fn damage_to_any_page_of_a_bundle_of_trees_loses_what_the_report_says_and_nothing_else() {
+    damage_any_page(&bot());
 }
 
 fn damage_any_page(options: &KeyspaceOptions) {

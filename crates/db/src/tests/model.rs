@@ -206,6 +206,7 @@ fn a_history_has_the_same_answers_in_every_kind() {
     ] {
         UNNAMED.set(match seed {
             1 | 5 => HashedForm::Silt,
+            4 => HashedForm::Bot { lambda: 2 },
             _ => HashedForm::Boa {
                 lambda: 2,
                 refined: seed == 3,

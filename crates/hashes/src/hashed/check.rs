@@ -5,7 +5,9 @@ use super::options::HashedForm;
 use super::routing::Routing;
 use super::run::Run;
 use super::salvage::Name;
+use super::state::{Level, Version};
 use super::structure::{Hashed, place};
+use super::trees::{Head, List};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::blob::{self, Root, extents_of};
 use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
@@ -36,14 +38,19 @@ pub(super) struct Named {
     seed: u64,
     /// The first and the last hash that a run may have.
     hashes: (u64, u64),
-    /// Of a filter: the runs of its level, the oldest first.
+    /// Of a filter: the runs of its level, the oldest first. Of a list: those below it.
     pub(super) level: Vec<ValuePointer>,
+    /// It goes with the first of them.
+    pub(super) needs_all: bool,
+    /// Of a list: what it is, and below which of its children each run is.
+    list: Option<(Head, Vec<usize>)>,
 }
 
 /// What contents name, opened.
 pub(super) enum Opened {
     Run(Run),
     Filter(Routing),
+    List(List),
 }
 
 impl Opened {
@@ -51,6 +58,7 @@ impl Opened {
         match self {
             Opened::Run(run) => run.extents().collect(),
             Opened::Filter(filter) => filter.extents().collect(),
+            Opened::List(list) => list.extents().collect(),
         }
     }
 }
@@ -58,9 +66,13 @@ impl Opened {
 impl Named {
     /// Reads the description.
     pub(super) fn open(&self, files: Files<'_>, purpose: Purpose) -> Result<Opened> {
+        if let Some((head, _)) = self.list {
+            let list = List::open(files, &self.pointer, purpose)?;
+            return Ok(Opened::List(list.required(head)?));
+        }
         match self.name {
             Name::Filter(_) => Ok(Opened::Filter(Routing::open(files, &self.pointer, purpose)?)),
-            Name::Young | Name::Part(_) => {
+            Name::Young | Name::Part(_) | Name::List(_) => {
                 let run = Run::open(files, &self.pointer, self.base, purpose)?;
                 Ok(Opened::Run(run.seeded(self.seed)))
             }
@@ -69,17 +81,24 @@ impl Named {
 
     /// Reads all of it, and says what is wrong.
     fn check(&self, files: Files<'_>, read: &mut Amounts) -> Result<Vec<String>> {
-        let filter = match self.open(files, Purpose::Check)? {
-            Opened::Run(run) => return Ok(run.check(files, self.hashes, read)),
-            Opened::Filter(filter) => filter,
-        };
+        let opened = self.open(files, Purpose::Check)?;
+        if let Opened::Run(run) = opened {
+            return Ok(run.check(files, self.hashes, read));
+        }
         let runs = self.level.iter().map(|pointer| {
             let run = Run::open(files, pointer, 0, Purpose::Check)?;
             Ok(run.seeded(self.seed))
         });
         // What is wrong with them is said where they are checked.
         match runs.collect::<Result<Vec<Run>>>() {
-            Ok(runs) => Ok(filter.check(files, &runs)),
+            Ok(runs) => Ok(match (opened, &self.list) {
+                (Opened::Filter(filter), _) => filter.check(files, &runs),
+                (Opened::List(list), Some((_, children))) => {
+                    let runs: Vec<(Run, usize)> = runs.into_iter().zip(children.iter().copied()).collect();
+                    list.check(files, &runs)
+                }
+                _ => unreachable!("runs were checked, and a list has children"),
+            }),
             Err(Error::Corrupt { .. }) => Ok(Vec::new()),
             Err(error) => Err(error),
         }
@@ -99,6 +118,8 @@ pub(super) fn named(contents: &Contents) -> Vec<Named> {
         seed: contents.seed,
         hashes,
         level: Vec::new(),
+        needs_all: false,
+        list: None,
     };
     let young = contents.young.iter();
     let mut all: Vec<Named> = young
@@ -111,7 +132,16 @@ pub(super) fn named(contents: &Contents) -> Vec<Named> {
             all.extend(runs.map(|run| named(Name::Part(number), run.run, 0, hashes)));
             all.extend(level.filter.map(|filter| Named {
                 level: level.runs.iter().map(|run| run.run).collect(),
+                needs_all: true,
                 ..named(Name::Filter(number), filter, 0, hashes)
+            }));
+            let bits = (contents.parts_log, contents.form.character_bits());
+            let lists = level.tree.iter().flat_map(|tree| tree.lists(bits.0, bits.1));
+            all.extend(lists.map(|list| Named {
+                level: list.runs.iter().map(|(run, _)| level.runs[*run].run).collect(),
+                needs_all: list.needs_all,
+                list: Some((list.head, list.runs.iter().map(|(_, child)| *child).collect())),
+                ..named(Name::List(number), list.pointer, 0, hashes)
             }));
         }
     }
@@ -213,6 +243,7 @@ impl<'c> Check<'c> {
             self.findings.read.footers.add(&named.pointer.node);
             let what = match named.name {
                 Name::Filter(_) => "filter",
+                Name::List(_) => "list of a tree",
                 Name::Young | Name::Part(_) => "run",
             };
             match named.check(self.files, &mut self.findings.read) {
@@ -240,6 +271,25 @@ impl<'c> Check<'c> {
     }
 }
 
+/// Returns whether the trees of a bundle of trees have the shape that they should (V1).
+fn trees_are_sound(version: &Version, form: HashedForm) -> bool {
+    let HashedForm::Bot { lambda } = form else {
+        return true;
+    };
+    let parts = version.parts.iter();
+    let levels = parts.flat_map(|part| part.levels.iter().enumerate());
+    let is_sound = |(place, level): (usize, &Level)| match &level.tree {
+        None => level.runs.is_empty(),
+        Some(tree) => {
+            let root = &tree.root;
+            (tree.is_settled || usize::from(root.height) == place + 1)
+                && root.children.len() < lambda.into()
+                && root.leaves == level.runs.len()
+        }
+    };
+    levels.into_iter().all(is_sound)
+}
+
 impl Hashed {
     pub(super) fn examine_all(
         &self,
@@ -260,6 +310,9 @@ impl Hashed {
                 wrong("a level has as many runs as λ (U3)".to_owned());
             }
         }
+        if !trees_are_sound(&version, self.shared.options.form) {
+            wrong("a level's tree is not of its height, or its root has λ children (V1)".to_owned());
+        }
         if version.runs().any(|run| run.newest() > version.cut) {
             wrong("a run has a message above the cut (W5)".to_owned());
         }
@@ -276,8 +329,10 @@ impl Hashed {
         let of_filters = version
             .filters()
             .flat_map(|filter| filter.extents().map(|(extent, _)| extent));
+        let of_lists = version.lists().into_iter();
+        let of_lists = of_lists.flat_map(|list| list.extents().map(|(extent, _)| extent));
         let of_root = kept.blob.iter().flat_map(|blob| blob.extents().iter().copied());
-        for extent in of_runs.chain(of_filters).chain(of_root) {
+        for extent in of_runs.chain(of_filters).chain(of_lists).chain(of_root) {
             *examined.reachable.entry(extent).or_default() += 1;
         }
         drop(kept);

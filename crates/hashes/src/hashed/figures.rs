@@ -4,6 +4,7 @@ use super::policy;
 use super::routing::Routing;
 use super::run::Run;
 use super::structure::Hashed;
+use super::trees::List;
 
 /// What a hashed structure holds, and what merges have done since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,13 +14,13 @@ pub struct HashedStats {
     pub hash_stores: u64,
     /// Records in them; a part may have some of these already.
     pub hash_store_records: u64,
-    /// Records of the sorted store, or of the levels of a bundle of arrays.
+    /// Records of the sorted store, or of the levels of a bundle.
     pub sorted_records: u64,
     /// Runs that merges have made: of SILT's parts at most one each.
     pub runs: u64,
     /// Levels of the part that has most. SILT's have one.
     pub levels: u64,
-    /// Bytes on the device that routing filters take.
+    /// Bytes on the device that routing filters take, or the lists of routing trees.
     pub filter_bytes: u64,
     /// Of all records, those that delete a key.
     pub tombstones: u64,
@@ -31,6 +32,8 @@ pub struct HashedStats {
     pub merges: u64,
     /// Records that they have written.
     pub merged_records: u64,
+    /// Entries of lists of routing trees that they have written.
+    pub merged_entries: u64,
 }
 
 impl Hashed {
@@ -55,13 +58,19 @@ impl Hashed {
     /// ```
     #[must_use]
     pub fn stats(&self) -> HashedStats {
-        let (merges, merged_records) = self.shared.kept.lock().merged;
+        let kept = self.shared.kept.lock();
+        let ((merges, merged_records), merged_entries) = (kept.merged, kept.entries);
+        drop(kept);
         let version = self.version();
         let young = version.young.iter().map(|young| &young.run);
         let filters = || version.filters();
         let of_runs: u64 = version.runs().map(Run::memory_bytes).sum();
         let on_device: u64 = version.runs().map(Run::device_bytes).sum();
-        let filter_bytes: u64 = filters().map(Routing::device_bytes).sum();
+        let lists = version.lists();
+        let of_lists: u64 = lists.iter().map(|list| list.device_bytes()).sum();
+        let filter_bytes = filters().map(Routing::device_bytes).sum::<u64>() + of_lists;
+        let of_filters: u64 = filters().map(Routing::memory_bytes).sum();
+        let of_lists: u64 = lists.into_iter().map(List::memory_bytes).sum();
         let levels = version.parts.iter().map(|part| part.levels.len() as u64);
         HashedStats {
             runs: version.parts.iter().map(|part| part.runs().count() as u64).sum(),
@@ -71,10 +80,11 @@ impl Hashed {
             hash_store_records: young.map(Run::records).sum(),
             sorted_records: self.sorted_records(),
             tombstones: version.runs().map(Run::tombstones).sum(),
-            memory_bytes: of_runs + filters().map(Routing::memory_bytes).sum::<u64>(),
+            memory_bytes: of_runs + of_filters + of_lists,
             device_bytes: on_device + filter_bytes,
             merges,
             merged_records,
+            merged_entries,
         }
     }
 

@@ -6,7 +6,7 @@
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  form: 0 SILT with a PaCHash index, 1 SILT with a trie, 2 a bundle of arrays with
-//!                 filters of latest runs, 3 one with filters of sketches
+//!                 filters of latest runs, 3 one with filters of sketches, 4 a bundle of trees
 //!      1     1  logarithm of the number of parts
 //!               of a bundle: log2 λ (1), the seed of hashes (8)
 //!      …        age of the next hash store (varint)
@@ -17,12 +17,14 @@
 //!                 of SILT: 1 and the pointer to its run's description (40); 0 if it has no record
 //!                 of a bundle: levels (varint), newest first, each:
 //!                   runs (varint), oldest first, each: up to which age (varint), pointer (40)
-//!                   1 and the pointer to its filter's description (40); 0 if it has none
+//!                   of arrays: 1 and the pointer to its filter's description (40); 0 if it has none
+//!                   of trees: 1 and its tree, `hashed/trees/format.rs`; 0 if it has no run
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::options::{HashedForm, HashedOptions, IndexKind, MOST_PARTS_LOG};
 use super::state::{Level, Version};
+use super::trees::names::TreeName;
 use alluvium_base::Sequence;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_dictionary::key::SEED;
@@ -56,6 +58,8 @@ pub struct LevelName {
     pub runs: Vec<RunName>,
     /// Where its filter's description is, if it has one.
     pub filter: Option<ValuePointer>,
+    /// In a bundle of trees: the tree over the runs.
+    pub tree: Option<TreeName>,
 }
 
 /// A part as the contents name it. SILT's has at most one level, of one run.
@@ -90,6 +94,7 @@ const SILT_PACHASH: u8 = 0;
 const SILT_TRIE: u8 = 1;
 const BOA_LATEST: u8 = 2;
 const BOA_SKETCHES: u8 = 3;
+const BOT: u8 = 4;
 
 /// Appends a pointer, or that there is none.
 fn optional(pointer: Option<&ValuePointer>, out: &mut Vec<u8>) {
@@ -100,13 +105,19 @@ fn optional(pointer: Option<&ValuePointer>, out: &mut Vec<u8>) {
 }
 
 impl LevelName {
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, form: HashedForm, out: &mut Vec<u8>) {
         Writer::new(out).varint(self.runs.len() as u64);
         for run in &self.runs {
             Writer::new(out).varint(run.upto);
             run.run.encode(out);
         }
-        optional(self.filter.as_ref(), out);
+        if !matches!(form, HashedForm::Bot { .. }) {
+            return optional(self.filter.as_ref(), out);
+        }
+        Writer::new(out).u8(u8::from(self.tree.is_some()));
+        if let Some(tree) = &self.tree {
+            tree.encode(out);
+        }
     }
 }
 
@@ -127,6 +138,7 @@ impl Contents {
                 })
                 .collect(),
             filter: level.filter.as_ref().map(|filter| *filter.pointer()),
+            tree: level.tree.as_ref().map(TreeName::of),
         };
         let parts = version.parts.iter().map(|part| PartName {
             upto: part.upto,
@@ -152,6 +164,7 @@ impl Contents {
             (HashedForm::Silt, IndexKind::Trie) => SILT_TRIE,
             (HashedForm::Boa { refined: false, .. }, _) => BOA_LATEST,
             (HashedForm::Boa { refined: true, .. }, _) => BOA_SKETCHES,
+            (HashedForm::Bot { .. }, _) => BOT,
         };
         Writer::new(&mut out).u8(form).u8(self.parts_log);
         if self.form != HashedForm::Silt {
@@ -173,9 +186,9 @@ impl Contents {
                     let run = part.levels.iter().find_map(|level| level.runs.first());
                     optional(run.map(|run| &run.run), &mut out);
                 }
-                HashedForm::Boa { .. } => {
+                form @ (HashedForm::Boa { .. } | HashedForm::Bot { .. }) => {
                     Writer::new(&mut out).varint(part.levels.len() as u64);
-                    part.levels.iter().for_each(|level| level.encode(&mut out));
+                    part.levels.iter().for_each(|level| level.encode(form, &mut out));
                 }
             }
         }
@@ -214,13 +227,19 @@ impl From<Truncated> for Bad {
     }
 }
 
+impl From<String> for Bad {
+    fn from(found: String) -> Bad {
+        Bad::Other(found)
+    }
+}
+
 fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::result::Result<Contents, Bad> {
     let pointer = |reader: &mut Reader<'_>| {
         let bytes = reader.take(ValuePointer::BYTES)?;
         ValuePointer::decode(bytes, place, page_size).map_err(|error| Bad::Pointer(Box::new(error)))
     };
     let (kind, parts_log) = (reader.u8()?, reader.u8()?);
-    if kind > BOA_SKETCHES || parts_log > MOST_PARTS_LOG {
+    if kind > BOT || parts_log > MOST_PARTS_LOG {
         return Err(Bad::Other(format!("form {kind} with 2^{parts_log} parts")));
     }
     let (form, seed) = form_of(kind, reader)?;
@@ -249,11 +268,11 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
             HashedForm::Silt => {
                 let run = optional_of(reader, &pointer)?.map(|run| LevelName {
                     runs: vec![RunName { upto, run }],
-                    filter: None,
+                    ..LevelName::default()
                 });
                 run.into_iter().collect()
             }
-            HashedForm::Boa { lambda, .. } => levels(reader, lambda, upto, &pointer)?,
+            form => levels(reader, (form, parts_log), upto, &pointer)?,
         };
         parts.push(PartName { upto, levels });
     }
@@ -284,9 +303,13 @@ fn form_of(kind: u8, reader: &mut Reader<'_>) -> std::result::Result<(HashedForm
     if !(1..=8).contains(&bits) {
         return Err(Bad::Other(format!("characters of {bits} bits")));
     }
-    let form = HashedForm::Boa {
-        lambda: 1 << bits,
-        refined: kind == BOA_SKETCHES,
+    let lambda = 1 << bits;
+    let form = match kind {
+        BOT => HashedForm::Bot { lambda },
+        _ => HashedForm::Boa {
+            lambda,
+            refined: kind == BOA_SKETCHES,
+        },
     };
     Ok((form, seed))
 }
@@ -303,10 +326,27 @@ fn optional_of(
     }
 }
 
-/// Reads the levels of a part (U1, U3).
+/// Reads the tree of a level with some runs.
+fn tree_of(
+    reader: &mut Reader<'_>,
+    bits: (u8, u8),
+    runs: usize,
+    pointer: &impl Fn(&mut Reader<'_>) -> std::result::Result<ValuePointer, Bad>,
+) -> std::result::Result<Option<TreeName>, Bad> {
+    match (reader.u8()?, runs) {
+        (0, 0) => Ok(None),
+        (1, 1..) => {
+            let pointer = |reader: &mut Reader<'_>| optional_of(reader, pointer);
+            TreeName::decode(reader, bits, runs, &pointer).map(Some)
+        }
+        (found, runs) => Err(Bad::Other(format!("{found} trees of {runs} runs"))),
+    }
+}
+
+/// Reads the levels of a part (U1, U3, V1).
 fn levels(
     reader: &mut Reader<'_>,
-    lambda: u16,
+    (form, parts_log): (HashedForm, u8),
     upto: u64,
     pointer: &impl Fn(&mut Reader<'_>) -> std::result::Result<ValuePointer, Bad>,
 ) -> std::result::Result<Vec<LevelName>, Bad> {
@@ -315,7 +355,9 @@ fn levels(
     let mut above = upto.saturating_add(1);
     for _ in 0..reader.varint()? {
         let (count, mut level) = (reader.varint()?, LevelName::default());
-        if count >= lambda.into() {
+        if let HashedForm::Boa { lambda, .. } = form
+            && count >= lambda.into()
+        {
             return Err(Bad::Other(format!("{count} runs of a level (U3)")));
         }
         for _ in 0..count {
@@ -328,7 +370,12 @@ fn levels(
                 run: pointer(reader)?,
             });
         }
-        level.filter = optional_of(reader, pointer)?;
+        if let HashedForm::Bot { .. } = form {
+            let bits = (parts_log, form.character_bits());
+            level.tree = tree_of(reader, bits, level.runs.len(), pointer)?;
+        } else {
+            level.filter = optional_of(reader, pointer)?;
+        }
         if level.filter.is_some() && count == 0 {
             return Err(Bad::Other("a filter of a level without runs (U4)".to_owned()));
         }
@@ -370,7 +417,7 @@ mod tests {
     fn silts(upto: u64) -> LevelName {
         LevelName {
             runs: vec![RunName { upto, run: pointer() }],
-            filter: None,
+            ..LevelName::default()
         }
     }
 
@@ -379,6 +426,7 @@ mod tests {
         let newest = LevelName {
             runs: vec![run(5), run(6)],
             filter: Some(pointer()),
+            tree: None,
         };
         Contents {
             form: HashedForm::Boa {
@@ -494,7 +542,7 @@ mod tests {
                 let runs = (0..4).map(|upto| RunName { upto, run: pointer() });
                 all.parts[0].levels = vec![LevelName {
                     runs: runs.collect(),
-                    filter: None,
+                    ..LevelName::default()
                 }];
             }),
             "as many runs as λ (U3)"
@@ -521,7 +569,7 @@ mod tests {
             bytes[at] = byte;
             decode(&bytes).is_err()
         };
-        assert!(refused(0, 4), "a form that there is not");
+        assert!(refused(0, 5), "a form that there is not");
         assert!(refused(1, 13), "too many parts");
         assert!(refused(2, 6), "a hash store as old as the next");
         assert!(refused(4, 3), "hash stores out of order");

@@ -11,6 +11,7 @@ use super::run::{Builder, Message, Owned, Run, RunOptions, Written};
 use super::salvage::Name;
 use super::state::{Part, Version, Young};
 use super::structure::Hashed;
+use super::trees::Planted;
 use alluvium_base::Purpose;
 use alluvium_dictionary::nodes::Direct;
 use alluvium_dictionary::read::Files;
@@ -37,7 +38,7 @@ pub struct Gone {
 pub struct Mended {
     /// Runs that were written again.
     pub runs: u64,
-    /// Filters of levels that are left out until the level's runs are merged.
+    /// Filters of levels that are left out until the level's runs are merged, and lists of trees.
     pub filters: u64,
     /// What is gone.
     pub gone: Vec<Gone>,
@@ -122,6 +123,11 @@ impl Hashed {
                     level.filter = None;
                     left += 1;
                 }
+                if let Some(tree) = &mut level.tree {
+                    let (root, lists) = tree.root.readable(files)?;
+                    tree.root = root;
+                    left += lists;
+                }
             }
             if left > before {
                 let upto = part.upto;
@@ -188,7 +194,7 @@ impl Hashed {
         let shared = &self.shared;
         let options = match name {
             Name::Young => self.young_options(Class::Essential),
-            Name::Part(_) | Name::Filter(_) => RunOptions {
+            Name::Part(_) | Name::Filter(_) | Name::List(_) => RunOptions {
                 index: shared.options.index,
                 filter_bits: None,
                 seed: shared.options.own_seed(),
@@ -278,6 +284,15 @@ impl Hashed {
                     Some(run) => level.runs[place].run = run.clone(),
                     None => drop(level.runs.remove(place)),
                 }
+                // The lists of a tree may have hashes that are gone (V4), but no leaf that is.
+                if let Some(tree) = &level.tree {
+                    let root = match &new {
+                        Some(_) => tree.root.clone(),
+                        None => tree.root.without_leaf(place),
+                    };
+                    let has_runs = !level.runs.is_empty();
+                    level.tree = has_runs.then(|| Planted::new(root, tree.is_settled, &level.runs));
+                }
             }
             changed.trim();
             Arc::new(changed)
@@ -365,7 +380,7 @@ impl Gaps {
     fn new(name: Name, options: &HashedOptions) -> Gaps {
         let (at, end) = match name {
             Name::Young => (0, u64::MAX),
-            Name::Part(part) | Name::Filter(part) => options.hashes_of(part),
+            Name::Part(part) | Name::Filter(part) | Name::List(part) => options.hashes_of(part),
         };
         Gaps {
             done: Vec::new(),

@@ -1,6 +1,7 @@
-//! A merge: what hash stores and the newest levels of a part say of its hashes becomes the part's
-//! next run, or several hash stores become one. It is written beside the structure, and shown at
-//! once. In a bundle of arrays the filter of the run's level is written with it.
+//! A merge: what hash stores and the newest levels of a part say of its hashes becomes the
+//! part's next run, or several hash stores become one. It is written beside the structure, and
+//! shown at once. In a bundle of arrays the filter of the run's level is written with it; in a
+//! bundle of trees what is above it, once it is written.
 //!
 //! Where nothing older is left of the part's hashes, deletes that no reader can tell from nothing
 //! go, as SILT's do (Lim's thesis, table 2.3), and a deleted range becomes a delete of each key of
@@ -14,6 +15,7 @@ use super::rules::RulesCache;
 use super::run::{Builder, Cursor, Message, Owned, Run, RunOptions, Written};
 use super::state::{Age, Job, Kept, Level, LevelRun, Part, Version, Young};
 use super::structure::Hashed;
+use super::trees::{self, Cut, Growing, Grown, LeafWriter};
 use alluvium_base::message::LAST;
 use alluvium_base::{Message as Said, Purpose};
 use alluvium_dictionary::contract::{Progress, Step};
@@ -42,6 +44,8 @@ enum Phase {
     Merging(Box<Merging>),
     /// The run is written; the rest of its level's filter is taken over.
     Routing(Box<Written>, Box<routing::Builder>),
+    /// The run is written; the trees of its part take it as a leaf.
+    Growing(Box<Written>, Box<Growing>),
     Over,
 }
 
@@ -61,12 +65,23 @@ struct Merging {
     asks_filters: bool,
     builder: Builder,
     filter: Option<Box<routing::Builder>>,
+    /// In a bundle of trees: what is written of the run's hashes.
+    leaf: Option<Box<LeafWriter>>,
     group: Vec<Owned>,
+}
+
+/// What says where a run's hashes are, besides the run.
+enum Above {
+    None,
+    Filter(routing::Written),
+    Trees(Grown),
 }
 
 /// Prefixes or sketches that a slice takes over from a filter, and for how many records they count.
 const TAKEN_OVER: u64 = 1 << 14;
 const COUNTED: usize = 64;
+/// Entries of lists that take as long as a record.
+const ENTRIES: usize = 8;
 
 impl Hashed {
     fn due(&self, kept: &Kept, version: &Version) -> Option<Choice> {
@@ -194,6 +209,7 @@ impl Merging {
             false => ranges().filter_map(|deletes| deletes.covering(key, at)).max(),
         };
         let (builder, filter, mut pushed) = (&mut self.builder, &mut self.filter, Ok(()));
+        let leaf = &mut self.leaf;
         folder.fold(messages, deleted, |folded| {
             if pushed.is_ok() {
                 let message = Message {
@@ -203,8 +219,10 @@ impl Merging {
                     operand: folded.operand,
                 };
                 let previous = filter.as_mut().map_or(Ok(None), |filter| filter.push(hash));
-                pushed =
-                    previous.and_then(|previous| builder.push_after(previous, hash, key, message, &rules));
+                let listed = leaf.as_mut().map_or(Ok(()), |leaf| leaf.push(hash));
+                pushed = listed
+                    .and(previous)
+                    .and_then(|previous| builder.push_after(previous, hash, key, message, &rules));
             }
         });
         pushed
@@ -256,8 +274,13 @@ impl MergeStep {
             false => Older::Elsewhere,
         };
         let filter = self.filter(part, &runs, (take, into))?.map(Box::new);
+        let leaf = self.leaf(part, &runs, take)?.map(Box::new);
         let merging = self.begin_with(runs, options.hashes_of(number), (options.index, None), older)?;
-        Ok(Merging { filter, ..merging })
+        Ok(Merging {
+            filter,
+            leaf,
+            ..merging
+        })
     }
 
     /// Begins to join hash stores. Whatever they are about, there is more below them.
@@ -304,7 +327,8 @@ impl MergeStep {
             all.fold(&[rule.horizon]);
             builder.delete_ranges(Arc::new(all.finish()));
         }
-        let open = |run| Cursor::open(&shared.home.store, run, hashes, Purpose::Compact);
+        let count = runs.len();
+        let open = |run| Cursor::open_among(count, &shared.home.store, run, hashes, Purpose::Compact);
         let sources: Result<Vec<Cursor>> = runs.into_iter().map(open).collect();
         Ok(Merging {
             sources: sources?,
@@ -316,8 +340,59 @@ impl MergeStep {
             asks_filters: shared.home.horizon.asks_filters(),
             builder,
             filter: None,
+            leaf: None,
             group: Vec::new(),
         })
+    }
+
+    /// Returns how many records of a part runs have, about: hash stores have those of all parts.
+    fn expected(&self, runs: &[Run]) -> u64 {
+        let of = |run: &Run| match run.has_filter() {
+            true => (run.records() >> self.hashed.shared.options.parts_log) + 1,
+            false => run.records(),
+        };
+        runs.iter().map(of).sum()
+    }
+
+    /// Begins what is written of the hashes of a leaf of a bundle of trees, or of a settled run.
+    fn leaf(&self, part: &Part, runs: &[Run], take: usize) -> Result<Option<LeafWriter>> {
+        let shared = &self.hashed.shared;
+        let HashedForm::Bot { .. } = shared.options.form else {
+            return Ok(None);
+        };
+        let (skipped, bits) = (shared.options.parts_log, shared.options.form.character_bits());
+        let records = self.expected(runs);
+        let cut = Cut::of_leaf(skipped, bits, records);
+        let store = &shared.home.store;
+        let options = store.writer_options(Purpose::Compact, self.class());
+        let is_settled = take > 0;
+        let leaf = LeafWriter::new(store, options, &part.levels, is_settled, cut, records)?;
+        Ok(Some(leaf))
+    }
+
+    /// What follows when all records of a run are written.
+    fn end_run(&mut self, merging: Merging) -> Result<Progress> {
+        let Some(written) = merging.builder.finish()? else {
+            self.install(None, Above::None);
+            return Ok(Progress::Done);
+        };
+        match (merging.filter, merging.leaf, self.choice) {
+            (Some(filter), _, _) => self.phase = Phase::Routing(Box::new(written), filter),
+            (None, Some(leaf), Choice::Part { part, .. }) if !leaf.is_settled() => {
+                let (shared, version) = (&self.hashed.shared, self.hashed.version());
+                let (store, digest) = (&shared.home.store, leaf.finish()?);
+                let options = store.writer_options(Purpose::Compact, self.class());
+                let growing = Growing::new(store, options, &version.parts[part].levels, digest)?;
+                self.phase = Phase::Growing(Box::new(written), Box::new(growing));
+            }
+            (None, leaf, _) => {
+                let node = leaf.map(|leaf| leaf.finish()).transpose()?;
+                let above = node.map_or(Above::None, |node| Above::Trees(Grown::settled(node)));
+                self.install(Some(written), above);
+                return Ok(Progress::Done);
+            }
+        }
+        Ok(Progress::More)
     }
 
     /// Begins the filter of the level that the result of these runs comes to.
@@ -337,14 +412,7 @@ impl MergeStep {
             // A level without a filter stays so until its runs are merged.
             return Ok(None);
         }
-        // Hash stores have records of all parts.
-        let records: u64 = runs
-            .iter()
-            .map(|run| match run.has_filter() {
-                true => (run.records() >> shared.options.parts_log) + 1,
-                false => run.records(),
-            })
-            .sum();
+        let records = self.expected(runs);
         let (skipped, bits) = (shared.options.parts_log, shared.options.form.character_bits());
         let shape = match (old, refined) {
             (Some(old), _) => old.shape(),
@@ -368,16 +436,7 @@ impl MergeStep {
                 merging.rules.clear();
                 while left > 0 {
                     let Some(taken) = merging.next()? else {
-                        return match (merging.builder.finish()?, merging.filter) {
-                            (Some(written), Some(filter)) => {
-                                self.phase = Phase::Routing(Box::new(written), filter);
-                                Ok(Progress::More)
-                            }
-                            (written, _) => {
-                                self.install(written, None);
-                                Ok(Progress::Done)
-                            }
-                        };
+                        return self.end_run(*merging);
                     };
                     left = left.saturating_sub(taken);
                 }
@@ -390,19 +449,34 @@ impl MergeStep {
                     return Ok(Progress::More);
                 }
                 let filter = filter.finish()?;
-                self.install(Some(*written), Some(filter));
+                self.install(Some(*written), Above::Filter(filter));
                 Ok(Progress::Done)
+            }
+            Phase::Growing(written, mut growing) => {
+                match growing.go_on(records.max(1).saturating_mul(ENTRIES))? {
+                    Some(grown) => {
+                        self.install(Some(*written), Above::Trees(grown));
+                        Ok(Progress::Done)
+                    }
+                    None => {
+                        self.phase = Phase::Growing(written, growing);
+                        Ok(Progress::More)
+                    }
+                }
             }
             Phase::Over => Ok(Progress::Done),
         }
     }
 
     /// Puts the result in the place of what it is made of.
-    fn install(&self, written: Option<Written>, filter: Option<routing::Written>) {
+    fn install(&self, written: Option<Written>, above: Above) {
         let mut kept = self.hashed.shared.kept.lock();
         assert_eq!(kept.job, Some(self.job), "one merge runs at a time (W4)");
         let records = written.as_ref().map_or(0, |written| written.run().records());
         kept.merged = (kept.merged.0 + 1, kept.merged.1 + records);
+        if let Above::Trees(grown) = &above {
+            kept.entries += grown.entries();
+        }
         let version = self.hashed.version();
         let (mut young, mut parts) = (version.young.clone(), version.parts.clone());
         let run = written.map(Written::install);
@@ -416,9 +490,16 @@ impl MergeStep {
                 let mut levels = parts[part].levels.clone();
                 levels.resize_with(levels.len().max(into + 1), Level::default);
                 levels[..take.min(into + 1)].fill_with(Level::default);
-                if let Some(run) = run {
-                    levels[into].runs.push(LevelRun { upto, run });
-                    levels[into].filter = filter.map(routing::Written::install);
+                match (run.map(|run| LevelRun { upto, run }), above) {
+                    (Some(run), Above::Trees(grown)) => levels = trees::install(&levels, run, grown),
+                    (Some(run), above) => {
+                        levels[into].runs.push(run);
+                        levels[into].filter = match above {
+                            Above::Filter(filter) => Some(filter.install()),
+                            _ => None,
+                        };
+                    }
+                    (None, _) => {}
                 }
                 if let HashedForm::Boa { lambda, .. } = self.hashed.shared.options.form {
                     let has_room = levels[into].runs.len() < usize::from(lambda);

@@ -1,12 +1,14 @@
-//! Structures without order of keys that a store hosts: SILT's stores, or a bundle of arrays, on
-//! extents.
+//! Structures without order of keys that a store hosts: SILT's stores, a bundle of arrays, or a
+//! bundle of trees, on extents.
 //!
 //! The store's log and its memtables are what SILT calls the log store. A share of a memtable
 //! becomes a *hash store*: its records in the order of their hashes, a filter in memory. Merges
-//! take hash stores into the *sorted store*, one of its parts after the other. A lookup asks the
-//! filters of the hash stores, then reads one leaf of the sorted store, whether or not it has the
-//! key. A *bundle of arrays* (BOA) has levels of a few runs in place of the sorted store, so that
-//! less is written again; a routing filter of each level says which of its runs a lookup reads.
+//! take hash stores into the *sorted store*, one of its parts after the other. A lookup asks
+//! the filters of the hash stores, then reads one leaf of the sorted store, whether or not it
+//! has the key. A *bundle of arrays* (BOA) has levels of a few runs in place of the sorted
+//! store, so that less is written again; a routing filter of each level says which of its runs
+//! a lookup reads. A *bundle of trees* (BOT) writes a run once: only hashes go on from level to
+//! level, into trees that lead to the runs.
 //!
 //! *Knows*: which runs there are and in which order they are newer; when they are merged; how all
 //! of that is kept at a checkpoint.
@@ -14,11 +16,11 @@
 //! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
 //! sealed, when a checkpoint is due.
 //!
-//! *Read in this order*: `options.rs`, `leaf`, `index.rs` (which leaf has a hash), `pages`, `run`,
-//! `routing` (which runs of a level have a hash), `policy.rs` (when merges are due), `state.rs` (a
-//! version), `structure.rs` (the front), `rules.rs`, `incorporate.rs`, `merge.rs`, `layers.rs` and
-//! `ingest.rs`, `read.rs`, `walk.rs`, `format.rs`, `check.rs`, `salvage.rs` and `mend.rs`
-//! (repairs), `figures.rs`, `contract.rs`.
+//! *Read in this order*: `options.rs`, `leaf`, `index.rs` (which leaf has a hash), `pages`,
+//! `run`, `routing` and `trees` (which runs of a level have a hash), `policy.rs` (when merges
+//! are due), `state.rs` (a version), `structure.rs` (the front), `rules.rs`, `incorporate.rs`,
+//! `merge.rs`, `layers.rs` and `ingest.rs`, `read.rs` and `descend.rs`, `walk.rs`, `format.rs`,
+//! `check.rs`, `salvage.rs` and `mend.rs` (repairs), `figures.rs`, `contract.rs`.
 //!
 //! Lim, Fan, Andersen and Kaminsky, "SILT: A Memory-Efficient, High-Performance Key-Value Store"
 //! (SOSP 2011); Lim's thesis (2015), chapter 2; Kurpicz, Lehmann and Sanders, "PaCHash: Packed and
@@ -51,8 +53,9 @@
 //! - **U2** A run is in order of hashes; of a key, the newest message comes first (R1).
 //! - **U3** A level of a bundle of arrays has fewer than λ runs: one character is left for none.
 //!
-//! U1 to U6 are O1 to O6 of `boa`. U4 to U6, of routing filters, are in `routing/mod.rs`. Where
-//! this differs from Conway's BOA:
+//! U1 to U6 are O1 to O6 of `boa`. U4 to U6, of routing filters, are in `routing/mod.rs`; V1 to V4,
+//! of routing trees, and how they differ from Conway's, in `trees/mod.rs`. Where this differs from
+//! Conway's BOA:
 //!
 //! - The first level is that of hash stores, each with a filter of its own in memory: writing a
 //!   memtable out waits for no merge. λ of them become one run of the first level here.
@@ -66,6 +69,7 @@
 
 mod check;
 mod contract;
+mod descend;
 mod figures;
 pub mod format;
 mod incorporate;
@@ -87,6 +91,7 @@ mod state;
 mod structure;
 #[cfg(test)]
 mod tests;
+pub mod trees;
 mod walk;
 
 pub use check::{check_files, reached};

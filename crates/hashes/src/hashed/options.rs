@@ -53,6 +53,12 @@ pub enum HashedForm {
         /// Filters have check characters (§2.4), and name all runs in place of the latest.
         refined: bool,
     },
+    /// A bundle of trees (Conway 2020, §2.5 and §2.7): runs that are written once, and routing
+    /// trees above them, into which hashes go from level to level.
+    Bot {
+        /// λ: how many children a node has. A power of two from 2 to 256.
+        lambda: u16,
+    },
 }
 
 impl HashedForm {
@@ -61,7 +67,7 @@ impl HashedForm {
     pub fn character_bits(self) -> u8 {
         match self {
             HashedForm::Silt => 0,
-            HashedForm::Boa { lambda, .. } => lambda.max(1).ilog2() as u8,
+            HashedForm::Boa { lambda, .. } | HashedForm::Bot { lambda } => lambda.max(1).ilog2() as u8,
         }
     }
 
@@ -71,7 +77,9 @@ impl HashedForm {
     /// [`Error::BadOption`], with the reason.
     pub fn validate(self) -> Result<()> {
         match self {
-            HashedForm::Boa { lambda, .. } if !lambda.is_power_of_two() || !(2..=256).contains(&lambda) => {
+            HashedForm::Boa { lambda, .. } | HashedForm::Bot { lambda }
+                if !lambda.is_power_of_two() || !(2..=256).contains(&lambda) =>
+            {
                 Err(Error::BadOption {
                     option: "lambda",
                     why: format!(
@@ -89,7 +97,7 @@ impl HashedForm {
 pub struct HashedOptions {
     /// What merges make of hash stores. *Creation.*
     pub form: HashedForm,
-    /// What keys of a bundle of arrays are hashed with: draw it for each store. *Creation.*
+    /// What keys of a bundle are hashed with: draw it for each store. *Creation.*
     pub seed: u64,
     /// How the sorted store is indexed. *Creation.*
     pub index: IndexKind,
@@ -142,7 +150,7 @@ impl HashedOptions {
         if self.form != HashedForm::Silt && self.index != IndexKind::PaCHash {
             return bad(
                 "index",
-                "a bundle of arrays finds leaves by prefixes of hashes, which a trie cannot: leave index out, or say index=pachash"
+                "a bundle of arrays or of trees finds leaves by prefixes of hashes, which a trie cannot: leave index out, or say index=pachash"
                     .to_owned(),
             );
         }
@@ -177,7 +185,7 @@ impl HashedOptions {
     pub fn own_seed(&self) -> u64 {
         match self.form {
             HashedForm::Silt => SEED,
-            HashedForm::Boa { .. } => self.seed,
+            HashedForm::Boa { .. } | HashedForm::Bot { .. } => self.seed,
         }
     }
 
@@ -186,7 +194,7 @@ impl HashedOptions {
     pub fn most(&self) -> u32 {
         match self.form {
             HashedForm::Silt => self.most_young,
-            HashedForm::Boa { lambda, .. } => self.most_young.min(lambda.into()),
+            HashedForm::Boa { lambda, .. } | HashedForm::Bot { lambda } => self.most_young.min(lambda.into()),
         }
     }
 

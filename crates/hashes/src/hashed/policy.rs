@@ -23,6 +23,10 @@ pub struct Levels {
     pub records: u64,
     /// Those that delete a key, but for the ones of the oldest run: nothing is below that.
     pub tombstones: u64,
+    /// In a bundle of trees, those of which a newer run of their level probably has the key.
+    pub hidden: u64,
+    /// A bundle of trees can take no further leaf of the size that waits.
+    pub is_spent: bool,
 }
 
 /// What the policy is told.
@@ -38,7 +42,7 @@ pub struct View {
     pub next_age: Age,
     /// Parts that a user wants rewritten.
     pub wanted: Vec<bool>,
-    /// The levels of each part of a bundle of arrays.
+    /// The levels of each part of a bundle.
     pub levels: Vec<Levels>,
 }
 
@@ -76,19 +80,25 @@ enum Share {
 
 /// Returns how many levels of a part are taken, and to which level the result comes.
 ///
-/// SILT's one run is always taken. In a bundle of arrays the result comes to the first level that
-/// then has fewer than λ runs (U3), and takes all levels above at once, so that no run is written
-/// to be merged again in the same step. Once half as many keys are deleted as there are, the part
-/// becomes one run (Conway §2.2).
+/// SILT's one run is always taken. In a bundle of arrays the result comes to the first level
+/// that then has fewer than λ runs (U3), and takes all levels above at once, so that no run is
+/// written to be merged again in the same step. In a bundle of trees it takes none. Once half
+/// as many records are dead as there are others, the part becomes one run (Conway §2.2).
 fn plan(levels: &Levels, options: &HashedOptions, share: Share) -> (usize, usize) {
-    let HashedForm::Boa { lambda, .. } = options.form else {
-        return (1, 0);
+    let lambda = match options.form {
+        HashedForm::Silt => return (1, 0),
+        HashedForm::Boa { lambda, .. } | HashedForm::Bot { lambda } => lambda,
     };
-    let living = levels.records.saturating_sub(levels.tombstones);
-    let is_stale = levels.tombstones > 0 && levels.tombstones.saturating_mul(2) >= living;
+    let dead = levels.tombstones.saturating_add(levels.hidden);
+    let living = levels.records.saturating_sub(dead);
+    let is_stale = dead > 0 && dead.saturating_mul(2) >= living;
     let all = levels.runs.len();
-    if share == Share::Whole || is_stale {
+    if share == Share::Whole || is_stale || levels.is_spent {
         return (all, all.saturating_sub(1));
+    }
+    // A leaf of a bundle of trees stays as it is: what is above it is no matter of records.
+    if let HashedForm::Bot { .. } = options.form {
+        return (0, 0);
     }
     let has_room = |runs: &u32| runs + 1 < u32::from(lambda);
     let level = levels.runs.iter().position(has_room).unwrap_or(all);
@@ -177,7 +187,7 @@ impl View {
 /// Hash stores are joined when lookups have to ask the filters of many. Otherwise the part that has
 /// waited longest takes all there are, when enough bytes wait: parts take turns, so that what waits
 /// for a part is between nothing and 1 / `ratio` of it, and half of that on average. A part of a
-/// bundle of arrays takes them when there are λ.
+/// bundle takes them when there are λ.
 ///
 /// ```
 /// use alluvium_hashes::hashed::policy::{Choice, HashStore, View, choose};
@@ -222,7 +232,7 @@ pub fn choose(view: &View, options: &HashedOptions) -> Option<Choice> {
             let is_much = view.waiting_bytes() >= view.may_wait(options) || view.holds_much(options);
             wait >= options.least_young as usize && is_much
         }
-        HashedForm::Boa { .. } => wait >= options.most() as usize,
+        HashedForm::Boa { .. } | HashedForm::Bot { .. } => wait >= options.most() as usize,
     };
     match is_due {
         true => of(part, Share::Due),
@@ -519,6 +529,7 @@ mod tests {
                 runs,
                 records,
                 tombstones,
+                ..Levels::default()
             }];
             now.wanted = vec![wanted];
             planned(&now, &options)

@@ -1,6 +1,8 @@
 //! Point lookups: filters of hash stores, newest first, then the one leaf of SILT's sorted store.
-//! In a bundle of arrays they ask the filter of each level, and read the runs that it names.
+//! In a bundle of arrays they ask the filter of each level, and read the runs that it names; in a
+//! bundle of trees they go down each level's tree (`descend.rs`).
 
+use super::descend::InTrees;
 use super::routing::{Candidates, Routing};
 use super::run::{Run, Wanted, find, find_in_group};
 use super::state::{Part, Version};
@@ -35,6 +37,8 @@ pub struct Search {
     records: usize,
     /// The level whose filter was asked, and the runs that it names.
     level: Option<(usize, Candidates)>,
+    /// In a bundle of trees: how far the search below hash stores has come.
+    trees: InTrees,
 }
 
 /// A run on the way of a search, and its level if it is one of a level.
@@ -52,7 +56,7 @@ struct Place<'v> {
     filter: Option<&'v Routing>,
 }
 
-/// Returns the runs in which a hash of a part may be, the newest first.
+/// Returns the runs in which a hash of a part may be, the newest first: but for those of trees.
 fn stops<'v>(version: &'v Version, part: &'v Part) -> impl Iterator<Item = Stop<'v>> {
     let young = version.young.iter().filter(|young| young.age >= part.upto);
     let young = young.map(|young| Stop {
@@ -60,6 +64,7 @@ fn stops<'v>(version: &'v Version, part: &'v Part) -> impl Iterator<Item = Stop<
         level: None,
     });
     let levels = part.levels.iter().enumerate();
+    let levels = levels.filter(|(_, level)| level.tree.is_none());
     young.chain(levels.flat_map(|(number, level)| {
         let runs = level.runs.iter().enumerate().rev();
         runs.map(move |(run, of)| {
@@ -211,6 +216,6 @@ impl contract::Reader for Reader<'_> {
             search.done += 1;
             search.records = 0;
         }
-        Poll::Ready(Ok(()))
+        search.trees.search(part, wanted, gather, fetch)
     }
 }

@@ -19,6 +19,8 @@ pub(super) enum Name {
     Part(usize),
     /// The filter of one of this part's levels.
     Filter(usize),
+    /// A list of one of this part's trees.
+    List(usize),
 }
 
 impl Name {
@@ -29,11 +31,12 @@ impl Name {
             (Name::Part(part), HashedForm::Silt) => {
                 format!("part {} of {parts} of the sorted store", part + 1)
             }
-            (Name::Part(part), HashedForm::Boa { .. }) => format!(
+            (Name::Part(part), HashedForm::Boa { .. } | HashedForm::Bot { .. }) => format!(
                 "part {} of {parts}, of a level that hides older values and deleted keys of deeper ones",
                 part + 1
             ),
             (Name::Filter(part), _) => format!("a routing filter of part {} of {parts}", part + 1),
+            (Name::List(part), _) => format!("a list of a routing tree of part {} of {parts}", part + 1),
         }
     }
 }
@@ -45,8 +48,8 @@ pub struct Survey {
     pub reached: Vec<Reached>,
     /// What is lost with the others, a sentence each.
     pub lost: Vec<String>,
-    /// Filters of levels that cannot be opened. Nothing is lost with them, but the structure opens
-    /// only without them.
+    /// Filters of levels and lists of trees that cannot be opened. Nothing is lost with them,
+    /// but the structure opens only without them.
     pub filters: u64,
 }
 
@@ -61,13 +64,15 @@ pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Survey> {
     for named in named(&contents) {
         let what = named.name.told(contents.form, parts);
         // A filter knows runs by their numbers: it goes with the first of them.
-        if named.level.iter().any(|run| gone.contains(run)) {
+        if named.needs_all && named.level.iter().any(|run| gone.contains(run)) {
             continue;
         }
         match named.open(files, Purpose::Recovery) {
             Ok(part) => found.push(part),
             // Without its filter a level is read run by run: nothing is lost.
-            Err(Error::Corrupt { .. }) if matches!(named.name, Name::Filter(_)) => filters += 1,
+            Err(Error::Corrupt { .. }) if matches!(named.name, Name::Filter(_) | Name::List(_)) => {
+                filters += 1;
+            }
             Err(error @ Error::Corrupt { .. }) => {
                 gone.push(named.pointer);
                 lost.push(format!("all records of {what} ({error})"));

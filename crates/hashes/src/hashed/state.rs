@@ -4,6 +4,7 @@ use super::options::{HashedForm, HashedOptions};
 use super::policy::{HashStore, Levels, View};
 use super::routing::Routing;
 use super::run::Run;
+use super::trees::{List, Planted, is_spent};
 use alluvium_base::Sequence;
 use alluvium_dictionary::blob::Blob;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub(super) struct Level {
     pub(super) runs: Vec<LevelRun>,
     /// None where every run may have every hash.
     pub(super) filter: Option<Routing>,
+    /// In a bundle of trees: the tree whose leaves the runs are.
+    pub(super) tree: Option<Planted>,
 }
 
 /// A part: the hashes with the same first bits. SILT's has one level of one run.
@@ -131,8 +134,24 @@ impl Version {
             levels: match options.form {
                 HashedForm::Silt => Vec::new(),
                 HashedForm::Boa { .. } => self.parts.iter().map(|part| levels_of(part)).collect(),
+                HashedForm::Bot { .. } => self.trees_of(options),
             },
         }
+    }
+
+    /// What the policy is told of trees.
+    fn trees_of(&self, options: &HashedOptions) -> Vec<Levels> {
+        let of = |part: &Arc<Part>| {
+            let waiting = self.young.iter().filter(|young| young.age >= part.upto);
+            let waiting: u64 = waiting.map(|young| young.run.records()).sum();
+            let trees = part.levels.iter().filter_map(|level| level.tree.as_ref());
+            Levels {
+                hidden: trees.map(|tree| tree.root.hidden()).sum(),
+                is_spent: is_spent(&part.levels, waiting >> options.parts_log),
+                ..levels_of(part)
+            }
+        };
+        self.parts.iter().map(of).collect()
     }
 
     /// Returns the same hash stores, whose filters are only of hashes that parts have not taken.
@@ -156,6 +175,16 @@ impl Version {
         young.chain(parts.map(|run| &run.run))
     }
 
+    /// Returns every list of a tree.
+    pub(super) fn lists(&self) -> Vec<&List> {
+        let levels = self.parts.iter().flat_map(|part| &part.levels);
+        let mut all = Vec::new();
+        for tree in levels.filter_map(|level| level.tree.as_ref()) {
+            tree.root.each_list(&mut |list| all.push(list));
+        }
+        all
+    }
+
     /// Returns every filter of a level.
     pub(super) fn filters(&self) -> impl Iterator<Item = &Routing> {
         self.parts.iter().flat_map(|part| part.filters())
@@ -169,6 +198,7 @@ fn levels_of(part: &Part) -> Levels {
         runs: part.levels.iter().map(|level| level.runs.len() as u32).collect(),
         records: part.runs().map(|run| run.run.records()).sum(),
         tombstones: newer.map(|run| run.run.tombstones()).sum(),
+        ..Levels::default()
     }
 }
 
@@ -193,6 +223,8 @@ pub(super) struct Kept {
     pub(super) wanted: Vec<bool>,
     /// Merges that have ended, and the records that they have written.
     pub(super) merged: (u64, u64),
+    /// Entries of routing trees' lists that they have written.
+    pub(super) entries: u64,
     /// Those of them that have joined hash stores.
     pub(super) joins: u64,
     /// Whether the last merge found no space.

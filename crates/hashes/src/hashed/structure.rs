@@ -6,6 +6,8 @@ use super::routing::Routing;
 use super::run::Run;
 use super::salvage::Name;
 use super::state::{Kept, Level, LevelRun, Part, Version, Young};
+use super::trees::names::TreeName;
+use super::trees::{List, Planted};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::blob::{Blob, Root};
 use alluvium_dictionary::cut::Cut;
@@ -13,11 +15,12 @@ use alluvium_dictionary::home::{Home, judge};
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::read::Files;
 use alluvium_dictionary::values::ValuePointer;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::{Class, Extent};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Place, Result, Structure};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -223,17 +226,11 @@ impl Hashed {
             version.is_ordered(),
             "hash stores are in the order of their ages (W2)"
         );
-        let stays = |run: &Run| version.runs().any(|other| other.pointer() == run.pointer());
-        let gone: Vec<Run> = old.runs().filter(|run| !stays(run)).cloned().collect();
-        let stays = |filter: &Routing| version.filters().any(|other| other.pointer() == filter.pointer());
-        let filters: Vec<Routing> = old.filters().filter(|filter| !stays(filter)).cloned().collect();
+        let gone = given_up(&old, &version);
         self.shared.version.store(Arc::new(version));
         let store = &self.shared.home.store;
         let epoch = store.epochs().current();
-        for (extent, _) in filters.iter().flat_map(Routing::extents) {
-            store.extents().release(extent, epoch);
-        }
-        for (extent, _) in gone.iter().flat_map(Run::extents) {
+        for extent in gone {
             store.extents().release(extent, epoch);
         }
     }
@@ -292,6 +289,28 @@ impl Hashed {
     }
 }
 
+/// What of a version there is, each by where its description is.
+fn places(version: &Version) -> Vec<((u8, u64, u32), Vec<Extent>)> {
+    let place = |pointer: &ValuePointer| (pointer.node.tier, pointer.node.offset, pointer.at);
+    let extents = |extents: &mut dyn Iterator<Item = (Extent, u64)>| -> Vec<Extent> {
+        extents.map(|(extent, _)| extent).collect()
+    };
+    let runs = version.runs();
+    let runs = runs.map(|run: &Run| (place(run.pointer()), extents(&mut run.extents())));
+    let filters = version.filters();
+    let filters = filters.map(|filter| (place(filter.pointer()), extents(&mut filter.extents())));
+    let lists = version.lists().into_iter();
+    let lists = lists.map(|list| (place(list.pointer()), extents(&mut list.extents())));
+    lists.chain(filters).chain(runs).collect()
+}
+
+/// Returns the extents of what a version has and the next one has not.
+fn given_up(old: &Version, new: &Version) -> Vec<Extent> {
+    let stay: BTreeSet<(u8, u64, u32)> = places(new).into_iter().map(|(place, _)| place).collect();
+    let gone = places(old).into_iter().filter(|(place, _)| !stay.contains(place));
+    gone.flat_map(|(_, extents)| extents).collect()
+}
+
 /// Decides what becomes of a run or filter that cannot be read.
 type Losing<'l> = dyn FnMut(Name, Error) -> Result<()> + 'l;
 
@@ -333,6 +352,33 @@ fn read(
     Ok((home, options, version, kept))
 }
 
+/// Opens the tree over the runs of a level, of which those with some numbers are lost.
+fn plant(
+    store: &Arc<Store>,
+    contents: &Contents,
+    tree: &TreeName,
+    (runs, lost): (&[LevelRun], &[usize]),
+    lose: &mut dyn FnMut(Error) -> Result<()>,
+) -> Result<Option<Planted>> {
+    let holding = |tier, offset| store.extents().holding(tier, offset);
+    let files = Files::of(store);
+    let bits = (contents.parts_log, contents.form.character_bits());
+    let mut root = tree.open(bits.0, bits.1, &mut |pointer, head| {
+        let list = List::open(files, pointer, Purpose::Recovery);
+        match list.and_then(|list| list.required(head)?.mapped(holding)) {
+            Ok(list) => Ok(Some(list)),
+            Err(error) => lose(error).map(|()| None),
+        }
+    })?;
+    for &run in lost.iter().rev() {
+        root = root.without_leaf(run);
+    }
+    match runs.is_empty() {
+        true => Ok(None),
+        false => Ok(Some(Planted::new(root, tree.is_settled, runs))),
+    }
+}
+
 /// Opens the runs and filters that contents name.
 fn open_runs(store: &Arc<Store>, contents: &Contents, lose: &mut Losing<'_>) -> Result<Version> {
     let holding = |tier, offset| store.extents().holding(tier, offset);
@@ -360,11 +406,16 @@ fn open_runs(store: &Arc<Store>, contents: &Contents, lose: &mut Losing<'_>) -> 
         let (mut part, mut has_lost) = (Part::default(), false);
         let mut filters = Vec::new();
         for (place, named) in name.levels.iter().enumerate() {
-            let mut level = Level::default();
-            for RunName { upto, run } in &named.runs {
+            let (mut level, mut lost) = (Level::default(), Vec::new());
+            for (place, RunName { upto, run }) in named.runs.iter().enumerate() {
                 let run = open(Name::Part(number), run, 0, lose)?;
                 let upto = *upto;
+                lost.extend(run.is_none().then_some(place));
                 level.runs.extend(run.map(|run| LevelRun { upto, run }));
+            }
+            if let Some(tree) = &named.tree {
+                let lose = &mut |error| lose(Name::List(number), error);
+                level.tree = plant(store, contents, tree, (&level.runs, &lost), lose)?;
             }
             // A filter knows runs by their numbers.
             let is_whole = level.runs.len() == named.runs.len();

@@ -36,8 +36,9 @@ struct Above {
     last: u64,
 }
 
-/// The most leaves of one run that a window has.
+/// The most leaves of one run that a window has, and of all runs about.
 const MOST_AHEAD: u64 = 32;
+const MOST_TOGETHER: u64 = 2048;
 
 /// A walk over the keys of a range that have a value, in the order of their hashes, for a reader at
 /// one sequence number. Between its calls it holds a position, the keys of memtables, and what it
@@ -172,7 +173,8 @@ impl Iter {
         if let Some(run) = densest(&runs, (first, part_end))? {
             last = last.min(window_end(run, first, self.ahead, &nodes)?);
         }
-        self.ahead = (2 * self.ahead).min(MOST_AHEAD);
+        let most = (MOST_TOGETHER / (runs.len() as u64).max(1)).clamp(1, MOST_AHEAD);
+        self.ahead = (2 * self.ahead).min(most);
         let mut records: Vec<(usize, Owned)> = Vec::new();
         for (source, run) in runs.iter().enumerate() {
             read_window(run, (first, last), &nodes, &mut |record| {

@@ -6,12 +6,12 @@
 //! its own level before. So each level writes a record 1 − 1/λ times, while its runs hold new keys.
 
 use super::cost::{LONG, Point};
-use super::hashed::{HEADER, LEAF, LEAF_BYTES, MOST, PARTS, RECORD, SECOND_LEAF, YOUNG_BYTES};
+use super::hashed::{LEAF, LEAF_BYTES, MOST, PARTS, SECOND_LEAF, YOUNG_BYTES, in_leaf, leaf_reads};
 use super::ours::memory;
 use super::workload::{Machine, Workload};
 use crate::Popularity;
 use crate::parameter::{BadParameter, require};
-use crate::tiered::{Shape, missed};
+use crate::tiered::Shape;
 
 /// Prefixes of a filter for each record of a run and each of λ: a power of two from 1 to 2, and
 /// every one as likely.
@@ -35,6 +35,12 @@ fn merged(popularity: &Popularity, lambda: f64, first: f64, is_new: f64) -> Resu
     Ok(sum)
 }
 
+/// Fails unless λ is one that there can be.
+pub(super) fn require_lambda(lambda: u32) -> Result<(), BadParameter> {
+    let is_lambda = lambda.is_power_of_two() && (2..=256).contains(&lambda);
+    require("λ", f64::from(lambda), is_lambda, "a power of two from 2 to 256").map(|_| ())
+}
+
 pub(super) fn point(
     lambda: u32,
     refined: bool,
@@ -44,11 +50,10 @@ pub(super) fn point(
     let all = &workload.operations;
     let must = "none: a hashed keyspace has no order";
     require("the scans", all.scans, all.scans == 0.0, must)?;
-    let is_lambda = lambda.is_power_of_two() && (2..=256).contains(&lambda);
-    require("λ", f64::from(lambda), is_lambda, "a power of two from 2 to 256")?;
+    require_lambda(lambda)?;
     let (popularity, memory) = (workload.popularity()?, memory(machine)?);
     let (record, keys, factor) = (workload.record_bytes(), popularity.keys(), f64::from(lambda));
-    let in_leaf = ((LEAF - HEADER - record / 2.0) / (record + RECORD)).max(1.0);
+    let in_leaf = in_leaf(record);
     let leaf_bytes = LEAF.max(record);
     let on_device = leaf_bytes / in_leaf;
     let requests = (memory.memtable / (record + Shape::default().overhead_bytes)).max(1.0);
@@ -83,8 +88,7 @@ pub(super) fn point(
     let filter_misses = (1.0 - left / filters).max(0.0) * levels.min(1.0 + 1.0 / (factor - 1.0));
     let for_leaves = (left - filters).max(0.0);
     let uniform = Popularity::uniform(workload.keys as u64)?;
-    let leaf = missed(&popularity, in_leaf, leaf_bytes, for_leaves);
-    let any_leaf = missed(&uniform, in_leaf, leaf_bytes, for_leaves);
+    let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, for_leaves, machine));
     let wrong = SECOND_LEAF + levels * in_vain;
     // What updates have replaced waits for its merge.
     let stale = (1.0 - is_new) / (factor - 1.0);

@@ -11,7 +11,7 @@ use super::ours::memory;
 use super::workload::{Machine, Workload};
 use crate::Popularity;
 use crate::parameter::{BadParameter, require};
-use crate::tiered::{RECORD_OVERHEAD, Shape, missed, missed_behind};
+use crate::tiered::{RECORD_OVERHEAD, Shape, missed_behind};
 
 /// How the leaf of a hash is found in the sorted store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,14 +112,30 @@ fn joined(young: &[f64]) -> Option<usize> {
     chosen.map(|(_, at)| at)
 }
 
+/// Returns how many records a leaf has: one that does not fit is apart, with a page of its own, and
+/// half a record is left empty.
+pub(super) fn in_leaf(record: f64) -> f64 {
+    ((LEAF - HEADER - record / 2.0) / (record + RECORD)).max(1.0)
+}
+
+/// Returns how many leaves a lookup of a key reads, where records and leaves have this memory: a
+/// key that is not there is in no cache of records, and all leaves are asked for alike.
+pub(super) fn leaf_reads(keys: &Popularity, record: f64, bytes: f64, machine: &Machine) -> f64 {
+    let records = bytes * machine.records_share;
+    let kept = match keys.groups().len() {
+        1 => 0.0,
+        _ => records / (record + RECORD_OVERHEAD),
+    };
+    missed_behind(keys, kept, in_leaf(record), LEAF.max(record), bytes - records)
+}
+
 pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
     let all = &workload.operations;
     let must = "none: a hashed keyspace has no order";
     require("the scans", all.scans, all.scans == 0.0, must)?;
     let (popularity, memory) = (workload.popularity()?, memory(machine)?);
     let (record, keys) = (workload.record_bytes(), popularity.keys());
-    // A record that does not fit is apart, with a page of its own; half a record is left empty.
-    let in_leaf = ((LEAF - HEADER - record / 2.0) / (record + RECORD)).max(1.0);
+    let in_leaf = in_leaf(record);
     let leaf_bytes = LEAF.max(record);
     let on_device = leaf_bytes / in_leaf;
     let requests = (memory.memtable / (record + Shape::default().overhead_bytes)).max(1.0);
@@ -147,10 +163,7 @@ pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) ->
     let in_vain = joins.stores / 2.0 * FILTER_WRONG + second;
     // Absent keys have no favourites: they ask for every leaf alike.
     let uniform = Popularity::uniform(workload.keys as u64)?;
-    let (records, pages) = (left * machine.records_share, left * (1.0 - machine.records_share));
-    let records = records / (record + RECORD_OVERHEAD);
-    let leaf = missed_behind(&popularity, records, in_leaf, leaf_bytes, pages);
-    let any_leaf = missed(&uniform, in_leaf, leaf_bytes, pages);
+    let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, left, machine));
     Ok(Point {
         write_amplification: tree + machine.log_amplification(record),
         textbook: 2.0 + again,

@@ -7,8 +7,8 @@
 //! *Does not know*: stores, what was measured, which structure a store has.
 //!
 //! *Read in this order*: `workload.rs` (the question), `cost.rs` (the answer), `cut.rs` (memory),
-//! `ours.rs` (the tiered tree, and levels), `hashed.rs` and `bundle.rs` (ours without order),
-//! `lsm.rs` (LevelDB), `others.rs` (B-trees, Bε-trees, SILT).
+//! `ours.rs` (the tiered tree, and levels), `hashed.rs`, `bundle.rs` and `trees.rs` (ours without
+//! order), `lsm.rs` (LevelDB), `others.rs` (B-trees, Bε-trees, SILT).
 //!
 //! Invariants:
 //!
@@ -24,6 +24,7 @@ mod others;
 mod ours;
 #[cfg(test)]
 mod tests;
+mod trees;
 mod workload;
 
 pub use cost::{Band, Cost, Term};
@@ -79,11 +80,16 @@ pub enum Structure {
         /// Whether filters have check characters.
         refined: bool,
     },
+    /// A bundle of trees on extents, without order of keys: our own.
+    Bot {
+        /// λ: how many children a node has.
+        lambda: u32,
+    },
 }
 
 impl Structure {
     /// Every structure, ours with its usual setting first.
-    pub const ALL: [Structure; 11] = [
+    pub const ALL: [Structure; 12] = [
         Structure::Tiered(Setting::USUAL),
         Structure::Samt { k: 4 },
         Structure::Cola { ratio: 4 },
@@ -100,10 +106,11 @@ impl Structure {
             lambda: 16,
             refined: true,
         },
+        Structure::Bot { lambda: 16 },
     ];
 
     /// The structures and settings that a store may be given.
-    pub const CHOICES: [Structure; 12] = [
+    pub const CHOICES: [Structure; 14] = [
         Structure::Tiered(Setting::USUAL),
         Structure::Tiered(Setting {
             records_share: 0.0,
@@ -130,12 +137,17 @@ impl Structure {
             lambda: 16,
             refined: true,
         },
+        Structure::Bot { lambda: 4 },
+        Structure::Bot { lambda: 16 },
     ];
 
     /// Returns whether keys can be walked over in their order: without it, scans have no cost.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
-        !matches!(self, Structure::Hashed { .. } | Structure::Boa { .. })
+        !matches!(
+            self,
+            Structure::Hashed { .. } | Structure::Boa { .. } | Structure::Bot { .. }
+        )
     }
 
     /// Returns its name with its settings.
@@ -165,6 +177,7 @@ impl Structure {
                 let refined = if *refined { "yes" } else { "no" };
                 format!("hashed, form=boa, lambda={lambda}, refined={refined}")
             }
+            Structure::Bot { lambda } => format!("hashed, form=bot, lambda={lambda}"),
         }
     }
 
@@ -223,6 +236,7 @@ impl Structure {
             Structure::Silt => others::silt(workload, machine),
             Structure::Hashed { index } => hashed::point(index, workload, machine),
             Structure::Boa { lambda, refined } => bundle::point(lambda, refined, workload, machine),
+            Structure::Bot { lambda } => trees::point(lambda, workload, machine),
         }
     }
 }

@@ -136,7 +136,7 @@ fn a_structure_without_order_answers_where_no_order_is_asked_for() {
         .iter()
         .filter(|one| !one.is_ordered())
         .collect();
-    assert_eq!(unordered.len(), 3);
+    assert_eq!(unordered.len(), 5);
     // It is the cheapest where memory has no space for filters, and lookups are most. Where it has
     // some for those of a bundle of arrays, absent keys cost that nothing.
     let cheapest = |memory_bytes| {
@@ -219,4 +219,43 @@ fn a_bundle_of_arrays_writes_less_the_larger_lambda_is_and_check_characters_save
         refined: true,
     };
     assert_eq!(refused.cost(&workload, &machine).unwrap_err().name, "λ");
+}
+
+#[test]
+fn a_bundle_of_trees_writes_less_than_one_of_arrays_where_records_are_large_and_new() {
+    let machine = Machine {
+        memory_bytes: 64.0 * 1024.0 * 1024.0,
+        ..Machine::default()
+    };
+    let of = |structure: Structure, value_bytes, keys| {
+        let workload = Workload {
+            keys,
+            value_bytes,
+            operations: Operations {
+                inserts: 1.0,
+                updates: 0.0,
+                ..Workload::default().operations
+            },
+            ..Workload::default()
+        };
+        structure.point(&workload, &machine).unwrap()
+    };
+    let boa = Structure::Boa {
+        lambda: 4,
+        refined: true,
+    };
+    let bot = Structure::Bot { lambda: 4 };
+    let written = |structure, value, keys| of(structure, value, keys).write_amplification;
+    assert!(written(bot, 1000.0, 1e8) < 0.7 * written(boa, 1000.0, 1e8));
+    // A level costs a few bytes of a hash.
+    let more = written(bot, 1000.0, 1e9) - written(bot, 1000.0, 1e7);
+    assert!(more > 0.0 && more < 0.1, "{more}");
+    let merged = of(bot, 1000.0, 1e8).merged;
+    assert!((merged - 2.0).abs() < 1e-3, "a hash store and a leaf: {merged}");
+    assert!(of(bot, 1000.0, 1e8).hit_reads > 1.0);
+    let refused = Structure::Bot { lambda: 6 };
+    assert_eq!(
+        refused.cost(&Workload::default(), &machine).unwrap_err().name,
+        "λ"
+    );
 }

@@ -41,7 +41,7 @@ impl Dictionaries {
         }
         if mended.filters > 0 {
             done.push(format!(
-                "{} of the routing filters of hashed keyspaces were left out until merges write them again: lookups read all runs of their levels",
+                "{} of the routing filters of hashed keyspaces were left out until merges write them again: lookups read all runs of their levels, or below their nodes",
                 mended.filters
             ));
         }

@@ -78,6 +78,9 @@ fn model_of(definition: &Definition, setting: Setting) -> Option<Structure> {
                 lambda: lambda.into(),
                 refined,
             },
+            HashedForm::Bot { lambda } => Structure::Bot {
+                lambda: lambda.into(),
+            },
         }),
         levels_options::Structure::Paged(_) | levels_options::Structure::Volatile(_) => None,
     }

@@ -78,8 +78,8 @@ impl Routing {
 
     fn sketched<F: Fetch>(&self, hash: u64, fetch: &F) -> Poll<Result<Candidates>> {
         let shape = self.shape();
-        let (prefix, check) = (shape.prefix(hash), u32::from(shape.check(hash)));
-        let mask = (1u32 << shape.character_bits) - 1;
+        let (prefix, check) = (shape.prefix(hash), u64::from(shape.check(hash)));
+        let mask = (1u64 << shape.character_bits) - 1;
         let firsts = &self.meta.firsts;
         let (mut runs, mut wrong) = ([0u64; 4], None);
         // The page before the first that begins with the prefix may end with it.
@@ -93,7 +93,7 @@ impl Routing {
                 if sketch.prefix == prefix && sketch.payload & mask == check {
                     let run = sketch.payload >> shape.character_bits;
                     match runs.get_mut(run as usize / 64) {
-                        Some(bits) if run < u32::from(self.runs()) => *bits |= 1 << (run % 64),
+                        Some(bits) if run < u64::from(self.runs()) => *bits |= 1 << (run % 64),
                         _ => wrong = Some(run),
                     }
                 }
@@ -101,7 +101,7 @@ impl Routing {
             })?;
         }
         match wrong {
-            Some(run) => Poll::Ready(Err(self.out_of_range("a run", run.into()))),
+            Some(run) => Poll::Ready(Err(self.out_of_range("a run", run))),
             None => Poll::Ready(Ok(Candidates::Some(runs))),
         }
     }

@@ -320,7 +320,7 @@ impl Builder {
         while !self.copy_sketches(prefix + 1, u64::MAX)? {}
         let character_bits = u32::from(self.shape.character_bits);
         for check in (0..256u32).filter(|check| checks[*check as usize / 64] >> (check % 64) & 1 > 0) {
-            let payload = u32::from(self.run) << character_bits | check;
+            let payload = u64::from(self.run) << character_bits | u64::from(check);
             self.put(Sketch { prefix, payload })?;
         }
         Ok(())

@@ -76,7 +76,7 @@ impl Hashes<'_> {
 #[derive(Default)]
 struct Prefix {
     named: Vec<(usize, BTreeSet<Option<u8>>)>,
-    sketches: BTreeSet<u32>,
+    sketches: BTreeSet<u64>,
 }
 
 /// The characters of a filter of latest runs, one after the other.
@@ -188,9 +188,9 @@ impl Routing {
                 while hashes.prefix()? == Some(least) {
                     let (hash, previous) = hashes.ready.pop_front().expect("it has a prefix");
                     named.insert(previous);
-                    let check = u32::from(shape.check(hash));
+                    let check = u64::from(shape.check(hash));
                     said.sketches
-                        .insert((number as u32) << shape.character_bits | check);
+                        .insert((number as u64) << shape.character_bits | check);
                 }
                 if !named.is_empty() {
                     said.named.push((number, named));

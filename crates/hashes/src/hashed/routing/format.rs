@@ -27,7 +27,7 @@
 //! OFFSET  SIZE  MEANING
 //!      0     2  groups, g
 //!      2     1  bits of a prefix
-//!      3     1  bits of a payload, at most 16
+//!      3     1  bits of a payload, at most 56
 //!      4     1  parameter of the code of differences, at most 56
 //!      5     3  zero
 //!      8     4  bits of all sketches
@@ -246,7 +246,7 @@ impl<'p> Sketches<'p> {
         };
         let (coding, zeros, end, entries, groups, bits) = head().map_err(|cut| bad(cut.to_string()))?;
         let is_coded = (1..=super::shape::MOST_PREFIX_BITS).contains(&coding.prefix_bits)
-            && coding.payload_bits <= 16
+            && coding.payload_bits <= 56
             && coding.parameter <= coding.prefix_bits;
         if zeros != [0; 3] || !is_coded {
             return Err(bad(format!("{coding:?}, {zeros:?}")));
@@ -258,6 +258,12 @@ impl<'p> Sketches<'p> {
             end: end.into(),
             entries,
         })
+    }
+
+    /// Returns how they are coded.
+    #[must_use]
+    pub fn coding(&self) -> Coding {
+        self.coding
     }
 
     /// Returns how many sketches it says there are.
@@ -327,7 +333,7 @@ impl<'p> Sketches<'p> {
             let mut delta = self.coding.delta(first);
             while bits.position() - skipped < end - begin {
                 let at = delta.read(&mut bits, most).map_err(coded)?;
-                let payload = bits.get(payload_bits).map_err(coded)? as u32;
+                let payload = bits.get(payload_bits).map_err(coded)?;
                 last = at;
                 if !visit(Sketch { prefix: at, payload }) {
                     return Ok(());
@@ -395,7 +401,7 @@ mod tests {
         let sketches = (0..300u64).map(|number| Sketch {
             // Some prefixes come often, some are far from the one before.
             prefix: number / 3 * 7 + if number > 200 { 900_000 } else { 0 },
-            payload: (number % 256) as u32,
+            payload: number % 256,
         });
         let all: Vec<Sketch> = sketches.collect();
         for &sketch in &all {

@@ -34,6 +34,7 @@ mod tests;
 
 pub use ask::Candidates;
 pub use build::{Builder, Written};
+pub(super) use old::Origin;
 pub use shape::Shape;
 
 use super::pages::{Described, Pages};

@@ -17,7 +17,7 @@ const AT_ONCE: u64 = 16;
 
 /// Where pages are read.
 #[derive(Clone, Debug)]
-pub(super) enum Origin<'f> {
+pub(in crate::hashed) enum Origin<'f> {
     /// An open store.
     Store(Arc<Store>),
     /// Data files.
@@ -25,7 +25,7 @@ pub(super) enum Origin<'f> {
 }
 
 impl Origin<'_> {
-    fn tiers(&self) -> (&Tiers, PageSize) {
+    pub(in crate::hashed) fn tiers(&self) -> (&Tiers, PageSize) {
         match self {
             Origin::Store(store) => (store.tiers(), store.page_size()),
             Origin::Files(files) => (files.tiers, files.page_size),

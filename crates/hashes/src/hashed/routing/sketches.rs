@@ -8,7 +8,7 @@ pub struct Sketch {
     /// The prefix.
     pub prefix: u64,
     /// The run and the check character.
-    pub payload: u32,
+    pub payload: u64,
 }
 
 /// How sketches are coded.
@@ -101,7 +101,7 @@ impl Draft {
             self.in_group = 0;
         }
         self.delta.write(&mut self.bits, sketch.prefix);
-        self.bits.put(u64::from(sketch.payload), payload_bits);
+        self.bits.put(sketch.payload, payload_bits);
         self.last = sketch.prefix;
         self.in_group += 1;
         self.entries += 1;

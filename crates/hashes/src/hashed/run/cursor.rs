@@ -12,6 +12,8 @@ use std::sync::Arc;
 
 /// Leaves that are read together.
 const AT_ONCE: u64 = 32;
+/// Leaves of several runs that are read together.
+const MOST_TOGETHER: u64 = 4096;
 
 /// A record with its key, in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,6 +112,8 @@ pub struct Cursor {
     hashes: (u64, u64),
     next: u64,
     end: u64,
+    /// How many leaves are read together.
+    ahead: u64,
     records: std::vec::IntoIter<Owned>,
     head: Option<Owned>,
 }
@@ -120,10 +124,26 @@ impl Cursor {
     /// # Errors
     /// As the device says; damage.
     pub fn open(store: &Arc<Store>, run: Run, hashes: (u64, u64), purpose: Purpose) -> Result<Cursor> {
+        Cursor::open_among(1, store, run, hashes, purpose)
+    }
+
+    /// The same of one of several runs that are read at the same time: all of them together take no
+    /// more memory than a few do.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    pub fn open_among(
+        runs: usize,
+        store: &Arc<Store>,
+        run: Run,
+        hashes: (u64, u64),
+        purpose: Purpose,
+    ) -> Result<Cursor> {
         let next = run.leaves_of(hashes.0)?.start;
         let mut cursor = Cursor {
             store: Arc::clone(store),
             end: run.leaves(),
+            ahead: (MOST_TOGETHER / runs.max(1) as u64).clamp(1, AT_ONCE),
             run,
             purpose,
             hashes,
@@ -196,7 +216,7 @@ impl Cursor {
     }
 
     fn fill(&mut self) -> Result<()> {
-        let end = self.end.min(self.next + AT_ONCE);
+        let end = self.end.min(self.next + self.ahead);
         let pointers: Result<Vec<NodePointer>> = (self.next..end).map(|leaf| self.run.leaf(leaf)).collect();
         let pointers = pointers?;
         let (tiers, page_size) = (self.store.tiers(), self.store.page_size());

@@ -23,7 +23,7 @@ fn key(number: u64) -> [u8; 8] {
 }
 
 /// Writes records with these numbers as one hash store.
-fn put(hashed: &Hashed, numbers: impl Iterator<Item = u64>) -> alluvium_storage::Result<()> {
+pub(super) fn put(hashed: &Hashed, numbers: impl Iterator<Item = u64>) -> alluvium_storage::Result<()> {
     let memtable = Memtable::new(1 << 20);
     let mut at = hashed.cut();
     for number in numbers {
@@ -37,20 +37,20 @@ fn put(hashed: &Hashed, numbers: impl Iterator<Item = u64>) -> alluvium_storage:
     taking.publish()
 }
 
-fn merge(hashed: &Hashed) -> alluvium_storage::Result<()> {
+pub(super) fn merge(hashed: &Hashed) -> alluvium_storage::Result<()> {
     while let Some(mut step) = hashed.next_step()? {
         while step.poll(300)? == Progress::More {}
     }
     Ok(())
 }
 
-fn get(hashed: &Hashed, number: u64) -> alluvium_storage::Result<Option<Vec<u8>>> {
+pub(super) fn get(hashed: &Hashed, number: u64) -> alluvium_storage::Result<Option<Vec<u8>>> {
     let mut gather = Gather::new(LAST, 0, Some(&Append));
     lookup::gather(&hashed.reader(), Key::new(&key(number)), &mut gather)?;
     Ok(gather.finish())
 }
 
-fn check(home: &Home, hashed: &Hashed) -> Vec<String> {
+pub(super) fn check(home: &Home, hashed: &Hashed) -> Vec<String> {
     let root = hashed.stand().unwrap().root.clone();
     let findings = check_files(Files::of(&home.store), &root, 0, &mut |_| Ok(())).unwrap();
     findings.into_sentences()

@@ -1,11 +1,14 @@
 //! A structure beside a model of it, on a store in memory.
 //!
 //! *Read in this order*: this file, `steps.rs` (work that is given up, lookups that wait),
-//! `collisions.rs` (keys with one hash), `bundles.rs` (levels and their filters).
+//! `collisions.rs` (keys with one hash), `bundles.rs` (levels and their filters), `trees.rs`
+//! (levels and their trees), `long.rs` (long histories).
 
 mod bundles;
 mod collisions;
+mod long;
 mod steps;
+mod trees;
 
 use super::{Hashed, HashedForm, HashedOptions, IndexKind, check_files, reached};
 use alluvium_base::{Message, message::LAST};
@@ -70,6 +73,14 @@ fn bundle(lambda: u16, refined: bool) -> HashedOptions {
     }
 }
 
+/// A bundle of trees.
+fn grove(lambda: u16) -> HashedOptions {
+    HashedOptions {
+        form: HashedForm::Bot { lambda },
+        ..bundle(lambda, true)
+    }
+}
+
 /// Every form, with both filters and levels of few and of many runs.
 fn forms() -> Vec<HashedOptions> {
     vec![
@@ -80,6 +91,10 @@ fn forms() -> Vec<HashedOptions> {
         bundle(4, true),
         bundle(16, false),
         bundle(256, true),
+        grove(2),
+        grove(4),
+        grove(16),
+        grove(256),
     ]
 }
 

@@ -1,4 +1,5 @@
-//! Structures that a store hosts, under the crash driver: SILT's stores and bundles of arrays.
+//! Structures that a store hosts, under the crash driver: SILT's stores, bundles of arrays and
+//! bundles of trees.
 //!
 //! In `cargo test` it is small. The large run, of which the counters are asserted, is
 //!
@@ -89,6 +90,46 @@ fn hashed_structures_survive_every_crash() {
     let met = |name| survey.met.get(name).copied().unwrap_or(0);
     assert!(met("filter") > 10, "{:?}", survey.met);
     assert!(met("crash in a merge") > 2, "{:?}", survey.met);
+}
+
+/// Bundles of trees: with two children a node, trees are soon so high that hashes are written
+/// again.
+fn groves() -> [Hosted; 2] {
+    let right = Hosted {
+        form: HashedForm::Bot { lambda: 2 },
+        name: "bot",
+        ..flawed(Flaw::Right)
+    };
+    let wide = Hosted {
+        form: HashedForm::Bot { lambda: 4 },
+        name: "bot-wide",
+        ..right
+    };
+    [right, wide]
+}
+
+#[test]
+fn bundles_of_trees_survive_every_crash() {
+    let crashes = Crashes {
+        command: "cargo test -p alluvium-hashes --test it -- bundles_of_trees_survive_every_crash --nocapture",
+        ..crashes()
+    };
+    let survey = crashes.survive(groves());
+    let met = |name| survey.met.get(name).copied().unwrap_or(0);
+    assert!(met("filter") > 10, "{:?}", survey.met);
+    assert!(met("crash in a merge") > 2, "{:?}", survey.met);
+    crashes.repeat(groves(), 1);
+}
+
+#[test]
+fn wrong_uses_of_a_bundle_of_trees_and_what_its_device_forgets_are_found() {
+    let [right, _] = groves();
+    let flaws = [Flaw::ReusesEarly, Flaw::ReleasesTheLogFirst, Flaw::CutsTooLow];
+    crashes().find_mistakes(flaws.map(|flaw| Hosted { flaw, ..right }));
+    crashes().find_bugs(
+        &right,
+        &[Sabotage::SkipSync("tier"), Sabotage::TearWrites("tier")],
+    );
 }
 
 #[test]

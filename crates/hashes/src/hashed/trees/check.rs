@@ -1,0 +1,165 @@
+//! Whether a list says what the runs below it have: all of it is read, and all of them.
+
+use super::List;
+use super::cursor::Cursor;
+use crate::hashed::leaf::Entries;
+use crate::hashed::routing::Origin;
+use crate::hashed::routing::sketches::Sketch;
+use crate::hashed::run::Run;
+use alluvium_base::Purpose;
+use alluvium_dictionary::read::Files;
+use alluvium_storage::{Error, NodePointer, Result};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+/// What is told of one list at most.
+const MOST_TOLD: usize = 20;
+/// Leaves of all runs that are read together.
+const AHEAD: u64 = 256;
+
+/// The hashes of a run, each once.
+struct OfRun<'c> {
+    files: Files<'c>,
+    run: &'c Run,
+    child: usize,
+    next: u64,
+    ahead: u64,
+    ready: VecDeque<u64>,
+    last: Option<u64>,
+}
+
+impl OfRun<'_> {
+    fn next(&mut self) -> Result<Option<u64>> {
+        while self.ready.is_empty() && self.next < self.run.leaves() {
+            self.fill()?;
+        }
+        Ok(self.ready.pop_front())
+    }
+
+    fn fill(&mut self) -> Result<()> {
+        let end = self.run.leaves().min(self.next + self.ahead);
+        let pointers: Result<Vec<NodePointer>> = (self.next..end).map(|leaf| self.run.leaf(leaf)).collect();
+        let (pointers, mut failed) = (pointers?, Ok(()));
+        let (run, ready, last) = (self.run, &mut self.ready, &mut self.last);
+        self.files.nodes(&pointers, &mut |index, leaf| {
+            if failed.is_err() {
+                return;
+            }
+            let place = || pointers[index].place();
+            failed = leaf.and_then(|leaf| {
+                let mut entries = Entries::open(&leaf, place, run.page_size())?;
+                while let Some(entry) = entries.next(place)? {
+                    let hash = entry.key.hash(run.seed());
+                    if last.replace(hash) != Some(hash) {
+                        ready.push_back(hash);
+                    }
+                }
+                Ok(())
+            });
+        });
+        failed?;
+        self.next = end;
+        Ok(())
+    }
+}
+
+/// The entries that the runs below a list ask for, in its order (V2, V3).
+struct Wanted<'c> {
+    runs: Vec<OfRun<'c>>,
+    next: BinaryHeap<Reverse<(u64, usize, u64)>>,
+    list: &'c List,
+    count: u64,
+}
+
+impl<'c> Wanted<'c> {
+    fn new(files: Files<'c>, list: &'c List, runs: &'c [(Run, usize)]) -> Result<Wanted<'c>> {
+        let ahead = (AHEAD / runs.len().max(1) as u64).clamp(1, 8);
+        let of_run = |(run, child): &'c (Run, usize)| OfRun {
+            files,
+            run,
+            child: *child,
+            next: 0,
+            ahead,
+            ready: VecDeque::new(),
+            last: None,
+        };
+        let mut wanted = Wanted {
+            runs: runs.iter().map(of_run).collect(),
+            next: BinaryHeap::new(),
+            list,
+            count: 0,
+        };
+        for run in 0..wanted.runs.len() {
+            wanted.advance(run)?;
+        }
+        Ok(wanted)
+    }
+
+    fn advance(&mut self, run: usize) -> Result<()> {
+        if let Some(hash) = self.runs[run].next()? {
+            let head = self.list.head();
+            let prefix = head.cut.first(hash, head.prefix_bits());
+            self.next.push(Reverse((prefix, run, hash)));
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<Sketch>> {
+        let Some(Reverse((_, run, hash))) = self.next.pop() else {
+            return Ok(None);
+        };
+        self.count += 1;
+        self.advance(run)?;
+        Ok(Some(self.list.head().entry(hash, self.runs[run].child)))
+    }
+}
+
+impl List {
+    /// Returns whether all its pages can be read, and are ones of a list.
+    pub(in crate::hashed) fn is_readable(&self, files: Files<'_>) -> Result<bool> {
+        let mut all = Cursor::new(Origin::Files(files), self, Purpose::Check, 16);
+        loop {
+            match all.next() {
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(true),
+                Err(Error::Corrupt { .. }) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Compares the list with the runs below it, the oldest first, each with its child (V2 to V4).
+    pub(in crate::hashed) fn check(&self, files: Files<'_>, runs: &[(Run, usize)]) -> Vec<String> {
+        let mut found = Vec::new();
+        if let Err(error) = self.compare(files, runs, &mut found) {
+            found.push(error.to_string());
+        }
+        found
+    }
+
+    fn compare(&self, files: Files<'_>, runs: &[(Run, usize)], found: &mut Vec<String>) -> Result<()> {
+        let mut all = Cursor::new(Origin::Files(files), self, Purpose::Check, 16);
+        let mut wanted = Wanted::new(files, self, runs)?;
+        let mut next = wanted.next()?;
+        let children = u64::from(self.head().children);
+        let child_bits = 2 * self.head().cut.character_bits;
+        while let Some(entry) = all.next()? {
+            if children > 0 && entry.payload >> child_bits >= children {
+                found.push(format!("{entry:?}, of {children} children (V2)"));
+            }
+            // Of what a repair has taken out of runs, lists keep the entries (V4).
+            if next == Some(entry) {
+                next = wanted.next()?;
+            }
+            if found.len() >= MOST_TOLD {
+                return Ok(());
+            }
+        }
+        if let Some(missing) = next {
+            found.push(format!(
+                "{missing:?} is not where the runs below have it (V2, V3)"
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,452 @@
+//! The bytes of the lists of routing trees, version 1, and of trees in the contents of a structure.
+//! All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//!
+//! The description of a list:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     4  magic "AHTL"
+//!      4     1  version, 1
+//!      5     1  bits of a hash before the prefix, at most 12
+//!      6     1  bits of a prefix before the characters of its height, from 8 on
+//!      7     1  bits of a character, 1 to 8
+//!      8     1  height of the tree; 0 of the digest of a leaf
+//!      9     1  zero
+//!     10     2  children of a node; 0 of a digest
+//!     12     4  zero
+//!     16     8  entries
+//!     24     8  entries that are probably of older records of a key
+//!     32        its n pages: `hashed/pages/format.rs`
+//!      …   8·n  the first prefix of each page
+//!      …        extents (varint), each: the extent (12), its live bytes (varint)
+//! ```
+//!
+//! A page: `hashed/routing/format.rs`. A payload of a node has, from the lowest bit, a check
+//! character, a next character and a child. A digest of a leaf has prefixes of 40 bits, one of a
+//! tree those of the next height; its payloads are the bits that follow.
+//!
+//! The tree of a level in the contents of a structure:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  1 of a run that a rebuild has made, or 0
+//!      1     1  bits of a prefix before the characters of its height
+//!      2     1  height
+//!      3        its root, a node:
+//!                 1 and the pointer to its list's description (40); 0 if it has none
+//!                 1 and the pointer to its digest's description (40); 0 if it has none
+//!                 children (varint), each: at height 1 the pointer to a digest, in the same form;
+//!                   above it a node
+//! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use super::names::{ChildName, NodeName, TreeName};
+use super::{Cut, Head, Meta};
+use crate::hashed::pages::{BadPages, Pages};
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_dictionary::values::ValuePointer;
+use alluvium_storage::extents::Extent;
+use alluvium_storage::{Error, PageSize, Place, Result};
+
+const MAGIC: [u8; 4] = *b"AHTL";
+const VERSION: u8 = 1;
+
+impl Meta {
+    /// Returns the bytes of the description.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let Head {
+            cut,
+            height,
+            children,
+        } = self.head;
+        Writer::new(&mut out)
+            .bytes(&MAGIC)
+            .u8(VERSION)
+            .u8(cut.skipped_bits)
+            .u8(cut.base_bits)
+            .u8(cut.character_bits)
+            .u8(height)
+            .u8(0)
+            .u16(children)
+            .u32(0)
+            .u64(self.entries)
+            .u64(self.hidden);
+        self.pages.encode(&mut out);
+        for &first in &self.firsts {
+            Writer::new(&mut out).u64(first);
+        }
+        Writer::new(&mut out).varint(self.extents.len() as u64);
+        for (extent, live) in &self.extents {
+            extent.encode(&mut out);
+            Writer::new(&mut out).varint(*live);
+        }
+        out
+    }
+
+    /// Reads a description.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at `place`, or [`Error::NewerFormat`].
+    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Meta> {
+        let expected = "the description of a list of a routing tree";
+        let bad = |found: String| Error::corrupt(place.clone(), expected, found);
+        if let Some(&found) = bytes.get(4)
+            && bytes.starts_with(&MAGIC)
+            && found > VERSION
+        {
+            return Err(Error::NewerFormat {
+                place: place.clone(),
+                found: found.into(),
+                supported: VERSION.into(),
+            });
+        }
+        let mut reader = Reader::new(bytes);
+        let meta = read(&mut reader, place, page_size).map_err(|error| match error {
+            Bad::Cut(cut) => bad(cut.to_string()),
+            Bad::Other(found) => bad(found),
+            Bad::Extent(error) => *error,
+        })?;
+        match reader.left() {
+            0 => Ok(meta),
+            left => Err(bad(format!("{left} bytes behind its end"))),
+        }
+    }
+}
+
+/// Why bytes cannot be read.
+enum Bad {
+    Cut(Truncated),
+    Other(String),
+    Extent(Box<Error>),
+}
+
+impl From<Truncated> for Bad {
+    fn from(cut: Truncated) -> Bad {
+        Bad::Cut(cut)
+    }
+}
+
+impl From<BadPages> for Bad {
+    fn from(bad: BadPages) -> Bad {
+        match bad {
+            BadPages::Cut(cut) => Bad::Cut(cut),
+            BadPages::Other(found) => Bad::Other(found),
+        }
+    }
+}
+
+fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::result::Result<Meta, Bad> {
+    let (magic, version) = (reader.take(MAGIC.len())?, reader.u8()?);
+    let cut = Cut {
+        skipped_bits: reader.u8()?,
+        base_bits: reader.u8()?,
+        character_bits: reader.u8()?,
+    };
+    let (height, zero, children, zeros) = (reader.u8()?, reader.u8()?, reader.u16()?, reader.u32()?);
+    if magic != MAGIC || version != VERSION || zero != 0 || zeros != 0 {
+        return Err(Bad::Other(format!("{magic:02x?} {version} {zero} {zeros}")));
+    }
+    let head = Head {
+        cut,
+        height,
+        children,
+    };
+    head.validate().map_err(|error| Bad::Other(error.to_string()))?;
+    let (entries, hidden) = (reader.u64()?, reader.u64()?);
+    if hidden > entries {
+        return Err(Bad::Other(format!("{hidden} of {entries} entries")));
+    }
+    let pages = Pages::decode(reader, page_size, 4)?;
+    let mut firsts: Vec<u64> = Vec::new();
+    for _ in 0..pages.len() {
+        firsts.push(reader.u64()?);
+    }
+    if !firsts.is_sorted() {
+        return Err(Bad::Other("pages of a list out of order".to_owned()));
+    }
+    let mut extents = Vec::new();
+    for _ in 0..reader.varint()? {
+        let extent = Extent::decode(reader, place).map_err(|error| Bad::Extent(Box::new(error)))?;
+        extents.push((extent, reader.varint()?.min(extent.bytes())));
+    }
+    Ok(Meta {
+        head,
+        entries,
+        hidden,
+        pages,
+        firsts: firsts.into(),
+        extents: extents.into(),
+    })
+}
+
+/// What a structure's contents read of pointers.
+pub(in crate::hashed) type Pointers<'p, E> =
+    dyn Fn(&mut Reader<'_>) -> std::result::Result<Option<ValuePointer>, E> + 'p;
+
+fn put(pointer: Option<&ValuePointer>, out: &mut Vec<u8>) {
+    Writer::new(out).u8(u8::from(pointer.is_some()));
+    if let Some(pointer) = pointer {
+        pointer.encode(out);
+    }
+}
+
+impl NodeName {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put(self.node.as_ref(), out);
+        put(self.digest.as_ref(), out);
+        Writer::new(out).varint(self.children.len() as u64);
+        for child in &self.children {
+            match child {
+                ChildName::Leaf(digest) => put(digest.as_ref(), out),
+                ChildName::Node(node) => node.encode(out),
+            }
+        }
+    }
+
+    fn decode<E: From<Truncated> + From<String>>(
+        reader: &mut Reader<'_>,
+        height: u8,
+        most: u64,
+        pointer: &Pointers<'_, E>,
+    ) -> std::result::Result<NodeName, E> {
+        let (node, digest, count) = (pointer(reader)?, pointer(reader)?, reader.varint()?);
+        if count > most {
+            return Err(format!("{count} children of a node (V1)").into());
+        }
+        let mut children = Vec::new();
+        for _ in 0..count {
+            children.push(match height {
+                0 | 1 => ChildName::Leaf(pointer(reader)?),
+                above => ChildName::Node(NodeName::decode(reader, above - 1, most, pointer)?),
+            });
+        }
+        Ok(NodeName {
+            node,
+            digest,
+            children,
+        })
+    }
+}
+
+impl TreeName {
+    /// Appends its bytes.
+    pub(in crate::hashed) fn encode(&self, out: &mut Vec<u8>) {
+        Writer::new(out)
+            .u8(u8::from(self.is_settled))
+            .u8(self.base_bits)
+            .u8(self.height);
+        self.root.encode(out);
+    }
+
+    /// Reads the tree of `runs` runs (V1).
+    pub(in crate::hashed) fn decode<E: From<Truncated> + From<String>>(
+        reader: &mut Reader<'_>,
+        (skipped_bits, character_bits): (u8, u8),
+        runs: usize,
+        pointer: &Pointers<'_, E>,
+    ) -> std::result::Result<TreeName, E> {
+        let (settled, base_bits, height) = (reader.u8()?, reader.u8()?, reader.u8()?);
+        let cut = Cut {
+            skipped_bits,
+            base_bits,
+            character_bits,
+        };
+        if settled > 1 || cut.validate(height).is_err() || (settled == 1 && height != 1) {
+            return Err(format!("a tree {settled} of height {height}, {base_bits} bits").into());
+        }
+        let root = NodeName::decode(reader, height, cut.lambda().into(), pointer)?;
+        if root.leaves() != runs || root.children.len() >= cut.lambda() as usize {
+            let (leaves, children) = (root.leaves(), root.children.len());
+            return Err(format!("{leaves} leaves of {runs} runs below {children} children (V1)").into());
+        }
+        Ok(TreeName {
+            is_settled: settled == 1,
+            base_bits,
+            height,
+            root,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_base::checksum;
+    use alluvium_storage::{Codec, NodePointer, Structure};
+
+    fn place() -> Place {
+        Place::new(Structure::Node, "a list", 0)
+    }
+
+    fn meta(height: u8, children: u16) -> Meta {
+        let pages = Pages {
+            page_size: PageSize::MIN,
+            segments: [crate::hashed::pages::Segment {
+                first: 0,
+                pages: 2,
+                tier: 0,
+                offset: 8192,
+                birth: 3,
+            }]
+            .into(),
+            checksums: [5, 6].into(),
+        };
+        let extent = Extent {
+            tier: 0,
+            start: 1,
+            units: 2,
+        };
+        Meta {
+            head: Head {
+                cut: Cut::of_leaf(4, 4, 1000),
+                height,
+                children,
+            },
+            entries: 77,
+            hidden: 7,
+            pages,
+            firsts: [9, 12].into(),
+            extents: [(extent, 8192)].into(),
+        }
+    }
+
+    #[test]
+    fn the_bytes_of_a_description_are_those_of_version_1_and_no_change_of_it_panics() {
+        let sums = [meta(2, 3), meta(0, 0), meta(2, 0)].map(|meta| {
+            let bytes = meta.encode();
+            assert_eq!(
+                bytes[..16],
+                [
+                    b'A',
+                    b'H',
+                    b'T',
+                    b'L',
+                    1,
+                    4,
+                    10,
+                    4,
+                    meta.head.height,
+                    0,
+                    meta.head.children as u8,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0
+                ]
+            );
+            let decode = |bytes: &[u8]| Meta::decode(bytes, &place(), PageSize::MIN);
+            assert_eq!(decode(&bytes).unwrap(), meta);
+            for len in 0..bytes.len() {
+                assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
+            }
+            assert!(decode(&[&bytes[..], b"\0"].concat()).is_err());
+            for at in 0..bytes.len() {
+                for byte in [0, 1, 2, 9, 41, 0x7f, 0x80, 0xff] {
+                    let mut damaged = bytes.clone();
+                    damaged[at] = byte;
+                    if let Ok(meta) = decode(&damaged) {
+                        let entry = meta.head.entry(u64::MAX / 3, 1);
+                        assert!(entry.prefix < 1 << 40);
+                    }
+                }
+            }
+            let with = |at: usize, byte: u8| {
+                let mut damaged = bytes.clone();
+                damaged[at] = byte;
+                decode(&damaged).is_err()
+            };
+            assert!(with(5, 13) && with(6, 7) && with(7, 9) && with(8, 60), "bits");
+            assert!(
+                with(10, 17) && with(9, 1) && with(12, 1) && with(24, 78),
+                "counts"
+            );
+            let mut newer = bytes.clone();
+            newer[4] = 2;
+            assert!(matches!(decode(&newer), Err(Error::NewerFormat { found: 2, .. })));
+            format!("{:016x}", checksum(&bytes))
+        });
+        assert_eq!(
+            sums,
+            ["b824fa49122989e2", "9ff66597f6c8862d", "686483268b9dea95"],
+            "the bytes of version 1 do not change"
+        );
+    }
+
+    #[derive(Debug)]
+    struct Refused(#[allow(dead_code, reason = "it is shown")] String);
+
+    impl From<Truncated> for Refused {
+        fn from(cut: Truncated) -> Refused {
+            Refused(cut.to_string())
+        }
+    }
+
+    impl From<String> for Refused {
+        fn from(why: String) -> Refused {
+            Refused(why)
+        }
+    }
+
+    #[test]
+    fn a_tree_is_read_back_and_one_that_cannot_be_is_refused() {
+        let node = NodePointer {
+            offset: 8192,
+            birth: 3,
+            checksum: 5,
+            encoded_len: 4096,
+            tier: 0,
+            pages: 1,
+            codec: Codec::None,
+        };
+        let pointer = ValuePointer {
+            node,
+            at: 0,
+            len: 4000,
+        };
+        let inner = |leaves: usize| NodeName {
+            node: Some(pointer),
+            digest: None,
+            children: vec![ChildName::Leaf(Some(pointer)); leaves],
+        };
+        let tree = TreeName {
+            is_settled: false,
+            base_bits: 9,
+            height: 2,
+            root: NodeName {
+                node: None,
+                digest: Some(pointer),
+                children: vec![ChildName::Node(inner(4)), ChildName::Node(inner(3))],
+            },
+        };
+        let mut bytes = Vec::new();
+        tree.encode(&mut bytes);
+        let decode = |bytes: &[u8], runs| {
+            let read = |reader: &mut Reader<'_>| match reader.u8()? {
+                0 => Ok(None),
+                _ => {
+                    let bytes = reader.take(ValuePointer::BYTES)?;
+                    let pointer = ValuePointer::decode(bytes, &place(), PageSize::MIN);
+                    Ok(Some(pointer.map_err(|error| Refused(error.to_string()))?))
+                }
+            };
+            TreeName::decode::<Refused>(&mut Reader::new(bytes), (1, 2), runs, &read)
+        };
+        assert_eq!(bytes[..5], [0, 9, 2, 0, 1]);
+        assert_eq!(bytes.len(), 3 + 1 + 41 + 1 + 2 * (41 + 1 + 1) + 7 * 41);
+        assert_eq!(decode(&bytes, 7).unwrap(), tree);
+        assert!(decode(&bytes, 6).is_err(), "another number of runs");
+        for len in 0..bytes.len() {
+            assert!(decode(&bytes[..len], 7).is_err(), "{len} bytes");
+        }
+        let with = |at: usize, byte: u8| {
+            let mut damaged = bytes.clone();
+            damaged[at] = byte;
+            decode(&damaged, 7).is_err()
+        };
+        assert!(with(0, 2) && with(0, 1) && with(1, 41) && with(2, 0) && with(2, 40));
+        assert!(with(3 + 1 + 41, 4) && with(3 + 1 + 41, 1), "children of a root");
+    }
+}

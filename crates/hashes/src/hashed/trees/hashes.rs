@@ -1,0 +1,119 @@
+//! The hashes of several digests as one: by prefix, then in the order of the log.
+
+use super::cursor::Cursor;
+use super::{Head, List};
+use crate::hashed::routing::Origin;
+use alluvium_base::Purpose;
+use alluvium_storage::Result;
+use alluvium_storage::store::Store;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+/// Pages that are read together, of all digests.
+const AHEAD: u64 = 1024;
+
+/// A merge of digests, the oldest first.
+#[derive(Debug)]
+pub(super) struct Hashes {
+    sources: Vec<Source>,
+    /// The next prefix of each source: of equal ones, that of the older source comes first.
+    next: BinaryHeap<Reverse<(u64, usize)>>,
+    /// What the sources are.
+    head: Head,
+    /// Bits of the prefixes by which hashes are handed out.
+    prefix_bits: u32,
+    /// Hashes of one prefix of the sources, in reverse order.
+    group: Vec<u64>,
+}
+
+#[derive(Debug)]
+struct Source {
+    cursor: Cursor<'static>,
+    /// The hash that the heap has.
+    hash: u64,
+}
+
+impl Hashes {
+    /// Begins to merge digests of one kind. Those of trees are in the order of a prefix that is no
+    /// longer than `prefix_bits`.
+    pub(super) fn new(store: &Arc<Store>, digests: &[List], prefix_bits: u32) -> Result<Hashes> {
+        let head = digests.first().expect("a tree has leaves").head();
+        assert!(
+            digests.iter().all(|digest| digest.head() == head),
+            "digests of one height are merged (V3)"
+        );
+        assert!(
+            head.height == 0 || head.prefix_bits() <= prefix_bits,
+            "hashes of one prefix are those of shorter ones"
+        );
+        let ahead = (AHEAD / digests.len() as u64).clamp(1, 16);
+        let open = |digest| Source {
+            cursor: Cursor::new(Origin::Store(Arc::clone(store)), digest, Purpose::Compact, ahead),
+            hash: 0,
+        };
+        let mut hashes = Hashes {
+            sources: digests.iter().map(open).collect(),
+            next: BinaryHeap::new(),
+            head,
+            prefix_bits,
+            group: Vec::new(),
+        };
+        for source in 0..hashes.sources.len() {
+            hashes.advance(source)?;
+        }
+        Ok(hashes)
+    }
+
+    /// Returns how many hashes there are.
+    pub(super) fn len(&self) -> u64 {
+        let entries = self.sources.iter().map(|source| source.cursor.list().entries());
+        entries.sum()
+    }
+
+    /// Returns the prefix by which sources are merged: theirs, or what they are asked for.
+    fn key(&self, hash: u64) -> u64 {
+        let bits = self.prefix_bits.min(self.head.prefix_bits());
+        self.head.cut.first(hash, bits)
+    }
+
+    fn advance(&mut self, number: usize) -> Result<()> {
+        let source = &mut self.sources[number];
+        if let Some(entry) = source.cursor.next()? {
+            source.hash = self.head.hash(entry);
+            let hash = source.hash;
+            let key = self.key(hash);
+            self.next.push(Reverse((key, number)));
+        }
+        Ok(())
+    }
+
+    /// Returns the next hash, without its skipped bits; none behind the last.
+    pub(super) fn next(&mut self) -> Result<Option<u64>> {
+        if let Some(hash) = self.group.pop() {
+            return Ok(Some(hash));
+        }
+        let Some(&Reverse((key, source))) = self.next.peek() else {
+            return Ok(None);
+        };
+        if self.head.prefix_bits() >= self.prefix_bits {
+            self.next.pop();
+            let hash = self.sources[source].hash;
+            self.advance(source)?;
+            return Ok(Some(hash));
+        }
+        // A longer prefix changes the order among hashes whose shorter one is the same. The sort is
+        // stable: those of one longer prefix stay in the order of the log.
+        while let Some(&Reverse((next, source))) = self.next.peek()
+            && next == key
+        {
+            self.next.pop();
+            self.group.push(self.sources[source].hash);
+            self.advance(source)?;
+        }
+        let (cut, bits) = (self.head.cut, self.prefix_bits);
+        self.group.sort_by_key(|&hash| cut.first(hash, bits));
+        self.group.reverse();
+        Ok(self.group.pop())
+    }
+}

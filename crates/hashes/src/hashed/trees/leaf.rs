@@ -1,0 +1,91 @@
+//! What is written of the hashes of a run, while a merge writes the run: the digest of a leaf, or
+//! the node above a settled run.
+
+use super::tree::{Planted, Tree};
+use super::{Cut, Head, Writer, Written};
+use crate::hashed::state::Level;
+use alluvium_storage::Result;
+use alluvium_storage::node::WriterOptions;
+use alluvium_storage::store::Store;
+use std::sync::Arc;
+
+/// Hashes that ascend, each once.
+#[derive(Debug)]
+pub(in crate::hashed) struct LeafWriter {
+    writer: Writer,
+    last: Option<u64>,
+}
+
+impl LeafWriter {
+    /// Begins what there will be of a run of about `records` records. `levels` are those that stay
+    /// below or beside it: of none of them, the run is settled.
+    pub(in crate::hashed) fn new(
+        store: &Arc<Store>,
+        options: WriterOptions,
+        levels: &[Level],
+        is_settled: bool,
+        cut: Cut,
+        records: u64,
+    ) -> Result<LeafWriter> {
+        let head = match is_settled {
+            true => Head {
+                cut,
+                height: 1,
+                children: 1,
+            },
+            false => Head {
+                cut: growing_cut(levels).unwrap_or(cut),
+                height: 0,
+                children: 0,
+            },
+        };
+        Ok(LeafWriter {
+            writer: Writer::new(store, options, head, records)?,
+            last: None,
+        })
+    }
+
+    pub(in crate::hashed) fn is_settled(&self) -> bool {
+        self.writer.head().is_node()
+    }
+
+    /// Adds the hash of a record.
+    pub(in crate::hashed) fn push(&mut self, hash: u64) -> Result<()> {
+        if self.last == Some(hash) {
+            return Ok(());
+        }
+        assert!(self.last.is_none_or(|last| last < hash), "hashes ascend (V3)");
+        self.last = Some(hash);
+        let entry = self.writer.head().entry(hash, 0);
+        self.writer.push(entry)
+    }
+
+    pub(in crate::hashed) fn finish(self) -> Result<Written> {
+        self.writer.finish(0)
+    }
+}
+
+/// The roots of a part's trees that take leaves, that of height 1 first.
+fn growing(levels: &[Level]) -> impl Iterator<Item = Option<&Tree>> {
+    let trees = levels.iter().map(|level| level.tree.as_ref());
+    let growing = trees.take_while(|tree| tree.is_none_or(|tree| !tree.is_settled));
+    growing.map(|tree| tree.map(|tree: &Planted| &tree.root))
+}
+
+/// Returns how hashes of trees that take leaves are cut, if there are any.
+fn growing_cut(levels: &[Level]) -> Option<Cut> {
+    growing(levels).flatten().map(|root| root.cut).next()
+}
+
+/// Returns whether trees cannot take a further leaf of about `records` records: hashes are too
+/// short for a further level, or leaves were far smaller when the first one came.
+pub(in crate::hashed) fn is_spent(levels: &[Level], records: u64) -> bool {
+    let Some(cut) = growing_cut(levels) else {
+        return false;
+    };
+    let most = u64::from(cut.lambda()) << cut.base_bits;
+    let is_full =
+        |root: Option<&Tree>| root.is_some_and(|root| root.children.len() as u32 + 1 >= cut.lambda());
+    let full = growing(levels).take_while(|root| is_full(*root)).count();
+    records > most || !cut.fits(full as u8 + 1)
+}

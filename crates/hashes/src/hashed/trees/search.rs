@@ -1,0 +1,212 @@
+//! The search of a tree: from the newest leaf that may have a hash to the oldest.
+//!
+//! A node gives all entries of the hash's prefix. In a root, those are alive whose check character
+//! is that of the hash. Below, the entries that continue as the hash does are the parent's for this
+//! node, in the same order (V2): one is alive if it was there, and its own check character is that
+//! of the hash. The parent hands down the entries that are not alive as well, or the lists would
+//! not align.
+
+use super::Cut;
+use super::tree::{Child, Tree};
+use alluvium_dictionary::fetch::Fetch;
+use alluvium_storage::{Error, Result};
+use std::task::{Poll, ready};
+
+/// A node on the way.
+#[derive(Debug)]
+struct Frame {
+    /// Its number among the children of the node above.
+    number: usize,
+    /// How many of its children were not looked at; the oldest ones.
+    left: usize,
+    /// The entries of the hash: a child, and whether it is alive. None where there is no node.
+    entries: Option<Vec<(usize, bool)>>,
+}
+
+impl Frame {
+    /// Returns the newest child that was not looked at and may have the hash.
+    fn next(&self) -> Option<usize> {
+        match &self.entries {
+            None => self.left.checked_sub(1),
+            Some(entries) => {
+                let alive = entries
+                    .iter()
+                    .filter(|(child, is_alive)| *is_alive && *child < self.left);
+                alive.map(|(child, _)| *child).max()
+            }
+        }
+    }
+
+    /// Returns the flags of the entries of a child.
+    fn flags(&self, child: usize) -> Option<Vec<bool>> {
+        let entries = self.entries.as_ref()?.iter();
+        let of_child = entries.filter(|(of, _)| *of == child);
+        Some(of_child.map(|(_, is_alive)| *is_alive).collect())
+    }
+}
+
+/// How far a search has come. It is of use with one tree and one hash only.
+#[derive(Debug, Default)]
+pub(in crate::hashed) struct Descent {
+    /// From the root down.
+    frames: Vec<Frame>,
+    is_begun: bool,
+    /// Nodes whose lists were asked.
+    nodes: u32,
+}
+
+impl Descent {
+    /// Returns how many lists were asked.
+    #[cfg(test)]
+    pub(in crate::hashed) fn nodes(&self) -> u32 {
+        self.nodes
+    }
+
+    /// Returns the number of the next leaf that may have a hash; none behind the last. Pending
+    /// where a page is missing.
+    pub(in crate::hashed) fn next<F: Fetch>(
+        &mut self,
+        root: &Tree,
+        hash: u64,
+        fetch: &F,
+    ) -> Poll<Result<Option<usize>>> {
+        if !self.is_begun {
+            let frame = ready!(self.enter(root, 0, None, hash, fetch))?;
+            self.frames.push(frame);
+            self.is_begun = true;
+        }
+        loop {
+            let Some((tree, first)) = self.place(root) else {
+                return Poll::Ready(Ok(None));
+            };
+            let frame = self.frames.last().expect("it has a place");
+            let Some(number) = frame.next() else {
+                self.frames.pop();
+                continue;
+            };
+            let before = tree.children.iter().take(number).map(Child::leaves);
+            let leaf = first + before.sum::<usize>();
+            let below = match tree.children.get(number) {
+                None => return Poll::Ready(Err(no_child(tree, number))),
+                Some(Child::Leaf(_)) => None,
+                Some(Child::Node(below)) => {
+                    let flags = frame.flags(number);
+                    Some(ready!(self.enter(below, number, flags.as_deref(), hash, fetch))?)
+                }
+            };
+            let frame = self.frames.last_mut().expect("it has a place");
+            frame.left = number;
+            match below {
+                None => return Poll::Ready(Ok(Some(leaf))),
+                Some(below) => self.frames.push(below),
+            }
+        }
+    }
+
+    /// Returns the tree that the search is at, and the number of its first leaf.
+    fn place<'t>(&self, root: &'t Tree) -> Option<(&'t Tree, usize)> {
+        let (mut tree, mut first) = (root, 0);
+        let (_, below) = self.frames.split_first()?;
+        for frame in below {
+            let before = tree.children.iter().take(frame.number).map(Child::leaves);
+            first += before.sum::<usize>();
+            let Some(Child::Node(child)) = tree.children.get(frame.number) else {
+                unreachable!("a search goes down to nodes")
+            };
+            tree = child;
+        }
+        Some((tree, first))
+    }
+
+    /// Looks for the entries of a node.
+    fn enter<F: Fetch>(
+        &mut self,
+        tree: &Tree,
+        number: usize,
+        parent: Option<&[bool]>,
+        hash: u64,
+        fetch: &F,
+    ) -> Poll<Result<Frame>> {
+        let Some(node) = &tree.node else {
+            return Poll::Ready(Ok(Frame {
+                number,
+                left: tree.children.len(),
+                entries: None,
+            }));
+        };
+        let prefix = tree.cut.prefix(hash, tree.height);
+        let payloads = ready!(node.payloads(prefix, fetch))?;
+        self.nodes += 1;
+        let Some(entries) = alive(tree.cut, tree.height, hash, &payloads, parent) else {
+            let parent = parent.map_or(0, <[bool]>::len);
+            let expected = format!("as many entries of a prefix as its parent's {parent} (V2)");
+            return Poll::Ready(Err(Error::corrupt(node.place(), expected, "another number")));
+        };
+        Poll::Ready(Ok(Frame {
+            number,
+            left: tree.children.len(),
+            entries: Some(entries),
+        }))
+    }
+}
+
+/// Returns the entries of a node, each with whether it is alive; none where they are not as many as
+/// the parent's.
+fn alive(
+    cut: Cut,
+    height: u8,
+    hash: u64,
+    payloads: &[u64],
+    parent: Option<&[bool]>,
+) -> Option<Vec<(usize, bool)>> {
+    let (mask, bits) = (u64::from(cut.lambda() - 1), cut.character_bits);
+    let (check, next) = (cut.check(hash, height), cut.next(hash, height));
+    let mut flags = parent.map(<[bool]>::iter);
+    let mut entries = Vec::with_capacity(payloads.len());
+    for &payload in payloads {
+        let is_checked = payload & mask == u64::from(check);
+        let is_alive = match &mut flags {
+            None => is_checked,
+            // Entries that continue otherwise are none of the parent's prefix.
+            Some(_) if payload >> bits & mask != u64::from(next) => false,
+            Some(flags) => *flags.next()? && is_checked,
+        };
+        entries.push(((payload >> (2 * bits)) as usize, is_alive));
+    }
+    match flags.is_none_or(|mut flags| flags.next().is_none()) {
+        true => Some(entries),
+        false => None,
+    }
+}
+
+#[cold]
+fn no_child(tree: &Tree, number: usize) -> Error {
+    let place = tree.node.as_ref().expect("it names children").place();
+    let expected = format!("a child of {}", tree.children.len());
+    Error::corrupt(place, expected, format!("child {number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An entry of a child, with its next and its check character.
+    fn entry(child: u64, next: u64, check: u64) -> u64 {
+        child << 4 | next << 2 | check
+    }
+
+    #[test]
+    fn entries_that_are_not_alive_keep_lists_aligned() {
+        let cut = Cut::of_leaf(0, 2, 100);
+        // Of height 2, the check character is the second from the end: 1; the next one is 3.
+        let hash = u64::from(0b11u8) << (62 - cut.prefix_bits(2)) | 0b0110;
+        assert_eq!((cut.check(hash, 2), cut.next(hash, 2)), (1, 3));
+        let list = [entry(0, 3, 1), entry(0, 1, 1), entry(1, 3, 0), entry(2, 3, 1)];
+        let of_root = alive(cut, 2, hash, &list, None).unwrap();
+        assert_eq!(of_root, [(0, true), (0, true), (1, false), (2, true)]);
+        let of_inner = alive(cut, 2, hash, &list, Some(&[false, true, true])).unwrap();
+        assert_eq!(of_inner, [(0, false), (0, false), (1, false), (2, true)]);
+        assert_eq!(alive(cut, 2, hash, &list, Some(&[true, true])), None, "too few");
+        assert_eq!(alive(cut, 2, hash, &list, Some(&[true; 4])), None, "too many");
+    }
+}

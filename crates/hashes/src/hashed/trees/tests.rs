@@ -1,0 +1,133 @@
+//! Digests that are merged, and roots that grow, beside lists in memory.
+
+use super::hashes::Hashes;
+use super::{Cut, Head, List, Writer, Written};
+use crate::hashed::routing::Origin;
+use crate::hashed::routing::sketches::Sketch;
+use alluvium_base::Purpose;
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_storage::extents::Class;
+use alluvium_storage::store::{Store, StoreOptions};
+use std::sync::Arc;
+
+fn store() -> Arc<Store> {
+    let directory = Arc::new(MemoryDirectory::new());
+    Arc::new(Store::create(directory, &StoreOptions::default(), b"").unwrap())
+}
+
+fn written(store: &Arc<Store>, head: Head, hashes: &[u64]) -> Written {
+    let options = store.writer_options(Purpose::Compact, Class::Normal);
+    let mut writer = Writer::new(store, options, head, hashes.len() as u64).unwrap();
+    for &hash in hashes {
+        writer.push(head.entry(hash, 0)).unwrap();
+    }
+    writer.finish(0).unwrap()
+}
+
+fn digest(cut: Cut, height: u8) -> Head {
+    Head {
+        cut,
+        height,
+        children: 0,
+    }
+}
+
+/// Sorts hashes by a prefix, and keeps the order of those with the same one.
+fn sorted(cut: Cut, mut hashes: Vec<u64>, bits: u32) -> Vec<u64> {
+    hashes.sort_by_key(|&hash| cut.first(hash, bits));
+    hashes
+}
+
+fn all(mut merged: Hashes) -> Vec<u64> {
+    std::iter::from_fn(|| merged.next().unwrap()).collect()
+}
+
+/// Leaves of hashes of which many are alike: equal ones, and some with equal prefixes.
+fn leaves(cut: Cut, count: usize) -> Vec<Vec<u64>> {
+    let mut random = fastrand::Rng::with_seed(7);
+    let leaf = |_| {
+        let mut hash = || match random.u32(..4) {
+            0 => 0x0012_3456_789a_bcde_u64 >> cut.skipped_bits,
+            1 => random.u64(..1 << 12) | 5 << 40,
+            2 => random.u64(..64) << (cut.own_bits() - 16),
+            _ => random.u64(..) >> cut.skipped_bits,
+        };
+        let mut leaf: Vec<u64> = (0..400).map(|_| hash()).collect();
+        leaf.sort_unstable();
+        leaf.dedup();
+        leaf
+    };
+    (0..count).map(leaf).collect()
+}
+
+#[test]
+fn digests_are_merged_by_prefix_and_then_in_the_order_of_the_log() {
+    let store = store();
+    for (skipped, bits) in [(0, 1), (4, 2), (12, 4)] {
+        let cut = Cut::of_leaf(skipped, bits, 300);
+        let leaves = leaves(cut, 24);
+        let digests: Vec<Written> = leaves
+            .iter()
+            .map(|leaf| written(&store, digest(cut, 0), leaf))
+            .collect();
+        let lists = |digests: &[Written]| -> Vec<List> {
+            digests.iter().map(|digest| digest.list().clone()).collect()
+        };
+        // Of leaves, into the order of height 2.
+        let of_height = |height| cut.prefix_bits(height);
+        let merged = all(Hashes::new(&store, &lists(&digests), of_height(2)).unwrap());
+        assert_eq!(merged, sorted(cut, leaves.concat(), of_height(2)));
+        // Six at a time become digests of height 1, in the order of height 2; they are merged again
+        // into that of height 4.
+        let higher: Vec<Written> = digests
+            .chunks(6)
+            .map(|some| {
+                let hashes = all(Hashes::new(&store, &lists(some), of_height(2)).unwrap());
+                written(&store, digest(cut, 1), &hashes)
+            })
+            .collect();
+        let merged = Hashes::new(&store, &lists(&higher), of_height(4)).unwrap();
+        assert_eq!(merged.len(), leaves.concat().len() as u64);
+        assert_eq!(all(merged), sorted(cut, leaves.concat(), of_height(4)));
+    }
+}
+
+#[test]
+fn a_list_is_read_back_and_its_payloads_are_found() {
+    let store = store();
+    let cut = Cut::of_leaf(0, 4, 300);
+    let hashes = sorted(cut, leaves(cut, 30).concat(), cut.prefix_bits(2));
+    let head = Head {
+        cut,
+        height: 2,
+        children: 1,
+    };
+    let list = written(&store, head, &hashes);
+    let entries: Vec<Sketch> = hashes.iter().map(|&hash| head.entry(hash, 0)).collect();
+    let mut read = super::cursor::Cursor::new(
+        Origin::Store(Arc::clone(&store)),
+        list.list(),
+        Purpose::Compact,
+        3,
+    );
+    for &entry in &entries {
+        assert_eq!(read.next().unwrap(), Some(entry));
+    }
+    assert_eq!(read.next().unwrap(), None);
+    assert!(list.list().pages() > 3, "{} pages", list.list().pages());
+    let guard = store.epochs().pin();
+    let fetch = alluvium_dictionary::fetch::Blocking {
+        cache: store.cache(),
+        guard: &guard,
+        purpose: Purpose::Lookup,
+    };
+    let mut prefixes: Vec<u64> = entries.iter().map(|entry| entry.prefix).collect();
+    prefixes.dedup();
+    prefixes.extend([0, 1, 77, (1 << cut.prefix_bits(2)) - 1]);
+    for prefix in prefixes.into_iter().step_by(5) {
+        let of_prefix = entries.iter().filter(|entry| entry.prefix == prefix);
+        let expected: Vec<u64> = of_prefix.map(|entry| entry.payload).collect();
+        let found = alluvium_dictionary::fetch::found(list.list().payloads(prefix, &fetch)).unwrap();
+        assert_eq!(found, expected, "{prefix:x}");
+    }
+}

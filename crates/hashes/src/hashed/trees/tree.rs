@@ -1,0 +1,173 @@
+//! Trees: which lists there are, and which runs of a level are below each.
+
+use super::{Cut, List};
+use crate::hashed::state::LevelRun;
+use alluvium_dictionary::read::Files;
+use alluvium_storage::Result;
+use std::sync::Arc;
+
+/// A child of a node.
+#[derive(Clone, Debug)]
+pub(in crate::hashed) enum Child {
+    /// A run, with the digest of its hashes until a tree above has written them again.
+    Leaf(Option<List>),
+    Node(Arc<Tree>),
+}
+
+impl Child {
+    pub(in crate::hashed) fn leaves(&self) -> usize {
+        match self {
+            Child::Leaf(_) => 1,
+            Child::Node(tree) => tree.leaves,
+        }
+    }
+}
+
+fn keep(list: &Option<List>, keeps: &mut dyn FnMut(&List) -> Result<bool>) -> Result<Option<List>> {
+    match list {
+        Some(list) if keeps(list)? => Ok(Some(list.clone())),
+        _ => Ok(None),
+    }
+}
+
+/// A tree. Its leaves are the runs of a level, or some that follow each other, the oldest first.
+#[derive(Clone, Debug)]
+pub(in crate::hashed) struct Tree {
+    pub(in crate::hashed) cut: Cut,
+    pub(in crate::hashed) height: u8,
+    /// None where it could not be read: all children are searched.
+    pub(in crate::hashed) node: Option<List>,
+    /// The hashes of all leaves, once they were written again.
+    pub(in crate::hashed) digest: Option<List>,
+    /// The oldest first.
+    pub(in crate::hashed) children: Vec<Child>,
+    pub(in crate::hashed) leaves: usize,
+}
+
+impl Tree {
+    pub(in crate::hashed) fn new(cut: Cut, height: u8, node: Option<List>, children: Vec<Child>) -> Tree {
+        Tree {
+            cut,
+            height,
+            node,
+            digest: None,
+            leaves: children.iter().map(Child::leaves).sum(),
+            children,
+        }
+    }
+
+    /// Hands every list to `visit`.
+    pub(in crate::hashed) fn each_list<'t>(&'t self, visit: &mut dyn FnMut(&'t List)) {
+        self.node.iter().chain(&self.digest).for_each(&mut *visit);
+        for child in &self.children {
+            match child {
+                Child::Leaf(digest) => digest.iter().for_each(&mut *visit),
+                Child::Node(tree) => tree.each_list(visit),
+            }
+        }
+    }
+
+    /// Returns the same without the lists that `keeps` refuses.
+    fn filtered(&self, keeps: &mut dyn FnMut(&List) -> Result<bool>) -> Result<Tree> {
+        let (node, digest) = (keep(&self.node, keeps)?, keep(&self.digest, keeps)?);
+        let mut children = Vec::with_capacity(self.children.len());
+        for child in &self.children {
+            children.push(match child {
+                Child::Leaf(digest) => Child::Leaf(keep(digest, keeps)?),
+                Child::Node(tree) => Child::Node(Arc::new(tree.filtered(keeps)?)),
+            });
+        }
+        Ok(Tree {
+            node,
+            digest,
+            children,
+            ..*self
+        })
+    }
+
+    /// Returns the same without lists that cannot be read, and how many those are.
+    pub(in crate::hashed) fn readable(&self, files: Files<'_>) -> Result<(Tree, u64)> {
+        let mut left = 0;
+        let tree = self.filtered(&mut |list| {
+            let is_readable = list.is_readable(files)?;
+            left += u64::from(!is_readable);
+            Ok(is_readable)
+        })?;
+        Ok((tree, left))
+    }
+
+    /// Returns the same without digests: a tree above has the hashes.
+    pub(super) fn without_digests(&self) -> Tree {
+        let all = self.filtered(&mut |list| Ok(list.head().is_node()));
+        all.expect("nothing is read")
+    }
+
+    /// Returns the same without a leaf whose run is gone. The node above it is left out, since it
+    /// knows its children by their numbers. Others have entries of hashes that are gone (V4).
+    pub(in crate::hashed) fn without_leaf(&self, leaf: usize) -> Tree {
+        assert!(leaf < self.leaves, "a leaf of the tree");
+        let (mut changed, mut first) = (self.clone(), 0);
+        changed.leaves -= 1;
+        for (number, child) in self.children.iter().enumerate() {
+            let end = first + child.leaves();
+            if leaf < end {
+                match child {
+                    Child::Leaf(_) => {
+                        changed.children.remove(number);
+                        changed.node = None;
+                    }
+                    Child::Node(tree) => {
+                        changed.children[number] = Child::Node(Arc::new(tree.without_leaf(leaf - first)));
+                    }
+                }
+                break;
+            }
+            first = end;
+        }
+        changed
+    }
+
+    /// Returns the digests of a height below, the oldest first; none where one is missing.
+    pub(super) fn digests(&self, height: u8) -> Option<Vec<List>> {
+        if self.height == height {
+            return self.digest.clone().map(|digest| vec![digest]);
+        }
+        let mut all = Vec::new();
+        for child in &self.children {
+            match child {
+                Child::Leaf(digest) => all.push(digest.clone()?),
+                Child::Node(tree) => all.extend(tree.digests(height)?),
+            }
+        }
+        // A tree that has lost all of its runs has nothing to hand up.
+        (!all.is_empty()).then_some(all)
+    }
+
+    /// Returns how many entries of its node are probably of older records of a key.
+    pub(in crate::hashed) fn hidden(&self) -> u64 {
+        self.node.as_ref().map_or(0, List::hidden)
+    }
+}
+
+/// The tree over a level's runs.
+#[derive(Clone, Debug)]
+pub(in crate::hashed) struct Planted {
+    pub(in crate::hashed) root: Tree,
+    /// It is of the run that a rebuild has made, and takes no further leaf.
+    pub(in crate::hashed) is_settled: bool,
+    /// The numbers of the runs that say that ranges are deleted, ascending.
+    pub(in crate::hashed) deleting: Box<[usize]>,
+}
+
+impl Planted {
+    pub(in crate::hashed) fn new(root: Tree, is_settled: bool, runs: &[LevelRun]) -> Planted {
+        assert_eq!(root.leaves, runs.len(), "each run of a level is a leaf (V1)");
+        let numbered = runs.iter().enumerate();
+        let deleting = numbered.filter(|(_, run)| !run.run.range_deletes().is_empty());
+        Planted {
+            root,
+            is_settled,
+            deleting: deleting.map(|(number, _)| number).collect(),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! A bundle of trees on extents: records are written as a leaf, once λ hash stores are there, and
+//! again when a third of a part is dead. Above them, each level has a list of their hashes.
+
+use super::bundle::require_lambda;
+use super::cost::{LONG, Point};
+use super::hashed::{LEAF, LEAF_BYTES, MOST, PARTS, SECOND_LEAF, YOUNG_BYTES, in_leaf, leaf_reads};
+use super::ours::memory;
+use super::workload::{Machine, Workload};
+use crate::Popularity;
+use crate::parameter::{BadParameter, require};
+use crate::tiered::Shape;
+
+/// Bits of an entry of a list beside its characters: its difference from the one before.
+const DIFFERENCE: f64 = 3.0;
+/// Updates of all keys, evenly, after which a part is rebuilt, for each of its keys: of those below
+/// settled runs nothing is counted, and so it is not a half. The root of 2 g − 4 + 3 e^−g.
+const REBUILT: f64 = 1.74;
+
+/// What hash stores and leaves are made of.
+struct Leaves {
+    /// Records of a hash store, and those that were written for it.
+    different: f64,
+    requests: f64,
+    /// Records of a leaf for each that was written for it.
+    again: f64,
+    /// Heights of trees.
+    levels: f64,
+}
+
+impl Leaves {
+    fn of(popularity: &Popularity, requests: f64, stores: f64, lambda: f64) -> Result<Leaves, BadParameter> {
+        let leaf = popularity.unique(stores * requests)?.max(1.0);
+        let leaves = (popularity.keys() / leaf).max(1.0);
+        Ok(Leaves {
+            different: popularity.unique(requests)?.max(1.0),
+            requests,
+            again: leaf / (stores * requests),
+            levels: 1.0 + (leaves.ln() / lambda.ln()).floor(),
+        })
+    }
+}
+
+pub(super) fn point(lambda: u32, workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
+    let all = &workload.operations;
+    let must = "none: a hashed keyspace has no order";
+    require("the scans", all.scans, all.scans == 0.0, must)?;
+    require_lambda(lambda)?;
+    let (popularity, memory) = (workload.popularity()?, memory(machine)?);
+    let (record, keys, factor) = (workload.record_bytes(), popularity.keys(), f64::from(lambda));
+    let in_leaf = in_leaf(record);
+    let leaf_bytes = LEAF.max(record);
+    let on_device = leaf_bytes / in_leaf;
+    let requests = (memory.memtable / (record + Shape::default().overhead_bytes)).max(1.0);
+    let stores = factor.min(MOST);
+    let leaves = Leaves::of(&popularity, requests, stores, factor)?;
+    let is_new = all.inserts / all.writes().max(f64::MIN_POSITIVE);
+    let rebuilt = (1.0 - is_new) * leaves.again / REBUILT;
+    let written = leaves.different / leaves.requests + leaves.again + rebuilt;
+    let bits = factor.log2();
+    let entry = (3.0 * bits + DIFFERENCE) / 8.0;
+    // A root is written again with each of its children: its first one (λ + 1) / 2 times on average
+    // of all. Hashes are written with a leaf, and on every β-th height again.
+    let beta = (8.0 / bits).floor().max(1.0);
+    let leaf_records = leaves.again * stores * leaves.requests;
+    let digest = (66.0 - leaf_records.log2()).max(8.0) / 8.0;
+    let lists = leaves.levels * entry * (factor + 1.0) / 2.0 + (1.0 + leaves.levels / beta) * digest;
+    let filters = keys * leaves.levels * entry;
+    let young = stores / 2.0 * leaves.different;
+    let memory_per_key = LEAF_BYTES / in_leaf + YOUNG_BYTES * young / keys;
+    let left = (memory.caches - memory_per_key * keys).max(0.0);
+    // A key is most likely in the deepest tree: a page of each node on the way, and of each root.
+    let nodes = 2.0 * leaves.levels - 1.0;
+    let is_missed = (1.0 - left / filters).max(0.0);
+    let for_leaves = (left - filters).max(0.0);
+    let uniform = Popularity::uniform(workload.keys as u64)?;
+    let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, for_leaves, machine));
+    // A root is half full on average. Of its entries of a prefix 1/λ passes, and of those that pass
+    // 1/λ on each height below.
+    let in_vain = 0.5 / (factor - 1.0);
+    let stale = (1.0 - is_new) * REBUILT / 2.0;
+    let per_record = filters / keys + digest / beta;
+    Ok(Point {
+        write_amplification: written * on_device / record
+            + lists * leaves.again / record
+            + machine.log_amplification(record),
+        textbook: 2.0 + lists / record,
+        hit_reads: leaf + nodes * is_missed + any_leaf * (SECOND_LEAF + in_vain),
+        miss_reads: leaves.levels * is_missed + any_leaf * in_vain,
+        memory_per_key: memory_per_key + filters / keys,
+        space_amplification: (on_device + per_record) / record * (1.0 + stale + young / keys + 1.0 / PARTS),
+        merge_reads: written * on_device / record,
+        write_bytes: LONG,
+        read_bytes: leaf_bytes,
+        scan_runs: 0.0,
+        merged: written,
+        asked: 1.0 + stores / 2.0 + leaves.levels,
+    })
+}
