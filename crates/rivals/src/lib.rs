@@ -8,8 +8,8 @@
 //!
 //! *Read in this order*: this file; then any; `transactions/`, and `transactions.rs` of RocksDB,
 //! are those of the engines that have transactions. `studies/` measures what the Lab asks of
-//! single systems, `mariadb/` a server that is no engine here. `c.rs` and `failure.rs` are what those with a
-//! C API share.
+//! single systems, `mariadb/` a server that is no engine here. `c.rs` and `failure.rs` are what
+//! those with a C API share.
 //!
 //! Invariants:
 //!

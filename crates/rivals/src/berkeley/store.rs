@@ -244,7 +244,7 @@ pub(super) enum Move<'k> {
 /// What a move came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Moved {
-    /// There is a pair, of so many bytes of key and value.
+    /// There is a pair: the bytes of its key, and of its value.
     Pair(usize, usize),
     /// There is none.
     End,

@@ -1,5 +1,5 @@
-//! Random inserts into Berkeley DB, which has no buffer before its leaves: once the leaves no longer
-//! fit its cache, each insert reads one and writes one (Conway 2020, §5.5 and Figure 5.1).
+//! Random inserts into Berkeley DB, which has no buffer before its leaves: once the leaves do not
+//! fit its cache any more, each insert reads one and writes one (Conway 2020, §5.5, Figure 5.1).
 
 use super::line;
 use crate::berkeley::{Logging, Sizes, Store};

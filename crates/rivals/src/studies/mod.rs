@@ -52,7 +52,7 @@ pub const STUDIES: &[Study] = &[
 ];
 
 impl Study {
-    /// Measures in a directory that is not there yet, with so many records.
+    /// Measures with `records` records, in a directory that is not there yet.
     ///
     /// # Errors
     /// When the directory cannot be made, or there are too few records; as the system says.

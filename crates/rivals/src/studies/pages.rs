@@ -23,7 +23,7 @@ const GAP: u64 = 1000;
 /// The cache holds one part in as many of the data, and as many bytes at least.
 const PART: u64 = 16;
 const LEAST_CACHE: u64 = 1 << 20;
-/// One insert for so many records ages the tree.
+/// One insert for this number of records ages the tree.
 const AGING: u64 = 20;
 const KIB: [u32; 5] = [4, 8, 16, 32, 64];
 

@@ -265,7 +265,7 @@ fn values(measured: &alluvium_bench::lab::Measured, name: &str) -> Vec<f64> {
     line.points.iter().map(|spot| spot.value).collect()
 }
 
-/// Makes a study with so many records.
+/// Makes a study with a number of records.
 #[cfg(any(feature = "berkeley-db", feature = "mariadb"))]
 fn made(name: &str, records: u64) -> alluvium_bench::lab::Measured {
     let study = alluvium_rivals::studies::STUDIES

@@ -333,6 +333,22 @@ mod tests {
                 .contains("elements of 1 to")
             );
         }
+        for alpha in [0.0, -1.0, 1.5, f64::NAN, f64::INFINITY] {
+            assert!(
+                checked_alpha(alpha)
+                    .unwrap_err()
+                    .to_string()
+                    .contains("at most 1 setup")
+            );
+            let best = AffineOptions::best_for(alpha, 100, Goal::Inserts, Variant::Naive);
+            assert!(best.unwrap_err().to_string().contains("alpha"));
+        }
+        assert!(checked_alpha(1.0).is_ok());
+    }
+
+    #[test]
+    fn sub_blocks_that_no_leaf_can_have_are_refused() {
+        let usual = AffineOptions::default();
         for (bytes, variant) in [
             (0, Variant::WeightBalanced),
             (463, Variant::ParentPivots),
@@ -351,17 +367,6 @@ mod tests {
                 refused(basement)
             );
         }
-        for alpha in [0.0, -1.0, 1.5, f64::NAN, f64::INFINITY] {
-            assert!(
-                checked_alpha(alpha)
-                    .unwrap_err()
-                    .to_string()
-                    .contains("at most 1 setup")
-            );
-            let best = AffineOptions::best_for(alpha, 100, Goal::Inserts, Variant::Naive);
-            assert!(best.unwrap_err().to_string().contains("alpha"));
-        }
-        assert!(checked_alpha(1.0).is_ok());
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Inserts {
     /// The value of a record of which a page of 16 KiB holds as many, with a key of 8 bytes.
     pub const ROW: [u8; 92] = [7; 92];
 
-    /// Returns so many inserts, with memory for one record in 250 as in the document.
+    /// Returns `records` inserts, with memory for one in 250 as in the document.
     ///
     /// # Errors
     /// When they are too few for that.
@@ -55,7 +55,7 @@ impl Inserts {
         Inserts::with_memory(records, records / 250)
     }
 
-    /// Returns so many inserts, with memory for so many records.
+    /// Returns `records` inserts, with memory for `memory_records` of them.
     ///
     /// # Errors
     /// When memory holds all of them, or fewer than 4.
@@ -88,13 +88,13 @@ impl Inserts {
         self.memory_records
     }
 
-    /// Returns whether a window begins behind so many inserts.
+    /// Returns whether a window begins behind the insert of this number.
     #[must_use]
     pub fn begins(&self, inserted: u64) -> bool {
         self.ends(inserted + self.window()).is_some()
     }
 
-    /// Returns the place on the document's axis, if a window ends behind so many inserts.
+    /// Returns the place on the document's axis, if a window ends with this insert.
     #[must_use]
     pub fn ends(&self, inserted: u64) -> Option<f64> {
         let times = inserted / self.memory_records;

@@ -1,5 +1,5 @@
-//! C9: pages of whole stores that are B-trees, on the device at hand: Berkeley DB, and a keyspace of
-//! ours in pages.
+//! C9: pages of whole stores that are B-trees, on the device at hand: Berkeley DB, and a keyspace
+//! of ours in pages.
 
 use super::c4_b_tree::NODES;
 use crate::engine::EngineOption;

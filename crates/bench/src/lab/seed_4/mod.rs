@@ -2,9 +2,9 @@
 //!
 //! C1 to C3 are what the document measures on disks, on the device at hand, by the probe behind
 //! `alluvium probe`. C4 and C5 sweep the node sizes of trees, on a disk of the model and on the
-//! device at hand; C8 and C9 do so with the pages of Berkeley DB, C9 on the device. The others need no disk: what the models say of nodes and of clients, beside the
-//! document's figures and beside a simulation that moves each block. Names are those of its tables
-//! and results.
+//! device at hand; C8 and C9 do so with the pages of Berkeley DB, C9 on the device. The others need
+//! no disk: what the models say of nodes and of clients, beside the document's figures and beside a
+//! simulation that moves each block. Names are those of its tables and results.
 
 mod c4_b_tree;
 mod c5_buffered;
