@@ -305,6 +305,12 @@ pub(super) type Figure = fn(&Point) -> f64;
 /// Both operations, by their names on an axis.
 pub(super) const OPERATIONS: [(&str, Figure); 2] = [("inserts", insert_us), ("queries", query_us)];
 
+/// Returns the largest node size in KiB that was measured, up to a size.
+pub(super) fn largest(points: &[Point], kib: f64) -> f64 {
+    let sizes = points.iter().map(|point| f64::from(point.kib));
+    sizes.filter(|size| *size <= kib).fold(0.0, f64::max)
+}
+
 /// Figures that begin so are the best nodes on each disk of Table 2.
 pub(super) const DISKS: &str = "disks";
 
