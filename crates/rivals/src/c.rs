@@ -1,7 +1,14 @@
 //! What the adapters to C libraries have in common: paths, slices.
 
 use anyhow::{Context, Result};
-use std::ffi::{CString, c_char};
+use std::ffi::CString;
+#[cfg(any(
+    feature = "rocksdb",
+    feature = "leveldb",
+    feature = "lmdb",
+    feature = "splinterdb"
+))]
+use std::ffi::c_char;
 use std::path::Path;
 
 /// Returns a path as C wants it.
@@ -20,6 +27,12 @@ pub(crate) fn chars(bytes: &[u8]) -> *const c_char {
 ///
 /// # Safety
 /// At least `bytes` bytes are there, and they do not change as long as the slice is used.
+#[cfg(any(
+    feature = "rocksdb",
+    feature = "leveldb",
+    feature = "lmdb",
+    feature = "splinterdb"
+))]
 pub(crate) unsafe fn slice<'a>(pointer: *const c_char, bytes: usize) -> &'a [u8] {
     if bytes == 0 {
         return &[];

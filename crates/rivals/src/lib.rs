@@ -7,8 +7,9 @@
 //! *Does not know*: workloads, accounting.
 //!
 //! *Read in this order*: this file; then any; `transactions/`, and `transactions.rs` of RocksDB,
-//! are those of the engines that have transactions. `c.rs` and `failure.rs` are what those with a
-//! C API share.
+//! are those of the engines that have transactions. `studies/` measures what the Lab asks of
+//! single systems, `mariadb/` a server that is no engine here. `c.rs` and `failure.rs` are what
+//! those with a C API share.
 //!
 //! Invariants:
 //!
@@ -19,12 +20,15 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+#[cfg(feature = "berkeley-db")]
+mod berkeley;
 #[cfg(feature = "bf-tree")]
 mod bf_tree;
 #[cfg(any(
     feature = "rocksdb",
     feature = "leveldb",
     feature = "lmdb",
+    feature = "berkeley-db",
     feature = "splinterdb"
 ))]
 mod c;
@@ -36,6 +40,8 @@ mod fjall;
 mod leveldb;
 #[cfg(feature = "lmdb")]
 mod lmdb;
+#[cfg(feature = "mariadb")]
+mod mariadb;
 #[cfg(feature = "redb")]
 mod redb;
 #[cfg(feature = "rocksdb")]
@@ -44,6 +50,7 @@ mod rocksdb;
 mod splinterdb;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+pub mod studies;
 #[cfg(any(feature = "rocksdb", feature = "fjall", feature = "redb", feature = "sqlite"))]
 mod transactions;
 
@@ -90,6 +97,12 @@ pub const ENGINES: &[Entry] = &[
         name: "sqlite",
         options: &[],
         open: sqlite::open,
+    },
+    #[cfg(feature = "berkeley-db")]
+    Entry {
+        name: "berkeley-db",
+        options: berkeley::OPTIONS,
+        open: berkeley::open,
     },
     #[cfg(feature = "fjall")]
     Entry {

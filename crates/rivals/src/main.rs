@@ -1,5 +1,6 @@
 //! The program `alluvium-rivals`: `alluvium bench` starts it for every engine that is not its own.
 
+use alluvium_rivals::studies::STUDIES;
 use alluvium_rivals::{ENGINES, TRANSACTIONAL};
 use std::process::ExitCode;
 
@@ -19,6 +20,13 @@ fn main() -> ExitCode {
             }
             ExitCode::SUCCESS
         }
+        Some("studies") => {
+            for study in STUDIES {
+                println!("{}", study.name);
+            }
+            ExitCode::SUCCESS
+        }
+        Some("study") => study(),
         #[cfg(feature = "leveldb")]
         Some("leveldb-writes") => leveldb_writes(),
         Some("transactions-child") => alluvium_bench::transactions::child(TRANSACTIONAL),
@@ -27,6 +35,36 @@ fn main() -> ExitCode {
                 "alluvium-rivals: `alluvium bench ycsb --engines …` starts this; by itself it only says what it was built with: `alluvium-rivals engines`"
             );
             ExitCode::from(2)
+        }
+    }
+}
+
+/// Makes a study, and prints what it has measured as JSON: `study NAME DIRECTORY RECORDS`.
+fn study() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    let [name, directory, records] = &words[..] else {
+        eprintln!("alluvium-rivals study NAME DIRECTORY RECORDS: `alluvium lab run` starts this");
+        return ExitCode::from(2);
+    };
+    let found = STUDIES.iter().find(|study| study.name == name);
+    let (Some(study), Ok(records)) = (found, records.parse()) else {
+        let names: Vec<&str> = STUDIES.iter().map(|study| study.name).collect();
+        eprintln!(
+            "alluvium-rivals study {name:?} {records:?}: write one of {}, and a number of records",
+            names.join(", ")
+        );
+        return ExitCode::from(2);
+    };
+    alluvium_bench::run::end_with_parent();
+    let made = study.make(directory.as_ref(), records);
+    match made.and_then(|measured| Ok(serde_json::to_string(&measured)?)) {
+        Ok(text) => {
+            println!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("alluvium-rivals study {name}: {error:#}");
+            ExitCode::from(3)
         }
     }
 }

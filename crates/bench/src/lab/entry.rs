@@ -47,8 +47,24 @@ pub enum Work {
         /// Counts or computes, for a number of keys.
         measure: fn(u64) -> Result<Measured>,
     },
+    /// A study of systems of others, in a process of the program that they are in.
+    Study(Study),
     /// Nothing can be measured before this structure is built.
     Waits(&'static str),
+}
+
+/// A study of systems of others. `alluvium-rivals study NAME` makes it, and prints what it has
+/// measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Study {
+    /// What it is called there.
+    pub name: &'static str,
+    /// How many records the quick size has.
+    pub quick: u64,
+    /// How many records the full size has.
+    pub full: u64,
+    /// How many records it can have.
+    pub most: u64,
 }
 
 /// Workloads on engines.
@@ -158,7 +174,7 @@ impl Experiment {
     pub fn waits_for(&self) -> Option<&'static str> {
         match self.work {
             Work::Waits(structure) => Some(structure),
-            Work::Engines(_) | Work::Here { .. } => None,
+            Work::Engines(_) | Work::Here { .. } | Work::Study(_) => None,
         }
     }
 }

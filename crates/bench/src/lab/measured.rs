@@ -12,6 +12,9 @@ pub struct Measured {
     pub steps: Vec<Taken>,
     /// Of a count in this process: named values.
     pub counts: Vec<Line>,
+    /// What a reader must know of it: what was left out, and why.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// What one step has measured: one row for each engine and phase.
@@ -220,6 +223,7 @@ mod tests {
         Measured {
             steps: vec![step(1.0, 1.0), step(2.0, 1.5)],
             counts: Vec::new(),
+            notes: Vec::new(),
         }
     }
 

@@ -39,13 +39,14 @@ mod seed_4;
 mod table;
 
 pub use documents::{DOCUMENTS, Document, document};
-pub use entry::{At, Axis, Engines, Experiment, Form, Measure, Point, Published, Value, Work, figure};
+pub use entry::{At, Axis, Engines, Experiment, Form, Measure, Point, Published, Study, Value, Work, figure};
 pub use measured::{Line, Measured, Of, Spot, Taken};
 pub use page::{Entry, GENERATOR, page};
 pub use plan::{Base, Scale, Size, Step, Threads, Wanted};
 pub use plot::plot;
 pub use results::{Figures, Results, file};
 pub use run::{Request, Surroundings, check, run};
+pub use seed_0::Inserts;
 pub use table::{Place, places};
 
 /// All experiments, document by document.

@@ -1,7 +1,7 @@
 //! Runs an experiment: its steps one after the other, each engine in a process of its own, and what
 //! came of them as figures.
 
-use super::entry::{Engines, Experiment, Work, figure};
+use super::entry::{Engines, Experiment, Study, Work, figure};
 use super::measured::{Measured, Taken};
 use super::plan::{Base, Size, Step, Wanted};
 use super::results::{Figures, Results};
@@ -10,6 +10,7 @@ use crate::report::machine::Machine;
 use crate::run::{self, Cap, Files, Loads, Orders, Outcome, Runner};
 use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -54,7 +55,7 @@ pub fn check(experiment: &Experiment, request: &Request) -> Result<()> {
     );
     match &experiment.work {
         Work::Waits(structure) => bail!(waiting(experiment, structure)),
-        Work::Here { most, .. } => {
+        Work::Here { most, .. } | Work::Study(Study { most, .. }) => {
             let keys = request.wanted.records.unwrap_or_default();
             ensure!(
                 keys <= *most,
@@ -118,8 +119,55 @@ pub fn run(
             results.setup.push(("keys".into(), figure(keys as f64)));
             Ok(Some(finished(experiment, results, measured)))
         }
+        Work::Study(study) => in_study(experiment, study, request, surroundings),
         Work::Engines(engines) => on_engines(experiment, engines, request, surroundings),
     }
+}
+
+/// A study in a process of its own, in a directory that is empty before and afterwards.
+fn in_study(
+    experiment: &Experiment,
+    study: &Study,
+    request: &Request,
+    surroundings: Surroundings<'_>,
+) -> Result<Option<Results>> {
+    let usual = match request.size {
+        Size::Quick => study.quick,
+        Size::Full => study.full,
+    };
+    let records = request.wanted.records.unwrap_or(usual);
+    let mut command = surroundings.runner.study(study.name)?;
+    let directory = &request.directory;
+    std::fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
+    let mut results = results(experiment, request, Machine::here(directory));
+    (surroundings.say)(&format!("{}, {} records", experiment.id, figure(records as f64)));
+    let place = directory.join(study.name);
+    command.arg(&place).arg(records.to_string());
+    command.stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command
+        .output()
+        .with_context(|| format!("starting the study {}", study.name))?;
+    if place.exists() {
+        // It was stopped before it could remove its files.
+        std::fs::remove_dir_all(&place).with_context(|| format!("removing {}", place.display()))?;
+    }
+    if surroundings.runner.is_stopped() {
+        return Ok(None);
+    }
+    ensure!(
+        output.status.success(),
+        "the study {} has failed: {}; what it says is above",
+        study.name,
+        output.status
+    );
+    let measured: Measured = serde_json::from_slice(&output.stdout).with_context(|| {
+        format!(
+            "what the study {} has printed is no measurement: build alluvium-rivals again",
+            study.name
+        )
+    })?;
+    results.setup.push(("records".into(), figure(records as f64)));
+    Ok(Some(finished(experiment, results, measured)))
 }
 
 fn on_engines(
@@ -272,6 +320,7 @@ fn finished(experiment: &Experiment, mut results: Results, measured: Measured) -
         lines: (measure.ours)(&measured),
     });
     results.figures = figures.collect();
+    results.notes.extend(measured.notes.iter().cloned());
     results.measured = measured;
     results
 }

@@ -28,9 +28,7 @@ pub fn child(entries: &[Entry]) -> ExitCode {
 
 /// Reads a line from standard input, does what it says, and writes what happens to standard output.
 pub(crate) fn answer(work: impl FnOnce(&str, &mut dyn FnMut(Event)) -> Result<()>) -> ExitCode {
-    // A runner that was killed takes its children with it.
-    // SAFETY: it sets a number of this process.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    end_with_parent();
     let say = |event: &Event| {
         let mut out = std::io::stdout().lock();
         let line = serde_json::to_string(event).expect("an event is JSON");
@@ -49,6 +47,12 @@ pub(crate) fn answer(work: impl FnOnce(&str, &mut dyn FnMut(Event)) -> Result<()
             ExitCode::FAILURE
         }
     }
+}
+
+/// Has this process killed once the one that has started it is gone.
+pub fn end_with_parent() {
+    // SAFETY: it sets a number of this process.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
 fn read_line() -> Result<String> {

@@ -21,7 +21,7 @@ pub mod sweep;
 mod worker;
 
 pub(crate) use child::answer;
-pub use child::{child, run_job};
+pub use child::{child, end_with_parent, run_job};
 pub use job::{Event, Flow, Groups, Job, Row};
 pub(crate) use pass::{Pass, Steps};
 pub use runner::{Cap, Failure, Files, Listener, Loads, Orders, Outcome, Runner, run};

@@ -110,6 +110,15 @@ pub trait Runner: Listener {
     /// # Errors
     /// When there is none.
     fn command(&self, engine: &str) -> Result<Command>;
+
+    /// Returns the program, with its arguments, that makes a study of systems of others; a
+    /// directory and a number of records are added.
+    ///
+    /// # Errors
+    /// When there is none.
+    fn study(&self, name: &str) -> Result<Command> {
+        bail!("the study {name} cannot be made from here: `alluvium lab run` makes it")
+    }
 }
 
 /// Runs every engine, repetition by repetition.

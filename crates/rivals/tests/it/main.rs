@@ -256,3 +256,81 @@ fn leveldb_writes_about_what_its_model_and_its_simulation_say() {
     };
     assert!(count(place.path(), &none).is_err());
 }
+
+/// Returns a line of what was measured.
+#[cfg(any(feature = "berkeley-db", feature = "mariadb"))]
+fn values(measured: &alluvium_bench::lab::Measured, name: &str) -> Vec<f64> {
+    let line = measured.counts.iter().find(|line| line.name == name);
+    let line = line.unwrap_or_else(|| panic!("{name}: {measured:?}"));
+    line.points.iter().map(|spot| spot.value).collect()
+}
+
+/// Makes a study with a number of records.
+#[cfg(any(feature = "berkeley-db", feature = "mariadb"))]
+fn made(name: &str, records: u64) -> alluvium_bench::lab::Measured {
+    let study = alluvium_rivals::studies::STUDIES
+        .iter()
+        .find(|study| study.name == name);
+    let place = tempfile::tempdir().unwrap();
+    let measured = study.unwrap().make(&place.path().join("study"), records);
+    let left = std::fs::read_dir(place.path()).unwrap().count();
+    assert_eq!(left, 0, "RS1: a study leaves nothing behind");
+    measured.unwrap_or_else(|error| panic!("{name}: {error:#}"))
+}
+
+#[cfg(feature = "berkeley-db")]
+#[test]
+fn pages_of_berkeley_db_are_counted_at_each_size() {
+    let measured = made("berkeley-pages", 40_000);
+    let pages = values(&measured, "pages of queries, berkeley-db");
+    assert_eq!(pages.len(), 5);
+    // A cache of a sixteenth: nearly each query reads its leaf. Few are written behind inserts.
+    assert!(pages.iter().all(|pages| (0.6..2.5).contains(pages)), "{pages:?}");
+    let inserts = values(&measured, "pages of inserts, berkeley-db");
+    assert!(
+        inserts.iter().all(|pages| (1.2..3.5).contains(pages)),
+        "each reads a leaf and writes one: {inserts:?}"
+    );
+    let disk = values(&measured, "queries, berkeley-db");
+    let times = disk[4] / disk[0] / (pages[4] / pages[0]);
+    // 16 pages of 4 KiB in one request, on the Hitachi.
+    assert!((times - 13.656 / 13.041).abs() < 1e-3, "{times}");
+}
+
+#[cfg(feature = "berkeley-db")]
+#[test]
+fn berkeley_db_falls_off_the_cliff_as_a_tree_of_ours_without_a_buffer_does() {
+    let measured = made("berkeley-inserts", 200_000);
+    let theirs = values(&measured, "pages, berkeley-db");
+    let ours = values(&measured, "pages, alluvium, no buffer");
+    assert_eq!(theirs.len(), ours.len());
+    // Its cache is larger here, so that the first places are within memory.
+    let (first, last) = (theirs[0], theirs[theirs.len() - 1]);
+    assert!(first < 0.5 && last > 1.3 && last < 2.6, "{theirs:?}");
+    assert!(ours[ours.len() - 1] > 1.9, "{ours:?}");
+    let place = tempfile::tempdir().unwrap();
+    for study in alluvium_rivals::studies::STUDIES {
+        assert!(study.make(&place.path().join("study"), 10).is_err() || study.name == "change-buffer");
+    }
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0, "RS1");
+}
+
+#[cfg(feature = "mariadb")]
+#[test]
+fn a_server_of_ones_own_merges_what_waits_only_with_its_change_buffer() {
+    let measured = made("change-buffer", 62_000);
+    if measured.counts.is_empty() {
+        // It is not installed here, and the note says what to install.
+        assert!(measured.notes[0].starts_with("skipped: "), "{:?}", measured.notes);
+        return;
+    }
+    let rates = values(&measured, "rates, mariadb, buffered");
+    assert!(rates.iter().all(|rate| *rate >= 1.0), "{rates:?}");
+    let merged = |line: &alluvium_bench::lab::Line| line.name == "rates, mariadb, not buffered";
+    assert!(
+        !measured.counts.iter().any(merged),
+        "without a buffer nothing is merged: {measured:?}"
+    );
+    let pages = values(&measured, "ratio, mariadb");
+    assert!(pages.iter().all(|ratio| *ratio < 1.0), "{pages:?}");
+}

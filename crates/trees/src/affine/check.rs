@@ -202,13 +202,13 @@ impl<S: Space> AffineTree<S> {
         let Ok((index, pieces)) = read else {
             return check.say(Some(link), "a leaf cannot be read twice".to_owned());
         };
-        let (mut pairs, limit) = (Vec::new(), self.options.segment_bytes());
+        let (mut pairs, limit) = (Vec::new(), self.options.sub_block_bytes());
         for (at, piece) in pieces.iter().enumerate() {
             let before = pairs.len();
             if let Err(error) = decode_pairs(&piece.bytes, piece.at, &mut pairs) {
                 check.say(Some(link), error.to_string());
             }
-            if limit > 0 && piece.bytes.len() > limit {
+            if let Some(limit) = limit.filter(|limit| piece.bytes.len() > *limit) {
                 check.say(
                     Some(link),
                     format!("AF1: a sub-block of {} bytes, at most {limit}", piece.bytes.len()),

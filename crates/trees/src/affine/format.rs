@@ -1,4 +1,4 @@
-//! Nodes of an affine dictionary and what its root says, version 1. All integers little-endian.
+//! Nodes of an affine dictionary and what its root says, version 2. All integers little-endian.
 //!
 //! An index: the pivots of a node, and where its parts are. It is in front of its node (V0, V1,
 //! B-tree), or in the parent's segment for the node (V2, V3).
@@ -41,17 +41,18 @@
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  version, 1
+//!      0     1  version: 2, or 1 without the bytes of a sub-block
 //!      1     1  0: B-tree, 1 to 4: V0 to V3
 //!      2     4  bytes of a node
 //!      6     4  fanout
 //!     10     4  bytes of an element
-//!     14     8  first byte of the root node
-//!     22     8  bytes of the root node
-//!     30     4  bytes of its index, which is in front
-//!     34     8  XXH3-64 of that
-//!     42     1  h: heights
-//!     43    8h  nodes of each height, leaves first
+//!     14     4  bytes of a sub-block of a leaf; 0 for those of a node by the fanout
+//!     18     8  first byte of the root node
+//!     26     8  bytes of the root node
+//!     34     4  bytes of its index, which is in front
+//!     38     8  XXH3-64 of that
+//!     46     1  h: heights
+//!     47    8h  nodes of each height, leaves first
 //!            2  m: bytes of the owner
 //!            m  the owner's bytes
 //! ```
@@ -64,7 +65,9 @@ use super::space::Extent;
 use crate::paged::node::Action;
 use alluvium_base::bytes::{Reader, Writer};
 
-const VERSION: u8 = 1;
+/// A root that says how large sub-blocks are, and one of before, when none was chosen.
+const VERSION: u8 = 2;
+const BEFORE: u8 = 1;
 /// The most heights: far beyond what fits any device.
 pub(super) const MOST_HEIGHTS: usize = 64;
 /// The most bytes of the owner.
@@ -270,6 +273,7 @@ impl Root {
             .u32(self.options.node_bytes)
             .u32(self.options.fanout)
             .u32(self.options.element_bytes)
+            .u32(self.options.leaf_block_bytes.unwrap_or_default())
             .u64(self.extent.at)
             .u64(self.extent.bytes)
             .u32(self.front.0)
@@ -287,12 +291,12 @@ impl Root {
         let mut reader = Reader::new(bytes);
         let (version, number) = (reader.u8()?, reader.u8()?);
         let variant = Variant::ALL.get(usize::from(number)).copied();
-        let (VERSION, Some(variant)) = (version, variant) else {
+        let (BEFORE | VERSION, Some(variant)) = (version, variant) else {
             let found = format!("version {version}, variant {number}");
             return Err(Error::damaged(
                 0,
                 "the root",
-                "of version 1, with a variant below 5",
+                "of version 1 or 2, with a variant below 5",
                 found,
             ));
         };
@@ -300,6 +304,10 @@ impl Root {
             node_bytes: reader.u32()?,
             fanout: reader.u32()?,
             element_bytes: reader.u32()?,
+            leaf_block_bytes: match version {
+                BEFORE => None,
+                _ => Some(reader.u32()?).filter(|bytes| *bytes > 0),
+            },
             variant,
             memory_bytes,
         };
@@ -308,7 +316,7 @@ impl Root {
         let front = (reader.u32()?, reader.u64()?);
         let heights = usize::from(reader.u8()?);
         if !(2..=MOST_HEIGHTS).contains(&heights) {
-            return Err(Error::damaged(42, "the heights", "2 to 64", heights));
+            return Err(Error::damaged(46, "the heights", "2 to 64", heights));
         }
         let mut levels = Vec::with_capacity(heights);
         for _ in 0..heights {
@@ -318,7 +326,7 @@ impl Root {
         let own = reader.take(len)?.to_vec();
         if len > MOST_OWN || reader.left() > 0 {
             return Err(Error::damaged(
-                43,
+                47,
                 "the owner's bytes",
                 "512 at most, then nothing",
                 len,
@@ -358,7 +366,15 @@ pub(super) fn reread(bytes: &[u8]) -> usize {
         found += 1;
     }
     if let Ok(root) = Root::decode(bytes, 0) {
-        assert_eq!(root.encode(), bytes, "a root");
+        let again = root.encode();
+        if bytes.first() == Some(&VERSION) {
+            assert_eq!(again, bytes, "a root");
+        }
+        assert_eq!(
+            Root::decode(&again, 0).ok(),
+            Some(root),
+            "a root of either version"
+        );
         found += 1;
     }
     found
@@ -443,7 +459,7 @@ mod tests {
                 INDEX_HEAD + 2 * LEAF_PART + 1,
                 SEGMENT_HEAD + 34 + 2 * 7 + 4,
                 2 * 6 + 15,
-                43 + 16 + 2 + 3
+                47 + 16 + 2 + 3
             ]
         );
         assert_eq!(sums, SUMS);
@@ -456,8 +472,23 @@ mod tests {
         13_764_813_057_356_273_481,
         2_237_997_898_361_054_748,
         6_316_791_366_837_556_086,
-        7_523_880_334_156_045_167,
+        14_017_559_815_376_032_516,
     ];
+
+    #[test]
+    fn a_root_of_version_1_is_read_and_chose_no_sub_block() {
+        let now = examples().pop().unwrap();
+        let mut before = now.clone();
+        before[0] = 1;
+        before.drain(14..18);
+        assert_eq!(Root::decode(&before, 9).unwrap(), Root::decode(&now, 9).unwrap());
+        assert!(reread(&before) > 0);
+        let mut chosen = Root::decode(&now, 9).unwrap();
+        chosen.options.leaf_block_bytes = Some(64 << 10);
+        let bytes = chosen.encode();
+        assert_eq!(bytes[14..18], [0, 0, 1, 0]);
+        assert_eq!(Root::decode(&bytes, 9).unwrap(), chosen);
+    }
 
     #[test]
     fn wrong_bytes_are_refused_with_what_was_found() {
@@ -479,10 +510,10 @@ mod tests {
             "{error}"
         );
         assert!(
-            Root::decode(&[2, 0], 0)
+            Root::decode(&[3, 0], 0)
                 .unwrap_err()
                 .to_string()
-                .contains("version 2")
+                .contains("version 3")
         );
         assert!(decode_segment(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9], 3).is_err());
     }

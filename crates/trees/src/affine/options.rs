@@ -84,6 +84,9 @@ pub struct AffineOptions {
     pub fanout: u32,
     /// Bytes of a usual element, a key and its value. F and B are compared in elements.
     pub element_bytes: u32,
+    /// Bytes of a sub-block of a leaf, which TokuDB calls a basement node. None stands for B/F.
+    /// Trees that read nodes whole have none.
+    pub leaf_block_bytes: Option<u32>,
     /// The layout.
     pub variant: Variant,
     /// M: memory for the nodes of the upper levels, each counted as `node_bytes`. A level is in
@@ -98,6 +101,7 @@ impl Default for AffineOptions {
             node_bytes: 4 << 20,
             fanout: 16,
             element_bytes: 116,
+            leaf_block_bytes: None,
             variant: Variant::WeightBalanced,
             memory_bytes: 64 << 20,
         }
@@ -165,6 +169,7 @@ impl AffineOptions {
                 format!("{element_bytes} bytes, but a node of {node_bytes} takes elements of 1 to {most}");
             return Err(bad("element_bytes", why));
         }
+        self.check_leaf_block()?;
         if variant == Variant::BTree {
             return Ok(self);
         }
@@ -190,7 +195,30 @@ impl AffineOptions {
         Ok(self)
     }
 
-    /// Returns the most bytes of the messages for one child (AF1), and of a sub-block of a leaf.
+    /// Checks the size of a sub-block, if one was chosen.
+    fn check_leaf_block(&self) -> Result<()> {
+        let Some(bytes) = self.leaf_block_bytes else {
+            return Ok(());
+        };
+        if self.variant.reads_whole_nodes() {
+            let why = format!(
+                "{bytes} bytes, but {} reads leaves whole: leave it out",
+                self.variant.name()
+            );
+            return Err(bad("leaf_block_bytes", why));
+        }
+        // As few elements as a node may have.
+        let (least, most) = (self.element_bytes.saturating_mul(4), self.node_bytes);
+        if !(least..=most).contains(&bytes) {
+            let why = format!(
+                "{bytes} bytes, but a sub-block takes four elements or more, and a leaf at most: {least} to {most}"
+            );
+            return Err(bad("leaf_block_bytes", why));
+        }
+        Ok(())
+    }
+
+    /// Returns the most bytes of the messages for one child (AF1).
     pub(super) fn segment_bytes(&self) -> usize {
         match self.variant {
             Variant::BTree => 0,
@@ -198,11 +226,23 @@ impl AffineOptions {
         }
     }
 
+    /// Returns the most bytes of a sub-block of a leaf; none where a leaf is one.
+    pub(super) fn sub_block_bytes(&self) -> Option<usize> {
+        match (self.variant, self.leaf_block_bytes) {
+            (Variant::BTree, _) => None,
+            (_, Some(bytes)) => Some(bytes as usize),
+            (_, None) => Some(self.segment_bytes()),
+        }
+    }
+
     /// Returns the most bytes of a pair as it is stored.
     pub(super) fn pair_limit(&self) -> usize {
         match self.variant {
             Variant::BTree => (self.node_bytes / 4) as usize,
-            _ => self.segment_bytes(),
+            _ => {
+                let block = self.sub_block_bytes();
+                block.map_or(usize::MAX, |block| block.min(self.segment_bytes()))
+            }
         }
     }
 
@@ -304,6 +344,29 @@ mod tests {
             assert!(best.unwrap_err().to_string().contains("alpha"));
         }
         assert!(checked_alpha(1.0).is_ok());
+    }
+
+    #[test]
+    fn sub_blocks_that_no_leaf_can_have_are_refused() {
+        let usual = AffineOptions::default();
+        for (bytes, variant) in [
+            (0, Variant::WeightBalanced),
+            (463, Variant::ParentPivots),
+            ((4 << 20) + 1, Variant::Segmented),
+            (64 << 10, Variant::Naive),
+            (64 << 10, Variant::BTree),
+        ] {
+            let basement = AffineOptions {
+                leaf_block_bytes: Some(bytes),
+                variant,
+                ..usual
+            };
+            assert!(
+                refused(basement).contains("leaf_block_bytes"),
+                "{}",
+                refused(basement)
+            );
+        }
     }
 
     #[test]

@@ -303,10 +303,7 @@ impl<S: Space> AffineTree<S> {
 
     /// Writes a leaf in sub-blocks that a query can read one by one.
     pub(super) fn store_leaf(&self, cause: Cause, pairs: &[Pair]) -> Result<Link> {
-        let limit = match self.options.segment_bytes() {
-            0 => usize::MAX,
-            bytes => bytes,
-        };
+        let limit = self.options.sub_block_bytes().unwrap_or(usize::MAX);
         let (mut parts, mut out, mut start) = (Vec::new(), Vec::new(), 0);
         let mut from = Bytes::default();
         let end = |parts: &mut Vec<Part>, from: Bytes, block: &[u8]| {

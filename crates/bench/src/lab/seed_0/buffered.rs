@@ -1,5 +1,6 @@
 //! B1, B3 and B5: a B-tree with an insertion buffer before its leaves, whose pages are counted.
 
+use super::inserts::{Inserts, PAGES, RATIO};
 use super::recycling::{BUFFERED, INSERTED, LEAF, SEED, counts, fill, spot, window_of};
 use crate::lab::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
 use crate::lab::measured::{Line, Measured, Spot, name};
@@ -10,18 +11,12 @@ use alluvium_model::recycling::Choice;
 use alluvium_trees::insertion::{Absorption, Options, Policy, Tree};
 use anyhow::{Result, ensure};
 
-const RATIO: &str = "ratio";
-const PAGES: &str = "pages";
 const RATES: &str = "rates";
 const GAIN: &str = "gain";
 const BESIDE: &str = "beside the simulation";
 
 /// What holds of every entry here.
-const OURS: &str = "Ours is a tree of ours with such a buffer, not InnoDB: its leaves are pages in memory that are counted, its inner nodes and its buffer are no pages. MariaDB switches its change buffer off since version 10.5.15, and later versions have none; it was not measured.";
-
-/// The parts of all inserts at which the first is measured, and the window before each.
-const FIRST: u64 = 50;
-const WINDOW: u64 = 250;
+const OURS: &str = "Ours is a tree of ours with such a buffer, not InnoDB: its leaves are pages in memory that are counted, its inner nodes and its buffer are no pages. B7 has InnoDB itself.";
 
 pub(super) const B1: Experiment = Experiment {
     id: "seed-0/B1",
@@ -169,79 +164,8 @@ fn simulated(policy: Policy, waiting: usize) -> Options {
     }
 }
 
-/// Bytes of a row of which a page of 16 KiB holds 160.
-const ROW: [u8; 92] = [7; 92];
-
 fn with_and_without(records: u64) -> Result<Measured> {
-    ensure!(
-        records >= 1000,
-        "--records {records}: 1000 are the fewest, for a window at each place"
-    );
-    // Twice 2 records for what is in memory of the smallest tree.
-    let memory = usize::try_from(records / 250)?.max(4);
-    let leaves = |records: usize| records.div_ceil(LEAF).max(1);
-    let plain = Options {
-        page_bytes: 16 << 10,
-        waiting_records: 0,
-        policy: Policy::None,
-        absorption: Absorption::On,
-        leaves_in_memory: leaves(memory),
-        ..simulated(Policy::None, 0)
-    };
-    let buffered = |policy| Options {
-        waiting_records: memory / 2,
-        policy,
-        leaves_in_memory: leaves(memory / 2),
-        ..plain
-    };
-    let without = pages(plain, records)?;
-    let mut lines = vec![Line {
-        name: format!("{PAGES}, no buffer"),
-        points: without.clone(),
-    }];
-    for (title, policy) in [
-        ("random walk", Policy::RandomWalk),
-        ("golden gate", Policy::GoldenGate),
-    ] {
-        let with = pages(buffered(policy), records)?;
-        // Where all leaves are in memory no page is moved without a buffer.
-        let quotient = |(with, without): (&Spot, &Spot)| {
-            (without.value > 0.0).then(|| Spot {
-                at: with.at.clone(),
-                value: with.value / without.value,
-            })
-        };
-        lines.push(Line {
-            name: format!("{RATIO}, {title}"),
-            points: with.iter().zip(&without).filter_map(quotient).collect(),
-        });
-        lines.push(Line {
-            name: format!("{PAGES}, {title}"),
-            points: with,
-        });
-    }
-    Ok(counts(lines))
-}
-
-/// Inserts records, and returns the pages that an insert moves at some places.
-fn pages(options: Options, records: u64) -> Result<Vec<Spot>> {
-    let mut tree = tree(options)?;
-    let mut random = Random::from_seed(SEED);
-    let window = records / WINDOW;
-    let places = [1, 5, 10, 20, 50].map(|part| records * part / FIRST);
-    let (mut points, mut before) = (Vec::new(), tree.counts());
-    for inserted in 1..=records {
-        tree.put(&random.bits().to_be_bytes(), &ROW)?;
-        if places.contains(&(inserted + window)) {
-            before = tree.counts();
-        }
-        if places.contains(&inserted) {
-            let counts = tree.counts().since(&before);
-            let moved = (counts.reads + counts.writes) as f64 / counts.changes as f64;
-            points.push(spot(inserted as f64 * 5e7 / records as f64, moved));
-        }
-    }
-    Ok(points)
+    Ok(counts(Inserts::new(records)?.ours()?))
 }
 
 fn evenness(records: u64) -> Result<Measured> {

@@ -4,10 +4,13 @@
 //! The heights of bars and curves are not in the text that the figures here are taken from; what is
 //! here is what the document says in words and numbers. Names: S1 to S9 are the figures of section
 //! 3.7 in their order, T2 to T5 theorems, Q1 is what section 3.6.3 says of filters,
-//! A0 the natural transfer size of section 4.2, B1 to B6 are figures of chapter 5.
+//! A0 the natural transfer size of section 4.2, B1 to B6 are figures of chapter 5, B7 and B8
+//! the first of them on systems of others.
 
 mod buffered;
 mod counted;
+mod inserts;
+mod peers;
 mod q1_filters;
 mod recycling;
 mod s1_ycsb;
@@ -21,12 +24,14 @@ mod s8_loading_threads;
 mod s9_scans;
 mod theorems;
 
+pub use inserts::Inserts;
+
 use super::entry::Experiment;
 use super::plan::{Scale, Threads};
 use super::seed_4::devices::NATURAL_TRANSFER;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 21] = [
+pub(super) const EXPERIMENTS: [&Experiment; 23] = [
     &NATURAL_TRANSFER,
     &theorems::T2,
     &theorems::T3,
@@ -39,6 +44,8 @@ pub(super) const EXPERIMENTS: [&Experiment; 21] = [
     &recycling::B4,
     &buffered::B5,
     &recycling::B6,
+    &peers::B7,
+    &peers::B8,
     &s1_ycsb::EXPERIMENT,
     &s2_large_values::EXPERIMENT,
     &s3_amplification::EXPERIMENT,

@@ -204,7 +204,7 @@ mod tests {
         ];
         let measured = Measured {
             steps: vec![Taken { at: name(BEPS), rows }],
-            counts: Vec::new(),
+            ..Measured::default()
         };
         let found = resident(&measured);
         let of = |line: usize| (&*found[line].name, found[line].points[0].value);

@@ -1,15 +1,20 @@
 //! C4: node sizes of a B-tree, on a disk.
 
-use super::sweep::{Fanout, Place, Point, Subject, best, curve, line};
+use super::sweep::{
+    DISKS, Fanout, OPERATIONS, Place, Subject, best, beyond, by_disk, curve, insert_us, largest, line,
+    query_us,
+};
 use crate::lab::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
 use crate::lab::measured::{Line, Measured, Spot, name};
-use alluvium_model::presets::{HITACHI_1TB_2009, HardDisk};
+use alluvium_model::nodes;
+use alluvium_model::presets::{HARD_DISKS, HITACHI_1TB_2009, HardDisk};
 use alluvium_trees::affine::Variant;
 use anyhow::{Result, ensure};
 
 const INSERT: &str = "inserts";
 const QUERY: &str = "queries";
 const BEST: &str = "best";
+const LARGE: &str = "large";
 const ALPHA: &str = "alpha";
 const RMS: &str = "rms";
 
@@ -22,6 +27,13 @@ pub(super) const PLACES: Axis = Axis {
     form: Form::Names,
 };
 
+pub(super) const TABLE_2: Axis = Axis {
+    name: "disk",
+    form: Form::Names,
+};
+
+/// Bytes of an element.
+const ELEMENT: f64 = 116.0;
 const DISK: &HardDisk = &HITACHI_1TB_2009;
 const ON_DISK: &str = "affine disk";
 const HERE: &str = "this device";
@@ -34,6 +46,7 @@ pub(super) const B_TREE: Subject = Subject {
     name: "B-tree",
     variant: Variant::BTree,
     fanout: Fanout::Root,
+    leaf_block_kib: None,
     least_kib: 4,
     most_kib: 16 << 10,
 };
@@ -84,6 +97,26 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
             ours: |measured| measured.under(BEST),
         },
         Measure {
+            name: "best nodes on each disk",
+            unit: "KiB",
+            axis: TABLE_2,
+            published: &[],
+            note: "The same counts, charged as each disk of Table 2 would. The model's have no whole levels.",
+            ours: |measured| measured.under(DISKS),
+        },
+        Measure {
+            name: "largest nodes, up to 4 MiB",
+            unit: "times the best",
+            axis: PLACES,
+            published: &[Published {
+                name: "BerkeleyDB",
+                section: "§5",
+                points: &[named(INSERT, Value::Said("grows about in proportion"))],
+            }],
+            note: "A tree has twelve nodes at least: those of 4 MiB are there from half a million records on.",
+            ours: |measured| measured.under(LARGE),
+        },
+        Measure {
             name: "α of the curve c(1 + αB)/ln B",
             unit: "for an element",
             axis: PLACES,
@@ -116,14 +149,6 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     },
 };
 
-fn insert_us(point: &Point) -> f64 {
-    point.insert_us
-}
-
-fn query_us(point: &Point) -> f64 {
-    point.query_us
-}
-
 fn measure(records: u64) -> Result<Measured> {
     ensure!(records >= 100, "--records {records}: a tree has 100 at least");
     let mut places = vec![(ON_DISK, Place::Clock(DISK)), (HERE, Place::Here)];
@@ -133,6 +158,10 @@ fn measure(records: u64) -> Result<Measured> {
     let mut counts = Vec::new();
     for (place_name, place) in places {
         let points = B_TREE.sweep(place, records)?;
+        if place_name == ON_DISK {
+            counts.extend(by_disk(B_TREE.name, &points));
+            counts.push(predicted()?);
+        }
         counts.push(line(INSERT, place_name, &points, insert_us));
         counts.push(line(QUERY, place_name, &points, query_us));
         let of = |what: &str, spots: Vec<(&'static str, f64)>| Line {
@@ -150,6 +179,10 @@ fn measure(records: u64) -> Result<Measured> {
             (QUERY, best(&points, query_us)),
         ];
         counts.push(of(BEST, bests.to_vec()));
+        let large = OPERATIONS
+            .into_iter()
+            .filter_map(|(what, figure)| Some((what, beyond(&points, largest(&points, 4096.0), figure)?)));
+        counts.push(of(LARGE, large.collect()));
         let shape = |elements: f64| elements.ln().recip();
         let curves = [
             (INSERT, curve(&points, insert_us, shape)),
@@ -171,6 +204,21 @@ fn measure(records: u64) -> Result<Measured> {
     })
 }
 
+/// The best nodes of the model (Corollary 7).
+fn predicted() -> Result<Line> {
+    let spot = |disk: &HardDisk| {
+        let elements = nodes::best_b_tree_node(disk.alpha() * ELEMENT / 4096.0)?;
+        Ok(Spot {
+            at: name(disk.name),
+            value: elements * ELEMENT / 1024.0,
+        })
+    };
+    Ok(Line {
+        name: format!("{DISKS}, model"),
+        points: HARD_DISKS.iter().map(spot).collect::<Result<_>>()?,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -180,6 +228,19 @@ mod tests {
         let points = B_TREE.sweep(Place::Clock(DISK), 10_000).unwrap();
         let least = best(&points, query_us);
         assert!((8.0..=256.0).contains(&least), "{points:?}");
+        // A disk whose bytes cost 16 times as much: nodes are best that have a 16th, 64 to 512 KiB
+        // of the disk itself, and a 16th of 4 MiB is 256 KiB.
+        let disk = HardDisk {
+            transfer_ns: 16 * DISK.transfer_ns,
+            ..*DISK
+        };
+        let points = B_TREE.sweep(Place::Clock(&disk), 30_000).unwrap();
+        for (_, figure) in OPERATIONS {
+            let least = best(&points, figure);
+            assert!((4.0..=32.0).contains(&least), "{points:?}");
+            let times = beyond(&points, 256.0, figure).unwrap();
+            assert!(times >= 1.5, "{times} {points:?}");
+        }
         let measured = measure(2000).unwrap();
         for what in [INSERT, QUERY] {
             let lines = measured.under(what);

@@ -2,21 +2,23 @@
 //!
 //! C1 to C3 are what the document measures on disks, on the device at hand, by the probe behind
 //! `alluvium probe`. C4 and C5 sweep the node sizes of trees, on a disk of the model and on the
-//! device at hand. The others need no disk: what the models say of nodes and of clients, beside the
-//! document's figures and beside a simulation that moves each block. Names are those of its tables
-//! and results.
+//! device at hand; C8 and C9 do so with the pages of Berkeley DB, C9 on the device. The others need
+//! no disk: what the models say of nodes and of clients, beside the document's figures and beside a
+//! simulation that moves each block. Names are those of its tables and results.
 
 mod c4_b_tree;
 mod c5_buffered;
 mod c6_nodes;
 mod c7_clients;
+mod c8_berkeley;
+mod c9_stores;
 pub(super) mod devices;
 mod sweep;
 
 use super::entry::Experiment;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 7] = [
+pub(super) const EXPERIMENTS: [&Experiment; 9] = [
     &devices::C1,
     &devices::C2,
     &devices::C3,
@@ -24,4 +26,6 @@ pub(super) const EXPERIMENTS: [&Experiment; 7] = [
     &c5_buffered::EXPERIMENT,
     &c6_nodes::EXPERIMENT,
     &c7_clients::EXPERIMENT,
+    &c8_berkeley::EXPERIMENT,
+    &c9_stores::EXPERIMENT,
 ];

@@ -2,13 +2,13 @@
 //! the device at hand.
 
 use crate::lab::entry::At;
-use crate::lab::measured::{Line, Spot};
+use crate::lab::measured::{Line, Spot, name};
 use crate::lab::scratch::Scratch;
 use alluvium_device::Directory;
 use alluvium_device::ThrottledDirectory;
 use alluvium_model::fit::affine::fit_relative;
-use alluvium_model::presets::HardDisk;
-use alluvium_trees::affine::{AffineOptions, AffineTree, FileSpace, MemorySpace, Space, Variant};
+use alluvium_model::presets::{HARD_DISKS, HardDisk};
+use alluvium_trees::affine::{AffineOptions, AffineTree, FileSpace, MemorySpace, Meter, Space, Variant};
 use alluvium_trees::paged::node::Last;
 use anyhow::Result;
 use std::sync::Arc;
@@ -40,6 +40,8 @@ pub(super) struct Subject {
     pub(super) name: &'static str,
     pub(super) variant: Variant,
     pub(super) fanout: Fanout,
+    /// KiB of a sub-block of a leaf; none for a node's by its fanout.
+    pub(super) leaf_block_kib: Option<u32>,
     /// The smallest node in KiB.
     pub(super) least_kib: u32,
     /// The largest node in KiB.
@@ -58,11 +60,46 @@ pub(super) enum Place<'a> {
 }
 
 /// What an operation took, at one node size.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Point {
     pub(super) kib: u32,
     pub(super) insert_us: f64,
     pub(super) query_us: f64,
+    /// What was counted, where requests are charged.
+    pub(super) insert: Requests,
+    pub(super) query: Requests,
+}
+
+/// What one operation asks of a disk, on average.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Requests {
+    count: f64,
+    bytes: f64,
+}
+
+impl Requests {
+    fn of(meter: Meter, operations: u64) -> Requests {
+        Requests {
+            count: (meter.reads + meter.writes) as f64 / operations as f64,
+            bytes: (meter.read_bytes + meter.written_bytes) as f64 / operations as f64,
+        }
+    }
+
+    /// Returns what they take on a disk.
+    fn us(self, disk: &HardDisk) -> f64 {
+        (self.count + disk.alpha() / 4096.0 * self.bytes) * disk.setup_ns as f64 / 1e3
+    }
+}
+
+impl Point {
+    /// Returns the same counts on another disk.
+    pub(super) fn on(self, disk: &HardDisk) -> Point {
+        Point {
+            insert_us: self.insert.us(disk),
+            query_us: self.query.us(disk),
+            ..self
+        }
+    }
 }
 
 impl Subject {
@@ -77,6 +114,7 @@ impl Subject {
             node_bytes,
             fanout,
             element_bytes: ELEMENT as u32,
+            leaf_block_bytes: self.leaf_block_kib.map(|kib| kib << 10),
             variant: self.variant,
             // The root alone is in memory. A quarter of the data, as in the document, would hold
             // all nodes of a B-tree but its leaves, and no size would matter.
@@ -165,18 +203,18 @@ fn counts(options: AffineOptions, records: u64) -> (u64, u64) {
 fn on_clock(disk: &HardDisk, kib: u32, options: AffineOptions, records: u64) -> Result<Point> {
     let mut tree = load(MemorySpace::new(1 << 44), options, records)?;
     let (inserts, queries) = counts(options, records);
-    let alpha_byte = disk.alpha() / 4096.0;
-    let setup_us = disk.setup_ns as f64 / 1e3;
     let before = tree.space().meter();
     query(&tree, records, queries)?;
     let between = tree.space().meter();
     insert(&mut tree, records, inserts, 2)?;
     let after = tree.space().meter();
-    Ok(Point {
+    let point = Point {
         kib,
-        insert_us: after.since(between).cost(alpha_byte) * setup_us / inserts as f64,
-        query_us: between.since(before).cost(alpha_byte) * setup_us / queries as f64,
-    })
+        insert: Requests::of(after.since(between), inserts),
+        query: Requests::of(between.since(before), queries),
+        ..Point::default()
+    };
+    Ok(point.on(disk))
 }
 
 const FILE: &str = "dictionary";
@@ -217,11 +255,12 @@ fn here(kib: u32, options: AffineOptions, records: u64, disk: Option<&HardDisk>)
         kib,
         insert_us,
         query_us,
+        ..Point::default()
     })
 }
 
 /// Returns a line of one figure of a sweep.
-pub(super) fn line(what: &str, who: &str, points: &[Point], of: fn(&Point) -> f64) -> Line {
+pub(super) fn line(what: &str, who: &str, points: &[Point], of: Figure) -> Line {
     let spot = |point: &Point| Spot {
         at: At::Number(f64::from(point.kib)),
         value: of(point),
@@ -232,10 +271,72 @@ pub(super) fn line(what: &str, who: &str, points: &[Point], of: fn(&Point) -> f6
     }
 }
 
+/// Returns the points of a line that others have measured, in microseconds of any one figure.
+pub(super) fn points_of(line: &Line) -> Vec<Point> {
+    let point = |spot: &Spot| {
+        Some(Point {
+            kib: spot.at.number()? as u32,
+            insert_us: spot.value,
+            query_us: spot.value,
+            ..Point::default()
+        })
+    };
+    line.points.iter().filter_map(point).collect()
+}
+
 /// Returns the node size in KiB at which a figure is least.
-pub(super) fn best(points: &[Point], of: fn(&Point) -> f64) -> f64 {
+pub(super) fn best(points: &[Point], of: Figure) -> f64 {
     let least = points.iter().min_by(|one, other| of(one).total_cmp(&of(other)));
     least.map_or(0.0, |point| f64::from(point.kib))
+}
+
+/// What an insert took.
+pub(super) fn insert_us(point: &Point) -> f64 {
+    point.insert_us
+}
+
+/// What a query took.
+pub(super) fn query_us(point: &Point) -> f64 {
+    point.query_us
+}
+
+/// A figure of a point.
+pub(super) type Figure = fn(&Point) -> f64;
+/// Both operations, by their names on an axis.
+pub(super) const OPERATIONS: [(&str, Figure); 2] = [("inserts", insert_us), ("queries", query_us)];
+
+/// Returns the largest node size in KiB that was measured, up to a size.
+pub(super) fn largest(points: &[Point], kib: f64) -> f64 {
+    let sizes = points.iter().map(|point| f64::from(point.kib));
+    sizes.filter(|size| *size <= kib).fold(0.0, f64::max)
+}
+
+/// Figures that begin so are the best nodes on each disk of Table 2.
+pub(super) const DISKS: &str = "disks";
+
+/// Returns the best nodes on each disk of Table 2, from one sweep of counts.
+pub(super) fn by_disk(who: &str, points: &[Point]) -> Vec<Line> {
+    let line = |(what, figure): (&str, Figure)| Line {
+        name: format!("{DISKS}, {who}, {what}"),
+        points: HARD_DISKS
+            .iter()
+            .map(|disk| {
+                let there: Vec<Point> = points.iter().map(|point| point.on(disk)).collect();
+                Spot {
+                    at: name(disk.name),
+                    value: best(&there, figure),
+                }
+            })
+            .collect(),
+    };
+    OPERATIONS.map(line).to_vec()
+}
+
+/// Returns a figure at a node size, as a multiple of the least; none if that was not measured.
+pub(super) fn beyond(points: &[Point], kib: f64, of: Figure) -> Option<f64> {
+    let point = points.iter().find(|point| f64::from(point.kib) == kib)?;
+    let least = points.iter().map(of).fold(f64::INFINITY, f64::min);
+    (least > 0.0).then(|| of(point) / least)
 }
 
 /// A curve c(1 + αB)·g(B) of Table 3 through points: α for an element, and the root of the mean
@@ -247,7 +348,7 @@ pub(super) struct Curve {
 }
 
 /// Fits a curve; none where the points contradict it.
-pub(super) fn curve(points: &[Point], of: fn(&Point) -> f64, shape: fn(f64) -> f64) -> Option<Curve> {
+pub(super) fn curve(points: &[Point], of: Figure, shape: fn(f64) -> f64) -> Option<Curve> {
     let elements = |point: &Point| f64::from(point.kib) * 1024.0 / ELEMENT as f64;
     let samples = points
         .iter()
@@ -275,6 +376,7 @@ mod tests {
                     kib: 1 << step,
                     insert_us,
                     query_us: 1.0,
+                    ..Point::default()
                 }
             })
             .collect();
@@ -283,7 +385,12 @@ mod tests {
             (found.alpha / 2e-4 - 1.0).abs() < 0.02 && found.rms < 0.05,
             "{found:?}"
         );
-        assert_eq!(best(&points, |point| point.insert_us), 128.0);
+        let insert_us = |point: &Point| point.insert_us;
+        assert_eq!(best(&points, insert_us), 128.0);
+        let times = beyond(&points, 2048.0, insert_us).unwrap();
+        assert!((1.5..4.0).contains(&times), "{times}");
+        assert_eq!(beyond(&points, 128.0, insert_us), Some(1.0));
+        assert_eq!(beyond(&points, 4096.0, insert_us), None);
     }
 
     #[test]
@@ -292,6 +399,7 @@ mod tests {
             name: "B-tree",
             variant: Variant::BTree,
             fanout: Fanout::Root,
+            leaf_block_kib: None,
             least_kib: 4,
             most_kib: 16 << 10,
         };

@@ -497,17 +497,32 @@ impl Runner for Screen {
         let engine = kind_of(engine);
         CHILDREN.command(engine, OWN.iter().any(|own| own.name == engine))
     }
+
+    fn study(&self, name: &str) -> Result<Command> {
+        let mut command = STUDIES.command(name, false)?;
+        command.arg(name);
+        Ok(command)
+    }
 }
 
 /// The words by which programs are asked for their engines, and started as the child of one.
 struct Children {
+    what: &'static str,
     engines: &'static str,
     child: &'static str,
 }
 
 const CHILDREN: Children = Children {
+    what: "engine",
     engines: "engines",
     child: "child",
+};
+
+/// The same of studies, none of which is this program's own.
+const STUDIES: Children = Children {
+    what: "study",
+    engines: "studies",
+    child: "study",
 };
 
 impl Children {
@@ -518,21 +533,23 @@ impl Children {
             command.args(["bench", self.child]);
             return Ok(command);
         }
+        let what = self.what;
         let Some(rivals) = rivals() else {
+            let article = if what == "engine" { "an" } else { "a" };
             return Err(usage(format!(
-                "{engine} is an engine of {RIVALS}, which is neither beside this program nor in PATH: \
+                "{engine} is {article} {what} of {RIVALS}, which is neither beside this program nor in PATH: \
                  `cargo build --release -p alluvium-rivals --features all` builds it"
             )));
         };
         let said = Command::new(&rivals)
             .arg(self.engines)
             .output()
-            .with_context(|| format!("asking {} for its engines", rivals.display()))?;
+            .with_context(|| format!("asking {} for its {}", rivals.display(), self.engines))?;
         let names = String::from_utf8_lossy(&said.stdout).into_owned();
         if !names.lines().any(|name| name == engine) {
             let names: Vec<&str> = names.lines().collect();
             return Err(usage(format!(
-                "{} has no engine {engine:?}, only: {}; build it with --features all",
+                "{} has no {what} {engine:?}, only: {}; build it with --features all",
                 rivals.display(),
                 names.join(", ")
             )));

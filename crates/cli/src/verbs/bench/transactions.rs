@@ -138,6 +138,7 @@ fn described(orders: &Orders) -> Vec<(&'static str, String)> {
 
 /// The words of this kind of run.
 const CHILDREN: Children = Children {
+    what: "engine",
     engines: "transactional-engines",
     child: "transactions-child",
 };

@@ -92,6 +92,9 @@ impl Verb {
             let results = self.run_one(experiment, &request)?;
             let path = results.write(&self.place.results, experiment)?;
             screen::note(&format!("{} is in {}", experiment.id, path.display()));
+            for note in &results.measured.notes {
+                screen::note(&format!("{}: {note}", experiment.id));
+            }
             failures.extend(
                 results
                     .failures
@@ -196,7 +199,7 @@ impl Verb {
             Amount::Operations(operations) => operations.to_string(),
             Amount::Milliseconds(milliseconds) => format!("{milliseconds}ms"),
         };
-        let is_engines = makes_stores(experiment);
+        let is_engines = matches!(experiment.work, Work::Engines(_));
         let engines = self.engines.join(",");
         add(
             "engines",
@@ -236,9 +239,9 @@ fn find(id: &str) -> Result<&'static Experiment> {
     Ok(experiment)
 }
 
-/// Returns whether engines run it, whose files are somewhere.
+/// Returns whether it makes files that are somewhere: those of engines, or of a study.
 fn makes_stores(experiment: &Experiment) -> bool {
-    matches!(experiment.work, Work::Engines(_))
+    matches!(experiment.work, Work::Engines(_) | Work::Study(_))
 }
 
 /// Published figures and ours, side by side.

@@ -88,6 +88,50 @@ fn every_query_keeps_the_inequality_of_theorem_9() {
 }
 
 #[test]
+fn leaf_blocks_of_a_chosen_size_are_read_whatever_the_node() {
+    for (variant, node_bytes) in [
+        (Variant::Segmented, 16_000),
+        (Variant::ParentPivots, 32_000),
+        (Variant::WeightBalanced, 64_000),
+    ] {
+        let options = AffineOptions {
+            leaf_block_bytes: Some(1200),
+            ..options(variant, node_bytes, 8, ELEMENT as u32)
+        };
+        let (tree, mut random) = aged(options, 10_000, 1000);
+        sound(&tree);
+        let (mut least, mut most) = (u64::MAX, 0);
+        for _ in 0..100 {
+            let (key, value) = element(random.u64(0..10_000) * 1000, ELEMENT);
+            let _ = tree.space().requests();
+            let found = tree.get(&key).unwrap();
+            assert!(found.is_some_and(|found| found.len() == value.len()));
+            let requests = tree.space().requests();
+            if let Some(Request::Read(bytes)) = requests.last() {
+                (least, most) = (least.min(*bytes), most.max(*bytes));
+            }
+        }
+        // A message of a node may end the search above the leaf.
+        assert!(
+            most <= u64::from(node_bytes / 8) + 4000 && least <= 1200,
+            "{least} {most}"
+        );
+        let other = AffineOptions {
+            leaf_block_bytes: None,
+            ..options
+        };
+        let (tree, _) = aged(other, 10_000, 0);
+        let _ = tree.space().requests();
+        tree.get(&element(5_000_000, ELEMENT).0).unwrap();
+        let requests = tree.space().requests();
+        let Some(Request::Read(bytes)) = requests.last() else {
+            panic!("{requests:?}");
+        };
+        assert!(*bytes > 1200, "a part of F is {bytes} bytes");
+    }
+}
+
+#[test]
 fn inserts_cost_the_same_constant_for_all_nodes_fanouts_and_alphas() {
     let mut found = Vec::new();
     for (fanout, node_bytes, count) in [

@@ -30,6 +30,7 @@ fn options(variant: Variant, node_bytes: u32, fanout: u32, element_bytes: u32) -
         node_bytes,
         fanout,
         element_bytes,
+        leaf_block_bytes: None,
         variant,
         memory_bytes: 0,
     }

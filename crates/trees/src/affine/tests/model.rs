@@ -15,6 +15,16 @@ fn shapes() -> Vec<AffineOptions> {
             all.push(options(variant, 512, 3, 24));
         }
     }
+    for (variant, bytes) in [
+        (Variant::Segmented, 96),
+        (Variant::ParentPivots, 2048),
+        (Variant::WeightBalanced, 128),
+    ] {
+        all.push(AffineOptions {
+            leaf_block_bytes: Some(bytes),
+            ..options(variant, 2048, 8, 24)
+        });
+    }
     let in_memory = all.clone().into_iter().map(|options| AffineOptions {
         memory_bytes: 40 << 10,
         ..options

@@ -1,0 +1,166 @@
+//! Berkeley DB 5.3, Debian's library: a B-tree with pages of 512 bytes to 64 KiB.
+//!
+//! Set up as its reference guide says for writers that may lose nothing when the process dies:
+//! transactions with `DB_TXN_WRITE_NOSYNC`, so that each put has its log record in the page cache;
+//! checkpoints as the log grows; a cache of half of the memory, since Debian builds the library
+//! without direct I/O and the page cache has the rest. Without a log it is a concurrent data store.
+
+mod ffi;
+mod store;
+
+pub(crate) use store::{Logging, Pages, Sizes, Store};
+
+use alluvium_bench::engine::{EachPair, Engine, Log, Session, Setup};
+use anyhow::Result;
+use std::sync::atomic::{AtomicU64, Ordering};
+use store::{Move, Moved};
+
+const CACHE_PERCENT: u64 = 50;
+/// The library's own choice: the file system's block, of 4 KiB on Linux.
+const PAGE: u32 = 4 << 10;
+/// The log may grow by as much before pages are written, and is looked at after as many puts.
+const CHECKPOINT_KIB: u32 = 64 << 10;
+const PUTS: u64 = 4096;
+
+/// The options of the engine.
+pub(crate) const OPTIONS: &[&str] = &["page-bytes", "cache-percent"];
+
+struct Berkeley {
+    store: Store,
+    puts: AtomicU64,
+    sizes: Sizes,
+    logging: Logging,
+}
+
+pub(crate) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
+    let page_bytes = setup.number("page-bytes", 512..=64 << 10)?;
+    let percent = setup.number("cache-percent", 1..=90)?.unwrap_or(CACHE_PERCENT);
+    let sizes = Sizes {
+        page_bytes: page_bytes.map_or(Ok(PAGE), u32::try_from)?,
+        cache_bytes: setup.memory.unwrap_or(setup.cap) / 100 * percent,
+    };
+    let logging = match setup.log {
+        Log::On => Logging::Written,
+        Log::Off => Logging::None,
+    };
+    let directory = setup.directory.join("store");
+    std::fs::create_dir_all(&directory)?;
+    Ok(Box::new(Berkeley {
+        store: Store::open(&directory, sizes, logging)?,
+        puts: AtomicU64::new(0),
+        sizes,
+        logging,
+    }))
+}
+
+impl Engine for Berkeley {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(Thread {
+            engine: self,
+            key: vec![0; 64],
+            value: vec![0; 4096],
+        }))
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.store.checkpoint(0)
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        [
+            ("version", store::version()),
+            ("pages", format!("{} bytes", self.sizes.page_bytes)),
+            ("cache", format!("{} MiB", self.sizes.cache_bytes >> 20)),
+            (
+                "log",
+                match self.logging {
+                    Logging::Written => "a transaction for each put, DB_TXN_WRITE_NOSYNC",
+                    Logging::None => "none: a concurrent data store",
+                }
+                .to_owned(),
+            ),
+            ("compression", "none".to_owned()),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+    }
+
+    fn remarks(&self) -> String {
+        self.store.pages().map_or_else(
+            |error| format!("{error:#}"),
+            |pages| format!("{} pages read, {} written", pages.reads, pages.writes),
+        )
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        self.flush()?;
+        self.store.close()
+    }
+}
+
+struct Thread<'a> {
+    engine: &'a Berkeley,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Thread<'_> {
+    /// Counts a change, and has pages written once the log has grown.
+    fn count(&self) -> Result<()> {
+        let before = self.engine.puts.fetch_add(1, Ordering::Relaxed);
+        if self.engine.logging == Logging::Written && before % PUTS == PUTS - 1 {
+            self.engine.store.checkpoint(CHECKPOINT_KIB)?;
+        }
+        Ok(())
+    }
+}
+
+impl Session for Thread<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.engine.store.put(key, value)?;
+        self.count()
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.engine.store.delete(key)?;
+        self.count()
+    }
+
+    fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        let value = self.engine.store.get(key, &mut self.value)?;
+        if let Some(value) = value {
+            found(value);
+        }
+        Ok(value.is_some())
+    }
+
+    fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize> {
+        let engine = self.engine;
+        let (mut count, mut after) = (0, from.to_vec());
+        while count < limit {
+            let mut cursor = engine.store.cursor()?;
+            let mut is_first = true;
+            loop {
+                let step = if is_first { Move::To(&after) } else { Move::Next };
+                match cursor.step(step, &mut self.key, &mut self.value)? {
+                    Moved::Pair(key, value) => {
+                        each(&self.key[..key], &self.value[..value]);
+                        count += 1;
+                        if count == limit {
+                            return Ok(count);
+                        }
+                        // Behind a deadlock it goes on with the key that follows.
+                        after.clear();
+                        after.extend_from_slice(&self.key[..key]);
+                        after.push(0);
+                        is_first = false;
+                    }
+                    Moved::End => return Ok(count),
+                    Moved::Deadlock => break,
+                }
+            }
+        }
+        Ok(count)
+    }
+}
