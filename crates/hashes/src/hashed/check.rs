@@ -38,6 +38,8 @@ pub(super) struct Named {
     hashes: (u64, u64),
     /// Of a filter: the runs of its level, the oldest first.
     pub(super) level: Vec<ValuePointer>,
+    /// Of a hash store: how many parts have taken it.
+    pub(super) taken: usize,
 }
 
 /// What contents name, opened.
@@ -99,11 +101,13 @@ pub(super) fn named(contents: &Contents) -> Vec<Named> {
         seed: contents.seed,
         hashes,
         level: Vec::new(),
+        taken: 0,
     };
-    let young = contents.young.iter();
-    let mut all: Vec<Named> = young
-        .map(|young| named(Name::Young, young.run, young.base, (0, u64::MAX)))
-        .collect();
+    let young = contents.young.iter().map(|young| Named {
+        taken: contents.parts.iter().filter(|part| part.upto > young.age).count(),
+        ..named(Name::Young, young.run, young.base, (0, u64::MAX))
+    });
+    let mut all: Vec<Named> = young.collect();
     for (number, part) in contents.parts.iter().enumerate() {
         let hashes = options.hashes_of(number);
         for level in &part.levels {

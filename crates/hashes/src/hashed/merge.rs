@@ -8,11 +8,11 @@
 //! parts have taken of hash stores already is left out where these are joined.
 
 use super::options::{HashedForm, HashedOptions, IndexKind};
-use super::policy::{Choice, choose};
+use super::policy::Choice;
 use super::routing::{self, Shape};
 use super::rules::RulesCache;
 use super::run::{Builder, Cursor, Message, Owned, Run, RunOptions, Written};
-use super::state::{Age, Job, Kept, Level, LevelRun, Part, Version, Young};
+use super::state::{Age, Job, Level, LevelRun, Part, Version, Young};
 use super::structure::Hashed;
 use alluvium_base::message::LAST;
 use alluvium_base::{Message as Said, Purpose};
@@ -22,6 +22,7 @@ use alluvium_dictionary::merge::{Folder, Older, Rule};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
+use alluvium_storage::node::WriterOptions;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -68,29 +69,26 @@ struct Merging {
 const TAKEN_OVER: u64 = 1 << 14;
 const COUNTED: usize = 64;
 
-impl Hashed {
-    fn due(&self, kept: &Kept, version: &Version) -> Option<Choice> {
-        match kept.job {
-            Some(_) => None,
-            None => choose(
-                &version.view(&self.shared.options, &kept.wanted),
-                &self.shared.options,
-            ),
-        }
-    }
+/// Bytes of a filter that a record takes, at most about.
+const RECORD_BYTES: u64 = 4;
 
+impl Hashed {
     /// Begins the merge that is due, if one is.
     pub(super) fn next_merge(&self) -> Option<MergeStep> {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
-        let choice = self.due(&kept, &version)?;
+        let choice = self.due(&mut kept, &version)?;
         let job = Job {
             number: kept.next_job,
         };
         kept.next_job += 1;
         kept.job = Some(job);
         let is_wanted = match choice {
-            Choice::Part { part, .. } => std::mem::take(&mut kept.wanted[part]),
+            Choice::Part { part, .. } => {
+                // A part that shrank is written to another tier once.
+                kept.shrunk.remove(&part);
+                std::mem::take(&mut kept.wanted[part])
+            }
             Choice::Join { .. } => false,
         };
         Some(MergeStep {
@@ -107,19 +105,20 @@ impl Hashed {
         self.shared.kept.lock().wanted.fill(true);
     }
 
-    /// Returns how many merges are due or under way.
+    /// Returns how many merges are due or under way, or wanted and waiting for a tier that fails.
     pub(super) fn steps(&self) -> u64 {
-        let kept = self.shared.kept.lock();
+        let mut kept = self.shared.kept.lock();
         let version = self.version();
-        u64::from(kept.job.is_some() || self.due(&kept, &version).is_some())
+        let is_due = self.due(&mut kept, &version).is_some() || kept.wanted.contains(&true);
+        u64::from(kept.job.is_some() || is_due)
     }
 
     /// Returns whether a merge is under way, or due and not known to need more space than there is.
     #[must_use]
     pub fn may_compact(&self) -> bool {
-        let kept = self.shared.kept.lock();
+        let mut kept = self.shared.kept.lock();
         let version = self.version();
-        let is_due = self.due(&kept, &version).is_some();
+        let is_due = self.due(&mut kept, &version).is_some();
         kept.job.is_some() || (is_due && !kept.is_cramped)
     }
 }
@@ -213,10 +212,23 @@ impl Merging {
 
 impl MergeStep {
     fn class(&self) -> Class {
-        match self.hashed.shared.is_scarce.load(Ordering::Relaxed) {
-            _ if self.is_wanted => Class::Freeing,
+        let shared = &self.hashed.shared;
+        match shared.is_scarce.load(Ordering::Relaxed) {
+            true if self.is_wanted => Class::Freeing,
             true => Class::Essential,
+            // Another tier may have the space.
+            false if shared.home.store.tiers().count() > 1 => Class::Normal,
+            false if self.is_wanted => Class::Freeing,
             false => Class::Normal,
+        }
+    }
+
+    /// Returns what of a number of a run is about the hashes of one part: hash stores have records
+    /// of all.
+    fn own(&self, run: &Run, number: u64) -> u64 {
+        match run.has_filter() {
+            true => (number >> self.hashed.shared.options.parts_log) + 1,
+            false => number,
         }
     }
 
@@ -255,8 +267,11 @@ impl MergeStep {
             true => Older::None,
             false => Older::Elsewhere,
         };
+        let bytes = runs.iter().map(|run| self.own(run, run.device_bytes())).sum();
+        let tier = self.hashed.part_tier(version, number, into, bytes);
         let filter = self.filter(part, &runs, (take, into))?.map(Box::new);
-        let merging = self.begin_with(runs, options.hashes_of(number), (options.index, None), older)?;
+        let form = (options.index, None);
+        let merging = self.begin_with(runs, options.hashes_of(number), form, older, tier)?;
         Ok(Merging { filter, ..merging })
     }
 
@@ -266,9 +281,12 @@ impl MergeStep {
         let young = young.filter(|young| (oldest..=newest).contains(&young.age));
         let ages = young.clone().map(|young| young.age).collect();
         let upto = version.parts.iter().map(|part| part.upto).collect();
-        let runs = young.map(|young| young.run.clone()).collect();
+        let runs: Vec<Run> = young.map(|young| young.run.clone()).collect();
+        let tier = self
+            .hashed
+            .incoming_tier(runs.iter().map(Run::device_bytes).sum());
         let form = (IndexKind::PaCHash, Some(self.hashed.shared.options.filter_bits));
-        let merging = self.begin_with(runs, (0, u64::MAX), form, Older::Elsewhere)?;
+        let merging = self.begin_with(runs, (0, u64::MAX), form, Older::Elsewhere, tier)?;
         let taken = Some((upto, ages));
         Ok(Merging {
             taken,
@@ -284,6 +302,7 @@ impl MergeStep {
         hashes: (u64, u64),
         (index, filter_bits): (IndexKind, Option<u8>),
         older: Older,
+        tier: u8,
     ) -> Result<Merging> {
         let shared = &self.hashed.shared;
         let rule = shared.home.horizon.rule(older);
@@ -293,6 +312,7 @@ impl MergeStep {
             seed: shared.options.own_seed(),
             purpose: Purpose::Compact,
             class: self.class(),
+            tier,
         };
         let mut builder = Builder::new(&shared.home.store, &options)?;
         let deletes: Vec<_> = runs.iter().map(|run| Arc::clone(run.range_deletes())).collect();
@@ -336,14 +356,7 @@ impl MergeStep {
             // A level without a filter stays so until its runs are merged.
             return Ok(None);
         }
-        // Hash stores have records of all parts.
-        let records: u64 = runs
-            .iter()
-            .map(|run| match run.has_filter() {
-                true => (run.records() >> shared.options.parts_log) + 1,
-                false => run.records(),
-            })
-            .sum();
+        let records: u64 = runs.iter().map(|run| self.own(run, run.records())).sum();
         let (skipped, bits) = (shared.options.parts_log, shared.options.form.character_bits());
         let shape = match (old, refined) {
             (Some(old), _) => old.shape(),
@@ -351,7 +364,12 @@ impl MergeStep {
             (None, false) => Shape::plain(skipped, bits, records),
         };
         let store = &shared.home.store;
-        let options = store.writer_options(Purpose::Compact, self.class());
+        // Every lookup reads filters.
+        let bytes = old.map_or(0, routing::Routing::device_bytes) + records * RECORD_BYTES;
+        let options = WriterOptions {
+            tier: self.hashed.incoming_tier(bytes),
+            ..store.writer_options(Purpose::Compact, self.class())
+        };
         let builder = routing::Builder::new(store, options, shape, old, before as u8, records)?;
         Ok(Some(builder))
     }
@@ -400,7 +418,9 @@ impl MergeStep {
     fn install(&self, written: Option<Written>, filter: Option<routing::Written>) {
         let mut kept = self.hashed.shared.kept.lock();
         assert_eq!(kept.job, Some(self.job), "one merge runs at a time (W4)");
-        let records = written.as_ref().map_or(0, |written| written.run().records());
+        let written_run = written.as_ref().map(Written::run);
+        let records = written_run.map_or(0, Run::records);
+        let bytes = written_run.map_or(0, Run::device_bytes);
         kept.merged = (kept.merged.0 + 1, kept.merged.1 + records);
         let version = self.hashed.version();
         let (mut young, mut parts) = (version.young.clone(), version.parts.clone());
@@ -413,6 +433,11 @@ impl MergeStep {
                 into,
             } => {
                 let mut levels = parts[part].levels.clone();
+                let taken = levels.iter().take(take).flat_map(|level| &level.runs);
+                let taken: u64 = taken.map(|run| run.run.device_bytes()).sum();
+                if 2 * bytes <= taken {
+                    kept.shrunk.insert(part);
+                }
                 levels.resize_with(levels.len().max(into + 1), Level::default);
                 levels[..take.min(into + 1)].fill_with(Level::default);
                 if let Some(run) = run {

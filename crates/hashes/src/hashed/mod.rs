@@ -16,7 +16,7 @@
 //!
 //! *Read in this order*: `options.rs`, `leaf`, `index.rs` (which leaf has a hash), `pages`, `run`,
 //! `routing` (which runs of a level have a hash), `policy.rs` (when merges are due), `state.rs` (a
-//! version), `structure.rs` (the front), `rules.rs`, `incorporate.rs`, `merge.rs`, `layers.rs` and
+//! version), `structure.rs` (the front), `rules.rs`, `place.rs` (tiers), `incorporate.rs`, `merge.rs`, `layers.rs` and
 //! `ingest.rs`, `read.rs`, `walk.rs`, `format.rs`, `check.rs`, `salvage.rs` and `mend.rs`
 //! (repairs), `figures.rs`, `contract.rs`.
 //!
@@ -77,6 +77,7 @@ mod mend;
 mod merge;
 pub mod options;
 pub mod pages;
+mod place;
 pub mod policy;
 mod read;
 pub mod routing;
