@@ -21,7 +21,7 @@ use alluvium_dictionary::deletes::{Draft, RangeDeletes};
 use alluvium_dictionary::merge::{Folder, Older, Rule};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::{Class, UNIT};
 use alluvium_storage::node::WriterOptions;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -68,6 +68,9 @@ struct Merging {
 /// Prefixes or sketches that a slice takes over from a filter, and for how many records they count.
 const TAKEN_OVER: u64 = 1 << 14;
 const COUNTED: usize = 64;
+
+/// Bytes that a merge takes at least, however little it reads.
+const SLACK: u64 = 24 * UNIT;
 
 /// Bytes of a filter that a record takes, at most about.
 const RECORD_BYTES: u64 = 4;
@@ -216,11 +219,27 @@ impl MergeStep {
         match shared.is_scarce.load(Ordering::Relaxed) {
             true if self.is_wanted => Class::Freeing,
             true => Class::Essential,
-            // Another tier may have the space.
-            false if shared.home.store.tiers().count() > 1 => Class::Normal,
-            false if self.is_wanted => Class::Freeing,
+            // The reserve is for where no tier has the space.
+            false if self.is_wanted && !self.has_space() => Class::Freeing,
             false => Class::Normal,
         }
+    }
+
+    /// Returns whether one of several tiers has space for all that the merge reads.
+    fn has_space(&self) -> bool {
+        let store = &self.hashed.shared.home.store;
+        let version = self.hashed.version();
+        let bytes = match self.choice {
+            Choice::Part { part, .. } => {
+                let own = version.parts[part].runs().map(|run| &run.run);
+                let young = version.young.iter().map(|young| &young.run);
+                let runs = own.chain(young);
+                runs.map(|run| self.own(run, run.device_bytes())).sum::<u64>()
+            }
+            Choice::Join { .. } => 0,
+        };
+        // As much again for extents that are not full, and for a filter.
+        store.tiers().count() > 1 && store.has_space_for(2 * bytes + SLACK)
     }
 
     /// Returns what of a number of a run is about the hashes of one part: hash stores have records
