@@ -141,10 +141,14 @@ impl Db {
     /// Has a tier take data again that was drained, or that has failed since the store was opened.
     /// Of one that failed the file is opened once more.
     ///
+    /// This needs no space in the first directory, unless it has to be remembered that the tier is
+    /// not drained any more. Where there is none for that, the tier takes data all the same, so that
+    /// compactions may make some, and this says so: it may be called again then.
+    ///
     /// # Errors
-    /// [`Error::BadOption`] when the directory is no further tier of the store; a `WrongTier` that
-    /// says what it holds now; as the device says, where it still fails. The tier is as before
-    /// then.
+    /// [`Error::BadOption`] when the directory is no further tier of the store, or as above; a
+    /// `WrongTier` that says what it holds now; as the device says, where it still fails. The tier
+    /// is as before then.
     pub fn use_tier(&self, path: impl AsRef<Path>) -> Result<()> {
         self.shared().healthy()?;
         let path = path.as_ref();
@@ -160,11 +164,34 @@ impl Db {
     ) -> Result<()> {
         let engine = self.engine();
         engine.store.readmit_tier(tier, opened)?;
-        self.note_tiers(tier, false)?;
+        // Before it is remembered: where the first directory is full, this is what makes space.
         engine.store.open_tier(tier);
         // What had to wait for it goes on.
         engine.call_all();
-        Ok(())
+        let noted = match self.note_tiers(tier, false) {
+            Err(error) if error.is_full() => {
+                engine.store.give_up_copies();
+                engine.reclaim()?;
+                self.note_tiers(tier, false)
+            }
+            other => other,
+        };
+        match noted {
+            Err(error) if error.is_full() => Err(self.unremembered(tier, &error)),
+            other => other,
+        }
+    }
+
+    /// A tier takes data again, and that could not be remembered.
+    fn unremembered(&self, tier: u8, error: &Error) -> Error {
+        let directories = self.engine().store.directories();
+        let path = directories.get(tier).map(|directory| directory.describe());
+        let first = directories.first().describe();
+        bad(format!(
+            "{} takes data again, until the store is closed: {first} has no space to remember it ({error}). Free 4096 \
+             bytes there, or wait until compactions have moved some data, and use the tier once more",
+            path.unwrap_or_default()
+        ))
     }
 
     /// Returns which further tier a directory is.
@@ -219,10 +246,64 @@ impl Db {
             store: store.superblock().store,
             tiers: listed.collect(),
         };
-        Ok(list.write(&**store.directory())?)
+        let first = &**store.directory();
+        match TierList::read(first) {
+            // It needs no space then.
+            Ok(Some(written)) if written == list => Ok(()),
+            _ => Ok(list.write(first)?),
+        }
     }
 }
 
 fn bad(why: String) -> Error {
     Error::BadOption { option: "tier", why }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use crate::simulation::{OpenIn as _, Scale, Simulated as _};
+    use crate::{ErrorKind, Options};
+    use alluvium_device::Operation;
+    use alluvium_device::simulated::{Fault, SimDirectory};
+    use alluvium_sim::Part;
+    use alluvium_storage::Directories;
+
+    #[test]
+    fn a_tier_is_used_again_although_the_first_directory_is_full() {
+        let machine = SimDirectory::new(1);
+        let whole: Arc<dyn Directory> = Arc::new(machine.reopen());
+        let part = |prefix| Arc::new(Part::of(&whole, prefix));
+        let directories = Directories::from(part("one.")).and(part("two."));
+        let scale = Scale::small(7, 6 << 10, 96 << 10);
+        let db = Options::new()
+            .simulated(scale, || 1000)
+            .open_in(directories)
+            .unwrap();
+        let (store, is_drained) = (&db.engine().store, || {
+            let list = TierList::read(&**db.engine().store.directory());
+            list.unwrap().unwrap().tiers[0].is_drained
+        });
+        let full = || Fault::full(Operation::Grow).on("one.tiers.new").sticky();
+        // One that has failed was not drained: nothing is to be remembered.
+        db.note_tiers(1, false).unwrap();
+        machine.inject(full());
+        db.use_tier_in(1).unwrap();
+        machine.clear_faults();
+        // One that was drained is used all the same, and the error says what to do.
+        db.note_tiers(1, true).unwrap();
+        store.close_tier(1);
+        machine.inject(full());
+        let error = db.use_tier_in(1).unwrap_err();
+        let text = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::InvalidArgument, "{text}");
+        assert!(
+            text.contains("takes data again") && text.contains("4096 bytes"),
+            "{text}"
+        );
+        assert!(store.takes_extents(1) && is_drained());
+        machine.clear_faults();
+        db.use_tier_in(1).unwrap();
+        assert!(store.takes_extents(1) && !is_drained());
+    }
 }

@@ -250,6 +250,7 @@ impl FromStr for Structure {
     /// Or `paged`, `paged,bplus`, or `paged,beps,node=16384,epsilon=0.8,key=64,value=128`, behind
     /// which may stand `,merge`; ε may be `adaptive`.
     fn from_str(text: &str) -> Result<Structure> {
+        each_once(text)?;
         let (name, options) = text.split_once(',').unwrap_or((text, ""));
         match (name, options) {
             ("tiered", "") => Ok(Structure::Tiered),
@@ -277,6 +278,28 @@ impl FromStr for Structure {
             }),
         }
     }
+}
+
+/// Fails where nothing stands between two commas, or something is said twice.
+fn each_once(text: &str) -> Result<()> {
+    let bad = |why: String| Error::BadOption {
+        option: "structure",
+        why,
+    };
+    let mut said: Vec<&str> = Vec::new();
+    for part in text.split(',') {
+        let name = part.split_once('=').map_or(part, |(name, _)| name);
+        if part.is_empty() && text.contains(',') {
+            return Err(bad(format!(
+                "\"{text}\" has a comma with nothing before or behind it: leave the comma out"
+            )));
+        }
+        if said.contains(&name) {
+            return Err(bad(format!("\"{text}\" says {name} twice: say it once")));
+        }
+        said.push(name);
+    }
+    Ok(())
 }
 
 /// Reads a number of bytes, behind which K, M, G or T may stand for powers of 1024.
@@ -348,6 +371,14 @@ mod tests {
             ("hashed,lambda=4", "are of form=boa"),
             ("hashed,form=bag", "say silt, boa or bot"),
             ("hashed,k=4", "a hashed one has no \"k=4\""),
+            ("hashed,,form=boa", "a comma with nothing before or behind it"),
+            ("hashed,form=boa,", "a comma with nothing before or behind it"),
+            (",hashed", "a comma with nothing before or behind it"),
+            ("hashed,index=trie,index=pachash", "says index twice"),
+            ("hashed,form=boa,lambda=4,lambda=8", "says lambda twice"),
+            ("levels,k=4,f=3,f=4", "says f twice"),
+            ("levels,,k=4", "a comma with nothing before or behind it"),
+            ("paged,beps,node=4096,node=8192", "says node twice"),
         ] {
             let error = text.parse::<Structure>().unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

@@ -10,7 +10,7 @@
 //! [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from), [`found`]
 //! (what it finds), [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided),
 //! [`read`] (what a check reads), [`blob`] and [`cut`] (what a checkpoint writes), [`horizon`],
-//! [`home`] (what a store hands over),
+//! [`home`] (what a store hands over), [`placement`] (which tier data goes to),
 //! [`share`], [`findings`], [`contract`] (what a dictionary is to its store), [`lookup`] (what
 //! drives its lookups).
 //!
@@ -38,6 +38,7 @@ pub mod memtable;
 pub mod memtables;
 pub mod merge;
 pub mod nodes;
+pub mod placement;
 pub mod range;
 pub mod read;
 pub mod record;

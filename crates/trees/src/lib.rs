@@ -5,9 +5,8 @@
 //! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
-//! `placement.rs` (which tier), `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become
-//! one), `stitch` (leaves that are taken over unread), `layers`, `scanning`, [`tiered`],
-//! [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in place;
+//! `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become one), `stitch` (leaves that are
+//! taken over unread), `layers`, `scanning`, [`tiered`], [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in place;
 //! [`affine`], trees whose nodes are as large as a disk likes; [`pdam`], a tree for the blocks that
 //! a device moves at once; [`insertion`], a B-tree with a buffer before its leaves.
 //!
@@ -24,7 +23,6 @@ pub mod map;
 pub mod maplet;
 pub mod paged;
 pub mod pdam;
-mod placement;
 pub mod run;
 mod scanning;
 mod stitch;

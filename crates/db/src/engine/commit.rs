@@ -233,7 +233,8 @@ impl Engine {
             }
         }
         self.note_full(&error);
-        if error.is_full() && !is_log_full && !commit.grows && turns <= FULL_TURNS {
+        let may_wait = !commit.grows || (self.plan.workers > 0 && self.space_is_coming());
+        if error.is_full() && !is_log_full && may_wait && turns <= FULL_TURNS {
             return self.make_log_room_on_a_full_disk();
         }
         Err(error)

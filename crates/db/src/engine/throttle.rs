@@ -17,8 +17,12 @@ use std::time::Duration;
 /// Poll interval of a blocked writer; it is also woken when a memtable has gone.
 const NAP: Duration = Duration::from_millis(2);
 
-/// How many naps a delete waits on a full disk for space, before it is refused: five seconds.
+/// How many naps a delete waits on a full disk for space, before it is refused, and any write while
+/// another tier has some: five seconds.
 pub(super) const FULL_TURNS: u32 = 2500;
+
+/// After how many naps a writer that waits for space looks for some itself.
+const LOOK_TURNS: u32 = 16;
 
 /// What is in the way.
 #[derive(Debug, Default)]
@@ -155,9 +159,7 @@ impl Engine {
             if self.plan.workers == 0 {
                 self.look_for_room();
             }
-            if self.pressure.is_full() {
-                return Err(self.full());
-            }
+            self.wait_for_space()?;
         }
         if !commit.grows && !self.pressure.deletes.load(Ordering::Relaxed) {
             self.pressure.deletes.store(true, Ordering::Relaxed);
@@ -181,9 +183,13 @@ impl Engine {
             self.tallies.waits.fetch_add(1, Ordering::Relaxed);
             match self.make_memtable_room() {
                 Ok(()) => {}
-                // A delete waits until the background has freed what its deletes are to free.
+                // A delete waits until the background has freed what its deletes are to free, and
+                // any write for what goes to another tier.
                 Err(error)
-                    if error.is_full() && !commit.grows && self.plan.workers > 0 && turns < FULL_TURNS =>
+                    if error.is_full()
+                        && (!commit.grows || self.space_is_coming())
+                        && self.plan.workers > 0
+                        && turns < FULL_TURNS =>
                 {
                     turns += 1;
                     self.note_full(&error);
@@ -191,8 +197,32 @@ impl Engine {
                 }
                 Err(error) => return Err(error),
             }
-            if commit.grows && self.pressure.is_full() {
+            if commit.grows {
+                self.wait_for_space()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether a disk that is full is one of several, of which another has space: what
+    /// compactions write goes there, and what it is made of comes free.
+    pub(super) fn space_is_coming(&self) -> bool {
+        self.store.tiers().count() > 1 && self.store.has_space_for(4 * self.plan.scale.memtable)
+    }
+
+    /// Holds a write back while the disk is full and space is coming. Fails where none is.
+    fn wait_for_space(&self) -> Result<()> {
+        let mut turns = 0;
+        while self.pressure.is_full() {
+            if self.plan.workers == 0 || turns >= FULL_TURNS || !self.space_is_coming() {
                 return Err(self.full());
+            }
+            self.health()?;
+            turns += 1;
+            self.tallies.waits.fetch_add(1, Ordering::Relaxed);
+            self.pressure.nap();
+            if turns.is_multiple_of(LOOK_TURNS) {
+                self.look_for_room();
             }
         }
         Ok(())
@@ -369,7 +399,7 @@ impl Engine {
         (error.is_full() || has_failed)
             && tiers > 1
             && self.pressure.moved.fetch_add(1, Ordering::Relaxed) < tiers
-            && (has_failed || self.store.has_space_for(4 * self.plan.scale.memtable))
+            && (has_failed || self.space_is_coming())
     }
 
     /// Looks whether a full disk has space again: it is asked for as much as writing a memtable out

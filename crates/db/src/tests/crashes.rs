@@ -2,6 +2,7 @@
 //! devices that fail.
 
 use super::story::Whole;
+use crate::HashedForm;
 use alluvium_sim::environment::number;
 use alluvium_sim::{Campaign, FaultCampaign, Settings};
 use alluvium_storage::log::Access;
@@ -17,21 +18,34 @@ const STORIES: [Whole; 4] = [
         access: Access::Mapped,
         lanes: 3,
         tiers: 1,
+        form: HashedForm::Boa {
+            lambda: 2,
+            refined: true,
+        },
     },
     Whole {
         access: Access::Written,
         lanes: 2,
         tiers: 1,
+        form: HashedForm::Boa {
+            lambda: 2,
+            refined: false,
+        },
     },
     Whole {
         access: Access::Written,
         lanes: 1,
         tiers: 2,
+        form: HashedForm::Silt,
     },
     Whole {
         access: Access::Mapped,
         lanes: 2,
         tiers: 2,
+        form: HashedForm::Boa {
+            lambda: 2,
+            refined: false,
+        },
     },
 ];
 

@@ -1,6 +1,6 @@
 //! Repairs of stores with hashed keyspaces: damage at every place of their data files.
 
-use super::{memory, pairs, small};
+use super::{directories, memory, pairs, small, spread};
 use crate::simulation::{OpenIn as _, Simulated as _};
 use crate::tiers::overlaid;
 use crate::{Db, ErrorKind, HashedForm, HashedOptions, KeyspaceOptions, RepairReport, Structure};
@@ -31,8 +31,8 @@ fn bot() -> KeyspaceOptions {
 
 /// A store with two hashed keyspaces and one in the tree. Hashed records are in the sorted store,
 /// and in a hash store; some keys and values are apart.
-fn filled(directory: &Arc<dyn Directory>, options: &KeyspaceOptions) -> BTreeMap<&'static str, Pairs> {
-    let db = small().open_in(Arc::clone(directory)).unwrap();
+fn filled(directories: &Directories, options: &KeyspaceOptions) -> BTreeMap<&'static str, Pairs> {
+    let db = spread().open_in(directories.clone()).unwrap();
     let k = db.keyspace_with("k", options).unwrap();
     let other = db.keyspace_with("other", options).unwrap();
     let tree = db.keyspace("tree").unwrap();
@@ -155,35 +155,43 @@ fn is_told(name: &str, [before, after]: [&Pairs; 2], report: &RepairReport) {
 
 #[test]
 fn damage_to_any_page_loses_what_the_report_says_and_nothing_else() {
-    damage_any_page(&trie());
+    damage_any_page(&trie(), 1);
+}
+
+#[test]
+fn damage_to_any_page_on_two_tiers_loses_what_the_report_says_and_nothing_else() {
+    for options in [trie(), boa(true)] {
+        damage_any_page(&options, 2);
+    }
 }
 
 #[test]
 fn damage_to_any_page_of_a_bundle_of_arrays_loses_what_the_report_says_and_nothing_else() {
     for refined in [false, true] {
-        damage_any_page(&boa(refined));
+        damage_any_page(&boa(refined), 1);
     }
 }
 
 #[test]
 fn damage_to_any_page_of_a_bundle_of_trees_loses_what_the_report_says_and_nothing_else() {
-    damage_any_page(&bot());
+    damage_any_page(&bot(), 1);
 }
 
-fn damage_any_page(options: &KeyspaceOptions) {
-    let directory = memory();
-    let before = filled(&directory, options);
-    let pages = directory
-        .open("tier-0.data", FileOptions::BUFFERED)
-        .unwrap()
-        .len()
-        / PAGE;
+fn damage_any_page(options: &KeyspaceOptions, tiers: usize) {
+    let own = directories(tiers);
+    let before = filled(&own, options);
+    let all_pages = (0..tiers as u8).flat_map(|tier| {
+        let name = format!("tier-{tier}.data");
+        let pages = pages(own.get(tier).unwrap(), &name);
+        (0..pages).map(move |page| (tier, page))
+    });
     let (mut met, mut damaged, mut refused) = (BTreeSet::new(), 0, 0);
-    for page in 0..pages {
-        let directories = overlaid(&Directories::from(Arc::clone(&directory))).unwrap();
-        if !damage(directories.first(), page) {
+    for (tier, page) in all_pages {
+        let directories = overlaid(&own).unwrap();
+        if !damage_of(directories.get(tier).unwrap(), &format!("tier-{tier}.data"), page) {
             continue;
         }
+        let page = format!("{page} of tier {tier}");
         damaged += 1;
         let Some(report) = repaired(&directories) else {
             refused += 1;
@@ -350,7 +358,7 @@ fn a_structure_whose_list_of_runs_cannot_be_read_is_given_up_and_the_rest_is_kep
 #[test]
 fn damage_to_any_other_file_loses_nothing_that_the_report_does_not_say() {
     let directory = memory();
-    let before = filled(&directory, &trie());
+    let before = filled(&Directories::from(Arc::clone(&directory)), &trie());
     let mut met = BTreeSet::new();
     for name in directory.list().unwrap() {
         if name == "tier-0.data" {

@@ -1,9 +1,9 @@
 //! The keyspaces of the story, of all kinds: `b`, which merges, is in levels or in pages; `c`,
 //! which is dropped now and then, is a map or in pages; and `d`, which is dropped, too, is
-//! hashed, in each of its forms.
+//! hashed, in the form that the story says.
 
 use crate::structure::Structure;
-use crate::{Db, HashedForm, HashedOptions, Keyspace, KeyspaceOptions, PagedOptions, Result};
+use crate::{Db, Keyspace, KeyspaceOptions, PagedOptions, Result};
 
 /// Opens or makes the keyspace of the story that has this letter.
 pub(crate) fn keyspace(db: &Db, letter: u8, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
@@ -15,15 +15,6 @@ pub(crate) fn keyspace(db: &Db, letter: u8, name: &str, options: &KeyspaceOption
         (b'd', _) => Structure::Hashed,
         _ => Structure::Map,
     };
-    if structure == Structure::Hashed && lanes > 1 {
-        // Levels of one run each: merges reach the deep ones soon.
-        let form = HashedForm::Boa {
-            lambda: 2,
-            refined: lanes > 2,
-        };
-        let hashed = crate::Structure::Hashed(HashedOptions::default().form(form));
-        return db.keyspace_in(name, structure, &options.clone().structure(hashed));
-    }
     if structure == Structure::Paged {
         // Nodes so small that there are many, of which memory holds a few.
         let small = PagedOptions::beps().node_bytes(512).key_bytes(24).value_bytes(40);

@@ -10,6 +10,7 @@
 //! [`alluvium_sim::harness`] has the other variables.
 
 use crate::story::Whole;
+use alluvium::HashedForm;
 use alluvium_sim::Settings;
 use alluvium_sim::harness::{Crashes, Faults};
 use alluvium_storage::log::Access;
@@ -19,21 +20,28 @@ const STORIES: [Whole; 4] = [
         access: Access::Mapped,
         lanes: 1,
         tiers: 1,
+        form: HashedForm::Silt,
     },
     Whole {
         access: Access::Mapped,
         lanes: 3,
         tiers: 1,
+        form: HashedForm::Silt,
     },
     Whole {
         access: Access::Written,
         lanes: 2,
         tiers: 1,
+        form: HashedForm::Silt,
     },
     Whole {
         access: Access::Written,
         lanes: 1,
         tiers: 2,
+        form: HashedForm::Boa {
+            lambda: 2,
+            refined: true,
+        },
     },
 ];
 

@@ -1,18 +1,30 @@
 //! What is on a tier that is drained, in whatever form: nothing of it stays.
 
 use crate::tiers::{places, small, with};
-use alluvium::{Db, KeyspaceOptions, LevelsOptions, Structure};
+use alluvium::{Db, HashedForm, HashedOptions, KeyspaceOptions, LevelsOptions, Structure};
 
 #[test]
 fn a_tier_is_drained_of_leaves_that_are_taken_over_and_of_values_that_lie_apart() {
     let tree = KeyspaceOptions::new();
     let levels = LevelsOptions::samt(4).stitch(0);
     let levels = KeyspaceOptions::new().structure(Structure::Levels(levels));
+    let bundle = HashedForm::Boa {
+        lambda: 4,
+        refined: true,
+    };
+    let hashed = HashedOptions::default();
+    let hashed = [hashed.clone(), hashed.form(bundle)]
+        .map(|hashed| KeyspaceOptions::new().structure(Structure::Hashed(hashed)));
+    let [silt, bundle] = hashed;
     for (what, options, value_bytes) in [
         ("leaves of levels", levels.clone(), 200),
         ("values of levels", levels, 9000),
         ("leaves of a tree", tree.clone(), 200),
         ("values of a tree", tree, 9000),
+        ("parts of a sorted store", silt.clone(), 200),
+        ("values of a sorted store", silt, 9000),
+        ("runs of a bundle of arrays", bundle.clone(), 200),
+        ("values of a bundle of arrays", bundle, 9000),
     ] {
         let (_place, [fast, one, two, _]) = places();
         let live = |db: &Db, tier: usize| db.stats().tiers[tier].space.live_bytes;

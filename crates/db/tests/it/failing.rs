@@ -7,8 +7,8 @@
 use crate::tiers::{places, small, with};
 use alluvium::simulation::{self, OpenIn as _, Scale, Simulated as _};
 use alluvium::{
-    Db, Durability, Error, ErrorKind, Keyspace, KeyspaceOptions, LevelsOptions, Options, Structure,
-    WriteBatch,
+    Db, Durability, Error, ErrorKind, HashedForm, HashedOptions, Keyspace, KeyspaceOptions, LevelsOptions,
+    Options, Structure, WriteBatch,
 };
 use alluvium_device::simulated::{Fault, SimDirectory, Survival};
 use alluvium_device::{Directory, Operation};
@@ -35,11 +35,28 @@ fn tiers_of(machine: &SimDirectory) -> Directories {
     Directories::from(Arc::new(Part::of(&whole, "one."))).and(Arc::new(Part::of(&whole, "two.")))
 }
 
-fn keyspaces(db: &Db) -> [Keyspace; 2] {
+/// The forms of a hashed keyspace; a store has one.
+const FORMS: [HashedForm; 3] = [
+    HashedForm::Silt,
+    HashedForm::Boa {
+        lambda: 2,
+        refined: false,
+    },
+    HashedForm::Boa {
+        lambda: 4,
+        refined: true,
+    },
+];
+
+const KINDS: usize = 3;
+
+fn keyspaces(db: &Db, form: HashedForm) -> [Keyspace; KINDS] {
     let levels = KeyspaceOptions::new().structure(Structure::Levels(LevelsOptions::samt(2)));
+    let hashed = KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default().form(form)));
     [
         db.keyspace("tree").unwrap(),
         db.keyspace_with("levels", &levels).unwrap(),
+        db.keyspace_with("hashed", &hashed).unwrap(),
     ]
 }
 
@@ -49,11 +66,11 @@ fn value_of(number: u32) -> Vec<u8> {
 
 const RECORDS: u32 = 600;
 
-/// A store with records of both structures on its second tier.
-fn filled(machine: &SimDirectory) -> (Db, [Keyspace; 2]) {
+/// A store with records of all structures on its second tier.
+fn filled(machine: &SimDirectory, form: HashedForm) -> (Db, [Keyspace; KINDS]) {
     let db = options().create_in(tiers_of(machine)).unwrap();
-    let both = keyspaces(&db);
-    for keyspace in &both {
+    let all = keyspaces(&db, form);
+    for keyspace in &all {
         for number in 0..RECORDS {
             keyspace.put(number.to_be_bytes(), value_of(number)).unwrap();
         }
@@ -61,10 +78,10 @@ fn filled(machine: &SimDirectory) -> (Db, [Keyspace; 2]) {
     db.compact().unwrap();
     let live = db.stats().tiers[1].space.live_bytes;
     assert!(
-        live > 2 * 100 * u64::from(RECORDS),
+        live > KINDS as u64 * 100 * u64::from(RECORDS),
         "{live} bytes on the second tier"
     );
-    (db, both)
+    (db, all)
 }
 
 fn fails(db: &Db) -> bool {
@@ -77,9 +94,9 @@ fn written(db: &Db) -> u64 {
     db.stats().tiers[1].space.live_bytes
 }
 
-fn is_whole(db: &Db, both: &[Keyspace; 2], records: u32) {
-    for keyspace in both {
-        let found: BTreeMap<_, _> = keyspace.iter().map(Result::unwrap).collect();
+fn is_whole(db: &Db, all: &[Keyspace; KINDS], records: u32) {
+    for keyspace in all {
+        let found: BTreeMap<_, _> = keyspace.unordered().map(Result::unwrap).collect();
         assert_eq!(found.len(), records as usize);
         for (number, (key, value)) in (0..).zip(&found) {
             assert_eq!(
@@ -93,14 +110,20 @@ fn is_whole(db: &Db, both: &[Keyspace; 2], records: u32) {
 
 #[test]
 fn a_read_of_a_failing_tier_names_it_and_all_else_goes_on() {
+    for form in FORMS {
+        reads_fail(form);
+    }
+}
+
+fn reads_fail(form: HashedForm) {
     let machine = SimDirectory::new(1);
-    let (db, both) = filled(&machine);
+    let (db, _) = filled(&machine, form);
     db.close().unwrap();
     // Nothing of it is in the cache.
     let db = options().open_existing_in(tiers_of(&machine)).unwrap();
-    let both = [&both[0], &both[1]].map(|keyspace| db.existing_keyspace(&keyspace.name()).unwrap());
+    let all = keyspaces(&db, form);
     machine.inject(Fault::failing(Operation::Read).on(FILE).sticky());
-    for keyspace in &both {
+    for keyspace in &all {
         let error = keyspace.get(7u32.to_be_bytes()).unwrap_err();
         let text = error.to_string();
         assert_eq!(error.kind(), ErrorKind::Io, "{text}");
@@ -113,7 +136,7 @@ fn a_read_of_a_failing_tier_names_it_and_all_else_goes_on() {
     let error = db.compact().unwrap_err();
     assert!(error.to_string().contains("tier 1 in"), "{error}");
     let before = written(&db);
-    for keyspace in &both {
+    for keyspace in &all {
         for number in RECORDS..2 * RECORDS {
             keyspace.put(number.to_be_bytes(), value_of(number)).unwrap();
             let found = keyspace.get(number.to_be_bytes()).unwrap();
@@ -127,22 +150,24 @@ fn a_read_of_a_failing_tier_names_it_and_all_else_goes_on() {
     assert!(fails(&db), "it is not used before the user says so");
     db.use_tier_in(1).unwrap();
     assert!(!fails(&db));
-    is_whole(&db, &both, 2 * RECORDS);
+    is_whole(&db, &all, 2 * RECORDS);
     db.compact().unwrap();
     assert!(written(&db) > before, "it takes data again");
-    is_whole(&db, &both, 2 * RECORDS);
+    is_whole(&db, &all, 2 * RECORDS);
 }
 
 #[test]
 fn what_cannot_be_written_to_a_tier_is_written_to_another() {
+    let mut forms = FORMS.into_iter().cycle();
     for operation in [Operation::Write, Operation::Sync, Operation::Grow] {
         for sticky in [false, true] {
+            let form = forms.next().unwrap();
             let machine = SimDirectory::new(2);
-            let (db, both) = filled(&machine);
+            let (db, all) = filled(&machine, form);
             let before = written(&db);
             let fault = Fault::failing(operation).on(FILE);
             machine.inject(if sticky { fault.sticky() } else { fault });
-            for keyspace in &both {
+            for keyspace in &all {
                 for number in RECORDS..4 * RECORDS {
                     keyspace.put(number.to_be_bytes(), value_of(number)).unwrap();
                 }
@@ -157,13 +182,13 @@ fn what_cannot_be_written_to_a_tier_is_written_to_another() {
                 first > before,
                 "{context}: all that is new lies on the first tier, {first} bytes"
             );
-            is_whole(&db, &both, 4 * RECORDS);
+            is_whole(&db, &all, 4 * RECORDS);
             db.close().unwrap();
             machine.clear_faults();
             // Opening it again has it used again.
             let db = options().open_existing_in(tiers_of(&machine)).unwrap();
             assert!(!fails(&db), "{context}");
-            is_whole(&db, &keyspaces(&db), 4 * RECORDS);
+            is_whole(&db, &keyspaces(&db, form), 4 * RECORDS);
             db.compact().unwrap();
             assert!(written(&db) > before, "{context}");
         }
@@ -173,9 +198,9 @@ fn what_cannot_be_written_to_a_tier_is_written_to_another() {
 #[test]
 fn a_tier_that_still_fails_is_not_used_again() {
     let machine = SimDirectory::new(3);
-    let (db, both) = filled(&machine);
+    let (db, all) = filled(&machine, HashedForm::Silt);
     machine.inject(Fault::failing(Operation::Sync).on(FILE).sticky());
-    both[0].put("more", value_of(1)).unwrap();
+    all[0].put("more", value_of(1)).unwrap();
     db.compact().unwrap();
     assert!(fails(&db));
     let error = db.use_tier_in(1).unwrap_err();
@@ -236,6 +261,7 @@ struct Run {
     operation: Operation,
     call: u64,
     is_sticky: bool,
+    form: HashedForm,
     after: After,
     survival: Survival,
 }
@@ -245,7 +271,7 @@ type Pairs = BTreeMap<(usize, Vec<u8>), Vec<u8>>;
 /// A store with what it has acknowledged as durable.
 struct Life {
     db: Db,
-    both: [Keyspace; 2],
+    all: [Keyspace; KINDS],
     held: Pairs,
     random: fastrand::Rng,
     run: Run,
@@ -255,14 +281,14 @@ impl Life {
     fn commit(&mut self) {
         let mut batch = WriteBatch::new().durability(Durability::Disk);
         for _ in 0..self.random.usize(1..6) {
-            let kind = self.random.usize(..2);
+            let kind = self.random.usize(..KINDS);
             let key = self.random.u32(..300).to_be_bytes();
             if self.random.u8(..5) == 0 {
-                batch.delete(&self.both[kind], key).unwrap();
+                batch.delete(&self.all[kind], key).unwrap();
                 self.held.remove(&(kind, key.to_vec()));
             } else {
                 let value = vec![self.random.u8(..); self.random.usize(10..220)];
-                batch.put(&self.both[kind], key, &value).unwrap();
+                batch.put(&self.all[kind], key, &value).unwrap();
                 self.held.insert((kind, key.to_vec()), value);
             }
         }
@@ -272,8 +298,8 @@ impl Life {
     }
 
     fn read(&mut self) {
-        let (kind, key) = (self.random.usize(..2), self.random.u32(..300).to_be_bytes());
-        match self.both[kind].get(key) {
+        let (kind, key) = (self.random.usize(..KINDS), self.random.u32(..300).to_be_bytes());
+        match self.all[kind].get(key) {
             Ok(found) => assert_eq!(
                 found.as_deref(),
                 self.held.get(&(kind, key.to_vec())).map(|value| &value[..]),
@@ -321,9 +347,9 @@ impl Life {
 
     fn compare(&self) {
         let mut found = Pairs::new();
-        for (kind, keyspace) in self.both.iter().enumerate() {
+        for (kind, keyspace) in self.all.iter().enumerate() {
             let pairs = keyspace
-                .iter()
+                .unordered()
                 .map(|pair| pair.unwrap_or_else(|error| panic!("{:?}: {error}", self.run)));
             found.extend(pairs.map(|(key, value)| ((kind, key), value.into_vec())));
         }
@@ -341,7 +367,7 @@ fn live(run: Run) -> bool {
     let mut machine = SimDirectory::new(run.seed);
     let db = options().create_in(tiers_of(&machine)).unwrap();
     let mut life = Life {
-        both: keyspaces(&db),
+        all: keyspaces(&db, run.form),
         db,
         held: Pairs::new(),
         random: fastrand::Rng::with_seed(run.seed),
@@ -366,7 +392,7 @@ fn live(run: Run) -> bool {
             // The process dies; the machine runs on, with what its page cache has.
             machine = machine.image(Survival::Process, run.seed);
             life.db = options().open_existing_in(tiers_of(&machine)).unwrap();
-            life.both = keyspaces(&life.db);
+            life.all = keyspaces(&life.db, run.form);
             life.compare();
             life.steps(30);
         }
@@ -374,7 +400,7 @@ fn live(run: Run) -> bool {
     let left = machine.image(run.survival, run.seed);
     life.db.abandon();
     life.db = options().open_existing_in(tiers_of(&left)).unwrap();
-    life.both = keyspaces(&life.db);
+    life.all = keyspaces(&life.db, run.form);
     life.compare();
     life.db.abandon();
     is_met
@@ -402,6 +428,7 @@ fn a_store_with_a_failing_tier_loses_nothing_that_it_acknowledged() {
                         operation,
                         call,
                         is_sticky,
+                        form: FORMS[runs as usize / 4 % FORMS.len()],
                         after,
                         survival,
                     };

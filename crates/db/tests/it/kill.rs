@@ -5,7 +5,7 @@
 //! well: what compactions write is in the second. `ALLUVIUM_KILL_PLACES=/one:/other` says where
 //! these are, on devices of their own: `.ci/kill-on-two-devices` makes two and does that.
 
-use alluvium::{Db, Keyspace, Options, TierOptions, WriteBatch};
+use alluvium::{Db, HashedOptions, Keyspace, KeyspaceOptions, Options, Structure, TierOptions, WriteBatch};
 use alluvium_sim::environment::number;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -17,15 +17,19 @@ const DIRECTORY: &str = "ALLUVIUM_KILL_DIRECTORY";
 /// The directory of a second tier, if there is one.
 const SECOND: &str = "ALLUVIUM_KILL_SECOND_DIRECTORY";
 const WRITERS: u64 = 2;
+/// Batches of a writer whose hashed records are read one by one.
+const RECENT: u64 = 1000;
 
-fn open(path: &Path, second: Option<&Path>) -> (Db, Keyspace, Keyspace) {
+fn open(path: &Path, second: Option<&Path>) -> (Db, Keyspace, Keyspace, Keyspace) {
     let mut options = Options::new().memory(16 << 20);
     if let Some(second) = second {
         options = options.fast_bytes(0).tier(second, TierOptions::new());
     }
     let db = options.open(path).unwrap();
     let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
-    (db, one, two)
+    let hashed = KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default()));
+    let three = db.keyspace_with("three", &hashed).unwrap();
+    (db, one, two, three)
 }
 
 fn key(writer: u64, number: u64) -> [u8; 16] {
@@ -53,7 +57,7 @@ fn the_child_writes_until_it_is_killed() {
         return;
     };
     let second = std::env::var_os(SECOND);
-    let (db, one, two) = open(Path::new(&directory), second.as_deref().map(Path::new));
+    let (db, one, two, three) = open(Path::new(&directory), second.as_deref().map(Path::new));
     let out = Mutex::new(std::io::stdout());
     std::thread::scope(|scope| {
         if second.is_some() {
@@ -61,13 +65,14 @@ fn the_child_writes_until_it_is_killed() {
             scope.spawn(|| while db.compact().is_ok() {});
         }
         for writer in 0..WRITERS {
-            let (db, one, two, out) = (&db, &one, &two, &out);
+            let (db, one, two, three, out) = (&db, &one, &two, &three, &out);
             scope.spawn(move || {
                 for number in last(one, writer).0 + 1.. {
                     let mut batch = WriteBatch::new();
                     let value = vec![number as u8; 300];
                     batch.put(one, key(writer, number), &value).unwrap();
                     batch.put(two, key(writer, number), &value).unwrap();
+                    batch.put(three, key(writer, number), &value).unwrap();
                     batch
                         .put(one, format!("count {writer}"), number.to_be_bytes())
                         .unwrap();
@@ -144,13 +149,19 @@ fn kill(path: &Path, second: Option<&Path>) {
         child.wait().unwrap();
         assert!(seen > 0, "the child wrote nothing");
         let began = Instant::now();
-        let (db, one, two) = open(path, second);
+        let (db, one, two, three) = open(path, second);
         longest = longest.max(began.elapsed());
+        let mut hashed = 0;
         for writer in 0..WRITERS {
             let (newest, count) = last(&one, writer);
             assert!(newest >= acknowledged[writer as usize], "acknowledged and lost");
             assert_eq!(count, newest, "there is a hole");
             assert_eq!(last(&two, writer), (newest, count), "half a batch");
+            let found = |number| three.get(key(writer, number)).unwrap();
+            let mut recent = newest.saturating_sub(RECENT) + 1..=newest;
+            let missing = recent.find(|&number| found(number).as_deref() != Some(&[number as u8; 300]));
+            assert_eq!(missing, None, "half a batch, or lost of the hashed keyspace");
+            hashed += newest;
             let counted = one.get(format!("count {writer}")).unwrap();
             assert_eq!(
                 counted.as_deref(),
@@ -159,6 +170,11 @@ fn kill(path: &Path, second: Option<&Path>) {
             );
             batches = batches.max(newest);
         }
+        assert_eq!(
+            three.unordered().count() as u64,
+            hashed,
+            "a hole, or half a batch"
+        );
         assert_eq!(db.check().unwrap(), [""; 0]);
         db.close().unwrap();
     }

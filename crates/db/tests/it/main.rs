@@ -20,6 +20,7 @@ mod ingest;
 mod kill;
 mod kinds;
 mod memory;
+mod narrow;
 mod pages;
 mod panics;
 mod races;

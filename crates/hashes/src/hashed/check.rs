@@ -44,6 +44,8 @@ pub(super) struct Named {
     pub(super) needs_all: bool,
     /// Of a list: what it is, and below which of its children each run is.
     list: Option<(Head, Vec<usize>)>,
+    /// Of a hash store: how many parts have taken it.
+    pub(super) taken: usize,
 }
 
 /// What contents name, opened.
@@ -120,11 +122,13 @@ pub(super) fn named(contents: &Contents) -> Vec<Named> {
         level: Vec::new(),
         needs_all: false,
         list: None,
+        taken: 0,
     };
-    let young = contents.young.iter();
-    let mut all: Vec<Named> = young
-        .map(|young| named(Name::Young, young.run, young.base, (0, u64::MAX)))
-        .collect();
+    let young = contents.young.iter().map(|young| Named {
+        taken: contents.parts.iter().filter(|part| part.upto > young.age).count(),
+        ..named(Name::Young, young.run, young.base, (0, u64::MAX))
+    });
+    let mut all: Vec<Named> = young.collect();
     for (number, part) in contents.parts.iter().enumerate() {
         let hashes = options.hashes_of(number);
         for level in &part.levels {

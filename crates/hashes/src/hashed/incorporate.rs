@@ -74,14 +74,15 @@ enum State {
 }
 
 impl Hashed {
-    /// Returns how hash stores are written.
-    pub(super) fn young_options(&self, class: Class) -> RunOptions {
+    /// Returns how hash stores are written, of about `bytes` bytes.
+    pub(super) fn young_options(&self, class: Class, bytes: u64) -> RunOptions {
         RunOptions {
             index: super::IndexKind::PaCHash,
             filter_bits: Some(self.shared.options.filter_bits),
             seed: self.shared.options.own_seed(),
             purpose: Purpose::Incorporate,
             class,
+            tier: self.incoming_tier(bytes),
         }
     }
 }
@@ -92,7 +93,8 @@ impl Incorporation {
         debug_assert!(share.cut >= hashed.version().cut, "shares come in commit order");
         let rule = home.horizon.rule(Older::Elsewhere);
         let most = share.memtable.len() as u64;
-        let mut builder = Builder::new(&home.store, &hashed.young_options(class), most)?;
+        let options = hashed.young_options(class, share.memtable.bytes() as u64);
+        let mut builder = Builder::new(&home.store, &options, most)?;
         if share.memtable.has_range_deletes() {
             let mut deletes = share.memtable.range_deletes();
             // The dictionary holds nothing as new as the memtable's oldest message, and the records

@@ -35,7 +35,7 @@ impl Hashed {
         let rules = RulesCache::new(&home.schema);
         Ok(Box::new(Ingest {
             hashed: self.clone(),
-            layers: Layers::new(&home.store, self.young_options(class), rules),
+            layers: Layers::new(&home.store, self.young_options(class, 0), rules),
             is_written: false,
         }))
     }

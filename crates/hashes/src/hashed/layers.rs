@@ -13,6 +13,7 @@ use alluvium_dictionary::fetch::{Blocking, found};
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::{Key, SEED};
 use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::placement::{self, Demand};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::values::fetch_value;
 use alluvium_storage::store::Store;
@@ -125,16 +126,25 @@ impl Layers {
         self.list.push(start, end, self.len() + 1);
     }
 
+    /// Returns how a run is written that is begun now: where there is space for `bytes` bytes.
+    fn placed(&self, bytes: usize) -> RunOptions {
+        RunOptions {
+            tier: placement::tier(&self.store, &Demand::newest(bytes as u64)),
+            ..self.options
+        }
+    }
+
     /// Writes what waits as a run.
     fn end_run(&mut self) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }
         let mut waiting = std::mem::take(&mut self.waiting);
-        self.waiting_bytes = 0;
+        let bytes = std::mem::take(&mut self.waiting_bytes);
+        let options = self.placed(bytes);
         waiting.sort_unstable_by(|one, other| (one.hash, &one.key).cmp(&(other.hash, &other.key)));
         self.rules.clear();
-        let mut builder = Builder::new(&self.store, &self.options, waiting.len() as u64)?;
+        let mut builder = Builder::new(&self.store, &options, waiting.len() as u64)?;
         for one in &waiting {
             let message = Kept {
                 sequence: 0,
@@ -243,7 +253,7 @@ impl Layers {
             if list.is_empty() {
                 continue;
             }
-            let mut builder = Builder::new(&self.store, &self.options, 0)?;
+            let mut builder = Builder::new(&self.store, &self.placed(0), 0)?;
             builder.delete_ranges(Arc::new(RangeDeletes::of(&list)));
             self.layers[number].pieces.extend(builder.finish()?);
         }

@@ -13,6 +13,7 @@ use super::state::{Part, Version, Young};
 use super::structure::Hashed;
 use super::trees::Planted;
 use alluvium_base::Purpose;
+use alluvium_dictionary::key::Key;
 use alluvium_dictionary::nodes::Direct;
 use alluvium_dictionary::read::Files;
 use alluvium_dictionary::record::Value;
@@ -65,6 +66,22 @@ struct Gap {
     why: String,
 }
 
+/// The hashes of a run that lookups ask it for, from the first to the last of each range, in order.
+struct Asked(Vec<(u64, u64)>);
+
+impl Asked {
+    fn has(&self, hash: u64) -> bool {
+        self.0.iter().any(|&(first, last)| (first..=last).contains(&hash))
+    }
+
+    /// Returns what they have of a gap.
+    fn within(&self, gap: &Gap) -> Vec<(u64, u64)> {
+        let common = |&(first, last): &(u64, u64)| (first.max(gap.from), last.min(gap.to));
+        let ranges = self.0.iter().map(common);
+        ranges.filter(|(first, last)| first <= last).collect()
+    }
+}
+
 impl Hashed {
     /// Writes runs with damaged leaves, keys or values again, without what cannot be read. Reads
     /// everything. Nothing else may change the structure meanwhile.
@@ -80,19 +97,22 @@ impl Hashed {
             ..Mended::default()
         };
         let version = self.version();
-        let young = version.young.iter().map(|young| (Name::Young, &young.run));
-        let parts = version.parts.iter().enumerate();
-        let parts =
-            parts.flat_map(|(number, part)| part.runs().map(move |run| (Name::Part(number), &run.run)));
-        let runs: Vec<(Name, Run)> = young
-            .chain(parts)
-            .map(|(name, run)| (name, run.clone()))
-            .collect();
-        for (name, run) in runs {
+        let options = &self.shared.options;
+        let young = version.young.iter().map(|young| {
+            let asked = Asked(version.waiting(young.age, options));
+            (Name::Young, young.run.clone(), asked)
+        });
+        let parts = version.parts.iter().enumerate().flat_map(|(number, part)| {
+            let asked = move || Asked(vec![options.hashes_of(number)]);
+            part.runs()
+                .map(move |run| (Name::Part(number), run.run.clone(), asked()))
+        });
+        let runs: Vec<(Name, Run, Asked)> = young.chain(parts).collect();
+        for (name, run, asked) in runs {
             if self.is_sound(&run)? {
                 continue;
             }
-            match self.write_again(name, &run, &mut mended.gone) {
+            match self.write_again(name, &run, &asked, &mut mended.gone) {
                 Ok(written) => {
                     self.replace(&run, written);
                     mended.runs += 1;
@@ -189,17 +209,25 @@ impl Hashed {
         Ok(())
     }
 
-    /// Writes the sound records of a run, and says what the others were.
-    fn write_again(&self, name: Name, run: &Run, gone: &mut Vec<Gone>) -> Result<Option<Written>> {
+    /// Writes the sound records of a run, and says what the others were. What parts have taken of a
+    /// hash store is not lost with it.
+    fn write_again(
+        &self,
+        name: Name,
+        run: &Run,
+        asked: &Asked,
+        gone: &mut Vec<Gone>,
+    ) -> Result<Option<Written>> {
         let shared = &self.shared;
         let options = match name {
-            Name::Young => self.young_options(Class::Essential),
+            Name::Young => self.young_options(Class::Essential, run.device_bytes()),
             Name::Part(_) | Name::Filter(_) | Name::List(_) => RunOptions {
                 index: shared.options.index,
                 filter_bits: None,
                 seed: shared.options.own_seed(),
                 purpose: Purpose::Compact,
                 class: Class::Essential,
+                tier: self.tier_beside(run),
             },
         };
         let mut builder = Builder::new(&shared.home.store, &options, run.records())?;
@@ -207,7 +235,7 @@ impl Hashed {
         let mut rules = RulesCache::new(&shared.home.schema);
         let mut gaps = Gaps::new(name, &shared.options);
         let place = name.told(shared.options.form, shared.options.parts());
-        let mut named = 0;
+        let (mut named, mut taken) = (0, 0);
         self.each(run, &mut |found| {
             match found {
                 Found::Record(record) => {
@@ -220,6 +248,11 @@ impl Hashed {
                         operand: &record.operand,
                     };
                     builder.push(record.hash, &record.key, message, &rules)?;
+                }
+                Found::Valueless(key, _) if !asked.has(self.hash_of(Key::new(&key))) => taken += 1,
+                Found::Keyless(hash, _) if !asked.has(hash) => {
+                    taken += 1;
+                    gaps.sound(hash);
                 }
                 Found::Valueless(key, error) => {
                     named += 1;
@@ -235,16 +268,19 @@ impl Hashed {
             }
             Ok(())
         })?;
-        let lost = run.records().saturating_sub(builder.records() + named);
+        let lost = run.records().saturating_sub(builder.records() + named + taken);
         let written = builder.finish()?;
         let gaps = gaps.end();
-        if let Some(first) = gaps.first() {
-            let ranges = gaps
-                .iter()
-                .map(|gap| format!("{:016x} to {:016x}", gap.from, gap.to));
+        let lasting: Vec<&Gap> = gaps.iter().filter(|gap| !asked.within(gap).is_empty()).collect();
+        if let Some(first) = lasting.first() {
+            let ranges = lasting.iter().flat_map(|gap| asked.within(gap));
+            let ranges = ranges.map(|(from, to)| format!("{from:016x} to {to:016x}"));
             let ranges: Vec<String> = ranges.collect();
+            // A gap may have records that a part has taken: how many is not known.
+            let is_exact = gaps.iter().all(|gap| asked.within(gap) == [(gap.from, gap.to)]);
+            let most = if is_exact { "" } else { "up to " };
             let what = format!(
-                "{lost} of {} records of {place}, of this keyspace or of others that are hashed: keys whose hashes are from {} ({})",
+                "{most}{lost} of {} records of {place}, of this keyspace or of others that are hashed: keys whose hashes are from {} ({})",
                 run.records(),
                 ranges.join(", "),
                 first.why

@@ -9,11 +9,11 @@
 //! parts have taken of hash stores already is left out where these are joined.
 
 use super::options::{HashedForm, HashedOptions, IndexKind};
-use super::policy::{Choice, choose};
+use super::policy::Choice;
 use super::routing::{self, Shape};
 use super::rules::RulesCache;
 use super::run::{Builder, Cursor, Message, Owned, Run, RunOptions, Written};
-use super::state::{Age, Job, Kept, Level, LevelRun, Part, Version, Young};
+use super::state::{Age, Job, Level, LevelRun, Part, Version, Young};
 use super::structure::Hashed;
 use super::trees::{self, Cut, Growing, Grown, LeafWriter};
 use alluvium_base::message::LAST;
@@ -23,7 +23,8 @@ use alluvium_dictionary::deletes::{Draft, RangeDeletes};
 use alluvium_dictionary::merge::{Folder, Older, Rule};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
-use alluvium_storage::extents::Class;
+use alluvium_storage::extents::{Class, UNIT};
+use alluvium_storage::node::WriterOptions;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -83,29 +84,29 @@ const COUNTED: usize = 64;
 /// Entries of lists that take as long as a record.
 const ENTRIES: usize = 8;
 
-impl Hashed {
-    fn due(&self, kept: &Kept, version: &Version) -> Option<Choice> {
-        match kept.job {
-            Some(_) => None,
-            None => choose(
-                &version.view(&self.shared.options, &kept.wanted),
-                &self.shared.options,
-            ),
-        }
-    }
+/// Bytes that a merge takes at least, however little it reads.
+const SLACK: u64 = 24 * UNIT;
 
+/// Bytes of a filter that a record takes, at most about.
+const RECORD_BYTES: u64 = 4;
+
+impl Hashed {
     /// Begins the merge that is due, if one is.
     pub(super) fn next_merge(&self) -> Option<MergeStep> {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
-        let choice = self.due(&kept, &version)?;
+        let choice = self.due(&mut kept, &version)?;
         let job = Job {
             number: kept.next_job,
         };
         kept.next_job += 1;
         kept.job = Some(job);
         let is_wanted = match choice {
-            Choice::Part { part, .. } => std::mem::take(&mut kept.wanted[part]),
+            Choice::Part { part, .. } => {
+                // A part that shrank is written to another tier once.
+                kept.shrunk.remove(&part);
+                std::mem::take(&mut kept.wanted[part])
+            }
             Choice::Join { .. } => false,
         };
         Some(MergeStep {
@@ -122,19 +123,20 @@ impl Hashed {
         self.shared.kept.lock().wanted.fill(true);
     }
 
-    /// Returns how many merges are due or under way.
+    /// Returns how many merges are due or under way, or wanted and waiting for a tier that fails.
     pub(super) fn steps(&self) -> u64 {
-        let kept = self.shared.kept.lock();
+        let mut kept = self.shared.kept.lock();
         let version = self.version();
-        u64::from(kept.job.is_some() || self.due(&kept, &version).is_some())
+        let is_due = self.due(&mut kept, &version).is_some() || kept.wanted.contains(&true);
+        u64::from(kept.job.is_some() || is_due)
     }
 
     /// Returns whether a merge is under way, or due and not known to need more space than there is.
     #[must_use]
     pub fn may_compact(&self) -> bool {
-        let kept = self.shared.kept.lock();
+        let mut kept = self.shared.kept.lock();
         let version = self.version();
-        let is_due = self.due(&kept, &version).is_some();
+        let is_due = self.due(&mut kept, &version).is_some();
         kept.job.is_some() || (is_due && !kept.is_cramped)
     }
 }
@@ -231,10 +233,39 @@ impl Merging {
 
 impl MergeStep {
     fn class(&self) -> Class {
-        match self.hashed.shared.is_scarce.load(Ordering::Relaxed) {
-            _ if self.is_wanted => Class::Freeing,
+        let shared = &self.hashed.shared;
+        match shared.is_scarce.load(Ordering::Relaxed) {
+            true if self.is_wanted => Class::Freeing,
             true => Class::Essential,
+            // The reserve is for where no tier has the space.
+            false if self.is_wanted && !self.has_space() => Class::Freeing,
             false => Class::Normal,
+        }
+    }
+
+    /// Returns whether one of several tiers has space for all that the merge reads.
+    fn has_space(&self) -> bool {
+        let store = &self.hashed.shared.home.store;
+        let version = self.hashed.version();
+        let bytes = match self.choice {
+            Choice::Part { part, .. } => {
+                let own = version.parts[part].runs().map(|run| &run.run);
+                let young = version.young.iter().map(|young| &young.run);
+                let runs = own.chain(young);
+                runs.map(|run| self.own(run, run.device_bytes())).sum::<u64>()
+            }
+            Choice::Join { .. } => 0,
+        };
+        // As much again for extents that are not full, and for a filter.
+        store.tiers().count() > 1 && store.has_space_for(2 * bytes + SLACK)
+    }
+
+    /// Returns what of a number of a run is about the hashes of one part: hash stores have records
+    /// of all.
+    fn own(&self, run: &Run, number: u64) -> u64 {
+        match run.has_filter() {
+            true => (number >> self.hashed.shared.options.parts_log) + 1,
+            false => number,
         }
     }
 
@@ -273,9 +304,12 @@ impl MergeStep {
             true => Older::None,
             false => Older::Elsewhere,
         };
+        let bytes = runs.iter().map(|run| self.own(run, run.device_bytes())).sum();
+        let tier = self.hashed.part_tier(version, number, into, bytes);
         let filter = self.filter(part, &runs, (take, into))?.map(Box::new);
         let leaf = self.leaf(part, &runs, take)?.map(Box::new);
-        let merging = self.begin_with(runs, options.hashes_of(number), (options.index, None), older)?;
+        let form = (options.index, None);
+        let merging = self.begin_with(runs, options.hashes_of(number), form, older, tier)?;
         Ok(Merging {
             filter,
             leaf,
@@ -289,9 +323,12 @@ impl MergeStep {
         let young = young.filter(|young| (oldest..=newest).contains(&young.age));
         let ages = young.clone().map(|young| young.age).collect();
         let upto = version.parts.iter().map(|part| part.upto).collect();
-        let runs = young.map(|young| young.run.clone()).collect();
+        let runs: Vec<Run> = young.map(|young| young.run.clone()).collect();
+        let tier = self
+            .hashed
+            .incoming_tier(runs.iter().map(Run::device_bytes).sum());
         let form = (IndexKind::PaCHash, Some(self.hashed.shared.options.filter_bits));
-        let merging = self.begin_with(runs, (0, u64::MAX), form, Older::Elsewhere)?;
+        let merging = self.begin_with(runs, (0, u64::MAX), form, Older::Elsewhere, tier)?;
         let taken = Some((upto, ages));
         Ok(Merging {
             taken,
@@ -307,6 +344,7 @@ impl MergeStep {
         hashes: (u64, u64),
         (index, filter_bits): (IndexKind, Option<u8>),
         older: Older,
+        tier: u8,
     ) -> Result<Merging> {
         let shared = &self.hashed.shared;
         let rule = shared.home.horizon.rule(older);
@@ -316,6 +354,7 @@ impl MergeStep {
             seed: shared.options.own_seed(),
             purpose: Purpose::Compact,
             class: self.class(),
+            tier,
         };
         let most = runs.iter().map(Run::records).sum();
         let mut builder = Builder::new(&shared.home.store, &options, most)?;
@@ -420,7 +459,12 @@ impl MergeStep {
             (None, false) => Shape::plain(skipped, bits, records),
         };
         let store = &shared.home.store;
-        let options = store.writer_options(Purpose::Compact, self.class());
+        // Every lookup reads filters.
+        let bytes = old.map_or(0, routing::Routing::device_bytes) + records * RECORD_BYTES;
+        let options = WriterOptions {
+            tier: self.hashed.incoming_tier(bytes),
+            ..store.writer_options(Purpose::Compact, self.class())
+        };
         let builder = routing::Builder::new(store, options, shape, old, before as u8, records)?;
         Ok(Some(builder))
     }
@@ -472,7 +516,9 @@ impl MergeStep {
     fn install(&self, written: Option<Written>, above: Above) {
         let mut kept = self.hashed.shared.kept.lock();
         assert_eq!(kept.job, Some(self.job), "one merge runs at a time (W4)");
-        let records = written.as_ref().map_or(0, |written| written.run().records());
+        let written_run = written.as_ref().map(Written::run);
+        let records = written_run.map_or(0, Run::records);
+        let bytes = written_run.map_or(0, Run::device_bytes);
         kept.merged = (kept.merged.0 + 1, kept.merged.1 + records);
         if let Above::Trees(grown) = &above {
             kept.entries += grown.entries();
@@ -488,6 +534,11 @@ impl MergeStep {
                 into,
             } => {
                 let mut levels = parts[part].levels.clone();
+                let taken = levels.iter().take(take).flat_map(|level| &level.runs);
+                let taken: u64 = taken.map(|run| run.run.device_bytes()).sum();
+                if 2 * bytes <= taken {
+                    kept.shrunk.insert(part);
+                }
                 levels.resize_with(levels.len().max(into + 1), Level::default);
                 levels[..take.min(into + 1)].fill_with(Level::default);
                 match (run.map(|run| LevelRun { upto, run }), above) {

@@ -18,9 +18,10 @@
 //!
 //! *Read in this order*: `options.rs`, `leaf`, `index.rs` (which leaf has a hash), `pages`,
 //! `run`, `routing` and `trees` (which runs of a level have a hash), `policy.rs` (when merges
-//! are due), `state.rs` (a version), `structure.rs` (the front), `rules.rs`, `incorporate.rs`,
-//! `merge.rs`, `layers.rs` and `ingest.rs`, `read.rs` and `descend.rs`, `walk.rs`, `format.rs`,
-//! `check.rs`, `salvage.rs` and `mend.rs` (repairs), `figures.rs`, `contract.rs`.
+//! are due), `state.rs` (a version), `structure.rs` (the front), `rules.rs`, `place.rs` (tiers),
+//! `incorporate.rs`, `merge.rs`, `layers.rs` and `ingest.rs`, `read.rs` and `descend.rs`,
+//! `walk.rs`, `format.rs`, `check.rs`, `salvage.rs` and `mend.rs` (repairs), `figures.rs`,
+//! `contract.rs`.
 //!
 //! Lim, Fan, Andersen and Kaminsky, "SILT: A Memory-Efficient, High-Performance Key-Value Store"
 //! (SOSP 2011); Lim's thesis (2015), chapter 2; Kurpicz, Lehmann and Sanders, "PaCHash: Packed and
@@ -81,6 +82,7 @@ mod mend;
 mod merge;
 pub mod options;
 pub mod pages;
+mod place;
 pub mod policy;
 mod read;
 pub mod routing;

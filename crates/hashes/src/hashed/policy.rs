@@ -2,6 +2,7 @@
 
 use super::options::{HashedForm, HashedOptions};
 use super::state::Age;
+use std::collections::BTreeSet;
 
 /// A hash store as the policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,17 @@ pub struct View {
     pub wanted: Vec<bool>,
     /// The levels of each part of a bundle.
     pub levels: Vec<Levels>,
+    /// What cannot be merged now.
+    pub held: Held,
+}
+
+/// Merges that read what cannot be read now, because its tier fails.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Parts.
+    pub parts: BTreeSet<usize>,
+    /// Whether joins do.
+    pub joins: bool,
 }
 
 /// A merge.
@@ -67,6 +79,24 @@ pub enum Choice {
         /// The age of the newest, and of what they become.
         newest: Age,
     },
+}
+
+impl Choice {
+    fn of(view: &View, part: usize, options: &HashedOptions, share: Share) -> Choice {
+        let none = Levels::default();
+        let (take, into) = plan(view.levels.get(part).unwrap_or(&none), options, share);
+        Choice::Part {
+            part,
+            upto: view.next_age,
+            take,
+            into,
+        }
+    }
+
+    /// Returns the merge of all of a part.
+    pub(super) fn whole(view: &View, part: usize, options: &HashedOptions) -> Choice {
+        Choice::of(view, part, options, Share::Whole)
+    }
 }
 
 /// How much of a part is merged.
@@ -141,7 +171,23 @@ impl View {
     /// Returns the part that has waited longest.
     fn first_part(&self) -> Option<(usize, Age)> {
         let parts = self.upto.iter().copied().enumerate();
+        let parts = parts.filter(|(part, _)| !self.held.parts.contains(part));
         parts.min_by_key(|&(part, upto)| (upto, part))
+    }
+
+    /// Notes that a merge which was chosen reads what cannot be read.
+    pub(super) fn hold(&mut self, choice: &Choice) {
+        let is_new = match *choice {
+            Choice::Part { part, .. } => self.held.parts.insert(part),
+            Choice::Join { .. } => !std::mem::replace(&mut self.held.joins, true),
+        };
+        assert!(is_new, "what is held is not chosen");
+    }
+
+    /// Returns whether hash stores are joined when they are many. In a bundle of arrays λ of them
+    /// become a run, unless a part waits for a tier that fails.
+    fn may_join(&self, options: &HashedOptions) -> bool {
+        !self.held.joins && (options.form == HashedForm::Silt || !self.held.parts.is_empty())
     }
 
     /// Returns the hash stores to be joined: of all that are next to each other and alike, those
@@ -196,8 +242,7 @@ impl View {
 /// let store = |age| HashStore { age, bytes: 8, deletes_ranges: false };
 /// let young: Vec<HashStore> = (0..4).rev().map(store).collect();
 /// let (upto, wanted) = (vec![0, 0], vec![false; 2]);
-/// let levels = Vec::new();
-/// let view = View { young, sorted_bytes: 200, upto, next_age: 4, wanted, levels };
+/// let view = View { young, sorted_bytes: 200, upto, next_age: 4, wanted, ..View::default() };
 /// assert_eq!(choose(&view, &options), Some(Choice::Part { part: 0, upto: 4, take: 1, into: 0 }));
 /// // Now 16 bytes wait on average, for 32 wait for one of two parts.
 /// let view = View { upto: vec![4, 0], ..view };
@@ -207,20 +252,13 @@ impl View {
 /// ```
 #[must_use]
 pub fn choose(view: &View, options: &HashedOptions) -> Option<Choice> {
-    let of = |part: usize, share| {
-        let none = Levels::default();
-        let (take, into) = plan(view.levels.get(part).unwrap_or(&none), options, share);
-        Some(Choice::Part {
-            part,
-            upto: view.next_age,
-            take,
-            into,
-        })
-    };
-    if let Some(part) = view.wanted.iter().position(|&wanted| wanted) {
+    let of = |part, share| Some(Choice::of(view, part, options, share));
+    let mut wanted = view.wanted.iter().enumerate();
+    let is_due = |(part, wanted): &(usize, &bool)| **wanted && !view.held.parts.contains(part);
+    if let Some((part, _)) = wanted.find(is_due) {
         return of(part, Share::Whole);
     }
-    if options.form == HashedForm::Silt
+    if view.may_join(options)
         && let Some(join) = view.join(options)
     {
         return Some(join);
@@ -279,7 +317,7 @@ mod tests {
             upto: upto.to_vec(),
             next_age: bytes.len() as u64,
             wanted: vec![false; upto.len()],
-            levels: Vec::new(),
+            ..View::default()
         }
     }
 
@@ -438,6 +476,33 @@ mod tests {
         let mut wanted = view(&[], &[7, 3]);
         (wanted.wanted, wanted.next_age) = (vec![false, true], 9);
         assert_eq!(choose(&wanted, &options()), Some(part(1, 9)));
+    }
+
+    #[test]
+    fn what_is_held_is_passed_over_and_hash_stores_are_joined_meanwhile() {
+        let mut now = view(&[100; 4], &[0, 0]);
+        now.hold(&part(0, 4));
+        assert_eq!(choose(&now, &options()), Some(part(1, 4)));
+        now.wanted = vec![true, true];
+        assert_eq!(choose(&now, &options()), Some(part(1, 4)), "the other waits");
+        now.hold(&part(1, 4));
+        assert_eq!(choose(&now, &options()), None);
+        // A bundle of arrays joins hash stores while a part is held.
+        let form = HashedForm::Boa {
+            lambda: 4,
+            refined: true,
+        };
+        let bundle = HashedOptions { form, ..options() };
+        let mut many = view(&[100; 12], &[0, 12]);
+        assert!(matches!(
+            choose(&many, &bundle),
+            Some(Choice::Part { part: 0, .. })
+        ));
+        many.hold(&part(0, 12));
+        let join = Choice::Join { oldest: 0, newest: 3 };
+        assert_eq!(choose(&many, &bundle), Some(join));
+        many.hold(&join);
+        assert_eq!(choose(&many, &bundle), None);
     }
 
     #[test]

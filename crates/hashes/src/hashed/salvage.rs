@@ -75,7 +75,11 @@ pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Survey> {
             }
             Err(error @ Error::Corrupt { .. }) => {
                 gone.push(named.pointer);
-                lost.push(format!("all records of {what} ({error})"));
+                let taken = match named.taken {
+                    0 => String::new(),
+                    taken => format!(", but for those that {taken} of {parts} parts had taken"),
+                };
+                lost.push(format!("all records of {what}{taken} ({error})"));
             }
             Err(error) => return Err(error),
         }

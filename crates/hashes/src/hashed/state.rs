@@ -1,12 +1,13 @@
 //! What readers see of a hashed structure, a version, and what its one writer keeps beside it.
 
 use super::options::{HashedForm, HashedOptions};
-use super::policy::{HashStore, Levels, View};
+use super::policy::{HashStore, Held, Levels, View};
 use super::routing::Routing;
 use super::run::Run;
 use super::trees::{List, Planted, is_spent};
 use alluvium_base::Sequence;
 use alluvium_dictionary::blob::Blob;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The order in which hash stores have come: a later one is newer in all that it says.
@@ -131,6 +132,7 @@ impl Version {
             upto: self.parts.iter().map(|part| part.upto).collect(),
             next_age: self.next_age,
             wanted: wanted.to_vec(),
+            held: Held::default(),
             levels: match options.form {
                 HashedForm::Silt => Vec::new(),
                 HashedForm::Boa { .. } => self.parts.iter().map(|part| levels_of(part)).collect(),
@@ -154,16 +156,26 @@ impl Version {
         self.parts.iter().map(of).collect()
     }
 
+    /// Returns the hashes that parts have not taken of a hash store of an age: ranges from the first
+    /// to the last hash, in order. None touches the next.
+    pub(super) fn waiting(&self, age: Age, options: &HashedOptions) -> Vec<(u64, u64)> {
+        let parts = self.parts.iter().enumerate();
+        let waiting = parts.filter(|(_, part)| part.upto <= age);
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for (first, last) in waiting.map(|(part, _)| options.hashes_of(part)) {
+            match ranges.last_mut() {
+                Some(before) if before.1.checked_add(1) == Some(first) => before.1 = last,
+                _ => ranges.push((first, last)),
+            }
+        }
+        ranges
+    }
+
     /// Returns the same hash stores, whose filters are only of hashes that parts have not taken.
     pub(super) fn trimmed(&self, options: &HashedOptions) -> Vec<Arc<Young>> {
-        let trim = |young: &Arc<Young>| {
-            let parts = self.parts.iter().enumerate();
-            let waiting = parts.filter(|(_, part)| part.upto <= young.age);
-            let hashes: Vec<(u64, u64)> = waiting.map(|(part, _)| options.hashes_of(part)).collect();
-            match young.run.trimmed(&hashes) {
-                None => Arc::clone(young),
-                Some(run) => Arc::new(Young { run, ..**young }),
-            }
+        let trim = |young: &Arc<Young>| match young.run.trimmed(&self.waiting(young.age, options)) {
+            None => Arc::clone(young),
+            Some(run) => Arc::new(Young { run, ..**young }),
         };
         self.young.iter().map(trim).collect()
     }
@@ -185,11 +197,36 @@ impl Version {
         all
     }
 
+    /// Returns the bytes of all that is at least as new as a level of a part, once a merge has
+    /// written `own` bytes to it, and of everything. Parts of one level count one after the other,
+    /// by their numbers: so a tier takes as many of them as it has space for.
+    pub(super) fn bytes_through(&self, part: usize, level: usize, own: u64) -> (u64, u64) {
+        let young = self.young.iter().map(|young| young.run.device_bytes());
+        let young: u64 = young.sum();
+        let (mut newer, mut older) = (own, 0);
+        for (number, levels) in self.parts.iter().map(|part| &part.levels).enumerate() {
+            for (depth, of) in levels.iter().enumerate() {
+                let bytes: u64 = of.runs.iter().map(|run| run.run.device_bytes()).sum();
+                match (depth, number) {
+                    (depth, number) if (depth, number) == (level, part) => {}
+                    (depth, number) if depth < level || (depth == level && number < part) => newer += bytes,
+                    _ => older += bytes,
+                }
+            }
+        }
+        let all = young + newer + older;
+        // Hash stores beyond that are about to become parts.
+        (newer + young.min(all / YOUNG), all)
+    }
+
     /// Returns every filter of a level.
     pub(super) fn filters(&self) -> impl Iterator<Item = &Routing> {
         self.parts.iter().flat_map(|part| part.filters())
     }
 }
+
+/// Where parts take hash stores as these come, hash stores have one part in this of all bytes.
+const YOUNG: u64 = 4;
 
 /// What the policy is told of a part's levels.
 fn levels_of(part: &Part) -> Levels {
@@ -227,6 +264,8 @@ pub(super) struct Kept {
     pub(super) entries: u64,
     /// Those of them that have joined hash stores.
     pub(super) joins: u64,
+    /// Parts of which their last merge has left half or less: they may belong on a faster tier now.
+    pub(super) shrunk: BTreeSet<usize>,
     /// Whether the last merge found no space.
     pub(super) is_cramped: bool,
 }

@@ -21,10 +21,10 @@ mod walk;
 pub(crate) use walk::LayerWalk;
 
 use crate::maplet::{self, Maplet, MapletSpec};
-use crate::placement::{self, Demand};
 use crate::run::{Builder, Built, RunOptions};
 use alluvium_base::{Message, Sequence};
 use alluvium_dictionary::deletes::{List, RangeDeletes};
+use alluvium_dictionary::placement::{self, Demand};
 use alluvium_dictionary::record::Record;
 use alluvium_dictionary::rules::{Keyspace, Schema};
 use alluvium_storage::store::Store;

@@ -4,12 +4,12 @@ use super::Levels;
 use super::policy;
 use super::state::Written;
 use crate::maplet::Maplet;
-use crate::placement::{self, Demand};
 use crate::taking::Taking;
 use alluvium_base::Purpose;
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract::{Incorporate, Progress};
 use alluvium_dictionary::merge::Older;
+use alluvium_dictionary::placement::{self, Demand};
 use alluvium_dictionary::share::Share;
 use alluvium_storage::extents::Class;
 use alluvium_storage::{Error, Result};
@@ -118,10 +118,7 @@ impl Levels {
             None => {
                 let version = self.version();
                 let (newer, all) = version.bytes_through(level);
-                // Other structures have their share of all tiers.
-                let through = u128::from(all_bytes) * u128::from(newer.max(bytes)) / u128::from(all.max(1));
-                let through = through.min(u128::from(u64::MAX)) as u64;
-                placement::choose(&spaces, &Demand::older(through, bytes))
+                placement::choose(&spaces, &Demand::of_share(newer, all, all_bytes, bytes))
             }
         }
     }

@@ -7,8 +7,8 @@ mod ops;
 
 use alluvium::simulation::{self, OpenIn as _, Scale, Simulated as _};
 use alluvium::{
-    Compression, Concurrency, Db, Error, HashedOptions, Iter, Keyspace, KeyspaceOptions, Options, Snapshot,
-    Structure, Transaction, TransactionOptions, Unordered, WriteBatch,
+    Compression, Concurrency, Db, Error, HashedForm, HashedOptions, Iter, Keyspace, KeyspaceOptions, Options,
+    Snapshot, Structure, Transaction, TransactionOptions, Unordered, WriteBatch,
 };
 use alluvium_base::ErrorKind;
 use alluvium_sim::ops::{Op, outcome};
@@ -32,6 +32,8 @@ pub(crate) struct Whole {
     pub(crate) lanes: usize,
     /// How many tiers there are: 1, or 2 with most of what compactions write on the second.
     pub(crate) tiers: u8,
+    /// The form of hashed keyspaces.
+    pub(crate) form: HashedForm,
 }
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -39,6 +41,7 @@ type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 /// An open store, and who reads in it.
 pub(crate) struct System {
     db: Db,
+    form: HashedForm,
     /// Those that could be made so far, in the order of [`KEYSPACES`].
     keyspaces: Vec<Keyspace>,
     snapshot: Option<(Snapshot, Pairs)>,
@@ -105,7 +108,7 @@ impl Whole {
     }
 
     /// Makes those that are missing.
-    fn open_keyspaces(db: &Db, keyspaces: &mut Vec<Keyspace>) -> Result<(), Trouble> {
+    fn open_keyspaces(db: &Db, form: HashedForm, keyspaces: &mut Vec<Keyspace>) -> Result<(), Trouble> {
         for &letter in &KEYSPACES[keyspaces.len()..] {
             let options = match letter {
                 b'b' => KeyspaceOptions::new()
@@ -114,7 +117,7 @@ impl Whole {
                 b'c' => KeyspaceOptions::new().value_threshold(200),
                 HASHED => KeyspaceOptions::new()
                     .value_threshold(300)
-                    .structure(Structure::Hashed(HashedOptions::default())),
+                    .structure(Structure::Hashed(HashedOptions::default().form(form))),
                 _ => KeyspaceOptions::new(),
             };
             let name = char::from(letter).to_string();
@@ -123,11 +126,12 @@ impl Whole {
         Ok(())
     }
 
-    fn system(db: Db) -> Result<System, Trouble> {
+    fn system(&self, db: Db) -> Result<System, Trouble> {
         let mut keyspaces = Vec::new();
-        Self::open_keyspaces(&db, &mut keyspaces)?;
+        Self::open_keyspaces(&db, self.form, &mut keyspaces)?;
         Ok(System {
             keyspaces,
+            form: self.form,
             db,
             snapshot: None,
             forgotten: None,
@@ -400,7 +404,7 @@ impl System {
         }
         // Those behind it are opened again with it.
         self.keyspaces.truncate(index);
-        Whole::open_keyspaces(&self.db, &mut self.keyspaces)
+        Whole::open_keyspaces(&self.db, self.form, &mut self.keyspaces)
     }
 
     /// Records are loaded, or the load is given up, or it has an error in it that ends it.
@@ -471,7 +475,8 @@ impl Story for Whole {
 
     fn name(&self) -> &'static str {
         match (self.access, self.lanes) {
-            _ if self.tiers > 1 => "whole-on-two-tiers",
+            _ if self.tiers > 1 && self.form == HashedForm::Silt => "whole-on-two-tiers",
+            _ if self.tiers > 1 => "whole-on-two-tiers-bundles",
             (log::Access::Mapped, 1) => "whole-mapped",
             (log::Access::Mapped, _) => "whole-lanes",
             (log::Access::Written, _) => "whole-written",
@@ -485,17 +490,17 @@ impl Story for Whole {
     fn create(&self, world: &World) -> Result<System, Trouble> {
         log::write_as(0);
         let directories = self.directories(world);
-        Whole::system(self.options().create_in(directories).map_err(trouble)?)
+        self.system(self.options().create_in(directories).map_err(trouble)?)
     }
 
     fn open(&self, world: &World) -> Result<System, Trouble> {
         log::write_as(0);
         let directories = self.directories(world);
-        Whole::system(self.options().open_existing_in(directories).map_err(trouble)?)
+        self.system(self.options().open_existing_in(directories).map_err(trouble)?)
     }
 
     fn apply(&self, system: &mut System, action: &Action, world: &World) -> Result<(), Trouble> {
-        Whole::open_keyspaces(&system.db, &mut system.keyspaces)?;
+        Whole::open_keyspaces(&system.db, system.form, &mut system.keyspaces)?;
         let newest = world.ledger.newest();
         log::write_as(newest % 5);
         let result = match action {

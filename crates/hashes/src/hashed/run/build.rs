@@ -9,9 +9,11 @@ use crate::hashed::options::IndexKind;
 use crate::hashed::pages::{Claimed, Described, PageWriter, Pages};
 use alluvium_base::{Kind, Purpose, Sequence};
 use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::placement::{self, Demand};
 use alluvium_dictionary::rules::KeyspaceRules;
 use alluvium_dictionary::values::{Placed, Slot, ValuePointer, ValueWriter};
 use alluvium_storage::extents::{Class, Extent};
+use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, PageSize, Result};
 use std::sync::Arc;
@@ -29,6 +31,18 @@ pub struct RunOptions {
     pub purpose: Purpose,
     /// Whether the reserve may be used.
     pub class: Class,
+    /// The tier of its leaves, and of values and keys that are apart. Its description, which has
+    /// the index and the filter, lies where what is newest does.
+    pub tier: u8,
+}
+
+impl RunOptions {
+    fn writer(&self, store: &Store, tier: u8) -> WriterOptions {
+        WriterOptions {
+            tier,
+            ..store.writer_options(self.purpose, self.class)
+        }
+    }
 }
 
 /// A run that is written, and not yet part of a structure. Dropped, it gives its extents up.
@@ -84,7 +98,7 @@ impl Builder {
     pub fn new(store: &Arc<Store>, options: &RunOptions, most: u64) -> Result<Builder> {
         Ok(Builder {
             gathered: options.filter_bits.map(|bits| Gathered::new(bits, most)),
-            leaves: PageWriter::new(store, store.writer_options(options.purpose, options.class))?,
+            leaves: PageWriter::new(store, options.writer(store, options.tier))?,
             store: Arc::clone(store),
             options: *options,
             page_size: store.page_size(),
@@ -210,9 +224,7 @@ impl Builder {
             let apart = match &mut self.apart {
                 Some(apart) => apart,
                 none => {
-                    let options = self
-                        .store
-                        .writer_options(self.options.purpose, self.options.class);
+                    let options = self.options.writer(&self.store, self.options.tier);
                     none.insert(ValueWriter::new(self.store.node_writer(options)?, self.page_size))
                 }
             };
@@ -277,10 +289,10 @@ impl Builder {
         }
         self.meta.pages = pages;
         self.meta.extents = claimed.extents.clone().into();
-        let options = self
-            .store
-            .writer_options(self.options.purpose, self.options.class);
-        let described = Described::write(&self.store, &self.meta.encode(), options)?;
+        let description = self.meta.encode();
+        let tier = placement::tier(&self.store, &Demand::newest(description.len() as u64));
+        let options = self.options.writer(&self.store, tier);
+        let described = Described::write(&self.store, &description, options)?;
         claimed.extents.clear();
         let run = Run {
             meta: Arc::new(self.meta),

@@ -2,12 +2,14 @@
 //!
 //! *Read in this order*: this file, `steps.rs` (work that is given up, lookups that wait),
 //! `collisions.rs` (keys with one hash), `bundles.rs` (levels and their filters), `trees.rs`
-//! (levels and their trees), `long.rs` (long histories).
+//! (levels and their trees), `long.rs` (long histories), `tiers.rs`, `mending.rs` (repairs).
 
 mod bundles;
 mod collisions;
 mod long;
+mod mending;
 mod steps;
+mod tiers;
 mod trees;
 
 use super::{Hashed, HashedForm, HashedOptions, IndexKind, check_files, reached};
@@ -26,13 +28,18 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
 use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace};
 use alluvium_dictionary::share::Share;
+use alluvium_storage::Directories;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::{Store, StoreOptions};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 fn home() -> Home {
-    let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"").unwrap();
+    home_in(Arc::new(MemoryDirectory::new()), &StoreOptions::default())
+}
+
+fn home_in(directories: impl Into<Directories>, options: &StoreOptions) -> Home {
+    let store = Store::create(directories, options, b"").unwrap();
     let rules = KeyspaceRules {
         operator: Some(Arc::new(Append)),
         value_threshold: Some(200),
@@ -165,7 +172,10 @@ impl Memtables for List {
 
 impl Story {
     fn of(options: HashedOptions, seed: u64) -> Story {
-        let home = home();
+        Story::on(home(), options, seed)
+    }
+
+    fn on(home: Home, options: HashedOptions, seed: u64) -> Story {
         Story {
             hashed: Hashed::create(home.clone(), options.clone(), 0).unwrap(),
             home,
@@ -359,52 +369,56 @@ fn a_structure_says_what_its_model_does_through_merges_snapshots_and_openings() 
     let rounds = std::env::var("ALLUVIUM_HASHED_ROUNDS").map_or(40, |rounds| rounds.parse().unwrap());
     let joining = [IndexKind::PaCHash, IndexKind::Trie].map(joining);
     for options in forms().into_iter().chain(joining) {
-        let mut story = Story::of(options.clone(), 11);
-        for round in 0..rounds {
-            let messages = story.random.usize(1..250);
-            let memtable = story.memtable(messages);
-            if round % 5 == 0 {
-                let base = story.hashed.cut();
-                let entry = MemtableEntry {
-                    memtable: Arc::clone(&memtable),
-                    base,
-                };
-                let at = story.model.said.len() as u64;
-                story.walk(&Arc::new(List(Arc::new(vec![entry]))), at);
-            }
-            story.take(memtable);
-            let polls = story.random.usize(..40);
-            story.merge(polls);
-            let now = story.model.said.len() as u64;
-            if round % 7 == 6 {
-                story.snapshot = now;
-            }
-            if round % 3 == 0 {
-                story.now_ms += 1;
-                story.home.horizon.tick(story.now_ms);
-            }
-            let snapshot = story.snapshot;
-            story.home.horizon.raise_past([snapshot], now);
-            if round % 4 == 0 {
-                story.compare();
-                story.check();
-            }
-            if round % 9 == 8 {
-                story.reopen();
-                story.compare();
-            }
-            if round % 11 == 10 {
-                story.hashed.compact_part(b"").unwrap();
-            }
+        says_what_its_model_does(Story::of(options, 11), rounds);
+    }
+}
+
+fn says_what_its_model_does(mut story: Story, rounds: u64) {
+    let options = story.options.clone();
+    for round in 0..rounds {
+        let messages = story.random.usize(1..250);
+        let memtable = story.memtable(messages);
+        if round % 5 == 0 {
+            let base = story.hashed.cut();
+            let entry = MemtableEntry {
+                memtable: Arc::clone(&memtable),
+                base,
+            };
+            let at = story.model.said.len() as u64;
+            story.walk(&Arc::new(List(Arc::new(vec![entry]))), at);
         }
-        story.merge(100_000);
-        story.compare();
-        story.check();
-        assert_eq!(story.hashed.shared.options, options);
-        if options.form == HashedForm::Silt && options.least_young == options.most_young {
-            let joins = story.joins + story.hashed.shared.kept.lock().joins;
-            assert!(joins > 0, "hash stores were joined");
+        story.take(memtable);
+        let polls = story.random.usize(..40);
+        story.merge(polls);
+        let now = story.model.said.len() as u64;
+        if round % 7 == 6 {
+            story.snapshot = now;
         }
+        if round % 3 == 0 {
+            story.now_ms += 1;
+            story.home.horizon.tick(story.now_ms);
+        }
+        let snapshot = story.snapshot;
+        story.home.horizon.raise_past([snapshot], now);
+        if round % 4 == 0 {
+            story.compare();
+            story.check();
+        }
+        if round % 9 == 8 {
+            story.reopen();
+            story.compare();
+        }
+        if round % 11 == 10 {
+            story.hashed.compact_part(b"").unwrap();
+        }
+    }
+    story.merge(100_000);
+    story.compare();
+    story.check();
+    assert_eq!(story.hashed.shared.options, options);
+    if options.form == HashedForm::Silt && options.least_young == options.most_young {
+        let joins = story.joins + story.hashed.shared.kept.lock().joins;
+        assert!(joins > 0, "hash stores were joined");
     }
 }
 

@@ -4,7 +4,6 @@ use super::ops::{decode, encode};
 use super::story::{Flaw, trouble};
 use alluvium_base::message::LAST;
 use alluvium_base::{Message, Sequence};
-use alluvium_device::Directory;
 use alluvium_dictionary::contract::{
     Dictionary as _, Incorporate, Lookup as _, Progress, Reader as _, Scan as _, Step,
 };
@@ -24,7 +23,7 @@ use alluvium_sim::ops::Op;
 use alluvium_sim::{Durability, Trouble, World};
 use alluvium_storage::extents::{Class, ReclaimLimit};
 use alluvium_storage::store::{Store, StoreOptions};
-use alluvium_storage::{Result, log};
+use alluvium_storage::{Directories, Result, log};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
@@ -135,24 +134,24 @@ fn home(store: Store) -> Home {
 
 impl Db {
     pub(super) fn create(
-        directory: Arc<dyn Directory>,
+        directories: Directories,
         options: &StoreOptions,
         hashed: HashedOptions,
         flaw: Flaw,
     ) -> Result<Db> {
-        let home = home(Store::create(directory, options, b"")?);
+        let home = home(Store::create(directories, options, b"")?);
         let hashed = Hashed::create(home.clone(), hashed, 0)?;
         Ok(Db::assemble(home, hashed, Memtable::new(ROOM), 0, 1, flaw))
     }
 
     /// Superblock, log from the cut, hashed.
     pub(super) fn open(
-        directory: Arc<dyn Directory>,
+        directories: Directories,
         options: &StoreOptions,
         hashed: &HashedOptions,
         flaw: Flaw,
     ) -> Result<Db> {
-        let opening = Store::open(directory, options)?;
+        let opening = Store::open(directories, options)?;
         let cut = opening.superblock().cut;
         let memtable = Memtable::new(ROOM);
         let (mut last, mut filled) = (cut, 0);

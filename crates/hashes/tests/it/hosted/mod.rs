@@ -26,6 +26,7 @@ fn flawed(flaw: Flaw) -> Hosted {
         },
         name: "boa-latest",
         flaw,
+        tiers: 1,
     }
 }
 
@@ -130,6 +131,39 @@ fn wrong_uses_of_a_bundle_of_trees_and_what_its_device_forgets_are_found() {
         &right,
         &[Sabotage::SkipSync("tier"), Sabotage::TearWrites("tier")],
     );
+}
+
+/// The same on two tiers: SILT's stores, and a bundle of arrays with each kind of filter.
+fn on_two_tiers() -> [Hosted; 3] {
+    let [latest, sketches, _, silt] = stories();
+    let on = |story, name| Hosted {
+        name,
+        tiers: 2,
+        ..story
+    };
+    [
+        on(latest, "boa-latest-on-two-tiers"),
+        on(sketches, "boa-sketches-on-two-tiers"),
+        on(silt, "silt-on-two-tiers"),
+    ]
+}
+
+#[test]
+fn hashed_structures_on_two_tiers_survive_every_crash() {
+    let crashes = Crashes {
+        command: "cargo test -p alluvium-hashes --test it -- hashed_structures_on_two_tiers_survive --nocapture",
+        points: 300,
+        ..crashes()
+    };
+    crashes.survive(on_two_tiers());
+}
+
+#[test]
+fn a_second_tier_of_a_hashed_structure_that_is_not_synced_is_found() {
+    let bugs = [Sabotage::SkipSync("tier-1"), Sabotage::TearWrites("tier-1")];
+    for story in on_two_tiers() {
+        crashes().find_bugs(&story, &bugs);
+    }
 }
 
 #[test]

@@ -9,15 +9,17 @@ use alluvium_dictionary::key::SEED;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_hashes::hashed::{HashedForm, HashedOptions};
 use alluvium_sim::ops::{Op, outcome};
-use alluvium_sim::{Contents, Durability, Step, Story, Trouble, World, Write};
-use alluvium_storage::Error;
+use alluvium_sim::{Cause, Contents, Durability, Part, Step, Story, Trouble, World, Write};
 use alluvium_storage::extents::{ExtentOptions, UNIT};
-use alluvium_storage::log;
 use alluvium_storage::store::StoreOptions;
+use alluvium_storage::{Directories, Error, log};
 use std::sync::Arc;
 
 /// What a caller of the simulator sees of an error.
 pub(crate) fn trouble(error: Error) -> Trouble {
+    if error.failing_tier().is_some() {
+        return Trouble::new(Cause::Part, error);
+    }
     Trouble::of(error.kind(), error)
 }
 
@@ -53,10 +55,12 @@ pub(crate) struct Hosted {
     pub(crate) form: HashedForm,
     pub(crate) name: &'static str,
     pub(crate) flaw: Flaw,
+    /// How many tiers there are: 1 or 2.
+    pub(crate) tiers: u8,
 }
 
 impl Hosted {
-    fn store_options() -> StoreOptions {
+    fn store_options(&self) -> StoreOptions {
         StoreOptions {
             id: 0xa11,
             cache_bytes: 1 << 20,
@@ -65,6 +69,8 @@ impl Hosted {
                 min_reserve: UNIT,
                 max_reserve: 2 * UNIT,
                 min_map_deltas: 2 << 10,
+                // Of two tiers the second has what merges write.
+                planned_bytes: (self.tiers > 1).then_some(0),
                 ..ExtentOptions::default()
             },
             log: log::LogOptions {
@@ -78,6 +84,15 @@ impl Hosted {
                 identity: 7,
             },
             ..StoreOptions::default()
+        }
+    }
+
+    /// The directories of the tiers: of two, each is a part of the one that crashes.
+    fn directories(&self, world: &World) -> Directories {
+        match self.tiers {
+            1 => (&world.directory).into(),
+            _ => Directories::from(Arc::new(Part::of(&world.directory, "one.")))
+                .and(Arc::new(Part::of(&world.directory, "two."))),
         }
     }
 
@@ -156,13 +171,13 @@ impl Story for Hosted {
     }
 
     fn create(&self, world: &World) -> Result<Db, Trouble> {
-        let directory = Arc::clone(&world.directory);
-        Db::create(directory, &Hosted::store_options(), self.options(), self.flaw).map_err(trouble)
+        let directories = self.directories(world);
+        Db::create(directories, &self.store_options(), self.options(), self.flaw).map_err(trouble)
     }
 
     fn open(&self, world: &World) -> Result<Db, Trouble> {
-        let directory = Arc::clone(&world.directory);
-        Db::open(directory, &Hosted::store_options(), &self.options(), self.flaw).map_err(trouble)
+        let directories = self.directories(world);
+        Db::open(directories, &self.store_options(), &self.options(), self.flaw).map_err(trouble)
     }
 
     fn apply(&self, db: &mut Db, action: &Action, world: &World) -> Result<(), Trouble> {

@@ -1,10 +1,10 @@
 //! Which tier of a store new data goes to: the fastest on which all that is as new fits, as far as
 //! it has space.
 //!
-//! Levels and trunk nodes are alike here: what is written has its place in the order of ages. The
-//! newest data is the smallest part and is read and written most, so tiers fill from the first one
-//! on (Spillane 2012, section 5.1). A tier that is full is passed over, and so is one that takes
-//! nothing; whichever has most space is the last resort.
+//! Levels, trunk nodes and parts of hashed structures are alike here: what is written has its
+//! place in the order of ages. The newest data is the smallest part and is read and written most, so
+//! tiers fill from the first one on (Spillane 2012, section 5.1). A tier that is full is passed
+//! over, and so is one that takes nothing; whichever has most space is the last resort.
 
 use alluvium_storage::extents::{Extent, UNIT};
 use alluvium_storage::store::{Store, TierSpace};
@@ -18,18 +18,19 @@ const LEFT_FREE: u64 = 16;
 
 /// What is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Demand {
+pub struct Demand {
     /// The bytes of all that is newer, itself included.
-    pub(crate) through_bytes: u64,
+    pub through_bytes: u64,
     /// Its own bytes, about.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Whether it comes into the structure, and is not written a second time.
-    pub(crate) is_new: bool,
+    pub is_new: bool,
 }
 
 impl Demand {
-    /// What comes in, newer than all else.
-    pub(crate) fn newest(bytes: u64) -> Demand {
+    /// Returns the demand of what comes in, newer than all else.
+    #[must_use]
+    pub fn newest(bytes: u64) -> Demand {
         Demand {
             through_bytes: 0,
             bytes,
@@ -37,8 +38,10 @@ impl Demand {
         }
     }
 
-    /// What was written before, and is now one of `through_bytes` that are at least as new.
-    pub(crate) fn older(through_bytes: u64, bytes: u64) -> Demand {
+    /// Returns the demand of what was written before, and is now one of `through_bytes` that are at
+    /// least as new.
+    #[must_use]
+    pub fn older(through_bytes: u64, bytes: u64) -> Demand {
         Demand {
             through_bytes,
             bytes,
@@ -46,22 +49,56 @@ impl Demand {
         }
     }
 
-    /// What a compaction in a trunk node writes. Each height of a tree holds `fanout` times what
-    /// the next one holds, so all down to it have that part of the whole.
-    pub(crate) fn of_height(height: u8, fanout: u64, all_bytes: u64, bytes: u64) -> Demand {
+    /// Returns the demand of what is one of `newer` of the `all` bytes of a structure, in a store
+    /// that holds `all_bytes`: other structures have their share of all tiers.
+    ///
+    /// ```
+    /// use alluvium_dictionary::placement::Demand;
+    /// // The newest tenth of a structure, in a store that holds ten times as much.
+    /// assert_eq!(Demand::of_share(10, 100, 1000, 7), Demand::older(100, 7));
+    /// ```
+    #[must_use]
+    pub fn of_share(newer: u64, all: u64, all_bytes: u64, bytes: u64) -> Demand {
+        let through = u128::from(all_bytes) * u128::from(newer.max(bytes)) / u128::from(all.max(1));
+        Demand::older(u64::try_from(through).unwrap_or(u64::MAX), bytes)
+    }
+
+    /// Returns the demand of what a compaction in a trunk node writes. Each height of a tree holds
+    /// `fanout` times what the next one holds, so all down to it have that part of the whole.
+    #[must_use]
+    pub fn of_height(height: u8, fanout: u64, all_bytes: u64, bytes: u64) -> Demand {
         let below = fanout.max(2).saturating_pow(height.into());
         Demand::older(all_bytes / below, bytes)
     }
 }
 
 /// Returns the tier that a demand is met on.
-pub(crate) fn choose(tiers: &[TierSpace], demand: &Demand) -> u8 {
+///
+/// ```
+/// use alluvium_dictionary::placement::{Demand, choose};
+/// use alluvium_storage::store::TierSpace;
+/// let tier = |gib: u64| TierSpace {
+///     capacity_bytes: gib << 30,
+///     planned_bytes: gib * 3 << 28,
+///     free_bytes: gib << 30,
+///     is_open: true,
+/// };
+/// let tiers = [tier(16), tier(1024)];
+/// assert_eq!(choose(&tiers, &Demand::newest(64 << 20)), 0);
+/// assert_eq!(choose(&tiers, &Demand::older(100 << 30, 1 << 30)), 1);
+/// ```
+///
+/// # Panics
+/// When there are no tiers.
+#[must_use]
+pub fn choose(tiers: &[TierSpace], demand: &Demand) -> u8 {
     assert!(!tiers.is_empty(), "a store has a tier (T1)");
     choose_from(tiers, preferred(tiers, demand.through_bytes), demand)
 }
 
 /// Returns the tier that a demand is met on, by a rule of its own that prefers one.
-pub(crate) fn choose_from(tiers: &[TierSpace], preferred: usize, demand: &Demand) -> u8 {
+#[must_use]
+pub fn choose_from(tiers: &[TierSpace], preferred: usize, demand: &Demand) -> u8 {
     let last = tiers.len() - 1;
     let preferred = preferred.min(last);
     let fits = |&tier: &usize| {
@@ -94,12 +131,14 @@ fn preferred(tiers: &[TierSpace], through_bytes: u64) -> usize {
 }
 
 /// Returns the tier that a demand is met on in a store.
-pub(crate) fn tier(store: &Store, demand: &Demand) -> u8 {
+#[must_use]
+pub fn tier(store: &Store, demand: &Demand) -> u8 {
     tier_among(store, |_| *demand)
 }
 
 /// As [`tier`], with a demand that depends on the bytes of all that the store holds.
-pub(crate) fn tier_among(store: &Store, demand: impl FnOnce(u64) -> Demand) -> u8 {
+#[must_use]
+pub fn tier_among(store: &Store, demand: impl FnOnce(u64) -> Demand) -> u8 {
     if store.tiers().count() == 1 {
         return 0;
     }
@@ -109,11 +148,12 @@ pub(crate) fn tier_among(store: &Store, demand: impl FnOnce(u64) -> Demand) -> u
 
 /// Returns whether values in an extent are written again by a compaction to this tier: what sinks
 /// takes them along, and a tier that takes nothing new gives up what it has.
-pub(crate) fn is_left(store: &Store, extent: &Extent, tier: u8) -> bool {
+#[must_use]
+pub fn is_left(store: &Store, extent: &Extent, tier: u8) -> bool {
     extent.tier < tier || (extent.tier != tier && !store.takes_extents(extent.tier))
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
 
