@@ -133,6 +133,59 @@ fn a_read_of_a_failing_tier_names_it_and_all_else_goes_on() {
     is_whole(&db, &both, 2 * RECORDS);
 }
 
+/// Reads of the second tier fail, and are met: nothing of it is in the cache.
+fn unreadable(machine: &SimDirectory) -> (Db, [Keyspace; 2]) {
+    let (db, both) = filled(machine);
+    db.close().unwrap();
+    let db = options().open_existing_in(tiers_of(machine)).unwrap();
+    let both = [&both[0], &both[1]].map(|keyspace| db.existing_keyspace(&keyspace.name()).unwrap());
+    machine.inject(Fault::failing(Operation::Read).on(FILE).sticky());
+    for keyspace in &both {
+        keyspace.get(7u32.to_be_bytes()).unwrap_err();
+    }
+    assert!(fails(&db));
+    (db, both)
+}
+
+#[test]
+fn writing_goes_on_beside_what_cannot_be_read_as_long_as_there_is_space() {
+    const MORE: u32 = 12_000;
+    for kind in 0..2 {
+        let machine = SimDirectory::new(4 + kind as u64);
+        let (db, both) = unreadable(&machine);
+        let (keyspace, before) = (&both[kind], written(&db));
+        for number in RECORDS..RECORDS + MORE {
+            let put = keyspace.put(number.to_be_bytes(), value_of(number));
+            put.unwrap_or_else(|error| panic!("record {number} of {}: {error}", keyspace.name()));
+            db.work().unwrap();
+        }
+        while db.work().unwrap() {}
+        db.checkpoint().unwrap();
+        assert_eq!(written(&db), before, "nothing new lies on the tier that fails");
+        let device = db.stats().device.total();
+        let times = device.written_bytes / (u64::from(MORE) * 125);
+        println!("{}: each byte was written {times} times", keyspace.name());
+        assert!(times < 40, "{times} times");
+        // What lies on the first tier is read meanwhile, and all of it afterwards.
+        for number in (RECORDS..RECORDS + MORE).step_by(97) {
+            let found = keyspace.get(number.to_be_bytes()).unwrap();
+            assert_eq!(found.as_deref(), Some(&value_of(number)[..]));
+        }
+        machine.clear_faults();
+        let left = machine.image(Survival::POWER_LOSS[kind], 9);
+        db.abandon();
+        let db = options().open_existing_in(tiers_of(&left)).unwrap();
+        let both = keyspaces(&db);
+        for (number, keyspace) in both.iter().enumerate() {
+            let count = if number == kind { RECORDS + MORE } else { RECORDS };
+            assert_eq!(keyspace.iter().count(), count as usize);
+        }
+        db.compact().unwrap();
+        assert_eq!(db.check().unwrap(), [""; 0]);
+        assert!(written(&db) > before, "it takes data again");
+    }
+}
+
 #[test]
 fn what_cannot_be_written_to_a_tier_is_written_to_another() {
     for operation in [Operation::Write, Operation::Sync, Operation::Grow] {
@@ -319,6 +372,14 @@ impl Life {
         }
     }
 
+    fn write_on(&mut self, commits: usize) {
+        for _ in 0..commits {
+            self.commit();
+            let worked = self.db.work();
+            worked.unwrap_or_else(|error| panic!("{:?}: work: {error}", self.run));
+        }
+    }
+
     fn compare(&self) {
         let mut found = Pairs::new();
         for (kind, keyspace) in self.both.iter().enumerate() {
@@ -351,6 +412,10 @@ fn live(run: Run) -> bool {
     let fault = Fault::failing(run.operation).on(FILE).at(run.call);
     machine.inject(if run.is_sticky { fault.sticky() } else { fault });
     life.steps(60);
+    if run.operation == Operation::Read && run.is_sticky {
+        // Compactions go on beside what cannot be read.
+        life.write_on(250);
+    }
     let is_met = machine.faults_hit() > 0;
     match run.after {
         After::Nothing => {}
