@@ -164,9 +164,9 @@ impl LevelsOptions {
         }
     }
 
-    /// Has the background write runs again in which scans seek, once they have paid as much for that
-    /// as it costs. It writes at most `percent` hundredths, up to 100, of what else was written
-    /// since the store was opened.
+    /// Has the background write runs again in which scans seek, once they have paid as much for
+    /// that as it costs. It writes at most `percent` hundredths, up to 100, of what else was
+    /// written since the store was opened.
     ///
     /// ```
     /// use alluvium::{LevelsOptions, Structure};
@@ -286,8 +286,9 @@ impl FromStr for Structure {
     /// Reads `tiered`, `hashed`, `hashed,index=trie`, `hashed,form=boa,lambda=16,refined=yes`,
     /// `volatile,bytes=64M`, `levels`, `levels,k=4`, or `levels,` and a policy: `samt,k=4`,
     /// `cola,r=3`, `leveled,r=10`, `never`.
-    /// Behind a policy may stand what is stitched, whether values move with their records, and
-    /// which share of what is written is for scans: `,f=3,scan=8,always=2048,values=moved,defragment=20`.
+    /// Behind a policy may stand what is stitched: `,f=3,scan=8,always=2048`, that values move with
+    /// their records: `,values=moved`, and the share of what is written that is for scans:
+    /// `,defragment=20`.
     /// Or `paged`, `paged,bplus`, or `paged,beps,node=16384,epsilon=0.8,key=64,value=128`, behind
     /// which may stand `,merge`; ε may be `adaptive`.
     fn from_str(text: &str) -> Result<Structure> {

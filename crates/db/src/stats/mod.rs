@@ -4,7 +4,7 @@
 //!
 //! *Does not know*: what to make of it; that is for people, and for the exporters.
 //!
-//! *Read in this order*: this file, `tiers.rs` (each directory), `tier_outline.rs` (what lies there),
+//! *Read in this order*: this file, `tiers.rs` (each directory), `tier_outline.rs` (its runs),
 //! `latencies.rs` (what is timed, and how it stays cheap),
 //! `distribution.rs` (the same, counted by how long), `list.rs` (all numbers as a list, and as a
 //! table), `forecast.rs` (predictions as such), `publish.rs` (the list for the `metrics` crate,

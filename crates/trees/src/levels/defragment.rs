@@ -1,11 +1,11 @@
 //! Defragmentation: runs in which scans seek are written again, so that what is read together lies
 //! together (Spillane 2012, section 6.2).
 //!
-//! Cursors of scans count how often what they read next does not lie behind what they had read. Each
-//! such jump costs them what the device would move meanwhile. A run is written again once scans have
-//! paid as much as that costs, so that it costs at most twice what the best choice would have. Of
-//! several runs it is the one of which scans have paid most. All of that has a budget: a share of
-//! what else was written since the structure was opened.
+//! Cursors of scans count how often what they read next does not lie behind what they had read.
+//! Each such jump costs them what the device would move meanwhile. A run is written again once
+//! scans have paid as much as that costs, so that it costs at most twice what the best choice would
+//! have. Of several runs it is the one of which scans have paid most. All of that has a budget: a
+//! share of what else was written since the structure was opened.
 //!
 //! Leaves that lie in long rows are taken over as they are, with their values. What is written is
 //! what lies in pieces.

@@ -120,8 +120,9 @@ pub fn choose(policy: &Policy, view: &View) -> Option<Merge> {
 
 /// Where runs that cannot be read for now keep a level from being merged as usual, those that are
 /// newer than all of them become fewer all the same, and stay in their level. Of as many neighbours
-/// as are merged at once the smallest are taken, once they are about as large as each other: so each
-/// is written as often as levels would have it, about. If there are many it is done in any case.
+/// as are merged at once the smallest are taken, once they are about as large as each other: so
+/// each is written as often as levels would have it, about. If there are many it is done in any
+/// case.
 fn beside_lost(policy: &Policy, view: &View) -> Option<Merge> {
     let has_lost = |level: &usize| view.levels[*level].iter().any(|run| run.is_lost);
     let newest = (0..view.levels.len()).find(has_lost)?;

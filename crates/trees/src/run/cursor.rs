@@ -520,7 +520,7 @@ impl Cursor {
             return Ok(false);
         };
         if let Some(way) = &mut self.way
-            && way.to_leaf(&pointer, self.feed.direction())
+            && way.pass_leaf(&pointer, self.feed.direction())
         {
             self.feed.run().note_jump();
         }
@@ -641,7 +641,7 @@ impl Cursor {
             }
         };
         if let (Some(way), Some(value)) = (&mut self.way, &self.separate)
-            && way.to_value(&value.node, self.feed.direction())
+            && way.pass_value(&value.node, self.feed.direction())
         {
             self.feed.run().note_jump();
         }

@@ -10,7 +10,7 @@
 //! each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs` and `units.rs`),
 //! `adopt.rs` (leaves that a run takes over unread), `open.rs`, `load.rs`,
 //! `find.rs`, `weigh.rs`, `path.rs`, `device.rs`, `feed.rs`, `cursor.rs` (with `scanned.rs`),
-//! `check.rs`, `examine.rs`.
+//! `check.rs` (with `violation.rs`), `examine.rs`.
 //!
 //! ```text
 //!  tier   | leaf | leaf | leaf | …   | leaf | index | index | footer |  written in order, 1 MiB at a time
@@ -69,11 +69,11 @@ mod strings;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 mod units;
+mod violation;
 mod weigh;
 
 pub(crate) use adopt::{Leaf, Leaves};
 pub use build::Builder;
-pub use check::Violation;
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) use cursor::ENTERED;
 pub use cursor::{Cursor, open_many};
@@ -82,6 +82,7 @@ pub use examine::{Examined, examine};
 pub use feed::Access;
 pub use finish::Built;
 pub use options::RunOptions;
+pub use violation::Violation;
 pub use weigh::{Piece, Weight};
 
 use alluvium_base::{Kind, Sequence};

@@ -23,12 +23,12 @@ pub(super) struct Way {
 
 impl Way {
     /// Goes on to a leaf. Returns whether that is a jump.
-    pub(super) fn to_leaf(&mut self, leaf: &NodePointer, direction: Direction) -> bool {
+    pub(super) fn pass_leaf(&mut self, leaf: &NodePointer, direction: Direction) -> bool {
         is_jump(self.leaf.replace(*leaf), leaf, direction)
     }
 
     /// Goes on to a value. Returns whether that is a jump.
-    pub(super) fn to_value(&mut self, value: &NodePointer, direction: Direction) -> bool {
+    pub(super) fn pass_value(&mut self, value: &NodePointer, direction: Direction) -> bool {
         is_jump(self.value.replace(*value), value, direction)
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     fn what_lies_behind_what_was_read_is_no_jump() {
         let jumps = |offsets: &[u64], direction| {
             let mut way = Way::default();
-            let jump = |offset: &&u64| way.to_leaf(&node(**offset), direction);
+            let jump = |offset: &&u64| way.pass_leaf(&node(**offset), direction);
             offsets.iter().filter(jump).count()
         };
         let row = [4096, 8192, 8192, 12288];
@@ -92,10 +92,10 @@ mod tests {
         // Values and leaves are read from two places.
         let mut way = Way::default();
         let both = [
-            way.to_leaf(&node(4096), Direction::Forward),
-            way.to_value(&node(90 * 4096), Direction::Forward),
-            way.to_leaf(&node(8192), Direction::Forward),
-            way.to_value(&node(91 * 4096), Direction::Forward),
+            way.pass_leaf(&node(4096), Direction::Forward),
+            way.pass_value(&node(90 * 4096), Direction::Forward),
+            way.pass_leaf(&node(8192), Direction::Forward),
+            way.pass_value(&node(91 * 4096), Direction::Forward),
         ];
         assert_eq!(both, [false; 4]);
     }

@@ -1,5 +1,5 @@
-//! Which units hold the values of a leaf that are kept apart from it: index nodes list them, so that
-//! a leaf can be taken over with its values, and none of both is read.
+//! Which units hold the values of a leaf that are kept apart from it: index nodes list them, so
+//! that a leaf can be taken over with its values, and none of both is read.
 
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::UNIT;

@@ -98,8 +98,7 @@ impl IndexBuilder {
         let mut bytes = Vec::new();
         format::encode(
             self.level,
-            &self.separators,
-            &self.ends,
+            (&self.separators, &self.ends),
             self.prefix,
             &self.children,
             &self.lists,

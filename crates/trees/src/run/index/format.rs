@@ -119,8 +119,7 @@ fn end_width(rest: usize) -> usize {
 )]
 pub(super) fn encode(
     level: u8,
-    separators: &[u8],
-    ends: &[u32],
+    (separators, ends): (&[u8], &[u32]),
     prefix: usize,
     children: &[Child],
     lists: &[ValueUnits],

@@ -4,6 +4,7 @@ use super::node::{Layer, Node, Part};
 use super::shape::leaf_view;
 use super::uses::Uses;
 use crate::run::Weight;
+use crate::tiered::lost;
 use crate::tiered::policy::{self, Shape};
 use alluvium_dictionary::merge::Older;
 use alluvium_storage::extents::UNIT;
@@ -102,7 +103,7 @@ impl Stretch {
             .iter()
             .map(|owned| (owned.part.runs_in(&node.range), owned.weight.bytes))
             .collect();
-        let newest = policy::newest_parts(shape, &parts)?;
+        let newest = lost::newest_parts(shape, &parts)?;
         debug_assert!(newest >= 2, "one part alone would stay one");
         Some(Stretch {
             own: own.len() - newest..own.len(),

@@ -41,8 +41,8 @@ fn compact(world: &mut World) {
     world.compare_scans().unwrap();
 }
 
-/// A structure that keeps short values apart, so that there are many leaves: extents of which little
-/// is live are given up, and their leaves copied.
+/// A structure that keeps short values apart, so that there are many leaves: extents of which
+/// little is live are given up, and their leaves copied.
 fn with_short_values(stitching: Stitching, seed: u64) -> World {
     let schema = schema_with(0, Codec::None, Some(SHORT - 1));
     World::of("never", stitching, seed, schema)
