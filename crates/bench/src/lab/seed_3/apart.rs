@@ -102,7 +102,7 @@ pub(super) fn beside(mut measured: Measured, small_records: u64) -> Result<Measu
 mod tests {
     use super::*;
 
-    fn value(line: &Line, way: &str) -> f64 {
+    fn value(line: &Line, way: &'static str) -> f64 {
         let spot = line.points.iter().find(|spot| spot.at == name(way));
         spot.unwrap().value
     }
@@ -110,9 +110,9 @@ mod tests {
     #[test]
     fn the_threshold_decides_what_is_written_and_how_often_scans_jump() {
         let lines = measure(20 * 12_000).unwrap();
-        let of = |line: usize, way| value(&lines[line], way);
+        let of = |line: usize, way: &'static str| value(&lines[line], way);
         println!("{lines:?}");
-        let (written, jumps) = (|way| of(0, way), |way| of(1, way));
+        let (written, jumps) = (|way: &'static str| of(0, way), |way: &'static str| of(1, way));
         assert!(written(F0) < written(F15) && written(F15) <= written(COPY_ALL) * 1.01);
         assert!(
             written(F0) * 1.5 < written(COPY_ALL),
